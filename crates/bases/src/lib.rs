@@ -1,0 +1,1 @@
+//! Bases: the bottoms of stacks, which turn the outside world into vnodes.

@@ -1,0 +1,2 @@
+//! The plyfs command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Front ends: what turns requests from outside into vnode calls.

@@ -1,0 +1,1 @@
+//! Layers: file systems stacked on file systems.

@@ -1,0 +1,1 @@
+//! The stack expression, and the one function that builds a stack from it.
