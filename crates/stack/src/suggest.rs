@@ -1,0 +1,55 @@
+//! "Did you mean": the known word nearest to a misspelt one.
+
+/// The known word that `word` was most likely meant to be, if any is near enough.
+///
+/// Near enough is one edit for words up to three letters, and one more for each further three letters.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let allowed = 1 + word.chars().count() / 4;
+    known
+        .into_iter()
+        .map(|candidate| {
+            (
+                strsim::damerau_levenshtein(&word.to_lowercase(), candidate),
+                candidate,
+            )
+        })
+        .filter(|(distance, candidate)| {
+            *distance <= allowed && *distance < candidate.chars().count()
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// `a, b and c`, for messages that list what exists.
+pub fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<&str> = words.into_iter().collect();
+    match words.as_slice() {
+        [] => "none".to_owned(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [&str; 4] = ["audit", "map", "readonly", "union"];
+
+    #[test]
+    fn nearest_finds_a_misspelling_and_nothing_far_away() {
+        assert_eq!(nearest("audti", KNOWN), Some("audit"));
+        assert_eq!(nearest("ReadOnly", KNOWN), Some("readonly"));
+        assert_eq!(nearest("read-only", KNOWN), Some("readonly"));
+        assert_eq!(nearest("mpa", KNOWN), Some("map"));
+        assert_eq!(nearest("compress", KNOWN), None);
+        assert_eq!(nearest("", KNOWN), None);
+    }
+
+    #[test]
+    fn list_reads_as_a_sentence() {
+        assert_eq!(list(["rw"]), "rw");
+        assert_eq!(list(["rw", "ro", "nc"]), "rw, ro and nc");
+        assert_eq!(list([]), "none");
+    }
+}

@@ -1,0 +1,216 @@
+//! Cuts the text of an expression into words and punctuation.
+
+use super::error::{Found, Problem, SyntaxError};
+use super::tree::Span;
+
+/// One piece of the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    Word(Word),
+    Pipe,
+    Comma,
+    Equals,
+    Open,
+    Close,
+    End,
+}
+
+/// A word with its quoting removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    pub bytes: Vec<u8>,
+    /// The length of the part before the first colon, where that part and the colon are written without any quoting.
+    /// The part then has the same length in the text and in `bytes`.
+    pub plain_prefix: Option<usize>,
+}
+
+/// Whether a character ends an unquoted word.
+pub(super) fn is_special(byte: u8) -> bool {
+    punctuation(byte).is_some() || is_blank(byte) || matches!(byte, b'"' | b'\\')
+}
+
+/// Cuts the whole text; the last token is [`Token::End`].
+pub(super) fn tokens(text: &str) -> Result<Vec<(Token, Span)>, SyntaxError> {
+    let mut lexer = Lexer {
+        text: text.as_bytes(),
+        position: 0,
+    };
+    let mut tokens = Vec::new();
+    loop {
+        let (token, span) = lexer.next()?;
+        let last = token == Token::End;
+        tokens.push((token, span));
+        if last {
+            return Ok(tokens);
+        }
+    }
+}
+
+impl Token {
+    /// The token as a message names it.
+    pub fn found(&self) -> Found {
+        match self {
+            Token::Word(word) => Found::Word(String::from_utf8_lossy(&word.bytes).into_owned()),
+            Token::Pipe => Found::Character('|'),
+            Token::Comma => Found::Character(','),
+            Token::Equals => Found::Character('='),
+            Token::Open => Found::Character('('),
+            Token::Close => Found::Character(')'),
+            Token::End => Found::End,
+        }
+    }
+}
+
+struct Lexer<'a> {
+    text: &'a [u8],
+    position: usize,
+}
+
+impl Lexer<'_> {
+    fn next(&mut self) -> Result<(Token, Span), SyntaxError> {
+        while self.peek().is_some_and(is_blank) {
+            self.position += 1;
+        }
+        let start = self.position;
+        let token = match self.peek() {
+            None => Token::End,
+            Some(byte) => match punctuation(byte) {
+                Some(token) => {
+                    self.position += 1;
+                    token
+                }
+                None => Token::Word(self.word()?),
+            },
+        };
+        Ok((
+            token,
+            Span {
+                start,
+                end: self.position,
+            },
+        ))
+    }
+
+    fn word(&mut self) -> Result<Word, SyntaxError> {
+        let start = self.position;
+        let mut bytes = Vec::new();
+        let mut plain = true;
+        let mut plain_prefix = None;
+        while let Some(byte) = self.peek() {
+            match byte {
+                b'"' => {
+                    plain = false;
+                    self.quoted(&mut bytes)?;
+                }
+                b'\\' => {
+                    plain = false;
+                    bytes.push(self.escaped()?);
+                }
+                _ if is_special(byte) => break,
+                _ => {
+                    if byte == b':' && plain && plain_prefix.is_none() {
+                        plain_prefix = Some(bytes.len());
+                    }
+                    bytes.push(byte);
+                    self.position += 1;
+                }
+            }
+        }
+        if bytes.contains(&0) {
+            return Err(SyntaxError::new(
+                Problem::Nul,
+                Span {
+                    start,
+                    end: self.position,
+                },
+            ));
+        }
+        Ok(Word {
+            bytes,
+            plain_prefix,
+        })
+    }
+
+    /// Reads from the opening double quote through the closing one.
+    fn quoted(&mut self, bytes: &mut Vec<u8>) -> Result<(), SyntaxError> {
+        let start = self.position;
+        self.position += 1;
+        loop {
+            match self.peek() {
+                None => {
+                    return Err(SyntaxError::new(
+                        Problem::UnclosedQuote,
+                        Span {
+                            start,
+                            end: start + 1,
+                        },
+                    ));
+                }
+                Some(b'"') => {
+                    self.position += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => bytes.push(self.escaped()?),
+                Some(byte) => {
+                    bytes.push(byte);
+                    self.position += 1;
+                }
+            }
+        }
+    }
+
+    /// Reads a backslash and what it protects: one byte, or `xNN`.
+    ///
+    /// Of a character of several bytes the first is returned here and the others follow as ordinary bytes of the word,
+    /// which none of them ends.
+    fn escaped(&mut self) -> Result<u8, SyntaxError> {
+        let start = self.position;
+        self.position += 1;
+        match self.peek() {
+            None => Err(SyntaxError::new(
+                Problem::TrailingBackslash,
+                Span {
+                    start,
+                    end: start + 1,
+                },
+            )),
+            Some(b'x') => {
+                self.position += 1;
+                let digits = self.text.get(self.position..self.position + 2);
+                let value = digits.and_then(|digits| {
+                    Some(hexadecimal(digits[0])? << 4 | hexadecimal(digits[1])?)
+                });
+                self.position += 2;
+                let end = self.position.min(self.text.len());
+                value.ok_or_else(|| SyntaxError::new(Problem::BadEscape, Span { start, end }))
+            }
+            Some(byte) => {
+                self.position += 1;
+                Ok(byte)
+            }
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.position).copied()
+    }
+}
+
+fn punctuation(byte: u8) -> Option<Token> {
+    Some(match byte {
+        b'|' => Token::Pipe,
+        b',' => Token::Comma,
+        b'=' => Token::Equals,
+        b'(' => Token::Open,
+        b')' => Token::Close,
+        _ => return None,
+    })
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+fn hexadecimal(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}

@@ -1,0 +1,50 @@
+//! The text of stack expressions: parsing to a tree with byte-exact spans, and writing the tree back as text.
+//!
+//! ```text
+//! stack  := source { "|" layer }             /vault | crypt | audit
+//! source := branch { "," branch }            /fast=rw, /slow=rw, /cd=ro | union
+//! branch := base [ "=" rw|ro|nc ] | "(" stack ")" [ "=" rw|ro|nc ]
+//! base   := PATH | kind ":" location         dir:/x  mem:  fat:disk.img  nfs://host/export
+//! layer  := name [ "(" key "=" value { "," key "=" value } ")" ] | PATH ".fist" [ "(" … ")" ]
+//! ```
+//!
+//! Words end at a blank or at one of `| , = ( )`. Inside double quotes, and after a backslash, these stand for themselves;
+//! `\xNN` is the byte with that hexadecimal number, so that any file name can be written.
+
+mod display;
+mod error;
+mod lexer;
+mod parser;
+mod tree;
+
+pub use error::{Found, Place, Problem, SyntaxError};
+pub use parser::{parse, parse_layers};
+pub use tree::{Argument, Base, Branch, Layer, LayerName, Mode, Span, Spanned, Stack, Tree};
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Writes one word so that the parser reads it back as `text`: as it is where possible, else in double quotes.
+pub fn quote(text: &OsStr) -> String {
+    display::quote(text.as_bytes())
+}
+
+/// Turns an expression from the command line into text: bytes that are no UTF-8 are written as `\xNN`.
+pub fn from_argument(argument: &OsStr) -> String {
+    let mut text = String::new();
+    for chunk in argument.as_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        let backslashes = text.len() - text.trim_end_matches('\\').len();
+        if !chunk.invalid().is_empty() && backslashes % 2 == 1 {
+            // It protects the byte that comes now, which the escape does too.
+            text.pop();
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

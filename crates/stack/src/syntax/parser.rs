@@ -1,0 +1,289 @@
+//! Parses the text of an expression, by recursive descent.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use super::error::{Place, Problem, SyntaxError};
+use super::lexer::{Token, Word, tokens};
+use super::tree::{Argument, Base, Branch, Layer, LayerName, Mode, Span, Spanned, Stack, Tree};
+
+/// The most parentheses within each other: far more than a stack needs, far fewer than would exhaust the thread's stack.
+const DEPTH_MAX: usize = 64;
+
+/// Parses a whole expression.
+pub fn parse(text: &str) -> Result<Stack, SyntaxError> {
+    let mut parser = Parser {
+        tokens: tokens(text)?,
+        position: 0,
+        depth: 0,
+    };
+    if *parser.peek() == Token::End {
+        return Err(SyntaxError::new(Problem::Empty, parser.span()));
+    }
+    let stack = parser.stack()?;
+    parser.end(if stack.layers.is_empty() {
+        Place::Branch
+    } else {
+        Place::Layer
+    })?;
+    Ok(stack)
+}
+
+/// Parses layers without a source, `layer { "|" layer }`, for a base that is known already. The text may be empty.
+pub fn parse_layers(text: &str) -> Result<Vec<Spanned<Layer>>, SyntaxError> {
+    let mut parser = Parser {
+        tokens: tokens(text)?,
+        position: 0,
+        depth: 0,
+    };
+    if *parser.peek() == Token::End {
+        return Ok(Vec::new());
+    }
+    let mut layers = vec![parser.layer()?];
+    layers.extend(parser.layers()?);
+    parser.end(Place::Layer)?;
+    Ok(layers)
+}
+
+struct Parser {
+    tokens: Vec<(Token, Span)>,
+    position: usize,
+    depth: usize,
+}
+
+impl Parser {
+    fn stack(&mut self) -> Result<Stack, SyntaxError> {
+        let mut source = vec![self.branch()?];
+        while self.take(&Token::Comma).is_some() {
+            source.push(self.branch()?);
+        }
+        Ok(Stack {
+            source,
+            layers: self.layers()?,
+        })
+    }
+
+    fn layers(&mut self) -> Result<Vec<Spanned<Layer>>, SyntaxError> {
+        let mut layers = Vec::new();
+        while self.take(&Token::Pipe).is_some() {
+            layers.push(self.layer()?);
+        }
+        Ok(layers)
+    }
+
+    fn branch(&mut self) -> Result<Spanned<Branch>, SyntaxError> {
+        let start = self.span();
+        let tree = match self.take(&Token::Open) {
+            Some(open) => Tree::Stack(Box::new(self.parenthesised(open)?)),
+            None => Tree::Base(self.base()?),
+        };
+        let mode = match self.take(&Token::Equals) {
+            Some(_) => Some(self.mode()?),
+            None => None,
+        };
+        Ok(Spanned::new(
+            Branch { tree, mode },
+            start.to(self.last_span()),
+        ))
+    }
+
+    fn parenthesised(&mut self, open: Span) -> Result<Stack, SyntaxError> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(SyntaxError::new(Problem::TooDeep, open));
+        }
+        let stack = self.stack()?;
+        self.depth -= 1;
+        match self.take(&Token::Close) {
+            Some(_) => Ok(stack),
+            None if *self.peek() == Token::End => {
+                Err(SyntaxError::new(Problem::UnclosedParenthesis, open))
+            }
+            None => Err(self.unexpected(if stack.layers.is_empty() {
+                Place::Branch
+            } else {
+                Place::Layer
+            })),
+        }
+    }
+
+    fn base(&mut self) -> Result<Base, SyntaxError> {
+        let (word, span) = self.word(Problem::ExpectedBase)?;
+        if let Some(length) = word
+            .plain_prefix
+            .filter(|length| is_kind(&word.bytes[..*length]))
+        {
+            let kind = String::from_utf8_lossy(&word.bytes[..length]).into_owned();
+            let kind_end = span.start + length;
+            let location = OsString::from_vec(word.bytes[length + 1..].to_vec());
+            return Ok(Base {
+                kind: Some(Spanned::new(
+                    kind,
+                    Span {
+                        start: span.start,
+                        end: kind_end,
+                    },
+                )),
+                location: Spanned::new(
+                    location,
+                    Span {
+                        start: kind_end + 1,
+                        end: span.end,
+                    },
+                ),
+            });
+        }
+        if word.bytes.is_empty() {
+            return Err(SyntaxError::new(Problem::EmptyPath, span));
+        }
+        Ok(Base {
+            kind: None,
+            location: Spanned::new(OsString::from_vec(word.bytes), span),
+        })
+    }
+
+    fn mode(&mut self) -> Result<Spanned<Mode>, SyntaxError> {
+        let (word, span) = self.word(Problem::ExpectedMode)?;
+        match Mode::ALL
+            .into_iter()
+            .find(|mode| mode.word().as_bytes() == word.bytes)
+        {
+            Some(mode) => Ok(Spanned::new(mode, span)),
+            None => Err(SyntaxError::new(Problem::UnknownMode(lossy(&word)), span)),
+        }
+    }
+
+    fn layer(&mut self) -> Result<Spanned<Layer>, SyntaxError> {
+        let (word, span) = self.word(Problem::ExpectedLayer)?;
+        let Some(name) = layer_name(&word) else {
+            return Err(SyntaxError::new(Problem::BadLayerName(lossy(&word)), span));
+        };
+        let arguments = match self.take(&Token::Open) {
+            Some(open) => self.arguments(open)?,
+            None => Vec::new(),
+        };
+        Ok(Spanned::new(
+            Layer {
+                name: Spanned::new(name, span),
+                arguments,
+            },
+            span.to(self.last_span()),
+        ))
+    }
+
+    fn arguments(&mut self, open: Span) -> Result<Vec<Argument>, SyntaxError> {
+        let mut arguments = Vec::new();
+        if self.take(&Token::Close).is_some() {
+            return Ok(arguments);
+        }
+        loop {
+            if *self.peek() == Token::End {
+                return Err(SyntaxError::new(Problem::UnclosedParenthesis, open));
+            }
+            arguments.push(self.argument()?);
+            if self.take(&Token::Close).is_some() {
+                return Ok(arguments);
+            }
+            if self.take(&Token::Comma).is_none() && *self.peek() != Token::End {
+                return Err(self.unexpected(Place::Value));
+            }
+        }
+    }
+
+    fn argument(&mut self) -> Result<Argument, SyntaxError> {
+        let (word, span) = self.word(Problem::ExpectedKey)?;
+        let key = lossy(&word);
+        if self.take(&Token::Equals).is_none() {
+            let found = self.peek().found();
+            return Err(SyntaxError::new(
+                Problem::ExpectedEquals { key, found },
+                self.span(),
+            ));
+        }
+        let (value, value_span) = self.word(|found| Problem::ExpectedValue {
+            key: key.clone(),
+            found,
+        })?;
+        Ok(Argument {
+            key: Spanned::new(key, span),
+            value: Spanned::new(OsString::from_vec(value.bytes), value_span),
+        })
+    }
+
+    /// Takes a word, or fails with the problem that `expected` makes of what stands there instead.
+    fn word(
+        &mut self,
+        expected: impl FnOnce(super::error::Found) -> Problem,
+    ) -> Result<(Word, Span), SyntaxError> {
+        let (token, span) = self.tokens[self.position].clone();
+        match token {
+            Token::Word(word) => {
+                self.position += 1;
+                Ok((word, span))
+            }
+            other => Err(SyntaxError::new(expected(other.found()), span)),
+        }
+    }
+
+    fn take(&mut self, token: &Token) -> Option<Span> {
+        (self.peek() == token).then(|| {
+            let span = self.span();
+            self.position += 1;
+            span
+        })
+    }
+
+    fn end(&self, after: Place) -> Result<(), SyntaxError> {
+        match self.peek() {
+            Token::End => Ok(()),
+            Token::Close => Err(SyntaxError::new(Problem::UnopenedParenthesis, self.span())),
+            _ => Err(self.unexpected(after)),
+        }
+    }
+
+    fn unexpected(&self, after: Place) -> SyntaxError {
+        SyntaxError::new(
+            Problem::Unexpected {
+                found: self.peek().found(),
+                after,
+            },
+            self.span(),
+        )
+    }
+
+    fn peek(&self) -> &Token {
+        &self.tokens[self.position].0
+    }
+
+    fn span(&self) -> Span {
+        self.tokens[self.position].1
+    }
+
+    /// The span of the token taken last. At least one was.
+    fn last_span(&self) -> Span {
+        self.tokens[self.position - 1].1
+    }
+}
+
+/// Whether the text before a colon names a kind. What cannot be one belongs to a path, as in `/a:b` and `./a:b`.
+pub(super) fn is_kind(text: &[u8]) -> bool {
+    let inner =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_');
+    text.first().is_some_and(u8::is_ascii_alphabetic) && text.iter().all(inner)
+}
+
+fn layer_name(word: &Word) -> Option<LayerName> {
+    if word.bytes.len() > ".fist".len() && word.bytes.ends_with(b".fist") {
+        return Some(LayerName::Description(PathBuf::from(OsString::from_vec(
+            word.bytes.clone(),
+        ))));
+    }
+    let name = std::str::from_utf8(&word.bytes).ok()?;
+    let plain = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_');
+    (!name.is_empty() && name.chars().all(plain)).then(|| LayerName::Name(name.to_owned()))
+}
+
+fn lossy(word: &Word) -> String {
+    String::from_utf8_lossy(&word.bytes).into_owned()
+}

@@ -1,0 +1,149 @@
+//! The syntax tree of a stack expression.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+/// A range of bytes of the expression's text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Offset of the first byte.
+    pub start: usize,
+    /// Offset after the last byte.
+    pub end: usize,
+}
+
+/// A value and where it was written.
+///
+/// Equality looks at the value alone: two expressions are equal when they say the same, however they are spaced.
+#[derive(Clone, Debug)]
+pub struct Spanned<T> {
+    /// The value.
+    pub value: T,
+    /// Where it was written.
+    pub span: Span,
+}
+
+/// A source and the layers on it, bottom first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// One branch, or several for a fan-out layer to join. Never empty.
+    pub source: Vec<Spanned<Branch>>,
+    /// The layers, from the bottom up.
+    pub layers: Vec<Spanned<Layer>>,
+}
+
+/// One lower tree and how it may be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// The tree.
+    pub tree: Tree,
+    /// The mode written behind it, if any.
+    pub mode: Option<Spanned<Mode>>,
+}
+
+/// What a branch consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tree {
+    /// A base.
+    Base(Base),
+    /// A stack in parentheses.
+    Stack(Box<Stack>),
+}
+
+/// The bottom of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// The kind written before the colon; none for a plain path, which is a directory.
+    pub kind: Option<Spanned<String>>,
+    /// The path, or what follows the colon. May be empty only behind a kind.
+    pub location: Spanned<OsString>,
+}
+
+/// How a fan-out layer may use a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Read and write, new objects included.
+    ReadWrite,
+    /// Read only.
+    ReadOnly,
+    /// Read and change what exists, but create nothing.
+    NoCreate,
+}
+
+/// A layer and its options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// Which layer.
+    pub name: Spanned<LayerName>,
+    /// The options, in the order written; a key may occur more than once.
+    pub arguments: Vec<Argument>,
+}
+
+/// Which layer is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayerName {
+    /// A layer of this build.
+    Name(String),
+    /// The path of a FiST description.
+    Description(PathBuf),
+}
+
+/// One `key=value`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// The option's name.
+    pub key: Spanned<String>,
+    /// Its value, quotes and backslashes removed.
+    pub value: Spanned<OsString>,
+}
+
+impl Span {
+    /// The column of the first byte, counted in bytes from 1.
+    pub fn column(self) -> usize {
+        self.start + 1
+    }
+
+    /// The span from the start of `self` to the end of `other`.
+    pub fn to(self, other: Span) -> Span {
+        Span {
+            start: self.start,
+            end: other.end,
+        }
+    }
+}
+
+impl<T> Spanned<T> {
+    /// Joins a value and its place.
+    pub fn new(value: T, span: Span) -> Self {
+        Spanned { value, span }
+    }
+}
+
+impl<T: PartialEq> PartialEq for Spanned<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl<T: Eq> Eq for Spanned<T> {}
+
+impl Mode {
+    /// Every mode, in the order of the documentation.
+    pub const ALL: [Mode; 3] = [Mode::ReadWrite, Mode::ReadOnly, Mode::NoCreate];
+
+    /// The word that names the mode in an expression.
+    pub fn word(self) -> &'static str {
+        match self {
+            Mode::ReadWrite => "rw",
+            Mode::ReadOnly => "ro",
+            Mode::NoCreate => "nc",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.word())
+    }
+}
