@@ -1,1 +1,32 @@
 //! The vnode interface: what every base, layer and front end of Plyfs speaks.
+//!
+//! Calls run down, results run up. A [`FileSystem`] has a root [`Vnode`]; vnodes answer operations named after system
+//! calls; [`OpenFile`] and [`OpenDirectory`] are what open answers. All are synchronous, take the [`Caller`], and may be
+//! called from many threads at once. A base implements them from nothing; a layer is written on the layer template,
+//! which forwards everything that its author does not change.
+
+mod attributes;
+mod caller;
+mod errno;
+mod file_system;
+mod flags;
+mod handle;
+mod lock;
+mod name;
+mod open_directory;
+mod open_file;
+mod properties;
+mod vnode;
+
+pub use attributes::{Attributes, Device, FileKind, SetAttributes, SetTime, StatFs, Timestamp};
+pub use caller::Caller;
+pub use errno::{Errno, Result};
+pub use file_system::{Control, ControlError, Description, FileSystem, FileSystemRef, Notifier};
+pub use flags::{AccessMode, AllocateMode, OpenFlags, RenameMode, SeekTarget, XattrMode};
+pub use handle::{HANDLE_MAX, Handle};
+pub use lock::{Lock, LockFamily, LockKind, LockOwner};
+pub use name::{NAME_MAX, Name, NameBuf};
+pub use open_directory::{DirectoryEntry, OpenDirectory, OpenDirectoryRef};
+pub use open_file::{OpenFile, OpenFileRef};
+pub use properties::Properties;
+pub use vnode::{Created, Creation, Entry, Vnode, VnodeRef};

@@ -1,0 +1,229 @@
+//! Attributes: what statx(2) tells of an object, and the changes that setattr makes.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The kind of an object, as the `S_IFMT` bits of its mode. It never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum FileKind {
+    Regular,
+    Directory,
+    Symlink,
+    Fifo,
+    Socket,
+    CharacterDevice,
+    BlockDevice,
+}
+
+impl FileKind {
+    /// The `S_IFMT` bits, as in inode(7).
+    pub const fn mode_bits(self) -> u32 {
+        match self {
+            Self::Regular => libc::S_IFREG,
+            Self::Directory => libc::S_IFDIR,
+            Self::Symlink => libc::S_IFLNK,
+            Self::Fifo => libc::S_IFIFO,
+            Self::Socket => libc::S_IFSOCK,
+            Self::CharacterDevice => libc::S_IFCHR,
+            Self::BlockDevice => libc::S_IFBLK,
+        }
+    }
+
+    /// The kind in a mode's `S_IFMT` bits; `None` where they name none.
+    pub const fn from_mode(mode: u32) -> Option<Self> {
+        Some(match mode & libc::S_IFMT {
+            libc::S_IFREG => Self::Regular,
+            libc::S_IFDIR => Self::Directory,
+            libc::S_IFLNK => Self::Symlink,
+            libc::S_IFIFO => Self::Fifo,
+            libc::S_IFSOCK => Self::Socket,
+            libc::S_IFCHR => Self::CharacterDevice,
+            libc::S_IFBLK => Self::BlockDevice,
+            _ => return None,
+        })
+    }
+
+    /// The type byte of a directory entry, `DT_REG` and so on, as in readdir(3).
+    pub const fn directory_entry_type(self) -> u8 {
+        (self.mode_bits() >> 12) as u8
+    }
+}
+
+/// A point in time: seconds since 1970 (negative before it) and nanoseconds below 1,000,000,000.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)]
+pub struct Timestamp {
+    pub seconds: i64,
+    pub nanoseconds: u32,
+}
+
+impl Timestamp {
+    /// The time of the system's clock now.
+    pub fn now() -> Self {
+        Self::from(SystemTime::now())
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(after) => Self { seconds: after.as_secs() as i64, nanoseconds: after.subsec_nanos() },
+            Err(before) => {
+                let before = before.duration();
+                match before.subsec_nanos() {
+                    0 => Self { seconds: -(before.as_secs() as i64), nanoseconds: 0 },
+                    part => Self { seconds: -(before.as_secs() as i64) - 1, nanoseconds: 1_000_000_000 - part },
+                }
+            }
+        }
+    }
+}
+
+impl From<Timestamp> for SystemTime {
+    fn from(time: Timestamp) -> Self {
+        let part = Duration::from_nanos(u64::from(time.nanoseconds));
+        match u64::try_from(time.seconds) {
+            Ok(seconds) => UNIX_EPOCH + Duration::from_secs(seconds) + part,
+            Err(_) => UNIX_EPOCH - Duration::from_secs(time.seconds.unsigned_abs()) + part,
+        }
+    }
+}
+
+/// A device number, as in makedev(3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub struct Device {
+    pub major: u32,
+    pub minor: u32,
+}
+
+/// What is known of an object, as by statx(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// The kind of the object.
+    pub kind: FileKind,
+    /// Permission, set-id and sticky bits: the mode below `S_IFMT`, at most 0o7777.
+    pub mode: u32,
+    /// The number of hard links; 0 for an object that is open but unlinked.
+    pub nlink: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// What device a device special file is; zero for all else.
+    pub rdev: Device,
+    /// The inode number: unique in the stack and the same in readdir, as far as the base can tell.
+    pub ino: u64,
+    /// The size in bytes, as a reader sees it: of the target's path for a symlink.
+    pub size: u64,
+    /// The space taken, in units of 512 bytes.
+    pub blocks: u64,
+    /// The block size for efficient I/O, in bytes.
+    pub block_size: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of data.
+    pub mtime: Timestamp,
+    /// Last change of data or attributes.
+    pub ctime: Timestamp,
+    /// Creation; `None` where the file system does not keep it.
+    pub btime: Option<Timestamp>,
+    /// `STATX_ATTR_*` bits that are set, of those in `flags_known`.
+    pub flags: u64,
+    /// Which `STATX_ATTR_*` bits the file system knows.
+    pub flags_known: u64,
+}
+
+impl Attributes {
+    /// Kind and permission bits in one word: `st_mode` of stat(2).
+    pub const fn full_mode(&self) -> u32 {
+        self.kind.mode_bits() | (self.mode & 0o7777)
+    }
+
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+}
+
+/// A new value for a time stamp, as in utimensat(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time when the change is made; allowed to everybody who may write.
+    Now,
+    /// This time; allowed to the owner and the superuser.
+    To(Timestamp),
+}
+
+/// The changes of one setattr: only what is `Some` changes, all of it or nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttributes {
+    /// New permission bits, at most 0o7777, as chmod(2).
+    pub mode: Option<u32>,
+    /// New owner, as chown(2). Set-id bits are cleared as Linux does for the caller.
+    pub uid: Option<u32>,
+    /// New group.
+    pub gid: Option<u32>,
+    /// New size, as truncate(2); `EISDIR`, `EINVAL` for what is no regular file.
+    pub size: Option<u64>,
+    /// New access time.
+    pub atime: Option<SetTime>,
+    /// New modification time.
+    pub mtime: Option<SetTime>,
+    /// The change takes the set-id bits and `security.capability` away whatever the caller's credentials say
+    /// (`FATTR_KILL_SUIDGID` of FUSE): set with a change of size by callers without CAP_FSETID.
+    pub kill_privileges: bool,
+}
+
+impl SetAttributes {
+    /// Whether nothing would change.
+    pub fn is_empty(&self) -> bool {
+        *self == Self { kill_privileges: self.kill_privileges, ..Self::default() } && !self.kill_privileges
+    }
+}
+
+/// What statfs(2) tells of a file system. Sizes in blocks of `fragment_size` bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatFs {
+    /// The block size for efficient I/O, in bytes.
+    pub block_size: u32,
+    /// The unit of the block counts, in bytes.
+    pub fragment_size: u32,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Free blocks.
+    pub blocks_free: u64,
+    /// Free blocks for callers who are not the superuser.
+    pub blocks_available: u64,
+    /// Inodes in all.
+    pub files: u64,
+    /// Free inodes.
+    pub files_free: u64,
+    /// The longest name in bytes.
+    pub name_max: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_keep_their_nanoseconds() {
+        for time in [
+            Timestamp { seconds: -2, nanoseconds: 999_999_999 },
+            Timestamp { seconds: -1, nanoseconds: 0 },
+            Timestamp { seconds: 0, nanoseconds: 1 },
+            Timestamp { seconds: 4_000_000_000, nanoseconds: 5 },
+        ] {
+            assert_eq!(Timestamp::from(SystemTime::from(time)), time);
+        }
+    }
+
+    #[test]
+    fn kinds_and_modes_agree() {
+        assert_eq!(FileKind::from_mode(0o100644), Some(FileKind::Regular));
+        assert_eq!(FileKind::from_mode(0o644), None);
+        assert_eq!(FileKind::Directory.directory_entry_type(), libc::DT_DIR);
+    }
+}

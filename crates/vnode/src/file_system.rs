@@ -1,0 +1,118 @@
+//! A whole file system: its root, its handles, its properties, its run-time control.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Errno, Handle, Name, Properties, Result, VnodeRef};
+
+/// A file system: a base, or a layer over others. Used as [`FileSystemRef`].
+pub trait FileSystem: Send + Sync + 'static {
+    /// The root directory. It always exists while the file system does.
+    fn root(&self) -> VnodeRef;
+
+    /// The vnode of a handle that this file system made, also in an earlier life where
+    /// [`Properties::persistent_handles`] is declared. Nothing is checked but existence: a front end that takes handles
+    /// from outside authenticates them.
+    ///
+    /// # Errors
+    /// `ESTALE` if the object is gone or the handle was never one of ours.
+    fn resolve(&self, handle: &Handle) -> Result<VnodeRef>;
+
+    /// Everything written reaches stable storage, as syncfs(2). Default: nothing to do.
+    ///
+    /// # Errors
+    /// Those of the storage, such as `EIO`.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// What this file system, with all below it, declares. It may change only through [`FileSystem::control`].
+    fn properties(&self) -> Properties;
+
+    /// What the stack is made of, base first: for `--explain`, `status` and messages.
+    fn describe(&self) -> Vec<Description>;
+
+    /// A command to a running layer or base, such as the papers' debug ioctl. Default: nobody by that name.
+    ///
+    /// # Errors
+    /// [`ControlError`], to be shown to the person who asked.
+    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        Err(ControlError::UnknownTarget(command.target.clone()))
+    }
+
+    /// Where to tell of changes that did not come from above. Called once, before the first operation. Layers over
+    /// others pass it down, wrapped where names or handles change. Default: nobody to tell.
+    fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
+        drop(notifier);
+    }
+}
+
+/// A shared file system.
+pub type FileSystemRef = Arc<dyn FileSystem>;
+
+/// One member of a stack, described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// The kind, as in a stack expression: `dir`, `audit`.
+    pub kind: String,
+    /// Its location and options, as in a stack expression, or empty.
+    pub details: String,
+    /// What it declares by itself, without what lies below.
+    pub properties: Properties,
+}
+
+/// A command to one member of a running stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// The kind of the member, such as `audit`; the topmost of that kind takes it.
+    pub target: String,
+    /// The command's name.
+    pub command: String,
+    /// Its arguments by key.
+    pub arguments: Vec<(String, String)>,
+}
+
+/// Why a [`Control`] failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlError {
+    /// The stack has no member of that kind.
+    UnknownTarget(String),
+    /// The member does not know the command.
+    UnknownCommand {
+        /// The member's kind.
+        target: String,
+        /// The command it does not know.
+        command: String,
+    },
+    /// An argument is missing or wrong, in words.
+    BadArgument(String),
+    /// The command failed.
+    Failed(Errno),
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownTarget(target) => write!(formatter, "the stack has no layer `{target}`"),
+            Self::UnknownCommand { target, command } => write!(formatter, "`{target}` has no command `{command}`"),
+            Self::BadArgument(what) => formatter.write_str(what),
+            Self::Failed(errno) => fmt::Display::fmt(errno, formatter),
+        }
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+/// Where a base or layer tells of changes that did not come from above, so that caches above can be dropped.
+///
+/// Never to be called from inside an operation: a front end may have to wait for the kernel, and the kernel for us.
+pub trait Notifier: Send + Sync {
+    /// The attributes of the object changed.
+    fn attributes_changed(&self, handle: &Handle);
+    /// The data of the object changed, from `offset` for `length` bytes (`u64::MAX`: to the end), and its attributes.
+    fn data_changed(&self, handle: &Handle, offset: u64, length: u64);
+    /// The name in the directory now stands for something else, or nothing.
+    fn entry_changed(&self, directory: &Handle, name: Name<'_>);
+    /// Anything may have changed.
+    fn everything_changed(&self);
+}

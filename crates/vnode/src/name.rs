@@ -1,0 +1,99 @@
+//! Names: one component of a path, as bytes, checked once.
+
+use std::fmt;
+
+use crate::{Errno, Result};
+
+/// The longest name in bytes, as Linux's NAME_MAX. A layer that lengthens names meets this limit below itself.
+pub const NAME_MAX: usize = 255;
+
+/// One component of a path: 1 to [`NAME_MAX`] bytes, none of them `/` or NUL, and neither `.` nor `..`.
+///
+/// Bytes, not text: a file system keeps what it was given, and so do we.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name<'a>(&'a [u8]);
+
+impl<'a> Name<'a> {
+    /// Checks `bytes` once, so that nobody below has to. Costs nothing else: the name borrows the bytes.
+    ///
+    /// # Errors
+    /// `ENOENT` for the empty name (as Linux answers an empty path), `ENAMETOOLONG` past [`NAME_MAX`] bytes,
+    /// `EINVAL` for `.`, `..`, a slash or a NUL.
+    pub fn new(bytes: &'a [u8]) -> Result<Self> {
+        match bytes {
+            b"" => Err(Errno::ENOENT),
+            b"." | b".." => Err(Errno::EINVAL),
+            _ if bytes.len() > NAME_MAX => Err(Errno::ENAMETOOLONG),
+            _ if bytes.iter().any(|&byte| byte == b'/' || byte == 0) => Err(Errno::EINVAL),
+            _ => Ok(Self(bytes)),
+        }
+    }
+
+    /// The bytes of the name.
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The name with invalid UTF-8 replaced, for messages only.
+    pub fn display(self) -> impl fmt::Display + 'a {
+        String::from_utf8_lossy(self.0)
+    }
+
+    /// A copy that owns its bytes.
+    pub fn to_owned(self) -> NameBuf {
+        NameBuf(self.0.into())
+    }
+}
+
+/// An owned [`Name`].
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NameBuf(Box<[u8]>);
+
+impl NameBuf {
+    /// Takes the bytes and checks them as [`Name::new`] does.
+    ///
+    /// # Errors
+    /// As [`Name::new`].
+    pub fn new(bytes: impl Into<Box<[u8]>>) -> Result<Self> {
+        let bytes = bytes.into();
+        Name::new(&bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// The name, borrowed.
+    pub fn as_name(&self) -> Name<'_> {
+        Name(&self.0)
+    }
+
+    /// The bytes of the name.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Name<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&String::from_utf8_lossy(self.0), formatter)
+    }
+}
+
+impl fmt::Debug for NameBuf {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.as_name(), formatter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_component() {
+        assert_eq!(Name::new(b"").unwrap_err(), Errno::ENOENT);
+        assert_eq!(Name::new(b"..").unwrap_err(), Errno::EINVAL);
+        assert_eq!(Name::new(b"a/b").unwrap_err(), Errno::EINVAL);
+        assert_eq!(Name::new(b"a\0").unwrap_err(), Errno::EINVAL);
+        assert_eq!(Name::new(&[b'x'; 256]).unwrap_err(), Errno::ENAMETOOLONG);
+        assert_eq!(Name::new(&[0xff; 255]).unwrap().as_bytes().len(), 255);
+    }
+}

@@ -1,0 +1,87 @@
+//! Declared properties: what a stack leaves untouched and what it needs, by which front ends choose their short cuts.
+
+/// What a file system declares of itself. A layer's are combined with those below it by [`Properties::stacked_on`].
+///
+/// They are promises: a front end that reads `data_untouched` may let the kernel do all reading and writing by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// File data is that of the base: reads and writes may go past the layers (passthrough).
+    pub data_untouched: bool,
+    /// Names are those of the base.
+    pub names_untouched: bool,
+    /// Attributes are those of the base.
+    pub attributes_untouched: bool,
+    /// Nothing is admitted or refused beyond what the base decides.
+    pub admission_untouched: bool,
+    /// Every look-up must reach the stack: no name may be cached.
+    pub needs_every_lookup: bool,
+    /// Failed look-ups must reach the stack: negative names may not be cached.
+    pub needs_failed_lookups: bool,
+    /// Every read and write must reach the stack with its caller, although data is untouched.
+    pub needs_every_data_operation: bool,
+    /// Attributes may change by themselves at any time: none may be cached.
+    pub needs_fresh_attributes: bool,
+    /// Nothing but this stack can change the objects below: caches may be kept without bound.
+    pub exclusive: bool,
+    /// The base decides admission by the caller's credentials. Otherwise it acts as the server's user, and a front end
+    /// that lets others in has to check permissions itself (`default_permissions` of FUSE).
+    pub checks_credentials: bool,
+    /// Handles stay valid over a restart of the server.
+    pub persistent_handles: bool,
+    /// Nothing can be changed: every changing operation answers `EROFS`.
+    pub read_only: bool,
+}
+
+impl Properties {
+    /// A layer that touches nothing and needs nothing: where a layer's declaration starts from.
+    pub const TRANSPARENT: Self = Self {
+        data_untouched: true,
+        names_untouched: true,
+        attributes_untouched: true,
+        admission_untouched: true,
+        needs_every_lookup: false,
+        needs_failed_lookups: false,
+        needs_every_data_operation: false,
+        needs_fresh_attributes: false,
+        exclusive: true,
+        checks_credentials: true,
+        persistent_handles: true,
+        read_only: false,
+    };
+
+    /// The properties of a layer that declares `self` on a stack that declares `lower`: untouched only if both leave it
+    /// untouched, needed if either needs it.
+    #[must_use]
+    pub const fn stacked_on(self, lower: Self) -> Self {
+        Self {
+            data_untouched: self.data_untouched && lower.data_untouched,
+            names_untouched: self.names_untouched && lower.names_untouched,
+            attributes_untouched: self.attributes_untouched && lower.attributes_untouched,
+            admission_untouched: self.admission_untouched && lower.admission_untouched,
+            needs_every_lookup: self.needs_every_lookup || lower.needs_every_lookup,
+            needs_failed_lookups: self.needs_failed_lookups || lower.needs_failed_lookups,
+            needs_every_data_operation: self.needs_every_data_operation || lower.needs_every_data_operation,
+            needs_fresh_attributes: self.needs_fresh_attributes || lower.needs_fresh_attributes,
+            exclusive: self.exclusive && lower.exclusive,
+            checks_credentials: self.checks_credentials && lower.checks_credentials,
+            persistent_handles: self.persistent_handles && lower.persistent_handles,
+            read_only: self.read_only || lower.read_only,
+        }
+    }
+
+    /// Whether the kernel may read and write the base's files by itself.
+    pub const fn allows_passthrough(&self) -> bool {
+        self.data_untouched && !self.needs_every_data_operation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transparent_layer_changes_nothing() {
+        let base = Properties { exclusive: false, read_only: true, data_untouched: false, ..Properties::TRANSPARENT };
+        assert_eq!(Properties::TRANSPARENT.stacked_on(base), base);
+    }
+}
