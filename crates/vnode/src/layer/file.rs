@@ -119,6 +119,18 @@ impl<L: Layer> LayerFile<L> {
         self.lower.lock(&self.caller(caller), owner, lock)
     }
 
+    pub fn forward_getattr(&self, caller: &Caller) -> Result<Attributes> {
+        Ok(self.node.attributes(self.lower.getattr(&self.caller(caller))?))
+    }
+
+    pub fn forward_test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+        self.lower.test_lock(&self.caller(caller), owner, lock)
+    }
+
+    pub fn forward_poll(&self, caller: &Caller, events: u32) -> Result<u32> {
+        self.lower.poll(&self.caller(caller), events)
+    }
+
     pub fn forward_ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
         self.lower.ioctl(&self.caller(caller), command, input, output)
     }
@@ -138,9 +150,7 @@ impl<L: Layer> OpenFile for LayerFile<L> {
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
-        self.node.run(caller, Operation::GetAttributes, |_| {
-            Ok(self.node.attributes(self.lower.getattr(&self.caller(caller))?))
-        })
+        self.node.run(caller, Operation::GetAttributes, |layer| layer.getattr_open(self, caller))
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
@@ -176,7 +186,7 @@ impl<L: Layer> OpenFile for LayerFile<L> {
     }
 
     fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
-        self.node.run(caller, Operation::TestLock(lock), |_| self.lower.test_lock(&self.caller(caller), owner, lock))
+        self.node.run(caller, Operation::TestLock(lock), |layer| layer.test_lock(self, caller, owner, lock))
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
@@ -186,7 +196,7 @@ impl<L: Layer> OpenFile for LayerFile<L> {
     }
 
     fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {
-        self.node.run(caller, Operation::Poll, |_| self.lower.poll(&self.caller(caller), events))
+        self.node.run(caller, Operation::Poll, |layer| layer.poll(self, caller, events))
     }
 
     fn backing(&self) -> Option<BorrowedFd<'_>> {
@@ -201,7 +211,10 @@ impl<L: Layer> OpenFile for LayerFile<L> {
 impl<L: Layer> Drop for LayerFile<L> {
     fn drop(&mut self) {
         let layer = self.node.layer();
-        layer.release(self);
-        layer.observe(&self.node, &Caller::server(), &Operation::Release, Ok(()));
+        // The result has nobody to go to.
+        let _ = layer.around(&self.node, &Caller::server(), &Operation::Release, || {
+            layer.release(self);
+            Ok(())
+        });
     }
 }

@@ -55,6 +55,23 @@ pub trait Layer: Send + Sync + Sized + 'static {
     /// Told of every operation after it is done or refused. It cannot change the result. Default: nothing.
     fn observe(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>, result: Result<()>) {}
 
+    /// Every operation passes here, whatever it is: what is done before, after or instead of it. Default: `admit`, the
+    /// operation, `observe`. An override decides by itself whether to call `body`, and which error to answer.
+    ///
+    /// # Errors
+    /// What the caller is to see.
+    fn around<T>(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        operation: &Operation<'_>,
+        body: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let result = self.admit(node, caller, operation).and_then(|()| body());
+        self.observe(node, caller, operation, result.as_ref().map(drop).map_err(|error| *error));
+        result
+    }
+
     /// The caller as the layers below are to see it. Default: as it is.
     fn map_caller<'a>(&self, caller: &'a Caller) -> Cow<'a, Caller> {
         Cow::Borrowed(caller)
@@ -312,6 +329,11 @@ pub trait Layer: Send + Sync + Sized + 'static {
         file.forward_write_at(caller, offset, data, kill_privileges)
     }
 
+    /// See [`crate::OpenFile::getattr`].
+    fn getattr_open(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<Attributes> {
+        file.forward_getattr(caller)
+    }
+
     /// See [`crate::OpenFile::truncate`].
     fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
         file.forward_truncate(caller, size, kill_privileges)
@@ -360,6 +382,22 @@ pub trait Layer: Send + Sync + Sized + 'static {
     /// See [`crate::OpenFile::lock`].
     fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
         file.forward_lock(caller, owner, lock)
+    }
+
+    /// See [`crate::OpenFile::test_lock`].
+    fn test_lock(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        owner: LockOwner,
+        lock: &Lock,
+    ) -> Result<Option<Lock>> {
+        file.forward_test_lock(caller, owner, lock)
+    }
+
+    /// See [`crate::OpenFile::poll`].
+    fn poll(&self, file: &LayerFile<Self>, caller: &Caller, events: u32) -> Result<u32> {
+        file.forward_poll(caller, events)
     }
 
     /// The open file was released. Default: nothing to do.

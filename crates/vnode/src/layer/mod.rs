@@ -33,7 +33,8 @@
 //! at a time, and reach what they replace through the `forward_…` methods of [`LayerVnode`] and [`LayerFile`], which
 //! apply the hooks, call the lower vnode and wrap what comes back.
 //!
-//! For each operation: [`Layer::admit`], the operation, [`Layer::observe`].
+//! For each operation: [`Layer::admit`], the operation, [`Layer::observe`]; a layer that wants to do something before,
+//! after or instead of every operation in one place overrides [`Layer::around`], which says so.
 
 mod data;
 mod directory;

@@ -47,7 +47,7 @@ impl<L: Layer> LayerVnode<L> {
         self.mount.wrap(lower)
     }
 
-    /// Runs an operation between admission and observation.
+    /// Runs an operation as the layer wants operations run.
     pub(super) fn run<T>(
         &self,
         caller: &Caller,
@@ -55,9 +55,7 @@ impl<L: Layer> LayerVnode<L> {
         body: impl FnOnce(&L) -> Result<T>,
     ) -> Result<T> {
         let layer = self.layer();
-        let result = layer.admit(self, caller, &operation).and_then(|()| body(layer));
-        layer.observe(self, caller, &operation, result.as_ref().map(drop).map_err(|error| *error));
-        result
+        layer.around(self, caller, &operation, || body(layer))
     }
 
     /// The name below, checked again, since encoding may lengthen it.
