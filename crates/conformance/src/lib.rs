@@ -1,1 +1,33 @@
 //! Named tests of file-system behaviour, run over any vnode tree and over any mounted path.
+//!
+//! Each [`Test`] is written once against a [`Subject`]: something that hands out
+//! [`Client`]s, which behave as processes do (credentials, working directory, umask,
+//! open files). [`Mounted`] is a directory of the running system. What a subject cannot
+//! do is declared as data ([`Abilities`]): a test that needs it is counted as not applicable,
+//! never left out silently.
+//!
+//! ```no_run
+//! let subject = conformance::Mounted::new("/mnt/scratch".as_ref()).unwrap();
+//! let report = conformance::run(&subject, |_| true);
+//! println!("{report}");
+//! assert!(report.failures.is_empty());
+//! ```
+
+mod ability;
+mod cases;
+mod check;
+mod mounted;
+mod run;
+mod scene;
+mod subject;
+
+pub use ability::{Abilities, Ability};
+pub use cases::all;
+pub use check::{Failure, Outcome};
+pub use mounted::Mounted;
+pub use run::{Report, Test, Verdict, prepare, run, run_test};
+pub use scene::Scene;
+pub use subject::{
+    Client, Directory, Entry, File, Identity, Kind, Lock, LockKind, Mapping, Space, Stat, Subject, Time, TimeChange,
+};
+pub use vnode::Errno;

@@ -1,3 +1,1 @@
 //! Front ends: what turns requests from outside into vnode calls.
-
-pub mod fuse;

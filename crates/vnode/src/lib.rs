@@ -11,7 +11,6 @@ mod errno;
 mod file_system;
 mod flags;
 mod handle;
-pub mod layer;
 mod lock;
 mod name;
 mod open_directory;

@@ -1,0 +1,36 @@
+//! Runs the tests over a directory: `conformance DIRECTORY [-ABILITY…] [+ABILITY…] [FILTER…]`.
+
+use std::process::ExitCode;
+
+use conformance::{Ability, Mounted};
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let Some(directory) = arguments.next() else {
+        eprintln!("usage: conformance DIRECTORY [-ABILITY…] [+ABILITY…] [FILTER…]");
+        return ExitCode::from(2);
+    };
+    let mut subject = match Mounted::new(directory.as_ref()) {
+        Ok(subject) => subject,
+        Err(error) => {
+            eprintln!("{directory}: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut filters = Vec::new();
+    for argument in arguments {
+        let ability = |name: &str| Ability::ALL.into_iter().find(|a| format!("{a:?}") == name);
+        match (argument.split_at(1), ability(&argument[1..])) {
+            (("-", _), Some(ability)) => subject = subject.without(&[ability]),
+            (("+", _), Some(ability)) => subject = subject.with(ability),
+            _ => filters.push(argument),
+        }
+    }
+    let chosen = |name: String| filters.is_empty() || filters.iter().any(|f| name.contains(f));
+    let report = conformance::run(&subject, |test| chosen(test.full_name()));
+    println!("{report}");
+    for (name, missing) in &report.not_applicable {
+        println!("{name}: not applicable, needs {missing:?}");
+    }
+    ExitCode::from(u8::from(!report.failures.is_empty()))
+}

@@ -1,0 +1,83 @@
+//! The tests, one module a group.
+
+mod attributes;
+mod data;
+mod links;
+mod names;
+mod open;
+mod permissions;
+mod rename;
+mod times;
+
+use std::sync::{Barrier, LazyLock};
+
+use crate::subject::Result;
+use crate::{Abilities, Client, Failure, Outcome, Test};
+
+/// Every test, in groups.
+pub fn all() -> &'static [Test] {
+    static ALL: LazyLock<Vec<Test>> = LazyLock::new(|| GROUPS.iter().flat_map(|group| group()).collect());
+    &ALL
+}
+
+/// One function a group.
+const GROUPS: &[fn() -> Vec<Test>] = &[
+    names::tests,
+    attributes::tests,
+    times::tests,
+    data::tests,
+    permissions::tests,
+    open::tests,
+    links::tests,
+    rename::tests,
+];
+
+pub(crate) fn prepare(_client: &dyn Client, _abilities: Abilities) -> Result<()> {
+    Ok(())
+}
+
+/// Lists the tests of a module: name, then what each needs besides being able to write.
+macro_rules! group {
+    ($group:literal: $($name:ident $([$($need:ident),*])?;)+) => {
+        pub(super) fn tests() -> Vec<$crate::Test> {
+            vec![$($crate::Test {
+                group: $group,
+                name: stringify!($name),
+                needs: &[$crate::Ability::Write $($(, $crate::Ability::$need)*)?],
+                body: $name,
+            }),+]
+        }
+    };
+}
+
+/// Long enough for a file system's clock to advance.
+fn pause() {
+    std::thread::sleep(std::time::Duration::from_millis(12));
+}
+
+/// Runs a function in several threads that start together; answers the first failure.
+fn together(threads: usize, body: impl Fn(usize) -> Outcome + Sync) -> Outcome {
+    let start = Barrier::new(threads);
+    std::thread::scope(|scope| {
+        let run = |thread| {
+            let (start, body) = (&start, &body);
+            scope.spawn(move || {
+                start.wait();
+                body(thread)
+            })
+        };
+        let running: Vec<_> = (0..threads).map(run).collect();
+        let outcomes = running
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(Failure::new("a thread of the test panicked"))));
+        // All threads end before the first failure is answered.
+        outcomes.collect::<Vec<_>>().into_iter().collect()
+    })
+}
+
+/// A name with a number.
+fn numbered(name: &str, number: usize) -> Vec<u8> {
+    format!("{name}{number}").into_bytes()
+}
+
+use group;

@@ -1,0 +1,245 @@
+//! The system calls of a client on paths, in its own thread.
+
+use std::os::fd::IntoRawFd;
+use std::sync::Arc;
+
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, StatxFlags, Timespec, Timestamps, Uid, XattrFlags,
+};
+
+use super::directory::MountedDirectory;
+use super::file::MountedFile;
+use super::worker::Worker;
+use crate::subject::Result;
+use crate::{Client, Directory, Errno, File, Kind, Space, Stat, Time, TimeChange};
+
+pub(super) struct MountedClient {
+    worker: Arc<Worker>,
+}
+
+impl MountedClient {
+    pub(super) fn new(worker: Worker) -> Self {
+        Self { worker: Arc::new(worker) }
+    }
+
+    /// Runs system calls on a path in the client's thread.
+    fn at<R: Send + 'static>(
+        &self,
+        path: &[u8],
+        function: impl FnOnce(&[u8]) -> rustix::io::Result<R> + Send + 'static,
+    ) -> Result<R> {
+        let path = path.to_vec();
+        self.worker.call(move || function(&path)).map_err(number)
+    }
+
+    fn chown_with(&self, path: &[u8], uid: Option<u32>, gid: Option<u32>, flags: AtFlags) -> Result<()> {
+        self.at(path, move |path| rustix::fs::chownat(CWD, path, uid.map(Uid::from_raw), gid.map(Gid::from_raw), flags))
+    }
+}
+
+impl Client for MountedClient {
+    fn open(&self, path: &[u8], flags: i32, mode: u32) -> Result<Box<dyn File>> {
+        let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
+        let descriptor = self.at(path, move |path| {
+            rustix::fs::openat(CWD, path, flags, Mode::from_raw_mode(mode)).map(IntoRawFd::into_raw_fd)
+        })?;
+        Ok(Box::new(MountedFile::new(self.worker.clone(), descriptor)))
+    }
+
+    fn open_directory(&self, path: &[u8]) -> Result<Box<dyn Directory>> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor =
+            self.at(path, move |path| rustix::fs::openat(CWD, path, flags, Mode::empty()).map(IntoRawFd::into_raw_fd))?;
+        Ok(Box::new(MountedDirectory::new(self.worker.clone(), descriptor)))
+    }
+
+    fn stat(&self, path: &[u8]) -> Result<Stat> {
+        self.at(path, |path| stat_of(CWD, path, AtFlags::empty()))
+    }
+
+    fn lstat(&self, path: &[u8]) -> Result<Stat> {
+        self.at(path, |path| stat_of(CWD, path, AtFlags::SYMLINK_NOFOLLOW))
+    }
+
+    fn access(&self, path: &[u8], mode: i32) -> Result<()> {
+        let access = Access::from_bits_retain(mode as u32);
+        self.at(path, move |path| rustix::fs::accessat(CWD, path, access, AtFlags::empty()))
+    }
+
+    fn mkdir(&self, path: &[u8], mode: u32) -> Result<()> {
+        let mode = Mode::from_raw_mode(mode);
+        self.at(path, move |path| rustix::fs::mkdirat(CWD, path, mode))
+    }
+
+    fn mknod(&self, path: &[u8], mode: u32, device: (u32, u32)) -> Result<()> {
+        let kind = FileType::from_raw_mode(mode);
+        let device = rustix::fs::makedev(device.0, device.1);
+        let mode = Mode::from_raw_mode(mode);
+        self.at(path, move |path| rustix::fs::mknodat(CWD, path, kind, mode, device))
+    }
+
+    fn symlink(&self, target: &[u8], path: &[u8]) -> Result<()> {
+        let target = target.to_vec();
+        self.at(path, move |path| rustix::fs::symlinkat(&target[..], CWD, path))
+    }
+
+    fn readlink(&self, path: &[u8]) -> Result<Vec<u8>> {
+        self.at(path, |path| rustix::fs::readlinkat(CWD, path, Vec::new()).map(|target| target.into_bytes()))
+    }
+
+    fn link(&self, existing: &[u8], path: &[u8]) -> Result<()> {
+        let existing = existing.to_vec();
+        self.at(path, move |path| rustix::fs::linkat(CWD, &existing[..], CWD, path, AtFlags::empty()))
+    }
+
+    fn unlink(&self, path: &[u8]) -> Result<()> {
+        self.at(path, |path| rustix::fs::unlinkat(CWD, path, AtFlags::empty()))
+    }
+
+    fn rmdir(&self, path: &[u8]) -> Result<()> {
+        self.at(path, |path| rustix::fs::unlinkat(CWD, path, AtFlags::REMOVEDIR))
+    }
+
+    fn rename_with(&self, from: &[u8], to: &[u8], flags: u32) -> Result<()> {
+        let from = from.to_vec();
+        let flags = RenameFlags::from_bits_retain(flags);
+        self.at(to, move |to| rustix::fs::renameat_with(CWD, &from[..], CWD, to, flags))
+    }
+
+    fn chmod(&self, path: &[u8], mode: u32) -> Result<()> {
+        let mode = Mode::from_raw_mode(mode);
+        self.at(path, move |path| rustix::fs::chmodat(CWD, path, mode, AtFlags::empty()))
+    }
+
+    fn chown(&self, path: &[u8], uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.chown_with(path, uid, gid, AtFlags::empty())
+    }
+
+    fn lchown(&self, path: &[u8], uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.chown_with(path, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn truncate(&self, path: &[u8], length: u64) -> Result<()> {
+        self.at(path, move |path| {
+            let path = std::ffi::CString::new(path).map_err(|_| rustix::io::Errno::INVAL)?;
+            // SAFETY: the path is a live string that ends with a zero byte.
+            match unsafe { libc::truncate(path.as_ptr(), length as libc::off_t) } {
+                0 => Ok(()),
+                _ => Err(last_error()),
+            }
+        })
+    }
+
+    fn set_times(&self, path: &[u8], access: TimeChange, modification: TimeChange, follow: bool) -> Result<()> {
+        let times = timestamps(access, modification);
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        self.at(path, move |path| rustix::fs::utimensat(CWD, path, &times, flags))
+    }
+
+    fn statfs(&self, path: &[u8]) -> Result<Space> {
+        self.at(path, |path| {
+            let space = rustix::fs::statvfs(path)?;
+            Ok(Space {
+                block_size: space.f_frsize,
+                blocks: space.f_blocks,
+                blocks_free: space.f_bfree,
+                blocks_available: space.f_bavail,
+                files: space.f_files,
+                files_free: space.f_ffree,
+                name_max: space.f_namemax,
+            })
+        })
+    }
+
+    fn getxattr(&self, path: &[u8], name: &[u8], size: usize) -> Result<Vec<u8>> {
+        let name = name.to_vec();
+        self.at(path, move |path| {
+            let mut value = vec![0; size];
+            let length = rustix::fs::lgetxattr(path, &name[..], &mut value[..])?;
+            value.resize(length, 0);
+            Ok(value)
+        })
+    }
+
+    fn setxattr(&self, path: &[u8], name: &[u8], value: &[u8], flags: i32) -> Result<()> {
+        let (name, value) = (name.to_vec(), value.to_vec());
+        let flags = XattrFlags::from_bits_retain(flags as u32);
+        self.at(path, move |path| rustix::fs::lsetxattr(path, &name[..], &value, flags))
+    }
+
+    fn listxattr(&self, path: &[u8], size: usize) -> Result<Vec<u8>> {
+        self.at(path, move |path| {
+            let mut list = vec![0; size];
+            let length = rustix::fs::llistxattr(path, &mut list[..])?;
+            list.resize(length, 0);
+            Ok(list)
+        })
+    }
+
+    fn removexattr(&self, path: &[u8], name: &[u8]) -> Result<()> {
+        let name = name.to_vec();
+        self.at(path, move |path| rustix::fs::lremovexattr(path, &name[..]))
+    }
+
+    fn umask(&self, mask: u32) -> u32 {
+        let mask = Mode::from_raw_mode(mask);
+        self.worker.call(move || rustix::process::umask(mask)).as_raw_mode()
+    }
+
+    fn chdir(&self, path: &[u8]) -> Result<()> {
+        self.at(path, |path| rustix::process::chdir(path))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.at(b".", |path| {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let directory = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+            rustix::fs::syncfs(directory)
+        })
+    }
+}
+
+/// The error number as the interface carries it.
+pub(super) fn number(error: rustix::io::Errno) -> Errno {
+    Errno::new(error.raw_os_error())
+}
+
+/// The error of the system call that this thread made last.
+pub(super) fn last_error() -> rustix::io::Errno {
+    let error = std::io::Error::last_os_error();
+    rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO)
+}
+
+/// statx(2) on a path or, with an empty path, on the descriptor itself.
+pub(super) fn stat_of(at: impl std::os::fd::AsFd, path: &[u8], flags: AtFlags) -> rustix::io::Result<Stat> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let found = rustix::fs::statx(at, path, flags, wanted)?;
+    let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    let time = |time: rustix::fs::StatxTimestamp| Time::new(time.tv_sec, time.tv_nsec);
+    Ok(Stat {
+        inode: found.stx_ino,
+        kind: Kind::of_mode(found.stx_mode.into()),
+        mode: u32::from(found.stx_mode) & 0o7777,
+        links: found.stx_nlink.into(),
+        uid: found.stx_uid,
+        gid: found.stx_gid,
+        device: (found.stx_rdev_major, found.stx_rdev_minor),
+        size: found.stx_size,
+        blocks: found.stx_blocks,
+        block_size: found.stx_blksize,
+        accessed: time(found.stx_atime),
+        modified: time(found.stx_mtime),
+        changed: time(found.stx_ctime),
+        born: has_birth.then(|| time(found.stx_btime)),
+    })
+}
+
+/// The times as utimensat(2) takes them.
+pub(super) fn timestamps(access: TimeChange, modification: TimeChange) -> Timestamps {
+    let timespec = |change| match change {
+        TimeChange::Keep => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT as _ },
+        TimeChange::Now => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW as _ },
+        TimeChange::To(time) => Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds as _ },
+    };
+    Timestamps { last_access: timespec(access), last_modification: timespec(modification) }
+}

@@ -1,0 +1,75 @@
+//! A directory that a client lists, by getdents64(2).
+
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use rustix::fs::{FileType, RawDir, SeekFrom};
+
+use super::client::number;
+use super::worker::{Worker, own};
+use crate::subject::Result;
+use crate::{Directory, Entry, Kind};
+
+/// Small, so that tests need several calls for a directory of some size.
+const BUFFER_SIZE: usize = 1024;
+
+pub(super) struct MountedDirectory {
+    worker: Arc<Worker>,
+    descriptor: RawFd,
+}
+
+impl MountedDirectory {
+    pub(super) fn new(worker: Arc<Worker>, descriptor: RawFd) -> Self {
+        Self { worker, descriptor }
+    }
+}
+
+impl Directory for MountedDirectory {
+    fn next(&self) -> Result<Vec<Entry>> {
+        let descriptor = self.descriptor;
+        self.worker.call(move || read_once(descriptor)).map_err(number)
+    }
+
+    fn seek(&self, cookie: u64) -> Result<()> {
+        let descriptor = self.descriptor;
+        let sought = self.worker.call(move || rustix::fs::seek(own(descriptor), SeekFrom::Start(cookie)));
+        sought.map(drop).map_err(number)
+    }
+}
+
+impl Drop for MountedDirectory {
+    fn drop(&mut self) {
+        let descriptor = self.descriptor;
+        self.worker.call(move || {
+            // SAFETY: this object owns the descriptor and nothing uses it afterwards.
+            unsafe { rustix::io::close(descriptor) }
+        });
+    }
+}
+
+fn read_once(descriptor: RawFd) -> rustix::io::Result<Vec<Entry>> {
+    let mut buffer = [const { MaybeUninit::uninit() }; BUFFER_SIZE];
+    let mut listing = RawDir::new(own(descriptor), &mut buffer);
+    let mut entries = Vec::new();
+    while let Some(entry) = listing.next() {
+        let entry = entry?;
+        entries.push(Entry {
+            name: entry.file_name().to_bytes().to_vec(),
+            inode: entry.ino(),
+            kind: kind_of(entry.file_type()),
+            cookie: entry.next_entry_cookie(),
+        });
+        if listing.is_buffer_empty() {
+            break;
+        }
+    }
+    Ok(entries)
+}
+
+fn kind_of(file_type: FileType) -> Kind {
+    match file_type {
+        FileType::Unknown => Kind::Unknown,
+        known => Kind::of_mode(known.as_raw_mode()),
+    }
+}

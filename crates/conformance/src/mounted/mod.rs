@@ -1,0 +1,73 @@
+//! A directory of the running system as a subject.
+//!
+//! Each client is a thread with credentials, file table, working directory and umask of its own,
+//! so that in all that the kernel asks of a process it is one, and tests run at the same time.
+
+mod client;
+mod directory;
+mod file;
+mod mapping;
+mod worker;
+
+use std::fs::File as StdFile;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use crate::{Abilities, Ability, Client, Identity, Subject};
+
+/// A directory of the running system, on a mounted file system under test.
+#[derive(Debug)]
+pub struct Mounted {
+    title: String,
+    root: OwnedFd,
+    abilities: Abilities,
+}
+
+impl Mounted {
+    /// The tests will run below this directory. Everything is taken to be possible, except
+    /// that only root can act as other users.
+    pub fn new(root: &Path) -> std::io::Result<Self> {
+        let mut abilities = Abilities::complete();
+        if !rustix::process::geteuid().is_root() {
+            abilities = abilities.without(Ability::Users);
+        }
+        Ok(Self { title: root.display().to_string(), root: StdFile::open(root)?.into(), abilities })
+    }
+
+    /// The same with another title.
+    pub fn titled(mut self, title: impl Into<String>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    /// The same less some abilities.
+    pub fn without(mut self, lacking: &[Ability]) -> Self {
+        for ability in lacking {
+            self.abilities = self.abilities.without(*ability);
+        }
+        self
+    }
+
+    /// The same with an ability more.
+    pub fn with(mut self, ability: Ability) -> Self {
+        self.abilities = self.abilities.with(ability);
+        self
+    }
+}
+
+impl Subject for Mounted {
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+
+    fn client(&self, identity: &Identity) -> Box<dyn Client> {
+        let identity = self.abilities.has(Ability::Users).then_some(identity);
+        let worker = worker::Worker::start(&self.root, identity)
+            .expect("the system lets a thread have its own credentials and files");
+        Box::new(client::MountedClient::new(worker))
+    }
+}

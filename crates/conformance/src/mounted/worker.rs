@@ -1,0 +1,88 @@
+//! A thread that is a process in all but its memory.
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::mpsc::{Sender, channel, sync_channel};
+
+use rustix::fs::Mode;
+use rustix::io::{Errno, Result};
+use rustix::process::{Gid, Uid};
+use rustix::thread::UnshareFlags;
+
+use crate::Identity;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread with credentials, file table, working directory and umask of its own.
+/// It ends when the last file and client that use it are dropped.
+#[derive(Debug)]
+pub(super) struct Worker {
+    jobs: Sender<Job>,
+}
+
+impl Worker {
+    /// Starts a thread in this directory with umask 022, as this identity or the caller's own.
+    pub(super) fn start(root: &OwnedFd, identity: Option<&Identity>) -> Result<Self> {
+        let (jobs, queue) = channel::<Job>();
+        let (started, outcome) = sync_channel(1);
+        let root = root.as_raw_fd();
+        let identity = identity.cloned();
+        let thread = std::thread::Builder::new().stack_size(256 * 1024);
+        thread
+            .spawn(move || {
+                let _ = started.send(become_process(root, identity.as_ref()));
+                for job in queue {
+                    job();
+                }
+            })
+            .map_err(|_| Errno::AGAIN)?;
+        // The thread uses the root only until it answers, while the caller lends it.
+        outcome.recv().unwrap_or(Err(Errno::AGAIN))?;
+        Ok(Self { jobs })
+    }
+
+    /// Runs a function in the thread and waits for its result.
+    pub(super) fn call<R: Send + 'static>(&self, function: impl FnOnce() -> R + Send + 'static) -> R {
+        let (done, result) = sync_channel(1);
+        let job = Box::new(move || {
+            let _ = done.send(function());
+        });
+        self.jobs.send(job).expect("the worker runs while it has users");
+        result.recv().expect("system calls do not panic")
+    }
+}
+
+/// A file descriptor of the current worker's own table.
+pub(super) fn own(descriptor: RawFd) -> BorrowedFd<'static> {
+    // SAFETY: descriptors are closed only by the last job of the file that owns them, which is
+    // run when the file is dropped, after all that use it.
+    unsafe { BorrowedFd::borrow_raw(descriptor) }
+}
+
+fn become_process(root: RawFd, identity: Option<&Identity>) -> Result<()> {
+    // SAFETY: the thread is new and owns no descriptor; none that others own is used through
+    // the copied table but the root, which the caller keeps open.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES | UnshareFlags::FS)? };
+    rustix::process::fchdir(own(root))?;
+    close_copies();
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    if let Some(identity) = identity {
+        assume(identity)?;
+    }
+    Ok(())
+}
+
+/// Closes what this thread's table copied from the process's, so that files are closed when
+/// their owners close them.
+fn close_copies() {
+    // SAFETY: the table is this thread's own and nothing in this thread owns a descriptor of it.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+}
+
+/// Changes the credentials of this thread only, as the raw system calls do.
+fn assume(identity: &Identity) -> Result<()> {
+    let groups: Vec<Gid> = identity.groups.iter().map(|id| Gid::from_raw(*id)).collect();
+    let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+    rustix::thread::set_thread_groups(&groups)?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)
+}

@@ -1,0 +1,140 @@
+//! Running tests over a subject, and the report of a run.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::subject::Result;
+use crate::{Ability, Client, Identity, Outcome, Scene, Subject, all, cases};
+
+/// A named test.
+#[derive(Debug)]
+pub struct Test {
+    /// What it is about.
+    pub group: &'static str,
+    /// Its name, unique in the group.
+    pub name: &'static str,
+    /// What a subject must be able to do for the test to make sense.
+    pub needs: &'static [Ability],
+    pub(crate) body: fn(&Scene<'_>) -> Outcome,
+}
+
+impl Test {
+    /// Group and name.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.group, self.name)
+    }
+}
+
+/// How one test ended.
+#[derive(Debug)]
+pub enum Verdict {
+    /// The subject did what the test says.
+    Passed,
+    /// It did not; the message names the place and the seed.
+    Failed(String),
+    /// The subject lacks this ability.
+    NotApplicable(Ability),
+}
+
+/// How the tests of a run ended.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// The subject's title.
+    pub subject: String,
+    /// Number of tests that passed.
+    pub passed: usize,
+    /// Full names and messages of those that failed.
+    pub failures: Vec<(String, String)>,
+    /// Full names of those that do not apply, and the missing abilities.
+    pub not_applicable: Vec<(String, Ability)>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, message) in &self.failures {
+            writeln!(formatter, "{}: {name} FAILED: {message}", self.subject)?;
+        }
+        write!(
+            formatter,
+            "{}: {} passed, {} failed, {} not applicable",
+            self.subject,
+            self.passed,
+            self.failures.len(),
+            self.not_applicable.len()
+        )
+    }
+}
+
+/// Runs the tests that the filter lets pass, as many at a time as there are processors.
+pub fn run(subject: &dyn Subject, filter: impl Fn(&Test) -> bool) -> Report {
+    let chosen: Vec<&Test> = all().iter().filter(|test| filter(test)).collect();
+    let next = AtomicUsize::new(0);
+    let report = Mutex::new(Report { subject: subject.title().to_owned(), ..Report::default() });
+    let work = || {
+        while let Some(test) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let verdict = run_test(subject, test);
+            let mut report = report.lock().expect("no panic while adding to the report");
+            match verdict {
+                Verdict::Passed => report.passed += 1,
+                Verdict::Failed(message) => report.failures.push((test.full_name(), message)),
+                Verdict::NotApplicable(missing) => {
+                    report.not_applicable.push((test.full_name(), missing));
+                }
+            }
+        }
+    };
+    let alone = subject.abilities().has(Ability::SmallSpace);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..if alone { 1 } else { threads } {
+            scope.spawn(work);
+        }
+    });
+    report.into_inner().expect("no panic while adding to the report")
+}
+
+/// Runs one test in a directory of its own, which is removed afterwards.
+pub fn run_test(subject: &dyn Subject, test: &Test) -> Verdict {
+    if let Some(missing) = subject.abilities().missing(test.needs) {
+        return Verdict::NotApplicable(missing);
+    }
+    let seed = seed();
+    let mut outcome = catch_unwind(AssertUnwindSafe(|| -> Outcome {
+        let scene = Scene::new(subject, test.name, seed)?;
+        let outcome = (test.body)(&scene);
+        let cleared = scene.clear();
+        outcome?;
+        Ok(cleared?)
+    }));
+    if let Err(panic) = &mut outcome {
+        return Verdict::Failed(format!("panic: {} (seed {seed})", panic_message(panic)));
+    }
+    match outcome {
+        Ok(Err(failure)) => Verdict::Failed(format!("{failure} (seed {seed})")),
+        _ => Verdict::Passed,
+    }
+}
+
+/// Makes the tree that the tests of a read-only subject expect, through a writable view of it.
+pub fn prepare(subject: &dyn Subject) -> Result<()> {
+    let client: Box<dyn Client> = subject.client(&Identity::ROOT);
+    cases::prepare(&*client, subject.abilities())
+}
+
+/// The seed of this run: fixed, unless `CONFORMANCE_SEED` gives another.
+fn seed() -> u64 {
+    let given = std::env::var("CONFORMANCE_SEED").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(20_131)
+}
+
+fn panic_message(panic: &mut Box<dyn std::any::Any + Send>) -> String {
+    if let Some(message) = panic.downcast_ref::<String>() {
+        message.clone()
+    } else if let Some(message) = panic.downcast_ref::<&str>() {
+        (*message).to_owned()
+    } else {
+        "of an unknown kind".to_owned()
+    }
+}
