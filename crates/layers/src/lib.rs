@@ -1,1 +1,48 @@
-//! Layers: file systems stacked on file systems.
+//! Layers: file systems stacked on file systems, one module and one feature each.
+//!
+//! Every module has the same shape: the layer, its options, a `KIND` that tells of it, and `create`, which makes the
+//! layer of options as a stack expression gives them. [`kinds`] lists them all, so that whoever builds stacks iterates
+//! over it and knows no layer by name.
+
+pub mod options;
+
+#[cfg(feature = "longnames")]
+pub mod longnames;
+#[cfg(feature = "readonly")]
+pub mod readonly;
+#[cfg(feature = "rot13")]
+pub mod rot13;
+
+mod kind;
+
+pub use kind::Kind;
+pub use options::{OptionError, OptionSpecification};
+
+/// Every layer of this build, by name.
+pub const fn kinds() -> &'static [Kind] {
+    &[
+        #[cfg(feature = "longnames")]
+        longnames::KIND,
+        #[cfg(feature = "readonly")]
+        readonly::KIND,
+        #[cfg(feature = "rot13")]
+        rot13::KIND,
+    ]
+}
+
+/// The layer of that name.
+pub fn kind(name: &str) -> Option<&'static Kind> {
+    kinds().iter().find(|kind| kind.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_sorted_and_found_by_name() {
+        assert!(kinds().is_sorted_by_key(|kind| kind.name));
+        assert!(kinds().iter().all(|known| kind(known.name).is_some_and(|found| found.summary == known.summary)));
+        assert!(kind("nothing").is_none());
+    }
+}

@@ -7,15 +7,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let allowed = 1 + word.chars().count() / 4;
     known
         .into_iter()
-        .map(|candidate| {
-            (
-                strsim::damerau_levenshtein(&word.to_lowercase(), candidate),
-                candidate,
-            )
-        })
-        .filter(|(distance, candidate)| {
-            *distance <= allowed && *distance < candidate.chars().count()
-        })
+        .map(|candidate| (strsim::damerau_levenshtein(&word.to_lowercase(), candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }

@@ -9,7 +9,7 @@ pub const HANDLE_MAX: usize = 48;
 
 /// The identity of a file system object: opaque bytes, equal for equal objects and for nothing else.
 ///
-/// A handle stays valid over renames and, where [`crate::Properties::persistent_handles`] says so, over a restart of
+/// A vnode's handle never changes while the vnode is held. It stays valid over renames and, where [`crate::Properties::persistent_handles`] says so, over a restart of
 /// the server; [`crate::FileSystem::resolve`] turns it back into a vnode. It is never given to another object, also
 /// after this one is gone (a base puts the generation number in). A layer over one lower tree uses the lower handle
 /// as it is; a fan-out layer makes its own.

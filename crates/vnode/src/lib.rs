@@ -11,6 +11,7 @@ mod errno;
 mod file_system;
 mod flags;
 mod handle;
+pub mod layer;
 mod lock;
 mod name;
 mod open_directory;

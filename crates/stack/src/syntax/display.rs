@@ -58,45 +58,29 @@ impl fmt::Display for Layer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name.value {
             LayerName::Name(name) => formatter.write_str(name)?,
-            LayerName::Description(path) => {
-                formatter.write_str(&quote(path.as_os_str().as_bytes()))?
-            }
+            LayerName::Description(path) => formatter.write_str(&quote(path.as_os_str().as_bytes()))?,
         }
         for (index, argument) in self.arguments.iter().enumerate() {
             let separator = if index == 0 { "(" } else { ", " };
             write!(formatter, "{separator}{argument}")?;
         }
-        if self.arguments.is_empty() {
-            Ok(())
-        } else {
-            formatter.write_char(')')
-        }
+        if self.arguments.is_empty() { Ok(()) } else { formatter.write_char(')') }
     }
 }
 
 impl fmt::Display for Argument {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{}={}",
-            quote(self.key.value.as_bytes()),
-            quote(self.value.value.as_bytes())
-        )
+        write!(formatter, "{}={}", quote(self.key.value.as_bytes()), quote(self.value.value.as_bytes()))
     }
 }
 
 fn is_plain(text: &str) -> bool {
     !text.is_empty()
-        && !text.chars().any(|character| {
-            character.is_control() || u8::try_from(character).is_ok_and(is_special)
-        })
+        && !text.chars().any(|character| character.is_control() || u8::try_from(character).is_ok_and(is_special))
 }
 
 fn begins_with_kind(bytes: &[u8]) -> bool {
-    bytes
-        .iter()
-        .position(|byte| *byte == b':')
-        .is_some_and(|colon| is_kind(&bytes[..colon]))
+    bytes.iter().position(|byte| *byte == b':').is_some_and(|colon| is_kind(&bytes[..colon]))
 }
 
 /// Double quotes around the text, with whatever would not show or not stand for itself escaped.

@@ -105,9 +105,7 @@ impl Span {
         let floor = |offset: usize| text.floor_char_boundary(offset.min(text.len()));
         let start = floor(self.start);
         let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
-        let line_end = text[start..]
-            .find('\n')
-            .map_or(text.len(), |length| start + length);
+        let line_end = text[start..].find('\n').map_or(text.len(), |length| start + length);
         let end = floor(self.end).clamp(start, line_end);
         let line: String = text[line_start..line_end].chars().map(visible).collect();
         let blanks = text[line_start..start].chars().count();
@@ -128,69 +126,52 @@ impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let modes = || suggest::list(Mode::ALL.map(Mode::word));
         match self {
-            Problem::Empty => write!(
-                formatter,
-                "the stack expression is empty; start it with a base such as /path or mem:"
-            ),
-            Problem::UnclosedQuote => write!(
-                formatter,
-                "this double quote is never closed; close it, or write \\\" for the character itself"
-            ),
-            Problem::TrailingBackslash => write!(
-                formatter,
-                "nothing follows this backslash; write \\\\ for the character itself"
-            ),
-            Problem::BadEscape => write!(
-                formatter,
-                "\\x needs two hexadecimal digits; write \\x41, or \\\\x for a backslash and an x"
-            ),
-            Problem::Nul => write!(
-                formatter,
-                "a zero byte cannot be part of a name or value; remove it"
-            ),
+            Problem::Empty => {
+                write!(formatter, "the stack expression is empty; start it with a base such as /path or mem:")
+            }
+            Problem::UnclosedQuote => {
+                write!(formatter, "this double quote is never closed; close it, or write \\\" for the character itself")
+            }
+            Problem::TrailingBackslash => {
+                write!(formatter, "nothing follows this backslash; write \\\\ for the character itself")
+            }
+            Problem::BadEscape => {
+                write!(formatter, "\\x needs two hexadecimal digits; write \\x41, or \\\\x for a backslash and an x")
+            }
+            Problem::Nul => write!(formatter, "a zero byte cannot be part of a name or value; remove it"),
             Problem::ExpectedBase(found) => {
                 write!(
                     formatter,
                     "expected a base, found {found}; write a path, kind:location, or a stack in parentheses"
                 )
             }
-            Problem::EmptyPath => write!(
-                formatter,
-                "this path is empty; write \".\" for the current directory"
-            ),
-            Problem::ExpectedLayer(found) => write!(
-                formatter,
-                "expected a layer, found {found}; name one, or remove the '|' before it"
-            ),
-            Problem::ExpectedMode(found) => write!(
-                formatter,
-                "expected a branch mode after '=', found {found}; the modes are {}",
-                modes()
-            ),
+            Problem::EmptyPath => write!(formatter, "this path is empty; write \".\" for the current directory"),
+            Problem::ExpectedLayer(found) => {
+                write!(formatter, "expected a layer, found {found}; name one, or remove the '|' before it")
+            }
+            Problem::ExpectedMode(found) => {
+                write!(formatter, "expected a branch mode after '=', found {found}; the modes are {}", modes())
+            }
             Problem::UnknownMode(word) => write!(
                 formatter,
                 "unknown branch mode '{word}'; the modes are {} (a path with '=' in it is written in double quotes)",
                 modes()
             ),
-            Problem::ExpectedKey(found) => write!(
-                formatter,
-                "expected an option, found {found}; options are written (key=value, key=value)"
-            ),
-            Problem::ExpectedEquals { key, found } => write!(
-                formatter,
-                "expected '=' after the option '{key}', found {found}; write {key}=value"
-            ),
+            Problem::ExpectedKey(found) => {
+                write!(formatter, "expected an option, found {found}; options are written (key=value, key=value)")
+            }
+            Problem::ExpectedEquals { key, found } => {
+                write!(formatter, "expected '=' after the option '{key}', found {found}; write {key}=value")
+            }
             Problem::ExpectedValue { key, found } => {
                 write!(
                     formatter,
                     "expected a value for the option '{key}', found {found}; write {key}=value, or {key}=\"\" for an empty one"
                 )
             }
-            Problem::Unexpected { found, after } => write!(
-                formatter,
-                "unexpected {found} after {after}; {}",
-                after.remedy()
-            ),
+            Problem::Unexpected { found, after } => {
+                write!(formatter, "unexpected {found} after {after}; {}", after.remedy())
+            }
             Problem::UnclosedParenthesis => {
                 write!(formatter, "this parenthesis is never closed; add ')'")
             }
@@ -202,10 +183,7 @@ impl fmt::Display for Problem {
                 formatter,
                 "'{name}' is neither the name of a layer nor a path that ends in .fist; write one of them"
             ),
-            Problem::TooDeep => write!(
-                formatter,
-                "too many parentheses within each other; use fewer"
-            ),
+            Problem::TooDeep => write!(formatter, "too many parentheses within each other; use fewer"),
         }
     }
 }
@@ -227,9 +205,7 @@ impl Place {
                 "continue with '|' and a layer, or write a path with blanks or punctuation in double quotes"
             }
             Place::Layer => "put '|' between two layers",
-            Place::Value => {
-                "put ',' between two options and write a value with blanks or punctuation in double quotes"
-            }
+            Place::Value => "put ',' between two options and write a value with blanks or punctuation in double quotes",
         }
     }
 }
@@ -246,9 +222,5 @@ impl fmt::Display for Place {
 
 /// Keeps an excerpt on one line whatever the text contains.
 fn visible(character: char) -> char {
-    if character.is_control() {
-        ' '
-    } else {
-        character
-    }
+    if character.is_control() { ' ' } else { character }
 }

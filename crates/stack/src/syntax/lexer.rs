@@ -31,10 +31,7 @@ pub(super) fn is_special(byte: u8) -> bool {
 
 /// Cuts the whole text; the last token is [`Token::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<(Token, Span)>, SyntaxError> {
-    let mut lexer = Lexer {
-        text: text.as_bytes(),
-        position: 0,
-    };
+    let mut lexer = Lexer { text: text.as_bytes(), position: 0 };
     let mut tokens = Vec::new();
     loop {
         let (token, span) = lexer.next()?;
@@ -82,13 +79,7 @@ impl Lexer<'_> {
                 None => Token::Word(self.word()?),
             },
         };
-        Ok((
-            token,
-            Span {
-                start,
-                end: self.position,
-            },
-        ))
+        Ok((token, Span { start, end: self.position }))
     }
 
     fn word(&mut self) -> Result<Word, SyntaxError> {
@@ -117,18 +108,9 @@ impl Lexer<'_> {
             }
         }
         if bytes.contains(&0) {
-            return Err(SyntaxError::new(
-                Problem::Nul,
-                Span {
-                    start,
-                    end: self.position,
-                },
-            ));
+            return Err(SyntaxError::new(Problem::Nul, Span { start, end: self.position }));
         }
-        Ok(Word {
-            bytes,
-            plain_prefix,
-        })
+        Ok(Word { bytes, plain_prefix })
     }
 
     /// Reads from the opening double quote through the closing one.
@@ -138,13 +120,7 @@ impl Lexer<'_> {
         loop {
             match self.peek() {
                 None => {
-                    return Err(SyntaxError::new(
-                        Problem::UnclosedQuote,
-                        Span {
-                            start,
-                            end: start + 1,
-                        },
-                    ));
+                    return Err(SyntaxError::new(Problem::UnclosedQuote, Span { start, end: start + 1 }));
                 }
                 Some(b'"') => {
                     self.position += 1;
@@ -167,19 +143,11 @@ impl Lexer<'_> {
         let start = self.position;
         self.position += 1;
         match self.peek() {
-            None => Err(SyntaxError::new(
-                Problem::TrailingBackslash,
-                Span {
-                    start,
-                    end: start + 1,
-                },
-            )),
+            None => Err(SyntaxError::new(Problem::TrailingBackslash, Span { start, end: start + 1 })),
             Some(b'x') => {
                 self.position += 1;
                 let digits = self.text.get(self.position..self.position + 2);
-                let value = digits.and_then(|digits| {
-                    Some(hexadecimal(digits[0])? << 4 | hexadecimal(digits[1])?)
-                });
+                let value = digits.and_then(|digits| Some(hexadecimal(digits[0])? << 4 | hexadecimal(digits[1])?));
                 self.position += 2;
                 let end = self.position.min(self.text.len());
                 value.ok_or_else(|| SyntaxError::new(Problem::BadEscape, Span { start, end }))

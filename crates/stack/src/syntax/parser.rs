@@ -13,30 +13,18 @@ const DEPTH_MAX: usize = 64;
 
 /// Parses a whole expression.
 pub fn parse(text: &str) -> Result<Stack, SyntaxError> {
-    let mut parser = Parser {
-        tokens: tokens(text)?,
-        position: 0,
-        depth: 0,
-    };
+    let mut parser = Parser { tokens: tokens(text)?, position: 0, depth: 0 };
     if *parser.peek() == Token::End {
         return Err(SyntaxError::new(Problem::Empty, parser.span()));
     }
     let stack = parser.stack()?;
-    parser.end(if stack.layers.is_empty() {
-        Place::Branch
-    } else {
-        Place::Layer
-    })?;
+    parser.end(if stack.layers.is_empty() { Place::Branch } else { Place::Layer })?;
     Ok(stack)
 }
 
 /// Parses layers without a source, `layer { "|" layer }`, for a base that is known already. The text may be empty.
 pub fn parse_layers(text: &str) -> Result<Vec<Spanned<Layer>>, SyntaxError> {
-    let mut parser = Parser {
-        tokens: tokens(text)?,
-        position: 0,
-        depth: 0,
-    };
+    let mut parser = Parser { tokens: tokens(text)?, position: 0, depth: 0 };
     if *parser.peek() == Token::End {
         return Ok(Vec::new());
     }
@@ -58,10 +46,7 @@ impl Parser {
         while self.take(&Token::Comma).is_some() {
             source.push(self.branch()?);
         }
-        Ok(Stack {
-            source,
-            layers: self.layers()?,
-        })
+        Ok(Stack { source, layers: self.layers()? })
     }
 
     fn layers(&mut self) -> Result<Vec<Spanned<Layer>>, SyntaxError> {
@@ -82,10 +67,7 @@ impl Parser {
             Some(_) => Some(self.mode()?),
             None => None,
         };
-        Ok(Spanned::new(
-            Branch { tree, mode },
-            start.to(self.last_span()),
-        ))
+        Ok(Spanned::new(Branch { tree, mode }, start.to(self.last_span())))
     }
 
     fn parenthesised(&mut self, open: Span) -> Result<Stack, SyntaxError> {
@@ -97,58 +79,31 @@ impl Parser {
         self.depth -= 1;
         match self.take(&Token::Close) {
             Some(_) => Ok(stack),
-            None if *self.peek() == Token::End => {
-                Err(SyntaxError::new(Problem::UnclosedParenthesis, open))
-            }
-            None => Err(self.unexpected(if stack.layers.is_empty() {
-                Place::Branch
-            } else {
-                Place::Layer
-            })),
+            None if *self.peek() == Token::End => Err(SyntaxError::new(Problem::UnclosedParenthesis, open)),
+            None => Err(self.unexpected(if stack.layers.is_empty() { Place::Branch } else { Place::Layer })),
         }
     }
 
     fn base(&mut self) -> Result<Base, SyntaxError> {
         let (word, span) = self.word(Problem::ExpectedBase)?;
-        if let Some(length) = word
-            .plain_prefix
-            .filter(|length| is_kind(&word.bytes[..*length]))
-        {
+        if let Some(length) = word.plain_prefix.filter(|length| is_kind(&word.bytes[..*length])) {
             let kind = String::from_utf8_lossy(&word.bytes[..length]).into_owned();
             let kind_end = span.start + length;
             let location = OsString::from_vec(word.bytes[length + 1..].to_vec());
             return Ok(Base {
-                kind: Some(Spanned::new(
-                    kind,
-                    Span {
-                        start: span.start,
-                        end: kind_end,
-                    },
-                )),
-                location: Spanned::new(
-                    location,
-                    Span {
-                        start: kind_end + 1,
-                        end: span.end,
-                    },
-                ),
+                kind: Some(Spanned::new(kind, Span { start: span.start, end: kind_end })),
+                location: Spanned::new(location, Span { start: kind_end + 1, end: span.end }),
             });
         }
         if word.bytes.is_empty() {
             return Err(SyntaxError::new(Problem::EmptyPath, span));
         }
-        Ok(Base {
-            kind: None,
-            location: Spanned::new(OsString::from_vec(word.bytes), span),
-        })
+        Ok(Base { kind: None, location: Spanned::new(OsString::from_vec(word.bytes), span) })
     }
 
     fn mode(&mut self) -> Result<Spanned<Mode>, SyntaxError> {
         let (word, span) = self.word(Problem::ExpectedMode)?;
-        match Mode::ALL
-            .into_iter()
-            .find(|mode| mode.word().as_bytes() == word.bytes)
-        {
+        match Mode::ALL.into_iter().find(|mode| mode.word().as_bytes() == word.bytes) {
             Some(mode) => Ok(Spanned::new(mode, span)),
             None => Err(SyntaxError::new(Problem::UnknownMode(lossy(&word)), span)),
         }
@@ -163,13 +118,7 @@ impl Parser {
             Some(open) => self.arguments(open)?,
             None => Vec::new(),
         };
-        Ok(Spanned::new(
-            Layer {
-                name: Spanned::new(name, span),
-                arguments,
-            },
-            span.to(self.last_span()),
-        ))
+        Ok(Spanned::new(Layer { name: Spanned::new(name, span), arguments }, span.to(self.last_span())))
     }
 
     fn arguments(&mut self, open: Span) -> Result<Vec<Argument>, SyntaxError> {
@@ -196,26 +145,14 @@ impl Parser {
         let key = lossy(&word);
         if self.take(&Token::Equals).is_none() {
             let found = self.peek().found();
-            return Err(SyntaxError::new(
-                Problem::ExpectedEquals { key, found },
-                self.span(),
-            ));
+            return Err(SyntaxError::new(Problem::ExpectedEquals { key, found }, self.span()));
         }
-        let (value, value_span) = self.word(|found| Problem::ExpectedValue {
-            key: key.clone(),
-            found,
-        })?;
-        Ok(Argument {
-            key: Spanned::new(key, span),
-            value: Spanned::new(OsString::from_vec(value.bytes), value_span),
-        })
+        let (value, value_span) = self.word(|found| Problem::ExpectedValue { key: key.clone(), found })?;
+        Ok(Argument { key: Spanned::new(key, span), value: Spanned::new(OsString::from_vec(value.bytes), value_span) })
     }
 
     /// Takes a word, or fails with the problem that `expected` makes of what stands there instead.
-    fn word(
-        &mut self,
-        expected: impl FnOnce(super::error::Found) -> Problem,
-    ) -> Result<(Word, Span), SyntaxError> {
+    fn word(&mut self, expected: impl FnOnce(super::error::Found) -> Problem) -> Result<(Word, Span), SyntaxError> {
         let (token, span) = self.tokens[self.position].clone();
         match token {
             Token::Word(word) => {
@@ -243,13 +180,7 @@ impl Parser {
     }
 
     fn unexpected(&self, after: Place) -> SyntaxError {
-        SyntaxError::new(
-            Problem::Unexpected {
-                found: self.peek().found(),
-                after,
-            },
-            self.span(),
-        )
+        SyntaxError::new(Problem::Unexpected { found: self.peek().found(), after }, self.span())
     }
 
     fn peek(&self) -> &Token {
@@ -268,16 +199,13 @@ impl Parser {
 
 /// Whether the text before a colon names a kind. What cannot be one belongs to a path, as in `/a:b` and `./a:b`.
 pub(super) fn is_kind(text: &[u8]) -> bool {
-    let inner =
-        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_');
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_');
     text.first().is_some_and(u8::is_ascii_alphabetic) && text.iter().all(inner)
 }
 
 fn layer_name(word: &Word) -> Option<LayerName> {
     if word.bytes.len() > ".fist".len() && word.bytes.ends_with(b".fist") {
-        return Some(LayerName::Description(PathBuf::from(OsString::from_vec(
-            word.bytes.clone(),
-        ))));
+        return Some(LayerName::Description(PathBuf::from(OsString::from_vec(word.bytes.clone()))));
     }
     let name = std::str::from_utf8(&word.bytes).ok()?;
     let plain = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_');

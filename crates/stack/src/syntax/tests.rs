@@ -33,15 +33,9 @@ fn a_pipeline_of_a_path_and_layers() {
     assert_eq!(stack.layers.len(), 2);
     let audit = &stack.layers[0];
     assert_eq!(audit.value.name.value, LayerName::Name("audit".into()));
-    assert_eq!(
-        text_at(text, audit.span),
-        "audit(file=/var/log/a.json, all=yes)"
-    );
+    assert_eq!(text_at(text, audit.span), "audit(file=/var/log/a.json, all=yes)");
     assert_eq!(text_at(text, audit.value.name.span), "audit");
-    assert_eq!(
-        text_at(text, audit.value.arguments[0].value.span),
-        "/var/log/a.json"
-    );
+    assert_eq!(text_at(text, audit.value.arguments[0].value.span), "/var/log/a.json");
     assert_eq!(text_at(text, audit.value.arguments[1].key.span), "all");
 }
 
@@ -49,19 +43,10 @@ fn a_pipeline_of_a_path_and_layers() {
 fn branches_with_modes_and_a_stack_in_parentheses() {
     let text = "/fast=rw,(fat:disk.img | readonly)=ro , \"/c d\"=nc|union";
     let stack = parse(text).unwrap();
-    let modes: Vec<Mode> = stack
-        .source
-        .iter()
-        .map(|branch| branch.value.mode.as_ref().unwrap().value)
-        .collect();
+    let modes: Vec<Mode> = stack.source.iter().map(|branch| branch.value.mode.as_ref().unwrap().value).collect();
     assert_eq!(modes, [Mode::ReadWrite, Mode::ReadOnly, Mode::NoCreate]);
-    assert_eq!(
-        text_at(text, stack.source[1].span),
-        "(fat:disk.img | readonly)=ro"
-    );
-    let Tree::Stack(inner) = &stack.source[1].value.tree else {
-        panic!("not a stack")
-    };
+    assert_eq!(text_at(text, stack.source[1].span), "(fat:disk.img | readonly)=ro");
+    let Tree::Stack(inner) = &stack.source[1].value.tree else { panic!("not a stack") };
     assert_eq!(branch(inner, 0).kind.as_ref().unwrap().value, "fat");
     assert_eq!(branch(&stack, 2).location.value, "/c d");
 }
@@ -84,11 +69,7 @@ fn kinds_and_paths_with_colons() {
     for (text, kind, location) in kinds {
         let stack = parse(text).unwrap();
         let base = branch(&stack, 0);
-        assert_eq!(
-            base.kind.as_ref().map(|kind| kind.value.as_str()),
-            kind,
-            "{text}"
-        );
+        assert_eq!(base.kind.as_ref().map(|kind| kind.value.as_str()), kind, "{text}");
         assert_eq!(base.location.value, location, "{text}");
         assert_eq!(parse(&stack.to_string()).unwrap(), stack, "{text}");
     }
@@ -105,25 +86,15 @@ fn quoting_with_quotes_backslashes_and_numbers() {
         ("/\\ä", "/ä".as_bytes()),
     ];
     for (text, bytes) in paths {
-        assert_eq!(
-            branch(&parse(text).unwrap(), 0).location.value.as_bytes(),
-            bytes,
-            "{text}"
-        );
+        assert_eq!(branch(&parse(text).unwrap(), 0).location.value.as_bytes(), bytes, "{text}");
     }
 }
 
 #[test]
 fn descriptions_are_layers_by_their_ending() {
     let stack = parse("/a | \"my rules.fist\"(key=1) | ./x.fist").unwrap();
-    assert_eq!(
-        stack.layers[0].value.name.value,
-        LayerName::Description(PathBuf::from("my rules.fist"))
-    );
-    assert_eq!(
-        stack.layers[1].value.name.value,
-        LayerName::Description(PathBuf::from("./x.fist"))
-    );
+    assert_eq!(stack.layers[0].value.name.value, LayerName::Description(PathBuf::from("my rules.fist")));
+    assert_eq!(stack.layers[1].value.name.value, LayerName::Description(PathBuf::from("./x.fist")));
 }
 
 #[test]
@@ -132,10 +103,7 @@ fn layers_alone_may_be_absent() {
     let layers = parse_layers("audit(all=yes) | readonly").unwrap();
     assert_eq!(layers.len(), 2);
     assert_eq!(parse_layers("audit | ").unwrap_err().span.column(), 9);
-    assert_eq!(
-        parse_layers("/x").unwrap_err().problem,
-        Problem::BadLayerName("/x".into())
-    );
+    assert_eq!(parse_layers("/x").unwrap_err().problem, Problem::BadLayerName("/x".into()));
 }
 
 #[test]
@@ -148,29 +116,13 @@ fn errors_point_at_the_column() {
         ("/a | | b", 6, "expected a layer, found '|'"),
         ("/a,", 4, "expected a base, found the end"),
         ("/a b", 4, "unexpected 'b' after a base"),
-        (
-            "/a | audit readonly",
-            12,
-            "unexpected 'readonly' after a layer",
-        ),
+        ("/a | audit readonly", 12, "unexpected 'readonly' after a layer"),
         ("/a | audit, readonly", 11, "unexpected ',' after a layer"),
         ("/a=", 4, "expected a branch mode after '=', found the end"),
-        (
-            "/a=b",
-            4,
-            "unknown branch mode 'b'; the modes are rw, ro and nc",
-        ),
+        ("/a=b", 4, "unknown branch mode 'b'; the modes are rw, ro and nc"),
         ("/a=ro=rw", 6, "unexpected '=' after a base"),
-        (
-            "/a | map(uid)",
-            13,
-            "expected '=' after the option 'uid', found ')'",
-        ),
-        (
-            "/a | map(uid=)",
-            14,
-            "expected a value for the option 'uid', found ')'",
-        ),
+        ("/a | map(uid)", 13, "expected '=' after the option 'uid', found ')'"),
+        ("/a | map(uid=)", 14, "expected a value for the option 'uid', found ')'"),
         ("/a | map(uid=1 2)", 16, "unexpected '2' after a value"),
         ("/a | map(uid=1=2)", 15, "unexpected '=' after a value"),
         ("/a | map(uid=1,)", 16, "expected an option, found ')'"),
@@ -192,10 +144,7 @@ fn errors_point_at_the_column() {
     ];
     for (text, column, message) in cases {
         let (found_column, found_message) = error(text);
-        assert!(
-            found_message.starts_with(message),
-            "{text}: {found_message}"
-        );
+        assert!(found_message.starts_with(message), "{text}: {found_message}");
         assert_eq!(found_column, column, "{text}: {found_message}");
         assert!(found_message.contains("; "), "no remedy: {found_message}");
         assert!(!found_message.contains('\n'), "{found_message}");
@@ -207,10 +156,7 @@ fn parentheses_within_each_other_have_a_limit() {
     let nested = |depth: usize| format!("{}/a{}", "(".repeat(depth), ")".repeat(depth));
     assert!(parse(&nested(64)).is_ok());
     assert_eq!(parse(&nested(65)).unwrap_err().problem, Problem::TooDeep);
-    assert_eq!(
-        parse(&"(".repeat(1_000_000)).unwrap_err().problem,
-        Problem::TooDeep
-    );
+    assert_eq!(parse(&"(".repeat(1_000_000)).unwrap_err().problem, Problem::TooDeep);
 }
 
 #[test]
@@ -228,56 +174,33 @@ fn an_excerpt_shows_the_line_and_the_place() {
 fn arguments_that_are_no_text_become_escapes() {
     let text = from_argument(OsStr::from_bytes(b"/a\xff | audit"));
     assert_eq!(text, "/a\\xff | audit");
-    assert_eq!(
-        branch(&parse(&text).unwrap(), 0).location.value.as_bytes(),
-        b"/a\xff"
-    );
+    assert_eq!(branch(&parse(&text).unwrap(), 0).location.value.as_bytes(), b"/a\xff");
 }
 
 #[test]
 fn any_tree_survives_text() {
-    let seed = std::env::var("PLYFS_TEST_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or_else(|| fastrand::u64(..));
+    let seed =
+        std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..5_000 {
         let stack = random_stack(&mut random, 3);
         let text = stack.to_string();
-        let parsed = parse(&text).unwrap_or_else(|error| {
-            panic!("PLYFS_TEST_SEED={seed}, round {round}: {text}: {error}")
-        });
-        assert_eq!(
-            parsed, stack,
-            "PLYFS_TEST_SEED={seed}, round {round}: {text}"
-        );
-        assert_eq!(
-            parsed.to_string(),
-            text,
-            "PLYFS_TEST_SEED={seed}, round {round}"
-        );
-        assert!(
-            !text.contains('\n'),
-            "PLYFS_TEST_SEED={seed}, round {round}: {text}"
-        );
+        let parsed =
+            parse(&text).unwrap_or_else(|error| panic!("PLYFS_TEST_SEED={seed}, round {round}: {text}: {error}"));
+        assert_eq!(parsed, stack, "PLYFS_TEST_SEED={seed}, round {round}: {text}");
+        assert_eq!(parsed.to_string(), text, "PLYFS_TEST_SEED={seed}, round {round}");
+        assert!(!text.contains('\n'), "PLYFS_TEST_SEED={seed}, round {round}: {text}");
     }
 }
 
 #[test]
 fn any_text_parses_or_fails_within_its_bounds() {
-    let seed = std::env::var("PLYFS_TEST_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or_else(|| fastrand::u64(..));
+    let seed =
+        std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let mut random = fastrand::Rng::with_seed(seed);
-    let pieces = [
-        "/a", "mem:", "|", ",", "=", "(", ")", "\"", "\\", "\\x", "ro", "k", " ", "4", "ä", "\n",
-        ".fist",
-    ];
+    let pieces = ["/a", "mem:", "|", ",", "=", "(", ")", "\"", "\\", "\\x", "ro", "k", " ", "4", "ä", "\n", ".fist"];
     for round in 0..20_000 {
-        let text: String = (0..random.usize(0..12))
-            .map(|_| pieces[random.usize(0..pieces.len())])
-            .collect();
+        let text: String = (0..random.usize(0..12)).map(|_| pieces[random.usize(0..pieces.len())]).collect();
         match parse(&text) {
             Ok(stack) => assert_eq!(
                 parse(&stack.to_string()).as_ref(),
@@ -300,12 +223,8 @@ fn any_text_parses_or_fails_within_its_bounds() {
 }
 
 fn random_stack(random: &mut fastrand::Rng, depth: usize) -> Stack {
-    let source = (0..random.usize(1..4))
-        .map(|_| unplaced(random_branch(random, depth)))
-        .collect();
-    let layers = (0..random.usize(0..3))
-        .map(|_| unplaced(random_layer(random)))
-        .collect();
+    let source = (0..random.usize(1..4)).map(|_| unplaced(random_branch(random, depth))).collect();
+    let layers = (0..random.usize(0..3)).map(|_| unplaced(random_layer(random))).collect();
     Stack { source, layers }
 }
 
@@ -315,19 +234,11 @@ fn random_branch(random: &mut fastrand::Rng, depth: usize) -> Branch {
     } else if random.bool() {
         let kinds = ["mem", "dir", "nfs+tls", "s3"];
         let kind = unplaced(kinds[random.usize(0..kinds.len())].to_owned());
-        Tree::Base(Base {
-            kind: Some(kind),
-            location: unplaced(random_word(random, 0)),
-        })
+        Tree::Base(Base { kind: Some(kind), location: unplaced(random_word(random, 0)) })
     } else {
-        Tree::Base(Base {
-            kind: None,
-            location: unplaced(random_word(random, 1)),
-        })
+        Tree::Base(Base { kind: None, location: unplaced(random_word(random, 1)) })
     };
-    let mode = random
-        .bool()
-        .then(|| unplaced(Mode::ALL[random.usize(0..3)]));
+    let mode = random.bool().then(|| unplaced(Mode::ALL[random.usize(0..3)]));
     Branch { tree, mode }
 }
 
@@ -343,23 +254,14 @@ fn random_layer(random: &mut fastrand::Rng) -> Layer {
         key: unplaced(random_word(random, 0).to_string_lossy().into_owned()),
         value: unplaced(random_word(random, 0)),
     };
-    Layer {
-        name: unplaced(name),
-        arguments: (0..random.usize(0..3)).map(|_| argument(random)).collect(),
-    }
+    Layer { name: unplaced(name), arguments: (0..random.usize(0..3)).map(|_| argument(random)).collect() }
 }
 
 /// A word of bytes that matter to the lexer, and of any others but zero.
 fn random_word(random: &mut fastrand::Rng, length_min: usize) -> OsString {
     let special = b"|,=()\"\\ \t\n:/.x4a";
     let bytes = (0..random.usize(length_min..8))
-        .map(|_| {
-            if random.u8(0..4) == 0 {
-                random.u8(1..)
-            } else {
-                special[random.usize(0..special.len())]
-            }
-        })
+        .map(|_| if random.u8(0..4) == 0 { random.u8(1..) } else { special[random.usize(0..special.len())] })
         .collect();
     OsString::from_vec(bytes)
 }

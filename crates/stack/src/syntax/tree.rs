@@ -106,10 +106,7 @@ impl Span {
 
     /// The span from the start of `self` to the end of `other`.
     pub fn to(self, other: Span) -> Span {
-        Span {
-            start: self.start,
-            end: other.end,
-        }
+        Span { start: self.start, end: other.end }
     }
 }
 

@@ -1,0 +1,34 @@
+# The commands of the project. Each installs what it needs on a fresh Debian 12 or later.
+
+CARGO ?= cargo
+
+.PHONY: help build demo test lint bench soak clean
+
+help: ## Show these commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
+
+build: ## Build the plyfs command, optimised: target/release/plyfs
+	@scripts/setup build
+	$(CARGO) build --release --package cli
+
+demo: build ## Mount a sample stack, work in it, show the audit log, unmount
+	@scripts/setup demo
+	@scripts/demo target/release/plyfs
+
+test: ## Run all tests, the outside suites included, and print the counts
+	@scripts/setup test
+	@scripts/test
+
+lint: ## Check format, lints and documentation
+	@scripts/setup build
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
+
+bench: build ## Time the workloads on Plyfs, the lower file system and the peers; results in docs/bench
+	@scripts/setup bench
+	$(CARGO) build --release --package bench
+	target/release/bench $(BENCH)
+
+clean: ## Remove what was built
+	$(CARGO) clean

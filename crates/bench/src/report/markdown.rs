@@ -1,0 +1,105 @@
+//! The figures as a page.
+use std::fmt::Write;
+
+use super::{Results, table};
+
+/// The whole of results.md.
+pub fn render(results: &Results) -> String {
+    let mut text = String::from(
+        "# Results\n\nWritten by `make bench`; how to read them: [README.md](README.md).\n\n",
+    );
+    let machine = &results.machine;
+    line(
+        &mut text,
+        format!(
+            "Linux {}, {} cores, {} GiB of memory, {}.\n",
+            machine.kernel, machine.cores, machine.memory_gib, machine.file_system
+        ),
+    );
+    line(
+        &mut text,
+        "![Ratio to the lower file system](chart.svg)\n".to_owned(),
+    );
+    ratios(&mut text, results);
+    medians(&mut text, results);
+    failures(&mut text, results);
+    line(
+        &mut text,
+        "\n## Subjects\n\n| subject | version | mounted by |\n|---|---|---|".to_owned(),
+    );
+    for subject in &results.subjects {
+        let version = subject.version.as_deref().unwrap_or("-");
+        line(
+            &mut text,
+            format!(
+                "| {} | {version} | `{}` |",
+                cell(&subject.name),
+                cell(&subject.command)
+            ),
+        );
+    }
+    text
+}
+
+fn ratios(text: &mut String, results: &Results) {
+    line(
+        text,
+        "## Time as a multiple of the lower file system's\n".to_owned(),
+    );
+    grid(text, results, |step, subject| {
+        Some(table::ratio(step.subjects.get(subject)?.ratio?))
+    });
+}
+
+fn medians(text: &mut String, results: &Results) {
+    line(text, "\n## Medians in seconds\n".to_owned());
+    grid(text, results, |step, subject| {
+        Some(table::seconds(
+            step,
+            step.subjects.get(subject)?.seconds_median,
+        ))
+    });
+}
+
+fn grid(
+    text: &mut String,
+    results: &Results,
+    show: impl Fn(&crate::measure::StepResult, &str) -> Option<String>,
+) {
+    let names = results.subject_names();
+    let headings: String = names
+        .iter()
+        .map(|name| format!(" {} |", cell(name)))
+        .collect();
+    line(text, format!("| workload | step | rounds |{headings}"));
+    line(text, format!("|---|---|--:|{}", "--:|".repeat(names.len())));
+    for (workload, result) in results.ordered() {
+        for step in &result.steps {
+            let cells: String = names
+                .iter()
+                .map(|name| format!(" {} |", show(step, name).unwrap_or("-".to_owned())))
+                .collect();
+            line(
+                text,
+                format!("| {workload} | {} | {} |{cells}", step.step, result.rounds),
+            );
+        }
+    }
+}
+
+fn failures(text: &mut String, results: &Results) {
+    for (workload, result) in results.ordered() {
+        for (subject, reason) in &result.failures {
+            line(text, format!("\n{subject} failed in {workload}: {reason}"));
+        }
+    }
+}
+
+/// A table cell ends at a bar.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn line(text: &mut String, line: String) {
+    writeln!(text, "{line}").expect("a String takes everything");
+}

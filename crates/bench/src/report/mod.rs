@@ -1,0 +1,139 @@
+//! The results: what is kept of them, and the files they are written to.
+pub mod chart;
+pub mod markdown;
+pub mod table;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::measure::WorkloadResult;
+use crate::subjects::Subject;
+use crate::workloads;
+
+/// All that results.json holds.
+#[derive(Serialize, Deserialize)]
+pub struct Results {
+    /// Where they were taken.
+    pub machine: Machine,
+    /// In the order of the tables.
+    pub subjects: Vec<SubjectNote>,
+    /// By the name of the workload.
+    pub workloads: BTreeMap<String, WorkloadResult>,
+}
+
+/// What matters of a machine, and nothing that tells which one it is.
+#[derive(PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Processors in use.
+    pub cores: usize,
+    /// Main memory.
+    pub memory_gib: u64,
+    /// What carries the measured directories.
+    pub file_system: String,
+}
+
+/// What is known of a subject.
+#[derive(PartialEq, Serialize, Deserialize)]
+pub struct SubjectNote {
+    /// As in the figures.
+    pub name: String,
+    /// What it says itself.
+    pub version: Option<String>,
+    /// How it is mounted.
+    pub command: String,
+}
+
+impl Machine {
+    /// The one that this runs on.
+    pub fn this() -> Self {
+        let information = rustix::system::sysinfo();
+        let bytes = information.totalram as u64 * u64::from(information.mem_unit.max(1));
+        Self {
+            kernel: rustix::system::uname()
+                .release()
+                .to_string_lossy()
+                .into_owned(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_gib: (bytes + (1 << 29)) >> 30,
+            file_system: "ext4 on a loop device, its image on a tmpfs".to_owned(),
+        }
+    }
+}
+
+impl Results {
+    /// No figures yet.
+    pub fn new(subjects: &[Subject]) -> Self {
+        let note = |subject: &Subject| SubjectNote {
+            name: subject.name.clone(),
+            version: subject.version(),
+            command: if subject.arguments.is_empty() {
+                "-".to_owned()
+            } else {
+                subject.shown_command()
+            },
+        };
+        Self {
+            machine: Machine::this(),
+            subjects: subjects.iter().map(note).collect(),
+            workloads: BTreeMap::new(),
+        }
+    }
+
+    /// In the order of the tables.
+    pub fn subject_names(&self) -> Vec<&str> {
+        self.subjects
+            .iter()
+            .map(|subject| subject.name.as_str())
+            .collect()
+    }
+
+    /// The workloads in their order.
+    pub fn ordered(&self) -> impl Iterator<Item = (&'static str, &WorkloadResult)> {
+        workloads::ALL
+            .iter()
+            .filter_map(|workload| Some((workload.name, self.workloads.get(workload.name)?)))
+    }
+
+    /// Keeps the older figures of workloads that were not run now, if they were taken of the same things.
+    fn keep_older(&mut self, older: Self) {
+        if older.machine == self.machine && older.subjects == self.subjects {
+            for (name, result) in older.workloads {
+                self.workloads.entry(name).or_insert(result);
+            }
+        }
+    }
+}
+
+/// Writes results.json, results.md and chart.svg. Workloads left out this time keep their figures in the files.
+pub fn write(directory: &Path, mut results: Results) -> Result<()> {
+    let older = std::fs::read(directory.join("results.json")).ok();
+    if let Some(older) = older.and_then(|text| serde_json::from_slice(&text).ok()) {
+        results.keep_older(older);
+    }
+    write_json(directory, "results.json", &results)?;
+    write_text(directory, "results.md", &markdown::render(&results))?;
+    write_text(directory, "chart.svg", &chart::render(&results))
+}
+
+/// Writes one file of figures.
+pub fn write_json(directory: &Path, name: &str, results: &impl Serialize) -> Result<()> {
+    write_text(
+        directory,
+        name,
+        &(serde_json::to_string_pretty(results)? + "\n"),
+    )
+}
+
+fn write_text(directory: &Path, name: &str, text: &str) -> Result<()> {
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("cannot make {}", directory.display()))?;
+    let path = directory.join(name);
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    eprintln!("bench: wrote {}", path.display());
+    Ok(())
+}

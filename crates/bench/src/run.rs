@@ -1,0 +1,157 @@
+//! The rounds: every subject does every workload, in turns.
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+
+use crate::image::Image;
+use crate::measure::{Sample, WorkloadResult};
+use crate::report::{self, Results};
+use crate::session::Session;
+use crate::subjects::Subject;
+use crate::teardown;
+use crate::workloads::{LATENCY, Sizes, Workload};
+
+/// A subject that takes longer for one workload hangs.
+const WORKLOAD_SECONDS_MAX: u64 = 20 * 60;
+
+/// Runs the workloads, prints and writes the results; whether every subject did everything.
+pub fn run(
+    image: &Image,
+    subjects: &[Subject],
+    workloads: &[&Workload],
+    sizes: &Sizes,
+    rounds: u32,
+    output: Option<&Path>,
+) -> Result<bool> {
+    let mut results = Results::new(subjects);
+    for workload in workloads {
+        let result = interleave(image, subjects, workload, sizes, rounds);
+        print!(
+            "{}",
+            report::table::one(workload.name, &result, &results.subject_names())
+        );
+        results.workloads.insert(workload.name.to_owned(), result);
+    }
+    let failed = results
+        .workloads
+        .values()
+        .any(|result| !result.failures.is_empty());
+    if let Some(directory) = output {
+        report::write(directory, results)?;
+    }
+    Ok(!failed)
+}
+
+/// Runs the single operations, prints and writes their figures.
+pub fn latency(
+    image: &Image,
+    subjects: &[Subject],
+    sizes: &Sizes,
+    rounds: u32,
+    output: Option<&Path>,
+) -> Result<bool> {
+    let mut results = Results::new(subjects);
+    let result = interleave(image, subjects, &LATENCY, sizes, rounds);
+    print!(
+        "{}",
+        report::table::per_operation(&result, &results.subject_names())
+    );
+    let failed = !result.failures.is_empty();
+    results.workloads.insert(LATENCY.name.to_owned(), result);
+    if let Some(directory) = output {
+        report::write_json(directory, "latency.json", &results)?;
+    }
+    Ok(!failed)
+}
+
+fn interleave(
+    image: &Image,
+    subjects: &[Subject],
+    workload: &Workload,
+    sizes: &Sizes,
+    rounds: u32,
+) -> WorkloadResult {
+    let mut result = WorkloadResult {
+        rounds,
+        quick: !sizes.compile,
+        ..WorkloadResult::default()
+    };
+    for round in 0..rounds {
+        for turn in 0..subjects.len() {
+            // Another subject begins in every round, so that none is always the one after the same neighbour.
+            let subject = &subjects[(turn + round as usize) % subjects.len()];
+            if result.failures.contains_key(&subject.name) {
+                continue;
+            }
+            match once(image, subject, workload, sizes) {
+                Ok(samples) => {
+                    let seconds: f64 = samples.iter().map(|sample| sample.seconds).sum();
+                    eprintln!(
+                        "bench: {}, round {} of {rounds}, {}: {seconds:.2} s",
+                        workload.name,
+                        round + 1,
+                        subject.name
+                    );
+                    result.add(&subject.name, &samples);
+                }
+                Err(error) => {
+                    let reason = format!("{error:#}").replace(&*image.root().to_string_lossy(), "");
+                    eprintln!(
+                        "bench: {}, {} FAILED: {reason}",
+                        workload.name, subject.name
+                    );
+                    result.fail(&subject.name, reason);
+                }
+            }
+        }
+    }
+    result.conclude();
+    result
+}
+
+/// One workload, watched: if it hangs, what runs is killed, so that every blocked call returns.
+fn once(
+    image: &Image,
+    subject: &Subject,
+    workload: &Workload,
+    sizes: &Sizes,
+) -> Result<Vec<Sample>> {
+    let (done, watched) = channel::<()>();
+    std::thread::scope(|scope| {
+        let watchdog = scope.spawn(move || {
+            let late = watched.recv_timeout(Duration::from_secs(WORKLOAD_SECONDS_MAX))
+                == Err(RecvTimeoutError::Timeout);
+            if late {
+                teardown::kill_all();
+            }
+            late
+        });
+        let outcome = measured(image, subject, workload, sizes);
+        drop(done);
+        match watchdog.join() {
+            Ok(true) => Err(anyhow!("not done after {WORKLOAD_SECONDS_MAX} seconds")),
+            _ => outcome,
+        }
+    })
+}
+
+fn measured(
+    image: &Image,
+    subject: &Subject,
+    workload: &Workload,
+    sizes: &Sizes,
+) -> Result<Vec<Sample>> {
+    let mut session = Session::new(image, subject)?;
+    (workload.run)(&mut session, sizes)?;
+    let mut samples = session.finish()?;
+    if samples.len() > 1 && workload.name == "build" {
+        samples.push(Sample {
+            step: "total",
+            operations: 0,
+            seconds: samples.iter().map(|sample| sample.seconds).sum(),
+        });
+    }
+    Ok(samples)
+}

@@ -1,0 +1,272 @@
+//! One subject during one workload: its directories, its mount, its server, and the times taken.
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::image::Image;
+use crate::measure::Sample;
+use crate::subjects::{Places, Style, Subject};
+use crate::teardown;
+
+const MOUNT_SECONDS_MAX: u64 = 15;
+
+/// Starts with an empty directory and not mounted; everything is taken back when dropped.
+pub struct Session<'a> {
+    image: &'a Image,
+    subject: &'a Subject,
+    places: Places,
+    log: PathBuf,
+    mounted: bool,
+    server: Option<Child>,
+    samples: Vec<Sample>,
+}
+
+impl<'a> Session<'a> {
+    /// Makes fresh directories for the subject.
+    pub fn new(image: &'a Image, subject: &'a Subject) -> Result<Self> {
+        let own = image.directory().join("subject");
+        let places = Places {
+            data: own.join("data"),
+            mount: image.root().join("mount"),
+            work: own.join("work"),
+            empty: own.join("empty"),
+        };
+        for directory in [&places.data, &places.mount, &places.work, &places.empty] {
+            std::fs::create_dir_all(directory)
+                .with_context(|| format!("cannot make {}", directory.display()))?;
+        }
+        let log = image.root().join("log");
+        Ok(Self {
+            image,
+            subject,
+            places,
+            log,
+            mounted: false,
+            server: None,
+            samples: Vec::new(),
+        })
+    }
+
+    /// The directory on the lower file system: for preparing before the mount, and for checks.
+    pub fn data(&self) -> &Path {
+        &self.places.data
+    }
+
+    /// The directory where the workload works.
+    pub fn directory(&self) -> &Path {
+        match self.subject.style {
+            Style::Directory => &self.places.data,
+            Style::Command | Style::Server => &self.places.mount,
+        }
+    }
+
+    /// The process that serves the mount, if one does.
+    pub fn server(&self) -> Option<u32> {
+        self.server.as_ref().map(Child::id)
+    }
+
+    /// Mounts the subject with nothing cached in the mount.
+    pub fn mount(&mut self) -> Result<()> {
+        self.image.sync()?;
+        let mut command = self.subject.command(&self.places);
+        match self.subject.style {
+            Style::Directory => return Ok(()),
+            Style::Command => {
+                let output = command.output().context("cannot start mount")?;
+                if !output.status.success() {
+                    bail!(
+                        "cannot mount: {}",
+                        String::from_utf8_lossy(&output.stderr).trim()
+                    );
+                }
+            }
+            Style::Server => {
+                let log = File::create(&self.log)?;
+                command
+                    .stdin(Stdio::null())
+                    .stdout(log.try_clone()?)
+                    .stderr(log);
+                self.server = Some(teardown::spawn(&mut command)?);
+                self.wait_for_mount()?;
+            }
+        }
+        self.mounted = true;
+        Ok(())
+    }
+
+    /// Unmounts, and waits for the server to write everything back and end.
+    pub fn unmount(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.mounted) {
+            return Ok(());
+        }
+        let deadline = Instant::now() + Duration::from_secs(MOUNT_SECONDS_MAX);
+        loop {
+            match unmount(&self.places.mount, UnmountFlags::empty()) {
+                Ok(()) => break,
+                Err(Errno::BUSY) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(20))
+                }
+                Err(error) => return Err(error).context("cannot unmount"),
+            }
+        }
+        let Some(server) = &mut self.server else {
+            return Ok(());
+        };
+        while Instant::now() < deadline {
+            if let Some(status) = server.try_wait()? {
+                teardown::forget(server);
+                self.server = None;
+                if !status.success() {
+                    bail!("the server ended with {status}{}", self.log_tail());
+                }
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!("the server did not end {MOUNT_SECONDS_MAX} seconds after the unmount");
+    }
+
+    /// Empties all caches of the mount by mounting anew.
+    pub fn remount(&mut self) -> Result<()> {
+        self.unmount()?;
+        self.mount()
+    }
+
+    /// Times a step of the workload, after writing back whatever came before it.
+    pub fn time<T>(
+        &mut self,
+        step: &'static str,
+        work: impl FnOnce(&Path) -> Result<T>,
+    ) -> Result<T> {
+        self.time_operations(step, 0, work)
+    }
+
+    /// The same for a step of that many equal operations.
+    pub fn time_operations<T>(
+        &mut self,
+        step: &'static str,
+        operations: u64,
+        work: impl FnOnce(&Path) -> Result<T>,
+    ) -> Result<T> {
+        self.settle().context(step)?;
+        let start = Instant::now();
+        let outcome = work(self.directory());
+        let seconds = start.elapsed().as_secs_f64();
+        let result = outcome.context(step)?;
+        self.samples.push(Sample {
+            step,
+            operations,
+            seconds,
+        });
+        Ok(result)
+    }
+
+    /// Writes back first what the kernel holds for the mount, then what the lower file system holds.
+    pub fn settle(&self) -> Result<()> {
+        if self.mounted {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let directory = rustix::fs::open(&self.places.mount, flags, Mode::empty())?;
+            rustix::fs::syncfs(&directory).context("cannot write back the mount")?;
+        }
+        self.image.sync()
+    }
+
+    /// Runs a program of the workload to its end; its output is kept for the error only.
+    pub fn run(&self, command: &mut Command) -> Result<()> {
+        run_logged(command, &self.image.root().join("output"))
+    }
+
+    /// What [`Session::run`] does, for the timed closures, which cannot borrow the session.
+    pub fn runner(&self) -> impl Fn(&mut Command) -> Result<()> + use<> {
+        let log = self.image.root().join("output");
+        move |command| run_logged(command, &log)
+    }
+
+    /// Unmounts and hands the times over.
+    pub fn finish(mut self) -> Result<Vec<Sample>> {
+        self.unmount()?;
+        Ok(std::mem::take(&mut self.samples))
+    }
+
+    fn wait_for_mount(&mut self) -> Result<()> {
+        let parent = std::fs::metadata(self.image.root())?.dev();
+        let deadline = Instant::now() + Duration::from_secs(MOUNT_SECONDS_MAX);
+        while Instant::now() < deadline {
+            if let Some(server) = &mut self.server
+                && let Some(status) = server.try_wait()?
+            {
+                teardown::forget(server);
+                self.server = None;
+                bail!(
+                    "the server ended with {status} instead of mounting{}",
+                    self.log_tail()
+                );
+            }
+            if std::fs::metadata(&self.places.mount).is_ok_and(|status| status.dev() != parent) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!(
+            "nothing was mounted in {MOUNT_SECONDS_MAX} seconds{}",
+            self.log_tail()
+        );
+    }
+
+    fn log_tail(&self) -> String {
+        tail(&self.log)
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        // After a success all this is done already; after a failure the mount may be in any state.
+        let _ = unmount(&self.places.mount, UnmountFlags::DETACH);
+        if let Some(mut server) = self.server.take() {
+            let _ = server.kill();
+            let _ = server.wait();
+            teardown::forget(&server);
+        }
+        let _ = std::fs::remove_dir_all(self.image.directory().join("subject"));
+    }
+}
+
+fn run_logged(command: &mut Command, log: &Path) -> Result<()> {
+    let output = File::create(log)?;
+    command
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output);
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = teardown::spawn(command)?;
+    let status = child.wait();
+    teardown::forget(&child);
+    let status = status?;
+    if !status.success() {
+        bail!("{name} ended with {status}{}", tail(log));
+    }
+    Ok(())
+}
+
+/// The last lines of a log, to be appended to an error.
+fn tail(log: &Path) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let last = &lines[lines.len().saturating_sub(4)..];
+    if last.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", last.join(" / "))
+    }
+}

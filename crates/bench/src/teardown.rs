@@ -1,0 +1,103 @@
+//! Keeps track of what the harness started, so that all of it ends with the harness, also on an error or a signal.
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Ends everything when a signal asks for it, then exits with the shell's code for that signal.
+pub fn watch_signals() -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot catch signals")?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            // The lock is kept until the exit: nothing can be started behind the back of this teardown.
+            let mut started = started();
+            started.end();
+            eprintln!("bench: interrupted, all is unmounted");
+            std::process::exit(128 + signal);
+        }
+    });
+    Ok(())
+}
+
+/// Starts a program in a process group of its own, to be killed with the harness.
+pub fn spawn(command: &mut Command) -> Result<Child> {
+    let mut started = started();
+    // SAFETY: between fork and exec only one system call is made, and nothing is allocated.
+    unsafe {
+        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+    }
+    let child = command
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
+    started.groups.push(group_of(&child));
+    Ok(child)
+}
+
+/// Says that a child has been waited for, so that its number may belong to another process from now on.
+pub fn forget(child: &Child) {
+    let group = group_of(child);
+    started().groups.retain(|other| *other != group);
+}
+
+/// Kills every running child with its whole process group.
+pub fn kill_all() {
+    started().kill();
+}
+
+/// Registers the mount point under which everything else is mounted.
+pub fn register_root(root: &Path) {
+    started().root = Some(root.to_owned());
+}
+
+/// Unmounts the root with all below it, and removes its directory.
+pub fn end() {
+    started().end();
+}
+
+struct Started {
+    root: Option<PathBuf>,
+    groups: Vec<Pid>,
+}
+
+static STARTED: Mutex<Started> = Mutex::new(Started {
+    root: None,
+    groups: Vec::new(),
+});
+
+impl Started {
+    fn kill(&mut self) {
+        for group in &self.groups {
+            // A group that is gone already is no error.
+            let _ = kill_process_group(*group, Signal::KILL);
+        }
+    }
+
+    fn end(&mut self) {
+        self.kill();
+        let Some(root) = self.root.take() else { return };
+        // Detaching takes the mounts below along; the loop device frees itself with the last user of its file system.
+        match unmount(&root, UnmountFlags::DETACH) {
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(error) => eprintln!("bench: cannot unmount {}: {error}", root.display()),
+        }
+        if let Err(error) = std::fs::remove_dir(&root) {
+            eprintln!("bench: cannot remove {}: {error}", root.display());
+        }
+    }
+}
+
+fn started() -> MutexGuard<'static, Started> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn group_of(child: &Child) -> Pid {
+    Pid::from_child(child)
+}

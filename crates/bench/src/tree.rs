@@ -1,0 +1,157 @@
+//! A directory tree held in memory: written out as often as wanted, and walked with single system calls.
+use std::ffi::CString;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat, unlinkat};
+
+/// The directories, each before what is in it, and the files with their contents.
+pub struct Tree {
+    directories: Vec<PathBuf>,
+    files: Vec<(PathBuf, u32, Vec<u8>)>,
+}
+
+/// Paths of copies, relative to the directory they were written to, ready for system calls.
+pub struct Paths {
+    /// Each before what is in it.
+    pub directories: Vec<CString>,
+    /// All other objects.
+    pub files: Vec<CString>,
+}
+
+impl Tree {
+    /// Reads the regular files and directories below a directory.
+    pub fn read(top: &Path) -> Result<Self> {
+        let mut tree = Self {
+            directories: vec![PathBuf::new()],
+            files: Vec::new(),
+        };
+        let mut next = 0;
+        while let Some(directory) = tree.directories.get(next).cloned() {
+            next += 1;
+            for entry in fs::read_dir(top.join(&directory))? {
+                let entry = entry?;
+                let (path, kind) = (directory.join(entry.file_name()), entry.file_type()?);
+                if kind.is_dir() {
+                    tree.directories.push(path);
+                } else if kind.is_file() {
+                    let mode = entry.metadata()?.permissions().mode();
+                    tree.files.push((path, mode, fs::read(entry.path())?));
+                }
+            }
+        }
+        Ok(tree)
+    }
+
+    /// Writes that many copies below a directory.
+    pub fn write_copies(&self, to: &Path, copies: u32) -> Result<Paths> {
+        let mut paths = Paths {
+            directories: Vec::new(),
+            files: Vec::new(),
+        };
+        for copy in 0..copies {
+            let name = PathBuf::from(format!("copy{copy:02}"));
+            for directory in &self.directories {
+                let relative = name.join(directory);
+                fs::create_dir(to.join(&relative))?;
+                paths.directories.push(for_system_calls(&relative)?);
+            }
+            for (file, mode, contents) in &self.files {
+                let relative = name.join(file);
+                let path = to.join(&relative);
+                fs::write(&path, contents)?;
+                fs::set_permissions(&path, fs::Permissions::from_mode(*mode))?;
+                paths.files.push(for_system_calls(&relative)?);
+            }
+        }
+        Ok(paths)
+    }
+}
+
+impl Paths {
+    /// Asks for the attributes of everything, by path.
+    pub fn stat(&self, below: impl AsFd) -> Result<()> {
+        for directory in &self.directories {
+            if FileType::from_raw_mode(
+                statat(&below, directory, AtFlags::SYMLINK_NOFOLLOW)?.st_mode,
+            ) != FileType::Directory
+            {
+                bail!("{} is no directory", directory.to_string_lossy());
+            }
+        }
+        for file in &self.files {
+            if FileType::from_raw_mode(statat(&below, file, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)
+                != FileType::RegularFile
+            {
+                bail!("{} is no file", file.to_string_lossy());
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes everything, by path.
+    pub fn unlink(&self, below: impl AsFd) -> Result<()> {
+        for file in &self.files {
+            unlinkat(&below, file, AtFlags::empty())?;
+        }
+        for directory in self.directories.iter().rev() {
+            unlinkat(&below, directory, AtFlags::REMOVEDIR)?;
+        }
+        Ok(())
+    }
+
+    /// How many objects there are.
+    pub fn count(&self) -> u64 {
+        (self.directories.len() + self.files.len()) as u64
+    }
+}
+
+/// Opens a directory as a starting point for relative paths.
+pub fn open_directory(path: &Path) -> Result<OwnedFd> {
+    rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .with_context(|| format!("cannot open {}", path.display()))
+}
+
+/// Lists a directory and all below it; returns how many entries there are. With `stat`, asks for the attributes of each.
+pub fn walk(directory: impl AsFd, stat: bool) -> Result<u64> {
+    let mut space = Vec::with_capacity(64 << 10);
+    let mut below = Vec::new();
+    let mut count = 0;
+    let mut entries = RawDir::new(directory.as_fd(), space.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        count += 1;
+        if stat {
+            statat(directory.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        if entry.file_type() == FileType::Directory {
+            below.push(name.to_owned());
+        }
+    }
+    for name in below {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        count += walk(
+            openat(directory.as_fd(), &name, flags, Mode::empty())?,
+            stat,
+        )?;
+    }
+    Ok(count)
+}
+
+fn for_system_calls(path: &Path) -> Result<CString> {
+    // The name of a copy's top comes with a slash after it, because nothing is joined to it.
+    let bytes = path.as_os_str().as_bytes();
+    Ok(CString::new(bytes.strip_suffix(b"/").unwrap_or(bytes))?)
+}

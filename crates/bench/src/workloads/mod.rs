@@ -1,0 +1,131 @@
+//! The workloads: one module each, all of the same shape.
+mod build;
+mod fchown;
+mod latency;
+mod postmark;
+mod random;
+mod sequential;
+mod tree;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::session::Session;
+
+/// One workload; each of its steps is timed apart.
+pub struct Workload {
+    /// For `--only` and the results.
+    pub name: &'static str,
+    /// Prepares, mounts, works, and checks that the work was done.
+    pub run: fn(&mut Session<'_>, &Sizes) -> Result<()>,
+}
+
+/// The workloads of a plain run, in the order of the results.
+pub const ALL: &[Workload] = &[
+    Workload {
+        name: "build",
+        run: build::run,
+    },
+    Workload {
+        name: "postmark",
+        run: postmark::run,
+    },
+    Workload {
+        name: "tree",
+        run: tree::run,
+    },
+    Workload {
+        name: "sequential",
+        run: sequential::run,
+    },
+    Workload {
+        name: "random",
+        run: random::run,
+    },
+    Workload {
+        name: "fchown",
+        run: fchown::run,
+    },
+];
+
+/// The single operations.
+pub const LATENCY: Workload = Workload {
+    name: "latency",
+    run: latency::run,
+};
+
+/// How much work there is to do.
+pub struct Sizes {
+    /// The source archive of openssh.
+    pub archive: PathBuf,
+    /// Whether to configure and compile, beside unpacking and removing.
+    pub compile: bool,
+    /// Files that postmark starts with.
+    pub postmark_files: u32,
+    /// Transactions of postmark.
+    pub postmark_transactions: u32,
+    /// Directories of postmark.
+    pub postmark_directories: u32,
+    /// Copies of the source tree.
+    pub copies: u32,
+    /// Size of the large file.
+    pub file_bytes: u64,
+    /// Small reads, and as many small writes.
+    pub random_operations: u64,
+    /// Changes of owner.
+    pub fchown_operations: u64,
+    /// Operations of each kind in the latency run.
+    pub latency_operations: u64,
+}
+
+impl Sizes {
+    /// Those of the published figures.
+    pub fn full(archive: PathBuf) -> Self {
+        Self {
+            archive,
+            compile: true,
+            postmark_files: 20_000,
+            postmark_transactions: 200_000,
+            postmark_directories: 200,
+            copies: 20,
+            file_bytes: 512 << 20,
+            random_operations: 131_072,
+            fchown_operations: 50_000,
+            latency_operations: 20_000,
+        }
+    }
+
+    /// Just enough to see that everything works.
+    pub fn quick(archive: PathBuf) -> Self {
+        Self {
+            archive,
+            compile: false,
+            postmark_files: 500,
+            postmark_transactions: 2_000,
+            postmark_directories: 20,
+            copies: 1,
+            file_bytes: 16 << 20,
+            random_operations: 4_096,
+            fchown_operations: 2_000,
+            latency_operations: 1_000,
+        }
+    }
+}
+
+/// The newest source archive where scripts/bench-setup puts it.
+pub fn find_archive() -> Result<PathBuf> {
+    let is_archive = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("openssh_") && name.ends_with(".orig.tar.gz")
+    };
+    let entries = std::fs::read_dir("target/bench")
+        .into_iter()
+        .flatten()
+        .flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(is_archive)
+        .max()
+        .context("no source archive of openssh in target/bench: run scripts/bench-setup, or name one by --archive")
+}

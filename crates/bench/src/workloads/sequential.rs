@@ -1,0 +1,71 @@
+//! A large file written, written over, read from the device and read from the cache, from its beginning to its end.
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use rustix::fs::{Advice, fadvise};
+
+use super::Sizes;
+use crate::session::Session;
+
+/// One system call reads or writes so much.
+const BLOCK_BYTES: usize = 128 << 10;
+
+/// Steps: write (a new file), rewrite (its blocks exist), read cold, read cached.
+pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+    session.mount()?;
+    let blocks = sizes.file_bytes / BLOCK_BYTES as u64;
+    session.time("write", |directory| {
+        write(File::create(directory.join("file"))?, blocks)
+    })?;
+    session.time("rewrite", |directory| {
+        write(
+            OpenOptions::new()
+                .write(true)
+                .open(directory.join("file"))?,
+            blocks,
+        )
+    })?;
+    session.settle()?;
+    drop_cached(&session.directory().join("file"))?;
+    drop_cached(&session.data().join("file"))?;
+    session.time("read, cold", |directory| {
+        read(&directory.join("file"), blocks)
+    })?;
+    session.time("read, cached", |directory| {
+        read(&directory.join("file"), blocks)
+    })?;
+    read(&session.data().join("file"), blocks)
+}
+
+/// Each block begins with its number, so that reading can tell whether it is in its place. The file is closed within
+/// the time taken.
+fn write(mut file: File, blocks: u64) -> Result<()> {
+    let mut block = vec![0x5a; BLOCK_BYTES];
+    for number in 0..blocks {
+        block[..8].copy_from_slice(&number.to_le_bytes());
+        file.write_all(&block)?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path, blocks: u64) -> Result<()> {
+    let mut file = File::open(path)?;
+    let mut block = vec![0; BLOCK_BYTES];
+    for number in 0..blocks {
+        file.read_exact(&mut block)?;
+        if block[..8] != number.to_le_bytes() {
+            bail!("block {number} is not what was written");
+        }
+    }
+    if file.read(&mut block)? != 0 {
+        bail!("the file is longer than what was written");
+    }
+    Ok(())
+}
+
+/// Clean pages only are dropped: write back first.
+fn drop_cached(path: &Path) -> Result<()> {
+    Ok(fadvise(&File::open(path)?, 0, None, Advice::DontNeed)?)
+}

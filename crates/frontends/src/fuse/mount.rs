@@ -1,0 +1,473 @@
+//! Mounting and unmounting: mount(2) where the process may, `fusermount3` where it may not.
+
+use super::device::{DEVICE_PATH, Device, own_received};
+use rustix::fs::{AtFlags, CWD, FileType, StatxAttributes, StatxFlags, statx};
+use rustix::io::{Errno, FdFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io::{self, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The file system type that appears in the mount table.
+pub const FILE_SYSTEM_TYPE: &str = "fuse.plyfs";
+const SUBTYPE: &str = "plyfs";
+/// The helper, set-uid root, that mounts for users. The second name is that of older releases.
+const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
+
+/// What the kernel is told with the mount itself.
+#[derive(Clone, Debug)]
+pub(crate) struct MountPlan<'a> {
+    pub(crate) mount_point: &'a Path,
+    /// The first column of the mount table.
+    pub(crate) source: &'a OsStr,
+    pub(crate) read_only: bool,
+    pub(crate) no_suid: bool,
+    pub(crate) no_devices: bool,
+    pub(crate) no_exec: bool,
+    pub(crate) allow_other: bool,
+    pub(crate) default_permissions: bool,
+    pub(crate) max_read: Option<u32>,
+    /// The mount point may itself be a FUSE mount, to be covered.
+    pub(crate) cover_fuse: bool,
+}
+
+/// Why nothing was mounted: the cause, with the remedy in its text.
+#[derive(Debug)]
+pub enum MountError {
+    /// There is no FUSE device.
+    NoDevice,
+    /// The FUSE device may not be opened.
+    DevicePermission,
+    /// The mount point does not exist.
+    MountPointMissing(PathBuf),
+    /// The mount point is not a directory.
+    MountPointNotDirectory(PathBuf),
+    /// The mount point may not be looked at.
+    MountPointPermission(PathBuf),
+    /// A FUSE file system is mounted there already.
+    MountPointBusy(PathBuf),
+    /// A FUSE file system whose server died is mounted there.
+    MountPointDead(PathBuf),
+    /// mount(2) is not allowed, although the process is root in its namespace.
+    NotPermitted,
+    /// The process is not root and there is no `fusermount3`.
+    NoHelper,
+    /// `fusermount3` refused, because of `user_allow_other` missing in `/etc/fuse.conf`.
+    AllowOtherRefused,
+    /// `fusermount3` refused; its own message.
+    Helper(String),
+    /// A path with a zero byte in it.
+    BadPath(PathBuf),
+    /// The kernel speaks an older FUSE protocol than 7.31.
+    KernelTooOld {
+        /// Its major version.
+        major: u32,
+        /// Its minor version.
+        minor: u32,
+    },
+    /// The mount disappeared before it was set up.
+    Vanished,
+    /// Another system call failed.
+    System {
+        /// Which step.
+        what: &'static str,
+        /// Its error.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for MountError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use MountError as E;
+        match self {
+            E::NoDevice => write!(
+                formatter,
+                "there is no {DEVICE_PATH}: load the kernel module with `modprobe fuse`, or give the container \
+                 `--device {DEVICE_PATH}`"
+            ),
+            E::DevicePermission => {
+                write!(formatter, "{DEVICE_PATH} may not be opened: run as root, or `chmod 666 {DEVICE_PATH}`")
+            }
+            E::MountPointMissing(path) => {
+                write!(formatter, "the mount point {0} does not exist: create it with `mkdir {0}`", path.display())
+            }
+            E::MountPointNotDirectory(path) => {
+                write!(formatter, "the mount point {} is not a directory: choose or create one", path.display())
+            }
+            E::MountPointPermission(path) => write!(
+                formatter,
+                "the mount point {} may not be reached: choose one that you own, or run as root",
+                path.display()
+            ),
+            E::MountPointBusy(path) => write!(
+                formatter,
+                "a FUSE file system is mounted on {0} already: unmount it with `plyfs umount {0}`",
+                path.display()
+            ),
+            E::MountPointDead(path) => write!(
+                formatter,
+                "the server of the FUSE file system mounted on {0} has died: unmount it with `plyfs umount {0}`",
+                path.display()
+            ),
+            E::NotPermitted => formatter.write_str(
+                "mounting is not permitted here: give the container CAP_SYS_ADMIN, or run in a user namespace of \
+                 its own",
+            ),
+            E::NoHelper => formatter.write_str(
+                "only root may mount without fusermount3, which was not found: install the package fuse3, or run \
+                 as root",
+            ),
+            E::AllowOtherRefused => formatter.write_str(
+                "allow_other is only for root unless /etc/fuse.conf has a line `user_allow_other`: add it, or leave \
+                 the option out",
+            ),
+            E::Helper(message) => write!(formatter, "fusermount3 refused to mount: {message}"),
+            E::BadPath(path) => write!(formatter, "the path {path:?} holds a zero byte: write it without"),
+            E::KernelTooOld { major, minor } => write!(
+                formatter,
+                "the kernel speaks FUSE {major}.{minor}, at least 7.31 is needed: use Linux 5.10 or later"
+            ),
+            E::Vanished => formatter.write_str("the mount was taken away while it was set up: try again"),
+            E::System { what, error } => write!(formatter, "{what} failed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for MountError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            MountError::System { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Mounts, and answers the connection that the mount's requests come through.
+pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<Device, MountError> {
+    check_mount_point(plan)?;
+    if rustix::process::geteuid().is_root() { mount_directly(plan) } else { mount_by_helper(plan) }
+}
+
+/// How to unmount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnmountMode {
+    /// Fails with `EBUSY` while files are open.
+    Clean,
+    /// Takes the name away now; what is open stays usable until it is closed.
+    Lazy,
+    /// Takes the name away and fails what is under way or open.
+    Abort,
+}
+
+/// Unmounts what is mounted on this path.
+///
+/// # Errors
+/// `EBUSY` while it is in use and the mode is clean; `EINVAL` if nothing is mounted there; `EPERM`.
+pub fn unmount(mount_point: &Path, mode: UnmountMode) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        let flags = match mode {
+            UnmountMode::Clean => UnmountFlags::empty(),
+            UnmountMode::Lazy => UnmountFlags::DETACH,
+            UnmountMode::Abort => UnmountFlags::DETACH | UnmountFlags::FORCE,
+        };
+        return Ok(rustix::mount::unmount(mount_point, flags | UnmountFlags::NOFOLLOW)?);
+    }
+    let lazy = mode != UnmountMode::Clean;
+    unmount_by_helper(mount_point, lazy)
+}
+
+fn check_mount_point(plan: &MountPlan<'_>) -> Result<(), MountError> {
+    let path = plan.mount_point;
+    let wanted = StatxFlags::TYPE;
+    let found = statx(CWD, path, AtFlags::empty(), wanted).map_err(|error| match error {
+        Errno::NOENT => MountError::MountPointMissing(path.into()),
+        Errno::NOTCONN => MountError::MountPointDead(path.into()),
+        Errno::NOTDIR => MountError::MountPointNotDirectory(path.into()),
+        Errno::ACCESS | Errno::PERM => MountError::MountPointPermission(path.into()),
+        Errno::INVAL => MountError::BadPath(path.into()),
+        error => system("reading the mount point", error),
+    })?;
+    if FileType::from_raw_mode(u32::from(found.stx_mode)) != FileType::Directory {
+        return Err(MountError::MountPointNotDirectory(path.into()));
+    }
+    let is_mount = found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+    if is_mount && !plan.cover_fuse && is_plyfs_mount(path) {
+        return Err(MountError::MountPointBusy(path.into()));
+    }
+    Ok(())
+}
+
+/// Whether the topmost mount on this path is one of ours.
+fn is_plyfs_mount(path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    let Ok(table) = std::fs::read("/proc/self/mountinfo") else { return false };
+    topmost_type(&table, path.as_os_str().as_bytes()).is_some_and(|kind| kind == FILE_SYSTEM_TYPE.as_bytes())
+}
+
+/// The type of the last mount on `path` in a mountinfo table: fields by blanks, the fifth is the mount point with
+/// `\040` for a blank, the type comes after the field `-`.
+fn topmost_type<'a>(table: &'a [u8], path: &[u8]) -> Option<&'a [u8]> {
+    let on_path = |line: &&[u8]| line.split(|&byte| byte == b' ').nth(4).map(unescape_octal).as_deref() == Some(path);
+    let line = table.split(|&byte| byte == b'\n').rfind(on_path)?;
+    let mut fields = line.split(|&byte| byte == b' ');
+    fields.find(|field| *field == b"-")?;
+    fields.next()
+}
+
+fn unescape_octal(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, after @ ..] = rest {
+        match rest {
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] => {
+                plain.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                plain.push(*first);
+                rest = after;
+            }
+        }
+    }
+    plain
+}
+
+fn mount_directly(plan: &MountPlan<'_>) -> Result<Device, MountError> {
+    let device = Device::open().map_err(|error| match error {
+        Errno::NOENT | Errno::NXIO | Errno::NODEV => MountError::NoDevice,
+        Errno::ACCESS | Errno::PERM => MountError::DevicePermission,
+        error => system("opening the FUSE device", error),
+    })?;
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={}",
+        device.as_fd().as_raw_fd(),
+        user.as_raw(),
+        group.as_raw()
+    );
+    for option in kernel_options(plan) {
+        data.push(',');
+        data.push_str(&option);
+    }
+    let data = std::ffi::CString::new(data).map_err(|_| MountError::BadPath(plan.mount_point.into()))?;
+    let flags = [
+        (plan.read_only, MountFlags::RDONLY),
+        (plan.no_suid, MountFlags::NOSUID),
+        (plan.no_devices, MountFlags::NODEV),
+        (plan.no_exec, MountFlags::NOEXEC),
+    ];
+    let flags = flags.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| *flag).collect();
+    rustix::mount::mount(plan.source, plan.mount_point, FILE_SYSTEM_TYPE, flags, &*data).map_err(
+        |error| match error {
+            Errno::PERM | Errno::ACCESS => MountError::NotPermitted,
+            Errno::NODEV => MountError::NoDevice,
+            Errno::BUSY => MountError::MountPointBusy(plan.mount_point.into()),
+            error => system("mount(2)", error),
+        },
+    )?;
+    Ok(device)
+}
+
+/// Options that mount(2) and the helper spell alike.
+fn kernel_options(plan: &MountPlan<'_>) -> Vec<String> {
+    let mut options = Vec::new();
+    if plan.allow_other {
+        options.push("allow_other".to_owned());
+    }
+    if plan.default_permissions {
+        options.push("default_permissions".to_owned());
+    }
+    if let Some(bytes) = plan.max_read {
+        options.push(format!("max_read={bytes}"));
+    }
+    options
+}
+
+/// The helper's option list: those of the kernel, the mount flags by name, and the source with its commas escaped.
+fn helper_options(plan: &MountPlan<'_>) -> OsString {
+    let mut options = kernel_options(plan);
+    let flags =
+        [(plan.read_only, "ro"), (plan.no_suid, "nosuid"), (plan.no_devices, "nodev"), (plan.no_exec, "noexec")];
+    options.extend(flags.iter().filter(|(wanted, _)| *wanted).map(|(_, name)| (*name).to_owned()));
+    options.push(format!("subtype={SUBTYPE}"));
+    let mut list = options.join(",").into_bytes();
+    list.extend_from_slice(b",fsname=");
+    for &byte in plan.source.as_bytes() {
+        if matches!(byte, b',' | b'\\') {
+            list.push(b'\\');
+        }
+        list.push(byte);
+    }
+    OsString::from_vec(list)
+}
+
+/// The helper mounts and passes the connection back through a socket whose number it finds in its environment.
+fn mount_by_helper(plan: &MountPlan<'_>) -> Result<Device, MountError> {
+    let no_sockets = |error| system("making a socket for fusermount3", error);
+    let flags = rustix::net::SocketFlags::empty();
+    let (ours, theirs) =
+        rustix::net::socketpair(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None)
+            .map_err(no_sockets)?;
+    rustix::io::fcntl_setfd(&ours, FdFlags::CLOEXEC).map_err(no_sockets)?;
+    let options = helper_options(plan);
+    let start = |helper: &&str| {
+        Command::new(helper)
+            .arg("-o")
+            .arg(&options)
+            .arg("--")
+            .arg(plan.mount_point)
+            .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+    };
+    let mut child = first_found(start)?;
+    drop(theirs);
+    let received = receive_descriptor(&ours);
+    let mut message = String::new();
+    if let Some(errors) = &mut child.stderr {
+        // What cannot be read of the message is only missing from ours.
+        let _ = errors.read_to_string(&mut message);
+    }
+    let status = child.wait().map_err(|error| MountError::System { what: "waiting for fusermount3", error })?;
+    match received {
+        Some(fd) if status.success() => Ok(Device::from_fd(fd)),
+        _ => Err(helper_refusal(&message)),
+    }
+}
+
+fn first_found<T>(start: impl Fn(&&str) -> io::Result<T>) -> Result<T, MountError> {
+    for helper in &HELPERS {
+        match start(helper) {
+            Ok(child) => return Ok(child),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(MountError::System { what: "starting fusermount3", error }),
+        }
+    }
+    Err(MountError::NoHelper)
+}
+
+/// The helper's message without its own name in front.
+fn helper_refusal(message: &str) -> MountError {
+    if message.contains("user_allow_other") {
+        return MountError::AllowOtherRefused;
+    }
+    if message.contains("failed to open /dev/fuse") || message.contains("fuse device not found") {
+        return MountError::NoDevice;
+    }
+    let lines = message.lines().map(|line| {
+        HELPERS.iter().find_map(|helper| line.strip_prefix(helper)?.strip_prefix(": ")).unwrap_or(line).trim()
+    });
+    let message = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    MountError::Helper(if message.is_empty() { "it gave no reason".into() } else { message })
+}
+
+fn receive_descriptor(socket: &OwnedFd) -> Option<OwnedFd> {
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let mut slices = [IoSliceMut::new(&mut byte)];
+    let received = loop {
+        match recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            received => break received,
+        }
+    };
+    received.ok()?;
+    let mut descriptors = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    descriptors.next().and_then(|fd| own_received(fd.into_raw_fd()))
+}
+
+fn unmount_by_helper(mount_point: &Path, lazy: bool) -> io::Result<()> {
+    let start = |helper: &&str| {
+        let mut command = Command::new(helper);
+        command.arg("-u");
+        if lazy {
+            command.arg("-z");
+        }
+        command.arg("--").arg(mount_point).stdin(Stdio::null()).output()
+    };
+    let output = first_found(start).map_err(io::Error::other)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    if message.to_lowercase().contains("busy") {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    Err(io::Error::other(message.trim().to_owned()))
+}
+
+fn system(what: &'static str, error: Errno) -> MountError {
+    MountError::System { what, error: error.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(mount_point: &Path) -> MountPlan<'_> {
+        MountPlan {
+            mount_point,
+            source: OsStr::new("/a,b | audit"),
+            read_only: true,
+            no_suid: true,
+            no_devices: false,
+            no_exec: false,
+            allow_other: true,
+            default_permissions: true,
+            max_read: Some(65_536),
+            cover_fuse: false,
+        }
+    }
+
+    #[test]
+    fn the_helper_gets_every_option_and_an_escaped_source() {
+        let options = helper_options(&plan(Path::new("/mnt")));
+        assert_eq!(
+            options,
+            "allow_other,default_permissions,max_read=65536,ro,nosuid,subtype=plyfs,fsname=/a\\,b | audit"
+        );
+    }
+
+    #[test]
+    fn the_helpers_words_are_shown() {
+        let shown = helper_refusal("fusermount3: user has no write access to mountpoint /mnt\n").to_string();
+        assert_eq!(shown, "fusermount3 refused to mount: user has no write access to mountpoint /mnt");
+        let message = "fusermount3: option allow_other only allowed if 'user_allow_other' is set in /etc/fuse.conf\n";
+        assert!(matches!(helper_refusal(message), MountError::AllowOtherRefused));
+        assert!(matches!(helper_refusal(""), MountError::Helper(_)));
+    }
+
+    #[test]
+    fn a_wrong_mount_point_is_named_before_anything_is_mounted() {
+        let missing = Path::new("/nonexistent/mount point");
+        assert!(
+            matches!(check_mount_point(&plan(missing)), Err(MountError::MountPointMissing(path)) if path == missing)
+        );
+        let file = Path::new("/etc/passwd");
+        assert!(matches!(check_mount_point(&plan(file)), Err(MountError::MountPointNotDirectory(_))));
+        let below_file = Path::new("/etc/passwd/x");
+        assert!(matches!(check_mount_point(&plan(below_file)), Err(MountError::MountPointNotDirectory(_))));
+    }
+
+    #[test]
+    fn the_topmost_mount_counts() {
+        let table = b"1 2 0:1 / / rw - ext4 /dev/a rw\n\
+            3 1 0:2 / /a\\040b rw shared:1 - tmpfs tmpfs rw\n\
+            4 3 0:3 / /a\\040b rw - fuse.plyfs x rw\n";
+        assert_eq!(topmost_type(table, b"/a b"), Some(&b"fuse.plyfs"[..]));
+        assert_eq!(topmost_type(table, b"/"), Some(&b"ext4"[..]));
+        assert_eq!(topmost_type(table, b"/c"), None);
+    }
+}

@@ -1,0 +1,237 @@
+//! INIT: which of the features wished for this kernel has, and what stands in for the others.
+
+use super::wire::{self, init};
+
+/// What the front end would like; the kernel's offer decides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wishes {
+    /// Hand open files to the kernel where the stack leaves data untouched.
+    pub(crate) passthrough: bool,
+    /// Let the kernel apply access control lists; only together with `default_permissions`.
+    pub(crate) posix_acl: bool,
+    /// Byte-range and flock locks reach the stack.
+    pub(crate) locks: bool,
+    /// Something else may change the files: cached pages are dropped when size or time changed.
+    pub(crate) others_change_files: bool,
+    /// Largest read, write or directory listing in one request, bytes.
+    pub(crate) message_bytes_max: u32,
+    /// Requests that the kernel may have under way for itself (read-ahead, writeback, release).
+    pub(crate) background_max: u16,
+}
+
+/// What kernel and front end agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Negotiated {
+    /// The protocol's minor version in use.
+    pub(crate) minor: u32,
+    /// The features in use, of [`init`].
+    pub(crate) features: u64,
+    /// Largest write, bytes.
+    pub(crate) max_write: u32,
+    /// Pages of one message.
+    pub(crate) max_pages: u16,
+}
+
+impl Negotiated {
+    /// Whether all these features are in use.
+    pub(crate) fn has(&self, features: u64) -> bool {
+        self.features & features == features
+    }
+
+    /// Whether all cached names can be dropped at once.
+    pub(crate) fn has_epochs(&self) -> bool {
+        self.minor >= 44
+    }
+}
+
+/// What to answer to an INIT.
+#[derive(Debug)]
+pub(crate) enum InitAnswer {
+    /// Agreed: the reply, and what is in use from now on.
+    Agreed(Box<wire::InitOut>, Negotiated),
+    /// The kernel speaks a later major version: this reply makes it ask again in ours.
+    AskAgain(Box<wire::InitOut>),
+    /// The kernel is too old.
+    TooOld { major: u32, minor: u32 },
+}
+
+/// Features used wherever the kernel has them. Each line's fallback:
+/// reads one at a time, truncation by SETATTR, no handles for lookups of `.`, 4 KiB writes, ioctl on files only,
+/// one direct read at a time, READDIR, readlink asked each time, one directory operation at a time, the kernel
+/// asks for capabilities before each write, SETXATTR without flags, no second word of features, the parent's group
+/// only where it is the caller's own, 128 KiB messages, no shared mapping of files opened for direct I/O.
+const ALWAYS: u64 = init::ASYNC_READ
+    | init::ATOMIC_O_TRUNC
+    | init::EXPORT_SUPPORT
+    | init::BIG_WRITES
+    | init::DONT_MASK
+    | init::HAS_IOCTL_DIR
+    | init::ASYNC_DIO
+    | init::DO_READDIRPLUS
+    | init::READDIRPLUS_AUTO
+    | init::CACHE_SYMLINKS
+    | init::PARALLEL_DIROPS
+    | init::HANDLE_KILLPRIV_V2
+    | init::SETXATTR_EXT
+    | init::INIT_EXT
+    | init::CREATE_SUPP_GROUP
+    | init::HAS_EXPIRE_ONLY
+    | init::MAX_PAGES
+    | init::DIRECT_IO_ALLOW_MMAP;
+
+/// A kernel without MAX_PAGES moves 32 pages a message.
+const PAGES_DEFAULT: u32 = 32;
+
+/// Decides on an offer. `page_size` is the machine's.
+pub(crate) fn negotiate(offer: &wire::InitIn, wishes: &Wishes, page_size: u32) -> InitAnswer {
+    if offer.major > wire::MAJOR_VERSION {
+        let major = wire::MAJOR_VERSION;
+        let ours = wire::InitOut { major, minor: wire::MINOR_VERSION, ..Default::default() };
+        return InitAnswer::AskAgain(Box::new(ours));
+    }
+    if offer.major < wire::MAJOR_VERSION || offer.minor < wire::MINOR_VERSION_MIN {
+        return InitAnswer::TooOld { major: offer.major, minor: offer.minor };
+    }
+    let offered = offered_features(offer);
+    let mut features = ALWAYS & offered;
+    let mut wish = |wanted: bool, feature: u64| {
+        if wanted {
+            features |= feature & offered;
+        }
+    };
+    wish(wishes.passthrough, init::PASSTHROUGH);
+    wish(wishes.posix_acl, init::POSIX_ACL);
+    wish(wishes.locks, init::POSIX_LOCKS | init::FLOCK_LOCKS);
+    wish(wishes.others_change_files, init::AUTO_INVAL_DATA);
+
+    let pages_wished = wishes.message_bytes_max.div_ceil(page_size).max(1);
+    let pages = if features & init::MAX_PAGES != 0 { pages_wished } else { pages_wished.min(PAGES_DEFAULT) };
+    let max_pages = u16::try_from(pages).unwrap_or(u16::MAX);
+    let negotiated = Negotiated {
+        minor: offer.minor.min(wire::MINOR_VERSION),
+        features,
+        max_write: u32::from(max_pages) * page_size,
+        max_pages,
+    };
+    InitAnswer::Agreed(Box::new(reply(offer, wishes, &negotiated)), negotiated)
+}
+
+fn offered_features(offer: &wire::InitIn) -> u64 {
+    let low = u64::from(offer.flags);
+    if low & init::INIT_EXT != 0 { low | u64::from(offer.flags2) << 32 } else { low }
+}
+
+fn reply(offer: &wire::InitIn, wishes: &Wishes, negotiated: &Negotiated) -> wire::InitOut {
+    wire::InitOut {
+        major: wire::MAJOR_VERSION,
+        minor: negotiated.minor,
+        max_readahead: offer.max_readahead,
+        flags: negotiated.features as u32,
+        max_background: wishes.background_max,
+        congestion_threshold: wishes.background_max / 4 * 3,
+        max_write: negotiated.max_write,
+        time_granularity: 1,
+        max_pages: negotiated.max_pages,
+        map_alignment: 0,
+        flags2: (negotiated.features >> 32) as u32,
+        // One level of stacking: the file system below must not be stacked itself.
+        max_stack_depth: u32::from(negotiated.has(init::PASSTHROUGH)),
+        request_timeout_s: 0,
+        unused: [0; 11],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WISHES: Wishes = Wishes {
+        passthrough: true,
+        posix_acl: false,
+        locks: true,
+        others_change_files: true,
+        message_bytes_max: 1 << 20,
+        background_max: 64,
+    };
+
+    fn offer(minor: u32, features: u64) -> wire::InitIn {
+        wire::InitIn {
+            major: 7,
+            minor,
+            max_readahead: 131_072,
+            flags: features as u32,
+            flags2: (features >> 32) as u32,
+            unused: [0; 11],
+        }
+    }
+
+    fn agreed(minor: u32, features: u64, wishes: &Wishes) -> (wire::InitOut, Negotiated) {
+        match negotiate(&offer(minor, features), wishes, 4096) {
+            InitAnswer::Agreed(reply, negotiated) => (*reply, negotiated),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_new_kernel_gives_all_that_is_wished() {
+        let (reply, negotiated) = agreed(45, u64::MAX, &WISHES);
+        let expected = ALWAYS | init::PASSTHROUGH | init::POSIX_LOCKS | init::FLOCK_LOCKS | init::AUTO_INVAL_DATA;
+        assert_eq!(negotiated.features, expected);
+        assert_eq!(u64::from(reply.flags) | u64::from(reply.flags2) << 32, expected);
+        assert_eq!((reply.max_write, reply.max_pages, reply.max_stack_depth), (1 << 20, 256, 1));
+        assert!(negotiated.has_epochs());
+    }
+
+    #[test]
+    fn nothing_is_used_that_was_not_offered() {
+        for bit in 0..64 {
+            let feature = 1 << bit;
+            let (_, negotiated) = agreed(45, !feature, &WISHES);
+            assert_eq!(negotiated.features & feature, 0, "bit {bit}");
+        }
+        let (reply, negotiated) = agreed(31, 0, &WISHES);
+        assert_eq!(negotiated.features, 0);
+        assert_eq!((reply.max_write, reply.max_pages), (131_072, 32));
+        assert_eq!(reply.max_stack_depth, 0);
+    }
+
+    #[test]
+    fn linux_5_10_gets_the_first_word_only() {
+        let features = u64::from(u32::MAX) & !init::INIT_EXT & !init::SETXATTR_EXT;
+        let (reply, negotiated) = agreed(32, features | init::PASSTHROUGH, &WISHES);
+        assert_eq!(reply.flags2, 0);
+        assert_eq!(reply.minor, 32);
+        assert!(!negotiated.has(init::PASSTHROUGH));
+        assert!(negotiated.has(init::PARALLEL_DIROPS | init::MAX_PAGES));
+        assert!(!negotiated.has_epochs());
+    }
+
+    #[test]
+    fn features_that_cost_are_used_only_when_wished() {
+        let modest = Wishes { passthrough: false, posix_acl: true, locks: false, others_change_files: false, ..WISHES };
+        let (_, negotiated) = agreed(45, u64::MAX, &modest);
+        let unwanted = init::PASSTHROUGH | init::POSIX_LOCKS | init::FLOCK_LOCKS | init::AUTO_INVAL_DATA;
+        assert_eq!(negotiated.features & unwanted, 0);
+        assert!(negotiated.has(init::POSIX_ACL));
+        let never = init::WRITEBACK_CACHE | init::NO_EXPORT_SUPPORT | init::OVER_IO_URING;
+        assert_eq!(negotiated.features & never, 0);
+    }
+
+    #[test]
+    fn versions_meet_at_the_lower_one() {
+        assert_eq!(agreed(38, u64::MAX, &WISHES).1.minor, 38);
+        assert_eq!(agreed(99, u64::MAX, &WISHES).1.minor, wire::MINOR_VERSION);
+        let later = wire::InitIn { major: 8, ..offer(0, 0) };
+        assert!(matches!(negotiate(&later, &WISHES, 4096), InitAnswer::AskAgain(reply) if reply.major == 7));
+        let old = offer(30, 0);
+        assert!(matches!(negotiate(&old, &WISHES, 4096), InitAnswer::TooOld { major: 7, minor: 30 }));
+    }
+
+    #[test]
+    fn messages_are_counted_in_pages_of_the_machine() {
+        let InitAnswer::Agreed(reply, _) = negotiate(&offer(45, u64::MAX), &WISHES, 65_536) else {
+            panic!("not agreed")
+        };
+        assert_eq!((reply.max_pages, reply.max_write), (16, 1 << 20));
+    }
+}

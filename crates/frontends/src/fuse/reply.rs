@@ -1,0 +1,185 @@
+//! Encoding: results go straight into one reusable buffer that is written to the device as it is.
+
+use super::wire;
+use zerocopy::{Immutable, IntoBytes};
+
+/// One reply being built. The header is filled in when it is finished; results are appended behind it, and
+/// file data is read into place, so nothing is copied and one `write` sends it.
+pub(crate) struct Reply {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+const HEADER: usize = size_of::<wire::OutHeader>();
+
+impl Reply {
+    /// A buffer for replies with up to `payload_max` bytes of results.
+    pub(crate) fn new(payload_max: usize) -> Reply {
+        // Zeroed memory of this size comes untouched from the system, so a worker that never sends much
+        // never occupies much.
+        Reply { bytes: vec![0; HEADER + payload_max], length: HEADER }
+    }
+
+    /// Drops what was encoded.
+    pub(crate) fn clear(&mut self) {
+        self.length = HEADER;
+    }
+
+    /// How many bytes of results were encoded.
+    pub(crate) fn payload_length(&self) -> usize {
+        self.length - HEADER
+    }
+
+    /// The results encoded so far.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.bytes[HEADER..self.length]
+    }
+
+    /// How many more bytes of results fit.
+    pub(crate) fn capacity_left(&self) -> usize {
+        self.bytes.len() - self.length
+    }
+
+    /// Appends a structure. A result is far smaller than the buffer; one that does not fit is left out whole
+    /// and the answer is `false`.
+    pub(crate) fn put<T: IntoBytes + Immutable>(&mut self, value: &T) -> bool {
+        self.put_bytes(value.as_bytes())
+    }
+
+    /// Appends bytes, all or none.
+    pub(crate) fn put_bytes(&mut self, value: &[u8]) -> bool {
+        match self.bytes.get_mut(self.length..self.length + value.len()) {
+            Some(place) => {
+                place.copy_from_slice(value);
+                self.length += value.len();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The place for up to `length` bytes behind what was encoded, for data to be read into; what was used of
+    /// it is then claimed by [`Reply::advance`].
+    pub(crate) fn space(&mut self, length: usize) -> &mut [u8] {
+        let end = self.bytes.len().min(self.length.saturating_add(length));
+        &mut self.bytes[self.length..end]
+    }
+
+    /// Claims bytes that were written into [`Reply::space`].
+    pub(crate) fn advance(&mut self, length: usize) {
+        self.length = self.bytes.len().min(self.length + length);
+    }
+
+    /// Completes a successful reply: the bytes to send.
+    pub(crate) fn finish(&mut self, unique: u64) -> &[u8] {
+        self.finish_with(unique, 0)
+    }
+
+    /// Completes a failed reply; nothing but the error is sent.
+    pub(crate) fn finish_error(&mut self, unique: u64, errno: i32) -> &[u8] {
+        self.clear();
+        self.finish_with(unique, -errno)
+    }
+
+    fn finish_with(&mut self, unique: u64, error: i32) -> &[u8] {
+        let header = wire::OutHeader { length: self.length as u32, error, unique };
+        self.bytes[..HEADER].copy_from_slice(header.as_bytes());
+        &self.bytes[..self.length]
+    }
+}
+
+/// Packs directory entries into a reply of the size that the kernel asked for.
+pub(crate) struct EntryPacker<'a> {
+    reply: &'a mut Reply,
+    end: usize,
+}
+
+impl<'a> EntryPacker<'a> {
+    /// Entries are appended to `reply` until `size` bytes are full.
+    pub(crate) fn new(reply: &'a mut Reply, size: u32) -> EntryPacker<'a> {
+        let end = reply.length + reply.capacity_left().min(size as usize);
+        EntryPacker { reply, end }
+    }
+
+    /// Whether an entry with a name of this length fits.
+    pub(crate) fn fits(&self, name_length: usize, plus: bool) -> bool {
+        self.reply.length + entry_length(name_length, plus) <= self.end
+    }
+
+    /// Appends an entry of READDIR; `false` if it does not fit.
+    pub(crate) fn push(&mut self, entry: wire::DirectoryEntry, name: &[u8]) -> bool {
+        self.fits(name.len(), false) && self.append(entry, name)
+    }
+
+    /// Appends an entry of READDIRPLUS; `false` if it does not fit. A `looked_up` with node 0 tells the kernel
+    /// to make nothing of it but a name.
+    pub(crate) fn push_plus(&mut self, looked_up: &wire::EntryOut, entry: wire::DirectoryEntry, name: &[u8]) -> bool {
+        self.fits(name.len(), true) && self.reply.put(looked_up) && self.append(entry, name)
+    }
+
+    fn append(&mut self, entry: wire::DirectoryEntry, name: &[u8]) -> bool {
+        let entry = wire::DirectoryEntry { name_length: name.len() as u32, ..entry };
+        let length = size_of::<wire::DirectoryEntry>() + name.len();
+        let padding = &[0; 8][..wire::record_align(length) - length];
+        self.reply.put(&entry) && self.reply.put_bytes(name) && self.reply.put_bytes(padding)
+    }
+}
+
+fn entry_length(name_length: usize, plus: bool) -> usize {
+    let looked_up = if plus { size_of::<wire::EntryOut>() } else { 0 };
+    looked_up + wire::record_align(size_of::<wire::DirectoryEntry>() + name_length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_its_header_and_its_results() {
+        let mut reply = Reply::new(64);
+        assert!(reply.put(&wire::WriteOut { size: 5, padding: 0 }));
+        let bytes = reply.finish(9).to_vec();
+        assert_eq!(bytes.len(), 24);
+        assert_eq!(bytes[..4], 24u32.to_le_bytes());
+        assert_eq!(bytes[4..8], [0; 4]);
+        assert_eq!(bytes[8..16], 9u64.to_le_bytes());
+        assert_eq!(bytes[16..20], 5u32.to_le_bytes());
+    }
+
+    #[test]
+    fn an_error_drops_what_was_encoded() {
+        let mut reply = Reply::new(64);
+        reply.put_bytes(b"half a result");
+        let bytes = reply.finish_error(1, 5);
+        assert_eq!(bytes.len(), 16);
+        assert_eq!(bytes[4..8], (-5i32).to_le_bytes());
+    }
+
+    #[test]
+    fn a_buffer_never_overflows() {
+        let mut reply = Reply::new(10);
+        assert!(reply.put_bytes(b"12345678"));
+        assert!(!reply.put_bytes(b"abc"));
+        assert_eq!(reply.space(100).len(), 2);
+        reply.advance(100);
+        assert_eq!(reply.payload_length(), 10);
+        assert_eq!(reply.capacity_left(), 0);
+    }
+
+    #[test]
+    fn entries_are_aligned_and_stop_at_the_size_asked_for() {
+        let mut reply = Reply::new(4096);
+        let mut packer = EntryPacker::new(&mut reply, 80);
+        let entry = wire::DirectoryEntry { inode: 1, cookie: 2, name_length: 0, kind: 4 };
+        assert!(packer.push(entry, b"a")); // 24 + 1, aligned to 32
+        assert!(packer.push(entry, b"12345678")); // 32
+        assert!(!packer.push(entry, b"x"));
+        assert_eq!(reply.payload_length(), 64);
+
+        reply.clear();
+        let mut packer = EntryPacker::new(&mut reply, 200);
+        assert!(packer.push_plus(&wire::EntryOut::default(), entry, b"a"));
+        assert!(!packer.push_plus(&wire::EntryOut::default(), entry, b"a"));
+        assert_eq!(reply.payload_length(), 160);
+    }
+}

@@ -1,0 +1,688 @@
+//! Decoding: from the bytes of one request to one typed operation that borrows from them.
+
+use super::wire::{self, Opcode};
+use zerocopy::FromBytes;
+
+/// One request of the kernel.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    /// Names the request in its reply and in an INTERRUPT.
+    pub(crate) unique: u64,
+    /// The node it is about.
+    pub(crate) node: u64,
+    /// The caller's file system user id.
+    pub(crate) uid: u32,
+    /// The caller's file system group id.
+    pub(crate) gid: u32,
+    /// The caller's thread id, as seen from the namespace of the server; 0 for the kernel itself.
+    pub(crate) pid: u32,
+    /// What it asks, by number.
+    pub(crate) opcode: Opcode,
+    /// A supplementary group of the caller that a creation needs (the parent directory's).
+    pub(crate) supplementary_group: Option<u32>,
+    /// Security contexts for a new object, as sent: checked for length, kept in the kernel's layout.
+    pub(crate) security_contexts: &'a [u8],
+    /// What it asks, with its arguments.
+    pub(crate) operation: Operation<'a>,
+}
+
+/// What a request asks, with its arguments. Names are bytes without the terminating zero.
+#[derive(Debug)]
+pub(crate) enum Operation<'a> {
+    Lookup {
+        name: &'a [u8],
+    },
+    Forget {
+        lookups: u64,
+    },
+    BatchForget {
+        forgets: ForgetList<'a>,
+    },
+    GetAttributes {
+        handle: Option<u64>,
+    },
+    SetAttributes(wire::SetAttributesIn),
+    ReadLink,
+    SymbolicLink {
+        name: &'a [u8],
+        target: &'a [u8],
+    },
+    MakeNode {
+        arguments: wire::MakeNodeIn,
+        name: &'a [u8],
+    },
+    MakeDirectory {
+        arguments: wire::MakeDirectoryIn,
+        name: &'a [u8],
+    },
+    Unlink {
+        name: &'a [u8],
+    },
+    RemoveDirectory {
+        name: &'a [u8],
+    },
+    Rename {
+        name: &'a [u8],
+        new_parent: u64,
+        new_name: &'a [u8],
+        flags: u32,
+    },
+    Link {
+        source: u64,
+        name: &'a [u8],
+    },
+    Open(wire::OpenIn),
+    Create {
+        arguments: wire::CreateIn,
+        name: &'a [u8],
+    },
+    TemporaryFile {
+        arguments: wire::CreateIn,
+        name: &'a [u8],
+    },
+    Read(wire::ReadIn),
+    Write {
+        arguments: wire::WriteIn,
+        data: &'a [u8],
+    },
+    StatFs,
+    Release(wire::ReleaseIn),
+    Flush(wire::FlushIn),
+    Fsync(wire::FsyncIn),
+    SetXattr {
+        name: &'a [u8],
+        value: &'a [u8],
+        flags: u32,
+        extra_flags: u32,
+    },
+    GetXattr {
+        name: &'a [u8],
+        size: u32,
+    },
+    ListXattr {
+        size: u32,
+    },
+    RemoveXattr {
+        name: &'a [u8],
+    },
+    Init(wire::InitIn),
+    OpenDirectory(wire::OpenIn),
+    ReadDirectory {
+        arguments: wire::ReadIn,
+        plus: bool,
+    },
+    ReleaseDirectory(wire::ReleaseIn),
+    FsyncDirectory(wire::FsyncIn),
+    GetLock(wire::LockIn),
+    SetLock {
+        arguments: wire::LockIn,
+        wait: bool,
+    },
+    Access {
+        mask: u32,
+    },
+    Interrupt {
+        unique: u64,
+    },
+    BlockMap(wire::BlockMapIn),
+    Destroy,
+    Ioctl {
+        arguments: wire::IoctlIn,
+        data: &'a [u8],
+    },
+    Poll(wire::PollIn),
+    NotifyReply,
+    Fallocate(wire::FallocateIn),
+    Seek(wire::SeekIn),
+    CopyFileRange {
+        arguments: wire::CopyFileRangeIn,
+        long_result: bool,
+    },
+    SyncFs,
+    Statx(wire::StatxIn),
+    /// Known by number, never served: mappings of DAX windows.
+    Unsupported,
+}
+
+/// The nodes of a BATCH_FORGET.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ForgetList<'a> {
+    records: &'a [u8],
+}
+
+impl<'a> ForgetList<'a> {
+    /// Node id and number of lookups to take back, in the order sent.
+    pub(crate) fn iter(self) -> impl Iterator<Item = wire::ForgetOne> + 'a {
+        self.records
+            .chunks_exact(size_of::<wire::ForgetOne>())
+            .filter_map(|record| wire::ForgetOne::read_from_bytes(record).ok())
+    }
+}
+
+/// Why the bytes are not a request. All but the first can be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DecodeError {
+    /// Fewer bytes than a header, or a length in it that is not that of the message.
+    Header { received: usize },
+    /// An operation this front end does not know: ENOSYS.
+    UnknownOpcode { unique: u64, number: u32 },
+    /// Arguments too short, or a name without its end: EINVAL.
+    Arguments { unique: u64, opcode: Opcode },
+}
+
+impl std::fmt::Display for DecodeError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DecodeError::Header { received } => {
+                write!(formatter, "a message of {received} bytes without a valid header")
+            }
+            DecodeError::UnknownOpcode { number, .. } => {
+                write!(formatter, "unknown operation number {number}")
+            }
+            DecodeError::Arguments { opcode, .. } => {
+                write!(formatter, "malformed arguments of {}", opcode.name())
+            }
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// What was negotiated and changes the layout of requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Layout {
+    /// SETXATTR carries the longer structure.
+    pub(crate) setxattr_long: bool,
+}
+
+/// Decodes one message as read from the device.
+pub(crate) fn decode(message: &[u8], layout: Layout) -> Result<Request<'_>, DecodeError> {
+    let bad_header = DecodeError::Header { received: message.len() };
+    let (header, body) = wire::InHeader::read_from_prefix(message).map_err(|_| bad_header)?;
+    if header.length as usize != message.len() {
+        return Err(bad_header);
+    }
+    let unique = header.unique;
+    let opcode =
+        Opcode::from_number(header.opcode).ok_or(DecodeError::UnknownOpcode { unique, number: header.opcode })?;
+    let malformed = DecodeError::Arguments { unique, opcode };
+    let extensions_length = usize::from(header.extensions_length_8) * 8;
+    let arguments_length = body.len().checked_sub(extensions_length).ok_or(malformed)?;
+    let (arguments, extensions) = body.split_at(arguments_length);
+    let extensions = Extensions::decode(extensions).ok_or(malformed)?;
+    let operation = Operation::decode(opcode, Reader { rest: arguments }, layout).ok_or(malformed)?;
+    Ok(Request {
+        unique,
+        node: header.node,
+        uid: header.uid,
+        gid: header.gid,
+        pid: header.pid,
+        opcode,
+        supplementary_group: extensions.supplementary_group,
+        security_contexts: extensions.security_contexts,
+        operation,
+    })
+}
+
+impl<'a> Operation<'a> {
+    /// Reads the arguments of `opcode`; `None` if they are too short. Bytes beyond the known ones are the
+    /// additions of a newer kernel and are skipped.
+    fn decode(opcode: Opcode, mut reader: Reader<'a>, layout: Layout) -> Option<Operation<'a>> {
+        let reader = &mut reader;
+        Some(match opcode {
+            Opcode::Lookup => Operation::Lookup { name: reader.name()? },
+            Opcode::Forget => Operation::Forget { lookups: reader.take::<wire::ForgetIn>()?.lookups },
+            Opcode::BatchForget => Operation::BatchForget { forgets: reader.forgets()? },
+            Opcode::GetAttributes => {
+                let arguments: wire::GetAttributesIn = reader.take()?;
+                let valid = arguments.flags & wire::GETATTR_HANDLE != 0;
+                Operation::GetAttributes { handle: valid.then_some(arguments.handle) }
+            }
+            Opcode::SetAttributes => Operation::SetAttributes(reader.take()?),
+            Opcode::Statx => Operation::Statx(reader.take()?),
+            Opcode::Access => Operation::Access { mask: reader.take::<wire::AccessIn>()?.mask },
+            Opcode::StatFs => Operation::StatFs,
+            Opcode::SyncFs => Operation::SyncFs,
+            Opcode::Init => Operation::Init(reader.init()?),
+            Opcode::Destroy => Operation::Destroy,
+            Opcode::Interrupt => Operation::Interrupt { unique: reader.take::<wire::InterruptIn>()?.unique },
+            Opcode::NotifyReply => Operation::NotifyReply,
+            Opcode::SetUpMapping | Opcode::RemoveMapping => Operation::Unsupported,
+            Opcode::ReadLink
+            | Opcode::SymbolicLink
+            | Opcode::MakeNode
+            | Opcode::MakeDirectory
+            | Opcode::Unlink
+            | Opcode::RemoveDirectory
+            | Opcode::Rename
+            | Opcode::Rename2
+            | Opcode::Link
+            | Opcode::Create
+            | Opcode::TemporaryFile => Operation::decode_name_operation(opcode, reader)?,
+            Opcode::SetXattr | Opcode::GetXattr | Opcode::ListXattr | Opcode::RemoveXattr => {
+                Operation::decode_xattr_operation(opcode, reader, layout)?
+            }
+            _ => Operation::decode_file_operation(opcode, reader)?,
+        })
+    }
+
+    /// Operations that make, remove or follow names.
+    fn decode_name_operation(opcode: Opcode, reader: &mut Reader<'a>) -> Option<Operation<'a>> {
+        Some(match opcode {
+            Opcode::ReadLink => Operation::ReadLink,
+            Opcode::SymbolicLink => Operation::SymbolicLink { name: reader.name()?, target: reader.name()? },
+            Opcode::MakeNode => Operation::MakeNode { arguments: reader.take()?, name: reader.name()? },
+            Opcode::MakeDirectory => Operation::MakeDirectory { arguments: reader.take()?, name: reader.name()? },
+            Opcode::Unlink => Operation::Unlink { name: reader.name()? },
+            Opcode::RemoveDirectory => Operation::RemoveDirectory { name: reader.name()? },
+            Opcode::Rename => {
+                let new_parent = reader.take::<wire::RenameIn>()?.new_parent;
+                let (name, new_name) = (reader.name()?, reader.name()?);
+                Operation::Rename { name, new_parent, new_name, flags: 0 }
+            }
+            Opcode::Rename2 => {
+                let wire::Rename2In { new_parent, flags, .. } = reader.take()?;
+                let (name, new_name) = (reader.name()?, reader.name()?);
+                Operation::Rename { name, new_parent, new_name, flags }
+            }
+            Opcode::Link => {
+                let source = reader.take::<wire::LinkIn>()?.node;
+                Operation::Link { source, name: reader.name()? }
+            }
+            Opcode::Create => Operation::Create { arguments: reader.take()?, name: reader.name()? },
+            Opcode::TemporaryFile => Operation::TemporaryFile { arguments: reader.take()?, name: reader.name()? },
+            _ => return None,
+        })
+    }
+
+    /// Operations on extended attributes.
+    fn decode_xattr_operation(opcode: Opcode, reader: &mut Reader<'a>, layout: Layout) -> Option<Operation<'a>> {
+        Some(match opcode {
+            Opcode::SetXattr => {
+                let arguments: wire::SetXattrIn = if layout.setxattr_long {
+                    reader.take()?
+                } else {
+                    let wire::SetXattrShortIn { size, flags } = reader.take()?;
+                    wire::SetXattrIn { size, flags, ..Default::default() }
+                };
+                Operation::SetXattr {
+                    name: reader.name()?,
+                    value: reader.bytes(arguments.size)?,
+                    flags: arguments.flags,
+                    extra_flags: arguments.setxattr_flags,
+                }
+            }
+            Opcode::GetXattr => {
+                let size = reader.take::<wire::GetXattrIn>()?.size;
+                Operation::GetXattr { name: reader.name()?, size }
+            }
+            Opcode::ListXattr => Operation::ListXattr { size: reader.take::<wire::GetXattrIn>()?.size },
+            Opcode::RemoveXattr => Operation::RemoveXattr { name: reader.name()? },
+            _ => return None,
+        })
+    }
+
+    /// Operations on open files and directories.
+    fn decode_file_operation(opcode: Opcode, reader: &mut Reader<'a>) -> Option<Operation<'a>> {
+        Some(match opcode {
+            Opcode::Open => Operation::Open(reader.take()?),
+            Opcode::Read => Operation::Read(reader.take()?),
+            Opcode::Write => {
+                let arguments: wire::WriteIn = reader.take()?;
+                Operation::Write { arguments, data: reader.bytes(arguments.size)? }
+            }
+            Opcode::Release => Operation::Release(reader.take()?),
+            Opcode::Flush => Operation::Flush(reader.take()?),
+            Opcode::Fsync => Operation::Fsync(reader.take()?),
+            Opcode::OpenDirectory => Operation::OpenDirectory(reader.take()?),
+            Opcode::ReadDirectory => Operation::ReadDirectory { arguments: reader.take()?, plus: false },
+            Opcode::ReadDirectoryPlus => Operation::ReadDirectory { arguments: reader.take()?, plus: true },
+            Opcode::ReleaseDirectory => Operation::ReleaseDirectory(reader.take()?),
+            Opcode::FsyncDirectory => Operation::FsyncDirectory(reader.take()?),
+            Opcode::GetLock => Operation::GetLock(reader.take()?),
+            Opcode::SetLock => Operation::SetLock { arguments: reader.take()?, wait: false },
+            Opcode::SetLockWait => Operation::SetLock { arguments: reader.take()?, wait: true },
+            Opcode::BlockMap => Operation::BlockMap(reader.take()?),
+            Opcode::Ioctl => {
+                let arguments: wire::IoctlIn = reader.take()?;
+                Operation::Ioctl { arguments, data: reader.bytes(arguments.in_size)? }
+            }
+            Opcode::Poll => Operation::Poll(reader.take()?),
+            Opcode::Fallocate => Operation::Fallocate(reader.take()?),
+            Opcode::Seek => Operation::Seek(reader.take()?),
+            Opcode::CopyFileRange => Operation::CopyFileRange { arguments: reader.take()?, long_result: false },
+            Opcode::CopyFileRange64 => Operation::CopyFileRange { arguments: reader.take()?, long_result: true },
+            _ => return None,
+        })
+    }
+}
+
+/// What follows the arguments of a creation.
+#[derive(Default)]
+struct Extensions<'a> {
+    supplementary_group: Option<u32>,
+    security_contexts: &'a [u8],
+}
+
+impl<'a> Extensions<'a> {
+    fn decode(mut block: &'a [u8]) -> Option<Extensions<'a>> {
+        let mut extensions = Extensions::default();
+        while !block.is_empty() {
+            let header = wire::ExtensionHeader::read_from_prefix(block).ok()?.0;
+            let size = header.size as usize;
+            let body = block.get(size_of::<wire::ExtensionHeader>()..size)?;
+            if header.kind == wire::extension::GROUPS {
+                extensions.supplementary_group = first_group(body)?;
+            } else if header.kind <= wire::extension::SECURITY_CONTEXTS_MAX {
+                check_security_contexts(body, header.kind)?;
+                extensions.security_contexts = body;
+            }
+            // The last record of a block may come without its padding.
+            block = block.get(wire::record_align(size)..).unwrap_or_default();
+        }
+        Some(extensions)
+    }
+}
+
+/// The kernel sends one group at most; a list of none is no group.
+fn first_group(body: &[u8]) -> Option<Option<u32>> {
+    let mut reader = Reader { rest: body };
+    match reader.take::<u32>()? {
+        0 => Some(None),
+        _ => reader.take::<u32>().map(Some),
+    }
+}
+
+fn check_security_contexts(body: &[u8], count: u32) -> Option<()> {
+    let mut reader = Reader { rest: body };
+    for _ in 0..count {
+        let before = reader.rest.len();
+        let context: wire::SecurityContext = reader.take()?;
+        reader.name()?;
+        reader.bytes(context.size)?;
+        let used = before - reader.rest.len();
+        reader.rest = reader.rest.get(wire::record_align(used) - used..).unwrap_or_default();
+    }
+    Some(())
+}
+
+/// Takes arguments off the front of a message; every step checks the length.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take<T: FromBytes>(&mut self) -> Option<T> {
+        let (value, rest) = self.rest.split_at_checked(size_of::<T>())?;
+        self.rest = rest;
+        T::read_from_bytes(value).ok()
+    }
+
+    /// Bytes up to a zero byte, which is taken too.
+    fn name(&mut self) -> Option<&'a [u8]> {
+        let end = self.rest.iter().position(|&byte| byte == 0)?;
+        let name = &self.rest[..end];
+        self.rest = &self.rest[end + 1..];
+        Some(name)
+    }
+
+    fn bytes(&mut self, length: u32) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.rest.split_at_checked(length as usize)?;
+        self.rest = rest;
+        Some(bytes)
+    }
+
+    /// INIT grew once: kernels before 7.36 send the first four words only.
+    fn init(&mut self) -> Option<wire::InitIn> {
+        const SHORT: usize = 16;
+        let sent = self.rest.len().min(size_of::<wire::InitIn>());
+        if sent < SHORT {
+            return None;
+        }
+        let mut whole = [0; size_of::<wire::InitIn>()];
+        whole[..sent].copy_from_slice(&self.rest[..sent]);
+        wire::InitIn::read_from_bytes(&whole).ok()
+    }
+
+    fn forgets(&mut self) -> Option<ForgetList<'a>> {
+        let count = self.take::<wire::BatchForgetIn>()?.count as usize;
+        let length = count.checked_mul(size_of::<wire::ForgetOne>())?;
+        Some(ForgetList { records: self.rest.get(..length)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::IntoBytes;
+
+    /// A message with this operation number and body, its header filled in.
+    fn message(opcode: u32, extensions_length_8: u16, body: &[u8]) -> Vec<u8> {
+        let header = wire::InHeader {
+            length: (size_of::<wire::InHeader>() + body.len()) as u32,
+            opcode,
+            unique: 77,
+            node: 5,
+            uid: 1000,
+            gid: 100,
+            pid: 4321,
+            extensions_length_8,
+            padding: 0,
+        };
+        [header.as_bytes(), body].concat()
+    }
+
+    /// The shortest well-formed arguments of each operation.
+    fn shortest_arguments(opcode: Opcode) -> Vec<u8> {
+        fn zeroed<T>() -> Vec<u8> {
+            vec![0; size_of::<T>()]
+        }
+        let name = b"n\0".to_vec();
+        match opcode {
+            Opcode::Lookup | Opcode::Unlink | Opcode::RemoveDirectory | Opcode::RemoveXattr => name,
+            Opcode::SymbolicLink => b"n\0target\0".to_vec(),
+            Opcode::Forget | Opcode::Interrupt => zeroed::<u64>(),
+            Opcode::BatchForget => [1u32.to_le_bytes().to_vec(), zeroed::<u32>(), zeroed::<wire::ForgetOne>()].concat(),
+            Opcode::GetAttributes => zeroed::<wire::GetAttributesIn>(),
+            Opcode::SetAttributes => zeroed::<wire::SetAttributesIn>(),
+            Opcode::Statx => zeroed::<wire::StatxIn>(),
+            Opcode::MakeNode => [zeroed::<wire::MakeNodeIn>(), name].concat(),
+            Opcode::MakeDirectory => [zeroed::<wire::MakeDirectoryIn>(), name].concat(),
+            Opcode::Rename => [zeroed::<wire::RenameIn>(), name.clone(), name].concat(),
+            Opcode::Rename2 => [zeroed::<wire::Rename2In>(), name.clone(), name].concat(),
+            Opcode::Link => [zeroed::<wire::LinkIn>(), name].concat(),
+            Opcode::Create | Opcode::TemporaryFile => [zeroed::<wire::CreateIn>(), name].concat(),
+            Opcode::Open | Opcode::OpenDirectory => zeroed::<wire::OpenIn>(),
+            Opcode::Read | Opcode::ReadDirectory | Opcode::ReadDirectoryPlus => zeroed::<wire::ReadIn>(),
+            Opcode::Write => {
+                let arguments = wire::WriteIn { size: 3, ..Default::default() };
+                [arguments.as_bytes(), b"abc"].concat()
+            }
+            Opcode::Release | Opcode::ReleaseDirectory => zeroed::<wire::ReleaseIn>(),
+            Opcode::Fsync | Opcode::FsyncDirectory => zeroed::<wire::FsyncIn>(),
+            Opcode::SetXattr => {
+                let arguments = wire::SetXattrIn { size: 2, ..Default::default() };
+                [arguments.as_bytes(), b"user.a\0xy"].concat()
+            }
+            Opcode::GetXattr => [zeroed::<wire::GetXattrIn>(), name].concat(),
+            Opcode::ListXattr => zeroed::<wire::GetXattrIn>(),
+            Opcode::Flush => zeroed::<wire::FlushIn>(),
+            Opcode::Init => vec![0; 16],
+            Opcode::GetLock | Opcode::SetLock | Opcode::SetLockWait => zeroed::<wire::LockIn>(),
+            Opcode::Access => zeroed::<wire::AccessIn>(),
+            Opcode::BlockMap => zeroed::<wire::BlockMapIn>(),
+            Opcode::Ioctl => {
+                let arguments = wire::IoctlIn { in_size: 4, ..Default::default() };
+                [arguments.as_bytes(), b"abcd"].concat()
+            }
+            Opcode::Poll => zeroed::<wire::PollIn>(),
+            Opcode::Fallocate => zeroed::<wire::FallocateIn>(),
+            Opcode::Seek => zeroed::<wire::SeekIn>(),
+            Opcode::CopyFileRange | Opcode::CopyFileRange64 => zeroed::<wire::CopyFileRangeIn>(),
+            Opcode::ReadLink
+            | Opcode::StatFs
+            | Opcode::Destroy
+            | Opcode::NotifyReply
+            | Opcode::SetUpMapping
+            | Opcode::RemoveMapping
+            | Opcode::SyncFs => Vec::new(),
+        }
+    }
+
+    fn every_opcode() -> impl Iterator<Item = Opcode> {
+        (0..Opcode::COUNT as u32).filter_map(Opcode::from_number)
+    }
+
+    #[test]
+    fn every_operation_decodes_and_every_truncation_is_refused() {
+        let layout = Layout { setxattr_long: true };
+        for opcode in every_opcode() {
+            let body = shortest_arguments(opcode);
+            let whole = message(opcode as u32, 0, &body);
+            let request = decode(&whole, layout).unwrap_or_else(|error| panic!("{opcode:?}: {error}"));
+            assert_eq!((request.unique, request.node, request.pid), (77, 5, 4321));
+            for length in 0..body.len() {
+                let cut = message(opcode as u32, 0, &body[..length]);
+                assert_eq!(
+                    decode(&cut, layout).unwrap_err(),
+                    DecodeError::Arguments { unique: 77, opcode },
+                    "{opcode:?} cut to {length} of {}",
+                    body.len()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_shorter_or_longer_than_its_header_says_is_refused() {
+        let whole = message(Opcode::Lookup as u32, 0, b"name\0");
+        for length in 0..whole.len() {
+            let cut = &whole[..length];
+            assert_eq!(decode(cut, Layout::default()).unwrap_err(), DecodeError::Header { received: length });
+        }
+        let longer = [&whole[..], b"x"].concat();
+        assert!(matches!(decode(&longer, Layout::default()), Err(DecodeError::Header { .. })));
+    }
+
+    #[test]
+    fn an_unknown_number_keeps_its_unique_for_the_reply() {
+        let whole = message(9999, 0, b"");
+        assert_eq!(
+            decode(&whole, Layout::default()).unwrap_err(),
+            DecodeError::UnknownOpcode { unique: 77, number: 9999 }
+        );
+    }
+
+    #[test]
+    fn names_end_at_their_zero_byte() {
+        let body = [wire::Rename2In { new_parent: 9, flags: 1, padding: 0 }.as_bytes(), b"old\0new\0"];
+        let whole = message(Opcode::Rename2 as u32, 0, &body.concat());
+        let request = decode(&whole, Layout::default()).unwrap();
+        assert!(matches!(
+            request.operation,
+            Operation::Rename { name: b"old", new_parent: 9, new_name: b"new", flags: 1 }
+        ));
+    }
+
+    #[test]
+    fn setxattr_is_read_in_the_negotiated_form() {
+        let short = wire::SetXattrShortIn { size: 2, flags: 1 };
+        let whole = message(Opcode::SetXattr as u32, 0, &[short.as_bytes(), b"user.a\0xy"].concat());
+        let request = decode(&whole, Layout { setxattr_long: false }).unwrap();
+        assert!(matches!(
+            request.operation,
+            Operation::SetXattr { name: b"user.a", value: b"xy", flags: 1, extra_flags: 0 }
+        ));
+        let long = wire::SetXattrIn { size: 2, flags: 1, setxattr_flags: 1, padding: 0 };
+        let whole = message(Opcode::SetXattr as u32, 0, &[long.as_bytes(), b"user.a\0xy"].concat());
+        let request = decode(&whole, Layout { setxattr_long: true }).unwrap();
+        assert!(matches!(
+            request.operation,
+            Operation::SetXattr { name: b"user.a", value: b"xy", flags: 1, extra_flags: 1 }
+        ));
+    }
+
+    #[test]
+    fn a_creation_carries_groups_and_security_contexts() {
+        let mut body = [wire::CreateIn::default().as_bytes(), b"file\0"].concat();
+        let mut extensions = Vec::new();
+        // One security context: name, label, padded.
+        let context = [&12u32.to_le_bytes()[..], &[0; 4], b"security.x\0", b"label-of-12b"].concat();
+        let padded = wire::record_align(context.len());
+        let size = 8 + padded as u32;
+        extensions.extend_from_slice(&size.to_le_bytes());
+        extensions.extend_from_slice(&1u32.to_le_bytes());
+        extensions.extend_from_slice(&context);
+        extensions.resize(size as usize, 0);
+        // One group.
+        extensions.extend_from_slice(&16u32.to_le_bytes());
+        extensions.extend_from_slice(&wire::extension::GROUPS.to_le_bytes());
+        extensions.extend_from_slice(&1u32.to_le_bytes());
+        extensions.extend_from_slice(&4242u32.to_le_bytes());
+        body.extend_from_slice(&extensions);
+        let whole = message(Opcode::Create as u32, (extensions.len() / 8) as u16, &body);
+        let request = decode(&whole, Layout::default()).unwrap();
+        assert_eq!(request.supplementary_group, Some(4242));
+        assert_eq!(request.security_contexts.len(), padded);
+        assert!(matches!(request.operation, Operation::Create { name: b"file", .. }));
+    }
+
+    #[test]
+    fn damaged_extensions_are_refused() {
+        let name = b"d\0";
+        for bytes in [
+            [0u32, 32, 1, 7], // a record of no length
+            [4, 32, 1, 7],    // shorter than its header
+            [400, 32, 1, 7],  // longer than the block
+            [12, 32, 1, 7],   // a group promised, none there
+            [16, 3, 900, 0],  // contexts that run past their block
+        ] {
+            let block: Vec<u8> = bytes.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let body = [wire::MakeDirectoryIn::default().as_bytes(), name, &block].concat();
+            let whole = message(Opcode::MakeDirectory as u32, 2, &body);
+            assert!(decode(&whole, Layout::default()).is_err(), "{bytes:?}");
+        }
+        let whole = message(Opcode::MakeDirectory as u32, 9000, b"short");
+        assert!(decode(&whole, Layout::default()).is_err());
+    }
+
+    #[test]
+    fn random_bytes_never_panic() {
+        let seed = std::time::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64 | 1);
+        let mut state = seed;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for round in 0..20_000 {
+            let length = (random() % 160) as usize;
+            let body: Vec<u8> = (0..length).map(|_| (random() % 7) as u8).collect();
+            let whole = message((random() % 56) as u32, (random() % 6) as u16, &body);
+            let layout = Layout { setxattr_long: round % 2 == 0 };
+            let outcome = std::panic::catch_unwind(|| {
+                if let Ok(request) = decode(&whole, layout)
+                    && let Operation::BatchForget { forgets } = request.operation
+                {
+                    assert!(forgets.iter().count() <= whole.len() / 16);
+                }
+            });
+            assert!(outcome.is_ok(), "seed {seed}, round {round}: {whole:?}");
+        }
+    }
+
+    #[test]
+    fn a_batch_of_forgets_lists_each_node() {
+        let header = wire::BatchForgetIn { count: 2, padding: 0 };
+        let first = wire::ForgetOne { node: 3, lookups: 1 };
+        let second = wire::ForgetOne { node: 4, lookups: 9 };
+        let body = [header.as_bytes(), first.as_bytes(), second.as_bytes()].concat();
+        let whole = message(Opcode::BatchForget as u32, 0, &body);
+        let Operation::BatchForget { forgets } = decode(&whole, Layout::default()).unwrap().operation else {
+            panic!("not a batch")
+        };
+        let nodes: Vec<_> = forgets.iter().map(|one| (one.node, one.lookups)).collect();
+        assert_eq!(nodes, [(3, 1), (4, 9)]);
+    }
+}

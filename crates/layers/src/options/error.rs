@@ -1,0 +1,110 @@
+//! What may be wrong with an option, told so that it can be put right.
+
+use std::fmt;
+
+use vnode::Errno;
+
+/// An option that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionError {
+    /// The layer.
+    pub layer: &'static str,
+    /// The key of the option, as it was given.
+    pub key: String,
+    /// What is wrong with it.
+    pub problem: OptionProblem,
+}
+
+/// What is wrong with an option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OptionProblem {
+    /// The layer does not have it.
+    UnknownKey {
+        /// The keys that it has.
+        valid: Vec<&'static str>,
+    },
+    /// It is given more than once.
+    GivenTwice,
+    /// The layer cannot do without it.
+    Missing,
+    /// The value cannot be what it is.
+    BadValue {
+        /// The value.
+        value: String,
+        /// What it may be, in words.
+        expected: String,
+    },
+    /// It cannot be given together with another one.
+    Conflict {
+        /// The key of the other one.
+        with: &'static str,
+    },
+    /// A file that it names cannot be used.
+    File {
+        /// The path.
+        path: String,
+        /// Why.
+        error: Errno,
+    },
+    /// A file that it names has a line that cannot be understood.
+    FileLine {
+        /// The path.
+        path: String,
+        /// The number of the line, from 1.
+        line: usize,
+        /// What is wrong with it, in words.
+        message: String,
+    },
+}
+
+impl OptionError {
+    /// Whether the value is wrong, rather than the key: where a message should point.
+    pub fn is_about_value(&self) -> bool {
+        match self.problem {
+            OptionProblem::BadValue { .. } | OptionProblem::File { .. } | OptionProblem::FileLine { .. } => true,
+            OptionProblem::UnknownKey { .. }
+            | OptionProblem::GivenTwice
+            | OptionProblem::Missing
+            | OptionProblem::Conflict { .. } => false,
+        }
+    }
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { layer, key, problem } = self;
+        match problem {
+            OptionProblem::UnknownKey { valid } if valid.is_empty() => {
+                write!(formatter, "`{layer}` has no option `{key}`; it takes no options")
+            }
+            OptionProblem::UnknownKey { valid } => {
+                write!(formatter, "`{layer}` has no option `{key}`; it has {}", all_of(valid))
+            }
+            OptionProblem::GivenTwice => write!(formatter, "option `{key}` of `{layer}` is given twice"),
+            OptionProblem::Missing => write!(formatter, "`{layer}` needs the option `{key}`"),
+            OptionProblem::BadValue { value, expected } => {
+                write!(formatter, "option `{key}` of `{layer}` cannot be `{value}`: expected {expected}")
+            }
+            OptionProblem::Conflict { with } => {
+                write!(formatter, "options `{key}` and `{with}` of `{layer}` exclude each other")
+            }
+            OptionProblem::File { path, error } => {
+                write!(formatter, "option `{key}` of `{layer}`: cannot use `{path}`: {error}")
+            }
+            OptionProblem::FileLine { path, line, message } => {
+                write!(formatter, "option `{key}` of `{layer}`: {path}, line {line}: {message}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for OptionError {}
+
+/// `a, b and c`.
+fn all_of(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}

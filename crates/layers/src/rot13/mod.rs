@@ -1,0 +1,79 @@
+//! The layer `rot13`: letters in file data are rotated by 13 places, the example of a data layer that keeps sizes.
+
+mod options;
+
+use vnode::layer::{self, DataShape, Holes, Layer, LayerVnode};
+use vnode::{Caller, Properties, Result};
+
+use crate::Kind;
+pub use options::create;
+
+/// What whoever builds stacks knows of it.
+pub const KIND: Kind = Kind {
+    name: "rot13",
+    summary: "rotates the letters in file data by 13 places: an example of a data layer",
+    options: options::KNOWN,
+    build: |pairs, lower| Ok(layer::stack(create(pairs)?, lower)),
+};
+
+/// Rotates the letters in file data by 13 places. A byte by itself is encoded to one byte, and zero to zero, so holes
+/// stay holes.
+#[derive(Debug)]
+pub struct Rot13 {
+    block_size: usize,
+}
+
+impl Layer for Rot13 {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn details(&self) -> String {
+        if self.block_size == options::BLOCK_SIZE { String::new() } else { format!("block-size={}", self.block_size) }
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    }
+
+    fn data_shape(&self) -> Option<DataShape> {
+        Some(DataShape { block_size: self.block_size, overhead: 0, holes: Holes::ZeroByte })
+    }
+
+    fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
+        rotate(plain, encoded);
+        Ok(())
+    }
+
+    fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
+        rotate(encoded, plain);
+        Ok(())
+    }
+}
+
+fn rotate(from: &[u8], to: &mut [u8]) {
+    for (from, to) in from.iter().zip(to) {
+        *to = match from {
+            b'a'..=b'z' => (from - b'a' + 13) % 26 + b'a',
+            b'A'..=b'Z' => (from - b'A' + 13) % 26 + b'A',
+            other => *other,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rotating_twice_changes_nothing_and_zero_stays_zero() {
+        let all: Vec<u8> = (0..=255).collect();
+        let (mut once, mut twice) = ([0; 256], [0; 256]);
+        rotate(&all, &mut once);
+        rotate(&once, &mut twice);
+        assert_eq!(twice[..], all);
+        assert_eq!((once[0], once[usize::from(b'a')], once[usize::from(b'Z')]), (0, b'n', b'M'));
+    }
+}

@@ -1,0 +1,386 @@
+//! Encoded data: whole blocks below, any range above.
+//!
+//! Reads and writes are carried out on whole blocks of the file below (Wrapfs, section 3.2). A write that covers a block
+//! in part reads, decodes, changes and encodes it, under a lock that other reads and writes of the file respect. Appends
+//! become writes at the size found under that lock (section 3.2.1). The last block of a file may be shorter; it is
+//! encoded as it is, and again when it grows. What lies between an old end and a new one far beyond it reads as zeros,
+//! and [`Holes`] says how that is kept below.
+
+use std::borrow::Cow;
+use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
+
+use super::{Layer, LayerVnode};
+use crate::{AllocateMode, Caller, Errno, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget, VnodeRef};
+
+/// How a layer encodes data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataShape {
+    /// Bytes of a block above: not 0. A multiple of the page size (4,096) suits memory maps best.
+    pub block_size: usize,
+    /// How many bytes longer a block is below, whole or short: 0 for an encoding that keeps sizes.
+    pub overhead: usize,
+    /// How zeros that nobody wrote are kept.
+    pub holes: Holes,
+}
+
+/// How zeros that nobody wrote are kept below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holes {
+    /// They are written out, encoded: always right, but a file has no holes.
+    Filled,
+    /// A whole block of zeros below stands for a block of zeros above. The layer promises that it never encodes a whole
+    /// block to zeros only.
+    ZeroBlock,
+    /// Every byte by itself is encoded to one byte, and zero, and only zero, to zero. Only with no overhead.
+    ZeroByte,
+}
+
+impl DataShape {
+    /// Bytes of a whole block below.
+    pub const fn encoded_block_size(&self) -> usize {
+        self.block_size + self.overhead
+    }
+
+    /// The size above of a file of `encoded` bytes below. A last block too short to hold anything counts as nothing.
+    pub const fn plain_size(&self, encoded: u64) -> u64 {
+        let block = self.encoded_block_size() as u64;
+        let rest = encoded % block;
+        encoded / block * self.block_size as u64 + rest.saturating_sub(self.overhead as u64)
+    }
+
+    /// The size below of a file of `plain` bytes above.
+    ///
+    /// # Errors
+    /// `EFBIG` past what a file can hold.
+    pub fn encoded_size(&self, plain: u64) -> Result<u64> {
+        let block = self.block_size as u64;
+        let rest = plain % block;
+        let last = if rest == 0 { 0 } else { rest + self.overhead as u64 };
+        let whole = (plain / block).checked_mul(self.encoded_block_size() as u64);
+        whole.and_then(|whole| whole.checked_add(last)).filter(|&size| size <= i64::MAX as u64).ok_or(Errno::EFBIG)
+    }
+}
+
+/// How to open the file below to serve writes of any range: they read, and know where they write.
+pub(super) fn rewriting_flags(flags: OpenFlags) -> OpenFlags {
+    let direct = OpenFlags::from_bits(libc::O_DIRECT as u32);
+    let flags = flags.without(OpenFlags::APPEND).without(direct);
+    if flags.writes() { flags.with_access(OpenFlags::READ_WRITE) } else { flags }
+}
+
+/// Opens the file below so that encoded blocks can be read and written for `flags`.
+///
+/// The caller needs the permissions that it asks for and no more: where it may write but not read, the server reads.
+pub(super) fn open_for_rewriting(lower: &VnodeRef, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+    let wanted = rewriting_flags(flags);
+    match lower.open(caller, wanted) {
+        Err(Errno::EACCES) if flags.writes() && !flags.reads() => {
+            lower.open(caller, flags.without(OpenFlags::TRUNCATE))?;
+            lower.open(&Caller::server(), wanted)
+        }
+        answer => answer,
+    }
+}
+
+/// The encoded blocks of an open file, for one operation.
+pub(super) struct Blocks<'a, L: Layer> {
+    pub(super) node: &'a LayerVnode<L>,
+    pub(super) lower: &'a dyn OpenFile,
+    pub(super) caller: &'a Caller,
+    pub(super) lower_caller: Cow<'a, Caller>,
+    pub(super) shape: DataShape,
+}
+
+/// Zeros are written out in pieces of about this size.
+const FILL_SIZE: usize = 1 << 20;
+
+impl<L: Layer> Blocks<'_, L> {
+    /// Reads what the file has of the range; see [`OpenFile::read_at`].
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let _guard = self.shared();
+        self.read_locked(offset, buffer)
+    }
+
+    /// Writes at `offset`, or at the end; see [`OpenFile::write_at`].
+    pub(super) fn write(&self, offset: Option<u64>, data: &[u8], kill_privileges: bool) -> Result<usize> {
+        let _guard = self.exclusive();
+        let size = self.size()?;
+        let offset = offset.unwrap_or(size);
+        if data.is_empty() {
+            return Ok(0);
+        }
+        self.shape.encoded_size(offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?)?;
+        if offset > size {
+            self.extend(size, offset, kill_privileges)?;
+        }
+        self.write_locked(size.max(offset), offset, data, kill_privileges)
+    }
+
+    /// Sets the size; see [`OpenFile::truncate`].
+    pub(super) fn truncate(&self, size: u64, kill_privileges: bool) -> Result<()> {
+        let _guard = self.exclusive();
+        let old = self.size()?;
+        let encoded = self.shape.encoded_size(size)?;
+        if size > old {
+            self.extend(old, size, kill_privileges)?;
+        } else if size < old && !size.is_multiple_of(self.block()) && self.shape.holes != Holes::ZeroByte {
+            // The block that becomes the last is encoded anew in its shorter form, before what follows it goes.
+            let start = size - size % self.block();
+            let mut kept = vec![0; (size - start) as usize];
+            self.read_locked(start, &mut kept)?;
+            self.write_blocks(start, &kept, kill_privileges)?;
+        }
+        self.lower.truncate(&self.lower_caller, encoded, kill_privileges)
+    }
+
+    /// Reserves, punches or zeroes; see [`OpenFile::allocate`]. Ranges cannot be cut out or put in.
+    pub(super) fn allocate(&self, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        let keep_size = mode.contains(AllocateMode::KEEP_SIZE);
+        let punch = AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits();
+        let zero = mode.bits() & !AllocateMode::KEEP_SIZE.bits() == AllocateMode::ZERO_RANGE.bits();
+        let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+        let encoded_end = self.shape.encoded_size(end)?;
+        let _guard = self.exclusive();
+        let size = self.size()?;
+        if mode.bits() == punch || zero {
+            if end > size && !keep_size {
+                self.grow(size, end)?;
+            }
+            let within = if keep_size { end.min(size) } else { end };
+            return if offset < within { self.zero(size.max(within), offset, within) } else { Ok(()) };
+        }
+        if mode.bits() & !AllocateMode::KEEP_SIZE.bits() != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let start = offset / self.block() * self.shape.encoded_block_size() as u64;
+        let below = AllocateMode::KEEP_SIZE;
+        self.lower.allocate(&self.lower_caller, below, start, encoded_end - start)?;
+        if end > size && !keep_size { self.grow(size, end) } else { Ok(()) }
+    }
+
+    /// Finds data or a hole; see [`OpenFile::seek`].
+    pub(super) fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
+        let _guard = self.shared();
+        let size = self.size()?;
+        if offset >= size {
+            return Err(Errno::ENXIO);
+        }
+        match (self.shape.holes, target) {
+            (Holes::ZeroByte, _) => self.lower.seek(&self.lower_caller, offset, target),
+            (Holes::Filled, SeekTarget::Data) => Ok(offset),
+            (Holes::Filled, SeekTarget::Hole) => Ok(size),
+            (Holes::ZeroBlock, SeekTarget::Data) => {
+                let data = self.data_block(offset / self.block())?;
+                Some((data * self.block()).max(offset)).filter(|&data| data < size).ok_or(Errno::ENXIO)
+            }
+            (Holes::ZeroBlock, SeekTarget::Hole) => self.hole(offset, size),
+        }
+    }
+
+    /// The first block at or after `block` of which anything below is data.
+    fn data_block(&self, block: u64) -> Result<u64> {
+        let encoded_block = self.shape.encoded_block_size() as u64;
+        Ok(self.lower.seek(&self.lower_caller, block * encoded_block, SeekTarget::Data)? / encoded_block)
+    }
+
+    /// The first byte at or after `offset` in a block all of which is a hole below, or the end.
+    fn hole(&self, offset: u64, size: u64) -> Result<u64> {
+        let encoded_block = self.shape.encoded_block_size() as u64;
+        let mut block = offset / self.block();
+        while block * self.block() < size {
+            match self.data_block(block) {
+                Ok(data) if data > block => return Ok((block * self.block()).max(offset)),
+                Ok(_) => {}
+                Err(Errno::ENXIO) => return Ok((block * self.block()).max(offset)),
+                Err(error) => return Err(error),
+            }
+            let hole = self.lower.seek(&self.lower_caller, block * encoded_block, SeekTarget::Hole)?;
+            block = (hole / encoded_block).max(block + 1);
+        }
+        Ok(size)
+    }
+
+    /// Reads while the lock is held.
+    fn read_locked(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if buffer.is_empty() || offset > i64::MAX as u64 {
+            return Ok(0);
+        }
+        let (block_size, encoded_size) = (self.shape.block_size, self.shape.encoded_block_size());
+        let first = offset / self.block();
+        let skip = (offset % self.block()) as usize;
+        let count = (skip + buffer.len()).div_ceil(block_size);
+        let mut encoded = vec![0; count * encoded_size];
+        let length = self.lower.read_at(&self.lower_caller, first * encoded_size as u64, &mut encoded)?;
+        let mut plain = vec![0; block_size];
+        let mut done = 0;
+        for (index, encoded) in encoded[..length].chunks(encoded_size).enumerate() {
+            let Some(plain_length) = encoded.len().checked_sub(self.shape.overhead) else { break };
+            self.decode(first + index as u64, encoded, &mut plain[..plain_length])?;
+            let from = if index == 0 { skip.min(plain_length) } else { 0 };
+            let part = (plain_length - from).min(buffer.len() - done);
+            buffer[done..done + part].copy_from_slice(&plain[from..from + part]);
+            done += part;
+        }
+        Ok(done)
+    }
+
+    fn decode(&self, block: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
+        let whole = encoded.len() == self.shape.encoded_block_size();
+        if self.shape.holes == Holes::ZeroBlock && whole && encoded.iter().all(|&byte| byte == 0) {
+            plain.fill(0);
+            return Ok(());
+        }
+        self.node.layer().decode_data(self.node, self.caller, block, encoded, plain)
+    }
+
+    /// Writes `data` at `offset`, at most `size`, into a file of `size` bytes, while the lock is held. What the first
+    /// and last blocks hold besides is kept.
+    fn write_locked(&self, size: u64, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+        let start = offset - offset % self.block();
+        let end = offset + data.len() as u64;
+        let last = end - 1 - (end - 1) % self.block();
+        let kept_end = size.min(last + self.block()).max(end);
+        let mut plain = vec![0; (kept_end - start) as usize];
+        if offset > start {
+            self.read_locked(start, &mut plain[..self.shape.block_size.min((kept_end - start) as usize)])?;
+        }
+        if kept_end > end && (last > start || offset == start) {
+            self.read_locked(last, &mut plain[(last - start) as usize..])?;
+        }
+        plain[(offset - start) as usize..(end - start) as usize].copy_from_slice(data);
+        let written = self.write_blocks(start, &plain, kill_privileges)? as u64;
+        // A short write below counts up to its last whole block.
+        Ok((start + written).min(end).saturating_sub(offset) as usize)
+    }
+
+    /// Encodes and writes whole blocks from `start`, the last perhaps short: it then ends the file, or is about to.
+    /// Answers how many bytes above were written; an error if none.
+    fn write_blocks(&self, start: u64, plain: &[u8], kill_privileges: bool) -> Result<usize> {
+        let (block_size, encoded_size) = (self.shape.block_size, self.shape.encoded_block_size());
+        let first = start / self.block();
+        let mut encoded = vec![0; plain.len() + plain.len().div_ceil(block_size) * self.shape.overhead];
+        for (index, (plain, encoded)) in plain.chunks(block_size).zip(encoded.chunks_mut(encoded_size)).enumerate() {
+            self.node.layer().encode_data(self.node, self.caller, first + index as u64, plain, encoded)?;
+        }
+        let position = first * encoded_size as u64;
+        let mut done = 0;
+        while done < encoded.len() {
+            match self.lower.write_at(&self.lower_caller, position + done as u64, &encoded[done..], kill_privileges) {
+                Ok(0) => break,
+                Ok(more) => done += more,
+                Err(error) if done < encoded_size => return Err(error),
+                Err(_) => break,
+            }
+        }
+        match done {
+            _ if done == encoded.len() => Ok(plain.len()),
+            _ if done < encoded_size => Err(Errno::ENOSPC),
+            _ => Ok(done / encoded_size * block_size),
+        }
+    }
+
+    /// Makes what lies between the end `size` and `offset` beyond it read as zeros; the size below may still be less
+    /// than that of `offset` if the layer keeps holes.
+    fn extend(&self, size: u64, offset: u64, kill_privileges: bool) -> Result<()> {
+        if self.shape.holes == Holes::ZeroByte {
+            return Ok(());
+        }
+        let mut position = size - size % self.block();
+        if position < size {
+            // The short last block is encoded anew, longer.
+            let end = offset.min(position + self.block());
+            let mut plain = vec![0; (end - position) as usize];
+            self.read_locked(position, &mut plain[..(size - position) as usize])?;
+            self.write_all(position, &plain, kill_privileges)?;
+            position = end;
+        }
+        if self.shape.holes == Holes::ZeroBlock {
+            // Whole blocks stay holes; a short one at the new end is no hole.
+            position = position.max(offset - offset % self.block());
+        }
+        let zeros = vec![0; (FILL_SIZE.next_multiple_of(self.shape.block_size)).min((offset - position) as usize)];
+        while position < offset {
+            let part = zeros.len().min((offset - position) as usize);
+            self.write_all(position, &zeros[..part], kill_privileges)?;
+            position += part as u64;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::write_blocks`], but all or an error.
+    fn write_all(&self, start: u64, plain: &[u8], kill_privileges: bool) -> Result<()> {
+        match self.write_blocks(start, plain, kill_privileges)? {
+            written if written == plain.len() => Ok(()),
+            _ => Err(Errno::ENOSPC),
+        }
+    }
+
+    /// Grows the file with zeros, its size below included.
+    fn grow(&self, size: u64, end: u64) -> Result<()> {
+        self.extend(size, end, false)?;
+        self.lower.truncate(&self.lower_caller, self.shape.encoded_size(end)?, false)
+    }
+
+    /// Makes a range within `size` read as zeros, as holes where the layer keeps them.
+    fn zero(&self, size: u64, offset: u64, end: u64) -> Result<()> {
+        let block = self.block();
+        let (mut first, last) = (offset.div_ceil(block) * block, end / block * block);
+        let holes = self.shape.holes != Holes::Filled && first < last;
+        if !holes {
+            first = offset;
+        }
+        if offset < first.min(end) {
+            self.write_zeros(size, offset, first.min(end))?;
+        }
+        if !holes {
+            return self.write_zeros(size, offset, end);
+        }
+        let encoded_block = self.shape.encoded_block_size() as u64;
+        let (from, to) = (first / block * encoded_block, last / block * encoded_block);
+        let punch = AllocateMode::from_bits(AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits());
+        self.lower.allocate(&self.lower_caller, punch, from, to - from)?;
+        if last < end { self.write_zeros(size, last, end) } else { Ok(()) }
+    }
+
+    fn write_zeros(&self, size: u64, mut offset: u64, end: u64) -> Result<()> {
+        let zeros = vec![0; FILL_SIZE.min((end - offset) as usize)];
+        while offset < end {
+            let part = zeros.len().min((end - offset) as usize);
+            offset += self.write_locked(size, offset, &zeros[..part], false)?.max(1) as u64;
+        }
+        Ok(())
+    }
+
+    /// The size above.
+    fn size(&self) -> Result<u64> {
+        Ok(self.shape.plain_size(self.lower.getattr(&self.lower_caller)?.size))
+    }
+
+    fn block(&self) -> u64 {
+        self.shape.block_size as u64
+    }
+
+    fn shared(&self) -> RwLockReadGuard<'_, ()> {
+        self.node.mount.data_lock(&self.node.lower().handle()).read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exclusive(&self) -> RwLockWriteGuard<'_, ()> {
+        self.node.mount.data_lock(&self.node.lower().handle()).write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_translate_both_ways() {
+        let shape = DataShape { block_size: 4096, overhead: 28, holes: Holes::ZeroBlock };
+        for plain in [0, 1, 4095, 4096, 4097, 8192, 1_000_000] {
+            assert_eq!(shape.plain_size(shape.encoded_size(plain).unwrap()), plain);
+        }
+        assert_eq!(shape.encoded_size(5000), Ok(4096 + 28 + 904 + 28));
+        assert_eq!(shape.plain_size(20), 0);
+        assert_eq!(shape.encoded_size(u64::MAX), Err(Errno::EFBIG));
+    }
+}

@@ -1,0 +1,70 @@
+//! An open directory of a layer: entries with their names decoded.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::{Layer, LayerVnode, Operation};
+use crate::{Caller, DirectoryEntry, Name, OpenDirectory, OpenDirectoryRef, Result};
+
+/// An open directory of the layer `L` over one of the file system below.
+pub struct LayerDirectory<L: Layer> {
+    node: Arc<LayerVnode<L>>,
+    lower: OpenDirectoryRef,
+}
+
+impl<L: Layer> LayerDirectory<L> {
+    /// The open directory of `node` over an open directory below.
+    pub fn new(node: Arc<LayerVnode<L>>, lower: OpenDirectoryRef) -> Self {
+        Self { node, lower }
+    }
+
+    /// The directory that is open.
+    pub fn node(&self) -> &Arc<LayerVnode<L>> {
+        &self.node
+    }
+
+    /// The open directory below.
+    pub fn lower(&self) -> &OpenDirectoryRef {
+        &self.lower
+    }
+
+    /// Reads entries as the template does: below, each name decoded, hidden ones left out. Cookies are those below.
+    ///
+    /// # Errors
+    /// As [`OpenDirectory::read`].
+    pub fn forward_read(
+        &self,
+        caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let layer = self.node.layer();
+        let caller = layer.map_caller(caller);
+        if layer.properties().names_untouched {
+            return self.lower.read(&caller, cookie, sink);
+        }
+        self.lower.read(&caller, cookie, &mut |entry| {
+            let Ok(Some(decoded)) = layer.decode_name(&self.node, entry.name) else { return ControlFlow::Continue(()) };
+            match Name::new(&decoded) {
+                Ok(name) => sink(DirectoryEntry { name, ..entry }),
+                Err(_) => ControlFlow::Continue(()),
+            }
+        })
+    }
+}
+
+impl<L: Layer> OpenDirectory for LayerDirectory<L> {
+    fn read(
+        &self,
+        caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.node.run(caller, Operation::ReadDirectory, |layer| layer.read_directory(self, caller, cookie, sink))
+    }
+
+    fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        self.node
+            .run(caller, Operation::Fsync { data_only }, |layer| self.lower.fsync(&layer.map_caller(caller), data_only))
+    }
+}

@@ -1,0 +1,220 @@
+//! An open file of a layer: admission, the layer's operation, observation; and the operations that forward.
+
+use std::any::Any;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use super::data::Blocks;
+use super::{Layer, LayerVnode, Operation};
+use crate::{
+    AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget,
+};
+
+/// An open file of the layer `L` over one of the file system below.
+pub struct LayerFile<L: Layer> {
+    node: Arc<LayerVnode<L>>,
+    lower: OpenFileRef,
+    flags: OpenFlags,
+}
+
+impl<L: Layer> LayerFile<L> {
+    /// The open file of `node`, opened from above with `flags`, over an open file below. Where data is encoded, the
+    /// file below must be open for reading and writing, and not for appending, if this one writes.
+    pub fn new(node: Arc<LayerVnode<L>>, lower: OpenFileRef, flags: OpenFlags) -> Self {
+        Self { node, lower, flags }
+    }
+
+    /// The vnode that is open.
+    pub fn node(&self) -> &Arc<LayerVnode<L>> {
+        &self.node
+    }
+
+    /// The open file below.
+    pub fn lower(&self) -> &OpenFileRef {
+        &self.lower
+    }
+
+    /// How it was opened from above.
+    pub fn flags(&self) -> OpenFlags {
+        self.flags
+    }
+
+    /// The encoded blocks of the file; `None` where the layer leaves data alone.
+    fn blocks<'a>(&'a self, caller: &'a Caller) -> Option<Blocks<'a, L>> {
+        let shape = self.node.layer().data_shape()?;
+        Some(Blocks { node: &self.node, lower: &*self.lower, caller, lower_caller: self.caller(caller), shape })
+    }
+
+    fn caller<'a>(&self, caller: &'a Caller) -> std::borrow::Cow<'a, Caller> {
+        self.node.layer().map_caller(caller)
+    }
+}
+
+/// The operations as the template does them: data encoded and decoded where the layer asks for it, all else forwarded.
+#[allow(missing_docs)]
+impl<L: Layer> LayerFile<L> {
+    pub fn forward_read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        match self.blocks(caller) {
+            None => self.lower.read_at(&self.caller(caller), offset, buffer),
+            Some(_) if !self.flags.reads() => Err(Errno::EBADF),
+            Some(blocks) => blocks.read(offset, buffer),
+        }
+    }
+
+    pub fn forward_write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+        match self.blocks(caller) {
+            None => self.lower.write_at(&self.caller(caller), offset, data, kill_privileges),
+            Some(_) if !self.flags.writes() => Err(Errno::EBADF),
+            Some(blocks) => blocks.write((!self.flags.appends()).then_some(offset), data, kill_privileges),
+        }
+    }
+
+    pub fn forward_truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        match self.blocks(caller) {
+            None => self.lower.truncate(&self.caller(caller), size, kill_privileges),
+            Some(_) if !self.flags.writes() => Err(Errno::EINVAL),
+            Some(blocks) => blocks.truncate(size, kill_privileges),
+        }
+    }
+
+    pub fn forward_flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+        self.lower.flush(&self.caller(caller), owner)
+    }
+
+    pub fn forward_fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        self.lower.fsync(&self.caller(caller), data_only)
+    }
+
+    pub fn forward_allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        match self.blocks(caller) {
+            None => self.lower.allocate(&self.caller(caller), mode, offset, length),
+            Some(_) if !self.flags.writes() => Err(Errno::EBADF),
+            Some(blocks) => blocks.allocate(mode, offset, length),
+        }
+    }
+
+    pub fn forward_seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        match self.blocks(caller) {
+            None => self.lower.seek(&self.caller(caller), offset, target),
+            Some(blocks) => blocks.seek(offset, target),
+        }
+    }
+
+    pub fn forward_copy_range(
+        &self,
+        caller: &Caller,
+        offset: u64,
+        to: &OpenFileRef,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        let Some(to) = to.as_any().downcast_ref::<Self>() else { return Err(Errno::EXDEV) };
+        if self.node.layer().data_shape().is_some() || !Arc::ptr_eq(&self.node.mount, &to.node.mount) {
+            return Err(Errno::EXDEV);
+        }
+        self.lower.copy_range(&self.caller(caller), offset, &to.lower, to_offset, length)
+    }
+
+    pub fn forward_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        self.lower.lock(&self.caller(caller), owner, lock)
+    }
+
+    pub fn forward_getattr(&self, caller: &Caller) -> Result<Attributes> {
+        Ok(self.node.attributes(self.lower.getattr(&self.caller(caller))?))
+    }
+
+    pub fn forward_test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+        self.lower.test_lock(&self.caller(caller), owner, lock)
+    }
+
+    pub fn forward_poll(&self, caller: &Caller, events: u32) -> Result<u32> {
+        self.lower.poll(&self.caller(caller), events)
+    }
+
+    pub fn forward_ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        self.lower.ioctl(&self.caller(caller), command, input, output)
+    }
+}
+
+impl<L: Layer> OpenFile for LayerFile<L> {
+    fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.node.run(caller, Operation::Read { offset, length: buffer.len() }, |layer| {
+            layer.read_at(self, caller, offset, buffer)
+        })
+    }
+
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+        self.node.run(caller, Operation::Write { offset, length: data.len() }, |layer| {
+            layer.write_at(self, caller, offset, data, kill_privileges)
+        })
+    }
+
+    fn getattr(&self, caller: &Caller) -> Result<Attributes> {
+        self.node.run(caller, Operation::GetAttributes, |layer| layer.getattr_open(self, caller))
+    }
+
+    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        self.node.run(caller, Operation::Truncate { size }, |layer| layer.truncate(self, caller, size, kill_privileges))
+    }
+
+    fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+        self.node.run(caller, Operation::Flush, |layer| layer.flush(self, caller, owner))
+    }
+
+    fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        self.node.run(caller, Operation::Fsync { data_only }, |layer| layer.fsync(self, caller, data_only))
+    }
+
+    fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        self.node.run(caller, Operation::Allocate { mode, offset, length }, |layer| {
+            layer.allocate(self, caller, mode, offset, length)
+        })
+    }
+
+    fn seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        self.node.run(caller, Operation::Seek { offset, target }, |layer| layer.seek(self, caller, offset, target))
+    }
+
+    fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
+        self.node.run(caller, Operation::CopyRange { offset, to_offset, length }, |layer| {
+            layer.copy_range(self, caller, offset, to, to_offset, length)
+        })
+    }
+
+    fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        self.node.run(caller, Operation::Lock(lock), |layer| layer.lock(self, caller, owner, lock))
+    }
+
+    fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+        self.node.run(caller, Operation::TestLock(lock), |layer| layer.test_lock(self, caller, owner, lock))
+    }
+
+    fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        self.node.run(caller, Operation::Ioctl { command }, |layer| {
+            layer.ioctl(&self.node, Some(self), caller, command, input, output)
+        })
+    }
+
+    fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {
+        self.node.run(caller, Operation::Poll, |layer| layer.poll(self, caller, events))
+    }
+
+    fn backing(&self) -> Option<BorrowedFd<'_>> {
+        self.node.layer().properties().allows_passthrough().then(|| self.lower.backing()).flatten()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<L: Layer> Drop for LayerFile<L> {
+    fn drop(&mut self) {
+        let layer = self.node.layer();
+        // The result has nobody to go to.
+        let _ = layer.around(&self.node, &Caller::server(), &Operation::Release, || {
+            layer.release(self);
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,157 @@
+//! A layer on a file system, as a file system.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+use super::{Layer, LayerVnode};
+use crate::{
+    Control, ControlError, Description, FileSystem, FileSystemRef, Handle, Name, Notifier, Properties, Result, VnodeRef,
+};
+
+/// Puts a layer on a file system.
+pub fn stack<L: Layer>(layer: L, lower: FileSystemRef) -> FileSystemRef {
+    Arc::new(LayerFileSystem(Arc::new(Mount {
+        layer,
+        lower,
+        hasher: RandomState::new(),
+        vnodes: std::array::from_fn(|_| Mutex::default()),
+        data_locks: std::array::from_fn(|_| RwLock::default()),
+    })))
+}
+
+/// A layer on a file system.
+pub struct LayerFileSystem<L: Layer>(Arc<Mount<L>>);
+
+/// What all vnodes of one layer on one file system share.
+pub(super) struct Mount<L: Layer> {
+    pub(super) layer: L,
+    pub(super) lower: FileSystemRef,
+    hasher: RandomState,
+    /// Live vnodes by handle, so that everybody who holds one sees the same state. Unused for layers without any.
+    vnodes: [Mutex<HashMap<Handle, Weak<LayerVnode<L>>>>; SHARDS],
+    /// Guards the blocks of encoded files: a write reads, changes and writes back. Files share locks by hash.
+    data_locks: [RwLock<()>; SHARDS],
+}
+
+const SHARDS: usize = 64;
+
+impl<L: Layer> Mount<L> {
+    /// The vnode of this layer on `lower`: the live one if the layer keeps state and there is one.
+    pub(super) fn wrap(self: &Arc<Self>, lower: VnodeRef) -> Arc<LayerVnode<L>> {
+        if size_of::<L::State>() == 0 {
+            return Arc::new(LayerVnode::new(Arc::clone(self), lower));
+        }
+        let handle = lower.handle();
+        let mut shard = self.vnodes[self.shard(&handle)].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(live) = shard.get(&handle).and_then(Weak::upgrade) {
+            return live;
+        }
+        let vnode = Arc::new(LayerVnode::new(Arc::clone(self), lower));
+        shard.insert(handle, Arc::downgrade(&vnode));
+        vnode
+    }
+
+    /// Forgets a vnode that is being dropped, unless a new one has taken its place.
+    pub(super) fn forget(&self, lower: &VnodeRef) {
+        if size_of::<L::State>() == 0 {
+            return;
+        }
+        let handle = lower.handle();
+        let mut shard = self.vnodes[self.shard(&handle)].lock().unwrap_or_else(PoisonError::into_inner);
+        if shard.get(&handle).is_some_and(|vnode| vnode.strong_count() == 0) {
+            shard.remove(&handle);
+        }
+    }
+
+    /// The lock over the encoded data of the object with this handle.
+    pub(super) fn data_lock(&self, handle: &Handle) -> &RwLock<()> {
+        &self.data_locks[self.shard(handle)]
+    }
+
+    fn shard(&self, handle: &Handle) -> usize {
+        self.hasher.hash_one(handle) as usize % SHARDS
+    }
+}
+
+impl<L: Layer> FileSystem for LayerFileSystem<L> {
+    fn root(&self) -> VnodeRef {
+        self.0.wrap(self.0.lower.root())
+    }
+
+    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
+        Ok(self.0.wrap(self.0.lower.resolve(handle)?))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.0.lower.sync()
+    }
+
+    fn properties(&self) -> Properties {
+        self.0.layer.properties().stacked_on(self.0.lower.properties())
+    }
+
+    fn describe(&self) -> Vec<Description> {
+        let layer = &self.0.layer;
+        let mut members = self.0.lower.describe();
+        members.push(Description {
+            kind: layer.kind().to_owned(),
+            details: layer.details(),
+            properties: layer.properties(),
+        });
+        members
+    }
+
+    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        if command.target == self.0.layer.kind() {
+            self.0.layer.control(command)
+        } else {
+            self.0.lower.control(command)
+        }
+    }
+
+    fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
+        let properties = self.0.layer.properties();
+        if properties.names_untouched && properties.data_untouched {
+            self.0.lower.set_notifier(notifier);
+        } else {
+            self.0.lower.set_notifier(Arc::new(Translator { mount: Arc::downgrade(&self.0), upper: notifier }));
+        }
+    }
+}
+
+/// Passes notifications of the lower file system up in this layer's names and offsets.
+struct Translator<L: Layer> {
+    mount: Weak<Mount<L>>,
+    upper: Arc<dyn Notifier>,
+}
+
+impl<L: Layer> Notifier for Translator<L> {
+    fn attributes_changed(&self, handle: &Handle) {
+        self.upper.attributes_changed(handle);
+    }
+
+    fn data_changed(&self, handle: &Handle, _offset: u64, _length: u64) {
+        self.upper.data_changed(handle, 0, u64::MAX);
+    }
+
+    fn entry_changed(&self, directory: &Handle, name: Name<'_>) {
+        let Some(mount) = self.mount.upgrade() else { return };
+        let decoded = mount.lower.resolve(directory).and_then(|lower| {
+            let node = mount.wrap(lower);
+            mount.layer.decode_name(&node, name).map(|decoded| decoded.map(|bytes| bytes.into_owned()))
+        });
+        match decoded {
+            Ok(Some(bytes)) => match Name::new(&bytes) {
+                Ok(name) => self.upper.entry_changed(directory, name),
+                Err(_) => self.upper.everything_changed(),
+            },
+            Ok(None) => {}
+            Err(_) => self.upper.everything_changed(),
+        }
+    }
+
+    fn everything_changed(&self) {
+        self.upper.everything_changed();
+    }
+}

@@ -1,0 +1,405 @@
+//! The trait that a layer implements: hooks and operations, each with a default that changes nothing.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+
+use super::{DataShape, LayerDirectory, LayerFile, LayerVnode, Operation};
+use crate::{
+    AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Device, DirectoryEntry,
+    Entry, FileKind, Lock, LockOwner, Name, OpenDirectoryRef, OpenFileRef, OpenFlags, Properties, RenameMode, Result,
+    SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
+};
+
+/// A layer: one value for each mount, shared by all its operations; what it keeps for the mount are its fields.
+///
+/// The operations mean what those of [`crate::Vnode`] and [`crate::OpenFile`] mean.
+#[allow(unused_variables)]
+pub trait Layer: Send + Sync + Sized + 'static {
+    /// What the layer keeps for each vnode, `()` for nothing. It lives as long as anybody holds the vnode, and is the
+    /// same for everybody who does.
+    type State: Default + Send + Sync + 'static;
+
+    /// The layer's kind, as a stack expression names it.
+    fn kind(&self) -> &'static str;
+
+    /// The options that it was given, as a stack expression writes them; for `--explain` and `status`. Default: none.
+    fn details(&self) -> String {
+        String::new()
+    }
+
+    /// What the layer by itself leaves untouched and needs. Default: touches nothing, needs nothing.
+    fn properties(&self) -> Properties {
+        Properties::TRANSPARENT
+    }
+
+    /// A command to the running layer. Default: none are known.
+    ///
+    /// # Errors
+    /// [`ControlError::UnknownCommand`], [`ControlError::BadArgument`], [`ControlError::Failed`].
+    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        let (target, command) = (command.target.clone(), command.command.clone());
+        Err(ControlError::UnknownCommand { target, command })
+    }
+
+    // Hooks.
+
+    /// May this caller do this operation on this object (a directory, for operations on a name)? Asked first, and
+    /// nothing happens below if it refuses. Declare `admission_untouched: false`. Default: yes.
+    ///
+    /// # Errors
+    /// What the caller is to see.
+    fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Told of every operation after it is done or refused. It cannot change the result. Default: nothing.
+    fn observe(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>, result: Result<()>) {}
+
+    /// Every operation passes here, whatever it is: what is done before, after or instead of it. Default: `admit`, the
+    /// operation, `observe`. An override decides by itself whether to call `body`, and which error to answer.
+    ///
+    /// # Errors
+    /// What the caller is to see.
+    fn around<T>(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        operation: &Operation<'_>,
+        body: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let result = self.admit(node, caller, operation).and_then(|()| body());
+        self.observe(node, caller, operation, result.as_ref().map(drop).map_err(|error| *error));
+        result
+    }
+
+    /// The caller as the layers below are to see it. Default: as it is.
+    fn map_caller<'a>(&self, caller: &'a Caller) -> Cow<'a, Caller> {
+        Cow::Borrowed(caller)
+    }
+
+    /// The lower name of `name` in `directory`. Declare `names_untouched: false`. Default: as it is.
+    ///
+    /// # Errors
+    /// `ENOENT` for a name that must not exist; what does not make a name below answers as [`Name::new`] does.
+    fn encode_name<'a>(&self, directory: &LayerVnode<Self>, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
+        Ok(Cow::Borrowed(name.as_bytes()))
+    }
+
+    /// The name that the lower `name` in `directory` stands for; `None` hides the entry. Must be what `encode_name`
+    /// undoes. Default: as it is.
+    ///
+    /// # Errors
+    /// An entry whose name cannot be decoded is hidden, and the error logged by nobody: log it here.
+    fn decode_name<'a>(&self, directory: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+        Ok(Some(Cow::Borrowed(name.as_bytes())))
+    }
+
+    /// Changes attributes on their way up. Sizes of encoded data are translated by the template. Declare
+    /// `attributes_untouched: false`. Default: as they are.
+    fn map_attributes(&self, attributes: &mut Attributes) {}
+
+    /// Changes new attributes on their way down: what undoes `map_attributes`. Default: as they are.
+    ///
+    /// # Errors
+    /// For a change that cannot be expressed below.
+    fn map_changes(&self, changes: &mut SetAttributes) -> Result<()> {
+        Ok(())
+    }
+
+    /// Changes file system totals on their way up. A layer that lengthens names lowers `name_max`. Default: as they are.
+    fn map_statfs(&self, statfs: &mut StatFs) {}
+
+    /// How data is encoded, if it is: then `encode_data` and `decode_data` are called for every block that is written
+    /// or read, by whatever way. Declare `data_untouched: false`. Default: data is not touched.
+    fn data_shape(&self) -> Option<DataShape> {
+        None
+    }
+
+    /// Encodes block number `block` of a file: `plain` is a whole block, or the shorter last one of the file;
+    /// `encoded` is as long and [`DataShape::overhead`] longer. Default: a copy.
+    ///
+    /// # Errors
+    /// The write fails with it; nothing was written.
+    fn encode_data(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        block: u64,
+        plain: &[u8],
+        encoded: &mut [u8],
+    ) -> Result<()> {
+        encoded[..plain.len()].copy_from_slice(plain);
+        Ok(())
+    }
+
+    /// Decodes block number `block`: undoes `encode_data`. Default: a copy.
+    ///
+    /// # Errors
+    /// The read fails with it, for instance `EBADMSG` for data that was not encoded by us.
+    fn decode_data(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        block: u64,
+        encoded: &[u8],
+        plain: &mut [u8],
+    ) -> Result<()> {
+        plain.copy_from_slice(&encoded[..plain.len()]);
+        Ok(())
+    }
+
+    // Operations on vnodes. Default of each: forwarded.
+
+    /// See [`crate::Vnode::getattr`].
+    fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {
+        node.forward_getattr(caller)
+    }
+
+    /// See [`crate::Vnode::setattr`].
+    fn setattr(&self, node: &LayerVnode<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        node.forward_setattr(caller, changes)
+    }
+
+    /// See [`crate::Vnode::access`].
+    fn access(&self, node: &LayerVnode<Self>, caller: &Caller, mode: AccessMode) -> Result<()> {
+        node.forward_access(caller, mode)
+    }
+
+    /// See [`crate::Vnode::lookup`].
+    fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        node.forward_lookup(caller, name)
+    }
+
+    /// See [`crate::Vnode::parent`].
+    fn parent(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<VnodeRef> {
+        node.forward_parent(caller)
+    }
+
+    /// See [`crate::Vnode::create`].
+    fn create(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        node.forward_create(caller, name, how)
+    }
+
+    /// See [`crate::Vnode::mkdir`].
+    fn mkdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        node.forward_mkdir(caller, name, mode)
+    }
+
+    /// See [`crate::Vnode::mknod`].
+    fn mknod(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+    ) -> Result<Entry> {
+        node.forward_mknod(caller, name, kind, mode, device)
+    }
+
+    /// See [`crate::Vnode::symlink`].
+    fn symlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        node.forward_symlink(caller, name, target)
+    }
+
+    /// See [`crate::Vnode::link`].
+    fn link(&self, node: &LayerVnode<Self>, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        node.forward_link(caller, target, name)
+    }
+
+    /// See [`crate::Vnode::unlink`].
+    fn unlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
+        node.forward_unlink(caller, name)
+    }
+
+    /// See [`crate::Vnode::rmdir`].
+    fn rmdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
+        node.forward_rmdir(caller, name)
+    }
+
+    /// See [`crate::Vnode::rename`].
+    fn rename(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        node.forward_rename(caller, name, to, to_name, mode)
+    }
+
+    /// See [`crate::Vnode::readlink`].
+    fn readlink(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
+        node.forward_readlink(caller)
+    }
+
+    /// See [`crate::Vnode::open`].
+    fn open(&self, node: &LayerVnode<Self>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        node.forward_open(caller, flags)
+    }
+
+    /// See [`crate::Vnode::open_directory`].
+    fn open_directory(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<OpenDirectoryRef> {
+        node.forward_open_directory(caller)
+    }
+
+    /// See [`crate::Vnode::statfs`].
+    fn statfs(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<StatFs> {
+        node.forward_statfs(caller)
+    }
+
+    /// See [`crate::Vnode::getxattr`].
+    fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        node.forward_getxattr(caller, name)
+    }
+
+    /// See [`crate::Vnode::setxattr`].
+    fn setxattr(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        node.forward_setxattr(caller, name, value, mode)
+    }
+
+    /// See [`crate::Vnode::listxattr`].
+    fn listxattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
+        node.forward_listxattr(caller)
+    }
+
+    /// See [`crate::Vnode::removexattr`].
+    fn removexattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
+        node.forward_removexattr(caller, name)
+    }
+
+    /// See [`crate::Vnode::tmpfile`].
+    fn tmpfile(&self, node: &LayerVnode<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
+        node.forward_tmpfile(caller, how)
+    }
+
+    /// See [`crate::Vnode::ioctl`]. `file` is the open file that it came through, if it came through one.
+    fn ioctl(
+        &self,
+        node: &LayerVnode<Self>,
+        file: Option<&LayerFile<Self>>,
+        caller: &Caller,
+        command: u32,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<i32> {
+        match file {
+            Some(file) => file.forward_ioctl(caller, command, input, output),
+            None => node.forward_ioctl(caller, command, input, output),
+        }
+    }
+
+    // Operations on what is open. Default of each: forwarded.
+
+    /// See [`crate::OpenDirectory::read`].
+    fn read_directory(
+        &self,
+        directory: &LayerDirectory<Self>,
+        caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        directory.forward_read(caller, cookie, sink)
+    }
+
+    /// See [`crate::OpenFile::read_at`].
+    fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        file.forward_read_at(caller, offset, buffer)
+    }
+
+    /// See [`crate::OpenFile::write_at`].
+    fn write_at(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        offset: u64,
+        data: &[u8],
+        kill_privileges: bool,
+    ) -> Result<usize> {
+        file.forward_write_at(caller, offset, data, kill_privileges)
+    }
+
+    /// See [`crate::OpenFile::getattr`].
+    fn getattr_open(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<Attributes> {
+        file.forward_getattr(caller)
+    }
+
+    /// See [`crate::OpenFile::truncate`].
+    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        file.forward_truncate(caller, size, kill_privileges)
+    }
+
+    /// See [`crate::OpenFile::flush`].
+    fn flush(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner) -> Result<()> {
+        file.forward_flush(caller, owner)
+    }
+
+    /// See [`crate::OpenFile::fsync`].
+    fn fsync(&self, file: &LayerFile<Self>, caller: &Caller, data_only: bool) -> Result<()> {
+        file.forward_fsync(caller, data_only)
+    }
+
+    /// See [`crate::OpenFile::allocate`].
+    fn allocate(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        mode: AllocateMode,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        file.forward_allocate(caller, mode, offset, length)
+    }
+
+    /// See [`crate::OpenFile::seek`].
+    fn seek(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        file.forward_seek(caller, offset, target)
+    }
+
+    /// See [`crate::OpenFile::copy_range`].
+    fn copy_range(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        offset: u64,
+        to: &OpenFileRef,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        file.forward_copy_range(caller, offset, to, to_offset, length)
+    }
+
+    /// See [`crate::OpenFile::lock`].
+    fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        file.forward_lock(caller, owner, lock)
+    }
+
+    /// See [`crate::OpenFile::test_lock`].
+    fn test_lock(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        owner: LockOwner,
+        lock: &Lock,
+    ) -> Result<Option<Lock>> {
+        file.forward_test_lock(caller, owner, lock)
+    }
+
+    /// See [`crate::OpenFile::poll`].
+    fn poll(&self, file: &LayerFile<Self>, caller: &Caller, events: u32) -> Result<u32> {
+        file.forward_poll(caller, events)
+    }
+
+    /// The open file was released. Default: nothing to do.
+    fn release(&self, file: &LayerFile<Self>) {}
+}

@@ -1,0 +1,54 @@
+//! The layer template: a layer is what it changes, and the template is all the rest.
+//!
+//! The Wrapfs template for the vnode interface (Zadok, Badulescu, Shender: *Extending File Systems Using Stackable
+//! Templates*, section 2.1). A layer implements [`Layer`], every method of which has a default, and [`stack`] puts it on
+//! a file system:
+//!
+//! ```
+//! use vnode::layer::{Layer, LayerVnode, Operation};
+//! use vnode::{Caller, Errno, Properties, Result};
+//!
+//! /// Refuses every change.
+//! struct ReadOnly;
+//!
+//! impl Layer for ReadOnly {
+//!     type State = ();
+//!
+//!     fn kind(&self) -> &'static str {
+//!         "readonly"
+//!     }
+//!
+//!     fn properties(&self) -> Properties {
+//!         Properties { read_only: true, admission_untouched: false, ..Properties::TRANSPARENT }
+//!     }
+//!
+//!     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
+//!         if operation.modifies() { Err(Errno::EROFS) } else { Ok(()) }
+//!     }
+//! }
+//! ```
+//!
+//! Two ways lead in. **Hooks** are about one thing wherever it occurs: names, data blocks, attributes, callers,
+//! admission, observation; one override serves every operation that has such a thing. **Operations** are overridden one
+//! at a time, and reach what they replace through the `forward_…` methods of [`LayerVnode`] and [`LayerFile`], which
+//! apply the hooks, call the lower vnode and wrap what comes back.
+//!
+//! For each operation: [`Layer::admit`], the operation, [`Layer::observe`]; a layer that wants to do something before,
+//! after or instead of every operation in one place overrides [`Layer::around`], which says so.
+
+mod data;
+mod directory;
+mod file;
+mod file_system;
+mod hooks;
+mod operation;
+mod path;
+mod vnode;
+
+pub use data::{DataShape, Holes};
+pub use directory::LayerDirectory;
+pub use file::LayerFile;
+pub use file_system::{LayerFileSystem, stack};
+pub use hooks::Layer;
+pub use operation::Operation;
+pub use vnode::LayerVnode;

@@ -1,0 +1,391 @@
+//! A vnode of a layer: admission, the layer's operation, observation; and the operations that forward.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::file_system::Mount;
+use super::{Layer, LayerDirectory, LayerFile, Operation, data, path};
+use crate::{
+    AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, NameBuf,
+    OpenDirectoryRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
+};
+
+/// A vnode of the layer `L` over a vnode of the file system below.
+pub struct LayerVnode<L: Layer> {
+    pub(super) mount: Arc<Mount<L>>,
+    lower: VnodeRef,
+    state: L::State,
+}
+
+impl<L: Layer> LayerVnode<L> {
+    pub(super) fn new(mount: Arc<Mount<L>>, lower: VnodeRef) -> Self {
+        Self { mount, lower, state: L::State::default() }
+    }
+
+    /// The layer.
+    pub fn layer(&self) -> &L {
+        &self.mount.layer
+    }
+
+    /// The vnode below.
+    pub fn lower(&self) -> &VnodeRef {
+        &self.lower
+    }
+
+    /// What the layer keeps for this vnode.
+    pub fn state(&self) -> &L::State {
+        &self.state
+    }
+
+    /// A shared reference to this vnode: the same object if the layer keeps state, an equal one otherwise.
+    pub fn shared(&self) -> Arc<Self> {
+        self.mount.wrap(Arc::clone(&self.lower))
+    }
+
+    /// The vnode of this layer over a vnode of the file system below: for layers that look things up by themselves.
+    pub fn wrap(&self, lower: VnodeRef) -> Arc<Self> {
+        self.mount.wrap(lower)
+    }
+
+    /// Runs an operation as the layer wants operations run.
+    pub(super) fn run<T>(
+        &self,
+        caller: &Caller,
+        operation: Operation<'_>,
+        body: impl FnOnce(&L) -> Result<T>,
+    ) -> Result<T> {
+        let layer = self.layer();
+        layer.around(self, caller, &operation, || body(layer))
+    }
+
+    /// The name below, checked again, since encoding may lengthen it.
+    fn encode(&self, caller: &Caller, name: Name<'_>) -> Result<NameBuf> {
+        NameBuf::new(self.layer().encode_name(self, caller, name)?.into_owned())
+    }
+
+    /// Attributes from below as seen above.
+    pub(super) fn attributes(&self, mut attributes: Attributes) -> Attributes {
+        let layer = self.layer();
+        if attributes.kind == FileKind::Regular
+            && let Some(shape) = layer.data_shape()
+        {
+            attributes.size = shape.plain_size(attributes.size);
+        }
+        layer.map_attributes(&mut attributes);
+        attributes
+    }
+
+    fn entry(&self, lower: Entry) -> Entry {
+        Entry { attributes: self.attributes(lower.attributes), vnode: self.mount.wrap(lower.vnode) }
+    }
+
+    fn created(&self, lower: Created, flags: OpenFlags) -> Created {
+        let node = self.mount.wrap(lower.entry.vnode);
+        let attributes = self.attributes(lower.entry.attributes);
+        let file = Arc::new(LayerFile::new(Arc::clone(&node), lower.file, flags));
+        Created { entry: Entry { vnode: node, attributes }, file }
+    }
+
+    /// The vnode below of another vnode of this layer on this file system.
+    ///
+    /// # Errors
+    /// `EXDEV` for any other vnode.
+    pub fn lower_of<'a>(&self, other: &'a VnodeRef) -> Result<&'a VnodeRef> {
+        match other.as_any().downcast_ref::<Self>() {
+            Some(other) if Arc::ptr_eq(&self.mount, &other.mount) => Ok(&other.lower),
+            _ => Err(Errno::EXDEV),
+        }
+    }
+
+    fn node_of<'a>(&self, other: &'a VnodeRef) -> Result<&'a Self> {
+        self.lower_of(other)?;
+        other.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)
+    }
+}
+
+/// The operations as the template does them: hooks applied, the lower vnode called, the result wrapped.
+#[allow(missing_docs)]
+impl<L: Layer> LayerVnode<L> {
+    pub fn forward_getattr(&self, caller: &Caller) -> Result<Attributes> {
+        Ok(self.attributes(self.lower.getattr(&self.layer().map_caller(caller))?))
+    }
+
+    pub fn forward_setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        let layer = self.layer();
+        let mut changes = *changes;
+        layer.map_changes(&mut changes)?;
+        let lower_caller = layer.map_caller(caller);
+        match (layer.data_shape(), changes.size) {
+            (Some(_), Some(size)) if self.kind() == FileKind::Regular => {
+                let lower = data::open_for_rewriting(&self.lower, &lower_caller, OpenFlags::WRITE)?;
+                let file = LayerFile::new(self.shared(), lower, OpenFlags::READ_WRITE);
+                file.forward_truncate(caller, size, changes.kill_privileges)?;
+                changes.size = None;
+            }
+            _ => {}
+        }
+        if changes.is_empty() {
+            return self.forward_getattr(caller);
+        }
+        Ok(self.attributes(self.lower.setattr(&lower_caller, &changes)?))
+    }
+
+    pub fn forward_access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+        self.lower.access(&self.layer().map_caller(caller), mode)
+    }
+
+    pub fn forward_lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        let name = self.encode(caller, name)?;
+        Ok(self.entry(self.lower.lookup(&self.layer().map_caller(caller), name.as_name())?))
+    }
+
+    pub fn forward_parent(&self, caller: &Caller) -> Result<VnodeRef> {
+        Ok(self.mount.wrap(self.lower.parent(&self.layer().map_caller(caller))?))
+    }
+
+    pub fn forward_create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        let name = self.encode(caller, name)?;
+        let lower_caller = self.layer().map_caller(caller);
+        let mut lower_how = *how;
+        if self.layer().data_shape().is_some() {
+            lower_how.flags = data::rewriting_flags(how.flags);
+        }
+        Ok(self.created(self.lower.create(&lower_caller, name.as_name(), &lower_how)?, how.flags))
+    }
+
+    pub fn forward_mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        let name = self.encode(caller, name)?;
+        Ok(self.entry(self.lower.mkdir(&self.layer().map_caller(caller), name.as_name(), mode)?))
+    }
+
+    pub fn forward_mknod(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+    ) -> Result<Entry> {
+        let name = self.encode(caller, name)?;
+        let lower_caller = self.layer().map_caller(caller);
+        Ok(self.entry(self.lower.mknod(&lower_caller, name.as_name(), kind, mode, device)?))
+    }
+
+    pub fn forward_symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        let name = self.encode(caller, name)?;
+        Ok(self.entry(self.lower.symlink(&self.layer().map_caller(caller), name.as_name(), target)?))
+    }
+
+    pub fn forward_link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        let target = self.lower_of(target)?;
+        let name = self.encode(caller, name)?;
+        Ok(self.entry(self.lower.link(&self.layer().map_caller(caller), target, name.as_name())?))
+    }
+
+    pub fn forward_unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        let name = self.encode(caller, name)?;
+        self.lower.unlink(&self.layer().map_caller(caller), name.as_name())
+    }
+
+    pub fn forward_rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        let name = self.encode(caller, name)?;
+        self.lower.rmdir(&self.layer().map_caller(caller), name.as_name())
+    }
+
+    pub fn forward_rename(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let to = self.node_of(to)?;
+        let name = self.encode(caller, name)?;
+        let to_name = to.encode(caller, to_name)?;
+        let lower_caller = self.layer().map_caller(caller);
+        self.lower.rename(&lower_caller, name.as_name(), &to.lower, to_name.as_name(), mode)
+    }
+
+    pub fn forward_readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
+        self.lower.readlink(&self.layer().map_caller(caller))
+    }
+
+    pub fn forward_open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        let lower_caller = self.layer().map_caller(caller);
+        let lower = match self.layer().data_shape() {
+            Some(_) => data::open_for_rewriting(&self.lower, &lower_caller, flags)?,
+            None => self.lower.open(&lower_caller, flags)?,
+        };
+        Ok(Arc::new(LayerFile::new(self.shared(), lower, flags)))
+    }
+
+    pub fn forward_open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
+        let lower = self.lower.open_directory(&self.layer().map_caller(caller))?;
+        Ok(Arc::new(LayerDirectory::new(self.shared(), lower)))
+    }
+
+    pub fn forward_statfs(&self, caller: &Caller) -> Result<StatFs> {
+        let mut statfs = self.lower.statfs(&self.layer().map_caller(caller))?;
+        self.layer().map_statfs(&mut statfs);
+        Ok(statfs)
+    }
+
+    pub fn forward_getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        self.lower.getxattr(&self.layer().map_caller(caller), name)
+    }
+
+    pub fn forward_setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.lower.setxattr(&self.layer().map_caller(caller), name, value, mode)
+    }
+
+    pub fn forward_listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
+        self.lower.listxattr(&self.layer().map_caller(caller))
+    }
+
+    pub fn forward_removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
+        self.lower.removexattr(&self.layer().map_caller(caller), name)
+    }
+
+    pub fn forward_tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
+        let mut lower_how = *how;
+        if self.layer().data_shape().is_some() {
+            lower_how.flags = data::rewriting_flags(how.flags);
+        }
+        Ok(self.created(self.lower.tmpfile(&self.layer().map_caller(caller), &lower_how)?, how.flags))
+    }
+
+    pub fn forward_ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        self.lower.ioctl(&self.layer().map_caller(caller), command, input, output)
+    }
+}
+
+impl<L: Layer> Vnode for LayerVnode<L> {
+    fn handle(&self) -> Handle {
+        self.lower.handle()
+    }
+
+    fn kind(&self) -> FileKind {
+        self.lower.kind()
+    }
+
+    fn path(&self) -> Result<Vec<u8>> {
+        if self.layer().properties().names_untouched {
+            return self.lower.path();
+        }
+        path::decoded(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn getattr(&self, caller: &Caller) -> Result<Attributes> {
+        self.run(caller, Operation::GetAttributes, |layer| layer.getattr(self, caller))
+    }
+
+    fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        self.run(caller, Operation::SetAttributes(changes), |layer| layer.setattr(self, caller, changes))
+    }
+
+    fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+        self.run(caller, Operation::Access(mode), |layer| layer.access(self, caller, mode))
+    }
+
+    fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        self.run(caller, Operation::Lookup(name), |layer| layer.lookup(self, caller, name))
+    }
+
+    fn parent(&self, caller: &Caller) -> Result<VnodeRef> {
+        self.run(caller, Operation::Parent, |layer| layer.parent(self, caller))
+    }
+
+    fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        self.run(caller, Operation::Create { name, how }, |layer| layer.create(self, caller, name, how))
+    }
+
+    fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        self.run(caller, Operation::MakeDirectory { name, mode }, |layer| layer.mkdir(self, caller, name, mode))
+    }
+
+    fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
+        self.run(caller, Operation::MakeNode { name, kind, mode }, |layer| {
+            layer.mknod(self, caller, name, kind, mode, device)
+        })
+    }
+
+    fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        self.run(caller, Operation::MakeSymlink { name, target }, |layer| layer.symlink(self, caller, name, target))
+    }
+
+    fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        self.run(caller, Operation::Link { name, target }, |layer| layer.link(self, caller, target, name))
+    }
+
+    fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        self.run(caller, Operation::Unlink(name), |layer| layer.unlink(self, caller, name))
+    }
+
+    fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        self.run(caller, Operation::RemoveDirectory(name), |layer| layer.rmdir(self, caller, name))
+    }
+
+    fn rename(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.run(caller, Operation::Rename { name, to, to_name, mode }, |layer| {
+            layer.rename(self, caller, name, to, to_name, mode)
+        })
+    }
+
+    fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
+        self.run(caller, Operation::ReadLink, |layer| layer.readlink(self, caller))
+    }
+
+    fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        self.run(caller, Operation::Open(flags), |layer| layer.open(self, caller, flags))
+    }
+
+    fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
+        self.run(caller, Operation::OpenDirectory, |layer| layer.open_directory(self, caller))
+    }
+
+    fn statfs(&self, caller: &Caller) -> Result<StatFs> {
+        self.run(caller, Operation::StatFs, |layer| layer.statfs(self, caller))
+    }
+
+    fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        self.run(caller, Operation::GetXattr(name), |layer| layer.getxattr(self, caller, name))
+    }
+
+    fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.run(caller, Operation::SetXattr { name, value }, |layer| layer.setxattr(self, caller, name, value, mode))
+    }
+
+    fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
+        self.run(caller, Operation::ListXattr, |layer| layer.listxattr(self, caller))
+    }
+
+    fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
+        self.run(caller, Operation::RemoveXattr(name), |layer| layer.removexattr(self, caller, name))
+    }
+
+    fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
+        self.run(caller, Operation::TemporaryFile(how), |layer| layer.tmpfile(self, caller, how))
+    }
+
+    fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        self.run(caller, Operation::Ioctl { command }, |layer| layer.ioctl(self, None, caller, command, input, output))
+    }
+}
+
+impl<L: Layer> Drop for LayerVnode<L> {
+    fn drop(&mut self) {
+        self.mount.forget(&self.lower);
+    }
+}
