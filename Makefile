@@ -26,7 +26,7 @@ lint: ## Check format, lints and documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
 
 bench: build ## Time the workloads on Plyfs, the lower file system and the peers; results in docs/bench
-	@scripts/setup bench
+	@scripts/bench-setup
 	$(CARGO) build --release --package bench
 	target/release/bench $(BENCH)
 
