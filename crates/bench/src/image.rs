@@ -18,11 +18,8 @@ const WARM_UP_BYTES: usize = 256 << 20;
 pub fn enter_private_namespace() -> Result<()> {
     // SAFETY: only the mount namespace is unshared; no file descriptor and no memory is touched.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.context("cannot make a mount namespace")?;
-    mount_change(
-        "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )
-    .context("cannot make the mounts of the namespace private")
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .context("cannot make the mounts of the namespace private")
 }
 
 /// The mounted file system, torn down when dropped.
@@ -35,11 +32,7 @@ impl Image {
     /// Makes the file system, with room for that many inodes if given.
     pub fn create(bytes: u64, inodes: Option<u64>) -> Result<Self> {
         require_memory(bytes)?;
-        let root = tempfile::Builder::new()
-            .prefix("plyfs-bench.")
-            .tempdir()
-            .context("cannot make a directory")?
-            .keep();
+        let root = tempfile::Builder::new().prefix("plyfs-bench.").tempdir().context("cannot make a directory")?.keep();
         teardown::register_root(&root);
         let image = match Self::mount(&root, bytes, inodes) {
             Ok(file_system) => Self { root, file_system },
@@ -63,41 +56,23 @@ impl Image {
 
     fn mount(root: &Path, bytes: u64, inodes: Option<u64>) -> Result<OwnedFd> {
         let options = std::ffi::CString::new(format!("size={},mode=755", bytes + (1 << 30)))?;
-        mount("plyfs-bench", root, "tmpfs", MountFlags::empty(), &*options)
-            .context("cannot mount a tmpfs")?;
+        mount("plyfs-bench", root, "tmpfs", MountFlags::empty(), &*options).context("cannot mount a tmpfs")?;
         let file = root.join("image");
         let image = File::create(&file).context("cannot make the image")?;
         // All memory is taken now, so that no measurement pays for it.
-        rustix::fs::fallocate(&image, FallocateFlags::empty(), 0, bytes)
-            .context("no room for the image")?;
+        rustix::fs::fallocate(&image, FallocateFlags::empty(), 0, bytes).context("no room for the image")?;
         drop(image);
         let directory = root.join("ext4");
         std::fs::create_dir(&directory)?;
         let mut make = Command::new("mkfs.ext4");
-        make.args([
-            "-q",
-            "-F",
-            "-m",
-            "0",
-            "-E",
-            "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
-        ]);
+        make.args(["-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]);
         if let Some(count) = inodes {
             make.arg("-N").arg(count.to_string());
         }
         quietly(make.arg(&file))?;
-        quietly(
-            Command::new("mount")
-                .args(["-t", "ext4", "-o", "loop"])
-                .arg(&file)
-                .arg(&directory),
-        )?;
-        rustix::fs::open(
-            &directory,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .context("cannot open the file system in RAM")
+        quietly(Command::new("mount").args(["-t", "ext4", "-o", "loop"]).arg(&file).arg(&directory))?;
+        rustix::fs::open(&directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .context("cannot open the file system in RAM")
     }
 
     /// The tmpfs around the image: for mount points and logs.
@@ -129,18 +104,14 @@ fn quietly(command: &mut Command) -> Result<()> {
         .output()
         .with_context(|| format!("cannot start {name}: run scripts/bench-setup"))?;
     if !output.status.success() {
-        bail!(
-            "{name} failed: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("{name} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
 }
 
 /// The image, and as much again as page cache while it is used, have to fit.
 fn require_memory(bytes: u64) -> Result<()> {
-    let information =
-        std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+    let information = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
     let available = information
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:"))

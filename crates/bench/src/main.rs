@@ -13,7 +13,7 @@ mod workloads;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
 
 use image::Image;
@@ -57,24 +57,13 @@ struct Options {
     #[arg(long, global = true)]
     quick: bool,
     /// The plyfs program
-    #[arg(
-        long,
-        global = true,
-        value_name = "PATH",
-        default_value = "target/release/plyfs"
-    )]
+    #[arg(long, global = true, value_name = "PATH", default_value = "target/release/plyfs")]
     plyfs: PathBuf,
     /// A stack to measure, with {} for the directory; can be given several times
     #[arg(long = "stack", global = true, value_name = "EXPRESSION", default_values_t = ["{} | audit".to_owned(), "{}".to_owned()])]
     stacks: Vec<String>,
     /// More arguments for `plyfs mount`, separated by spaces
-    #[arg(
-        long,
-        global = true,
-        value_name = "ARGUMENTS",
-        default_value = "",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, global = true, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]
     plyfs_arguments: String,
     /// The source archive of openssh; scripts/bench-setup fetches it
     #[arg(long, global = true, value_name = "FILE")]
@@ -123,31 +112,14 @@ fn start(line: &CommandLine) -> Result<bool> {
         None => {
             let chosen = select_workloads(&line.only)?;
             let image = new_image(options, None)?;
-            run::run(
-                &image,
-                &subjects,
-                &chosen,
-                &sizes(options)?,
-                options.rounds(),
-                options.output().as_deref(),
-            )
+            run::run(&image, &subjects, &chosen, &sizes(options), options.rounds(), options.output().as_deref())
         }
         Some(Command::Latency) => {
             let image = new_image(options, None)?;
-            run::latency(
-                &image,
-                &subjects,
-                &sizes(options)?,
-                options.rounds(),
-                options.output().as_deref(),
-            )
+            run::latency(&image, &subjects, &sizes(options), options.rounds(), options.output().as_deref())
         }
         Some(Command::Memory { files }) => {
-            let files = if options.quick {
-                files.min(20_000)
-            } else {
-                files
-            };
+            let files = if options.quick { files.min(20_000) } else { files };
             let image = new_image(options, Some(files + files / 500 + 10_000))?;
             memory::run(&image, &subjects, files, options.output().as_deref())
         }
@@ -161,26 +133,15 @@ fn new_image(options: &Options, inodes: Option<u64>) -> Result<Image> {
     Image::create(options.image_gib << 30, inodes)
 }
 
-fn sizes(options: &Options) -> Result<Sizes> {
-    let archive = match &options.archive {
-        Some(path) => path.clone(),
-        None => workloads::find_archive()?,
-    };
-    let archive = archive
-        .canonicalize()
-        .with_context(|| format!("no source archive {}", archive.display()))?;
-    Ok(if options.quick {
-        Sizes::quick(archive)
-    } else {
-        Sizes::full(archive)
-    })
+fn sizes(options: &Options) -> Sizes {
+    let archive = options.archive.clone();
+    if options.quick { Sizes::quick(archive) } else { Sizes::full(archive) }
 }
 
 fn select_subjects(options: &Options) -> Result<Vec<Subject>> {
     let mut chosen = Vec::new();
     for subject in subjects::all(&options.plyfs, &options.stacks, &options.plyfs_arguments) {
-        let wanted = options.subjects.is_empty()
-            || options.subjects.iter().any(|name| *name == subject.family);
+        let wanted = options.subjects.is_empty() || options.subjects.iter().any(|name| *name == subject.family);
         if !wanted {
             continue;
         }
@@ -191,10 +152,7 @@ fn select_subjects(options: &Options) -> Result<Vec<Subject>> {
     }
     for name in &options.subjects {
         if !subjects::FAMILIES.contains(&name.as_str()) {
-            bail!(
-                "no subject is called {name:?}; there are {}",
-                subjects::FAMILIES.join(", ")
-            );
+            bail!("no subject is called {name:?}; there are {}", subjects::FAMILIES.join(", "));
         }
     }
     if chosen.is_empty() {
@@ -208,14 +166,8 @@ fn select_workloads(only: &[String]) -> Result<Vec<&'static Workload>> {
     for name in only {
         if !all.iter().any(|workload| workload.name == name) {
             let names: Vec<_> = all.iter().map(|workload| workload.name).collect();
-            bail!(
-                "no workload is called {name:?}; there are {}",
-                names.join(", ")
-            );
+            bail!("no workload is called {name:?}; there are {}", names.join(", "));
         }
     }
-    Ok(all
-        .iter()
-        .filter(|workload| only.is_empty() || only.iter().any(|name| name == workload.name))
-        .collect())
+    Ok(all.iter().filter(|workload| only.is_empty() || only.iter().any(|name| name == workload.name)).collect())
 }

@@ -54,11 +54,7 @@ impl WorkloadResult {
     /// Takes the samples of one subject in one round.
     pub fn add(&mut self, subject: &str, samples: &[Sample]) {
         for sample in samples {
-            let step = match self
-                .steps
-                .iter_mut()
-                .position(|step| step.step == sample.step)
-            {
+            let step = match self.steps.iter_mut().position(|step| step.step == sample.step) {
                 Some(position) => &mut self.steps[position],
                 None => {
                     self.steps.push(StepResult {
@@ -69,11 +65,7 @@ impl WorkloadResult {
                     self.steps.last_mut().expect("one was pushed")
                 }
             };
-            step.subjects
-                .entry(subject.to_owned())
-                .or_default()
-                .seconds
-                .push(sample.seconds);
+            step.subjects.entry(subject.to_owned()).or_default().seconds.push(sample.seconds);
         }
     }
 
@@ -88,21 +80,11 @@ impl WorkloadResult {
     /// Computes medians and ratios from the times taken so far.
     pub fn conclude(&mut self) {
         for step in &mut self.steps {
-            let native = step
-                .subjects
-                .get(NATIVE)
-                .map(|figures| figures.seconds.clone());
+            let native = step.subjects.get(NATIVE).map(|figures| figures.seconds.clone());
             for figures in step.subjects.values_mut() {
                 figures.seconds_median = median(figures.seconds.clone());
                 figures.ratio = native.as_ref().map(|native| {
-                    median(
-                        figures
-                            .seconds
-                            .iter()
-                            .zip(native)
-                            .map(|(own, native)| own / native)
-                            .collect(),
-                    )
+                    median(figures.seconds.iter().zip(native).map(|(own, native)| own / native).collect())
                 });
             }
         }
@@ -125,11 +107,7 @@ mod tests {
     use super::*;
 
     fn sample(seconds: f64) -> Sample {
-        Sample {
-            step: "step",
-            operations: 0,
-            seconds,
-        }
+        Sample { step: "step", operations: 0, seconds }
     }
 
     #[test]

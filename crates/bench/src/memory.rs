@@ -40,20 +40,13 @@ pub fn run(image: &Image, subjects: &[Subject], files: u64, output: Option<&Path
     let tree = image.directory().join("tree");
     eprintln!("bench: making {files} files");
     make_tree(&tree, files)?;
-    let mut results = MemoryResults {
-        machine: Machine::this(),
-        files,
-        subjects: BTreeMap::new(),
-        failures: BTreeMap::new(),
-    };
+    let mut results =
+        MemoryResults { machine: Machine::this(), files, subjects: BTreeMap::new(), failures: BTreeMap::new() };
     println!(
         "\nresident memory in MiB, {files} files\n{:<28}{:>10}{:>10}{:>12}{:>12}",
         "", "mounted", "walked", "forgotten", "walk (s)"
     );
-    for subject in subjects
-        .iter()
-        .filter(|subject| matches!(subject.style, Style::Server))
-    {
+    for subject in subjects.iter().filter(|subject| matches!(subject.style, Style::Server)) {
         match measure(image, subject, &tree, files) {
             Ok(figures) => {
                 let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
@@ -123,13 +116,7 @@ fn measure_mounted(session: &mut Session<'_>, files: u64) -> Result<Figures> {
     // Dentries and inodes only: the kernel then tells the server to forget them.
     fs::write("/proc/sys/vm/drop_caches", "2").context("cannot drop the caches of the kernel")?;
     let forgotten_bytes = wait_until_steady(server)?;
-    Ok(Figures {
-        version: None,
-        mounted_bytes,
-        walked_bytes,
-        forgotten_bytes,
-        walk_seconds,
-    })
+    Ok(Figures { version: None, mounted_bytes, walked_bytes, forgotten_bytes, walk_seconds })
 }
 
 /// The resident memory once it has not changed for two seconds.
@@ -148,8 +135,7 @@ fn wait_until_steady(server: u32) -> Result<u64> {
 }
 
 fn resident_bytes(process: u32) -> Result<u64> {
-    let status =
-        fs::read_to_string(format!("/proc/{process}/status")).context("the server is gone")?;
+    let status = fs::read_to_string(format!("/proc/{process}/status")).context("the server is gone")?;
     status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))

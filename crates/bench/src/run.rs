@@ -28,16 +28,10 @@ pub fn run(
     let mut results = Results::new(subjects);
     for workload in workloads {
         let result = interleave(image, subjects, workload, sizes, rounds);
-        print!(
-            "{}",
-            report::table::one(workload.name, &result, &results.subject_names())
-        );
+        print!("{}", report::table::one(workload.name, &result, &results.subject_names()));
         results.workloads.insert(workload.name.to_owned(), result);
     }
-    let failed = results
-        .workloads
-        .values()
-        .any(|result| !result.failures.is_empty());
+    let failed = results.workloads.values().any(|result| !result.failures.is_empty());
     if let Some(directory) = output {
         report::write(directory, results)?;
     }
@@ -45,19 +39,10 @@ pub fn run(
 }
 
 /// Runs the single operations, prints and writes their figures.
-pub fn latency(
-    image: &Image,
-    subjects: &[Subject],
-    sizes: &Sizes,
-    rounds: u32,
-    output: Option<&Path>,
-) -> Result<bool> {
+pub fn latency(image: &Image, subjects: &[Subject], sizes: &Sizes, rounds: u32, output: Option<&Path>) -> Result<bool> {
     let mut results = Results::new(subjects);
     let result = interleave(image, subjects, &LATENCY, sizes, rounds);
-    print!(
-        "{}",
-        report::table::per_operation(&result, &results.subject_names())
-    );
+    print!("{}", report::table::per_operation(&result, &results.subject_names()));
     let failed = !result.failures.is_empty();
     results.workloads.insert(LATENCY.name.to_owned(), result);
     if let Some(directory) = output {
@@ -66,18 +51,8 @@ pub fn latency(
     Ok(!failed)
 }
 
-fn interleave(
-    image: &Image,
-    subjects: &[Subject],
-    workload: &Workload,
-    sizes: &Sizes,
-    rounds: u32,
-) -> WorkloadResult {
-    let mut result = WorkloadResult {
-        rounds,
-        quick: !sizes.compile,
-        ..WorkloadResult::default()
-    };
+fn interleave(image: &Image, subjects: &[Subject], workload: &Workload, sizes: &Sizes, rounds: u32) -> WorkloadResult {
+    let mut result = WorkloadResult { rounds, quick: !sizes.compile, ..WorkloadResult::default() };
     for round in 0..rounds {
         for turn in 0..subjects.len() {
             // Another subject begins in every round, so that none is always the one after the same neighbour.
@@ -98,10 +73,7 @@ fn interleave(
                 }
                 Err(error) => {
                     let reason = format!("{error:#}").replace(&*image.root().to_string_lossy(), "");
-                    eprintln!(
-                        "bench: {}, {} FAILED: {reason}",
-                        workload.name, subject.name
-                    );
+                    eprintln!("bench: {}, {} FAILED: {reason}", workload.name, subject.name);
                     result.fail(&subject.name, reason);
                 }
             }
@@ -112,17 +84,12 @@ fn interleave(
 }
 
 /// One workload, watched: if it hangs, what runs is killed, so that every blocked call returns.
-fn once(
-    image: &Image,
-    subject: &Subject,
-    workload: &Workload,
-    sizes: &Sizes,
-) -> Result<Vec<Sample>> {
+fn once(image: &Image, subject: &Subject, workload: &Workload, sizes: &Sizes) -> Result<Vec<Sample>> {
     let (done, watched) = channel::<()>();
     std::thread::scope(|scope| {
         let watchdog = scope.spawn(move || {
-            let late = watched.recv_timeout(Duration::from_secs(WORKLOAD_SECONDS_MAX))
-                == Err(RecvTimeoutError::Timeout);
+            let late =
+                watched.recv_timeout(Duration::from_secs(WORKLOAD_SECONDS_MAX)) == Err(RecvTimeoutError::Timeout);
             if late {
                 teardown::kill_all();
             }
@@ -137,12 +104,7 @@ fn once(
     })
 }
 
-fn measured(
-    image: &Image,
-    subject: &Subject,
-    workload: &Workload,
-    sizes: &Sizes,
-) -> Result<Vec<Sample>> {
+fn measured(image: &Image, subject: &Subject, workload: &Workload, sizes: &Sizes) -> Result<Vec<Sample>> {
     let mut session = Session::new(image, subject)?;
     (workload.run)(&mut session, sizes)?;
     let mut samples = session.finish()?;

@@ -39,19 +39,10 @@ impl<'a> Session<'a> {
             empty: own.join("empty"),
         };
         for directory in [&places.data, &places.mount, &places.work, &places.empty] {
-            std::fs::create_dir_all(directory)
-                .with_context(|| format!("cannot make {}", directory.display()))?;
+            std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
         }
         let log = image.root().join("log");
-        Ok(Self {
-            image,
-            subject,
-            places,
-            log,
-            mounted: false,
-            server: None,
-            samples: Vec::new(),
-        })
+        Ok(Self { image, subject, places, log, mounted: false, server: None, samples: Vec::new() })
     }
 
     /// The directory on the lower file system: for preparing before the mount, and for checks.
@@ -81,18 +72,12 @@ impl<'a> Session<'a> {
             Style::Command => {
                 let output = command.output().context("cannot start mount")?;
                 if !output.status.success() {
-                    bail!(
-                        "cannot mount: {}",
-                        String::from_utf8_lossy(&output.stderr).trim()
-                    );
+                    bail!("cannot mount: {}", String::from_utf8_lossy(&output.stderr).trim());
                 }
             }
             Style::Server => {
                 let log = File::create(&self.log)?;
-                command
-                    .stdin(Stdio::null())
-                    .stdout(log.try_clone()?)
-                    .stderr(log);
+                command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
                 self.server = Some(teardown::spawn(&mut command)?);
                 self.wait_for_mount()?;
             }
@@ -110,9 +95,7 @@ impl<'a> Session<'a> {
         loop {
             match unmount(&self.places.mount, UnmountFlags::empty()) {
                 Ok(()) => break,
-                Err(Errno::BUSY) if Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(20))
-                }
+                Err(Errno::BUSY) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
                 Err(error) => return Err(error).context("cannot unmount"),
             }
         }
@@ -140,11 +123,7 @@ impl<'a> Session<'a> {
     }
 
     /// Times a step of the workload, after writing back whatever came before it.
-    pub fn time<T>(
-        &mut self,
-        step: &'static str,
-        work: impl FnOnce(&Path) -> Result<T>,
-    ) -> Result<T> {
+    pub fn time<T>(&mut self, step: &'static str, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         self.time_operations(step, 0, work)
     }
 
@@ -160,11 +139,7 @@ impl<'a> Session<'a> {
         let outcome = work(self.directory());
         let seconds = start.elapsed().as_secs_f64();
         let result = outcome.context(step)?;
-        self.samples.push(Sample {
-            step,
-            operations,
-            seconds,
-        });
+        self.samples.push(Sample { step, operations, seconds });
         Ok(result)
     }
 
@@ -204,20 +179,14 @@ impl<'a> Session<'a> {
             {
                 teardown::forget(server);
                 self.server = None;
-                bail!(
-                    "the server ended with {status} instead of mounting{}",
-                    self.log_tail()
-                );
+                bail!("the server ended with {status} instead of mounting{}", self.log_tail());
             }
             if std::fs::metadata(&self.places.mount).is_ok_and(|status| status.dev() != parent) {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        bail!(
-            "nothing was mounted in {MOUNT_SECONDS_MAX} seconds{}",
-            self.log_tail()
-        );
+        bail!("nothing was mounted in {MOUNT_SECONDS_MAX} seconds{}", self.log_tail());
     }
 
     fn log_tail(&self) -> String {
@@ -240,10 +209,7 @@ impl Drop for Session<'_> {
 
 fn run_logged(command: &mut Command, log: &Path) -> Result<()> {
     let output = File::create(log)?;
-    command
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output);
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = teardown::spawn(command)?;
     let status = child.wait();
@@ -259,14 +225,7 @@ fn run_logged(command: &mut Command, log: &Path) -> Result<()> {
 fn tail(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let lines: Vec<_> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(4)..];
-    if last.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", last.join(" / "))
-    }
+    if last.is_empty() { String::new() } else { format!(": {}", last.join(" / ")) }
 }

@@ -3,15 +3,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What `--subjects` accepts; a family is several subjects where several stacks are measured.
-pub const FAMILIES: &[&str] = &[
-    "native",
-    "plyfs",
-    "overlayfs",
-    "bindfs",
-    "mergerfs",
-    "fuse-overlayfs",
-    "unionfs-fuse",
-];
+pub const FAMILIES: &[&str] = &["native", "plyfs", "overlayfs", "bindfs", "mergerfs", "fuse-overlayfs", "unionfs-fuse"];
 
 /// The subject that the ratios refer to.
 pub const NATIVE: &str = "native";
@@ -56,49 +48,23 @@ pub struct Places {
 impl Subject {
     /// The command that mounts it there.
     pub fn command(&self, places: &Places) -> Command {
-        let path = |path: &Path| {
-            path.to_str()
-                .expect("the harness made the path of ASCII")
-                .to_owned()
-        };
+        let path = |path: &Path| path.to_str().expect("the harness made the path of ASCII").to_owned();
         let mut command = Command::new(&self.program);
-        command.args(self.filled(
-            &path(&places.data),
-            &path(&places.mount),
-            &path(&places.work),
-            &path(&places.empty),
-        ));
+        command.args(self.filled(&path(&places.data), &path(&places.mount), &path(&places.work), &path(&places.empty)));
         command
     }
 
     /// The command as the results show it, with no path of this machine.
     pub fn shown_command(&self) -> String {
-        let program = self
-            .program
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy();
+        let program = self.program.file_name().unwrap_or_default().to_string_lossy();
         let words = self.filled("DIRECTORY", "MOUNT", "WORK", "EMPTY");
-        let quoted = words.iter().map(|word| {
-            if word.contains(' ') {
-                format!("'{word}'")
-            } else {
-                word.clone()
-            }
-        });
-        std::iter::once(program.into_owned())
-            .chain(quoted)
-            .collect::<Vec<_>>()
-            .join(" ")
+        let quoted = words.iter().map(|word| if word.contains(' ') { format!("'{word}'") } else { word.clone() });
+        std::iter::once(program.into_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
     }
 
     fn filled(&self, data: &str, mount: &str, work: &str, empty: &str) -> Vec<String> {
         let fill = |argument: &String| {
-            argument
-                .replace("{data}", data)
-                .replace("{mount}", mount)
-                .replace("{work}", work)
-                .replace("{empty}", empty)
+            argument.replace("{data}", data).replace("{mount}", mount).replace("{work}", work).replace("{empty}", empty)
         };
         self.arguments.iter().map(fill).collect()
     }
@@ -112,10 +78,7 @@ impl Subject {
                 (!known.contains("\toverlay\n")).then(|| "the kernel has no overlayfs".to_owned())
             }
             Style::Server => (!is_program(&self.program)).then(|| match self.family {
-                "plyfs" => format!(
-                    "no {}: build it, or say where it is by --plyfs",
-                    self.program.display()
-                ),
+                "plyfs" => format!("no {}: build it, or say where it is by --plyfs", self.program.display()),
                 package => format!("not installed: apt-get install {package}"),
             }),
         }
@@ -127,25 +90,11 @@ impl Subject {
             let system = rustix::system::uname();
             return Some(format!("Linux {}", system.release().to_string_lossy()));
         }
-        let output = Command::new(&self.program)
-            .args(self.version_arguments)
-            .stdin(Stdio::null())
-            .output()
-            .ok()?;
-        let text = String::from_utf8_lossy(if output.stdout.is_empty() {
-            &output.stderr
-        } else {
-            &output.stdout
-        })
-        .into_owned();
-        let line = text
-            .lines()
-            .find(|line| line.contains(|character: char| character.is_ascii_digit()))?;
-        Some(
-            line.trim()
-                .replace(" version:", "")
-                .replace(": version", ""),
-        )
+        let output = Command::new(&self.program).args(self.version_arguments).stdin(Stdio::null()).output().ok()?;
+        let text = String::from_utf8_lossy(if output.stdout.is_empty() { &output.stderr } else { &output.stdout })
+            .into_owned();
+        let line = text.lines().find(|line| line.contains(|character: char| character.is_ascii_digit()))?;
+        Some(line.trim().replace(" version:", "").replace(": version", ""))
     }
 }
 
@@ -159,28 +108,14 @@ pub fn all(plyfs: &Path, stacks: &[String], plyfs_arguments: &str) -> Vec<Subjec
         arguments: Vec::new(),
         version_arguments: &[],
     }];
-    all.extend(
-        stacks
-            .iter()
-            .map(|stack| plyfs_subject(plyfs, stack, plyfs_arguments)),
-    );
-    all.extend(PEERS.iter().map(|peer| {
-        Subject {
-            name: peer.name.to_owned(),
-            family: peer.name,
-            style: if peer.program == "mount" {
-                Style::Command
-            } else {
-                Style::Server
-            },
-            program: PathBuf::from(peer.program),
-            arguments: peer
-                .arguments
-                .iter()
-                .map(|word| (*word).to_owned())
-                .collect(),
-            version_arguments: &["-V"],
-        }
+    all.extend(stacks.iter().map(|stack| plyfs_subject(plyfs, stack, plyfs_arguments)));
+    all.extend(PEERS.iter().map(|peer| Subject {
+        name: peer.name.to_owned(),
+        family: peer.name,
+        style: if peer.program == "mount" { Style::Command } else { Style::Server },
+        program: PathBuf::from(peer.program),
+        arguments: peer.arguments.iter().map(|word| (*word).to_owned()).collect(),
+        version_arguments: &["-V"],
     }));
     all
 }
@@ -212,14 +147,7 @@ const PEERS: &[Peer] = &[
     Peer {
         name: "overlayfs",
         program: "mount",
-        arguments: &[
-            "-t",
-            "overlay",
-            "overlay",
-            "-o",
-            "lowerdir={empty},upperdir={data},workdir={work}",
-            "{mount}",
-        ],
+        arguments: &["-t", "overlay", "overlay", "-o", "lowerdir={empty},upperdir={data},workdir={work}", "{mount}"],
     },
     Peer {
         name: "bindfs",
@@ -248,12 +176,7 @@ const PEERS: &[Peer] = &[
     Peer {
         name: "fuse-overlayfs",
         program: "fuse-overlayfs",
-        arguments: &[
-            "-f",
-            "-o",
-            "lowerdir={empty},upperdir={data},workdir={work}",
-            "{mount}",
-        ],
+        arguments: &["-f", "-o", "lowerdir={empty},upperdir={data},workdir={work}", "{mount}"],
     },
     Peer {
         name: "unionfs-fuse",

@@ -67,10 +67,7 @@ struct Started {
     groups: Vec<Pid>,
 }
 
-static STARTED: Mutex<Started> = Mutex::new(Started {
-    root: None,
-    groups: Vec::new(),
-});
+static STARTED: Mutex<Started> = Mutex::new(Started { root: None, groups: Vec::new() });
 
 impl Started {
     fn kill(&mut self) {

@@ -26,10 +26,7 @@ pub struct Paths {
 impl Tree {
     /// Reads the regular files and directories below a directory.
     pub fn read(top: &Path) -> Result<Self> {
-        let mut tree = Self {
-            directories: vec![PathBuf::new()],
-            files: Vec::new(),
-        };
+        let mut tree = Self { directories: vec![PathBuf::new()], files: Vec::new() };
         let mut next = 0;
         while let Some(directory) = tree.directories.get(next).cloned() {
             next += 1;
@@ -49,10 +46,7 @@ impl Tree {
 
     /// Writes that many copies below a directory.
     pub fn write_copies(&self, to: &Path, copies: u32) -> Result<Paths> {
-        let mut paths = Paths {
-            directories: Vec::new(),
-            files: Vec::new(),
-        };
+        let mut paths = Paths { directories: Vec::new(), files: Vec::new() };
         for copy in 0..copies {
             let name = PathBuf::from(format!("copy{copy:02}"));
             for directory in &self.directories {
@@ -76,9 +70,8 @@ impl Paths {
     /// Asks for the attributes of everything, by path.
     pub fn stat(&self, below: impl AsFd) -> Result<()> {
         for directory in &self.directories {
-            if FileType::from_raw_mode(
-                statat(&below, directory, AtFlags::SYMLINK_NOFOLLOW)?.st_mode,
-            ) != FileType::Directory
+            if FileType::from_raw_mode(statat(&below, directory, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)
+                != FileType::Directory
             {
                 bail!("{} is no directory", directory.to_string_lossy());
             }
@@ -112,12 +105,8 @@ impl Paths {
 
 /// Opens a directory as a starting point for relative paths.
 pub fn open_directory(path: &Path) -> Result<OwnedFd> {
-    rustix::fs::open(
-        path,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .with_context(|| format!("cannot open {}", path.display()))
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .with_context(|| format!("cannot open {}", path.display()))
 }
 
 /// Lists a directory and all below it; returns how many entries there are. With `stat`, asks for the attributes of each.
@@ -142,10 +131,7 @@ pub fn walk(directory: impl AsFd, stat: bool) -> Result<u64> {
     }
     for name in below {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        count += walk(
-            openat(directory.as_fd(), &name, flags, Mode::empty())?,
-            stat,
-        )?;
+        count += walk(openat(directory.as_fd(), &name, flags, Mode::empty())?, stat)?;
     }
     Ok(count)
 }

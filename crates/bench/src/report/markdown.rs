@@ -5,9 +5,7 @@ use super::{Results, table};
 
 /// The whole of results.md.
 pub fn render(results: &Results) -> String {
-    let mut text = String::from(
-        "# Results\n\nWritten by `make bench`; how to read them: [README.md](README.md).\n\n",
-    );
+    let mut text = String::from("# Results\n\nWritten by `make bench`; how to read them: [README.md](README.md).\n\n");
     let machine = &results.machine;
     line(
         &mut text,
@@ -16,73 +14,38 @@ pub fn render(results: &Results) -> String {
             machine.kernel, machine.cores, machine.memory_gib, machine.file_system
         ),
     );
-    line(
-        &mut text,
-        "![Ratio to the lower file system](chart.svg)\n".to_owned(),
-    );
+    line(&mut text, "![Ratio to the lower file system](chart.svg)\n".to_owned());
     ratios(&mut text, results);
     medians(&mut text, results);
     failures(&mut text, results);
-    line(
-        &mut text,
-        "\n## Subjects\n\n| subject | version | mounted by |\n|---|---|---|".to_owned(),
-    );
+    line(&mut text, "\n## Subjects\n\n| subject | version | mounted by |\n|---|---|---|".to_owned());
     for subject in &results.subjects {
         let version = subject.version.as_deref().unwrap_or("-");
-        line(
-            &mut text,
-            format!(
-                "| {} | {version} | `{}` |",
-                cell(&subject.name),
-                cell(&subject.command)
-            ),
-        );
+        line(&mut text, format!("| {} | {version} | `{}` |", cell(&subject.name), cell(&subject.command)));
     }
     text
 }
 
 fn ratios(text: &mut String, results: &Results) {
-    line(
-        text,
-        "## Time as a multiple of the lower file system's\n".to_owned(),
-    );
-    grid(text, results, |step, subject| {
-        Some(table::ratio(step.subjects.get(subject)?.ratio?))
-    });
+    line(text, "## Time as a multiple of the lower file system's\n".to_owned());
+    grid(text, results, |step, subject| Some(table::ratio(step.subjects.get(subject)?.ratio?)));
 }
 
 fn medians(text: &mut String, results: &Results) {
     line(text, "\n## Medians in seconds\n".to_owned());
-    grid(text, results, |step, subject| {
-        Some(table::seconds(
-            step,
-            step.subjects.get(subject)?.seconds_median,
-        ))
-    });
+    grid(text, results, |step, subject| Some(table::seconds(step, step.subjects.get(subject)?.seconds_median)));
 }
 
-fn grid(
-    text: &mut String,
-    results: &Results,
-    show: impl Fn(&crate::measure::StepResult, &str) -> Option<String>,
-) {
+fn grid(text: &mut String, results: &Results, show: impl Fn(&crate::measure::StepResult, &str) -> Option<String>) {
     let names = results.subject_names();
-    let headings: String = names
-        .iter()
-        .map(|name| format!(" {} |", cell(name)))
-        .collect();
+    let headings: String = names.iter().map(|name| format!(" {} |", cell(name))).collect();
     line(text, format!("| workload | step | rounds |{headings}"));
     line(text, format!("|---|---|--:|{}", "--:|".repeat(names.len())));
     for (workload, result) in results.ordered() {
         for step in &result.steps {
-            let cells: String = names
-                .iter()
-                .map(|name| format!(" {} |", show(step, name).unwrap_or("-".to_owned())))
-                .collect();
-            line(
-                text,
-                format!("| {workload} | {} | {} |{cells}", step.step, result.rounds),
-            );
+            let cells: String =
+                names.iter().map(|name| format!(" {} |", show(step, name).unwrap_or("-".to_owned()))).collect();
+            line(text, format!("| {workload} | {} | {} |{cells}", step.step, result.rounds));
         }
     }
 }

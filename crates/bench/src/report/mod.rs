@@ -54,10 +54,7 @@ impl Machine {
         let information = rustix::system::sysinfo();
         let bytes = information.totalram as u64 * u64::from(information.mem_unit.max(1));
         Self {
-            kernel: rustix::system::uname()
-                .release()
-                .to_string_lossy()
-                .into_owned(),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory_gib: (bytes + (1 << 29)) >> 30,
             file_system: "ext4 on a loop device, its image on a tmpfs".to_owned(),
@@ -71,32 +68,19 @@ impl Results {
         let note = |subject: &Subject| SubjectNote {
             name: subject.name.clone(),
             version: subject.version(),
-            command: if subject.arguments.is_empty() {
-                "-".to_owned()
-            } else {
-                subject.shown_command()
-            },
+            command: if subject.arguments.is_empty() { "-".to_owned() } else { subject.shown_command() },
         };
-        Self {
-            machine: Machine::this(),
-            subjects: subjects.iter().map(note).collect(),
-            workloads: BTreeMap::new(),
-        }
+        Self { machine: Machine::this(), subjects: subjects.iter().map(note).collect(), workloads: BTreeMap::new() }
     }
 
     /// In the order of the tables.
     pub fn subject_names(&self) -> Vec<&str> {
-        self.subjects
-            .iter()
-            .map(|subject| subject.name.as_str())
-            .collect()
+        self.subjects.iter().map(|subject| subject.name.as_str()).collect()
     }
 
     /// The workloads in their order.
     pub fn ordered(&self) -> impl Iterator<Item = (&'static str, &WorkloadResult)> {
-        workloads::ALL
-            .iter()
-            .filter_map(|workload| Some((workload.name, self.workloads.get(workload.name)?)))
+        workloads::ALL.iter().filter_map(|workload| Some((workload.name, self.workloads.get(workload.name)?)))
     }
 
     /// Keeps the older figures of workloads that were not run now, if they were taken of the same things.
@@ -122,16 +106,11 @@ pub fn write(directory: &Path, mut results: Results) -> Result<()> {
 
 /// Writes one file of figures.
 pub fn write_json(directory: &Path, name: &str, results: &impl Serialize) -> Result<()> {
-    write_text(
-        directory,
-        name,
-        &(serde_json::to_string_pretty(results)? + "\n"),
-    )
+    write_text(directory, name, &(serde_json::to_string_pretty(results)? + "\n"))
 }
 
 fn write_text(directory: &Path, name: &str, text: &str) -> Result<()> {
-    std::fs::create_dir_all(directory)
-        .with_context(|| format!("cannot make {}", directory.display()))?;
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let path = directory.join(name);
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     eprintln!("bench: wrote {}", path.display());

@@ -5,44 +5,23 @@ use crate::measure::{StepResult, WorkloadResult};
 
 /// One workload: a row a step, each with the median time and the ratio to the lower file system.
 pub fn one(name: &str, result: &WorkloadResult, subjects: &[&str]) -> String {
-    render(
-        &format!(
-            "{name}: seconds (median of {}) and ratio to native",
-            result.rounds
-        ),
-        result,
-        subjects,
-        seconds,
-    )
+    render(&format!("{name}: seconds (median of {}) and ratio to native", result.rounds), result, subjects, seconds)
 }
 
 /// Single operations: microseconds instead of seconds.
 pub fn per_operation(result: &WorkloadResult, subjects: &[&str]) -> String {
-    let title = format!(
-        "microseconds per operation (median of {}) and ratio to native",
-        result.rounds
-    );
-    render(&title, result, subjects, |step, seconds| {
-        format!("{:.2}", seconds * 1e6 / step.operations.max(1) as f64)
-    })
+    let title = format!("microseconds per operation (median of {}) and ratio to native", result.rounds);
+    render(&title, result, subjects, |step, seconds| format!("{:.2}", seconds * 1e6 / step.operations.max(1) as f64))
 }
 
 /// As many digits as a time deserves.
 pub fn seconds(_: &StepResult, seconds: f64) -> String {
-    if seconds < 1.0 {
-        format!("{seconds:.3}")
-    } else {
-        format!("{seconds:.2}")
-    }
+    if seconds < 1.0 { format!("{seconds:.3}") } else { format!("{seconds:.2}") }
 }
 
 /// As many digits as a ratio deserves.
 pub fn ratio(ratio: f64) -> String {
-    if ratio < 10.0 {
-        format!("{ratio:.2}x")
-    } else {
-        format!("{ratio:.1}x")
-    }
+    if ratio < 10.0 { format!("{ratio:.2}x") } else { format!("{ratio:.1}x") }
 }
 
 fn render(
@@ -51,13 +30,7 @@ fn render(
     subjects: &[&str],
     show: impl Fn(&StepResult, f64) -> String,
 ) -> String {
-    let first = result
-        .steps
-        .iter()
-        .map(|step| step.step.len())
-        .max()
-        .unwrap_or(0)
-        + 2;
+    let first = result.steps.iter().map(|step| step.step.len()).max().unwrap_or(0) + 2;
     let mut text = format!("\n{title}\n{:first$}", "");
     for subject in subjects {
         write!(text, "{subject:>18}").expect("a String takes everything");
@@ -66,15 +39,10 @@ fn render(
     for step in &result.steps {
         write!(text, "{:first$}", step.step).expect("a String takes everything");
         for subject in subjects {
-            let cell = step
-                .subjects
-                .get(*subject)
-                .map_or("-".to_owned(), |figures| {
-                    let ratio = figures
-                        .ratio
-                        .map_or(String::new(), |value| format!(" {:>6}", ratio(value)));
-                    show(step, figures.seconds_median) + &ratio
-                });
+            let cell = step.subjects.get(*subject).map_or("-".to_owned(), |figures| {
+                let ratio = figures.ratio.map_or(String::new(), |value| format!(" {:>6}", ratio(value)));
+                show(step, figures.seconds_median) + &ratio
+            });
             write!(text, "{cell:>18}").expect("a String takes everything");
         }
         text.push('\n');

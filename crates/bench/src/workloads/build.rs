@@ -9,27 +9,16 @@ use crate::session::Session;
 
 /// Steps: untar, configure, make, remove.
 pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+    let archive = sizes.archive()?;
     session.mount()?;
     let run = session.runner();
-    session.time("untar", |directory| {
-        run(Command::new("tar")
-            .arg("-xzf")
-            .arg(&sizes.archive)
-            .arg("-C")
-            .arg(directory))
-    })?;
+    session.time("untar", |directory| run(Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(directory)))?;
     let source = only_entry(session.directory())?;
     if sizes.compile {
-        session.time("configure", |_| {
-            run(Command::new("./configure").current_dir(&source))
-        })?;
-        session.time("make", |_| {
-            run(Command::new("make").arg("-j2").current_dir(&source))
-        })?;
+        session.time("configure", |_| run(Command::new("./configure").current_dir(&source)))?;
+        session.time("make", |_| run(Command::new("make").arg("-j2").current_dir(&source)))?;
         // The server refuses to say its version without a host key in some releases; the client always does.
-        session
-            .run(Command::new("./ssh").arg("-V").current_dir(&source))
-            .context("what was built does not run")?;
+        session.run(Command::new("./ssh").arg("-V").current_dir(&source)).context("what was built does not run")?;
         if !source.join("sshd").is_file() {
             bail!("make built no sshd");
         }
@@ -45,9 +34,6 @@ fn only_entry(directory: &Path) -> Result<PathBuf> {
     let entries = std::fs::read_dir(directory)?.collect::<Result<Vec<_>, _>>()?;
     match entries.as_slice() {
         [entry] => Ok(entry.path()),
-        _ => bail!(
-            "the archive unpacked to {} entries, not to one directory",
-            entries.len()
-        ),
+        _ => bail!("the archive unpacked to {} entries, not to one directory", entries.len()),
     }
 }

@@ -17,11 +17,7 @@ pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
         (0..operations).try_for_each(|number| {
             // Every call changes something.
             let id = 1000 + (number % 2) as u32;
-            Ok(fchown(
-                &file,
-                Some(Uid::from_raw(id)),
-                Some(Gid::from_raw(id)),
-            )?)
+            Ok(fchown(&file, Some(Uid::from_raw(id)), Some(Gid::from_raw(id)))?)
         })
     })?;
     let expected = 1000 + ((operations - 1) % 2) as u32;

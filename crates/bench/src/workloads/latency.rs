@@ -6,8 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, StatxFlags, chmodat, linkat, mkdirat, openat, renameat, statat, statx,
-    symlinkat, unlinkat,
+    AtFlags, Mode, OFlags, StatxFlags, chmodat, linkat, mkdirat, openat, renameat, statat, statx, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -47,34 +46,28 @@ fn prepare(session: &Session<'_>, names: &[CString]) -> Result<()> {
 fn measure_lookups(session: &mut Session<'_>, top: &OwnedFd, names: &[CString]) -> Result<()> {
     let count = names.len() as u64;
     session.time_operations("lookup of a new name", count, |_| {
-        names
-            .iter()
-            .try_for_each(|name| Ok(statat(top, name, AtFlags::empty()).map(drop)?))
+        names.iter().try_for_each(|name| Ok(statat(top, name, AtFlags::empty()).map(drop)?))
     })?;
     let missing: Vec<CString> = (0..count).map(|number| name("missing", number)).collect();
     session.time_operations("lookup of a missing name", count, |_| {
-        missing
-            .iter()
-            .try_for_each(|name| match statat(top, name, AtFlags::empty()) {
-                Err(Errno::NOENT) => Ok(()),
-                other => bail!("{other:?} instead of ENOENT"),
-            })
+        missing.iter().try_for_each(|name| match statat(top, name, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            other => bail!("{other:?} instead of ENOENT"),
+        })
     })?;
     session.time_operations("stat, cached", count, |_| {
         (0..count).try_for_each(|_| Ok(statat(top, &names[0], AtFlags::empty()).map(drop)?))
     })?;
     session.time_operations("stat, not cached", count, |_| {
         let flags = AtFlags::STATX_FORCE_SYNC;
-        (0..count)
-            .try_for_each(|_| Ok(statx(top, &names[0], flags, StatxFlags::BASIC_STATS).map(drop)?))
+        (0..count).try_for_each(|_| Ok(statx(top, &names[0], flags, StatxFlags::BASIC_STATS).map(drop)?))
     })
 }
 
 fn measure_files(session: &mut Session<'_>, top: &OwnedFd, count: u64) -> Result<()> {
     let file = name("file", 0);
     session.time_operations("open and close", count, |_| {
-        (0..count)
-            .try_for_each(|_| Ok(openat(top, &file, OFlags::RDONLY, Mode::empty()).map(drop)?))
+        (0..count).try_for_each(|_| Ok(openat(top, &file, OFlags::RDONLY, Mode::empty()).map(drop)?))
     })?;
     let open = File::from(openat(top, &file, OFlags::RDWR, Mode::empty())?);
     session.time_operations("append of 100 bytes", count, |_| {
@@ -89,20 +82,14 @@ fn measure_files(session: &mut Session<'_>, top: &OwnedFd, count: u64) -> Result
     })?;
     session.time_operations("create, close, unlink", count, |_| {
         (0..count).try_for_each(|_| {
-            drop(openat(
-                top,
-                c"new",
-                OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY,
-                Mode::RUSR | Mode::WUSR,
-            )?);
+            drop(openat(top, c"new", OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY, Mode::RUSR | Mode::WUSR)?);
             Ok(unlinkat(top, c"new", AtFlags::empty())?)
         })
     })?;
     session.time_operations("create, write 4 KiB, close, unlink", count, |_| {
         (0..count).try_for_each(|_| {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
-            File::from(openat(top, c"new", flags, Mode::RUSR | Mode::WUSR)?)
-                .write_all_at(&[1; 4096], 0)?;
+            File::from(openat(top, c"new", flags, Mode::RUSR | Mode::WUSR)?).write_all_at(&[1; 4096], 0)?;
             Ok(unlinkat(top, c"new", AtFlags::empty())?)
         })
     })
@@ -135,27 +122,19 @@ fn measure_names(session: &mut Session<'_>, top: &OwnedFd, count: u64) -> Result
     })?;
     session.time_operations("chmod", count, |_| {
         (0..count).try_for_each(|number| {
-            let mode = if number % 2 == 0 {
-                Mode::RUSR
-            } else {
-                Mode::RWXU
-            };
+            let mode = if number % 2 == 0 { Mode::RUSR } else { Mode::RWXU };
             Ok(chmodat(top, c"file0", mode, AtFlags::empty())?)
         })
     })?;
     let times = count / 20;
     session.time_operations("open and list a directory of 100", times, |directory| {
-        (0..times).try_for_each(|_| {
-            match walk(open_directory(&directory.join("listed"))?, false)? {
-                LISTED_ENTRIES => Ok(()),
-                found => bail!("{found} entries instead of {LISTED_ENTRIES}"),
-            }
+        (0..times).try_for_each(|_| match walk(open_directory(&directory.join("listed"))?, false)? {
+            LISTED_ENTRIES => Ok(()),
+            found => bail!("{found} entries instead of {LISTED_ENTRIES}"),
         })
     })
 }
 
 fn name(stem: &str, number: u64) -> CString {
-    CString::new(format!("{stem}{number}"))
-        .context("a name")
-        .expect("no zero byte in a number")
+    CString::new(format!("{stem}{number}")).context("a name").expect("no zero byte in a number")
 }

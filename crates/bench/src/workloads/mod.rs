@@ -23,42 +23,20 @@ pub struct Workload {
 
 /// The workloads of a plain run, in the order of the results.
 pub const ALL: &[Workload] = &[
-    Workload {
-        name: "build",
-        run: build::run,
-    },
-    Workload {
-        name: "postmark",
-        run: postmark::run,
-    },
-    Workload {
-        name: "tree",
-        run: tree::run,
-    },
-    Workload {
-        name: "sequential",
-        run: sequential::run,
-    },
-    Workload {
-        name: "random",
-        run: random::run,
-    },
-    Workload {
-        name: "fchown",
-        run: fchown::run,
-    },
+    Workload { name: "build", run: build::run },
+    Workload { name: "postmark", run: postmark::run },
+    Workload { name: "tree", run: tree::run },
+    Workload { name: "sequential", run: sequential::run },
+    Workload { name: "random", run: random::run },
+    Workload { name: "fchown", run: fchown::run },
 ];
 
 /// The single operations.
-pub const LATENCY: Workload = Workload {
-    name: "latency",
-    run: latency::run,
-};
+pub const LATENCY: Workload = Workload { name: "latency", run: latency::run };
 
 /// How much work there is to do.
 pub struct Sizes {
-    /// The source archive of openssh.
-    pub archive: PathBuf,
+    archive: Option<PathBuf>,
     /// Whether to configure and compile, beside unpacking and removing.
     pub compile: bool,
     /// Files that postmark starts with.
@@ -81,7 +59,7 @@ pub struct Sizes {
 
 impl Sizes {
     /// Those of the published figures.
-    pub fn full(archive: PathBuf) -> Self {
+    pub fn full(archive: Option<PathBuf>) -> Self {
         Self {
             archive,
             compile: true,
@@ -97,7 +75,7 @@ impl Sizes {
     }
 
     /// Just enough to see that everything works.
-    pub fn quick(archive: PathBuf) -> Self {
+    pub fn quick(archive: Option<PathBuf>) -> Self {
         Self {
             archive,
             compile: false,
@@ -111,21 +89,22 @@ impl Sizes {
             latency_operations: 1_000,
         }
     }
+
+    /// The source archive of openssh.
+    pub fn archive(&self) -> Result<PathBuf> {
+        let archive = self.archive.clone().or_else(find_archive).context(
+            "no source archive of openssh in target/bench: run scripts/bench-setup, or name one by --archive",
+        )?;
+        archive.canonicalize().with_context(|| format!("no source archive {}", archive.display()))
+    }
 }
 
 /// The newest source archive where scripts/bench-setup puts it.
-pub fn find_archive() -> Result<PathBuf> {
+fn find_archive() -> Option<PathBuf> {
     let is_archive = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("openssh_") && name.ends_with(".orig.tar.gz")
     };
-    let entries = std::fs::read_dir("target/bench")
-        .into_iter()
-        .flatten()
-        .flatten();
-    entries
-        .map(|entry| entry.path())
-        .filter(is_archive)
-        .max()
-        .context("no source archive of openssh in target/bench: run scripts/bench-setup, or name one by --archive")
+    let entries = std::fs::read_dir("target/bench").into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(is_archive).max()
 }

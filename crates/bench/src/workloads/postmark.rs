@@ -34,10 +34,7 @@ pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
 
 /// The terse report is one line: seconds, seconds of transactions, transactions per second, files created, …
 fn check(report: &str, sizes: &Sizes) -> Result<()> {
-    let numbers: Vec<f64> = report
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
+    let numbers: Vec<f64> = report.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let created = numbers.get(3).copied().unwrap_or_default();
     // Half of the transactions create or delete, each with the same chance.
     let expected = f64::from(sizes.postmark_files) + f64::from(sizes.postmark_transactions) / 8.0;

@@ -15,10 +15,7 @@ pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     let blocks = sizes.file_bytes / BLOCK_BYTES as u64;
     prepare(File::create(session.data().join("file"))?, blocks)?;
     session.mount()?;
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(session.directory().join("file"))?;
+    let file = OpenOptions::new().read(true).write(true).open(session.directory().join("file"))?;
     let mut block = vec![0; BLOCK_BYTES];
     for number in 0..blocks {
         read(&file, number, &mut block)?;
@@ -28,9 +25,7 @@ pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(1);
     let numbers: Vec<u64> = (0..operations).map(|_| random.u64(..blocks)).collect();
     session.time_operations("read", operations, |_| {
-        numbers
-            .iter()
-            .try_for_each(|number| read(&file, *number, &mut block))
+        numbers.iter().try_for_each(|number| read(&file, *number, &mut block))
     })?;
     let mut block = vec![0xa5; BLOCK_BYTES];
     session.time_operations("write", operations, |_| {
@@ -44,11 +39,7 @@ pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     let file = File::open(session.data().join("file"))?;
     numbers.iter().try_for_each(|number| {
         read(&file, *number, &mut block)?;
-        if block[8] != 0xa5 {
-            bail!("the write to block {number} is lost")
-        } else {
-            Ok(())
-        }
+        if block[8] != 0xa5 { bail!("the write to block {number} is lost") } else { Ok(()) }
     })
 }
 

@@ -16,26 +16,13 @@ const BLOCK_BYTES: usize = 128 << 10;
 pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     session.mount()?;
     let blocks = sizes.file_bytes / BLOCK_BYTES as u64;
-    session.time("write", |directory| {
-        write(File::create(directory.join("file"))?, blocks)
-    })?;
-    session.time("rewrite", |directory| {
-        write(
-            OpenOptions::new()
-                .write(true)
-                .open(directory.join("file"))?,
-            blocks,
-        )
-    })?;
+    session.time("write", |directory| write(File::create(directory.join("file"))?, blocks))?;
+    session.time("rewrite", |directory| write(OpenOptions::new().write(true).open(directory.join("file"))?, blocks))?;
     session.settle()?;
     drop_cached(&session.directory().join("file"))?;
     drop_cached(&session.data().join("file"))?;
-    session.time("read, cold", |directory| {
-        read(&directory.join("file"), blocks)
-    })?;
-    session.time("read, cached", |directory| {
-        read(&directory.join("file"), blocks)
-    })?;
+    session.time("read, cold", |directory| read(&directory.join("file"), blocks))?;
+    session.time("read, cached", |directory| read(&directory.join("file"), blocks))?;
     read(&session.data().join("file"), blocks)
 }
 

@@ -11,13 +11,7 @@ use crate::tree::{Tree, open_directory, walk};
 pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     let template = session.data().with_file_name("template");
     std::fs::create_dir(&template)?;
-    session.run(
-        Command::new("tar")
-            .arg("-xzf")
-            .arg(&sizes.archive)
-            .arg("-C")
-            .arg(&template),
-    )?;
+    session.run(Command::new("tar").arg("-xzf").arg(sizes.archive()?).arg("-C").arg(&template))?;
     let paths = Tree::read(&template)?.write_copies(session.data(), sizes.copies)?;
     std::fs::remove_dir_all(&template)?;
 
@@ -31,10 +25,7 @@ pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     let top = open_directory(session.directory())?;
     let found = session.time_operations("readdir", paths.count(), |_| walk(&top, false))?;
     if found != paths.count() {
-        bail!(
-            "the directories list {found} entries, not {}",
-            paths.count()
-        );
+        bail!("the directories list {found} entries, not {}", paths.count());
     }
     drop(top);
 
