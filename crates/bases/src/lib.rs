@@ -1,1 +1,4 @@
 //! Bases: the bottoms of stacks, which turn the outside world into vnodes.
+
+#[cfg(feature = "mem")]
+pub mod mem;

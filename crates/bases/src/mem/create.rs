@@ -1,0 +1,164 @@
+//! Making objects and names: create, mkdir, mknod, symlink, tmpfile, link.
+
+use std::sync::Arc;
+
+use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFileRef, Result, VnodeRef};
+
+use super::data::Data;
+use super::directory::Directory;
+use super::file::MemoryFile;
+use super::inode::{Content, Inode, LINKS_MAX, NewInode, State};
+use super::permissions;
+
+/// The longest target of a symlink in bytes.
+const TARGET_MAX: usize = 4095;
+
+impl Inode {
+    /// Creates and opens a regular file, or opens the one that is there.
+    pub(super) fn create_file(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        let mut state = self.write();
+        permissions::check(&state.metadata, caller, permissions::SEARCH)?;
+        if let Some(slot) = state.directory()?.get(name) {
+            let old = slot.inode.clone();
+            drop(state);
+            if how.flags.is_exclusive() {
+                return Err(Errno::EEXIST);
+            }
+            let file = old.open_file(caller, how.flags)?;
+            return Ok(Created { entry: old.entry(), file });
+        }
+        state.admit_creation(caller)?;
+        let content = Content::File { data: Data::default(), linkable: false };
+        let inode = self.new_inode(&state, caller, FileKind::Regular, how.mode, Device::default(), content)?;
+        self.add_name(&mut state, name, &inode, &mut inode.write())?;
+        Ok(Created { entry: inode.entry(), file: opened(&inode, how) })
+    }
+
+    /// Makes an object and its name.
+    pub(super) fn create_named(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+    ) -> Result<Entry> {
+        let (device, content) = match kind {
+            FileKind::Regular => (Device::default(), Content::File { data: Data::default(), linkable: false }),
+            FileKind::Directory => (Device::default(), Content::Directory(Directory::default())),
+            FileKind::Fifo | FileKind::Socket => (Device::default(), Content::Special),
+            FileKind::CharacterDevice | FileKind::BlockDevice => (device, Content::Special),
+            FileKind::Symlink => return Err(Errno::EINVAL),
+        };
+        let mut state = self.write();
+        check_new_name(&state, caller, name)?;
+        check_device(caller, kind, device)?;
+        let inode = self.new_inode(&state, caller, kind, mode, device, content)?;
+        self.add_name(&mut state, name, &inode, &mut inode.write())?;
+        Ok(inode.entry())
+    }
+
+    /// Makes a symlink.
+    pub(super) fn create_symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        match target.len() {
+            0 => return Err(Errno::ENOENT),
+            1..=TARGET_MAX => {}
+            _ => return Err(Errno::ENAMETOOLONG),
+        }
+        let mut state = self.write();
+        check_new_name(&state, caller, name)?;
+        let content = Content::Symlink(target.into());
+        let inode = self.new_inode(&state, caller, FileKind::Symlink, 0o777, Device::default(), content)?;
+        self.add_name(&mut state, name, &inode, &mut inode.write())?;
+        Ok(inode.entry())
+    }
+
+    /// Makes an unnamed file and opens it.
+    pub(super) fn create_unnamed(&self, caller: &Caller, how: &Creation) -> Result<Created> {
+        let state = self.read();
+        state.admit_creation(caller)?;
+        let content = Content::File { data: Data::default(), linkable: !how.flags.is_exclusive() };
+        let inode = self.new_inode(&state, caller, FileKind::Regular, how.mode, Device::default(), content)?;
+        Ok(Created { entry: inode.entry(), file: opened(&inode, how) })
+    }
+
+    /// Gives `target` one more name.
+    pub(super) fn add_link_to(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        let target = self.of_same_volume(target)?.shared();
+        let mut state = self.write();
+        check_new_name(&state, caller, name)?;
+        if target.kind == FileKind::Directory {
+            return Err(Errno::EPERM);
+        }
+        let mut linked = target.write();
+        let unnamed_for_ever = !matches!(linked.content, Content::File { linkable: true, .. });
+        if linked.metadata.nlink == 0 && unnamed_for_ever {
+            return Err(Errno::ENOENT);
+        }
+        if linked.metadata.nlink >= LINKS_MAX {
+            return Err(Errno::EMLINK);
+        }
+        if let Content::File { linkable, .. } = &mut linked.content {
+            *linkable = false;
+        }
+        linked.metadata.changed();
+        self.add_name(&mut state, name, &target, &mut linked)?;
+        drop(linked);
+        Ok(target.entry())
+    }
+
+    /// A character device 0:0, which stands for a name that is not there.
+    pub(super) fn new_whiteout(&self, state: &State, caller: &Caller) -> Result<Arc<Inode>> {
+        let kind = FileKind::CharacterDevice;
+        self.new_inode(state, caller, kind, 0, Device::default(), Content::Special)
+    }
+
+    fn new_inode(
+        &self,
+        state: &State,
+        caller: &Caller,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+        content: Content,
+    ) -> Result<Arc<Inode>> {
+        let inherited = permissions::inherit(&state.metadata, caller, kind, mode);
+        Inode::new(&self.volume, NewInode { kind, device, uid: caller.uid, inherited, content })
+    }
+
+    /// Enters an inode under a name that is not there yet into this directory; the states are
+    /// the directory's and the inode's.
+    fn add_name(&self, state: &mut State, name: Name<'_>, inode: &Arc<Inode>, child: &mut State) -> Result<()> {
+        if inode.kind == FileKind::Directory {
+            state.metadata.nlink = state.metadata.nlink.checked_add(1).ok_or(Errno::EMLINK)?;
+        }
+        let cookie = state.directory_mut()?.insert(name, inode.clone());
+        state.metadata.modified();
+        child.add_link(self, cookie);
+        if inode.kind != FileKind::Directory {
+            child.metadata.nlink += 1;
+        }
+        Ok(())
+    }
+}
+
+fn opened(inode: &Arc<Inode>, how: &Creation) -> OpenFileRef {
+    Arc::new(MemoryFile::new(inode.clone(), how.flags))
+}
+
+/// Whether the caller may make an object by that name in a directory: in the order in which Linux finds out.
+fn check_new_name(state: &State, caller: &Caller, name: Name<'_>) -> Result<()> {
+    let directory = state.directory()?;
+    permissions::check(&state.metadata, caller, permissions::SEARCH)?;
+    if directory.get(name).is_some() {
+        return Err(Errno::EEXIST);
+    }
+    state.admit_creation(caller)
+}
+
+/// Devices are for the superuser, but for whiteouts.
+fn check_device(caller: &Caller, kind: FileKind, device: Device) -> Result<()> {
+    let is_whiteout = kind == FileKind::CharacterDevice && device == Device::default();
+    let is_device = matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice);
+    if is_device && !is_whiteout && !caller.is_superuser() { Err(Errno::EPERM) } else { Ok(()) }
+}

@@ -1,0 +1,152 @@
+//! Directories: entries by name and by cookie, and reading them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use vnode::{Caller, DirectoryEntry, FileKind, Name, OpenDirectory, Result};
+
+use super::inode::Inode;
+
+/// The first cookie; 1 and 2 are `.` and `..` of front ends.
+const FIRST_COOKIE: u64 = 3;
+
+/// How many entries are copied at a time, so that no lock is held while somebody takes them.
+const BATCH: usize = 64;
+
+/// The entries of a directory, in the order they were made.
+///
+/// Invariant: both maps have the same entries. Cookies only grow, so that none is ever given again.
+pub(super) struct Directory {
+    by_name: HashMap<Arc<[u8]>, Slot>,
+    by_cookie: BTreeMap<u64, Listed>,
+    next_cookie: u64,
+    removed: bool,
+}
+
+/// What a name stands for.
+#[derive(Clone)]
+pub(super) struct Slot {
+    pub(super) cookie: u64,
+    pub(super) inode: Arc<Inode>,
+}
+
+#[derive(Clone)]
+struct Listed {
+    name: Arc<[u8]>,
+    number: u64,
+    kind: FileKind,
+}
+
+impl Listed {
+    fn new(name: Arc<[u8]>, inode: &Inode) -> Self {
+        Self { name, number: inode.number, kind: inode.kind }
+    }
+}
+
+impl Default for Directory {
+    fn default() -> Self {
+        Self { by_name: HashMap::new(), by_cookie: BTreeMap::new(), next_cookie: FIRST_COOKIE, removed: false }
+    }
+}
+
+impl Directory {
+    /// The number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Whether the directory was removed: nothing is ever made in it again.
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed
+    }
+
+    /// The directory, which is empty, has been removed.
+    pub(super) fn set_removed(&mut self) {
+        self.removed = true;
+    }
+
+    /// What `name` stands for.
+    pub(super) fn get(&self, name: Name<'_>) -> Option<&Slot> {
+        self.by_name.get(name.as_bytes())
+    }
+
+    /// The name with that cookie.
+    pub(super) fn name_of(&self, cookie: u64) -> Option<Arc<[u8]>> {
+        self.by_cookie.get(&cookie).map(|listed| listed.name.clone())
+    }
+
+    /// Adds a name that is not there yet, and answers its cookie.
+    pub(super) fn insert(&mut self, name: Name<'_>, inode: Arc<Inode>) -> u64 {
+        let name: Arc<[u8]> = name.as_bytes().into();
+        let cookie = self.next_cookie;
+        self.next_cookie += 1;
+        self.by_cookie.insert(cookie, Listed::new(name.clone(), &inode));
+        let before = self.by_name.insert(name, Slot { cookie, inode });
+        debug_assert!(before.is_none(), "a name is there once");
+        cookie
+    }
+
+    /// Lets a name that is there stand for another inode. Its cookie stays, and is answered with the old inode.
+    pub(super) fn replace(&mut self, name: Name<'_>, inode: Arc<Inode>) -> Option<Slot> {
+        let slot = self.by_name.get_mut(name.as_bytes())?;
+        if let Some(listed) = self.by_cookie.get_mut(&slot.cookie) {
+            *listed = Listed::new(listed.name.clone(), &inode);
+        }
+        let before = std::mem::replace(&mut slot.inode, inode);
+        Some(Slot { cookie: slot.cookie, inode: before })
+    }
+
+    /// Takes a name away.
+    pub(super) fn remove(&mut self, name: Name<'_>) -> Option<Slot> {
+        let slot = self.by_name.remove(name.as_bytes())?;
+        self.by_cookie.remove(&slot.cookie);
+        Some(slot)
+    }
+
+    /// Takes all entries away.
+    pub(super) fn take_all(&mut self) -> Vec<Arc<Inode>> {
+        self.by_cookie.clear();
+        self.by_name.drain().map(|(_, slot)| slot.inode).collect()
+    }
+
+    fn batch_after(&self, cookie: u64) -> Vec<(u64, Listed)> {
+        let after = (Bound::Excluded(cookie), Bound::Unbounded);
+        self.by_cookie.range(after).take(BATCH).map(|(&cookie, listed)| (cookie, listed.clone())).collect()
+    }
+}
+
+/// A directory that is open for reading.
+pub(super) struct MemoryDirectory {
+    pub(super) inode: Arc<Inode>,
+}
+
+impl OpenDirectory for MemoryDirectory {
+    fn read(
+        &self,
+        _caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.inode.accessed();
+        let mut position = cookie;
+        loop {
+            let batch = self.inode.read().directory()?.batch_after(position);
+            for (cookie, listed) in &batch {
+                let entry = DirectoryEntry {
+                    name: Name::new(&listed.name)?,
+                    ino: listed.number,
+                    kind: Some(listed.kind),
+                    cookie: *cookie,
+                };
+                if sink(entry).is_break() {
+                    return Ok(());
+                }
+                position = *cookie;
+            }
+            if batch.len() < BATCH {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Open files: reading, writing, allocation, seeking, copying, locks.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use vnode::{
+    AllocateMode, Attributes, Caller, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, OpenFile, OpenFileRef,
+    OpenFlags, Result, SeekTarget,
+};
+
+use super::data::{Data, SIZE_MAX};
+use super::inode::{Inode, Metadata};
+use super::permissions;
+
+/// How much one step of a copy moves, in bytes: as long as no lock is released.
+const COPY_STEP: u64 = 256 * 1024;
+
+/// A regular file, open.
+pub(super) struct MemoryFile {
+    inode: Arc<Inode>,
+    flags: OpenFlags,
+    /// Tells this open file's locks from others'.
+    number: u64,
+}
+
+impl Inode {
+    /// Opens a regular file.
+    pub(super) fn open_file(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        match self.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Errno::EISDIR),
+            FileKind::Symlink => return Err(Errno::ELOOP),
+            _ => return Err(Errno::ENXIO),
+        }
+        let reads = if flags.reads() { permissions::READ } else { 0 };
+        let writes = if flags.writes() || flags.truncates() { permissions::WRITE } else { 0 };
+        if flags.truncates() {
+            let mut state = self.write();
+            check_open(&state.metadata, caller, flags, reads | writes)?;
+            let (data, metadata) = state.file_mut()?;
+            data.resize(&self.volume.pages, 0)?;
+            permissions::kill_privileges(metadata, caller, false);
+            metadata.modified();
+        } else {
+            check_open(&self.read().metadata, caller, flags, reads | writes)?;
+        }
+        Ok(Arc::new(MemoryFile::new(self.shared(), flags)))
+    }
+}
+
+fn check_open(metadata: &Metadata, caller: &Caller, flags: OpenFlags, wanted: u32) -> Result<()> {
+    permissions::check(metadata, caller, wanted)?;
+    if keeps_access_time(flags) { permissions::check_owner(metadata, caller) } else { Ok(()) }
+}
+
+fn keeps_access_time(flags: OpenFlags) -> bool {
+    flags.bits() & libc::O_NOATIME as u32 != 0
+}
+
+impl MemoryFile {
+    /// The file of an inode whose opening has been admitted.
+    pub(super) fn new(inode: Arc<Inode>, flags: OpenFlags) -> Self {
+        let number = inode.volume.next_open();
+        Self { inode, flags, number }
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.flags.writes() { Ok(()) } else { Err(Errno::EBADF) }
+    }
+
+    fn accessed(&self) {
+        if !keeps_access_time(self.flags) {
+            self.inode.accessed();
+        }
+    }
+
+    /// Changes the data: privileges go and times are set if it succeeds.
+    fn change<T>(
+        &self,
+        caller: &Caller,
+        kill_privileges: bool,
+        change: impl FnOnce(&mut Data) -> Result<T>,
+    ) -> Result<T> {
+        let mut state = self.inode.write();
+        let (data, metadata) = state.file_mut()?;
+        let result = change(data)?;
+        permissions::kill_privileges(metadata, caller, kill_privileges);
+        metadata.modified();
+        Ok(result)
+    }
+
+    /// Copies what one step reaches, a hole as a hole, and tells how many bytes that was; 0 at the end.
+    fn copy_step(&self, caller: &Caller, offset: u64, to: &Self, to_offset: u64, length: u64) -> Result<u64> {
+        let space = &self.inode.volume.pages;
+        let mut buffer;
+        {
+            let state = self.inode.read();
+            let data = state.data()?;
+            let left = data.size().saturating_sub(offset).min(length);
+            if left == 0 {
+                return Ok(0);
+            }
+            let next_data = data.seek(offset, SeekTarget::Data).unwrap_or(u64::MAX);
+            if next_data > offset {
+                let hole = left.min(next_data - offset);
+                drop(state);
+                to.change(caller, false, |data| {
+                    data.punch(space, to_offset, to_offset + hole);
+                    if to_offset + hole > data.size() { data.resize(space, to_offset + hole) } else { Ok(()) }
+                })?;
+                return Ok(hole);
+            }
+            let until_hole = data.seek(offset, SeekTarget::Hole)? - offset;
+            buffer = vec![0; left.min(until_hole).min(COPY_STEP) as usize];
+            data.read(offset, &mut buffer);
+        }
+        to.change(caller, false, |data| data.write(space, to_offset, &buffer)).map(|written| written as u64)
+    }
+}
+
+impl OpenFile for MemoryFile {
+    fn read_at(&self, _caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if !self.flags.reads() {
+            return Err(Errno::EBADF);
+        }
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let read = self.inode.read().data()?.read(offset, buffer);
+        self.accessed();
+        Ok(read)
+    }
+
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+        self.writable()?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        self.change(caller, kill_privileges, |file| {
+            let offset = if self.flags.appends() { file.size() } else { offset };
+            file.write(&self.inode.volume.pages, offset, data)
+        })
+    }
+
+    fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
+        Ok(self.inode.attributes())
+    }
+
+    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        if !self.flags.writes() {
+            return Err(Errno::EINVAL);
+        }
+        self.change(caller, kill_privileges, |file| file.resize(&self.inode.volume.pages, size))
+    }
+
+    fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
+        self.inode.lock_table().release_ranges(owner);
+        Ok(())
+    }
+
+    fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        if length == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let operation = Allocation::of(mode)?;
+        self.writable()?;
+        let end = offset.checked_add(length).filter(|&end| end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
+        let space = &self.inode.volume.pages;
+        self.change(caller, false, |file| match operation {
+            Allocation::Reserve { grow } => file.reserve(space, offset, end, grow),
+            Allocation::Zero { grow } => file.zero(space, offset, end, grow),
+            Allocation::Punch => {
+                file.punch(space, offset, end);
+                Ok(())
+            }
+            Allocation::Collapse => file.collapse(space, offset, end),
+            Allocation::Insert => file.insert(offset, length),
+        })
+    }
+
+    fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        self.inode.read().data()?.seek(offset, target)
+    }
+
+    fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
+        let to = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?;
+        if !Arc::ptr_eq(&self.inode.volume, &to.inode.volume) {
+            return Err(Errno::EXDEV);
+        }
+        if !self.flags.reads() || to.flags.appends() {
+            return Err(Errno::EBADF);
+        }
+        to.writable()?;
+        let (end, to_end) = (offset.checked_add(length), to_offset.checked_add(length));
+        let (end, to_end) = (end.ok_or(Errno::EOVERFLOW)?, to_end.ok_or(Errno::EOVERFLOW)?);
+        if to_offset >= SIZE_MAX && length > 0 {
+            return Err(Errno::EFBIG);
+        }
+        if Arc::ptr_eq(&self.inode, &to.inode) && offset < to_end && to_offset < end {
+            return Err(Errno::EINVAL);
+        }
+        let length = length.min(SIZE_MAX - to_offset.min(SIZE_MAX));
+        let mut copied = 0;
+        while copied < length {
+            match self.copy_step(caller, offset + copied, to, to_offset + copied, length - copied) {
+                Ok(0) => break,
+                Ok(step) => copied += step,
+                Err(errno) if copied == 0 => return Err(errno),
+                Err(_) => break,
+            }
+        }
+        if copied > 0 {
+            self.accessed();
+        }
+        Ok(copied)
+    }
+
+    fn lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        let admitted = match (lock.family, lock.kind) {
+            (LockFamily::Posix, LockKind::Shared) => self.flags.reads(),
+            (LockFamily::Posix, LockKind::Exclusive) => self.flags.writes(),
+            _ => true,
+        };
+        if !admitted {
+            return Err(Errno::EBADF);
+        }
+        self.inode.lock_table().set(owner, self.number, lock)
+    }
+
+    fn test_lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+        Ok(self.inode.lock_table().conflict(owner, lock))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        self.inode.lock_table().release_holder(self.number);
+    }
+}
+
+/// What fallocate(2) is asked to do.
+enum Allocation {
+    Reserve { grow: bool },
+    Zero { grow: bool },
+    Punch,
+    Collapse,
+    Insert,
+}
+
+impl Allocation {
+    fn of(mode: AllocateMode) -> Result<Self> {
+        let keeps_size = mode.contains(AllocateMode::KEEP_SIZE);
+        let rest = AllocateMode::from_bits(mode.bits() & !AllocateMode::KEEP_SIZE.bits());
+        match (rest, keeps_size) {
+            (AllocateMode::ALLOCATE, _) => Ok(Self::Reserve { grow: !keeps_size }),
+            (AllocateMode::ZERO_RANGE, _) => Ok(Self::Zero { grow: !keeps_size }),
+            (AllocateMode::PUNCH_HOLE, true) => Ok(Self::Punch),
+            (AllocateMode::COLLAPSE_RANGE, false) => Ok(Self::Collapse),
+            (AllocateMode::INSERT_RANGE, false) => Ok(Self::Insert),
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! An inode: one object in memory, its lock, and what the lock guards.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+use vnode::{Attributes, Caller, Device, Entry, Errno, FileKind, Handle, Result, Timestamp, VnodeRef};
+
+use super::acl::Acl;
+use super::data::{Data, PAGE_SIZE};
+use super::directory::Directory;
+use super::locks::LockTable;
+use super::permissions::{self, Inherited};
+use super::volume::{ROOT_NUMBER, Volume};
+use super::xattrs::Xattrs;
+
+/// The most hard links of anything but a directory, as ext4's.
+pub(super) const LINKS_MAX: u32 = 65_000;
+
+/// What an entry of a directory counts for in the directory's size.
+const ENTRY_SIZE: u64 = 32;
+
+/// One object. It is the vnode too: a look-up hands out another reference to it.
+///
+/// Invariant of locking: nobody waits for an inode's lock while holding that of one of its descendants, of its links
+/// (for what is no directory, directories come first), or of a file with a higher number. Two directories are locked
+/// together only with their parent, or under the volume's rename lock with ancestors first.
+pub(super) struct Inode {
+    pub(super) volume: Arc<Volume>,
+    pub(super) number: u64,
+    pub(super) kind: FileKind,
+    device: Device,
+    this: Weak<Inode>,
+    state: RwLock<State>,
+    /// Advisory locks. Its lock is never held together with another.
+    pub(super) locks: std::sync::Mutex<LockTable>,
+}
+
+/// What changes of an object.
+pub(super) struct State {
+    pub(super) metadata: Metadata,
+    /// Where it is named. For a directory at most one; the root has none.
+    pub(super) links: Vec<Link>,
+    pub(super) content: Content,
+}
+
+/// What is known of an object beside its contents.
+pub(super) struct Metadata {
+    pub(super) kind: FileKind,
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) nlink: u32,
+    pub(super) atime: Timestamp,
+    pub(super) mtime: Timestamp,
+    pub(super) ctime: Timestamp,
+    pub(super) btime: Timestamp,
+    pub(super) access_acl: Option<Box<Acl>>,
+    pub(super) default_acl: Option<Box<Acl>>,
+    pub(super) xattrs: Xattrs,
+}
+
+/// One name of an object: the directory, and its cookie there.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) parent: Weak<Inode>,
+    pub(super) cookie: u64,
+}
+
+/// The contents by kind.
+pub(super) enum Content {
+    File { data: Data, linkable: bool },
+    Directory(Directory),
+    Symlink(Box<[u8]>),
+    Special,
+}
+
+/// What a new inode starts as.
+pub(super) struct NewInode {
+    pub(super) kind: FileKind,
+    pub(super) device: Device,
+    pub(super) uid: u32,
+    pub(super) inherited: Inherited,
+    pub(super) content: Content,
+}
+
+impl Inode {
+    /// Makes an inode without a name: `nlink` is 0, or 2 for a directory, which is named at once.
+    ///
+    /// # Errors
+    /// `ENOSPC` if there is no inode left.
+    pub(super) fn new(volume: &Arc<Volume>, new: NewInode) -> Result<Arc<Self>> {
+        volume.inodes.take(1)?;
+        let now = Timestamp::now();
+        let metadata = Metadata {
+            kind: new.kind,
+            mode: new.inherited.mode,
+            uid: new.uid,
+            gid: new.inherited.gid,
+            nlink: if new.kind == FileKind::Directory { 2 } else { 0 },
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            access_acl: new.inherited.access_acl,
+            default_acl: new.inherited.default_acl,
+            xattrs: Xattrs::default(),
+        };
+        let inode = Arc::new_cyclic(|this| Self {
+            volume: volume.clone(),
+            number: volume.next_number(),
+            kind: new.kind,
+            device: new.device,
+            this: this.clone(),
+            state: RwLock::new(State { metadata, links: Vec::new(), content: new.content }),
+            locks: Default::default(),
+        });
+        volume.register(&inode);
+        Ok(inode)
+    }
+
+    /// Another reference to this inode.
+    pub(super) fn shared(&self) -> Arc<Self> {
+        self.this.upgrade().expect("an inode in use is referred to")
+    }
+
+    /// The state, to be read.
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, to be changed.
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The table of advisory locks.
+    pub(super) fn lock_table(&self) -> std::sync::MutexGuard<'_, LockTable> {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The identity: this volume's and the inode's number. Numbers are never used again.
+    pub(super) fn identity(&self) -> Handle {
+        self.volume.handle(self.number)
+    }
+
+    /// The attributes now.
+    pub(super) fn attributes(&self) -> Attributes {
+        self.attributes_in(&self.read())
+    }
+
+    /// The attributes in a state that the caller holds the lock of.
+    pub(super) fn attributes_in(&self, state: &State) -> Attributes {
+        let metadata = &state.metadata;
+        let (size, pages) = match &state.content {
+            Content::File { data, .. } => (data.size(), data.page_count()),
+            Content::Directory(directory) => (directory.len() as u64 * ENTRY_SIZE, 0),
+            Content::Symlink(target) => (target.len() as u64, 0),
+            Content::Special => (0, 0),
+        };
+        Attributes {
+            kind: self.kind,
+            mode: metadata.mode,
+            nlink: metadata.nlink,
+            uid: metadata.uid,
+            gid: metadata.gid,
+            rdev: self.device,
+            ino: self.number,
+            size,
+            blocks: (pages + metadata.xattrs.page_count()) * (PAGE_SIZE / 512),
+            block_size: PAGE_SIZE as u32,
+            atime: metadata.atime,
+            mtime: metadata.mtime,
+            ctime: metadata.ctime,
+            btime: Some(metadata.btime),
+            flags: 0,
+            flags_known: 0,
+        }
+    }
+
+    /// The inode as the result of a look-up.
+    pub(super) fn entry(&self) -> Entry {
+        Entry { vnode: self.shared(), attributes: self.attributes() }
+    }
+
+    /// The inode of a vnode of this same file system.
+    ///
+    /// # Errors
+    /// `EXDEV` for a vnode of another file system.
+    pub(super) fn of_same_volume<'a>(&self, vnode: &'a VnodeRef) -> Result<&'a Self> {
+        let inode = vnode.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?;
+        if Arc::ptr_eq(&inode.volume, &self.volume) { Ok(inode) } else { Err(Errno::EXDEV) }
+    }
+
+    /// Whether this is the root directory.
+    pub(super) fn is_root(&self) -> bool {
+        self.number == ROOT_NUMBER
+    }
+
+    /// The directory that this directory is in; `None` for the root and for removed ones.
+    pub(super) fn parent_directory(&self) -> Option<Arc<Self>> {
+        self.read().links.first().and_then(|link| link.parent.upgrade())
+    }
+
+    /// Sets the access time by the rules of `relatime`: if it is not after the last change, or a day old.
+    pub(super) fn accessed(&self) {
+        let now = Timestamp::now();
+        if self.read().metadata.wants_access_time(now) {
+            self.write().metadata.atime = now;
+        }
+    }
+}
+
+impl Drop for Inode {
+    /// Gives back what the inode took. The inodes below a directory that goes with the whole file system are taken
+    /// apart in a loop: a deep tree would overflow the stack.
+    fn drop(&mut self) {
+        let volume = self.volume.clone();
+        volume.forget(self.number);
+        volume.inodes.give(1);
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = state.metadata.xattrs.page_count();
+        if let Content::File { data, .. } = &state.content {
+            pages += data.page_count();
+        }
+        volume.pages.give(pages);
+        let mut orphans = state.take_entries();
+        while let Some(orphan) = orphans.pop() {
+            if let Some(mut last) = Arc::into_inner(orphan) {
+                orphans.extend(last.state.get_mut().unwrap_or_else(PoisonError::into_inner).take_entries());
+            }
+        }
+    }
+}
+
+impl State {
+    /// The directory's entries.
+    ///
+    /// # Errors
+    /// `ENOTDIR`.
+    pub(super) fn directory(&self) -> Result<&Directory> {
+        match &self.content {
+            Content::Directory(directory) => Ok(directory),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// The directory's entries, to be changed.
+    ///
+    /// # Errors
+    /// `ENOTDIR`.
+    pub(super) fn directory_mut(&mut self) -> Result<&mut Directory> {
+        match &mut self.content {
+            Content::Directory(directory) => Ok(directory),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Whether the caller may add a name to this directory.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, `EACCES`, and `ENOENT` for a removed directory.
+    pub(super) fn admit_creation(&self, caller: &Caller) -> Result<()> {
+        if self.directory()?.is_removed() {
+            return Err(Errno::ENOENT);
+        }
+        permissions::check(&self.metadata, caller, permissions::WRITE | permissions::SEARCH)
+    }
+
+    /// Whether a regular file's data may be used here.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is no regular file.
+    pub(super) fn data(&self) -> Result<&Data> {
+        match &self.content {
+            Content::File { data, .. } => Ok(data),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The data and the metadata of a regular file, to be changed.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is no regular file.
+    pub(super) fn file_mut(&mut self) -> Result<(&mut Data, &mut Metadata)> {
+        match &mut self.content {
+            Content::File { data, .. } => Ok((data, &mut self.metadata)),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Takes one name away from the object.
+    pub(super) fn remove_link(&mut self, parent: &Inode, cookie: u64) {
+        let is_it = |link: &Link| link.cookie == cookie && std::ptr::eq(link.parent.as_ptr(), parent);
+        if let Some(index) = self.links.iter().position(is_it) {
+            self.links.swap_remove(index);
+        }
+    }
+
+    /// Gives the object one more name.
+    pub(super) fn add_link(&mut self, parent: &Inode, cookie: u64) {
+        self.links.push(Link { parent: parent.this.clone(), cookie });
+    }
+
+    fn take_entries(&mut self) -> Vec<Arc<Inode>> {
+        self.directory_mut().map(Directory::take_all).unwrap_or_default()
+    }
+}
+
+impl Metadata {
+    /// Data or entries have changed.
+    pub(super) fn modified(&mut self) {
+        self.mtime = Timestamp::now();
+        self.ctime = self.mtime;
+    }
+
+    /// Attributes have changed.
+    pub(super) fn changed(&mut self) {
+        self.ctime = Timestamp::now();
+    }
+
+    fn wants_access_time(&self, now: Timestamp) -> bool {
+        const DAY_SECONDS: i64 = 24 * 60 * 60;
+        self.atime <= self.mtime || self.atime <= self.ctime || now.seconds - self.atime.seconds >= DAY_SECONDS
+    }
+}

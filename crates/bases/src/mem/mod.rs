@@ -1,0 +1,87 @@
+//! `mem`: a complete Unix file system in memory, which enforces permissions itself.
+//!
+//! Everything is gone with the [`MemoryFileSystem`] and the last vnode of it. It is a base of its own, and the model
+//! that other file systems are tested against: where POSIX leaves a choice, it does as Linux's own file systems do.
+
+mod acl;
+mod attributes;
+mod budget;
+mod create;
+mod data;
+mod directory;
+mod file;
+mod inode;
+mod locks;
+mod operations;
+mod options;
+mod permissions;
+mod remove;
+mod rename;
+mod volume;
+mod xattrs;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use vnode::{Control, ControlError, Description, Device, FileKind, FileSystem, Handle, Properties, Result, VnodeRef};
+
+use self::directory::Directory;
+use self::inode::{Content, Inode, NewInode};
+use self::permissions::Inherited;
+use self::volume::Volume;
+
+pub use self::locks::LockTable;
+pub use self::options::{Options, OptionsError};
+
+/// A file system in memory.
+pub struct MemoryFileSystem {
+    root: Arc<Inode>,
+    options: Options,
+}
+
+impl MemoryFileSystem {
+    /// An empty file system.
+    pub fn new(options: Options) -> Self {
+        let volume = Arc::new(Volume::new(&options));
+        let inherited = Inherited { mode: options.mode, gid: options.gid, access_acl: None, default_acl: None };
+        let new = NewInode {
+            kind: FileKind::Directory,
+            device: Device::default(),
+            uid: options.uid,
+            inherited,
+            content: Content::Directory(Directory::default()),
+        };
+        let root = Inode::new(&volume, new).expect("the options leave room for the root");
+        Self { root, options }
+    }
+}
+
+impl FileSystem for MemoryFileSystem {
+    fn root(&self) -> VnodeRef {
+        self.root.clone()
+    }
+
+    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
+        Ok(self.root.volume.resolve(handle)?)
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { persistent_handles: false, ..Properties::TRANSPARENT }
+    }
+
+    fn describe(&self) -> Vec<Description> {
+        let properties = self.properties();
+        vec![Description { kind: "mem".to_owned(), details: self.options.to_string(), properties }]
+    }
+
+    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        let (target, command) = (command.target.clone(), command.command.clone());
+        Err(if target == "mem" {
+            ControlError::UnknownCommand { target, command }
+        } else {
+            ControlError::UnknownTarget(target)
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! Permissions: who may do what to an object, and what a new object inherits, exactly as Linux decides it.
+
+use libc::{S_ISGID, S_ISUID, S_ISVTX, S_IXGRP};
+use vnode::{Caller, Errno, FileKind, Result};
+
+use super::acl::Acl;
+use super::inode::Metadata;
+
+/// Reading, in a digit of a mode.
+pub(super) const READ: u32 = 4;
+/// Writing; for a directory, changing its entries.
+pub(super) const WRITE: u32 = 2;
+/// Executing.
+pub(super) const EXECUTE: u32 = 1;
+/// Using a name in a directory.
+pub(super) const SEARCH: u32 = EXECUTE;
+
+/// The attribute that gives a program capabilities.
+pub(super) const CAPABILITY: &[u8] = b"security.capability";
+
+/// What a new object has of its directory and its maker.
+pub(super) struct Inherited {
+    pub(super) mode: u32,
+    pub(super) gid: u32,
+    pub(super) access_acl: Option<Box<Acl>>,
+    pub(super) default_acl: Option<Box<Acl>>,
+}
+
+/// Whether the caller has all of the permissions `wanted`.
+///
+/// # Errors
+/// `EACCES`.
+pub(super) fn check(metadata: &Metadata, caller: &Caller, wanted: u32) -> Result<()> {
+    let admitted = if caller.is_superuser() {
+        // Everything, but running a file that nobody may run.
+        metadata.kind == FileKind::Directory || wanted & EXECUTE == 0 || metadata.mode & 0o111 != 0
+    } else {
+        granted_by_class(metadata, caller, wanted)
+    };
+    if admitted { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+fn granted_by_class(metadata: &Metadata, caller: &Caller, wanted: u32) -> bool {
+    let mode = metadata.mode;
+    if caller.uid == metadata.uid {
+        return wanted & !(mode >> 6) == 0;
+    }
+    // With an empty mask Linux does not look at the list at all.
+    if let Some(acl) = &metadata.access_acl
+        && mode & 0o070 != 0
+    {
+        return acl.grants(caller, metadata.gid, wanted);
+    }
+    // The groups are looked up only where they make a difference.
+    let differs = wanted & (mode ^ (mode >> 3)) != 0;
+    let digit = if differs && caller.is_in_group(metadata.gid) { mode >> 3 } else { mode };
+    wanted & !digit == 0
+}
+
+/// Whether the caller may do what only the owner and the superuser may.
+///
+/// # Errors
+/// `EPERM`.
+pub(super) fn check_owner(metadata: &Metadata, caller: &Caller) -> Result<()> {
+    if caller.uid == metadata.uid || caller.is_superuser() { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Whether the caller may take a name of `victim` away from `directory`, by rmdir if `as_directory`, else by unlink.
+///
+/// # Errors
+/// `EACCES`; `EPERM` where the sticky bit forbids it; `ENOTDIR` and `EISDIR` for the other kind.
+pub(super) fn check_removal(
+    directory: &Metadata,
+    victim: &Metadata,
+    caller: &Caller,
+    as_directory: bool,
+) -> Result<()> {
+    check(directory, caller, WRITE | SEARCH)?;
+    let owns = caller.uid == victim.uid || caller.uid == directory.uid || caller.is_superuser();
+    if directory.mode & S_ISVTX != 0 && !owns {
+        return Err(Errno::EPERM);
+    }
+    match (as_directory, victim.kind == FileKind::Directory) {
+        (true, false) => Err(Errno::ENOTDIR),
+        (false, true) => Err(Errno::EISDIR),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the caller keeps the set-group-id bit of an object of group `gid`.
+pub(super) fn may_keep_setgid(caller: &Caller, gid: u32) -> bool {
+    caller.is_superuser() || caller.is_in_group(gid)
+}
+
+/// The set-id bits that a change of the owner takes away, whoever makes it.
+pub(super) fn setid_bits_lost_by_chown(metadata: &Metadata, caller: &Caller) -> u32 {
+    if metadata.kind == FileKind::Directory {
+        return 0;
+    }
+    let loses_setgid = metadata.mode & S_IXGRP != 0 || !may_keep_setgid(caller, metadata.gid);
+    S_ISUID | if loses_setgid { S_ISGID } else { 0 }
+}
+
+/// A regular file is written or cut: its capabilities go, and its set-id bits too unless the superuser does it and
+/// does not ask for that (`forced`).
+pub(super) fn kill_privileges(metadata: &mut Metadata, caller: &Caller, forced: bool) {
+    if metadata.mode & (S_ISUID | S_ISGID) != 0 && (forced || !caller.is_superuser()) {
+        metadata.mode &= !setid_bits_lost_by_chown(metadata, caller);
+    }
+    metadata.xattrs.forget_capability();
+}
+
+/// Mode, group and lists of a new object in a directory. The umask counts only where no default list rules.
+pub(super) fn inherit(directory: &Metadata, caller: &Caller, kind: FileKind, mode: u32) -> Inherited {
+    let setgid = directory.mode & S_ISGID != 0;
+    let gid = if setgid { directory.gid } else { caller.gid };
+    let mode = match kind {
+        FileKind::Symlink => return Inherited { mode: 0o777, gid, access_acl: None, default_acl: None },
+        FileKind::Directory => mode & (0o777 | S_ISVTX) | if setgid { S_ISGID } else { 0 },
+        _ if setgid && mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && !may_keep_setgid(caller, gid) => {
+            mode & 0o7777 & !S_ISGID
+        }
+        _ => mode & 0o7777,
+    };
+    let Some(default) = &directory.default_acl else {
+        return Inherited { mode: mode & !(caller.umask & 0o777), gid, access_acl: None, default_acl: None };
+    };
+    let access = default.inherited(mode);
+    Inherited {
+        mode: mode & !0o777 | access.mode_bits(),
+        gid,
+        access_acl: (!access.is_mode_only()).then(|| access.into()),
+        default_acl: (kind == FileKind::Directory).then(|| default.clone()),
+    }
+}

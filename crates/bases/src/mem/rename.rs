@@ -1,0 +1,247 @@
+//! Renaming: moves, replacements, exchanges and whiteouts, within a directory and across.
+
+use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
+
+use vnode::{Caller, Errno, FileKind, Name, RenameMode, Result};
+
+use super::inode::{Inode, State};
+use super::permissions;
+use super::remove::find;
+
+/// The directories of a rename, locked.
+struct Parents<'a> {
+    from: RwLockWriteGuard<'a, State>,
+    /// `None` if it is the same directory.
+    to: Option<RwLockWriteGuard<'a, State>>,
+    /// Numbers of the directories from the source's (target's) directory up to the root; empty if it is the same.
+    from_chain: Vec<u64>,
+    to_chain: Vec<u64>,
+    _renames: Option<MutexGuard<'a, ()>>,
+}
+
+impl<'a> Parents<'a> {
+    fn lock(from: &'a Inode, to: &'a Inode) -> Self {
+        if from.number == to.number {
+            return Self { from: from.write(), to: None, from_chain: vec![], to_chain: vec![], _renames: None };
+        }
+        let renames = from.volume.lock_renames();
+        let (from_chain, to_chain) = (chain(from), chain(to));
+        let from_first =
+            to_chain.contains(&from.number) || (!from_chain.contains(&to.number) && from.number < to.number);
+        let (from, to) = if from_first {
+            let from = from.write();
+            (from, to.write())
+        } else {
+            let to = to.write();
+            (from.write(), to)
+        };
+        Self { from, to: Some(to), from_chain, to_chain, _renames: Some(renames) }
+    }
+
+    fn to(&self) -> &State {
+        self.to.as_deref().unwrap_or(&self.from)
+    }
+
+    fn to_mut(&mut self) -> &mut State {
+        self.to.as_deref_mut().unwrap_or(&mut self.from)
+    }
+}
+
+/// The objects of a rename, locked.
+struct Moved<'a> {
+    source: RwLockWriteGuard<'a, State>,
+    target: Option<RwLockWriteGuard<'a, State>>,
+}
+
+impl<'a> Moved<'a> {
+    fn lock(source: &'a Inode, target: Option<&'a Inode>) -> Self {
+        let order = |inode: &Inode| (inode.kind != FileKind::Directory, inode.number);
+        match target {
+            None => Self { source: source.write(), target: None },
+            Some(target) if order(source) < order(target) => {
+                let source = source.write();
+                Self { source, target: Some(target.write()) }
+            }
+            Some(target) => {
+                let target = target.write();
+                Self { source: source.write(), target: Some(target) }
+            }
+        }
+    }
+}
+
+impl Inode {
+    /// Renames `name` in this directory to `to_name` in the directory `to`.
+    pub(super) fn move_entry(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &Inode,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        // Declared first, so that an inode whose last reference this is goes after the locks are released.
+        let source: Arc<Inode>;
+        let target: Option<Arc<Inode>>;
+        let mut parents = Parents::lock(self, to);
+        permissions::check(&parents.to().metadata, caller, permissions::SEARCH)?;
+        source = find(&parents.from, caller, name)?;
+        target = parents.to().directory()?.get(to_name).map(|slot| slot.inode.clone());
+        check_names(&parents, &source, target.as_deref(), mode)?;
+        if target.as_ref().is_some_and(|target| Arc::ptr_eq(target, &source)) {
+            return Ok(());
+        }
+        let mut moved = Moved::lock(&source, target.as_deref());
+        check_admission(&parents, &moved, caller, mode)?;
+        match mode {
+            RenameMode::Exchange => {
+                self.exchange(&mut parents, &mut moved, (name, &source), (to, to_name, target.as_ref()))
+            }
+            _ => {
+                let whiteout = match mode {
+                    RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => {
+                        Some(self.new_whiteout(&parents.from, caller)?)
+                    }
+                    _ => None,
+                };
+                self.replace(&mut parents, &mut moved, (name, &source, whiteout), (to, to_name))
+            }
+        }
+    }
+
+    /// Moves the source over the target, or to a new name, and leaves the whiteout, if any.
+    fn replace(
+        &self,
+        parents: &mut Parents<'_>,
+        moved: &mut Moved<'_>,
+        (name, source, whiteout): (Name<'_>, &Arc<Inode>, Option<Arc<Inode>>),
+        (to, to_name): (&Inode, Name<'_>),
+    ) -> Result<()> {
+        let is_directory = source.kind == FileKind::Directory;
+        let slot = match whiteout {
+            Some(whiteout) => {
+                let slot = parents.from.directory_mut()?.replace(name, whiteout.clone()).ok_or(Errno::ENOENT)?;
+                let mut state = whiteout.write();
+                state.add_link(self, slot.cookie);
+                state.metadata.nlink = 1;
+                slot
+            }
+            None => parents.from.directory_mut()?.remove(name).ok_or(Errno::ENOENT)?,
+        };
+        moved.source.remove_link(self, slot.cookie);
+        let entries = parents.to_mut().directory_mut()?;
+        let (cookie, replaces_directory) = match (entries.replace(to_name, source.clone()), &mut moved.target) {
+            (Some(old), Some(target)) => (old.cookie, target.lose_name(to, old.cookie)),
+            _ => (entries.insert(to_name, source.clone()), false),
+        };
+        moved.source.add_link(to, cookie);
+        if is_directory {
+            parents.from.metadata.nlink -= 1;
+            parents.to_mut().metadata.nlink += 1;
+        }
+        if replaces_directory {
+            parents.to_mut().metadata.nlink -= 1;
+        }
+        touch(parents, moved);
+        Ok(())
+    }
+
+    /// Lets both names stand for what the other did.
+    fn exchange(
+        &self,
+        parents: &mut Parents<'_>,
+        moved: &mut Moved<'_>,
+        (name, source): (Name<'_>, &Arc<Inode>),
+        (to, to_name, target): (&Inode, Name<'_>, Option<&Arc<Inode>>),
+    ) -> Result<()> {
+        let (Some(target), Some(target_state)) = (target, &mut moved.target) else { return Err(Errno::ENOENT) };
+        let from_slot = parents.from.directory_mut()?.replace(name, target.clone()).ok_or(Errno::ENOENT)?;
+        let to_slot = parents.to_mut().directory_mut()?.replace(to_name, source.clone()).ok_or(Errno::ENOENT)?;
+        moved.source.remove_link(self, from_slot.cookie);
+        moved.source.add_link(to, to_slot.cookie);
+        target_state.remove_link(to, to_slot.cookie);
+        target_state.add_link(self, from_slot.cookie);
+        target_state.metadata.changed();
+        match (source.kind == FileKind::Directory, target.kind == FileKind::Directory) {
+            (true, false) => {
+                parents.from.metadata.nlink -= 1;
+                parents.to_mut().metadata.nlink += 1;
+            }
+            (false, true) => {
+                parents.to_mut().metadata.nlink -= 1;
+                parents.from.metadata.nlink += 1;
+            }
+            _ => {}
+        }
+        touch(parents, moved);
+        Ok(())
+    }
+}
+
+/// Sets the times that a rename changes, but for the target's.
+fn touch(parents: &mut Parents<'_>, moved: &mut Moved<'_>) {
+    parents.from.metadata.modified();
+    if let Some(to) = &mut parents.to {
+        to.metadata.modified();
+    }
+    moved.source.metadata.changed();
+}
+
+/// Whether the names are there as the mode wants them, and no directory would end up in itself.
+fn check_names(parents: &Parents<'_>, source: &Inode, target: Option<&Inode>, mode: RenameMode) -> Result<()> {
+    match (mode, target) {
+        (RenameMode::NoReplace | RenameMode::WhiteoutNoReplace, Some(_)) => return Err(Errno::EEXIST),
+        (RenameMode::Exchange, None) => return Err(Errno::ENOENT),
+        _ => {}
+    }
+    if parents.to_chain.contains(&source.number) {
+        return Err(Errno::EINVAL);
+    }
+    if target.is_some_and(|target| parents.from_chain.contains(&target.number)) {
+        return Err(if mode == RenameMode::Exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
+    }
+    Ok(())
+}
+
+/// Whether the caller may do it, in the order in which Linux finds out.
+fn check_admission(parents: &Parents<'_>, moved: &Moved<'_>, caller: &Caller, mode: RenameMode) -> Result<()> {
+    let source = &moved.source.metadata;
+    let is_directory = source.kind == FileKind::Directory;
+    permissions::check_removal(&parents.from.metadata, source, caller, is_directory)?;
+    let exchanges = mode == RenameMode::Exchange;
+    match &moved.target {
+        None => parents.to().admit_creation(caller)?,
+        Some(target) => {
+            let target_is_directory = target.metadata.kind == FileKind::Directory;
+            let as_directory = if exchanges { target_is_directory } else { is_directory };
+            permissions::check_removal(&parents.to().metadata, &target.metadata, caller, as_directory)?;
+            if exchanges && target_is_directory && parents.to.is_some() {
+                permissions::check(&target.metadata, caller, permissions::WRITE)?;
+            }
+        }
+    }
+    // The entry `..` of a directory changes with its parent.
+    if is_directory && let Some(to) = &parents.to {
+        permissions::check(source, caller, permissions::WRITE)?;
+        let replaces_directory = moved.target.as_ref().is_some_and(|target| target.directory().is_ok());
+        if !replaces_directory && to.metadata.nlink == u32::MAX {
+            return Err(Errno::EMLINK);
+        }
+    }
+    let has_entries = |target: &State| target.directory().is_ok_and(|directory| directory.len() > 0);
+    match &moved.target {
+        Some(target) if !exchanges && has_entries(target) => Err(Errno::ENOTEMPTY),
+        _ => Ok(()),
+    }
+}
+
+/// The numbers of a directory and all above it. The rename lock keeps them as they are.
+fn chain(directory: &Inode) -> Vec<u64> {
+    let mut numbers = vec![directory.number];
+    let mut above = directory.parent_directory();
+    while let Some(next) = above {
+        numbers.push(next.number);
+        above = next.parent_directory();
+    }
+    numbers
+}

@@ -1,0 +1,117 @@
+//! A volume: what all inodes of one file system share.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+use vnode::{Errno, Handle, Result, StatFs};
+
+use super::Options;
+use super::budget::Budget;
+use super::data::PAGE_SIZE;
+use super::inode::Inode;
+
+/// The inode number of the root directory: the first.
+pub(super) const ROOT_NUMBER: u64 = 1;
+
+const SHARDS: usize = 64;
+
+/// A part of the table of inodes, by number.
+type Shard = RwLock<HashMap<u64, Weak<Inode>>>;
+
+/// Budgets, numbers, the table of inodes, and the lock that renames across directories take.
+pub(super) struct Volume {
+    /// Pages of data and extended attributes.
+    pub(super) pages: Budget,
+    /// Inodes, unlinked ones that are still in use included.
+    pub(super) inodes: Budget,
+    /// Tells this instance's handles from those of every other.
+    instance: u64,
+    last_number: AtomicU64,
+    last_open: AtomicU64,
+    renames: Mutex<()>,
+    table: Box<[Shard]>,
+}
+
+impl Volume {
+    /// An empty volume.
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            pages: Budget::new(options.size / PAGE_SIZE),
+            inodes: Budget::new(options.inodes),
+            // Hash keys are random for each process and differ for each state within it.
+            instance: RandomState::new().build_hasher().finish(),
+            last_number: AtomicU64::new(ROOT_NUMBER - 1),
+            last_open: AtomicU64::new(0),
+            renames: Mutex::new(()),
+            table: (0..SHARDS).map(|_| RwLock::default()).collect(),
+        }
+    }
+
+    /// A number for a new inode: the root's first.
+    pub(super) fn next_number(&self) -> u64 {
+        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A number for a file that is opened, never given again.
+    pub(super) fn next_open(&self) -> u64 {
+        self.last_open.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Keeps the tree of directories as it is: only its holder moves things between directories.
+    pub(super) fn lock_renames(&self) -> MutexGuard<'_, ()> {
+        self.renames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The handle of inode `number`.
+    pub(super) fn handle(&self, number: u64) -> Handle {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.instance.to_le_bytes());
+        bytes[8..].copy_from_slice(&number.to_le_bytes());
+        Handle::new(&bytes).expect("16 bytes fit")
+    }
+
+    /// The inode of a handle.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is gone, or the handle is none of this volume.
+    pub(super) fn resolve(&self, handle: &Handle) -> Result<Arc<Inode>> {
+        let bytes: [u8; 16] = handle.as_bytes().try_into().map_err(|_| Errno::ESTALE)?;
+        let [instance, number] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index])));
+        if instance != self.instance {
+            return Err(Errno::ESTALE);
+        }
+        let shard = self.shard(number).read().unwrap_or_else(PoisonError::into_inner);
+        shard.get(&number).and_then(Weak::upgrade).ok_or(Errno::ESTALE)
+    }
+
+    /// Enters an inode into the table.
+    pub(super) fn register(&self, inode: &Arc<Inode>) {
+        let mut shard = self.shard(inode.number).write().unwrap_or_else(PoisonError::into_inner);
+        shard.insert(inode.number, Arc::downgrade(inode));
+    }
+
+    /// Takes an inode out of the table.
+    pub(super) fn forget(&self, number: u64) {
+        self.shard(number).write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+
+    /// The state of the budgets.
+    pub(super) fn statfs(&self) -> StatFs {
+        StatFs {
+            block_size: PAGE_SIZE as u32,
+            fragment_size: PAGE_SIZE as u32,
+            blocks: self.pages.limit(),
+            blocks_free: self.pages.left(),
+            blocks_available: self.pages.left(),
+            files: self.inodes.limit(),
+            files_free: self.inodes.left(),
+            name_max: vnode::NAME_MAX as u32,
+        }
+    }
+
+    fn shard(&self, number: u64) -> &Shard {
+        &self.table[number as usize % SHARDS]
+    }
+}

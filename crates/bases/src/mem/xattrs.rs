@@ -1,0 +1,224 @@
+//! Extended attributes: namespaces, permissions, sizes, and the ACLs that look like attributes.
+
+use std::collections::BTreeMap;
+
+use libc::{S_ISGID, S_ISVTX};
+use vnode::{Caller, Errno, FileKind, Result, XattrMode};
+
+use super::acl::Acl;
+use super::budget::Budget;
+use super::data::PAGE_SIZE;
+use super::inode::{Inode, Metadata};
+use super::permissions::{self, CAPABILITY};
+
+/// The longest name, namespace included, in bytes.
+const NAME_MAX: usize = 255;
+/// The longest value in bytes.
+const VALUE_MAX: usize = 65_536;
+/// The most that listxattr(2) can tell, in bytes.
+const LIST_MAX: usize = 65_536;
+
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+
+/// The attributes of one object.
+///
+/// Invariant: `page_count` pages are taken from the volume's budget for them.
+#[derive(Default)]
+pub(super) struct Xattrs {
+    values: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    bytes: u64,
+    taken: u64,
+}
+
+/// What a name says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Namespace {
+    User,
+    Trusted,
+    Security,
+    AccessAcl,
+    DefaultAcl,
+}
+
+impl Xattrs {
+    /// Pages taken from the budget.
+    pub(super) fn page_count(&self) -> u64 {
+        self.taken
+    }
+
+    /// Removes `security.capability`. Its space is given back with the next change.
+    pub(super) fn forget_capability(&mut self) {
+        if !self.values.is_empty()
+            && let Some(value) = self.values.remove(CAPABILITY)
+        {
+            self.bytes -= (CAPABILITY.len() + value.len()) as u64;
+        }
+    }
+
+    fn set(&mut self, space: &Budget, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let old = self.values.get(name).map(|value| value.len());
+        match (mode, old) {
+            (XattrMode::Create, Some(_)) => return Err(Errno::EEXIST),
+            (XattrMode::Replace, None) => return Err(Errno::ENODATA),
+            _ => {}
+        }
+        let names: usize = self.values.keys().map(|name| name.len() + 1).sum();
+        if old.is_none() && names + name.len() + 1 > LIST_MAX {
+            return Err(Errno::ENOSPC);
+        }
+        let without = self.bytes - old.map_or(0, |length| (name.len() + length) as u64);
+        self.charge(space, without + (name.len() + value.len()) as u64)?;
+        self.values.insert(name.into(), value.into());
+        Ok(())
+    }
+
+    fn remove(&mut self, space: &Budget, name: &[u8]) -> Result<()> {
+        let value = self.values.remove(name).ok_or(Errno::ENODATA)?;
+        self.charge(space, self.bytes - (name.len() + value.len()) as u64)
+    }
+
+    /// Takes or gives back pages, so that they hold `bytes`.
+    fn charge(&mut self, space: &Budget, bytes: u64) -> Result<()> {
+        let pages = bytes.div_ceil(PAGE_SIZE);
+        match pages.checked_sub(self.taken) {
+            Some(more) => space.take(more)?,
+            None => space.give(self.taken - pages),
+        }
+        (self.bytes, self.taken) = (bytes, pages);
+        Ok(())
+    }
+}
+
+impl Inode {
+    /// The value of an attribute.
+    pub(super) fn get_xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        let namespace = namespace_of(name)?;
+        let state = self.read();
+        let metadata = &state.metadata;
+        let acl = match namespace {
+            Namespace::AccessAcl => &metadata.access_acl,
+            Namespace::DefaultAcl => &metadata.default_acl,
+            _ => {
+                admit(metadata, caller, namespace, permissions::READ)?;
+                return metadata.xattrs.values.get(name).map(|value| value.to_vec()).ok_or(Errno::ENODATA);
+            }
+        };
+        if self.kind == FileKind::Symlink {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        acl.as_ref().map(|acl| acl.to_bytes()).ok_or(Errno::ENODATA)
+    }
+
+    /// Sets an attribute.
+    pub(super) fn set_xattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let namespace = namespace_of(name)?;
+        if value.len() > VALUE_MAX {
+            return Err(Errno::E2BIG);
+        }
+        let mut state = self.write();
+        let metadata = &mut state.metadata;
+        match namespace {
+            Namespace::AccessAcl | Namespace::DefaultAcl => {
+                set_acl(metadata, caller, namespace, Acl::parse(value)?)?;
+            }
+            _ => {
+                admit(metadata, caller, namespace, permissions::WRITE)?;
+                if name == CAPABILITY && !is_capability(value) {
+                    return Err(Errno::EINVAL);
+                }
+                metadata.xattrs.set(&self.volume.pages, name, value, mode)?;
+            }
+        }
+        metadata.changed();
+        Ok(())
+    }
+
+    /// The names of all attributes that the caller may know of, each ended by a NUL.
+    pub(super) fn list_xattrs(&self, caller: &Caller) -> Vec<u8> {
+        let state = self.read();
+        let metadata = &state.metadata;
+        let acls = [(ACCESS_ACL, &metadata.access_acl), (DEFAULT_ACL, &metadata.default_acl)];
+        let acls = acls.into_iter().filter(|(_, acl)| acl.is_some()).map(|(name, _)| name);
+        let visible = |name: &&[u8]| !name.starts_with(b"trusted.") || caller.is_superuser();
+        let names = metadata.xattrs.values.keys().map(|name| &**name).filter(visible);
+        acls.chain(names).flat_map(|name| name.iter().copied().chain([0])).collect()
+    }
+
+    /// Removes an attribute.
+    pub(super) fn remove_xattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
+        let namespace = namespace_of(name)?;
+        let mut state = self.write();
+        let metadata = &mut state.metadata;
+        match namespace {
+            Namespace::AccessAcl | Namespace::DefaultAcl => set_acl(metadata, caller, namespace, None)?,
+            _ => {
+                admit(metadata, caller, namespace, permissions::WRITE)?;
+                metadata.xattrs.remove(&self.volume.pages, name)?;
+            }
+        }
+        metadata.changed();
+        Ok(())
+    }
+}
+
+fn namespace_of(name: &[u8]) -> Result<Namespace> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(Errno::ERANGE);
+    }
+    let prefixes: [(&[u8], Namespace); 3] =
+        [(b"user.", Namespace::User), (b"trusted.", Namespace::Trusted), (b"security.", Namespace::Security)];
+    let found = prefixes.iter().find(|(prefix, _)| name.starts_with(prefix));
+    match (name, found) {
+        (ACCESS_ACL, _) => Ok(Namespace::AccessAcl),
+        (DEFAULT_ACL, _) => Ok(Namespace::DefaultAcl),
+        (_, Some((prefix, _))) if name.len() == prefix.len() => Err(Errno::EINVAL),
+        (_, Some(&(_, namespace))) => Ok(namespace),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+/// Whether the caller may read or write an attribute that is no ACL.
+fn admit(metadata: &Metadata, caller: &Caller, namespace: Namespace, wanted: u32) -> Result<()> {
+    let writes = wanted == permissions::WRITE;
+    let refusal = if writes { Errno::EPERM } else { Errno::ENODATA };
+    match namespace {
+        Namespace::Trusted if !caller.is_superuser() => Err(refusal),
+        Namespace::Security if writes && !caller.is_superuser() => Err(Errno::EPERM),
+        Namespace::User if !matches!(metadata.kind, FileKind::Regular | FileKind::Directory) => Err(refusal),
+        Namespace::User => {
+            if writes && metadata.kind == FileKind::Directory && metadata.mode & S_ISVTX != 0 {
+                permissions::check_owner(metadata, caller)?;
+            }
+            permissions::check(metadata, caller, wanted)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Sets or removes a list, and the mode bits that go with it.
+fn set_acl(metadata: &mut Metadata, caller: &Caller, namespace: Namespace, acl: Option<Acl>) -> Result<()> {
+    if metadata.kind == FileKind::Symlink {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    permissions::check_owner(metadata, caller)?;
+    match (namespace, acl) {
+        (Namespace::DefaultAcl, Some(_)) if metadata.kind != FileKind::Directory => return Err(Errno::EACCES),
+        (Namespace::DefaultAcl, acl) => metadata.default_acl = acl.map(Box::new),
+        (_, None) => metadata.access_acl = None,
+        (_, Some(acl)) => {
+            metadata.mode = metadata.mode & !0o777 | acl.mode_bits();
+            if !permissions::may_keep_setgid(caller, metadata.gid) {
+                metadata.mode &= !S_ISGID;
+            }
+            metadata.access_acl = (!acl.is_mode_only()).then(|| acl.into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a value has the form that the kernel takes for `security.capability`: revision 2 or 3 at its length.
+fn is_capability(value: &[u8]) -> bool {
+    const REVISION: usize = 3;
+    matches!((value.len(), value.get(REVISION)), (20, Some(2)) | (24, Some(3)))
+}
