@@ -1,17 +1,38 @@
 //! The FUSE front end: a stack, mounted by the Linux kernel.
-#![allow(dead_code)]
+//!
+//! [`Mount::new`] mounts any [`vnode::FileSystem`] and serves it from background threads. Requests come in through the
+//! `device`, are decoded to typed operations (`request`, over the bytes of `wire`), run on worker threads (`session`),
+//! and become vnode calls (`dispatch`). Beside it the tables that the kernel's view needs: `nodes` (ids to vnodes),
+//! `open_files` (handles to open files, and who does their I/O), `admission` (which names the kernel may cache),
+//! `locks` (waiting). `notify` tells the kernel of changes from elsewhere.
 
+mod admission;
+mod backing;
+mod convert;
 mod device;
+mod dispatch;
+mod locks;
 mod mount;
+mod mounted;
 mod negotiation;
+mod nodes;
+mod notifier;
 mod notify;
+mod open_files;
+mod options;
+mod poll;
 mod reply;
 mod request;
 mod session;
 mod statistics;
+#[cfg(test)]
+mod test_vnode;
 mod trace;
+mod trim;
 mod wire;
 
 pub use mount::{FILE_SYSTEM_TYPE, MountError, UnmountMode, unmount};
+pub use mounted::Mount;
+pub use options::{Decisions, MountOptions, NameCaching, decide};
 pub use statistics::OperationCount;
 pub use trace::TRACE_TARGET;

@@ -8,17 +8,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// One stream of requests: what a worker thread reads and answers. A reply must go to the queue that its request
-/// came from.
+/// came from; notifications belong to no queue and go to the [`Device`].
 pub(crate) trait Queue: Send {
     /// Waits for the next request and reads it into `buffer`, which must hold a whole one.
     fn receive(&mut self, buffer: &mut [u8]) -> Received;
 
     /// Sends one reply, header included. `Ok` also if the kernel gave up the request meanwhile.
     fn send(&mut self, reply: &[u8]) -> io::Result<()>;
-
-    /// Sends one notification, header included. Never while a request is being served, except where the kernel
-    /// takes no lock for it.
-    fn notify(&self, notification: &[u8]) -> io::Result<()>;
 }
 
 /// What came of waiting for a request.
@@ -120,10 +116,6 @@ impl Queue for DeviceQueue {
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-
-    fn notify(&self, notification: &[u8]) -> io::Result<()> {
-        Ok(self.device.notify(notification)?)
     }
 }
 

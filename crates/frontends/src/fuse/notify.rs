@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use zerocopy::IntoBytes;
 
 /// Something the kernel should know.
+#[allow(dead_code, reason = "no base tells deletions apart or brings data yet")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notification {
     /// Cached attributes of the node are stale, and its data from `offset` on, `length` bytes (0: all of it).
@@ -31,13 +32,14 @@ pub(crate) enum Notification {
 /// The kernel takes a directory's lock to carry out most of them, and may hold that lock for a request that is
 /// being served; a thread that waits for the kernel must therefore serve no request. The epoch is the exception:
 /// it is one counter, changed without a lock.
+#[derive(Clone)]
 pub(crate) struct NotificationSender {
     device: Arc<Device>,
     channel: Sender<Notification>,
 }
 
 impl NotificationSender {
-    /// Starts the thread; it ends when the sender is dropped.
+    /// Starts the thread; it ends when the last sender is dropped.
     pub(crate) fn start(device: Arc<Device>) -> std::io::Result<(NotificationSender, JoinHandle<()>)> {
         let (channel, receiver) = channel();
         let thread_device = Arc::clone(&device);

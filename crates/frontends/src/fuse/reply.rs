@@ -25,11 +25,6 @@ impl Reply {
         self.length = HEADER;
     }
 
-    /// How many bytes of results were encoded.
-    pub(crate) fn payload_length(&self) -> usize {
-        self.length - HEADER
-    }
-
     /// The results encoded so far.
     pub(crate) fn payload(&self) -> &[u8] {
         &self.bytes[HEADER..self.length]
@@ -101,9 +96,19 @@ impl<'a> EntryPacker<'a> {
         EntryPacker { reply, end }
     }
 
-    /// Whether an entry with a name of this length fits.
-    pub(crate) fn fits(&self, name_length: usize, plus: bool) -> bool {
-        self.reply.length + entry_length(name_length, plus) <= self.end
+    /// Bytes left.
+    pub(crate) fn room(&self) -> usize {
+        self.end - self.reply.length
+    }
+
+    /// Bytes that an entry with a name of this length takes.
+    pub(crate) fn length(name_length: usize, plus: bool) -> usize {
+        let looked_up = if plus { size_of::<wire::EntryOut>() } else { 0 };
+        looked_up + wire::record_align(size_of::<wire::DirectoryEntry>() + name_length)
+    }
+
+    fn fits(&self, name_length: usize, plus: bool) -> bool {
+        EntryPacker::length(name_length, plus) <= self.room()
     }
 
     /// Appends an entry of READDIR; `false` if it does not fit.
@@ -123,11 +128,6 @@ impl<'a> EntryPacker<'a> {
         let padding = &[0; 8][..wire::record_align(length) - length];
         self.reply.put(&entry) && self.reply.put_bytes(name) && self.reply.put_bytes(padding)
     }
-}
-
-fn entry_length(name_length: usize, plus: bool) -> usize {
-    let looked_up = if plus { size_of::<wire::EntryOut>() } else { 0 };
-    looked_up + wire::record_align(size_of::<wire::DirectoryEntry>() + name_length)
 }
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
         assert!(!reply.put_bytes(b"abc"));
         assert_eq!(reply.space(100).len(), 2);
         reply.advance(100);
-        assert_eq!(reply.payload_length(), 10);
+        assert_eq!(reply.payload().len(), 10);
         assert_eq!(reply.capacity_left(), 0);
     }
 
@@ -174,12 +174,12 @@ mod tests {
         assert!(packer.push(entry, b"a")); // 24 + 1, aligned to 32
         assert!(packer.push(entry, b"12345678")); // 32
         assert!(!packer.push(entry, b"x"));
-        assert_eq!(reply.payload_length(), 64);
+        assert_eq!(reply.payload().len(), 64);
 
         reply.clear();
         let mut packer = EntryPacker::new(&mut reply, 200);
         assert!(packer.push_plus(&wire::EntryOut::default(), entry, b"a"));
         assert!(!packer.push_plus(&wire::EntryOut::default(), entry, b"a"));
-        assert_eq!(reply.payload_length(), 160);
+        assert_eq!(reply.payload().len(), 160);
     }
 }

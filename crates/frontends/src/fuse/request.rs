@@ -124,7 +124,7 @@ pub(crate) enum Operation<'a> {
     Interrupt {
         unique: u64,
     },
-    BlockMap(wire::BlockMapIn),
+    BlockMap,
     Destroy,
     Ioctl {
         arguments: wire::IoctlIn,
@@ -342,7 +342,7 @@ impl<'a> Operation<'a> {
             Opcode::GetLock => Operation::GetLock(reader.take()?),
             Opcode::SetLock => Operation::SetLock { arguments: reader.take()?, wait: false },
             Opcode::SetLockWait => Operation::SetLock { arguments: reader.take()?, wait: true },
-            Opcode::BlockMap => Operation::BlockMap(reader.take()?),
+            Opcode::BlockMap => reader.take::<wire::BlockMapIn>().map(|_| Operation::BlockMap)?,
             Opcode::Ioctl => {
                 let arguments: wire::IoctlIn = reader.take()?;
                 Operation::Ioctl { arguments, data: reader.bytes(arguments.in_size)? }

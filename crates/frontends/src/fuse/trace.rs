@@ -43,6 +43,12 @@ pub(crate) fn describe(request: &Request<'_>) -> String {
     let mut line = format!("{} node {}", request.opcode.name(), request.node);
     describe_arguments(&request.operation, &mut line);
     let _ = write!(line, " by uid {} gid {} pid {}", request.uid, request.gid, request.pid);
+    if let Some(group) = request.supplementary_group {
+        let _ = write!(line, " also in group {group}");
+    }
+    if !request.security_contexts.is_empty() {
+        let _ = write!(line, " with {} bytes of security contexts", request.security_contexts.len());
+    }
     line
 }
 
@@ -116,7 +122,7 @@ fn describe_arguments(operation: &Operation<'_>, line: &mut String) {
         | O::SyncFs
         | O::Init(_)
         | O::Destroy
-        | O::BlockMap(_)
+        | O::BlockMap
         | O::NotifyReply
         | O::Unsupported => Ok(()),
     };

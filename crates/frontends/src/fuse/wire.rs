@@ -4,6 +4,8 @@
 //! kernel's layout (`repr(C)`, sizes asserted at compile time); they are read by copying from a slice whose
 //! length was checked, so an odd request is an error and never a fault. Names follow the kernel's, written out.
 
+#![allow(dead_code, reason = "the protocol is written down whole, used or not")]
+
 mod flags;
 mod notifications;
 mod opcode;

@@ -1,0 +1,75 @@
+//! Attributes: read them, change them, check access, file system state.
+
+use super::{Answer, Dispatcher, caller};
+use crate::fuse::convert::{attributes_out, changes_from_wire, statfs_out, statx_out};
+use crate::fuse::nodes::Node;
+use crate::fuse::reply::Reply;
+use crate::fuse::request::{Operation, Request};
+use crate::fuse::wire::{self, set_attributes as valid};
+use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result};
+
+impl Dispatcher {
+    pub(super) fn attribute_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let node = self.node(request.node)?;
+        let caller = caller(request, 0);
+        let timeout = self.decisions.attribute_timeout;
+        match &request.operation {
+            Operation::GetAttributes { handle } => {
+                let attributes = self.attributes(&caller, &node, *handle)?;
+                reply.put(&attributes_out(&attributes, timeout));
+            }
+            Operation::Statx(arguments) => {
+                let with_handle = arguments.getattr_flags & wire::GETATTR_HANDLE != 0;
+                let handle = with_handle.then_some(arguments.handle);
+                let attributes = self.attributes(&caller, &node, handle)?;
+                reply.put(&statx_out(&attributes, timeout));
+            }
+            Operation::SetAttributes(set) => {
+                let attributes = self.set_attributes(&caller, &node, set)?;
+                reply.put(&attributes_out(&attributes, timeout));
+            }
+            Operation::Access { mask } => node.vnode.access(&caller, AccessMode::from_bits(*mask))?,
+            Operation::StatFs => {
+                reply.put(&statfs_out(&node.vnode.statfs(&caller)?));
+            }
+            _ => return Err(Errno::ENOSYS),
+        }
+        Ok(())
+    }
+
+    /// The attributes of a node. An object that was unlinked is asked through one of its open files if it cannot be
+    /// reached otherwise any more.
+    fn attributes(&self, caller: &Caller, node: &Node, handle: Option<u64>) -> Result<Attributes> {
+        if let Some(opened) = handle.and_then(|handle| self.open_files.get(handle)) {
+            return opened.file.getattr(caller);
+        }
+        match node.vnode.getattr(caller) {
+            Err(error @ (Errno::ESTALE | Errno::ENOENT)) => match self.open_files.any_of(node.id) {
+                Some(opened) => opened.file.getattr(caller),
+                None => Err(error),
+            },
+            result => result,
+        }
+    }
+
+    fn set_attributes(&self, caller: &Caller, node: &Node, set: &wire::SetAttributesIn) -> Result<Attributes> {
+        let mut changes = changes_from_wire(set);
+        let handle = (set.valid & valid::HANDLE != 0).then_some(set.handle);
+        // An open file allows truncation by how it was opened, whatever the mode says now.
+        if let (Some(size), Some(opened)) = (changes.size, handle.and_then(|handle| self.open_files.get(handle))) {
+            opened.file.truncate(caller, size, changes.kill_privileges)?;
+            changes.size = None;
+            changes.kill_privileges = false;
+        }
+        if changes.is_empty() {
+            return self.attributes(caller, node, handle);
+        }
+        let changed = node.vnode.setattr(caller, &changes);
+        let mode_changed = changes.mode.is_some() && node.vnode.kind() == FileKind::Directory;
+        // Also after a failure, which may have come after the change.
+        if mode_changed && self.admission.changed(node) {
+            self.names_became_private(node);
+        }
+        changed
+    }
+}

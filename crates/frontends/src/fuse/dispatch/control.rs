@@ -1,0 +1,50 @@
+//! What is left: ioctl, poll, sync of the whole, and requests that have no answer or no meaning here.
+
+use super::{Answer, Dispatcher, caller};
+use crate::fuse::reply::Reply;
+use crate::fuse::request::{Operation, Request};
+use crate::fuse::wire;
+use vnode::{Errno, FileKind};
+
+/// The kernel allows ioctl data of one page a direction in this form; a command number cannot say more than 16 KiB.
+const IOCTL_DATA_MAX: u32 = 16 << 10;
+
+impl Dispatcher {
+    pub(super) fn control_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        match &request.operation {
+            Operation::Ioctl { arguments, data } => self.ioctl(request, arguments, data, reply),
+            Operation::Poll(arguments) => {
+                let opened = self.open_file(arguments.handle)?;
+                let caller = caller(request, 0);
+                let events = opened.file.poll(&caller, arguments.events)?;
+                if events == 0 && arguments.flags & wire::POLL_SCHEDULE_NOTIFY != 0 {
+                    self.pollers.watch(&opened, arguments);
+                }
+                reply.put(&wire::PollOut { events, padding: 0 });
+                Ok(())
+            }
+            Operation::SyncFs => self.file_system.sync(),
+            Operation::Destroy => Ok(()),
+            Operation::Init(_) => Err(Errno::EIO),
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+
+    fn ioctl(&self, request: &Request<'_>, arguments: &wire::IoctlIn, data: &[u8], reply: &mut Reply) -> Answer {
+        if arguments.flags & wire::ioctl::UNRESTRICTED != 0 || arguments.out_size > IOCTL_DATA_MAX {
+            return Err(Errno::ENOTTY);
+        }
+        let node = self.node(request.node)?;
+        let caller = caller(request, 0);
+        let mut output = vec![0; arguments.out_size as usize];
+        let result = match self.open_files.get(arguments.handle) {
+            Some(opened) if node.vnode.kind() != FileKind::Directory => {
+                opened.file.ioctl(&caller, arguments.command, data, &mut output)?
+            }
+            _ => node.vnode.ioctl(&caller, arguments.command, data, &mut output)?,
+        };
+        reply.put(&wire::IoctlOut { result, flags: 0, in_iovs: 0, out_iovs: 0 });
+        reply.put_bytes(&output);
+        Ok(())
+    }
+}

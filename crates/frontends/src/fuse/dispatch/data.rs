@@ -1,0 +1,60 @@
+//! Data of open files: read, write, allocate, seek, copy.
+
+use super::{Answer, Dispatcher, caller};
+use crate::fuse::convert::seek_target;
+use crate::fuse::reply::Reply;
+use crate::fuse::request::{Operation, Request};
+use crate::fuse::wire;
+use vnode::{AllocateMode, Caller, Errno};
+
+/// A copy's result must fit the 32 bits of the older operation; whole pages keep the rest aligned.
+const COPY_MAX: u64 = 0x7fff_f000;
+
+impl Dispatcher {
+    pub(super) fn data_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let caller = caller(request, 0);
+        match &request.operation {
+            Operation::Read(arguments) => {
+                let opened = self.open_file(arguments.handle)?;
+                let place = reply.space(arguments.size as usize);
+                let length = opened.file.read_at(&caller, arguments.offset, place)?;
+                reply.advance(length);
+            }
+            Operation::Write { arguments, data } => {
+                let opened = self.open_file(arguments.handle)?;
+                let kill = arguments.write_flags & wire::WRITE_KILL_SUIDGID != 0;
+                let length = opened.file.write_at(&caller, arguments.offset, data, kill)?;
+                reply.put(&wire::WriteOut { size: length as u32, padding: 0 });
+            }
+            Operation::Fallocate(arguments) => {
+                let opened = self.open_file(arguments.handle)?;
+                let mode = AllocateMode::from_bits(arguments.mode);
+                opened.file.allocate(&caller, mode, arguments.offset, arguments.length)?;
+            }
+            Operation::Seek(arguments) => {
+                let opened = self.open_file(arguments.handle)?;
+                let target = seek_target(arguments.whence)?;
+                let offset = opened.file.seek(&caller, arguments.offset, target)?;
+                reply.put(&wire::SeekOut { offset });
+            }
+            Operation::CopyFileRange { arguments, long_result } => {
+                self.copy(&caller, arguments, *long_result, reply)?;
+            }
+            _ => return Err(Errno::ENOSYS),
+        }
+        Ok(())
+    }
+
+    fn copy(&self, caller: &Caller, arguments: &wire::CopyFileRangeIn, long_result: bool, reply: &mut Reply) -> Answer {
+        let from = self.open_file(arguments.handle_in)?;
+        let to = self.open_file(arguments.handle_out)?;
+        let length = if long_result { arguments.length } else { arguments.length.min(COPY_MAX) };
+        let copied = from.file.copy_range(caller, arguments.offset_in, &to.file, arguments.offset_out, length)?;
+        if long_result {
+            reply.put(&wire::CopyFileRangeOut { copied });
+        } else {
+            reply.put(&wire::WriteOut { size: copied as u32, padding: 0 });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Open directories: read their entries, with attributes where the kernel may keep them.
+
+use super::{Answer, Dispatcher, caller};
+use crate::fuse::open_files::OpenedDirectory;
+use crate::fuse::reply::{EntryPacker, Reply};
+use crate::fuse::request::{Operation, Request};
+use crate::fuse::wire::{self, open_reply};
+use std::ops::ControlFlow;
+use vnode::{Caller, Errno, FileKind, Name, VnodeRef};
+
+/// Cookies of the two entries that no base gives.
+const DOT: u64 = 1;
+const DOT_DOT: u64 = 2;
+
+impl Dispatcher {
+    pub(super) fn directory_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let caller = caller(request, 0);
+        match &request.operation {
+            Operation::OpenDirectory(_) => {
+                let node = self.node(request.node)?;
+                let directory = node.vnode.open_directory(&caller)?;
+                let handle = self.open_files.open_directory(node, directory);
+                let keep = open_reply::CACHE_DIR | open_reply::KEEP_CACHE;
+                let open_flags = if self.decisions.exclusive { keep } else { 0 };
+                reply.put(&wire::OpenOut { handle, open_flags, backing_id: 0 });
+                Ok(())
+            }
+            Operation::ReadDirectory { arguments, plus } => {
+                let opened = self.open_directory(arguments.handle)?;
+                // Attributes are of use only with a node, and a node only if its name may be kept.
+                let with_nodes = *plus && self.admission.names_cacheable(&opened.node);
+                let mut packer = EntryPacker::new(reply, arguments.size);
+                if !self.push_dots(&caller, &opened, arguments.offset, *plus, &mut packer) {
+                    return Ok(());
+                }
+                let cookie = if arguments.offset <= DOT_DOT { 0 } else { arguments.offset };
+                if with_nodes {
+                    self.read_with_nodes(&caller, &opened, cookie, &mut packer)
+                } else {
+                    read_names(&caller, &opened, cookie, *plus, &mut packer)
+                }
+            }
+            Operation::ReleaseDirectory(arguments) => {
+                self.open_files.release_directory(arguments.handle).map(drop).ok_or(Errno::EBADF)
+            }
+            Operation::FsyncDirectory(arguments) => {
+                let data_only = arguments.flags & wire::FSYNC_DATA_ONLY != 0;
+                self.open_directory(arguments.handle)?.directory.fsync(&caller, data_only)
+            }
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+
+    /// `.` and `..`, if the reader has not had them yet; `false` if there was no room.
+    fn push_dots(
+        &self,
+        caller: &Caller,
+        opened: &OpenedDirectory,
+        offset: u64,
+        plus: bool,
+        packer: &mut EntryPacker<'_>,
+    ) -> bool {
+        if offset >= DOT_DOT {
+            return true;
+        }
+        let number = |vnode: &VnodeRef| vnode.getattr(&self.server).map_or(opened.node.id, |found| found.ino);
+        let dot = |cookie: u64, inode: u64| wire::DirectoryEntry {
+            inode,
+            cookie,
+            name_length: 0,
+            kind: u32::from(FileKind::Directory.directory_entry_type()),
+        };
+        let own = number(&opened.node.vnode);
+        let parent = opened.node.vnode.parent(caller).map_or(own, |parent| number(&parent));
+        (offset >= DOT || push(packer, plus, dot(DOT, own), b".")) && push(packer, plus, dot(DOT_DOT, parent), b"..")
+    }
+
+    /// Entries with a look-up each. The look-ups come after the reading: a base may hold a lock while it gives entries.
+    fn read_with_nodes(
+        &self,
+        caller: &Caller,
+        opened: &OpenedDirectory,
+        cookie: u64,
+        packer: &mut EntryPacker<'_>,
+    ) -> Answer {
+        let mut entries = Batch::default();
+        let mut room = packer.room();
+        opened.directory.read(caller, cookie, &mut |entry| {
+            let length = EntryPacker::length(entry.name.as_bytes().len(), true);
+            if length > room {
+                return ControlFlow::Break(());
+            }
+            room -= length;
+            entries.push(wire_entry(&entry), entry.name);
+            ControlFlow::Continue(())
+        })?;
+        let mut denied = false;
+        for (entry, name) in entries.iter() {
+            let found = match Name::new(name) {
+                Ok(name) if !denied => opened.node.vnode.lookup(caller, name),
+                _ => Err(Errno::ENOENT),
+            };
+            // Who may not search gets names only, and the stack is not asked again for every one of them.
+            denied |= matches!(found, Err(Errno::EACCES));
+            let looked_up = match found {
+                Ok(found) => self.cached_entry_out(true, found),
+                Err(_) => wire::EntryOut::default(),
+            };
+            if !packer.push_plus(&looked_up, entry, name) {
+                // The kernel will not see it: take the look-up back.
+                self.forget(looked_up.node, 1);
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Entries without nodes; in the longer form if that was asked for.
+fn read_names(
+    caller: &Caller,
+    opened: &OpenedDirectory,
+    cookie: u64,
+    plus: bool,
+    packer: &mut EntryPacker<'_>,
+) -> Answer {
+    opened.directory.read(caller, cookie, &mut |entry| {
+        if push(packer, plus, wire_entry(&entry), entry.name.as_bytes()) {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })
+}
+
+fn push(packer: &mut EntryPacker<'_>, plus: bool, entry: wire::DirectoryEntry, name: &[u8]) -> bool {
+    if plus { packer.push_plus(&wire::EntryOut::default(), entry, name) } else { packer.push(entry, name) }
+}
+
+fn wire_entry(entry: &vnode::DirectoryEntry<'_>) -> wire::DirectoryEntry {
+    wire::DirectoryEntry {
+        inode: entry.ino,
+        cookie: entry.cookie,
+        name_length: 0,
+        kind: entry.kind.map_or(u32::from(libc::DT_UNKNOWN), |kind| u32::from(kind.directory_entry_type())),
+    }
+}
+
+/// Entries read, names in one piece.
+#[derive(Default)]
+struct Batch {
+    entries: Vec<wire::DirectoryEntry>,
+    names: Vec<u8>,
+}
+
+impl Batch {
+    fn push(&mut self, entry: wire::DirectoryEntry, name: Name<'_>) {
+        let name = name.as_bytes();
+        self.entries.push(wire::DirectoryEntry { name_length: name.len() as u32, ..entry });
+        self.names.extend_from_slice(name);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (wire::DirectoryEntry, &[u8])> {
+        let mut rest = self.names.as_slice();
+        self.entries.iter().map(move |entry| {
+            let (name, after) = rest.split_at(entry.name_length as usize);
+            rest = after;
+            (*entry, name)
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! Names: look up, make, remove, rename, link, read links.
+
+use super::{Answer, Dispatcher, caller, name};
+use crate::fuse::convert::{attributes_to_wire, device_from_wire, node_kind, rename_mode};
+use crate::fuse::nodes::Node;
+use crate::fuse::reply::Reply;
+use crate::fuse::request::{Operation, Request};
+use crate::fuse::wire;
+use std::sync::Arc;
+use std::time::Duration;
+use vnode::{Caller, Entry, Errno, Result};
+
+impl Dispatcher {
+    pub(super) fn entry_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let node = self.node(request.node)?;
+        let caller_with = |umask: u32| caller(request, umask);
+        let vnode = &node.vnode;
+        let made = match &request.operation {
+            Operation::Lookup { name } => return self.look_up(&caller_with(0), &node, name, reply),
+            Operation::SymbolicLink { name: bytes, target } => vnode.symlink(&caller_with(0), name(bytes)?, target)?,
+            Operation::MakeNode { arguments, name: bytes } => {
+                let device = device_from_wire(arguments.device);
+                let kind = node_kind(arguments.mode)?;
+                let mode = arguments.mode & 0o7777;
+                vnode.mknod(&caller_with(arguments.umask), name(bytes)?, kind, mode, device)?
+            }
+            Operation::MakeDirectory { arguments, name: bytes } => {
+                vnode.mkdir(&caller_with(arguments.umask), name(bytes)?, arguments.mode & 0o7777)?
+            }
+            Operation::Link { source, name: bytes } => {
+                let source = self.vnode(*source)?;
+                vnode.link(&caller_with(0), &source, name(bytes)?)?
+            }
+            Operation::Unlink { name: bytes } => return vnode.unlink(&caller_with(0), name(bytes)?),
+            Operation::RemoveDirectory { name: bytes } => return vnode.rmdir(&caller_with(0), name(bytes)?),
+            Operation::Rename { name: from, new_parent, new_name, flags } => {
+                let mode = rename_mode(*flags)?;
+                let to = self.vnode(*new_parent)?;
+                return vnode.rename(&caller_with(0), name(from)?, &to, name(new_name)?, mode);
+            }
+            Operation::ReadLink => {
+                let target = vnode.readlink(&caller_with(0))?;
+                return if reply.put_bytes(&target) { Ok(()) } else { Err(Errno::ENAMETOOLONG) };
+            }
+            _ => return Err(Errno::ENOSYS),
+        };
+        reply.put(&self.entry_out(&node, made));
+        Ok(())
+    }
+
+    fn look_up(&self, caller: &Caller, parent: &Arc<Node>, bytes: &[u8], reply: &mut Reply) -> Answer {
+        let found = match bytes {
+            // File handles of the mount (name_to_handle_at, NFS export) come back this way.
+            b"." => self.entry_of(caller, parent.vnode.clone()),
+            b".." => parent.vnode.parent(caller).and_then(|vnode| self.entry_of(caller, vnode)),
+            _ => parent.vnode.lookup(caller, name(bytes)?),
+        };
+        match found {
+            Ok(entry) => {
+                reply.put(&self.entry_out(parent, entry));
+                Ok(())
+            }
+            Err(Errno::ENOENT) if self.decisions.negative_names && self.admission.names_cacheable(parent) => {
+                reply.put(&timed_entry(self.decisions.name_timeout, Duration::ZERO));
+                Ok(())
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn entry_of(&self, caller: &Caller, vnode: vnode::VnodeRef) -> Result<Entry> {
+        let attributes = vnode.getattr(caller)?;
+        Ok(Entry { vnode, attributes })
+    }
+
+    /// The result for a name in `parent`: its node, which the kernel holds once more from now on.
+    pub(super) fn entry_out(&self, parent: &Node, entry: Entry) -> wire::EntryOut {
+        let cacheable = self.admission.names_cacheable(parent);
+        self.cached_entry_out(cacheable, entry)
+    }
+
+    /// As [`Dispatcher::entry_out`], where it is known whether names in the parent may be cached.
+    pub(super) fn cached_entry_out(&self, cacheable: bool, entry: Entry) -> wire::EntryOut {
+        let Entry { vnode, attributes } = entry;
+        let node = self.nodes.look_up(vnode);
+        let name_timeout = if cacheable { self.decisions.name_timeout } else { Duration::ZERO };
+        wire::EntryOut {
+            node: node.id,
+            attributes: attributes_to_wire(&attributes),
+            ..timed_entry(name_timeout, self.decisions.attribute_timeout)
+        }
+    }
+
+    pub(super) fn forget(&self, node: u64, lookups: u64) {
+        if self.nodes.forget(node, lookups) {
+            self.trimmer.node_went(self.nodes.len());
+        }
+    }
+}
+
+/// Without a node: the name stands for nothing, for as long as the name's time says.
+fn timed_entry(name_timeout: Duration, attribute_timeout: Duration) -> wire::EntryOut {
+    wire::EntryOut {
+        entry_valid_s: name_timeout.as_secs(),
+        entry_valid_ns: name_timeout.subsec_nanos(),
+        attributes_valid_s: attribute_timeout.as_secs(),
+        attributes_valid_ns: attribute_timeout.subsec_nanos(),
+        ..Default::default()
+    }
+}

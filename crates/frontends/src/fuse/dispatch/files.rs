@@ -1,0 +1,180 @@
+//! Open files: open, create, close, sync, lock; and the choice of passthrough.
+
+use super::{Answer, Dispatcher, caller, name};
+use crate::fuse::backing;
+use crate::fuse::convert::{lock_from_wire, lock_to_wire};
+use crate::fuse::nodes::Node;
+use crate::fuse::open_files::{OpenAnswer, OpenWish};
+use crate::fuse::reply::Reply;
+use crate::fuse::request::{Operation, Request};
+use crate::fuse::wire;
+use rustix::io::Errno as SystemError;
+use std::sync::atomic::Ordering;
+use vnode::{AccessMode, Attributes, Creation, Errno, Lock, LockFamily, LockKind, LockOwner, OpenFileRef, OpenFlags};
+
+/// Set by the kernel for a file opened to be executed; no flag of open(2).
+const OPENED_TO_EXECUTE: u32 = 0x20;
+/// Flags for the kernel's own I/O on its own descriptor: our buffers are not aligned for O_DIRECT, and nobody waits
+/// for our signals.
+const NOT_PASSED_DOWN: u32 = (libc::O_DIRECT | libc::O_ASYNC) as u32 | OPENED_TO_EXECUTE;
+/// The set-id bits, which a write takes away.
+const SET_ID: u32 = 0o6000;
+
+impl Dispatcher {
+    pub(super) fn file_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        match &request.operation {
+            Operation::Open(arguments) => self.open(request, arguments, reply),
+            Operation::Create { arguments, name } => self.create(request, arguments, Some(name), reply),
+            Operation::TemporaryFile { arguments, .. } => self.create(request, arguments, None, reply),
+            Operation::Release(arguments) => self.release(request, arguments),
+            Operation::Flush(arguments) => {
+                let opened = self.open_file(arguments.handle)?;
+                let owner = LockOwner(arguments.lock_owner);
+                let flushed = opened.file.flush(&caller(request, 0), owner);
+                if self.decisions.forward_locks {
+                    self.locks.owner_closed(opened.node, owner);
+                }
+                flushed
+            }
+            Operation::Fsync(arguments) => {
+                let data_only = arguments.flags & wire::FSYNC_DATA_ONLY != 0;
+                self.open_file(arguments.handle)?.file.fsync(&caller(request, 0), data_only)
+            }
+            Operation::GetLock(arguments) => {
+                let opened = self.open_file(arguments.handle)?;
+                let (owner, lock) = (LockOwner(arguments.owner), lock_from_wire(arguments)?);
+                let found = self.locks.test(&caller(request, 0), &opened, owner, &lock)?;
+                reply.put(&wire::LockOut { lock: lock_to_wire(found.as_ref()) });
+                Ok(())
+            }
+            Operation::SetLock { arguments, wait } => self.set_lock(request, arguments, *wait),
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+
+    fn open(&self, request: &Request<'_>, arguments: &wire::OpenIn, reply: &mut Reply) -> Answer {
+        let node = self.node(request.node)?;
+        let caller = caller(request, 0);
+        let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
+        let file = if arguments.flags & OPENED_TO_EXECUTE != 0 {
+            // Who may execute need not be allowed to read; the kernel reads for the program loader.
+            node.vnode.access(&caller, AccessMode::EXECUTE)?;
+            node.vnode.open(&self.server, flags)?
+        } else {
+            node.vnode.open(&caller, flags)?
+        };
+        let kill = arguments.open_flags & wire::OPEN_KILL_SUIDGID != 0;
+        if kill && flags.truncates() {
+            file.truncate(&caller, 0, true)?;
+        }
+        let answer = self.register(&node, file, flags, None);
+        put_open(reply, answer);
+        Ok(())
+    }
+
+    /// CREATE with a name, TMPFILE without.
+    fn create(
+        &self,
+        request: &Request<'_>,
+        arguments: &wire::CreateIn,
+        bytes: Option<&[u8]>,
+        reply: &mut Reply,
+    ) -> Answer {
+        let parent = self.node(request.node)?;
+        let caller = caller(request, arguments.umask);
+        let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
+        let how = Creation { mode: arguments.mode & 0o7777, flags };
+        let created = match bytes {
+            Some(bytes) => parent.vnode.create(&caller, name(bytes)?, &how)?,
+            None => parent.vnode.tmpfile(&caller, &how)?,
+        };
+        let attributes = created.entry.attributes;
+        let entry = self.entry_out(&parent, created.entry);
+        let node = self.node(entry.node)?;
+        let answer = self.register(&node, created.file, flags, Some(&attributes));
+        reply.put(&entry);
+        put_open(reply, answer);
+        Ok(())
+    }
+
+    /// Gives an open file its handle, and decides who does its I/O.
+    fn register(
+        &self,
+        node: &Node,
+        file: OpenFileRef,
+        flags: OpenFlags,
+        attributes: Option<&Attributes>,
+    ) -> OpenAnswer {
+        let passthrough = self.decisions.passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
+        // The kernel below would keep set-id bits for writes it does in our name. They must come to us.
+        let writes_clear_set_id = passthrough && flags.writes() && self.has_set_id(&file, attributes);
+        let wish = OpenWish {
+            passthrough,
+            direct: self.decisions.direct_io || writes_clear_set_id,
+            keep_cache: self.decisions.exclusive,
+        };
+        let mut answer = self.open_files.open(node.id, file, wish, |file| self.register_backing(file));
+        let written_past_us = answer.flags & wire::open_reply::PASSTHROUGH != 0;
+        if !self.decisions.forward_locks && (written_past_us || !flags.writes()) {
+            // Nothing was written through us that could have failed, and locks are the kernel's: closing need not be
+            // told.
+            answer.flags |= wire::open_reply::NOFLUSH;
+        }
+        answer
+    }
+
+    fn has_set_id(&self, file: &OpenFileRef, attributes: Option<&Attributes>) -> bool {
+        let mode = match attributes {
+            Some(attributes) => Ok(attributes.mode),
+            None => file.getattr(&self.server).map(|attributes| attributes.mode),
+        };
+        mode.map_or(true, |mode| mode & SET_ID != 0)
+    }
+
+    fn register_backing(&self, file: &OpenFileRef) -> Option<i32> {
+        match backing::register(&self.device, file.backing()?) {
+            Ok(id) => Some(id),
+            Err(error) => {
+                // These would be the same for every file; others may be this file's alone.
+                let lasting = matches!(error, SystemError::PERM | SystemError::LOOP | SystemError::NOTTY);
+                if lasting {
+                    self.passthrough_refused.store(true, Ordering::Relaxed);
+                }
+                tracing::debug!(%error, lasting, "no passthrough");
+                None
+            }
+        }
+    }
+
+    fn release(&self, request: &Request<'_>, arguments: &wire::ReleaseIn) -> Answer {
+        let close_backing = |id: i32| {
+            if let Err(error) = self.device.close_backing(id) {
+                tracing::warn!(%error, "a backing file stays registered");
+            }
+        };
+        let opened = self.open_files.release(arguments.handle, close_backing).ok_or(Errno::EBADF)?;
+        let flock = arguments.release_flags & wire::RELEASE_FLOCK_UNLOCK != 0;
+        if flock || opened.flocked.load(Ordering::Relaxed) {
+            let whole = Lock { family: LockFamily::Flock, kind: LockKind::Unlock, start: 0, end: u64::MAX, pid: 0 };
+            let owner = LockOwner(arguments.lock_owner);
+            // The lock goes with the file in any case; this is for those who wait.
+            let _ = self.locks.set(&caller(request, 0), &opened, owner, &whole, None);
+        }
+        self.pollers.released(arguments.handle);
+        Ok(())
+    }
+
+    fn set_lock(&self, request: &Request<'_>, arguments: &wire::LockIn, wait: bool) -> Answer {
+        let opened = self.open_file(arguments.handle)?;
+        let (owner, lock) = (LockOwner(arguments.owner), lock_from_wire(arguments)?);
+        if lock.family == LockFamily::Flock && lock.kind != LockKind::Unlock {
+            opened.flocked.store(true, Ordering::Relaxed);
+        }
+        self.locks.set(&caller(request, 0), &opened, owner, &lock, wait.then_some(request.unique))
+    }
+}
+
+fn put_open(reply: &mut Reply, answer: OpenAnswer) {
+    let OpenAnswer { handle, flags, backing_id } = answer;
+    reply.put(&wire::OpenOut { handle, open_flags: flags, backing_id });
+}

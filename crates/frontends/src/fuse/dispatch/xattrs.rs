@@ -1,0 +1,66 @@
+//! Extended attributes, access control lists among them.
+
+use super::{Answer, Dispatcher, caller};
+use crate::fuse::admission::ACCESS_ACL;
+use crate::fuse::convert::xattr_mode;
+use crate::fuse::nodes::Node;
+use crate::fuse::reply::Reply;
+use crate::fuse::request::{Operation, Request};
+use crate::fuse::wire;
+use vnode::{Caller, Errno, FileKind, Result, SetAttributes};
+
+impl Dispatcher {
+    pub(super) fn xattr_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let node = self.node(request.node)?;
+        let caller = caller(request, 0);
+        match &request.operation {
+            Operation::GetXattr { name, size } => put_sized(reply, &node.vnode.getxattr(&caller, name)?, *size),
+            Operation::ListXattr { size } => put_sized(reply, &node.vnode.listxattr(&caller)?, *size),
+            Operation::SetXattr { name, value, flags, extra_flags } => {
+                node.vnode.setxattr(&caller, name, value, xattr_mode(*flags)?)?;
+                if extra_flags & wire::SETXATTR_ACL_KILL_SGID != 0 {
+                    clear_set_group_id(&caller, &node)?;
+                }
+                self.xattr_changed(&node, name);
+                Ok(())
+            }
+            Operation::RemoveXattr { name } => {
+                node.vnode.removexattr(&caller, name)?;
+                self.xattr_changed(&node, name);
+                Ok(())
+            }
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+
+    fn xattr_changed(&self, node: &Node, name: &[u8]) {
+        let decides_search = name == ACCESS_ACL && node.vnode.kind() == FileKind::Directory;
+        if decides_search && self.admission.changed(node) {
+            self.names_became_private(node);
+        }
+    }
+}
+
+/// A value for a caller with room for `size` bytes; with room for none, only its length.
+fn put_sized(reply: &mut Reply, value: &[u8], size: u32) -> Answer {
+    if size == 0 {
+        let length = u32::try_from(value.len()).map_err(|_| Errno::E2BIG)?;
+        reply.put(&wire::GetXattrOut { size: length, padding: 0 });
+        Ok(())
+    } else if value.len() > size as usize || !reply.put_bytes(value) {
+        Err(Errno::ERANGE)
+    } else {
+        Ok(())
+    }
+}
+
+/// The caller set a list on a file of a group that it is not in: no program may run as that group for it.
+fn clear_set_group_id(caller: &Caller, node: &Node) -> Result<()> {
+    const SET_GROUP_ID: u32 = 0o2000;
+    let mode = node.vnode.getattr(caller)?.mode;
+    if mode & SET_GROUP_ID == 0 {
+        return Ok(());
+    }
+    let changes = SetAttributes { mode: Some(mode & !SET_GROUP_ID), ..SetAttributes::default() };
+    node.vnode.setattr(caller, &changes).map(drop)
+}

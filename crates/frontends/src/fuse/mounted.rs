@@ -1,0 +1,180 @@
+//! A running mount: made from a stack, served by background threads, ended by unmounting.
+
+use super::device::Device;
+use super::dispatch::Dispatcher;
+use super::mount::{self, MountError, MountPlan, UnmountMode, unmount};
+use super::negotiation::{Negotiated, Wishes};
+use super::notifier::KernelNotifier;
+use super::notify::NotificationSender;
+use super::options::{Decisions, MountOptions, decide};
+use super::session::{Session, SessionError, handshake};
+use super::statistics::{Counters, OperationCount};
+use super::wire::{self, init};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use vnode::FileSystemRef;
+
+/// The largest message: 1 MiB, the most that Linux takes by default.
+const MESSAGE_BYTES_MAX: u32 = 1 << 20;
+/// Requests of the kernel's own (read-ahead, release) under way at a time.
+const BACKGROUND_MAX: u16 = 64;
+
+/// A mounted stack. It is served by threads of this process until it is unmounted, by whomever; dropping the value
+/// unmounts it, lazily if it is in use.
+pub struct Mount {
+    mount_point: PathBuf,
+    decisions: Decisions,
+    dispatcher: Arc<Dispatcher>,
+    session: Session<Dispatcher>,
+    counters: Arc<Counters>,
+}
+
+impl Mount {
+    /// Mounts a stack on a directory. On return the mount is usable.
+    ///
+    /// # Errors
+    /// [`MountError`], which names cause and remedy; then nothing is left mounted.
+    pub fn new(file_system: FileSystemRef, mount_point: &Path, options: &MountOptions) -> Result<Mount, MountError> {
+        let mount_point = std::path::absolute(mount_point)
+            .map_err(|error| MountError::System { what: "finding the mount point", error })?;
+        let mut decisions = decide(&file_system.properties(), options);
+        let device = mount::mount(&MountPlan {
+            mount_point: &mount_point,
+            source: &options.source,
+            read_only: options.read_only,
+            no_suid: options.no_suid,
+            no_devices: options.no_devices,
+            no_exec: options.no_exec,
+            allow_other: options.allow_other,
+            default_permissions: decisions.default_permissions,
+            max_read: options.max_read,
+            cover_fuse: options.over,
+        })?;
+        let device = Arc::new(device);
+        match serve(file_system, &device, &mut decisions) {
+            Ok((dispatcher, session, counters)) => Ok(Mount { mount_point, decisions, dispatcher, session, counters }),
+            Err(error) => {
+                if let Err(left) = unmount(&mount_point, UnmountMode::Abort) {
+                    tracing::error!(%left, "a mount that cannot be served stays on {}", mount_point.display());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Where it is mounted, as an absolute path.
+    pub fn mount_point(&self) -> &Path {
+        &self.mount_point
+    }
+
+    /// What was decided from the stack's properties, the options and the kernel's features.
+    pub fn decisions(&self) -> &Decisions {
+        &self.decisions
+    }
+
+    /// Requests served so far, by operation.
+    pub fn statistics(&self) -> Vec<OperationCount> {
+        self.counters.snapshot()
+    }
+
+    /// How many objects the kernel holds.
+    pub fn nodes(&self) -> u64 {
+        self.dispatcher.node_count()
+    }
+
+    /// How many threads serve requests now.
+    pub fn workers(&self) -> usize {
+        self.session.workers()
+    }
+
+    /// Waits until it is unmounted and the last request is served.
+    pub fn wait(&self) {
+        self.session.wait();
+    }
+
+    /// As [`Mount::wait`], for some time at most. Whether it has ended.
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        self.session.wait_timeout(timeout)
+    }
+
+    /// Takes the mount away. With [`UnmountMode::Lazy`] it is served on until nobody uses it: then [`Mount::wait`]
+    /// returns.
+    ///
+    /// # Errors
+    /// `EBUSY` while it is in use and the mode is clean; as umount2(2).
+    pub fn unmount(&self, mode: UnmountMode) -> io::Result<()> {
+        if self.session.workers() == 0 {
+            return Ok(());
+        }
+        unmount(&self.mount_point, mode)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(10);
+        if self.wait_timeout(Duration::ZERO) {
+            return;
+        }
+        let taken_away = self.unmount(UnmountMode::Clean).or_else(|_| self.unmount(UnmountMode::Lazy));
+        match taken_away {
+            Ok(()) => {
+                self.wait_timeout(PATIENCE);
+            }
+            Err(error) => tracing::error!(%error, "{} stays mounted", self.mount_point.display()),
+        }
+    }
+}
+
+type Served = (Arc<Dispatcher>, Session<Dispatcher>, Arc<Counters>);
+
+fn serve(file_system: FileSystemRef, device: &Arc<Device>, decisions: &mut Decisions) -> Result<Served, MountError> {
+    let negotiated = handshake(device, &wishes(decisions)).map_err(mount_error)?;
+    if decisions.passthrough.is_ok() && !negotiated.has(init::PASSTHROUGH) {
+        decisions.passthrough = Err("the kernel has no passthrough (Linux 6.9 has)");
+    }
+    let no_thread = |error| MountError::System { what: "starting a thread", error };
+    let (notifications, _ends_with_its_senders) = NotificationSender::start(Arc::clone(device)).map_err(no_thread)?;
+    let notifier = Arc::new(KernelNotifier::new(notifications.clone(), negotiated.has_epochs()));
+    file_system.set_notifier(notifier.clone());
+    log_negotiation(&negotiated);
+    let dispatcher = Dispatcher::new(file_system, Arc::clone(device), negotiated, decisions.clone(), notifications);
+    let dispatcher = Arc::new(dispatcher);
+    notifier.attach(Arc::downgrade(&dispatcher));
+    let counters = Arc::new(Counters::new());
+    let session = Session::start(Arc::clone(device), Arc::clone(&dispatcher), &negotiated, Arc::clone(&counters))
+        .map_err(mount_error)?;
+    Ok((dispatcher, session, counters))
+}
+
+fn wishes(decisions: &Decisions) -> Wishes {
+    Wishes {
+        passthrough: decisions.passthrough.is_ok(),
+        posix_acl: decisions.posix_acl,
+        locks: decisions.forward_locks,
+        others_change_files: !decisions.exclusive,
+        message_bytes_max: MESSAGE_BYTES_MAX,
+        background_max: BACKGROUND_MAX,
+    }
+}
+
+fn mount_error(error: SessionError) -> MountError {
+    match error {
+        SessionError::KernelTooOld { major, minor } => MountError::KernelTooOld { major, minor },
+        SessionError::Closed => MountError::Vanished,
+        SessionError::Device(error) => MountError::System { what: "talking to the FUSE device", error },
+        SessionError::Thread(error) => MountError::System { what: "starting a thread", error },
+    }
+}
+
+fn log_negotiation(negotiated: &Negotiated) {
+    tracing::debug!(
+        minor = negotiated.minor,
+        features = format_args!("{:#x}", negotiated.features),
+        max_write = negotiated.max_write,
+        newest = wire::MINOR_VERSION,
+        "FUSE protocol agreed"
+    );
+}

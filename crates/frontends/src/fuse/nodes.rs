@@ -1,0 +1,224 @@
+//! The node table: from the kernel's node ids to vnodes, with the lookups that the kernel holds.
+//!
+//! **Invariants.** A node id is never given out twice in the life of a mount. At any time one object has at most one
+//! node, found by its handle, so hard links and repeated lookups share it. A node stays while the kernel holds a
+//! lookup on it; the root always. A node is small, for there may be millions: whatever only open files need is kept
+//! elsewhere, by node id.
+
+use super::wire::ROOT_ID;
+use hashbrown::hash_map::Entry;
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use vnode::{Handle, VnodeRef};
+
+/// One object that the kernel knows.
+pub(crate) struct Node {
+    /// What the kernel calls it.
+    pub(crate) id: u64,
+    /// The object.
+    pub(crate) vnode: VnodeRef,
+    /// Changed under the lock of the shard that the handle belongs to.
+    lookups: AtomicU64,
+    /// What is known of who may search this directory; see the admission module.
+    pub(crate) admission: AtomicU64,
+}
+
+/// Tables are cut in so many parts, each with its lock.
+const SHARDS: usize = 64;
+
+/// All nodes of a mount.
+pub(crate) struct NodeTable {
+    root: Arc<Node>,
+    next_id: AtomicU64,
+    by_id: Vec<RwLock<HashMap<u64, Arc<Node>>>>,
+    by_handle: Vec<Mutex<HashTable<Arc<Node>>>>,
+    hasher: DefaultHashBuilder,
+    count: AtomicU64,
+}
+
+impl NodeTable {
+    pub(crate) fn new(root: VnodeRef) -> NodeTable {
+        let root =
+            Arc::new(Node { id: ROOT_ID, vnode: root, lookups: AtomicU64::new(1), admission: AtomicU64::new(0) });
+        let table = NodeTable {
+            root: Arc::clone(&root),
+            next_id: AtomicU64::new(ROOT_ID + 1),
+            by_id: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            by_handle: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: DefaultHashBuilder::default(),
+            count: AtomicU64::new(0),
+        };
+        let hash = table.hash(&root.vnode.handle());
+        let mut shard = table.handle_shard(hash);
+        table.insert(&mut shard, hash, root);
+        drop(shard);
+        table
+    }
+
+    /// The node of this id, if the kernel holds it.
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Node>> {
+        if id == ROOT_ID {
+            return Some(Arc::clone(&self.root));
+        }
+        let shard = self.by_id[id as usize % SHARDS].read().unwrap_or_else(PoisonError::into_inner);
+        shard.get(&id).cloned()
+    }
+
+    /// The id of the node of this object, if it has one.
+    pub(crate) fn id_of(&self, handle: &Handle) -> Option<u64> {
+        let hash = self.hash(handle);
+        let shard = self.handle_shard(hash);
+        shard.find(hash, |node| node.vnode.handle() == *handle).map(|node| node.id)
+    }
+
+    /// The node of an object, new or known, with one more lookup held by the kernel.
+    pub(crate) fn look_up(&self, vnode: VnodeRef) -> Arc<Node> {
+        let handle = vnode.handle();
+        let hash = self.hash(&handle);
+        let mut shard = self.handle_shard(hash);
+        if let Some(node) = shard.find(hash, |node| node.vnode.handle() == handle) {
+            node.lookups.fetch_add(1, Ordering::Relaxed);
+            return Arc::clone(node);
+        }
+        let node = Arc::new(Node {
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            vnode,
+            lookups: AtomicU64::new(1),
+            admission: AtomicU64::new(0),
+        });
+        self.insert(&mut shard, hash, Arc::clone(&node));
+        node
+    }
+
+    /// The kernel gives lookups back; a node without any goes. Whether one went.
+    pub(crate) fn forget(&self, id: u64, lookups: u64) -> bool {
+        if id == ROOT_ID {
+            return false;
+        }
+        let Some(node) = self.get(id) else { return false };
+        let hash = self.hash(&node.vnode.handle());
+        let mut shard = self.handle_shard(hash);
+        let left = node.lookups.load(Ordering::Relaxed).saturating_sub(lookups);
+        node.lookups.store(left, Ordering::Relaxed);
+        if left > 0 {
+            return false;
+        }
+        if let Ok(entry) = shard.find_entry(hash, |other| other.id == id) {
+            entry.remove();
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        if shard.len() < shard.capacity() / 4 {
+            let half = shard.len() * 2;
+            shard.shrink_to(half, |node| self.hash(&node.vnode.handle()));
+        }
+        drop(shard);
+        let mut ids = self.by_id[id as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
+        let removed = ids.remove(&id);
+        if ids.len() < ids.capacity() / 4 {
+            let half = ids.len() * 2;
+            ids.shrink_to(half);
+        }
+        // The object's own tear-down may take time: not under a lock.
+        drop(ids);
+        drop(removed);
+        true
+    }
+
+    /// How many nodes there are, the root included.
+    pub(crate) fn len(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The ids of all nodes now.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        let mut ids = Vec::new();
+        for shard in &self.by_id {
+            ids.extend(shard.read().unwrap_or_else(PoisonError::into_inner).keys());
+        }
+        ids
+    }
+
+    fn insert(&self, shard: &mut HashTable<Arc<Node>>, hash: u64, node: Arc<Node>) {
+        let mut ids = self.by_id[node.id as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Vacant(vacant) = ids.entry(node.id) {
+            vacant.insert(Arc::clone(&node));
+        }
+        drop(ids);
+        shard.insert_unique(hash, node, |node| self.hash(&node.vnode.handle()));
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn hash(&self, handle: &Handle) -> u64 {
+        self.hasher.hash_one(handle.as_bytes())
+    }
+
+    fn handle_shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Arc<Node>>> {
+        // The table itself uses the lowest and the highest bits.
+        let index = (hash >> 32) as usize % SHARDS;
+        self.by_handle[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuse::test_vnode::vnode;
+
+    #[test]
+    fn one_object_has_one_node_until_it_is_forgotten() {
+        let table = NodeTable::new(vnode(0));
+        let first = table.look_up(vnode(7));
+        let again = table.look_up(vnode(7));
+        assert_eq!(first.id, again.id);
+        assert_eq!(table.id_of(&vnode(7).handle()), Some(first.id));
+        assert!(!table.forget(first.id, 1));
+        assert!(table.get(first.id).is_some());
+        assert!(table.forget(first.id, 1));
+        assert!(table.get(first.id).is_none());
+        assert_eq!(table.id_of(&vnode(7).handle()), None);
+        assert_ne!(table.look_up(vnode(7)).id, first.id, "an id came twice");
+    }
+
+    #[test]
+    fn the_root_is_never_forgotten_and_is_found_by_its_handle() {
+        let table = NodeTable::new(vnode(0));
+        assert_eq!(table.look_up(vnode(0)).id, ROOT_ID);
+        assert!(!table.forget(ROOT_ID, u64::MAX));
+        assert!(table.get(ROOT_ID).is_some());
+        assert!(!table.forget(999, 1), "a node that never was");
+    }
+
+    #[test]
+    fn tables_shrink_when_the_kernel_forgets() {
+        let table = NodeTable::new(vnode(0));
+        let ids: Vec<u64> = (1..=50_000).map(|number| table.look_up(vnode(number)).id).collect();
+        assert_eq!(table.len(), 50_001);
+        for id in ids {
+            assert!(table.forget(id, 1));
+        }
+        assert_eq!(table.len(), 1);
+        let left: usize = table.by_id.iter().map(|shard| shard.read().unwrap().capacity()).sum();
+        assert!(left < 5_000, "{left} places kept for one node");
+        let left: usize = table.by_handle.iter().map(|shard| shard.lock().unwrap().capacity()).sum();
+        assert!(left < 5_000, "{left} places kept for one node");
+    }
+
+    #[test]
+    fn threads_that_look_up_and_forget_agree() {
+        let table = Arc::new(NodeTable::new(vnode(0)));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for round in 0..20_000 {
+                        let node = table.look_up(vnode(round % 5 + 1));
+                        assert!(table.get(node.id).is_some());
+                        table.forget(node.id, 1);
+                    }
+                });
+            }
+        });
+        assert_eq!(table.len(), 1);
+    }
+}

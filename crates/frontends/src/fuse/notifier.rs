@@ -1,0 +1,73 @@
+//! The stack's way up: changes that did not come through the mount invalidate what the kernel caches.
+
+use super::dispatch::Dispatcher;
+use super::notify::{Notification, NotificationSender};
+use std::sync::{OnceLock, Weak};
+use vnode::{Handle, Name, Notifier};
+
+/// Leaves the data of a node alone.
+const NO_DATA: i64 = -1;
+
+/// Translates handles to node ids and passes the news on. Given to the stack before the dispatcher exists, since the
+/// first operation needs both.
+pub(crate) struct KernelNotifier {
+    dispatcher: OnceLock<Weak<Dispatcher>>,
+    notifications: NotificationSender,
+    has_epochs: bool,
+}
+
+impl KernelNotifier {
+    pub(crate) fn new(notifications: NotificationSender, has_epochs: bool) -> KernelNotifier {
+        KernelNotifier { dispatcher: OnceLock::new(), notifications, has_epochs }
+    }
+
+    /// From here on nodes are known.
+    pub(crate) fn attach(&self, dispatcher: Weak<Dispatcher>) {
+        // Attached once, by the mount that made both.
+        let _ = self.dispatcher.set(dispatcher);
+    }
+
+    fn with_node(&self, handle: &Handle, tell: impl FnOnce(u64)) {
+        let dispatcher = self.dispatcher.get().and_then(Weak::upgrade);
+        if let Some(node) = dispatcher.and_then(|dispatcher| dispatcher.nodes().id_of(handle)) {
+            tell(node);
+        }
+    }
+
+    fn invalidate(&self, node: u64, offset: i64, length: i64) {
+        self.notifications.send(Notification::InvalidateInode { node, offset, length });
+    }
+}
+
+impl Notifier for KernelNotifier {
+    fn attributes_changed(&self, handle: &Handle) {
+        self.with_node(handle, |node| self.invalidate(node, NO_DATA, 0));
+    }
+
+    fn data_changed(&self, handle: &Handle, offset: u64, length: u64) {
+        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+        // The kernel takes zero, or less, for "to the end".
+        let length = i64::try_from(length).unwrap_or(0);
+        self.with_node(handle, |node| self.invalidate(node, offset, length));
+    }
+
+    fn entry_changed(&self, directory: &Handle, name: Name<'_>) {
+        self.with_node(directory, |parent| {
+            self.notifications.send(Notification::InvalidateEntry { parent, name: name.as_bytes().into() });
+            self.invalidate(parent, 0, 0);
+        });
+    }
+
+    fn everything_changed(&self) {
+        if self.has_epochs {
+            self.notifications.increment_epoch();
+        }
+        let Some(dispatcher) = self.dispatcher.get().and_then(Weak::upgrade) else { return };
+        for node in dispatcher.nodes().ids() {
+            self.invalidate(node, 0, 0);
+            if !self.has_epochs {
+                dispatcher.invalidate_names(node);
+            }
+        }
+    }
+}

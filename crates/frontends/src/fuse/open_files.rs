@@ -1,0 +1,270 @@
+//! Open files and directories: the kernel's file handles, and how the opens of one node share the kernel's I/O modes.
+//!
+//! **Invariants.** The kernel refuses to mix cached and passthrough opens of one inode, and all passthrough opens of an
+//! inode must name one backing file. So a node's opens are counted by mode; the backing file is registered by the
+//! first passthrough open and released by the last; while a cached open exists, all new ones are cached.
+
+use super::nodes::Node;
+use super::wire::open_reply;
+use hashbrown::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use vnode::{OpenDirectoryRef, OpenFileRef};
+
+/// An open regular file.
+pub(crate) struct OpenedFile {
+    pub(crate) file: OpenFileRef,
+    pub(crate) node: u64,
+    mode: IoMode,
+    /// A flock lock was taken, to be released with the file.
+    pub(crate) flocked: AtomicBool,
+}
+
+/// An open directory.
+pub(crate) struct OpenedDirectory {
+    pub(crate) directory: OpenDirectoryRef,
+    pub(crate) node: Arc<Node>,
+}
+
+/// How the kernel does I/O on one open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IoMode {
+    Cached,
+    Direct,
+    Passthrough,
+}
+
+/// What to answer to an open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenAnswer {
+    pub(crate) handle: u64,
+    pub(crate) flags: u32,
+    pub(crate) backing_id: i32,
+}
+
+/// How an open may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenWish {
+    /// Passthrough, if the kernel has it.
+    pub(crate) passthrough: bool,
+    /// Reads and writes must reach the stack.
+    pub(crate) direct: bool,
+    /// Cached pages stay valid from one open to the next.
+    pub(crate) keep_cache: bool,
+}
+
+const SHARDS: usize = 32;
+
+/// All open files and directories of a mount.
+pub(crate) struct OpenFiles {
+    next_handle: AtomicU64,
+    files: Vec<RwLock<HashMap<u64, Arc<OpenedFile>>>>,
+    directories: Vec<RwLock<HashMap<u64, Arc<OpenedDirectory>>>>,
+    nodes: Vec<Mutex<HashMap<u64, OpenNode>>>,
+}
+
+/// What exists of a node while it is open.
+#[derive(Default)]
+struct OpenNode {
+    cached: u32,
+    passthrough: u32,
+    backing_id: i32,
+    handles: Vec<u64>,
+}
+
+impl OpenFiles {
+    pub(crate) fn new() -> OpenFiles {
+        OpenFiles {
+            next_handle: AtomicU64::new(1),
+            files: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            directories: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            nodes: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// Registers an open file. `register_backing` is called where passthrough is wished and no open of the node has a
+    /// backing file yet; `None` from it means cached I/O.
+    pub(crate) fn open(
+        &self,
+        node: u64,
+        file: OpenFileRef,
+        wish: OpenWish,
+        register_backing: impl FnOnce(&OpenFileRef) -> Option<i32>,
+    ) -> OpenAnswer {
+        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        let mut open_nodes = self.node_shard(node);
+        let open_node = open_nodes.entry(node).or_default();
+        let (mode, mut flags) = open_node.choose(&file, wish, register_backing);
+        if wish.keep_cache && mode == IoMode::Cached {
+            flags |= open_reply::KEEP_CACHE;
+        }
+        let backing_id = if flags & open_reply::PASSTHROUGH != 0 { open_node.backing_id } else { 0 };
+        open_node.handles.push(handle);
+        drop(open_nodes);
+        let opened = Arc::new(OpenedFile { file, node, mode, flocked: AtomicBool::new(false) });
+        self.file_shard(handle).write().unwrap_or_else(PoisonError::into_inner).insert(handle, opened);
+        OpenAnswer { handle, flags, backing_id }
+    }
+
+    /// The open file of this handle.
+    pub(crate) fn get(&self, handle: u64) -> Option<Arc<OpenedFile>> {
+        self.file_shard(handle).read().unwrap_or_else(PoisonError::into_inner).get(&handle).cloned()
+    }
+
+    /// Any open file of this node.
+    pub(crate) fn any_of(&self, node: u64) -> Option<Arc<OpenedFile>> {
+        let handle = *self.node_shard(node).get(&node)?.handles.first()?;
+        self.get(handle)
+    }
+
+    /// Takes an open file away; `release_backing` gets the id of a backing file that no open uses any more.
+    pub(crate) fn release(&self, handle: u64, release_backing: impl FnOnce(i32)) -> Option<Arc<OpenedFile>> {
+        let opened = self.file_shard(handle).write().unwrap_or_else(PoisonError::into_inner).remove(&handle)?;
+        let mut open_nodes = self.node_shard(opened.node);
+        if let Some(open_node) = open_nodes.get_mut(&opened.node) {
+            open_node.handles.retain(|&other| other != handle);
+            match opened.mode {
+                IoMode::Cached => open_node.cached -= 1,
+                IoMode::Passthrough => open_node.passthrough -= 1,
+                IoMode::Direct => {}
+            }
+            if open_node.passthrough == 0 && open_node.backing_id != 0 {
+                release_backing(std::mem::take(&mut open_node.backing_id));
+            }
+            if open_node.handles.is_empty() {
+                open_nodes.remove(&opened.node);
+            }
+        }
+        drop(open_nodes);
+        Some(opened)
+    }
+
+    /// Registers an open directory.
+    pub(crate) fn open_directory(&self, node: Arc<Node>, directory: OpenDirectoryRef) -> u64 {
+        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        let opened = Arc::new(OpenedDirectory { directory, node });
+        self.directory_shard(handle).write().unwrap_or_else(PoisonError::into_inner).insert(handle, opened);
+        handle
+    }
+
+    /// The open directory of this handle.
+    pub(crate) fn get_directory(&self, handle: u64) -> Option<Arc<OpenedDirectory>> {
+        self.directory_shard(handle).read().unwrap_or_else(PoisonError::into_inner).get(&handle).cloned()
+    }
+
+    /// Takes an open directory away.
+    pub(crate) fn release_directory(&self, handle: u64) -> Option<Arc<OpenedDirectory>> {
+        self.directory_shard(handle).write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
+    }
+
+    fn file_shard(&self, handle: u64) -> &RwLock<HashMap<u64, Arc<OpenedFile>>> {
+        &self.files[handle as usize % SHARDS]
+    }
+
+    fn directory_shard(&self, handle: u64) -> &RwLock<HashMap<u64, Arc<OpenedDirectory>>> {
+        &self.directories[handle as usize % SHARDS]
+    }
+
+    fn node_shard(&self, node: u64) -> MutexGuard<'_, HashMap<u64, OpenNode>> {
+        self.nodes[node as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OpenNode {
+    /// Decides how one more open does its I/O, and counts it.
+    fn choose(
+        &mut self,
+        file: &OpenFileRef,
+        wish: OpenWish,
+        register_backing: impl FnOnce(&OpenFileRef) -> Option<i32>,
+    ) -> (IoMode, u32) {
+        if wish.passthrough && self.cached == 0 && self.backing_id == 0 {
+            self.backing_id = register_backing(file).unwrap_or_default();
+        }
+        if self.backing_id != 0 {
+            // Also an open whose I/O must reach us names the backing file: the kernel wants that of all opens of the
+            // inode, and lets direct I/O take precedence.
+            self.passthrough += 1;
+            let direct = if wish.direct { open_reply::DIRECT_IO } else { 0 };
+            (IoMode::Passthrough, open_reply::PASSTHROUGH | direct)
+        } else if wish.direct {
+            (IoMode::Direct, open_reply::DIRECT_IO)
+        } else {
+            self.cached += 1;
+            (IoMode::Cached, 0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::any::Any;
+    use vnode::{Attributes, Caller, Errno, OpenFile, Result};
+
+    struct Nothing;
+
+    impl OpenFile for Nothing {
+        fn read_at(&self, _caller: &Caller, _offset: u64, _buffer: &mut [u8]) -> Result<usize> {
+            Ok(0)
+        }
+        fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
+            Err(Errno::EIO)
+        }
+        fn as_any(&self) -> &dyn Any {
+            self
+        }
+    }
+
+    const PASSTHROUGH: OpenWish = OpenWish { passthrough: true, direct: false, keep_cache: false };
+    const DIRECT: OpenWish = OpenWish { direct: true, ..PASSTHROUGH };
+    const CACHED: OpenWish = OpenWish { passthrough: false, direct: false, keep_cache: true };
+
+    fn open(files: &OpenFiles, wish: OpenWish, backing: Option<i32>) -> OpenAnswer {
+        files.open(5, Arc::new(Nothing), wish, |_| backing)
+    }
+
+    #[test]
+    fn opens_of_a_node_share_one_backing_file_until_the_last_is_closed() {
+        let files = OpenFiles::new();
+        let first = open(&files, PASSTHROUGH, Some(7));
+        let second = open(&files, PASSTHROUGH, None);
+        let third = open(&files, DIRECT, None);
+        assert_eq!((first.flags, first.backing_id), (open_reply::PASSTHROUGH, 7));
+        assert_eq!((second.flags, second.backing_id), (open_reply::PASSTHROUGH, 7));
+        assert_eq!((third.flags, third.backing_id), (open_reply::PASSTHROUGH | open_reply::DIRECT_IO, 7));
+        let mut released = Vec::new();
+        for answer in [first, second, third] {
+            assert!(released.is_empty());
+            files.release(answer.handle, |id| released.push(id));
+        }
+        assert_eq!(released, [7]);
+        assert!(files.any_of(5).is_none());
+    }
+
+    #[test]
+    fn cached_and_passthrough_opens_never_mix() {
+        let files = OpenFiles::new();
+        let cached = open(&files, PASSTHROUGH, None);
+        assert_eq!((cached.flags, cached.backing_id), (0, 0));
+        let kept = open(&files, CACHED, None);
+        assert_eq!(kept.flags, open_reply::KEEP_CACHE);
+        let later = files.open(5, Arc::new(Nothing), PASSTHROUGH, |_| panic!("a cached open exists"));
+        assert_eq!(later.flags, 0);
+        for answer in [cached, kept, later] {
+            files.release(answer.handle, |_| panic!("no backing file"));
+        }
+        assert_eq!(open(&files, PASSTHROUGH, Some(3)).backing_id, 3);
+    }
+
+    #[test]
+    fn a_node_without_opens_takes_no_memory() {
+        let files = OpenFiles::new();
+        let answer = open(&files, CACHED, None);
+        assert!(files.get(answer.handle).is_some());
+        assert!(files.release(answer.handle, |_| ()).is_some());
+        assert!(files.get(answer.handle).is_none());
+        assert!(files.release(answer.handle, |_| ()).is_none());
+        assert!(files.nodes.iter().all(|shard| shard.lock().unwrap().is_empty()));
+    }
+}

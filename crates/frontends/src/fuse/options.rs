@@ -1,0 +1,226 @@
+//! What the caller asks of a mount, and what follows from it and from the stack's properties.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::time::Duration;
+use vnode::Properties;
+
+/// How to mount. [`MountOptions::default`] suits a regular mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// The first column of the mount table: the stack expression.
+    pub source: OsString,
+    /// Mounted read-only: the kernel refuses every change.
+    pub read_only: bool,
+    /// Set-id bits of programs have no effect.
+    pub no_suid: bool,
+    /// Device files cannot be opened.
+    pub no_devices: bool,
+    /// Programs cannot be run.
+    pub no_exec: bool,
+    /// Users other than the one who mounts are let in.
+    pub allow_other: bool,
+    /// The kernel checks permissions by mode and owner. `None`: where the base does not check itself.
+    pub default_permissions: Option<bool>,
+    /// The largest read in one request, bytes. `None`: 1 MiB.
+    pub max_read: Option<u32>,
+    /// Mounted on the lower directory itself, so that nothing else can reach it: caches are kept without bound.
+    pub over: bool,
+    /// How long names and attributes are cached. `None`: one second, or without bound if nothing else can change the
+    /// files.
+    pub cache_timeout: Option<Duration>,
+    /// Let the kernel read and write the base's files by itself, where the stack allows it.
+    pub passthrough: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            source: "plyfs".into(),
+            read_only: false,
+            no_suid: false,
+            no_devices: false,
+            no_exec: false,
+            allow_other: false,
+            default_permissions: None,
+            max_read: None,
+            over: false,
+            cache_timeout: None,
+            passthrough: true,
+        }
+    }
+}
+
+/// Which names the kernel may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameCaching {
+    /// None: every look-up reaches the stack.
+    Never,
+    /// Those in directories that everybody may search, since the kernel asks nobody about cached names.
+    SearchableByAll,
+    /// All: the kernel checks permissions itself.
+    Always,
+}
+
+/// What was decided for a mount, for `--explain` and `status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decisions {
+    /// Which names are cached.
+    pub names: NameCaching,
+    /// For how long.
+    pub name_timeout: Duration,
+    /// Whether names that do not exist are cached too.
+    pub negative_names: bool,
+    /// How long attributes are cached.
+    pub attribute_timeout: Duration,
+    /// The kernel checks permissions.
+    pub default_permissions: bool,
+    /// The kernel applies access control lists.
+    pub posix_acl: bool,
+    /// Nothing else can change the files.
+    pub exclusive: bool,
+    /// The kernel may read and write the base's files by itself; else the reason why not.
+    pub passthrough: Result<(), &'static str>,
+    /// Reads and writes are not cached, so that each reaches the stack.
+    pub direct_io: bool,
+    /// Locks reach the base, where programs outside the mount see them; otherwise the kernel keeps them.
+    pub forward_locks: bool,
+}
+
+/// Longer than any mount lives.
+pub(crate) const UNBOUNDED: Duration = Duration::from_secs(1 << 32);
+const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What follows from a stack's properties and the options. The kernel may still lack passthrough.
+pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
+    let exclusive = properties.exclusive || options.over;
+    let timeout = options.cache_timeout.unwrap_or(if exclusive { UNBOUNDED } else { REGULAR_TIMEOUT });
+    let default_permissions = options.default_permissions.unwrap_or(!properties.checks_credentials);
+    let names = if properties.needs_every_lookup {
+        NameCaching::Never
+    } else if default_permissions {
+        NameCaching::Always
+    } else if properties.attributes_untouched {
+        NameCaching::SearchableByAll
+    } else {
+        // The mode that is seen is not the one that decides.
+        NameCaching::Never
+    };
+    Decisions {
+        names,
+        name_timeout: if names == NameCaching::Never { Duration::ZERO } else { timeout },
+        negative_names: names != NameCaching::Never && !properties.needs_failed_lookups,
+        attribute_timeout: if properties.needs_fresh_attributes { Duration::ZERO } else { timeout },
+        default_permissions,
+        posix_acl: default_permissions && options.allow_other,
+        exclusive,
+        passthrough: passthrough(properties, options),
+        direct_io: properties.needs_every_data_operation,
+        forward_locks: !exclusive,
+    }
+}
+
+fn passthrough(properties: &Properties, options: &MountOptions) -> Result<(), &'static str> {
+    if !options.passthrough {
+        Err("turned off by an option")
+    } else if !properties.data_untouched {
+        Err("the stack changes data")
+    } else if properties.needs_every_data_operation {
+        Err("the stack must see every read and write")
+    } else if !rustix::process::geteuid().is_root() {
+        Err("it needs root")
+    } else {
+        Ok(())
+    }
+}
+
+impl fmt::Display for Decisions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = match self.names {
+            NameCaching::Never => "never",
+            NameCaching::SearchableByAll => "in directories that everybody may search",
+            NameCaching::Always => "always",
+        };
+        let negative = if self.negative_names { "cached too" } else { "never cached" };
+        let checked = if self.default_permissions { "the kernel, by mode and owner" } else { "the stack" };
+        let acl = if self.posix_acl { " and access control list" } else { "" };
+        let data = match (self.passthrough, self.direct_io) {
+            (Ok(()), _) => "by the kernel itself (passthrough), where the base has files".to_owned(),
+            (Err(why), true) => format!("by the stack, uncached: {why}"),
+            (Err(why), false) => format!("by the stack, through the page cache: {why}"),
+        };
+        let locks = if self.forward_locks { "kept by the base" } else { "kept by the kernel" };
+        writeln!(formatter, "names cached: {names}, for {}", timeout_text(self.name_timeout))?;
+        writeln!(formatter, "names that do not exist: {negative}")?;
+        writeln!(formatter, "attributes cached: for {}", timeout_text(self.attribute_timeout))?;
+        writeln!(formatter, "permissions checked by: {checked}{acl}")?;
+        writeln!(formatter, "data read and written: {data}")?;
+        write!(formatter, "locks: {locks}")
+    }
+}
+
+fn timeout_text(timeout: Duration) -> String {
+    match timeout {
+        Duration::ZERO => "no time".into(),
+        _ if timeout >= UNBOUNDED => "as long as memory allows".into(),
+        _ => format!("{} s", timeout.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REGULAR: Properties = Properties { exclusive: false, ..Properties::TRANSPARENT };
+
+    #[test]
+    fn a_regular_mount_caches_for_a_second_where_all_may_search() {
+        let decisions = decide(&REGULAR, &MountOptions::default());
+        assert_eq!(decisions.names, NameCaching::SearchableByAll);
+        assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (REGULAR_TIMEOUT, REGULAR_TIMEOUT));
+        assert!(decisions.negative_names && decisions.forward_locks);
+        assert!(!decisions.default_permissions && !decisions.posix_acl);
+    }
+
+    #[test]
+    fn nothing_else_reaching_the_files_unbinds_the_caches() {
+        let over = MountOptions { over: true, ..MountOptions::default() };
+        for decisions in [decide(&REGULAR, &over), decide(&Properties::TRANSPARENT, &MountOptions::default())] {
+            assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (UNBOUNDED, UNBOUNDED));
+            assert!(decisions.exclusive && !decisions.forward_locks);
+        }
+    }
+
+    #[test]
+    fn a_stack_that_needs_to_see_gets_to_see() {
+        let watchful = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
+        let decisions = decide(&watchful, &MountOptions::default());
+        assert_eq!(decisions.names, NameCaching::Never);
+        assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (Duration::ZERO, Duration::ZERO));
+        assert!(!decisions.negative_names);
+        let failed = Properties { needs_failed_lookups: true, ..REGULAR };
+        let decisions = decide(&failed, &MountOptions::default());
+        assert!(!decisions.negative_names);
+        assert_eq!(decisions.names, NameCaching::SearchableByAll);
+        let data = Properties { needs_every_data_operation: true, ..REGULAR };
+        let decisions = decide(&data, &MountOptions::default());
+        assert!(decisions.direct_io && decisions.passthrough.is_err());
+    }
+
+    #[test]
+    fn a_base_that_does_not_check_leaves_checking_to_the_kernel() {
+        let unprivileged = Properties { checks_credentials: false, ..REGULAR };
+        let alone = decide(&unprivileged, &MountOptions::default());
+        assert!(alone.default_permissions && !alone.posix_acl);
+        assert_eq!(alone.names, NameCaching::Always);
+        let others = MountOptions { allow_other: true, ..MountOptions::default() };
+        assert!(decide(&unprivileged, &others).posix_acl);
+    }
+
+    #[test]
+    fn explanations_name_the_reason() {
+        let encrypted = Properties { data_untouched: false, ..REGULAR };
+        let text = decide(&encrypted, &MountOptions::default()).to_string();
+        assert!(text.contains("by the stack, through the page cache: the stack changes data"), "{text}");
+    }
+}
