@@ -6,6 +6,8 @@
 
 pub mod options;
 
+#[cfg(feature = "audit")]
+pub mod audit;
 #[cfg(feature = "longnames")]
 pub mod longnames;
 #[cfg(feature = "readonly")]
@@ -13,7 +15,13 @@ pub mod readonly;
 #[cfg(feature = "rot13")]
 pub mod rot13;
 
+#[cfg(feature = "audit")]
+mod globs;
+#[cfg(any(feature = "audit", feature = "readonly"))]
+mod ioctl;
 mod kind;
+#[cfg(feature = "audit")]
+mod users;
 
 pub use kind::Kind;
 pub use options::{OptionError, OptionSpecification};
@@ -21,6 +29,8 @@ pub use options::{OptionError, OptionSpecification};
 /// Every layer of this build, by name.
 pub const fn kinds() -> &'static [Kind] {
     &[
+        #[cfg(feature = "audit")]
+        audit::KIND,
         #[cfg(feature = "longnames")]
         longnames::KIND,
         #[cfg(feature = "readonly")]

@@ -103,7 +103,24 @@ pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, String> {
 
 /// Options as a stack expression writes them, for descriptions.
 pub(crate) fn write(pairs: &[(String, String)]) -> String {
-    pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+    pairs.iter().map(|(key, value)| format!("{key}={}", quote(value))).collect::<Vec<_>>().join(",")
+}
+
+/// The value in double quotes if it has anything that a stack expression might read as more than a letter.
+fn quote(value: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._/:*?+-@".contains(&byte);
+    if !value.is_empty() && value.bytes().all(plain) {
+        return value.to_owned();
+    }
+    let mut quoted = String::from("\"");
+    for character in value.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\0'..='\x1f' | '\x7f' => quoted.push_str(&format!("\\x{:02x}", character as u32)),
+            _ => quoted.push(character),
+        }
+    }
+    quoted + "\""
 }
 
 #[cfg(test)]
@@ -131,6 +148,12 @@ mod tests {
         assert_eq!(value.to_string(), "option `loud` of `x` cannot be `maybe`: expected yes or no");
         assert!(value.is_about_value());
         assert_eq!(options.read("size", number::<u32>).unwrap_err().key, "size");
+    }
+
+    #[test]
+    fn values_are_quoted_where_they_must_be() {
+        let given = pairs(&[("a", "/x/*.log:y"), ("b", "say \"hi\", (you)")]);
+        assert_eq!(write(&given), r#"a=/x/*.log:y,b="say \"hi\", (you)""#);
     }
 
     #[test]

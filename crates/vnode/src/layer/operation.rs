@@ -50,43 +50,48 @@ pub enum Operation<'a> {
 impl<'a> Operation<'a> {
     /// The operation's name, as rules, traces and logs write it: the system call's where there is one.
     pub const fn name(&self) -> &'static str {
+        Self::NAMES[self.index()]
+    }
+
+    /// The operation's place in [`Operation::NAMES`]: for tables and sets of operations.
+    pub const fn index(&self) -> usize {
         match self {
-            Self::GetAttributes => "getattr",
-            Self::SetAttributes(_) => "setattr",
-            Self::Access(_) => "access",
-            Self::Lookup(_) => "lookup",
-            Self::Parent => "parent",
-            Self::Create { .. } => "create",
-            Self::MakeDirectory { .. } => "mkdir",
-            Self::MakeNode { .. } => "mknod",
-            Self::MakeSymlink { .. } => "symlink",
-            Self::Link { .. } => "link",
-            Self::Unlink(_) => "unlink",
-            Self::RemoveDirectory(_) => "rmdir",
-            Self::Rename { .. } => "rename",
-            Self::ReadLink => "readlink",
-            Self::Open(_) => "open",
-            Self::OpenDirectory => "opendir",
-            Self::ReadDirectory => "readdir",
-            Self::StatFs => "statfs",
-            Self::GetXattr(_) => "getxattr",
-            Self::SetXattr { .. } => "setxattr",
-            Self::ListXattr => "listxattr",
-            Self::RemoveXattr(_) => "removexattr",
-            Self::TemporaryFile(_) => "tmpfile",
-            Self::Ioctl { .. } => "ioctl",
-            Self::Read { .. } => "read",
-            Self::Write { .. } => "write",
-            Self::Truncate { .. } => "truncate",
-            Self::Flush => "flush",
-            Self::Fsync { .. } => "fsync",
-            Self::Allocate { .. } => "fallocate",
-            Self::Seek { .. } => "lseek",
-            Self::CopyRange { .. } => "copy_file_range",
-            Self::Lock(_) => "lock",
-            Self::TestLock(_) => "getlk",
-            Self::Poll => "poll",
-            Self::Release => "release",
+            Self::GetAttributes => 0,
+            Self::SetAttributes(_) => 1,
+            Self::Access(_) => 2,
+            Self::Lookup(_) => 3,
+            Self::Parent => 4,
+            Self::Create { .. } => 5,
+            Self::MakeDirectory { .. } => 6,
+            Self::MakeNode { .. } => 7,
+            Self::MakeSymlink { .. } => 8,
+            Self::Link { .. } => 9,
+            Self::Unlink(_) => 10,
+            Self::RemoveDirectory(_) => 11,
+            Self::Rename { .. } => 12,
+            Self::ReadLink => 13,
+            Self::Open(_) => 14,
+            Self::OpenDirectory => 15,
+            Self::ReadDirectory => 16,
+            Self::StatFs => 17,
+            Self::GetXattr(_) => 18,
+            Self::SetXattr { .. } => 19,
+            Self::ListXattr => 20,
+            Self::RemoveXattr(_) => 21,
+            Self::TemporaryFile(_) => 22,
+            Self::Ioctl { .. } => 23,
+            Self::Read { .. } => 24,
+            Self::Write { .. } => 25,
+            Self::Truncate { .. } => 26,
+            Self::Flush => 27,
+            Self::Fsync { .. } => 28,
+            Self::Allocate { .. } => 29,
+            Self::Seek { .. } => 30,
+            Self::CopyRange { .. } => 31,
+            Self::Lock(_) => 32,
+            Self::TestLock(_) => 33,
+            Self::Poll => 34,
+            Self::Release => 35,
         }
     }
 
@@ -167,6 +172,54 @@ impl<'a> Operation<'a> {
             | Self::Allocate { .. }
             | Self::CopyRange { .. } => true,
             _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_at_their_index() {
+        let name = Name::new(b"x").unwrap();
+        let how = Creation { mode: 0, flags: OpenFlags::READ };
+        let changes = SetAttributes::default();
+        for (operation, expected) in [
+            (Operation::GetAttributes, "getattr"),
+            (Operation::SetAttributes(&changes), "setattr"),
+            (Operation::Access(AccessMode::READ), "access"),
+            (Operation::Lookup(name), "lookup"),
+            (Operation::Parent, "parent"),
+            (Operation::Create { name, how: &how }, "create"),
+            (Operation::MakeDirectory { name, mode: 0 }, "mkdir"),
+            (Operation::MakeNode { name, kind: FileKind::Fifo, mode: 0 }, "mknod"),
+            (Operation::MakeSymlink { name, target: b"x" }, "symlink"),
+            (Operation::Unlink(name), "unlink"),
+            (Operation::RemoveDirectory(name), "rmdir"),
+            (Operation::ReadLink, "readlink"),
+            (Operation::Open(OpenFlags::READ), "open"),
+            (Operation::OpenDirectory, "opendir"),
+            (Operation::ReadDirectory, "readdir"),
+            (Operation::StatFs, "statfs"),
+            (Operation::GetXattr(b""), "getxattr"),
+            (Operation::SetXattr { name: b"", value: b"" }, "setxattr"),
+            (Operation::ListXattr, "listxattr"),
+            (Operation::RemoveXattr(b""), "removexattr"),
+            (Operation::TemporaryFile(&how), "tmpfile"),
+            (Operation::Ioctl { command: 0 }, "ioctl"),
+            (Operation::Read { offset: 0, length: 0 }, "read"),
+            (Operation::Write { offset: 0, length: 0 }, "write"),
+            (Operation::Truncate { size: 0 }, "truncate"),
+            (Operation::Flush, "flush"),
+            (Operation::Fsync { data_only: false }, "fsync"),
+            (Operation::Allocate { mode: AllocateMode::ALLOCATE, offset: 0, length: 0 }, "fallocate"),
+            (Operation::Seek { offset: 0, target: SeekTarget::Data }, "lseek"),
+            (Operation::CopyRange { offset: 0, to_offset: 0, length: 0 }, "copy_file_range"),
+            (Operation::Poll, "poll"),
+            (Operation::Release, "release"),
+        ] {
+            assert_eq!(operation.name(), expected);
         }
     }
 }

@@ -1,8 +1,15 @@
 //! Tests of the file system in memory, rule by rule.
 
+mod acls;
+mod attributes;
 mod creation;
 mod directories;
+mod files;
+mod limits;
+mod random;
 mod removal;
+mod renames;
+mod xattrs;
 
 use std::ops::ControlFlow;
 
@@ -61,6 +68,10 @@ fn chmod(vnode: &VnodeRef, caller: &Caller, mode: u32) -> Result<Attributes> {
 
 fn chown(vnode: &VnodeRef, caller: &Caller, uid: Option<u32>, gid: Option<u32>) -> Result<Attributes> {
     vnode.setattr(caller, &SetAttributes { uid, gid, ..Default::default() })
+}
+
+fn resize(vnode: &VnodeRef, caller: &Caller, size: u64) -> Result<Attributes> {
+    vnode.setattr(caller, &SetAttributes { size: Some(size), ..Default::default() })
 }
 
 /// The error of a look-up or creation, since what it finds cannot be printed.

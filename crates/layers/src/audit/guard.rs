@@ -1,0 +1,151 @@
+//! What `audit` refuses by itself: set-id programs made by users, and changes of protected files.
+
+use vnode::layer::{LayerVnode, Operation};
+use vnode::{Caller, Errno, FileKind, Name, RenameMode, Vnode};
+
+use super::{Audit, paths};
+use crate::globs::Globs;
+use crate::ioctl;
+
+const SET_ID: u32 = 0o6000;
+
+/// What is refused.
+#[derive(Debug, Default)]
+pub(super) struct Guard {
+    /// Set-id bits on anything but directories, to everybody but the superuser.
+    pub(super) refuse_setuid: bool,
+    /// Changes of these, to everybody.
+    pub(super) protected: Option<Protected>,
+}
+
+/// Protected paths.
+#[derive(Debug)]
+pub(super) struct Protected {
+    paths: Globs,
+    /// Directories on the way to them, as far as the patterns name them: neither moved nor removed.
+    ancestors: Option<Globs>,
+    /// Last components of both, to know most names for harmless without their path.
+    names: Option<Globs>,
+}
+
+impl Guard {
+    pub(super) fn is_idle(&self) -> bool {
+        !self.refuse_setuid && self.protected.is_none()
+    }
+
+    /// The option by which the operation is refused, if it is.
+    pub(super) fn refuses(
+        &self,
+        node: &LayerVnode<Audit>,
+        caller: &Caller,
+        operation: &Operation<'_>,
+    ) -> Option<&'static str> {
+        if caller.server {
+            return None;
+        }
+        if self.refuse_setuid && caller.uid != 0 && makes_set_id(node, operation) {
+            return Some("refuse-setuid");
+        }
+        self.protected.as_ref().filter(|protected| protected.is_hit(node, operation)).map(|_| "protect")
+    }
+}
+
+fn makes_set_id(node: &LayerVnode<Audit>, operation: &Operation<'_>) -> bool {
+    match operation {
+        Operation::Create { how, .. } | Operation::TemporaryFile(how) => how.mode & SET_ID != 0,
+        Operation::MakeNode { mode, .. } => mode & SET_ID != 0,
+        Operation::SetAttributes(changes) => {
+            node.kind() != FileKind::Directory && changes.mode.is_some_and(|mode| mode & SET_ID != 0)
+        }
+        _ => false,
+    }
+}
+
+impl Protected {
+    /// Reads `GLOB[:GLOB]`.
+    ///
+    /// # Errors
+    /// What is expected instead, in words.
+    pub(super) fn parse(list: &str) -> Result<Self, String> {
+        let paths = Globs::paths(list)?;
+        let (mut ancestors, mut names) = (Vec::new(), Some(Vec::new()));
+        for pattern in list.split(':').map(|pattern| pattern.strip_prefix('/').unwrap_or(pattern)) {
+            // Braces, classes and escapes may hold a slash, `**` any number of them: nothing is known from there on.
+            let simple = |component: &str| !component.contains("**") && !component.contains(['{', '[', '\\']);
+            let components: Vec<&str> = pattern.split('/').collect();
+            let known = components.iter().take_while(|component| simple(component)).count();
+            let on_the_way = known.min(components.len() - 1);
+            ancestors.extend((1..=on_the_way).map(|count| components[..count].join("/")));
+            match &mut names {
+                Some(names) if known == components.len() => names.extend_from_slice(&components),
+                _ => names = None,
+            }
+        }
+        let some = |patterns: &[String]| match patterns {
+            [] => Ok(None),
+            _ => Globs::of(patterns.iter().map(String::as_str)).map(Some),
+        };
+        Ok(Self { paths, ancestors: some(&ancestors)?, names: names.map(Globs::of).transpose()? })
+    }
+
+    fn is_hit(&self, node: &LayerVnode<Audit>, operation: &Operation<'_>) -> bool {
+        match operation {
+            Operation::Open(flags) if flags.writes() || flags.truncates() => self.covers(node),
+            Operation::Ioctl { command } if ioctl::changes(*command) => self.covers(node),
+            Operation::SetAttributes(_) | Operation::SetXattr { .. } | Operation::RemoveXattr(_) => self.covers(node),
+            Operation::Create { name, .. }
+            | Operation::MakeDirectory { name, .. }
+            | Operation::MakeNode { name, .. }
+            | Operation::MakeSymlink { name, .. }
+            | Operation::Unlink(name) => self.covers_name(node, *name, false),
+            Operation::RemoveDirectory(name) => self.covers_name(node, *name, true),
+            // One more name would be one more way to write to it.
+            Operation::Link { name, target } => self.covers_name(node, *name, false) || self.covers(&***target),
+            Operation::Rename { name, to, to_name, mode } => {
+                self.covers_name(node, *name, true) || self.covers_name(&***to, *to_name, *mode == RenameMode::Exchange)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the object is protected. What has no name any more is not; where the path cannot be had, all is.
+    fn covers(&self, node: &dyn Vnode) -> bool {
+        match node.path() {
+            Ok(path) => self.paths.matches(&path),
+            Err(error) => error != Errno::ENOENT,
+        }
+    }
+
+    /// Whether the name in the directory is protected, or with `moves` leads to what is.
+    fn covers_name(&self, directory: &dyn Vnode, name: Name<'_>, moves: bool) -> bool {
+        if self.names.as_ref().is_some_and(|names| !names.matches(name.as_bytes())) {
+            return false;
+        }
+        match directory.path() {
+            Ok(path) => {
+                let path = paths::join(&path, name);
+                self.paths.matches(&path)
+                    || (moves && self.ancestors.as_ref().is_some_and(|ancestors| ancestors.matches(&path)))
+            }
+            Err(error) => error != Errno::ENOENT,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ancestors_are_those_that_patterns_name() {
+        let protected = Protected::parse("/bin/login:usr/*/sbin/**/su").unwrap();
+        let ancestors = protected.ancestors.unwrap();
+        let are = |path: &str| ancestors.matches(path.as_bytes());
+        assert!(are("bin") && are("usr") && are("usr/local") && are("usr/local/sbin"));
+        assert!(!are("usr/local/sbin/x") && !are("bin/login") && !are("etc"));
+        assert!(protected.names.is_none());
+        let names = Protected::parse("bin/*.so").unwrap().names.unwrap();
+        assert!(names.matches(b"bin") && names.matches(b"x.so") && !names.matches(b"x"));
+        assert!(Protected::parse("x").unwrap().ancestors.is_none());
+    }
+}

@@ -1,0 +1,226 @@
+//! The layer `audit`: reports what is done, tried and refused, and refuses some things by itself.
+//!
+//! The papers' Snoopfs grown up: rules by operation, path, user and result say what becomes a line of JSON.
+
+mod event;
+mod guard;
+mod options;
+mod parse;
+mod paths;
+mod reporter;
+mod rules;
+mod sink;
+
+use std::cell::OnceCell;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use vnode::layer::{self, Layer, LayerVnode, Operation};
+use vnode::{Caller, Control, ControlError, Errno, Properties, Result};
+
+use crate::Kind;
+use crate::globs::Globs;
+use crate::options::{OptionError, OptionProblem};
+use event::{Event, Value};
+use guard::Guard;
+use paths::Paths;
+use reporter::Reporter;
+use rules::{Facts, OK, Rules};
+use sink::Sink;
+
+pub use options::create;
+
+/// What whoever builds stacks knows of it.
+pub const KIND: Kind = Kind {
+    name: "audit",
+    summary: "reports denied and failed accesses, or what its rules say, as lines of JSON",
+    options: options::KNOWN,
+    build: |pairs, lower| {
+        let audit = create(pairs)?;
+        if audit.needs_paths() && lower.root().path().is_err() {
+            return Err(audit.paths_are_unknown(pairs));
+        }
+        Ok(layer::stack(audit, lower))
+    },
+};
+
+/// Reports operations by rules, and refuses some.
+#[derive(Debug)]
+pub struct Audit {
+    rules: Rules,
+    guard: Guard,
+    reporter: Reporter,
+    /// The file that lines go to, if it is a file.
+    file: Option<PathBuf>,
+    details: String,
+}
+
+impl Layer for Audit {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn details(&self) -> String {
+        self.details.clone()
+    }
+
+    fn properties(&self) -> Properties {
+        let any = rules::OK | rules::DENIED | rules::FAILED | rules::OTHER;
+        let cached = ["getattr", "access", "readlink", "getxattr", "listxattr"];
+        Properties {
+            admission_untouched: self.guard.is_idle(),
+            needs_every_lookup: self.rules.watches("lookup", OK),
+            needs_failed_lookups: self.rules.watches("lookup", any & !OK),
+            needs_every_data_operation: ["read", "write"].iter().any(|data| self.rules.watches(data, any)),
+            needs_fresh_attributes: cached.iter().any(|operation| self.rules.watches(operation, OK)),
+            ..Properties::TRANSPARENT
+        }
+    }
+
+    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        match command.command.as_str() {
+            "stats" => {
+                let counts = self.reporter.counts();
+                Ok(format!(
+                    "written={} dropped={} unwritten={} waiting={}",
+                    counts.written, counts.dropped, counts.unwritten, counts.waiting
+                ))
+            }
+            "reopen" => {
+                let Some(path) = &self.file else {
+                    return Err(ControlError::BadArgument("audit does not write to a file".to_owned()));
+                };
+                let sink = Sink::file(path).map_err(|error| ControlError::Failed(error.into()))?;
+                self.reporter.replace(sink);
+                Ok(String::new())
+            }
+            _ => {
+                let (target, command) = (command.target.clone(), command.command.clone());
+                Err(ControlError::UnknownCommand { target, command })
+            }
+        }
+    }
+
+    fn around<T>(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        operation: &Operation<'_>,
+        body: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if !self.guard.is_idle()
+            && let Some(option) = self.guard.refuses(node, caller, operation)
+        {
+            let result = Err(Errno::EPERM);
+            self.report(&Subject::new(node, caller, operation, result), Some(option));
+            return Err(Errno::EPERM);
+        }
+        let answer = body();
+        let result = answer.as_ref().map(drop).map_err(|error| *error);
+        if self.rules.may_report(operation.index(), result) && !self.is_own(caller) {
+            let subject = Subject::new(node, caller, operation, result);
+            if self.rules.reports(&subject) {
+                self.report(&subject, None);
+            }
+        }
+        answer
+    }
+}
+
+impl Audit {
+    /// Whether the operation is the server's, or comes of writing lines.
+    fn is_own(&self, caller: &Caller) -> bool {
+        caller.server || self.reporter.is_writer(caller.pid)
+    }
+
+    fn report(&self, subject: &Subject<'_>, refused_by: Option<&'static str>) {
+        let Subject { caller, operation, .. } = *subject;
+        let mut details = Vec::new();
+        let paths = subject.paths();
+        let rooted = |path: &Vec<u8>| Value::Bytes([b"/", path.as_slice()].concat());
+        details.extend(paths.path.as_ref().map(|path| ("path", rooted(path))));
+        details.extend(operation.entry_name().map(|name| ("name", Value::Bytes(name.as_bytes().to_vec()))));
+        let other = if matches!(operation, Operation::Rename { .. }) { "new_path" } else { "target_path" };
+        details.extend(paths.other.as_ref().map(|path| (other, rooted(path))));
+        event::arguments(operation, &mut details);
+        self.reporter.report(Event {
+            time: Timestamp::now(),
+            operation: operation.name(),
+            uid: caller.uid,
+            gid: caller.gid,
+            pid: caller.pid,
+            process: event::process_name(caller),
+            result: subject.result,
+            refused_by,
+            details,
+        });
+    }
+
+    fn needs_paths(&self) -> bool {
+        self.rules.ask_for_paths() || self.guard.protected.is_some()
+    }
+
+    /// Patterns that could never match are an error, not a rule that is silently void.
+    fn paths_are_unknown(&self, pairs: &[(String, String)]) -> OptionError {
+        let by_path = |key: &str| ["protect", "path", "rules"].contains(&key);
+        let (key, value) = pairs.iter().find(|(key, _)| by_path(key)).cloned().unwrap_or_default();
+        let expected = "nothing by path, since the file system below does not know paths".to_owned();
+        OptionError { layer: KIND.name, key, problem: OptionProblem::BadValue { value, expected } }
+    }
+}
+
+/// One operation, as rules and reports ask about it.
+struct Subject<'a> {
+    node: &'a LayerVnode<Audit>,
+    caller: &'a Caller,
+    operation: &'a Operation<'a>,
+    result: Result<()>,
+    paths: OnceCell<Paths>,
+}
+
+impl<'a> Subject<'a> {
+    fn new(node: &'a LayerVnode<Audit>, caller: &'a Caller, operation: &'a Operation<'a>, result: Result<()>) -> Self {
+        Self { node, caller, operation, result, paths: OnceCell::new() }
+    }
+
+    fn paths(&self) -> &Paths {
+        self.paths.get_or_init(|| Paths::of(self.node, self.operation))
+    }
+
+    /// The owner of what the name stands for; where it stands for nothing, and for all else, of the vnode.
+    fn owner(&self) -> Result<u32> {
+        let (below, server) = (self.node.lower(), Caller::server());
+        if let Some(name) = self.operation.entry_name()
+            && self.result != Err(Errno::ENOENT)
+            && let Ok(entry) = below.lookup(&server, name)
+        {
+            return Ok(entry.attributes.uid);
+        }
+        Ok(below.getattr(&server)?.uid)
+    }
+}
+
+impl Facts for Subject<'_> {
+    fn operation(&self) -> usize {
+        self.operation.index()
+    }
+
+    fn result(&self) -> Result<()> {
+        self.result
+    }
+
+    fn user(&self) -> u32 {
+        self.caller.uid
+    }
+
+    fn is_owner(&self) -> bool {
+        self.owner() == Ok(self.caller.uid)
+    }
+
+    fn has_path(&self, globs: &Globs) -> bool {
+        let paths = self.paths();
+        [&paths.path, &paths.other].into_iter().flatten().any(|path| globs.matches(path))
+    }
+}

@@ -1,0 +1,113 @@
+//! The options of `audit`.
+
+use std::path::{Path, PathBuf};
+
+use vnode::Errno;
+
+use super::guard::{Guard, Protected};
+use super::reporter::Reporter;
+use super::rules::Rules;
+use super::sink::{SYSLOG, Sink};
+use super::{Audit, parse};
+use crate::options::{self, OptionError, OptionProblem, OptionSpecification, Options, number};
+
+pub(super) const KNOWN: &[OptionSpecification] = &[
+    OptionSpecification {
+        key: "to",
+        value: "FILE|stderr|syslog",
+        summary: "where lines go (default syslog, where there is none stderr)",
+    },
+    OptionSpecification { key: "rules", value: "FILE", summary: "what is reported, a rule a line" },
+    OptionSpecification {
+        key: "operations",
+        value: "NAME[:NAME]",
+        summary: "report these operations (`all`: every one)",
+    },
+    OptionSpecification { key: "path", value: "GLOB[:GLOB]", summary: "report what these paths match" },
+    OptionSpecification { key: "uid", value: "USER[:USER]", summary: "report these users: numbers, ranges, names" },
+    OptionSpecification { key: "except-uid", value: "USER[:USER]", summary: "but not these, nor `owner`" },
+    OptionSpecification {
+        key: "result",
+        value: "denied|failed|error|ok|all|ERRNO[:…]",
+        summary: "report these results (default all)",
+    },
+    OptionSpecification {
+        key: "refuse-setuid",
+        value: "yes|no",
+        summary: "refuse set-id bits on files to all but root",
+    },
+    OptionSpecification { key: "protect", value: "GLOB[:GLOB]", summary: "refuse changes of these files to everybody" },
+    OptionSpecification {
+        key: "queue",
+        value: "COUNT",
+        summary: "how many events may wait to be written (default 8192)",
+    },
+];
+
+const QUEUE: usize = 8192;
+
+/// Makes the layer, its file opened.
+///
+/// # Errors
+/// For an option that does not exist or cannot have that value, and for files that cannot be used.
+pub fn create(pairs: &[(String, String)]) -> Result<Audit, OptionError> {
+    let options = Options::new(super::KIND.name, KNOWN, pairs)?;
+    let queue = options.read("queue", |value| match number(value) {
+        Ok(count @ 1..=16_777_216) => Ok(count),
+        _ => Err("a number from 1 to 16777216".to_owned()),
+    })?;
+    let guard =
+        Guard { refuse_setuid: options.flag("refuse-setuid")?, protected: options.read("protect", Protected::parse)? };
+    let rules = rules(&options)?;
+    let (sink, file) = sink(&options)?;
+    Ok(Audit {
+        rules,
+        guard,
+        reporter: Reporter::new(sink, queue.unwrap_or(QUEUE)),
+        file,
+        details: options::write(pairs),
+    })
+}
+
+/// The one rule that the options make, those of the file, or the default ones.
+fn rules(options: &Options<'_>) -> Result<Rules, OptionError> {
+    let inline: Vec<&str> = parse::KEYS.into_iter().filter(|key| options.text(key).is_some()).collect();
+    match (options.text("rules"), inline.first()) {
+        (Some(_), Some(key)) => Err(options.error(key, OptionProblem::Conflict { with: "rules" })),
+        (Some(path), None) => {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                let error = if error.kind() == std::io::ErrorKind::InvalidData { Errno::EILSEQ } else { error.into() };
+                options.error("rules", OptionProblem::File { path: path.to_owned(), error })
+            })?;
+            parse::file(path, &text).map(Rules::new).map_err(|problem| options.error("rules", problem))
+        }
+        (None, Some(_)) => {
+            let mut rule = parse::everything();
+            for key in inline {
+                options.read(key, |value| parse::set_part(&mut rule, key, value))?;
+            }
+            Ok(Rules::new(vec![rule]))
+        }
+        (None, None) => Ok(Rules::new(parse::default_rules())),
+    }
+}
+
+/// The sink, and the path of the file if it is one: whole, since the server may change its directory.
+fn sink(options: &Options<'_>) -> Result<(Sink, Option<PathBuf>), OptionError> {
+    let unusable = |path: &str, error: std::io::Error| {
+        options.error("to", OptionProblem::File { path: path.to_owned(), error: error.into() })
+    };
+    match options.text("to") {
+        Some("") => {
+            let expected = "a file, stderr or syslog".to_owned();
+            Err(options.error("to", OptionProblem::BadValue { value: String::new(), expected }))
+        }
+        Some("stderr") => Ok((Sink::StandardError, None)),
+        Some("syslog") => Ok((Sink::syslog(Path::new(SYSLOG)).map_err(|error| unusable(SYSLOG, error))?, None)),
+        Some(path) => {
+            let whole = std::path::absolute(path).map_err(|error| unusable(path, error))?;
+            Ok((Sink::file(&whole).map_err(|error| unusable(path, error))?, Some(whole)))
+        }
+        None => Ok((Sink::syslog(Path::new(SYSLOG)).unwrap_or(Sink::StandardError), None)),
+    }
+}

@@ -1,0 +1,225 @@
+//! Reads rules of `audit`: one from options, many from a file.
+
+use vnode::Errno;
+use vnode::layer::Operation;
+
+use super::rules::{Class, DENIED, FAILED, OK, OTHER, Results, Rule, Users, index};
+use crate::globs::Globs;
+use crate::options::{OptionProblem, one_of};
+use crate::users;
+
+/// The keys of a rule's parts.
+pub(super) const KEYS: [&str; 5] = ["operations", "path", "uid", "except-uid", "result"];
+
+/// Operations on the data of open files and on nothing else: never meant unless they are named.
+const DATA: [&str; 10] =
+    ["read", "write", "flush", "fsync", "fallocate", "lseek", "copy_file_range", "lock", "getlk", "poll"];
+
+/// The papers' Snoopfs: denied or failed look-ups, and whatever else is denied, by others than root and the owner.
+pub(super) fn default_rules() -> Vec<Rule> {
+    let strangers = |operations, classes| Rule {
+        operations,
+        results: Results { classes, errors: Vec::new() },
+        except_users: Users(vec![0..=0]),
+        except_owner: true,
+        ..everything()
+    };
+    vec![strangers(bit("lookup"), DENIED | FAILED), strangers(usual_operations(), DENIED)]
+}
+
+/// The rule that reports everything but operations on data.
+pub(super) fn everything() -> Rule {
+    Rule {
+        report: true,
+        operations: usual_operations(),
+        results: Results { classes: OK | DENIED | FAILED | OTHER, errors: Vec::new() },
+        paths: None,
+        users: None,
+        except_users: Users::default(),
+        except_owner: false,
+    }
+}
+
+/// Sets the part of a rule that has the key, one of [`KEYS`].
+///
+/// # Errors
+/// What is expected as its value, in words.
+pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), String> {
+    match key {
+        "operations" => rule.operations = operations(value)?,
+        "path" => rule.paths = Some(Globs::paths(value)?),
+        "uid" => rule.users = Some(users_of(value)?),
+        "result" => rule.results = results(value)?,
+        _ => {
+            let named: Vec<&str> = value.split(':').filter(|word| *word != "owner").collect();
+            rule.except_owner = value.split(':').any(|word| word == "owner");
+            rule.except_users = if named.is_empty() { Users::default() } else { users_of(&named.join(":"))? };
+        }
+    }
+    Ok(())
+}
+
+/// Reads a file of rules: one a line, `report` or `ignore` and then parts as `key=value`.
+///
+/// # Errors
+/// For a line that cannot be understood.
+pub(super) fn file(path: &str, text: &str) -> Result<Vec<Rule>, OptionProblem> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    lines
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(line, text)| {
+            rule(text).map_err(|message| OptionProblem::FileLine { path: path.to_owned(), line, message })
+        })
+        .collect()
+}
+
+fn rule(line: &str) -> Result<Rule, String> {
+    let mut words = words(line)?.into_iter();
+    let report = match words.next().as_deref() {
+        Some("report") => true,
+        Some("ignore") => false,
+        other => return Err(format!("a rule starts with `report` or `ignore`, not `{}`", other.unwrap_or_default())),
+    };
+    let mut rule = Rule { report, ..everything() };
+    if !report {
+        rule.operations = all_operations();
+    }
+    let mut seen = Vec::new();
+    for word in words {
+        let Some((key, value)) = word.split_once('=') else { return Err(format!("`{word}` is not `key=value`")) };
+        let Some(known) = KEYS.iter().find(|known| **known == key) else {
+            return Err(format!("no `{key}` in a rule; it may have {}", one_of(KEYS)));
+        };
+        if seen.contains(known) {
+            return Err(format!("`{key}` is given twice"));
+        }
+        seen.push(known);
+        set_part(&mut rule, key, value)
+            .map_err(|expected| format!("`{key}` cannot be `{value}`: expected {expected}"))?;
+    }
+    Ok(rule)
+}
+
+/// Splits at blanks, but for those in double quotes, where a backslash keeps the next character.
+fn words(line: &str) -> Result<Vec<String>, String> {
+    let (mut words, mut word, mut quoted, mut any) = (Vec::new(), String::new(), false, false);
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => (quoted, any) = (!quoted, true),
+            '\\' if quoted => word.push(characters.next().ok_or("a quote is not closed")?),
+            _ if character.is_whitespace() && !quoted => {
+                if any {
+                    words.push(std::mem::take(&mut word));
+                }
+                any = false;
+            }
+            _ => {
+                word.push(character);
+                any = true;
+            }
+        }
+    }
+    if quoted {
+        return Err("a quote is not closed".to_owned());
+    }
+    if any {
+        words.push(word);
+    }
+    Ok(words)
+}
+
+fn operations(list: &str) -> Result<u64, String> {
+    list.split(':').try_fold(0, |set, word| match word {
+        "all" => Ok(all_operations()),
+        _ => match index(word) {
+            Some(index) => Ok(set | 1 << index),
+            None => {
+                let valid = one_of(Operation::NAMES.iter().copied().chain(["all"]));
+                Err(format!("a list of operations: {valid}"))
+            }
+        },
+    })
+}
+
+fn results(list: &str) -> Result<Results, String> {
+    let mut results = Results { classes: 0, errors: Vec::new() };
+    for word in list.split(':') {
+        let classes: Class = match word {
+            "ok" => OK,
+            "denied" => DENIED,
+            "failed" => FAILED,
+            "error" => DENIED | FAILED | OTHER,
+            "all" => OK | DENIED | FAILED | OTHER,
+            _ => {
+                let named = (1..200).map(Errno::new).find(|error| error.name() == Some(word));
+                results.errors.push(named.ok_or("a list of denied, failed, error, ok, all or names such as ENOSPC")?);
+                0
+            }
+        };
+        results.classes |= classes;
+    }
+    Ok(results)
+}
+
+fn users_of(list: &str) -> Result<Users, String> {
+    let ranges = list.split(':').map(|word| {
+        if let Some(user) = users::user(word) {
+            return Some(user..=user);
+        }
+        let (first, last) = word.split_once('-')?;
+        let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+        (first <= last).then_some(first..=last)
+    });
+    let ranges: Option<Vec<_>> = ranges.collect();
+    ranges
+        .map(Users)
+        .ok_or_else(|| "a list of users: numbers, ranges such as 1000-1999, or names that exist".to_owned())
+}
+
+fn bit(operation: &str) -> u64 {
+    index(operation).map_or(0, |index| 1 << index)
+}
+
+fn all_operations() -> u64 {
+    (1 << Operation::NAMES.len()) - 1
+}
+
+fn usual_operations() -> u64 {
+    let data = DATA.iter().chain(["release"].iter()).fold(0, |set, name| set | bit(name));
+    all_operations() & !data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_rules_tell_the_line_and_what_is_valid() {
+        let message = |text| match file("r", text).unwrap_err() {
+            OptionProblem::FileLine { line, message, .. } => (line, message),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(message("report\nwatch\n"), (2, "a rule starts with `report` or `ignore`, not `watch`".to_owned()));
+        assert_eq!(
+            message("report user=1"),
+            (1, "no `user` in a rule; it may have operations, path, uid, except-uid or result".to_owned())
+        );
+        assert!(message("report operations=opn").1.contains("getattr, setattr, access, lookup"));
+        assert!(message("report result=EWHAT").1.contains("denied, failed, error, ok, all"));
+        assert!(message("report uid=nobody-at-all").1.contains("names that exist"));
+        assert!(message("report path=\"a").1.contains("quote"));
+        assert!(message("report uid=1 uid=2").1.contains("twice"));
+    }
+
+    #[test]
+    fn quoted_values_may_have_blanks() {
+        assert_eq!(words("report path=\"a b/**\"  uid=0").unwrap(), ["report", "path=a b/**", "uid=0"]);
+        assert_eq!(words(r#"x "" "\"\\""#).unwrap(), ["x", "", r#""\"#]);
+    }
+
+    #[test]
+    fn every_operation_on_data_exists() {
+        assert!(DATA.iter().all(|name| index(name).is_some()));
+    }
+}

@@ -1,0 +1,247 @@
+//! Events on their way to where `audit` writes them: a bounded queue and a thread, so that no operation ever waits.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::event::{Event, dropped_line};
+use super::sink::Sink;
+
+/// How long the end of a mount waits for lines that are still to be written.
+const CLOSING_TIME: Duration = Duration::from_secs(2);
+
+/// Takes events, never blocks, and counts what it has to drop.
+#[derive(Debug)]
+pub(super) struct Reporter(Arc<Shared>);
+
+/// Counts of events since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Lines written.
+    pub(super) written: u64,
+    /// Events that found the queue full.
+    pub(super) dropped: u64,
+    /// Lines that could not be written.
+    pub(super) unwritten: u64,
+    /// Events that wait.
+    pub(super) waiting: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    capacity: usize,
+    /// The thread id of the writer, whose own operations are not to be reported.
+    writer: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Queue {
+    events: VecDeque<Event>,
+    counts: Counts,
+    /// Events and lines lost since a line said so.
+    lost: u64,
+    /// The sink until the writer takes it, or one that replaces the writer's.
+    sink: Option<Sink>,
+    writer: Writer,
+    closing: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Writer {
+    /// Started by the first event: a thread made before would not survive a fork into the background.
+    NotStarted,
+    Running,
+    Ended,
+}
+
+impl Reporter {
+    /// A queue of at most `capacity` events before the sink.
+    pub(super) fn new(sink: Sink, capacity: usize) -> Self {
+        let queue = Queue {
+            events: VecDeque::new(),
+            counts: Counts::default(),
+            lost: 0,
+            sink: Some(sink),
+            writer: Writer::NotStarted,
+            closing: false,
+        };
+        Self(Arc::new(Shared {
+            queue: Mutex::new(queue),
+            changed: Condvar::new(),
+            capacity,
+            writer: AtomicU32::new(0),
+        }))
+    }
+
+    /// Takes an event, or drops it if there is no room.
+    pub(super) fn report(&self, event: Event) {
+        let mut queue = self.0.lock();
+        if queue.writer == Writer::NotStarted {
+            self.start(&mut queue);
+        }
+        if queue.events.len() >= self.0.capacity || queue.writer != Writer::Running {
+            queue.counts.dropped += 1;
+            queue.lost += 1;
+            return;
+        }
+        queue.events.push_back(event);
+        if queue.events.len() == 1 {
+            self.0.changed.notify_all();
+        }
+    }
+
+    /// Writes to another sink from the next line on.
+    pub(super) fn replace(&self, sink: Sink) {
+        self.0.lock().sink = Some(sink);
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let queue = self.0.lock();
+        Counts { waiting: queue.events.len() as u64, ..queue.counts }
+    }
+
+    /// Whether the thread with this id is the writer.
+    pub(super) fn is_writer(&self, thread: u32) -> bool {
+        thread != 0 && self.0.writer.load(Ordering::Relaxed) == thread
+    }
+
+    fn start(&self, queue: &mut Queue) {
+        let shared = Arc::clone(&self.0);
+        let started = thread::Builder::new().name("plyfs-audit".to_owned()).spawn(move || shared.write_events());
+        // Without a thread now, the next event tries again.
+        queue.writer = if started.is_ok() { Writer::Running } else { Writer::NotStarted };
+    }
+}
+
+impl Drop for Reporter {
+    /// What waits is written, unless that takes too long.
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        queue.closing = true;
+        self.0.changed.notify_all();
+        let _ = self.0.changed.wait_timeout_while(queue, CLOSING_TIME, |queue| queue.writer == Writer::Running);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The writer's life.
+    fn write_events(&self) {
+        self.writer.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
+        let mut sink = None;
+        loop {
+            let mut queue = self.lock();
+            while queue.events.is_empty() && !queue.closing {
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            if queue.events.is_empty() {
+                queue.writer = Writer::Ended;
+                self.changed.notify_all();
+                return;
+            }
+            let events = std::mem::take(&mut queue.events);
+            let lost = std::mem::take(&mut queue.lost);
+            sink = queue.sink.take().or(sink);
+            drop(queue);
+            if let Some(sink) = &mut sink {
+                self.write_lines(sink, events, lost);
+            }
+        }
+    }
+
+    /// Writes events, and after them how many were lost when there was no room behind them.
+    fn write_lines(&self, sink: &mut Sink, events: VecDeque<Event>, lost: u64) {
+        let (mut written, mut unwritten) = (0, 0);
+        for event in events {
+            match sink.write(&event.line()) {
+                Ok(()) => written += 1,
+                Err(_) => unwritten += 1,
+            }
+        }
+        let told = lost > 0 && sink.write(&dropped_line(Timestamp::now(), lost)).is_ok();
+        let mut queue = self.lock();
+        queue.counts.written += written;
+        queue.counts.unwritten += unwritten;
+        queue.lost += unwritten + if told { 0 } else { lost };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+
+    fn event(number: u64) -> Event {
+        Event {
+            time: Timestamp::now(),
+            operation: "open",
+            uid: 0,
+            gid: 0,
+            pid: 0,
+            process: Vec::new(),
+            result: Ok(()),
+            refused_by: None,
+            details: vec![("number", super::super::event::Value::Number(number))],
+        }
+    }
+
+    #[test]
+    fn a_slow_reader_costs_lines_but_no_time_and_the_loss_is_told() {
+        const EVENTS: u64 = 5000;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        // A fifo that nobody reads is full soon; opened for both ways, opening does not wait.
+        let reader = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let reporter = Reporter::new(Sink::file(&path).unwrap(), 16);
+        for number in 0..EVENTS {
+            reporter.report(event(number));
+        }
+        while reporter.counts().waiting > 0 {
+            thread::yield_now();
+        }
+        let mut lines = BufReader::new(reader).lines();
+        // Room again: the next event brings the news of what was lost.
+        let (mut written, mut told) = (0, 0);
+        let mut number = EVENTS;
+        while told == 0 || written + told < number {
+            let line = lines.next().unwrap().unwrap();
+            // A line torn by the full fifo counts among the lost ones.
+            let Ok(line) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
+            match line["dropped"].as_u64() {
+                Some(count) => told += count,
+                None => written += 1,
+            }
+            if written + told < number && reporter.counts().waiting == 0 {
+                reporter.report(event(number));
+                number += 1;
+            }
+        }
+        assert_eq!(written + told, number);
+    }
+
+    #[test]
+    fn what_waits_is_written_at_the_end_and_a_new_file_is_taken_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let (first, second) = (directory.path().join("1"), directory.path().join("2"));
+        let reporter = Reporter::new(Sink::file(&first).unwrap(), 1000);
+        reporter.report(event(0));
+        while reporter.counts().written < 1 {
+            thread::yield_now();
+        }
+        reporter.replace(Sink::file(&second).unwrap());
+        (0..100).for_each(|number| reporter.report(event(number)));
+        drop(reporter);
+        assert_eq!(std::fs::read_to_string(first).unwrap().lines().count(), 1);
+        assert_eq!(std::fs::read_to_string(second).unwrap().lines().count(), 100);
+    }
+}

@@ -1,0 +1,206 @@
+//! Rules of `audit`: which operations are worth a line, by operation, path, user and result.
+
+use std::ops::RangeInclusive;
+
+use vnode::layer::Operation;
+use vnode::{Errno, Result};
+
+use crate::globs::Globs;
+
+/// Rules in order: the first that matches an operation says whether it is reported.
+#[derive(Debug)]
+pub(super) struct Rules {
+    rules: Vec<Rule>,
+    /// For each operation, the classes of results that some rule reports.
+    watched: [Class; Operation::NAMES.len()],
+}
+
+/// One rule. It matches what all its parts match.
+#[derive(Debug)]
+pub(super) struct Rule {
+    /// Whether what matches is reported, rather than kept quiet.
+    pub(super) report: bool,
+    /// Operations, as bits by index.
+    pub(super) operations: u64,
+    pub(super) results: Results,
+    /// Any path, if there are none.
+    pub(super) paths: Option<Globs>,
+    /// Any user, if there are none.
+    pub(super) users: Option<Users>,
+    pub(super) except_users: Users,
+    /// The owner of the object is an exception too.
+    pub(super) except_owner: bool,
+}
+
+/// A set of users.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Users(pub(super) Vec<RangeInclusive<u32>>);
+
+/// Results: by class, and single errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Results {
+    pub(super) classes: Class,
+    pub(super) errors: Vec<Errno>,
+}
+
+/// Classes of results, as bits.
+pub(super) type Class = u8;
+/// The operation was done.
+pub(super) const OK: Class = 1;
+/// The caller may not: `EACCES`, `EPERM`.
+pub(super) const DENIED: Class = 2;
+/// There is no such thing: `ENOENT`.
+pub(super) const FAILED: Class = 4;
+/// Any other error.
+pub(super) const OTHER: Class = 8;
+
+/// What rules ask about an operation, most of it found out only when asked for.
+pub(super) trait Facts {
+    fn operation(&self) -> usize;
+    fn result(&self) -> Result<()>;
+    fn user(&self) -> u32;
+    /// Whether the caller owns the object.
+    fn is_owner(&self) -> bool;
+    /// Whether any of the paths that the operation is about is one of these.
+    fn has_path(&self, globs: &Globs) -> bool;
+}
+
+impl Rules {
+    pub(super) fn new(rules: Vec<Rule>) -> Self {
+        let mut watched = [0; Operation::NAMES.len()];
+        for rule in rules.iter().filter(|rule| rule.report) {
+            for (index, watched) in watched.iter_mut().enumerate() {
+                if rule.operations & (1 << index) != 0 {
+                    *watched |= rule.results.watched();
+                }
+            }
+        }
+        Self { rules, watched }
+    }
+
+    /// Whether any rule might report this: cheap, for every operation asks.
+    pub(super) fn may_report(&self, operation: usize, result: Result<()>) -> bool {
+        self.watched[operation] & class(result) != 0
+    }
+
+    /// Whether some rule reports results of these classes for the operation by that name.
+    pub(super) fn watches(&self, operation: &str, classes: Class) -> bool {
+        self.watched[index(operation).unwrap_or_default()] & classes != 0
+    }
+
+    /// Whether the first rule that matches reports.
+    pub(super) fn reports(&self, facts: &impl Facts) -> bool {
+        self.rules.iter().find(|rule| rule.matches(facts)).is_some_and(|rule| rule.report)
+    }
+
+    /// Whether any rule asks for paths.
+    pub(super) fn ask_for_paths(&self) -> bool {
+        self.rules.iter().any(|rule| rule.paths.is_some())
+    }
+}
+
+impl Rule {
+    /// Cheap questions first.
+    fn matches(&self, facts: &impl Facts) -> bool {
+        self.operations & (1 << facts.operation()) != 0
+            && self.results.contain(facts.result())
+            && self.users.as_ref().is_none_or(|users| users.contain(facts.user()))
+            && !self.except_users.contain(facts.user())
+            && !(self.except_owner && facts.is_owner())
+            && self.paths.as_ref().is_none_or(|globs| facts.has_path(globs))
+    }
+}
+
+impl Users {
+    fn contain(&self, user: u32) -> bool {
+        self.0.iter().any(|range| range.contains(&user))
+    }
+}
+
+impl Results {
+    fn contain(&self, result: Result<()>) -> bool {
+        self.classes & class(result) != 0 || result.is_err_and(|error| self.errors.contains(&error))
+    }
+
+    fn watched(&self) -> Class {
+        self.errors.iter().fold(self.classes, |classes, error| classes | class(Err(*error)))
+    }
+}
+
+fn class(result: Result<()>) -> Class {
+    match result {
+        Ok(()) => OK,
+        Err(Errno::EACCES | Errno::EPERM) => DENIED,
+        Err(Errno::ENOENT) => FAILED,
+        Err(_) => OTHER,
+    }
+}
+
+/// The index of the operation by that name.
+pub(super) fn index(operation: &str) -> Option<usize> {
+    Operation::NAMES.iter().position(|name| *name == operation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::parse;
+
+    struct Case {
+        operation: &'static str,
+        result: Result<()>,
+        user: u32,
+        owner: u32,
+        path: &'static str,
+    }
+
+    impl Facts for Case {
+        fn operation(&self) -> usize {
+            index(self.operation).unwrap()
+        }
+        fn result(&self) -> Result<()> {
+            self.result
+        }
+        fn user(&self) -> u32 {
+            self.user
+        }
+        fn is_owner(&self) -> bool {
+            self.user == self.owner
+        }
+        fn has_path(&self, globs: &Globs) -> bool {
+            globs.matches(self.path.as_bytes())
+        }
+    }
+
+    fn reports(rules: &Rules, case: &Case) -> bool {
+        let reported = rules.reports(case);
+        assert!(!reported || rules.may_report(case.operation(), case.result));
+        reported
+    }
+
+    #[test]
+    fn by_default_strangers_are_reported_and_owners_are_not() {
+        let rules = Rules::new(parse::default_rules());
+        let case = Case { operation: "lookup", result: Err(Errno::ENOENT), user: 7, owner: 8, path: "" };
+        assert!(reports(&rules, &case));
+        assert!(reports(&rules, &Case { result: Err(Errno::EACCES), ..case }));
+        assert!(!reports(&rules, &Case { result: Ok(()), ..case }));
+        assert!(!reports(&rules, &Case { owner: 7, ..case }));
+        assert!(!reports(&rules, &Case { user: 0, ..case }));
+        assert!(!reports(&rules, &Case { operation: "open", ..case }));
+        assert!(reports(&rules, &Case { operation: "open", result: Err(Errno::EACCES), ..case }));
+        assert!(!rules.watches("lookup", OK) && !rules.watches("read", OK | DENIED) && rules.watches("lookup", FAILED));
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let text = "ignore path=**/.cache/**\n# a comment\n\nreport operations=unlink:rename result=ok uid=5-6\n";
+        let rules = Rules::new(parse::file("rules", text).unwrap());
+        let case = Case { operation: "unlink", result: Ok(()), user: 5, owner: 5, path: "a/b" };
+        assert!(reports(&rules, &case));
+        assert!(!reports(&rules, &Case { path: "a/.cache/b", ..case }));
+        assert!(!reports(&rules, &Case { user: 7, ..case }));
+        assert!(!reports(&rules, &Case { result: Err(Errno::EACCES), ..case }));
+        assert!(rules.ask_for_paths());
+    }
+}

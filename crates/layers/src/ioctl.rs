@@ -1,0 +1,30 @@
+//! Which ioctls change what they are done to.
+
+/// Whether an ioctl changes the object. By the convention of `_IOC` a command that only reads has the direction "read"
+/// and no other, but the oldest commands, `_IO` without a size, do all sorts of things; so do `FS_IOC_SETFLAGS` and
+/// its kin, which have the direction "write".
+pub(crate) fn changes(command: u32) -> bool {
+    const FIGETBSZ: u32 = 2;
+    const FIONREAD: u32 = 0x541b;
+    // struct fiemap goes both ways: the request is written, the extents are read.
+    const FS_IOC_FIEMAP: u32 = 0xc020_660b;
+    let direction = command >> 30;
+    let terminal = command >> 8 == 0x54;
+    let reads_only = direction == 2;
+    !(reads_only || terminal || matches!(command, FIGETBSZ | FIONREAD | FS_IOC_FIEMAP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ioctls_that_set_are_changes() {
+        const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+        const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+        const FICLONE: u32 = 0x4004_9409;
+        const TCGETS: u32 = 0x5401;
+        assert!(!changes(FS_IOC_GETFLAGS) && !changes(TCGETS));
+        assert!(changes(FS_IOC_SETFLAGS) && changes(FICLONE));
+    }
+}
