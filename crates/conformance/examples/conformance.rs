@@ -1,4 +1,5 @@
 //! Runs the tests over a directory: `conformance DIRECTORY [-ABILITY…] [+ABILITY…] [FILTER…]`.
+//! With `--prepare` it makes the tree for the tests of a read-only file system instead.
 
 use std::process::ExitCode;
 
@@ -18,13 +19,27 @@ fn main() -> ExitCode {
         }
     };
     let mut filters = Vec::new();
+    let mut prepares = false;
     for argument in arguments {
         let ability = |name: &str| Ability::ALL.into_iter().find(|a| format!("{a:?}") == name);
+        if argument == "--prepare" {
+            prepares = true;
+            continue;
+        }
         match (argument.split_at(1), ability(&argument[1..])) {
             (("-", _), Some(ability)) => subject = subject.without(&[ability]),
             (("+", _), Some(ability)) => subject = subject.with(ability),
             _ => filters.push(argument),
         }
+    }
+    if prepares {
+        return match conformance::prepare(&subject) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{directory}: {error}");
+                ExitCode::FAILURE
+            }
+        };
     }
     let chosen = |name: String| filters.is_empty() || filters.iter().any(|f| name.contains(f));
     let report = conformance::run(&subject, |test| chosen(test.full_name()));

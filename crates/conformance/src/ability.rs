@@ -38,8 +38,10 @@ pub enum Ability {
     Holes,
     /// fallocate(2): preallocation.
     Allocate,
-    /// fallocate(2): punching holes and zeroing ranges.
+    /// fallocate(2): punching holes.
     Punch,
+    /// fallocate(2): zeroing ranges (`FALLOC_FL_ZERO_RANGE`).
+    ZeroRange,
     /// copy_file_range(2).
     CopyRange,
     /// Files beyond 4 GiB.
@@ -50,6 +52,8 @@ pub enum Ability {
     DirectoryLinks,
     /// Set-user-id and set-group-id bits are cleared when another than root writes.
     KillSetId,
+    /// Directory cookies stay valid when entries are removed, to the last.
+    DirectoryCookies,
     /// Times of creation are kept.
     BirthTimes,
     /// The subject holds at most 64 MiB and nothing else uses it: tests may fill it.
@@ -58,7 +62,7 @@ pub enum Ability {
 
 impl Ability {
     /// Every ability, in the order of declaration.
-    pub const ALL: [Ability; 24] = [
+    pub const ALL: [Ability; 26] = [
         Ability::Write,
         Ability::ReadOnly,
         Ability::Users,
@@ -76,11 +80,13 @@ impl Ability {
         Ability::Holes,
         Ability::Allocate,
         Ability::Punch,
+        Ability::ZeroRange,
         Ability::CopyRange,
         Ability::LargeFiles,
         Ability::AccessTimes,
         Ability::DirectoryLinks,
         Ability::KillSetId,
+        Ability::DirectoryCookies,
         Ability::BirthTimes,
         Ability::SmallSpace,
     ];

@@ -19,7 +19,13 @@ impl Failure {
     /// A failure at the caller's place.
     #[track_caller]
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), location: Location::caller() }
+        let mut message = message.into();
+        // Some values are long; their start tells enough.
+        if let Some((cut, _)) = message.char_indices().nth(600) {
+            message.truncate(cut);
+            message.push('…');
+        }
+        Self { message, location: Location::caller() }
     }
 }
 
@@ -52,12 +58,12 @@ macro_rules! same {
         same!($found, $expected, stringify!($found))
     };
     ($found:expr, $expected:expr, $($message:tt)+) => {
-        let (found, expected) = (&$found, &$expected);
-        if found != expected {
-            let what = format!($($message)+);
-            return Err($crate::Failure::new(format!(
-                "{what}: expected {expected:?}, got {found:?}"
-            )));
+        match (&$found, &$expected) {
+            (found, expected) if found != expected => {
+                let what = format!($($message)+);
+                return Err($crate::Failure::new(format!("{what}: expected {expected:?}, got {found:?}")));
+            }
+            _ => {}
         }
     };
 }

@@ -1,13 +1,27 @@
 //! The tests, one module a group.
 
+mod acls;
+mod append;
 mod attributes;
+mod copy;
 mod data;
+mod directories;
+mod holes;
+mod large;
 mod links;
+mod locks;
+mod map;
 mod names;
 mod open;
 mod permissions;
+mod readonly;
 mod rename;
+mod space;
+mod special;
+mod storm;
 mod times;
+mod unlinked;
+mod xattrs;
 
 use std::sync::{Barrier, LazyLock};
 
@@ -26,14 +40,29 @@ const GROUPS: &[fn() -> Vec<Test>] = &[
     attributes::tests,
     times::tests,
     data::tests,
-    permissions::tests,
     open::tests,
+    permissions::tests,
     links::tests,
     rename::tests,
+    directories::tests,
+    unlinked::tests,
+    holes::tests,
+    append::tests,
+    locks::tests,
+    xattrs::tests,
+    acls::tests,
+    map::tests,
+    copy::tests,
+    special::tests,
+    large::tests,
+    space::tests,
+    storm::tests,
+    readonly::tests,
 ];
 
-pub(crate) fn prepare(_client: &dyn Client, _abilities: Abilities) -> Result<()> {
-    Ok(())
+/// Makes the tree that read-only subjects are tested over.
+pub(crate) fn prepare(client: &dyn Client, abilities: Abilities) -> Result<()> {
+    readonly::prepare(client, abilities)
 }
 
 /// Lists the tests of a module: name, then what each needs besides being able to write.

@@ -1,5 +1,6 @@
 //! The system calls of a client on paths, in its own thread.
 
+use std::ffi::CString;
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
 
@@ -121,7 +122,7 @@ impl Client for MountedClient {
 
     fn truncate(&self, path: &[u8], length: u64) -> Result<()> {
         self.at(path, move |path| {
-            let path = std::ffi::CString::new(path).map_err(|_| rustix::io::Errno::INVAL)?;
+            let path = c_string(path)?;
             // SAFETY: the path is a live string that ends with a zero byte.
             match unsafe { libc::truncate(path.as_ptr(), length as libc::off_t) } {
                 0 => Ok(()),
@@ -154,10 +155,11 @@ impl Client for MountedClient {
     fn getxattr(&self, path: &[u8], name: &[u8], size: usize) -> Result<Vec<u8>> {
         let name = name.to_vec();
         self.at(path, move |path| {
-            let mut value = vec![0; size];
-            let length = rustix::fs::lgetxattr(path, &name[..], &mut value[..])?;
-            value.resize(length, 0);
-            Ok(value)
+            let (path, name) = (c_string(path)?, c_string(&name)?);
+            // SAFETY: both strings live and end with a zero byte; the buffer has the size that it says.
+            sized(size, |buffer| unsafe {
+                libc::lgetxattr(path.as_ptr(), name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
+            })
         })
     }
 
@@ -169,10 +171,9 @@ impl Client for MountedClient {
 
     fn listxattr(&self, path: &[u8], size: usize) -> Result<Vec<u8>> {
         self.at(path, move |path| {
-            let mut list = vec![0; size];
-            let length = rustix::fs::llistxattr(path, &mut list[..])?;
-            list.resize(length, 0);
-            Ok(list)
+            let path = c_string(path)?;
+            // SAFETY: as in `getxattr`.
+            sized(size, |buffer| unsafe { libc::llistxattr(path.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) })
         })
     }
 
@@ -208,6 +209,18 @@ pub(super) fn number(error: rustix::io::Errno) -> Errno {
 pub(super) fn last_error() -> rustix::io::Errno {
     let error = std::io::Error::last_os_error();
     rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO)
+}
+
+fn c_string(bytes: &[u8]) -> rustix::io::Result<CString> {
+    CString::new(bytes).map_err(|_| rustix::io::Errno::INVAL)
+}
+
+/// Runs a call that fills a buffer, and answers as many bytes as it says.
+fn sized(size: usize, call: impl FnOnce(&mut [u8]) -> isize) -> rustix::io::Result<Vec<u8>> {
+    let mut buffer = vec![0; size];
+    let length = usize::try_from(call(&mut buffer)).map_err(|_| last_error())?;
+    buffer.resize(length, 0);
+    Ok(buffer)
 }
 
 /// statx(2) on a path or, with an empty path, on the descriptor itself.

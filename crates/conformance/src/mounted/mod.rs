@@ -26,12 +26,18 @@ pub struct Mounted {
 impl Mounted {
     /// The tests will run below this directory. Everything is taken to be possible, except
     /// that only root can act as other users.
-    pub fn new(root: &Path) -> std::io::Result<Self> {
+    pub fn new(path: &Path) -> std::io::Result<Self> {
         let mut abilities = Abilities::complete();
         if !rustix::process::geteuid().is_root() {
             abilities = abilities.without(Ability::Users);
         }
-        Ok(Self { title: root.display().to_string(), root: StdFile::open(root)?.into(), abilities })
+        let root: OwnedFd = StdFile::open(path)?.into();
+        // Linux's file system in memory zeroes no ranges, and lists a directory anew from a position whose entry
+        // and all after it are gone.
+        if rustix::fs::fstatfs(&root)?.f_type == libc::TMPFS_MAGIC {
+            abilities = abilities.without(Ability::ZeroRange).without(Ability::DirectoryCookies);
+        }
+        Ok(Self { title: path.display().to_string(), root, abilities })
     }
 
     /// The same with another title.

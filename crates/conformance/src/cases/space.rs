@@ -1,0 +1,218 @@
+//! Space: statfs, and what happens when there is none left.
+
+use super::{group, numbered};
+use crate::check::{ensure, refused, same};
+use crate::{Outcome, Scene};
+
+group! { "space":
+    numbers_make_sense;
+    same_everywhere;
+    name_length [FullNames];
+    of_nothing;
+    sync_everything;
+    file_sync;
+    file_sync_of_a_reader;
+    directory_sync [Kernel];
+    writing_takes_space [SmallSpace];
+    full [SmallSpace];
+    full_for_new_files [SmallSpace];
+    full_while_appending [SmallSpace];
+    full_allocation [SmallSpace, Allocate];
+    space_comes_back_when_closed [SmallSpace];
+    overwriting_needs_no_space [SmallSpace];
+}
+
+fn numbers_make_sense(scene: &Scene<'_>) -> Outcome {
+    let space = scene.me.statfs(b".")?;
+    ensure!(space.block_size >= 512 && space.block_size.is_power_of_two(), "block size {}", space.block_size);
+    ensure!(space.blocks_free <= space.blocks, "more free than there is: {space:?}");
+    ensure!(space.blocks_available <= space.blocks_free, "more available than free: {space:?}");
+    ensure!(space.files_free <= space.files, "more free files than there are: {space:?}");
+    ensure!(space.blocks > 0, "no blocks: {space:?}");
+    Ok(())
+}
+
+fn same_everywhere(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    me.mkdir(b"d", 0o755)?;
+    me.put(b"d/f", b"")?;
+    let (here, below, file) = (me.statfs(b".")?, me.statfs(b"d")?, me.statfs(b"d/f")?);
+    same!((below.block_size, below.blocks, below.name_max), (here.block_size, here.blocks, here.name_max));
+    same!((file.block_size, file.blocks, file.name_max), (here.block_size, here.blocks, here.name_max));
+    Ok(())
+}
+
+fn name_length(scene: &Scene<'_>) -> Outcome {
+    same!(scene.me.statfs(b".")?.name_max, 255);
+    Ok(())
+}
+
+fn of_nothing(scene: &Scene<'_>) -> Outcome {
+    refused!(scene.me.statfs(b"none"), ENOENT);
+    Ok(())
+}
+
+fn sync_everything(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    me.put(b"f", &[1; 100_000])?;
+    me.sync()?;
+    same!(me.get(b"f")?.len(), 100_000);
+    Ok(())
+}
+
+fn file_sync(scene: &Scene<'_>) -> Outcome {
+    let file = scene.me.create(b"f")?;
+    for round in 0..10_u64 {
+        file.put_at(&[round as u8; 5000], round * 5000)?;
+        file.sync(round % 2 == 0)?;
+    }
+    same!(file.stat()?.size, 50_000);
+    same!(file.stat()?.blocks >= 97, true);
+    Ok(())
+}
+
+fn file_sync_of_a_reader(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    me.put(b"f", b"data")?;
+    let reader = me.open(b"f", libc::O_RDONLY, 0)?;
+    reader.sync(false)?;
+    reader.sync(true)?;
+    Ok(())
+}
+
+fn directory_sync(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    me.mkdir(b"d", 0o755)?;
+    me.put(b"d/f", b"")?;
+    let directory = me.open(b"d", libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
+    directory.sync(false)?;
+    directory.sync(true)?;
+    Ok(())
+}
+
+/// Bytes that are left for this client.
+fn left(scene: &Scene<'_>) -> Outcome<u64> {
+    let space = scene.me.statfs(b".")?;
+    Ok(space.blocks_available * space.block_size)
+}
+
+fn writing_takes_space(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    let before = left(scene)?;
+    let file = me.create(b"f")?;
+    file.put_at(&vec![1; 4 << 20], 0)?;
+    file.sync(false)?;
+    let taken = before.saturating_sub(left(scene)?);
+    ensure!((4 << 20..5 << 20).contains(&taken), "4 MiB took {taken} bytes");
+    drop(file);
+    me.unlink(b"f")?;
+    me.sync()?;
+    let after = left(scene)?;
+    ensure!(after + (1 << 20) > before, "{before} bytes before, {after} after");
+    Ok(())
+}
+
+/// Writes to a file until no more fits; answers its contents' length.
+fn fill(scene: &Scene<'_>, name: &[u8]) -> Outcome<u64> {
+    let file = scene.me.open(name, libc::O_CREAT | libc::O_WRONLY | libc::O_APPEND, 0o644)?;
+    let mut length = 0;
+    for chunk in [1 << 20, 65_536, 4096, 512, 1] {
+        loop {
+            match file.write(&vec![0xaa; chunk]) {
+                Ok(written) => length += written as u64,
+                Err(error) => {
+                    same!(error.number(), libc::ENOSPC);
+                    break;
+                }
+            }
+            ensure!(length < 1 << 27, "{length} bytes fit into a small space");
+        }
+    }
+    Ok(length)
+}
+
+fn full(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    me.put(b"before", b"untouched")?;
+    let length = fill(scene, b"f")?;
+    same!(me.stat(b"f")?.size, length);
+    same!(me.get(b"before")?, b"untouched");
+    let tail = me.open(b"f", libc::O_RDONLY, 0)?.get_at(length - 1000, 2000)?;
+    same!(tail, [0xaa; 1000]);
+    me.unlink(b"f")?;
+    me.sync()?;
+    me.put(b"after", &vec![1; 1 << 20])?;
+    same!(me.stat(b"after")?.size, 1 << 20);
+    Ok(())
+}
+
+fn full_for_new_files(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    fill(scene, b"f")?;
+    let file = me.open(b"new", libc::O_CREAT | libc::O_RDWR, 0o644);
+    match file {
+        Ok(file) => refused!(file.put_at(&[1; 100_000], 0), ENOSPC),
+        Err(error) => same!(error.number(), libc::ENOSPC),
+    }
+    // Removing works when nothing else does.
+    me.unlink(b"f")?;
+    me.sync()?;
+    for number in 0..10 {
+        me.put(&numbered("n", number), &[1; 1000])?;
+    }
+    Ok(())
+}
+
+fn full_while_appending(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    fill(scene, b"f")?;
+    let size = me.stat(b"f")?.size;
+    let file = me.open(b"f", libc::O_WRONLY | libc::O_APPEND, 0)?;
+    refused!(file.write(&[1; 1 << 20]), ENOSPC);
+    same!(me.stat(b"f")?.size, size);
+    me.truncate(b"f", 1 << 20)?;
+    me.sync()?;
+    file.write(b"again")?;
+    same!(me.stat(b"f")?.size, (1 << 20) + 5);
+    Ok(())
+}
+
+fn full_allocation(scene: &Scene<'_>) -> Outcome {
+    let file = scene.me.create(b"f")?;
+    let space = scene.me.statfs(b".")?;
+    refused!(file.allocate(0, 0, (space.blocks + 1000) * space.block_size), ENOSPC);
+    file.truncate(0)?;
+    file.put_at(b"works", 0)?;
+    Ok(())
+}
+
+fn space_comes_back_when_closed(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    let file = me.create(b"f")?;
+    file.put_at(&vec![1; 8 << 20], 0)?;
+    file.sync(false)?;
+    me.unlink(b"f")?;
+    let held = left(scene)?;
+    file.close()?;
+    // The release may follow the close a moment later.
+    for _ in 0..100 {
+        me.sync()?;
+        if left(scene)? >= held + (7 << 20) {
+            return Ok(());
+        }
+        super::pause();
+    }
+    Err(crate::Failure::new(format!("{held} bytes were left while open, {} now", left(scene)?)))
+}
+
+fn overwriting_needs_no_space(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    me.put(b"f", &[1; 65_536])?;
+    me.edit(b"f")?.sync(false)?;
+    fill(scene, b"g")?;
+    let file = me.edit(b"f")?;
+    file.put_at(&[2; 65_536], 0)?;
+    file.sync(false)?;
+    ensure!(me.get(b"f")? == [2; 65_536], "the overwritten data differs");
+    Ok(())
+}
