@@ -26,9 +26,10 @@ pub struct MountOptions {
     pub max_read: Option<u32>,
     /// Mounted on the lower directory itself, so that nothing else can reach it: caches are kept without bound.
     pub over: bool,
-    /// How long names and attributes are cached. `None`: one second, or without bound if nothing else can change the
-    /// files.
-    pub cache_timeout: Option<Duration>,
+    /// How long names are cached. `None`: one second, or without bound if nothing else can change the files.
+    pub name_timeout: Option<Duration>,
+    /// How long attributes are cached. `None`: as for names.
+    pub attribute_timeout: Option<Duration>,
     /// Let the kernel read and write the base's files by itself, where the stack allows it.
     pub passthrough: bool,
 }
@@ -45,7 +46,8 @@ impl Default for MountOptions {
             default_permissions: None,
             max_read: None,
             over: false,
-            cache_timeout: None,
+            name_timeout: None,
+            attribute_timeout: None,
             passthrough: true,
         }
     }
@@ -94,7 +96,9 @@ const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
 /// What follows from a stack's properties and the options. The kernel may still lack passthrough.
 pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
     let exclusive = properties.exclusive || options.over;
-    let timeout = options.cache_timeout.unwrap_or(if exclusive { UNBOUNDED } else { REGULAR_TIMEOUT });
+    let timeout = if exclusive { UNBOUNDED } else { REGULAR_TIMEOUT };
+    let name_timeout = options.name_timeout.unwrap_or(timeout);
+    let attribute_timeout = options.attribute_timeout.unwrap_or(timeout);
     let default_permissions = options.default_permissions.unwrap_or(!properties.checks_credentials);
     let names = if properties.needs_every_lookup {
         NameCaching::Never
@@ -108,9 +112,9 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
     };
     Decisions {
         names,
-        name_timeout: if names == NameCaching::Never { Duration::ZERO } else { timeout },
+        name_timeout: if names == NameCaching::Never { Duration::ZERO } else { name_timeout },
         negative_names: names != NameCaching::Never && !properties.needs_failed_lookups,
-        attribute_timeout: if properties.needs_fresh_attributes { Duration::ZERO } else { timeout },
+        attribute_timeout: if properties.needs_fresh_attributes { Duration::ZERO } else { attribute_timeout },
         default_permissions,
         posix_acl: default_permissions && options.allow_other,
         exclusive,
@@ -189,6 +193,17 @@ mod tests {
             assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (UNBOUNDED, UNBOUNDED));
             assert!(decisions.exclusive && !decisions.forward_locks);
         }
+    }
+
+    #[test]
+    fn timeouts_given_count_unless_nothing_may_be_cached() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let given = MountOptions { name_timeout: seconds(5), attribute_timeout: seconds(7), ..MountOptions::default() };
+        let decisions = decide(&REGULAR, &given);
+        assert_eq!((Some(decisions.name_timeout), Some(decisions.attribute_timeout)), (seconds(5), seconds(7)));
+        let watchful = Properties { needs_every_lookup: true, needs_fresh_attributes: true, ..REGULAR };
+        let decisions = decide(&watchful, &given);
+        assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (Duration::ZERO, Duration::ZERO));
     }
 
     #[test]
