@@ -173,6 +173,8 @@ fn an_excerpt_shows_the_line_and_the_place() {
 #[test]
 fn arguments_that_are_no_text_become_escapes() {
     let text = from_argument(OsStr::from_bytes(b"/a\xff | audit"));
+    let protected = OsStr::from_bytes(b"/a\\\xff\\\\\xfe");
+    assert_eq!(from_argument(protected), r"/a\xff\\\xfe");
     assert_eq!(text, "/a\\xff | audit");
     assert_eq!(branch(&parse(&text).unwrap(), 0).location.value.as_bytes(), b"/a\xff");
 }

@@ -1,0 +1,155 @@
+//! Builds a stack from its expression: the one place that knows every kind of base and layer.
+
+mod error;
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use layers::OptionError;
+use vnode::FileSystemRef;
+
+pub use error::{BuildError, BuildProblem};
+
+use crate::kinds::{self, BaseError};
+use crate::syntax::{Base, Branch, Layer, LayerName, Span, Spanned, Stack, Tree};
+
+/// Opens the base and puts the layers on it.
+///
+/// # Errors
+/// Whatever keeps the stack from being built, with its place in the expression's text.
+pub fn build(stack: &Stack) -> Result<FileSystemRef, BuildError> {
+    let source = build_source(&stack.source)?;
+    build_layers(source, &stack.layers)
+}
+
+/// Puts layers on a file system.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_layers(mut file_system: FileSystemRef, layers: &[Spanned<Layer>]) -> Result<FileSystemRef, BuildError> {
+    for layer in layers {
+        file_system = build_layer(file_system, &layer.value)?;
+    }
+    Ok(file_system)
+}
+
+/// A directory without any layer.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn build_directory(path: &Path) -> Result<FileSystemRef, BuildError> {
+    open(kinds::DIRECTORY, Span::default(), path.as_os_str(), Span::default())
+}
+
+/// Makes every path in the expression absolute, seen from `directory`: a server leaves the directory it was started in.
+pub fn make_absolute(stack: &mut Stack, directory: &Path) {
+    for branch in &mut stack.source {
+        match &mut branch.value.tree {
+            Tree::Stack(inner) => make_absolute(inner, directory),
+            Tree::Base(base) => {
+                let kind = base.kind.as_ref().map_or(kinds::DIRECTORY, |kind| &kind.value);
+                if kinds::base(kind).is_some_and(|kind| kind.location_is_path) && !base.location.value.is_empty() {
+                    base.location.value = directory.join(&base.location.value).into_os_string();
+                }
+            }
+        }
+    }
+    make_layers_absolute(&mut stack.layers, directory);
+}
+
+/// Makes every path in the layers absolute: those of descriptions, and options whose values are files.
+pub fn make_layers_absolute(layers: &mut [Spanned<Layer>], directory: &Path) {
+    for layer in layers {
+        let kind = match &mut layer.value.name.value {
+            LayerName::Description(path) => {
+                *path = directory.join(&path);
+                continue;
+            }
+            LayerName::Name(name) => layers::kind(name),
+        };
+        for argument in &mut layer.value.arguments {
+            let option = kind.and_then(|kind| kind.options.iter().find(|option| option.key == argument.key.value));
+            if option.is_some_and(|option| is_path(option.value, &argument.value.value)) {
+                argument.value.value = directory.join(&argument.value.value).into_os_string();
+            }
+        }
+    }
+}
+
+/// Whether the value of an option with this form, such as `FILE|stderr`, is a path rather than one of the words.
+fn is_path(form: &str, value: &OsStr) -> bool {
+    let mut alternatives = form.split('|');
+    !value.is_empty()
+        && alternatives.clone().any(|word| matches!(word, "FILE" | "PATH" | "DIRECTORY"))
+        && !alternatives.any(|word| OsStr::new(word) == value)
+}
+
+fn build_source(source: &[Spanned<Branch>]) -> Result<FileSystemRef, BuildError> {
+    let [branch] = source else {
+        return Err(BuildError::new(BuildProblem::SeveralBranches, source[1].span));
+    };
+    if let Some(mode) = &branch.value.mode {
+        return Err(BuildError::new(BuildProblem::ModeOfOnlyBranch(mode.value), mode.span));
+    }
+    match &branch.value.tree {
+        Tree::Stack(inner) => build(inner),
+        Tree::Base(base) => build_base(base),
+    }
+}
+
+fn build_base(base: &Base) -> Result<FileSystemRef, BuildError> {
+    match &base.kind {
+        Some(kind) => open(&kind.value, kind.span, &base.location.value, base.location.span),
+        None => open(kinds::DIRECTORY, base.location.span, &base.location.value, base.location.span),
+    }
+}
+
+fn open(name: &str, name_span: Span, location: &OsStr, location_span: Span) -> Result<FileSystemRef, BuildError> {
+    let Some(kind) = kinds::base(name) else {
+        return Err(BuildError::new(BuildProblem::UnknownBase(name.to_owned()), name_span));
+    };
+    if kind.location_is_path && location.is_empty() {
+        return Err(BuildError::new(BuildProblem::NoPath(kind.name), name_span));
+    }
+    (kind.open)(location).map_err(|error| {
+        let location = location.to_owned();
+        let problem = match error {
+            BaseError::System(errno) => BuildProblem::Base { kind: kind.name, location, errno },
+            BaseError::Location(message) => BuildProblem::Location(message),
+        };
+        BuildError::new(problem, location_span)
+    })
+}
+
+fn build_layer(lower: FileSystemRef, layer: &Layer) -> Result<FileSystemRef, BuildError> {
+    let name = match &layer.name.value {
+        LayerName::Name(name) => name,
+        LayerName::Description(path) => {
+            return Err(BuildError::new(BuildProblem::Description(path.clone()), layer.name.span));
+        }
+    };
+    let Some(kind) = layers::kind(name) else {
+        return Err(BuildError::new(BuildProblem::UnknownLayer(name.clone()), layer.name.span));
+    };
+    let mut pairs = Vec::new();
+    for argument in &layer.arguments {
+        let Some(value) = argument.value.value.to_str() else {
+            let problem = BuildProblem::NoText { key: argument.key.value.clone() };
+            return Err(BuildError::new(problem, argument.value.span));
+        };
+        pairs.push((argument.key.value.clone(), value.to_owned()));
+    }
+    kind.stack(&pairs, lower).map_err(|error| {
+        let span = place_of(&error, layer);
+        BuildError::new(BuildProblem::Option(error), span)
+    })
+}
+
+/// Where an option error is: at the option's value, at its key, or at the layer for an option that is missing.
+fn place_of(error: &OptionError, layer: &Layer) -> Span {
+    match layer.arguments.iter().rfind(|argument| argument.key.value == error.key) {
+        Some(argument) if error.is_about_value() => argument.value.span,
+        Some(argument) => argument.key.span,
+        None => layer.name.span,
+    }
+}

@@ -1,0 +1,156 @@
+//! What can keep a stack from being built, where, and what to do about it.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+use layers::OptionError;
+use layers::options::OptionProblem;
+use vnode::Errno;
+
+use crate::kinds;
+use crate::suggest;
+use crate::syntax::{Mode, Span, SyntaxError, quote};
+
+/// Why a stack cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildError {
+    /// What is wrong.
+    pub problem: BuildProblem,
+    /// Where in the expression's text.
+    pub span: Span,
+}
+
+/// What is wrong with a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildProblem {
+    /// The text of the expression is wrong.
+    Syntax(crate::syntax::Problem),
+    /// There is no such kind of base.
+    UnknownBase(String),
+    /// A kind of base that needs a path has none.
+    NoPath(&'static str),
+    /// There is no such layer.
+    UnknownLayer(String),
+    /// Several branches, and no layer that joins them.
+    SeveralBranches,
+    /// A mode on a branch that is the only one.
+    ModeOfOnlyBranch(Mode),
+    /// A FiST description.
+    Description(PathBuf),
+    /// An option of a layer is wrong.
+    Option(OptionError),
+    /// The value of an option is no text.
+    NoText {
+        /// The option.
+        key: String,
+    },
+    /// The location of a base is wrong, in words.
+    Location(String),
+    /// The base cannot be opened.
+    Base {
+        /// The kind.
+        kind: &'static str,
+        /// The location.
+        location: OsString,
+        /// Why.
+        errno: Errno,
+    },
+}
+
+impl BuildError {
+    pub(crate) fn new(problem: BuildProblem, span: Span) -> Self {
+        BuildError { problem, span }
+    }
+}
+
+impl From<SyntaxError> for BuildError {
+    fn from(error: SyntaxError) -> Self {
+        BuildError::new(BuildProblem::Syntax(error.problem), error.span)
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.problem {
+            // The message names the thing itself, and the text that it stands in may be elsewhere.
+            BuildProblem::Base { .. } => self.problem.fmt(formatter),
+            problem => write!(formatter, "column {}: {problem}", self.span.column()),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+impl fmt::Display for BuildProblem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildProblem::Syntax(problem) => problem.fmt(formatter),
+            BuildProblem::UnknownBase(name) => {
+                let names = || kinds::bases().iter().map(|kind| kind.name);
+                write!(formatter, "there is no kind of base '{name}'; {}", remedy(name, names))?;
+                write!(formatter, " (a path with a colon in it is written ./{name}:... or in double quotes)")
+            }
+            BuildProblem::NoPath(kind) => write!(formatter, "'{kind}:' needs a path; write {kind}:PATH"),
+            BuildProblem::UnknownLayer(name) => {
+                let names = || layers::kinds().iter().map(|kind| kind.name);
+                write!(formatter, "there is no layer '{name}'; {}", remedy(name, names))
+            }
+            BuildProblem::SeveralBranches => write!(
+                formatter,
+                "several branches need a layer that joins them, and this build has none; give one base, or quote a path with a comma in it"
+            ),
+            BuildProblem::ModeOfOnlyBranch(mode) => {
+                let layer = if *mode == Mode::ReadWrite { "" } else { ", or add the layer readonly" };
+                write!(formatter, "the mode '{mode}' is for one of several branches; leave '={mode}' out{layer}")
+            }
+            BuildProblem::Description(path) => {
+                let path = path.display();
+                write!(formatter, "this build cannot run the FiST description {path}; use layers by name")
+            }
+            BuildProblem::Option(error) => option(formatter, error),
+            BuildProblem::NoText { key } => write!(formatter, "the value of '{key}' is not UTF-8; write it in UTF-8"),
+            BuildProblem::Location(message) => write!(formatter, "{message}; correct what follows the colon"),
+            BuildProblem::Base { kind, location, errno } => {
+                let errno_text = errno.to_string();
+                let cause = errno_text.split(" (os error").next().unwrap_or_default();
+                write!(formatter, "cannot open {} as a base: {cause}; {}", quote(location), base_remedy(kind, *errno))
+            }
+        }
+    }
+}
+
+fn remedy<'a, I: Iterator<Item = &'a str>>(name: &str, names: impl Fn() -> I) -> String {
+    match suggest::nearest(name, names()) {
+        Some(meant) => format!("did you mean '{meant}'?"),
+        None => format!("there are {}", suggest::list(names())),
+    }
+}
+
+fn base_remedy(kind: &str, errno: Errno) -> &'static str {
+    match errno {
+        Errno::ENOENT if kind == kinds::DIRECTORY => "make the directory, or correct the path",
+        Errno::ENOENT => "correct the path",
+        Errno::ENOTDIR => "name a directory",
+        Errno::EACCES | Errno::EPERM => "ask its owner for permission, or run as root",
+        Errno::EMFILE | Errno::ENFILE => "raise the limit of open files (ulimit -n)",
+        _ => "check the file system that it is on",
+    }
+}
+
+fn option(formatter: &mut fmt::Formatter<'_>, error: &OptionError) -> fmt::Result {
+    let remedy = match &error.problem {
+        // The message lists the others.
+        OptionProblem::UnknownKey { valid } => match suggest::nearest(&error.key, valid.iter().copied()) {
+            Some(meant) => format!("; did you mean '{meant}'?"),
+            None => String::new(),
+        },
+        OptionProblem::GivenTwice => "; give it once".to_owned(),
+        OptionProblem::Missing => format!("; add {}=...", error.key),
+        OptionProblem::BadValue { .. } => String::new(),
+        OptionProblem::Conflict { with } => format!("; leave {} or {with} out", error.key),
+        OptionProblem::File { .. } => "; correct the path or its permissions".to_owned(),
+        OptionProblem::FileLine { .. } => "; correct that line".to_owned(),
+    };
+    write!(formatter, "{error}{remedy}")
+}

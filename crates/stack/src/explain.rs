@@ -1,0 +1,66 @@
+//! Tells what a built stack is made of and what its members declare.
+
+use vnode::{Description, FileSystem, Properties};
+
+/// The members of a stack, base first, with what each declares, and what the stack declares as a whole.
+pub fn explain(file_system: &dyn FileSystem) -> String {
+    let members = file_system.describe();
+    let mut text = String::from("Stack, base first:\n");
+    for member in &members {
+        text.push_str(&format!("  {}\n", title(member)));
+        for line in declarations(&member.properties, members.first() == Some(member)) {
+            text.push_str(&format!("      {line}\n"));
+        }
+    }
+    text.push_str("Together:\n");
+    for line in declarations(&file_system.properties(), true) {
+        text.push_str(&format!("      {line}\n"));
+    }
+    text
+}
+
+fn title(member: &Description) -> String {
+    match member.details.as_str() {
+        "" => member.kind.clone(),
+        details => format!("{} {details}", member.kind),
+    }
+}
+
+/// What is declared, in sentences. What a layer leaves as it is below need not be said of it.
+fn declarations(properties: &Properties, whole: bool) -> Vec<String> {
+    let touched = [
+        (properties.data_untouched, "data"),
+        (properties.names_untouched, "names"),
+        (properties.attributes_untouched, "attributes"),
+        (properties.admission_untouched, "admission"),
+    ];
+    let named = |wanted: bool| touched.iter().filter(move |(untouched, _)| *untouched == wanted).map(|(_, name)| *name);
+    let mut lines = Vec::new();
+    if named(true).next().is_some() {
+        lines.push(format!("leaves untouched: {}", crate::suggest::list(named(true))));
+    }
+    if named(false).next().is_some() {
+        lines.push(format!("changes: {}", crate::suggest::list(named(false))));
+    }
+    let needs = [
+        (properties.needs_every_lookup, "has to see every look-up"),
+        (properties.needs_failed_lookups, "has to see failed look-ups"),
+        (properties.needs_every_data_operation, "has to see every read and write"),
+        (properties.needs_fresh_attributes, "attributes may change at any time"),
+        (properties.read_only, "read-only"),
+    ];
+    lines.extend(needs.iter().filter(|(set, _)| *set).map(|(_, sentence)| (*sentence).to_owned()));
+    let of_bases = [
+        (properties.exclusive, "nothing else can change the objects", "others may change the objects too"),
+        (properties.checks_credentials, "checks the caller's credentials itself", "acts as the server's user"),
+        (properties.persistent_handles, "handles stay valid over a restart", "handles are lost with the server"),
+    ];
+    for (set, yes, no) in of_bases {
+        match (set, whole) {
+            (true, true) => lines.push(yes.to_owned()),
+            (true, false) => {}
+            (false, _) => lines.push(no.to_owned()),
+        }
+    }
+    lines
+}

@@ -1,0 +1,67 @@
+//! The kinds of bases: what stands before the colon, what may stand behind it, and how it is opened.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use vnode::{Errno, FileSystemRef};
+
+/// A kind of base.
+#[derive(Clone, Copy)]
+pub struct BaseKind {
+    /// The word before the colon.
+    pub name: &'static str,
+    /// What the location is, such as `PATH`.
+    pub location: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// Whether the location is a path, which is made absolute before anything is opened.
+    pub location_is_path: bool,
+    pub(crate) open: fn(&OsStr) -> Result<FileSystemRef, BaseError>,
+}
+
+/// Why a base cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BaseError {
+    /// The system refuses.
+    System(Errno),
+    /// The location is wrong, in words that name the cause.
+    Location(String),
+}
+
+/// The kind of a plain path.
+pub const DIRECTORY: &str = "dir";
+
+/// Every kind of base of this build, by name.
+pub const fn bases() -> &'static [BaseKind] {
+    &[
+        BaseKind {
+            name: DIRECTORY,
+            location: "PATH",
+            summary: "a directory; a plain path means the same",
+            location_is_path: true,
+            open: directory,
+        },
+        BaseKind {
+            name: "mem",
+            location: "[OPTION=VALUE,...]",
+            summary: "in memory, empty at first and gone at the end",
+            location_is_path: false,
+            open: memory,
+        },
+    ]
+}
+
+/// The kind of base of that name.
+pub fn base(name: &str) -> Option<&'static BaseKind> {
+    bases().iter().find(|kind| kind.name == name)
+}
+
+fn directory(_: &OsStr) -> Result<FileSystemRef, BaseError> {
+    Err(BaseError::System(Errno::EOPNOTSUPP))
+}
+
+fn memory(location: &OsStr) -> Result<FileSystemRef, BaseError> {
+    let text = location.to_str().ok_or_else(|| BaseError::Location("the options of `mem` are not text".into()))?;
+    let options = bases::mem::Options::parse(text).map_err(|error| BaseError::Location(error.to_string()))?;
+    Ok(Arc::new(bases::mem::MemoryFileSystem::new(options)))
+}
