@@ -1,0 +1,188 @@
+//! The command line of `plyfs`, and that of `mount.plyfs`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+
+use crate::exit;
+
+/// Stack thin layers on any file system, and mount the result.
+///
+/// A stack is written like a shell pipeline, base first: "/srv/data | audit | readonly". A base is a path or kind:location (such as mem:), a layer is a name with options in parentheses: audit(file=/var/log/access.json).
+#[derive(Debug, Parser)]
+#[command(name = "plyfs", version, after_long_help = exit::table(), disable_help_subcommand = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Mount a stack
+    ///
+    /// Returns when the mount is usable, and leaves a server process in the background.
+    #[command(after_long_help = exit::table())]
+    Mount(Mount),
+    /// Unmount, and wait until the server has ended
+    Umount(Umount),
+    /// List the mounts, with their stacks, servers and request counts
+    Status(Status),
+    /// Show or change how much a running mount logs
+    LogLevel(LogLevel),
+    /// Send a command to a layer or base of a running mount
+    Control(Control),
+    /// Build a stack without mounting it, and tell what it is made of and what follows for caching
+    Explain(Explain),
+    /// Work in a stack without mounting it
+    Shell(Shell),
+    /// Print the completion script for a shell
+    Completions(Completions),
+    /// Write the man pages into a directory
+    Man(Man),
+}
+
+/// `plyfs mount`
+#[derive(Args, Debug)]
+pub struct Mount {
+    /// The stack, as "/path | layer | layer(key=value)"; with --over only the layers, which may be ""
+    #[arg(value_name = "STACK")]
+    pub stack: OsString,
+    /// The directory to mount on
+    #[arg(value_name = "MOUNTPOINT", required_unless_present_any = ["over", "explain"], value_hint = ValueHint::DirPath)]
+    pub mount_point: Option<PathBuf>,
+    /// Mount over this directory itself: it is the base, and is reached only through the layers
+    #[arg(long, value_name = "DIR", conflicts_with = "mount_point", value_hint = ValueHint::DirPath)]
+    pub over: Option<PathBuf>,
+    /// Stay in the foreground; interrupting unmounts
+    #[arg(short, long)]
+    pub foreground: bool,
+    /// Mount options, separated by commas, as in /etc/fstab: allow_other, ro, nosuid, nodev, noexec, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME
+    #[arg(short, value_name = "OPTIONS")]
+    pub options: Vec<String>,
+    /// Log every operation with its arguments and result, one line each
+    #[arg(long)]
+    pub trace: bool,
+    /// Print what the stack is made of and what follows for caching before mounting it; without a mount point, only that
+    #[arg(long)]
+    pub explain: bool,
+    /// How much to log: off, error, warn, info, debug, trace, or a list such as info,frontends=debug
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: String,
+    /// Log to this file instead of standard error (foreground) or syslog (background)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub log_file: Option<PathBuf>,
+}
+
+/// `plyfs umount`
+#[derive(Args, Debug)]
+pub struct Umount {
+    /// The mount point
+    #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+    pub mount_point: PathBuf,
+    /// Detach now, and clean up when the mount is no longer in use
+    #[arg(short, long)]
+    pub lazy: bool,
+}
+
+/// `plyfs status`
+#[derive(Args, Debug)]
+pub struct Status {
+    /// Only this mount
+    #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+    pub mount_point: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `plyfs log-level`
+#[derive(Args, Debug)]
+pub struct LogLevel {
+    /// The mount point
+    #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+    pub mount_point: PathBuf,
+    /// The new level: off, error, warn, info, debug, trace, or a list such as info,frontends=debug; without it, print the level
+    pub level: Option<String>,
+}
+
+/// `plyfs control`
+#[derive(Args, Debug)]
+pub struct Control {
+    /// The mount point
+    #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+    pub mount_point: PathBuf,
+    /// The layer or base, as in the stack
+    pub layer: String,
+    /// Its command
+    pub command: String,
+    /// Arguments of the command
+    #[arg(value_name = "KEY=VALUE")]
+    pub arguments: Vec<String>,
+}
+
+/// `plyfs explain`
+#[derive(Args, Debug)]
+pub struct Explain {
+    /// The stack
+    #[arg(value_name = "STACK")]
+    pub stack: OsString,
+}
+
+/// `plyfs shell`
+#[derive(Args, Debug)]
+pub struct Shell {
+    /// The stack
+    #[arg(value_name = "STACK")]
+    pub stack: OsString,
+    /// Run these commands, separated by ';' or line breaks, and end; "help" lists them. Without it, commands are read from standard input
+    #[arg(short, value_name = "COMMANDS")]
+    pub commands: Option<OsString>,
+}
+
+/// `plyfs completions`
+#[derive(Args, Debug)]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// `plyfs man`
+#[derive(Args, Debug)]
+pub struct Man {
+    /// The directory, which is made if it is missing
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub directory: PathBuf,
+}
+
+/// Mount a stack, as the helper of mount(8): `mount -t plyfs STACK DIR`, or a line of /etc/fstab.
+#[derive(Debug, Parser)]
+#[command(name = "mount.plyfs", version)]
+pub struct Helper {
+    /// The stack
+    #[arg(value_name = "STACK")]
+    pub stack: OsString,
+    /// The directory to mount on
+    #[arg(value_name = "MOUNTPOINT")]
+    pub mount_point: PathBuf,
+    /// Ignore unknown options
+    #[arg(short)]
+    pub sloppy: bool,
+    /// Do everything but the mount itself
+    #[arg(short)]
+    pub fake: bool,
+    /// Do not write /etc/mtab; it never is
+    #[arg(short)]
+    pub no_mtab: bool,
+    /// Say what is done
+    #[arg(short)]
+    pub verbose: bool,
+    /// Mount options, separated by commas
+    #[arg(short, value_name = "OPTIONS")]
+    pub options: Vec<String>,
+    /// The type, plyfs or fuse.plyfs
+    #[arg(short = 't', value_name = "TYPE")]
+    pub kind: Option<String>,
+}

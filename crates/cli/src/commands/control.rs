@@ -1,0 +1,23 @@
+//! `plyfs control`: a command to a layer or base of a running mount.
+
+use super::{print, running};
+use crate::arguments::Control;
+use crate::control::Request;
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Runs the command.
+pub fn run(arguments: &Control) -> Outcome {
+    let pair = |argument: &String| {
+        let (key, value) = argument.split_once('=').ok_or_else(|| {
+            Failure::new(Exit::Usage, format!("the argument '{argument}' has no '='; write KEY=VALUE"))
+        })?;
+        Ok((key.to_owned(), value.to_owned()))
+    };
+    let request = Request::Control {
+        target: arguments.layer.clone(),
+        name: arguments.command.clone(),
+        arguments: arguments.arguments.iter().map(pair).collect::<Outcome<_>>()?,
+    };
+    let answer = running(&arguments.mount_point)?.text(&request)?;
+    if answer.is_empty() { Ok(()) } else { print(&format!("{}\n", answer.trim_end())) }
+}

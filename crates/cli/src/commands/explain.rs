@@ -1,0 +1,23 @@
+//! `plyfs explain`: builds a stack and tells what it is made of, without mounting it.
+
+use vnode::FileSystem;
+
+use super::print;
+use crate::arguments::Explain;
+use crate::exit::Outcome;
+use crate::expression::Expression;
+use crate::front_end::{self, Plan};
+
+/// Runs the command.
+pub fn run(arguments: &Explain) -> Outcome {
+    let expression = Expression::read(&arguments.stack)?;
+    let file_system = expression.build()?;
+    print(&text(&expression, file_system.as_ref(), &Plan::default()))
+}
+
+/// The stack, its members and their declarations, and what follows for a mount.
+pub fn text(expression: &Expression, file_system: &dyn FileSystem, plan: &Plan) -> String {
+    let decisions = front_end::decisions(file_system, plan);
+    let decisions: String = decisions.lines().map(|line| format!("      {line}\n")).collect();
+    format!("{}\n\n{}Mounted, that means:\n{decisions}", expression.standard_form(), stack::explain(file_system))
+}

@@ -1,0 +1,19 @@
+//! `plyfs log-level`: how much a running mount logs.
+
+use super::{print, running};
+use crate::arguments::LogLevel;
+use crate::control::Request;
+use crate::exit::Outcome;
+use crate::logging;
+
+/// Runs the command.
+pub fn run(arguments: &LogLevel) -> Outcome {
+    if let Some(level) = &arguments.level {
+        logging::check(level)?;
+    }
+    let level = running(&arguments.mount_point)?.text(&Request::LogLevel { level: arguments.level.clone() })?;
+    match arguments.level {
+        Some(_) => Ok(()),
+        None => print(&format!("{level}\n")),
+    }
+}

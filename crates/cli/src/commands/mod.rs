@@ -1,0 +1,57 @@
+//! The commands of `plyfs`, one module each.
+
+pub mod control;
+pub mod explain;
+pub mod generate;
+pub mod log_level;
+pub mod mount;
+pub mod shell;
+pub mod status;
+pub mod umount;
+
+use std::path::Path;
+
+use crate::control::client::{self, Mount};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::mount_table;
+
+/// The running mount on this path.
+fn running(path: &Path) -> Outcome<Mount> {
+    let mount_point = mount_table::canonical(path);
+    client::find(&mount_point).ok_or_else(|| not_running(&mount_point))
+}
+
+/// Why there is no mount that answers on this mount point.
+fn not_running(mount_point: &Path) -> Failure {
+    let name = mount_point.display();
+    match mount_table::on(mount_point).filter(mount_table::Entry::is_plyfs) {
+        Some(entry) if entry.user.is_some_and(|user| user != rustix::process::geteuid().as_raw() && !is_root()) => {
+            let user = entry.user.unwrap_or_default();
+            Failure::new(
+                Exit::Permission,
+                format!("the mount on {name} belongs to user {user}; become that user, or root"),
+            )
+        }
+        Some(_) => Failure::new(
+            Exit::NoAnswer,
+            format!("the server of {name} does not answer; unmount with plyfs umount {name}"),
+        ),
+        None => Failure::new(Exit::NoMount, format!("there is no mount of Plyfs on {name}; plyfs status lists them")),
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Prints to standard output. A reader that has gone away is no failure.
+fn print(text: &str) -> Outcome {
+    use std::io::{ErrorKind, Write};
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Failure, format!("cannot write the output: {error}; check where it goes")))
+        }
+        _ => Ok(()),
+    }
+}

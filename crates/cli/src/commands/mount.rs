@@ -1,0 +1,146 @@
+//! `plyfs mount`, and the same for mount(8): from the command line to a mount that serves.
+
+mod server;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::arguments::{Helper, Mount};
+use crate::daemon::{self, Side};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::expression::Expression;
+use crate::front_end::Plan;
+use crate::logging::{self, Destination};
+use crate::{mount_table, options};
+
+/// All that a server needs to know.
+struct Job {
+    expression: Expression,
+    plan: Plan,
+    log_level: String,
+    log_file: Option<PathBuf>,
+    foreground: bool,
+    explain: bool,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Mount) -> Outcome {
+    let options = options::parse(&arguments.options.join(","), false)?;
+    logging::check(&arguments.log_level)?;
+    let expression = match &arguments.over {
+        Some(directory) => Expression::read_over(directory, &arguments.stack)?,
+        None => Expression::read(&arguments.stack)?,
+    };
+    let Some(mount_point) = arguments.over.as_ref().or(arguments.mount_point.as_ref()) else {
+        let plan = Plan { options, ..Plan::default() };
+        let file_system = expression.build()?;
+        return super::print(&super::explain::text(&expression, file_system.as_ref(), &plan));
+    };
+    let log_level =
+        if arguments.trace { logging::with_trace(&arguments.log_level) } else { arguments.log_level.clone() };
+    let plan = Plan {
+        mount_point: check_mount_point(mount_point, arguments.over.is_some())?,
+        source: source(&expression, options.source_name.as_deref()),
+        options,
+        over: arguments.over.is_some(),
+    };
+    let log_file = arguments.log_file.as_deref().map(std::path::absolute).transpose().map_err(|error| {
+        Failure::new(Exit::Usage, format!("the name of the log file is wrong: {error}; name a file"))
+    })?;
+    let (foreground, explain) = (arguments.foreground, arguments.explain);
+    carry_out(&Job { expression, plan, log_level, log_file, foreground, explain })
+}
+
+/// Does what mount(8) asks of its helper.
+pub fn as_helper(arguments: &Helper) -> Outcome {
+    if let Some(kind) = arguments.kind.as_deref().filter(|kind| !matches!(*kind, "plyfs" | "fuse.plyfs")) {
+        return Err(Failure::new(Exit::Usage, format!("'{kind}' is not a type that Plyfs mounts; give -t plyfs")));
+    }
+    let options = options::parse(&arguments.options.join(","), arguments.sloppy)?;
+    let expression = Expression::read(&arguments.stack)?;
+    let plan = Plan {
+        mount_point: check_mount_point(&arguments.mount_point, false)?,
+        source: source(&expression, options.source_name.as_deref()),
+        options,
+        over: false,
+    };
+    let said = format!("plyfs: {} mounted on {}\n", expression.standard_form(), plan.mount_point.display());
+    if !arguments.fake {
+        let log_level = "info".to_owned();
+        carry_out(&Job { expression, plan, log_level, log_file: None, foreground: false, explain: false })?;
+    }
+    if arguments.verbose { super::print(&said) } else { Ok(()) }
+}
+
+/// Serves in this process, or leaves a server in the background.
+fn carry_out(job: &Job) -> Outcome {
+    if job.foreground {
+        logging::start(&job.log_level, &destination(job, Destination::StandardError))?;
+        return server::start(job)?.run();
+    }
+    match daemon::split()? {
+        Side::Parent(outcome) => outcome,
+        Side::Server(ready) => {
+            let started = logging::start(&job.log_level, &destination(job, Destination::Syslog))
+                .and_then(|()| server::start(job));
+            match started {
+                Ok(server) => {
+                    ready.usable();
+                    server.run()
+                }
+                Err(failure) => {
+                    ready.failed(&failure);
+                    Err(Failure::silent(failure.exit))
+                }
+            }
+        }
+    }
+}
+
+fn destination(job: &Job, otherwise: Destination) -> Destination {
+    job.log_file.clone().map_or(otherwise, Destination::File)
+}
+
+/// What mount(8) shows as the source: one line in any case.
+fn source(expression: &Expression, name: Option<&str>) -> String {
+    name.map_or_else(|| expression.standard_form(), str::to_owned)
+}
+
+/// The mount point as the kernel will list it. What is hidden by the mount is worth a warning.
+fn check_mount_point(path: &Path, over: bool) -> Outcome<PathBuf> {
+    let name = path.display();
+    let mount_point = path.canonicalize().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Failure::new(Exit::MountPoint, format!("the mount point {name} does not exist; make it: mkdir {name}"))
+        }
+        io::ErrorKind::NotADirectory => not_a_directory(path),
+        io::ErrorKind::NotConnected => Failure::new(
+            Exit::Mounted,
+            format!("the server of the mount on {name} has died; first: plyfs umount {name}"),
+        ),
+        io::ErrorKind::PermissionDenied => Failure::new(
+            Exit::Permission,
+            format!("not permitted to reach the mount point {name}; choose a directory of yours"),
+        ),
+        _ => Failure::new(Exit::MountPoint, format!("cannot use the mount point {name}: {error}; choose another one")),
+    })?;
+    if mount_table::on(&mount_point).is_some_and(|entry| entry.is_plyfs()) {
+        let remedy = "unmount it first, or choose another mount point";
+        return Err(Failure::new(
+            Exit::Mounted,
+            format!("{name} is a mount of Plyfs already; {remedy}: plyfs umount {name}"),
+        ));
+    }
+    if !mount_point.is_dir() {
+        return Err(not_a_directory(path));
+    }
+    if !over && fs::read_dir(&mount_point).is_ok_and(|mut entries| entries.next().is_some()) {
+        eprintln!("plyfs: warning: {name} is not empty; the mount hides what is in it");
+    }
+    Ok(mount_point)
+}
+
+fn not_a_directory(path: &Path) -> Failure {
+    Failure::new(Exit::MountPoint, format!("the mount point {} is not a directory; name a directory", path.display()))
+}

@@ -1,0 +1,162 @@
+//! A mount being served: from the stack's first opening to the end of the process.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use vnode::{Control, FileSystemRef};
+
+use super::Job;
+use crate::commands::{explain, print};
+use crate::control::server::{Answerer, Server as ControlSocket};
+use crate::control::{Answer, Report, Request};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::front_end::{self, Served};
+use crate::logging;
+
+/// A mount that is usable.
+pub struct Server {
+    mount: Arc<Mounted>,
+    socket: ControlSocket,
+}
+
+/// What the control socket tells of the mount.
+struct Mounted {
+    served: Served,
+    file_system: FileSystemRef,
+    started: Instant,
+    /// What does not change, or is the same for every report.
+    report: Report,
+}
+
+/// Builds the stack, mounts it and opens the control socket. Whatever fails, nothing stays mounted.
+pub fn start(job: &Job) -> Outcome<Server> {
+    log_panics();
+    // Registered first: a signal that comes while the mount is being made ends it as soon as it is there.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|error| Failure::new(Exit::Failure, format!("cannot watch for signals: {error}; try again")))?;
+    let file_system = job.expression.build()?;
+    if job.explain {
+        print(&explain::text(&job.expression, file_system.as_ref(), &job.plan))?;
+    }
+    let served = front_end::mount(file_system.clone(), &job.plan)?;
+    let report = Report {
+        mount_point: job.plan.mount_point.to_string_lossy().into_owned(),
+        stack: job.expression.standard_form(),
+        pid: std::process::id(),
+        uid: rustix::process::geteuid().as_raw(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        options: words(job),
+        ..Report::default()
+    };
+    let mount = Arc::new(Mounted { served, file_system, started: Instant::now(), report });
+    let watched = watch(signals, Arc::clone(&mount));
+    let socket = watched.and_then(|()| ControlSocket::start(Arc::clone(&mount) as Arc<dyn Answerer>));
+    match socket {
+        Ok(socket) => {
+            tracing::info!(stack = mount.report.stack, mount_point = mount.report.mount_point, "mounted");
+            Ok(Server { mount, socket })
+        }
+        Err(failure) => {
+            mount.served.end(true);
+            Err(failure)
+        }
+    }
+}
+
+impl Server {
+    /// Serves until the mount is gone, and writes everything to storage.
+    pub fn run(self) -> Outcome {
+        self.mount.served.wait();
+        if let Err(errno) = self.mount.file_system.sync() {
+            tracing::error!(%errno, "not everything could be written to storage");
+        }
+        tracing::info!(mount_point = self.mount.report.mount_point, "unmounted");
+        drop(self.socket);
+        Ok(())
+    }
+}
+
+impl Answerer for Mounted {
+    fn answer(&self, request: Request) -> Answer {
+        match request {
+            Request::Status => Answer::Status(self.report()),
+            Request::LogLevel { level: None } => Answer::Text(logging::level()),
+            Request::LogLevel { level: Some(level) } => match logging::set_level(&level) {
+                Ok(()) => Answer::Text(level),
+                Err(failure) => Answer::Error(failure.message),
+            },
+            Request::Control { target, name, arguments } => {
+                match self.file_system.control(&Control { target, command: name, arguments }) {
+                    Ok(text) => Answer::Text(text),
+                    Err(error) => Answer::Error(error.to_string()),
+                }
+            }
+        }
+    }
+}
+
+impl Mounted {
+    fn report(&self) -> Report {
+        let requests_by_operation: BTreeMap<String, u64> = self.served.requests();
+        Report {
+            uptime_seconds: self.started.elapsed().as_secs(),
+            log_level: logging::level(),
+            requests: requests_by_operation.values().sum(),
+            requests_by_operation,
+            objects: self.served.objects(),
+            memory_bytes: resident_bytes(),
+            ..self.report.clone()
+        }
+    }
+}
+
+/// Ends the mount at the first signal, and at once at the second.
+fn watch(mut signals: Signals, mount: Arc<Mounted>) -> Outcome {
+    let watch = move || {
+        for (count, signal) in signals.forever().enumerate() {
+            tracing::info!(signal, "ending");
+            let mount = Arc::clone(&mount);
+            // In a thread, so that a second signal is heard while the first waits for those who use the mount.
+            let end = move || mount.served.end(count > 0);
+            if let Err(error) = thread::Builder::new().name("ending".into()).spawn(end) {
+                tracing::error!(%error, "cannot end now; send the signal again");
+            }
+        }
+    };
+    match thread::Builder::new().name("signals".into()).spawn(watch) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            Err(Failure::new(Exit::Failure, format!("cannot start a thread: {error}; raise the limit (ulimit -u)")))
+        }
+    }
+}
+
+/// The options as given, and that the mount is over its own base.
+fn words(job: &Job) -> Vec<String> {
+    let mut words = job.plan.options.to_words();
+    if job.plan.over {
+        words.insert(0, "over".to_owned());
+    }
+    words
+}
+
+/// A server in the background has no terminal that a panic could show on.
+fn log_panics() {
+    let shown = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tracing::error!("{panic}");
+        shown(panic);
+    }));
+}
+
+/// Resident memory, from the second number of /proc/self/statm; 0 where that is not to be had.
+fn resident_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or_default() * rustix::param::page_size() as u64
+}

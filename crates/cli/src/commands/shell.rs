@@ -1,0 +1,12 @@
+//! `plyfs shell`: works in a stack that is not mounted.
+
+use crate::arguments::Shell;
+use crate::exit::Outcome;
+use crate::expression::Expression;
+use crate::shell;
+
+/// Runs the command.
+pub fn run(arguments: &Shell) -> Outcome {
+    let file_system = Expression::read(&arguments.stack)?.build()?;
+    shell::run(file_system, arguments.commands.as_deref())
+}

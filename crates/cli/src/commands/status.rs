@@ -1,0 +1,156 @@
+//! `plyfs status`: the mounts, their servers and what they have done.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use serde::Serialize;
+
+use super::{not_running, print};
+use crate::arguments::Status;
+use crate::control::Report;
+use crate::control::client;
+use crate::exit::Outcome;
+use crate::mount_table;
+
+/// One mount, as `--json` prints it.
+#[derive(Serialize)]
+struct Line {
+    state: State,
+    #[serde(flatten)]
+    report: Report,
+}
+
+/// How a mount does.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum State {
+    /// Its server answers.
+    Serving,
+    /// Its server does not answer.
+    Dead,
+    /// It belongs to another user, whose servers do not talk to the caller.
+    OtherUser,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Status) -> Outcome {
+    let mut lines = all();
+    if let Some(path) = &arguments.mount_point {
+        let mount_point = mount_table::canonical(path);
+        let wanted = mount_point.to_string_lossy();
+        lines.retain(|line| line.report.mount_point == wanted);
+        if lines.is_empty() {
+            return Err(not_running(&mount_point));
+        }
+    }
+    match arguments.json {
+        true => print(&format!("{}\n", serde_json::to_string_pretty(&lines).unwrap_or_default())),
+        false if lines.is_empty() => print("no mounts\n"),
+        false if arguments.mount_point.is_some() => print(&lines.iter().map(details).collect::<Vec<_>>().join("\n")),
+        false => print(&format!("{}\n", table(&lines))),
+    }
+}
+
+/// The mounts that answer, and those of the kernel's list that do not.
+fn all() -> Vec<Line> {
+    let mounts = client::mounts().into_iter().map(|mount| mount.report);
+    let mut lines: Vec<Line> = mounts.map(|report| Line { state: State::Serving, report }).collect();
+    for entry in mount_table::read().into_iter().filter(mount_table::Entry::is_plyfs) {
+        let mount_point = entry.mount_point.to_string_lossy().into_owned();
+        if lines.iter().any(|line| line.report.mount_point == mount_point) {
+            continue;
+        }
+        let own = super::is_root() || entry.user.is_none_or(|user| user == rustix::process::geteuid().as_raw());
+        let state = if own { State::Dead } else { State::OtherUser };
+        let report =
+            Report { mount_point, stack: entry.source, uid: entry.user.unwrap_or_default(), ..Report::default() };
+        lines.push(Line { state, report });
+    }
+    lines.sort_by(|a, b| a.report.mount_point.cmp(&b.report.mount_point));
+    lines
+}
+
+fn table(lines: &[Line]) -> String {
+    let mut table = Table::new();
+    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["MOUNT POINT", "STACK", "STATE", "PID", "UPTIME", "REQUESTS", "OPTIONS"]);
+    for line in lines {
+        let report = &line.report;
+        let serving = |text: String| if line.state == State::Serving { text } else { "-".to_owned() };
+        table.add_row([
+            printable(&report.mount_point),
+            printable(&report.stack),
+            state(line).to_owned(),
+            serving(report.pid.to_string()),
+            serving(duration(report.uptime_seconds)),
+            serving(report.requests.to_string()),
+            serving(if report.options.is_empty() { "-".to_owned() } else { report.options.join(",") }),
+        ]);
+    }
+    for index in [3, 4, 5] {
+        table.column_mut(index).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    }
+    table.trim_fmt()
+}
+
+/// All that is known of one mount.
+fn details(line: &Line) -> String {
+    let report = &line.report;
+    let mut text = format!("mount point  {}\n", printable(&report.mount_point));
+    text.push_str(&format!("stack        {}\n", printable(&report.stack)));
+    text.push_str(&format!("state        {}\n", state(line)));
+    if line.state != State::Serving {
+        return text;
+    }
+    text.push_str(&format!("server       {} of user {}, version {}\n", report.pid, report.uid, report.version));
+    text.push_str(&format!("uptime       {}\n", duration(report.uptime_seconds)));
+    text.push_str(&format!("options      {}\n", report.options.join(",")));
+    text.push_str(&format!("log level    {}\n", report.log_level));
+    text.push_str(&format!("memory       {} KiB\n", report.memory_bytes / 1_024));
+    text.push_str(&format!("objects      {} held by the kernel\n", report.objects));
+    text.push_str(&format!("requests     {}\n", report.requests));
+    let mut operations: Vec<(&String, &u64)> = report.requests_by_operation.iter().collect();
+    operations.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    for (operation, count) in operations {
+        text.push_str(&format!("  {count:>12} {operation}\n"));
+    }
+    text
+}
+
+fn state(line: &Line) -> &'static str {
+    match line.state {
+        State::Serving => "serving",
+        State::Dead => "dead: plyfs umount",
+        State::OtherUser => "another user's",
+    }
+}
+
+/// `3d 04:05:06`
+fn duration(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let clock = format!("{:02}:{:02}:{:02}", rest / 3_600, rest / 60 % 60, rest % 60);
+    if days == 0 { clock } else { format!("{days}d {clock}") }
+}
+
+/// Names come from others: nothing in them may speak to the terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uptimes() {
+        assert_eq!(duration(59), "00:00:59");
+        assert_eq!(duration(3 * 86_400 + 4 * 3_600 + 65), "3d 04:01:05");
+    }
+
+    #[test]
+    fn the_table_shows_every_mount() {
+        let report = Report { mount_point: "/mnt\x1b[2J".into(), stack: "mem:".into(), pid: 7, ..Report::default() };
+        let dead = Report { mount_point: "/b".into(), ..Report::default() };
+        let text = table(&[Line { state: State::Serving, report }, Line { state: State::Dead, report: dead }]);
+        assert!(text.contains("/mnt?[2J") && text.contains("mem:") && text.contains("dead"), "{text}");
+    }
+}

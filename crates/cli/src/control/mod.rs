@@ -1,0 +1,105 @@
+//! The control socket of a running mount: one JSON object a line, a request and its answer.
+//!
+//! Each mount has one socket, named after its process, in the [`crate::runtime_directory`]. Only the user who mounted
+//! and root may connect: the directory and the socket let nobody else in, and the server asks the kernel who called.
+
+pub mod client;
+pub mod server;
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// What can be asked of a mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Request {
+    /// What the mount is and how it does.
+    Status,
+    /// The log level; with a value, it is set first.
+    LogLevel {
+        /// The new level.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        level: Option<String>,
+    },
+    /// A command to a member of the stack.
+    Control {
+        /// The member's kind.
+        target: String,
+        /// The command's name.
+        name: String,
+        /// Its arguments.
+        #[serde(default)]
+        arguments: Vec<(String, String)>,
+    },
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// To `status`.
+    Status(Report),
+    /// To `log-level` and `control`.
+    Text(String),
+    /// The request failed, and why.
+    Error(String),
+}
+
+/// What a mount is and how it does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Where it is mounted.
+    pub mount_point: String,
+    /// The stack, as an expression.
+    pub stack: String,
+    /// The server's process.
+    pub pid: u32,
+    /// The user whose process it is.
+    pub uid: u32,
+    /// The server's version.
+    pub version: String,
+    /// For how long it has been serving, in seconds.
+    pub uptime_seconds: u64,
+    /// The mount options.
+    pub options: Vec<String>,
+    /// The log level.
+    pub log_level: String,
+    /// How many requests were answered.
+    pub requests: u64,
+    /// The same by operation, those that occurred.
+    pub requests_by_operation: BTreeMap<String, u64>,
+    /// How many objects the kernel holds.
+    pub objects: u64,
+    /// Resident memory of the server, in bytes.
+    pub memory_bytes: u64,
+}
+
+/// The longest line that either side reads.
+const LINE_MAX: u64 = 1 << 20;
+
+/// How long either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn send(stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    let mut stream = stream;
+    stream.write_all(&line)
+}
+
+/// Reads one line; `None` at the end of the stream. Each side waits for the other's line before it writes its next, so
+/// that nothing of a later line can be read and lost here.
+fn receive<T: DeserializeOwned>(stream: &UnixStream) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    BufReader::new(stream.take(LINE_MAX)).read_until(b'\n', &mut line)?;
+    match line.last() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(serde_json::from_slice(&line)?)),
+        Some(_) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+    }
+}

@@ -1,0 +1,77 @@
+//! Reads stack expressions of the command line, and tells what is wrong with them.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use stack::syntax::{self, Base, Branch, Span, Spanned, Stack, Tree};
+use stack::{BuildError, BuildProblem};
+use vnode::{Errno, FileSystemRef};
+
+use crate::exit::{Exit, Failure, Outcome};
+
+/// An expression with its text, so that errors can show the place.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    text: String,
+    stack: Stack,
+}
+
+impl Expression {
+    /// Reads a stack. Relative paths in it are made absolute.
+    pub fn read(argument: &OsStr) -> Outcome<Expression> {
+        let text = syntax::from_argument(argument);
+        let mut stack = syntax::parse(&text).map_err(|error| failure(&error.into(), &text))?;
+        stack::make_absolute(&mut stack, &working_directory()?);
+        Ok(Expression { text, stack })
+    }
+
+    /// Reads layers for a directory that is to be mounted over.
+    pub fn read_over(directory: &Path, argument: &OsStr) -> Outcome<Expression> {
+        let text = syntax::from_argument(argument);
+        let layers = syntax::parse_layers(&text).map_err(|error| failure(&error.into(), &text))?;
+        let mut stack = Stack { source: vec![plain(directory.as_os_str().to_owned())], layers };
+        stack::make_absolute(&mut stack, &working_directory()?);
+        Ok(Expression { text, stack })
+    }
+
+    /// Builds the stack.
+    pub fn build(&self) -> Outcome<FileSystemRef> {
+        stack::build(&self.stack).map_err(|error| failure(&error, &self.text))
+    }
+
+    /// The expression in its standard form, paths absolute: it means the same wherever it is read.
+    pub fn standard_form(&self) -> String {
+        self.stack.to_string()
+    }
+}
+
+fn plain(path: OsString) -> Spanned<Branch> {
+    let base = Base { kind: None, location: Spanned::new(path, Span::default()) };
+    Spanned::new(Branch { tree: Tree::Base(base), mode: None }, Span::default())
+}
+
+fn working_directory() -> Outcome<PathBuf> {
+    std::env::current_dir().map_err(|error| {
+        Failure::new(Exit::Failure, format!("cannot find the current directory: {error}; change to one that exists"))
+    })
+}
+
+fn failure(error: &BuildError, text: &str) -> Failure {
+    let exit = match &error.problem {
+        BuildProblem::Syntax(_) | BuildProblem::SeveralBranches | BuildProblem::ModeOfOnlyBranch(_) => Exit::Expression,
+        BuildProblem::UnknownBase(_)
+        | BuildProblem::NoPath(_)
+        | BuildProblem::UnknownLayer(_)
+        | BuildProblem::Description(_)
+        | BuildProblem::Option(_)
+        | BuildProblem::NoText { .. }
+        | BuildProblem::Location(_) => Exit::Unknown,
+        BuildProblem::Base { errno: Errno::EACCES | Errno::EPERM, .. } => Exit::Permission,
+        BuildProblem::Base { .. } => Exit::Stack,
+    };
+    let failure = Failure::new(exit, error);
+    match error.problem {
+        BuildProblem::Base { .. } => failure,
+        _ => failure.with_excerpt(error.span.excerpt(text)),
+    }
+}

@@ -1,0 +1,139 @@
+//! The one place that knows the FUSE front end: mounting, serving, unmounting.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use frontends::fuse::{self, Mount, MountError, UnmountMode};
+use vnode::{FileSystem, FileSystemRef};
+
+use crate::exit::{Exit, Failure, Outcome};
+use crate::options::MountOptions;
+
+/// The target of the log lines that tell of each operation.
+pub const TRACE_TARGET: &str = fuse::TRACE_TARGET;
+
+/// How a stack is to be mounted.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Where.
+    pub mount_point: PathBuf,
+    /// What mount(8) shows as the source.
+    pub source: String,
+    /// The mount options.
+    pub options: MountOptions,
+    /// Mounted on the base's own directory.
+    pub over: bool,
+}
+
+/// A mount that serves requests. Dropping it unmounts.
+pub struct Served {
+    mount: Mount,
+    /// No more waiting for those who use the mount.
+    forced: AtomicBool,
+}
+
+/// How long a mount that is asked to end waits for those who use it.
+const GRACE: Duration = Duration::from_secs(10);
+
+impl Served {
+    /// Waits until the mount is gone and the last request is served, or until the end is forced.
+    pub fn wait(&self) {
+        const INTERVAL: Duration = Duration::from_millis(500);
+        while !self.mount.wait_timeout(INTERVAL) {
+            if self.forced.load(Ordering::Acquire) {
+                return;
+            }
+        }
+    }
+
+    /// Takes the mount away. Who uses it may go on for some time; `at_once`, what they do fails.
+    pub fn end(&self, at_once: bool) {
+        if !at_once {
+            match self.mount.unmount(UnmountMode::Clean) {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "the mount is in use; it ends in {} s at the latest", GRACE.as_secs())
+                }
+            }
+            let lazily = self.mount.unmount(UnmountMode::Lazy);
+            if lazily.is_ok() && self.mount.wait_timeout(GRACE) {
+                return;
+            }
+        }
+        if let Err(error) = self.mount.unmount(UnmountMode::Abort) {
+            tracing::debug!(%error, "the mount has been taken away already");
+        }
+        self.forced.store(true, Ordering::Release);
+    }
+
+    /// How many requests of each operation were answered, those that occurred.
+    pub fn requests(&self) -> BTreeMap<String, u64> {
+        let counts = self.mount.statistics().into_iter();
+        counts.map(|count| (count.operation.to_lowercase(), count.requests)).collect()
+    }
+
+    /// How many objects the kernel holds.
+    pub fn objects(&self) -> u64 {
+        self.mount.nodes()
+    }
+}
+
+/// What follows from the stack and the plan for caching and the path of data, as text.
+pub fn decisions(file_system: &dyn FileSystem, plan: &Plan) -> String {
+    fuse::decide(&file_system.properties(), &options(plan)).to_string()
+}
+
+/// Mounts, and returns when the mount is usable.
+pub fn mount(file_system: FileSystemRef, plan: &Plan) -> Outcome<Served> {
+    let started = Instant::now();
+    let mount = Mount::new(file_system, &plan.mount_point, &options(plan)).map_err(|error| failure(&error))?;
+    tracing::debug!(milliseconds = started.elapsed().as_millis(), "mount made");
+    Ok(Served { mount, forced: AtomicBool::new(false) })
+}
+
+/// Unmounts what is mounted on this path.
+pub fn unmount(mount_point: &Path, lazy: bool) -> io::Result<()> {
+    fuse::unmount(mount_point, if lazy { UnmountMode::Lazy } else { UnmountMode::Clean })
+}
+
+fn options(plan: &Plan) -> fuse::MountOptions {
+    let options = &plan.options;
+    fuse::MountOptions {
+        source: plan.source.clone().into(),
+        read_only: options.read_only,
+        no_suid: options.nosuid,
+        no_devices: options.nodev,
+        no_exec: options.noexec,
+        // What root mounts is there for all, as with any other file system: the base decides by the caller's rights.
+        allow_other: options.allow_other.unwrap_or_else(|| rustix::process::geteuid().is_root()),
+        default_permissions: options.default_permissions.then_some(true),
+        name_timeout: options.entry_timeout,
+        attribute_timeout: options.attribute_timeout,
+        over: plan.over,
+        ..fuse::MountOptions::default()
+    }
+}
+
+fn failure(error: &MountError) -> Failure {
+    let exit = match error {
+        MountError::NoDevice | MountError::NoHelper => Exit::NoFuse,
+        MountError::DevicePermission
+        | MountError::MountPointPermission(_)
+        | MountError::NotPermitted
+        | MountError::AllowOtherRefused => Exit::Permission,
+        MountError::MountPointMissing(_) | MountError::MountPointNotDirectory(_) => Exit::MountPoint,
+        MountError::MountPointBusy(_) | MountError::MountPointDead(_) => Exit::Mounted,
+        MountError::Helper(message) if message.contains("no write access") || message.contains("not permitted") => {
+            Exit::Permission
+        }
+        MountError::Helper(_)
+        | MountError::BadPath(_)
+        | MountError::KernelTooOld { .. }
+        | MountError::Vanished
+        | MountError::System { .. } => Exit::Mount,
+    };
+    Failure::new(exit, error)
+}

@@ -1,0 +1,195 @@
+//! Logging: where lines go, and a level that can change while the mount runs.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+
+use tracing::{Level, Metadata};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Where log lines go.
+#[derive(Clone, Debug)]
+pub enum Destination {
+    /// Standard error.
+    StandardError,
+    /// A file, appended to.
+    File(PathBuf),
+    /// The system's log.
+    Syslog,
+}
+
+/// The level that the process logs at, and the handle that changes it.
+struct Current {
+    level: Mutex<String>,
+    handle: reload::Handle<EnvFilter, Registry>,
+}
+
+static CURRENT: OnceLock<Current> = OnceLock::new();
+
+/// Starts logging. Called once, before threads are started.
+pub fn start(level: &str, destination: &Destination) -> Outcome {
+    let (filter, handle) = reload::Layer::new(filter(level)?);
+    let registry = tracing_subscriber::registry().with(filter);
+    let started = match destination {
+        Destination::StandardError => registry.with(fmt::layer().with_writer(io::stderr)).try_init(),
+        Destination::File(path) => {
+            registry.with(fmt::layer().with_ansi(false).with_writer(Mutex::new(open(path)?))).try_init()
+        }
+        Destination::Syslog => registry
+            .with(fmt::layer().with_ansi(false).without_time().with_level(false).with_writer(Syslog::new()))
+            .try_init(),
+    };
+    started
+        .map_err(|error| Failure::new(Exit::Failure, format!("cannot start logging: {error}; start one log only")))?;
+    let _ = CURRENT.set(Current { level: Mutex::new(level.to_owned()), handle });
+    Ok(())
+}
+
+/// The level now, as it was set.
+pub fn level() -> String {
+    CURRENT.get().map_or_else(|| "off".to_owned(), |current| lock(&current.level).clone())
+}
+
+/// Changes the level.
+pub fn set_level(level: &str) -> Outcome {
+    let filter = filter(level)?;
+    let Some(current) = CURRENT.get() else {
+        return Err(Failure::new(Exit::Failure, "this process does not log; restart the mount"));
+    };
+    let mut shown = lock(&current.level);
+    current.handle.reload(filter).map_err(|error| {
+        Failure::new(Exit::Failure, format!("cannot change the log level: {error}; restart the mount"))
+    })?;
+    *shown = level.to_owned();
+    Ok(())
+}
+
+/// Checks a level without setting it.
+pub fn check(level: &str) -> Outcome {
+    filter(level).map(drop)
+}
+
+/// The level with each operation's line added.
+pub fn with_trace(level: &str) -> String {
+    format!("{level},{}=trace", crate::front_end::TRACE_TARGET)
+}
+
+fn filter(level: &str) -> Outcome<EnvFilter> {
+    // An unknown word alone would be taken for the name of a module.
+    let words = ["off", "error", "warn", "info", "debug", "trace"];
+    let known = |part: &str| part.contains('=') || part.contains("::") || words.contains(&part.to_lowercase().as_str());
+    let wrong = || {
+        let list = stack::suggest::list(words);
+        Failure::new(
+            Exit::Usage,
+            format!("'{level}' is no log level; there are {list}, and lists such as info,frontends=debug"),
+        )
+    };
+    if level.is_empty() || !level.split(',').all(known) {
+        return Err(wrong());
+    }
+    EnvFilter::builder().parse(level).map_err(|_| wrong())
+}
+
+fn open(path: &Path) -> Outcome<File> {
+    OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
+        Failure::new(
+            Exit::Failure,
+            format!("cannot open the log file {}: {error}; name a file that can be written", path.display()),
+        )
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Writes to the system's log over its socket, in the form of syslog(3). A log that is not there loses lines, and never
+/// stops a request.
+struct Syslog {
+    socket: Option<UnixDatagram>,
+}
+
+/// One line on its way.
+struct Line<'a> {
+    socket: Option<&'a UnixDatagram>,
+    severity: u8,
+    text: Vec<u8>,
+}
+
+impl Syslog {
+    const PATH: &'static str = "/dev/log";
+    const FACILITY_DAEMON: u8 = 3;
+
+    fn new() -> Self {
+        let socket = UnixDatagram::unbound().ok().filter(|socket| socket.set_nonblocking(true).is_ok());
+        Syslog { socket }
+    }
+
+    fn line(&self, severity: u8) -> Line<'_> {
+        Line { socket: self.socket.as_ref(), severity, text: Vec::new() }
+    }
+}
+
+impl<'a> MakeWriter<'a> for Syslog {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        self.line(6)
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line<'a> {
+        self.line(match *metadata.level() {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            _ => 7,
+        })
+    }
+}
+
+impl Write for Line<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        let text = self.text.trim_ascii();
+        if let Some(socket) = self.socket.filter(|_| !text.is_empty()) {
+            let priority = Syslog::FACILITY_DAEMON << 3 | self.severity;
+            let mut message = format!("<{priority}>plyfs[{}]: ", std::process::id()).into_bytes();
+            message.extend_from_slice(text);
+            let _ = socket.send_to(&message, Syslog::PATH);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_words_or_lists() {
+        for level in ["off", "info", "INFO", "info,frontends=debug", "frontends::fuse=trace"] {
+            assert!(check(level).is_ok(), "{level}");
+        }
+        assert!(check(&with_trace("info")).is_ok());
+        for level in ["", "loud", "info,loud", "frontends=loud", "info,"] {
+            assert_eq!(check(level).unwrap_err().exit, Exit::Usage, "{level}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The kernel's list of mounts, as far as Plyfs is concerned.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One mount of the caller's name space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it is mounted.
+    pub mount_point: PathBuf,
+    /// The type, such as `fuse.plyfs`.
+    pub kind: String,
+    /// What mount(8) shows as its source.
+    pub source: String,
+    /// The user whose server it is, for FUSE.
+    pub user: Option<u32>,
+}
+
+impl Entry {
+    /// Whether Plyfs made the mount.
+    pub fn is_plyfs(&self) -> bool {
+        self.kind == "fuse.plyfs"
+    }
+}
+
+/// All mounts, in the order they were made.
+pub fn read() -> Vec<Entry> {
+    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(entry).collect()
+}
+
+/// The topmost mount on exactly this path.
+pub fn on(mount_point: &Path) -> Option<Entry> {
+    read().into_iter().rfind(|entry| entry.mount_point == mount_point)
+}
+
+/// The path as the kernel lists mounts: absolute, without symlinks or `..`. A mount point itself is not looked at if
+/// its path is listed already: its server might not answer.
+pub fn canonical(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let listed = |path: &Path| read().iter().any(|entry| entry.is_plyfs() && entry.mount_point == path);
+    // `absolute` leaves `..` and blank trailing components in; mounts are never listed with them.
+    let absolute: PathBuf = absolute.components().collect();
+    if listed(&absolute) {
+        return absolute;
+    }
+    if let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name())
+        && let Ok(parent) = parent.canonicalize()
+        && listed(&parent.join(name))
+    {
+        return parent.join(name);
+    }
+    absolute.canonicalize().unwrap_or(absolute)
+}
+
+/// Reads a line as proc(5) describes it.
+fn entry(line: &[u8]) -> Option<Entry> {
+    let separator = line.windows(3).position(|bytes| bytes == b" - ")?;
+    let mount_point = line[..separator].split(|byte| *byte == b' ').nth(4)?;
+    let mut behind = line[separator + 3..].split(|byte| *byte == b' ');
+    let (kind, source, options) = (behind.next()?, behind.next()?, behind.next().unwrap_or_default());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(&unescape(bytes)).into_owned();
+    let user = text(options).split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
+    Some(Entry {
+        mount_point: PathBuf::from(OsString::from_vec(unescape(mount_point))),
+        kind: text(kind),
+        source: text(source),
+        user,
+    })
+}
+
+/// Undoes the octal escapes (`\040`) of blanks, line breaks and backslashes.
+fn unescape(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits =
+            behind.get(..3).filter(|digits| first == b'\\' && digits.iter().all(|digit| (b'0'..b'8').contains(digit)));
+        match digits {
+            Some(digits) => {
+                let value = digits.iter().fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+                plain.push(value as u8);
+                rest = &behind[3..];
+            }
+            None => {
+                plain.push(first);
+                rest = behind;
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo() {
+        let line = br"311 98 0:57 / /mnt/a\040b rw,nosuid shared:1 master:2 - fuse.plyfs /srv\040|\040audit rw,user_id=1000,group_id=0";
+        let entry = entry(line).unwrap();
+        assert_eq!(entry.mount_point, Path::new("/mnt/a b"));
+        assert!(entry.is_plyfs());
+        assert_eq!(entry.source, "/srv | audit");
+        assert_eq!(entry.user, Some(1000));
+        assert_eq!(super::entry(b"nonsense"), None);
+    }
+
+    #[test]
+    fn the_root_is_mounted() {
+        assert!(on(Path::new("/")).is_some_and(|entry| !entry.is_plyfs()));
+        assert_eq!(canonical(Path::new("/tmp/../.")), Path::new("/"));
+    }
+}

@@ -1,0 +1,226 @@
+//! Mount options: the comma list of `-o`, as mount(8) and /etc/fstab write it.
+
+use std::time::Duration;
+
+use stack::suggest;
+
+use crate::exit::{Exit, Failure, Outcome};
+
+/// What the options ask for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MountOptions {
+    /// Let other users in; without a word about it, whoever mounts decides: root does, others do not.
+    pub allow_other: Option<bool>,
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Ignore set-id bits. Always so for users but root.
+    pub nosuid: bool,
+    /// Refuse devices. Always so for users but root.
+    pub nodev: bool,
+    /// Refuse to execute programs.
+    pub noexec: bool,
+    /// Have the kernel check permissions by mode bits before it asks.
+    pub default_permissions: bool,
+    /// How long the kernel may keep attributes.
+    pub attribute_timeout: Option<Duration>,
+    /// How long the kernel may keep names.
+    pub entry_timeout: Option<Duration>,
+    /// What mount(8) and df(1) show as the source, instead of the stack.
+    pub source_name: Option<String>,
+}
+
+/// The options that take effect, as messages list them.
+const KNOWN: [&str; 16] = [
+    "allow_other",
+    "noallow_other",
+    "attr_timeout",
+    "default_permissions",
+    "dev",
+    "nodev",
+    "entry_timeout",
+    "exec",
+    "noexec",
+    "fsname",
+    "ro",
+    "rw",
+    "suid",
+    "nosuid",
+    "defaults",
+    "subtype",
+];
+
+/// The words of /etc/fstab that speak to mount(8) and the system's start, not to the file system: ignored as it does.
+const FSTAB: [&str; 19] = [
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "nowner",
+    "group",
+    "nogroup",
+    "_netdev",
+    "nofail",
+    "fail",
+    "relatime",
+    "norelatime",
+    "lazytime",
+    "nolazytime",
+    "async",
+    "loud",
+    "silent",
+];
+
+/// Reads a comma list. With `sloppy`, unknown options are ignored (`mount -s`).
+pub fn parse(text: &str, sloppy: bool) -> Outcome<MountOptions> {
+    let mut options = MountOptions::default();
+    for word in words(text) {
+        let (key, value) = match word.split_once('=') {
+            Some((key, value)) => (key, Some(value)),
+            None => (word.as_str(), None),
+        };
+        if !apply(&mut options, key, value)? && !is_for_others(key) && !sloppy {
+            return Err(unknown(key));
+        }
+    }
+    Ok(options)
+}
+
+impl MountOptions {
+    /// The options that differ from the defaults, as `-o` writes them.
+    pub fn to_words(&self) -> Vec<String> {
+        let flags = [
+            (self.read_only, "ro"),
+            (self.allow_other == Some(true), "allow_other"),
+            (self.allow_other == Some(false), "noallow_other"),
+            (self.nosuid, "nosuid"),
+            (self.nodev, "nodev"),
+            (self.noexec, "noexec"),
+            (self.default_permissions, "default_permissions"),
+        ];
+        let mut words: Vec<String> = flags.iter().filter(|(set, _)| *set).map(|(_, word)| (*word).to_owned()).collect();
+        let seconds =
+            |key: &str, timeout: Option<Duration>| timeout.map(|timeout| format!("{key}={}", timeout.as_secs_f64()));
+        words.extend(seconds("attr_timeout", self.attribute_timeout));
+        words.extend(seconds("entry_timeout", self.entry_timeout));
+        words.extend(self.source_name.as_ref().map(|name| format!("fsname={name}")));
+        words
+    }
+}
+
+/// Takes an option over; false if there is none by that name.
+fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<bool> {
+    match key {
+        "attr_timeout" => options.attribute_timeout = Some(timeout(key, value)?),
+        "entry_timeout" => options.entry_timeout = Some(timeout(key, value)?),
+        "fsname" => match value {
+            Some(name) if !name.is_empty() => options.source_name = Some(name.to_owned()),
+            _ => return Err(wrong(key, "needs a name", "fsname=NAME")),
+        },
+        // What `mount -t fuse.plyfs` hands on.
+        "subtype" if value == Some("plyfs") => {}
+        "subtype" => return Err(wrong(key, "can only be plyfs", "subtype=plyfs, or leave it out")),
+        _ if value.is_some() && KNOWN.contains(&key) => return Err(wrong(key, "takes no value", key)),
+        "allow_other" => options.allow_other = Some(true),
+        "noallow_other" => options.allow_other = Some(false),
+        "default_permissions" => options.default_permissions = true,
+        "ro" => options.read_only = true,
+        "rw" => options.read_only = false,
+        "nosuid" => options.nosuid = true,
+        "suid" => options.nosuid = false,
+        "nodev" => options.nodev = true,
+        "dev" => options.nodev = false,
+        "noexec" => options.noexec = true,
+        "exec" => options.noexec = false,
+        "defaults" => {}
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Cuts at commas; a comma in double quotes or behind a backslash belongs to its word.
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => quoted = !quoted,
+            '\\' => words.last_mut().into_iter().for_each(|word| word.extend(characters.next())),
+            ',' if !quoted => words.push(String::new()),
+            _ => words.last_mut().into_iter().for_each(|word| word.push(character)),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn is_for_others(key: &str) -> bool {
+    FSTAB.contains(&key) || key == "comment" || key.starts_with("x-") || key.starts_with("X-")
+}
+
+fn timeout(key: &str, value: Option<&str>) -> Outcome<Duration> {
+    value
+        .and_then(|value| value.parse().ok())
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| wrong(key, "needs a number of seconds", &format!("{key}=1.5")))
+}
+
+fn wrong(key: &str, what: &str, remedy: &str) -> Failure {
+    Failure::new(Exit::Usage, format!("mount option '{key}' {what}; write {remedy}"))
+}
+
+fn unknown(key: &str) -> Failure {
+    let remedy = match suggest::nearest(key, KNOWN) {
+        Some(meant) => format!("did you mean '{meant}'?"),
+        None => format!("there are {}", suggest::list(KNOWN)),
+    };
+    Failure::new(Exit::Usage, format!("unknown mount option '{key}'; {remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_fstab() {
+        let text =
+            "noauto,_netdev,x-systemd.automount,comment=x,ro,allow_other,attr_timeout=1.5,fsname=\"a,b\",nosuid,suid";
+        let options = parse(text, false).unwrap();
+        assert!(options.read_only && !options.nosuid);
+        assert_eq!(options.allow_other, Some(true));
+        assert_eq!(options.attribute_timeout, Some(Duration::from_millis(1500)));
+        assert_eq!(options.source_name.as_deref(), Some("a,b"));
+    }
+
+    #[test]
+    fn later_words_win_and_blanks_between_commas_do_no_harm() {
+        assert_eq!(parse("ro,,rw,defaults", false).unwrap(), MountOptions::default());
+        assert_eq!(parse("", false).unwrap(), MountOptions::default());
+    }
+
+    #[test]
+    fn unknown_and_wrong_options_name_the_remedy() {
+        let message = |text| parse(text, false).unwrap_err().message;
+        assert_eq!(message("alow_other"), "unknown mount option 'alow_other'; did you mean 'allow_other'?");
+        assert!(message("lowercase").contains("there are allow_other, "));
+        assert_eq!(
+            message("attr_timeout=x"),
+            "mount option 'attr_timeout' needs a number of seconds; write attr_timeout=1.5"
+        );
+        assert_eq!(
+            message("attr_timeout=-1"),
+            "mount option 'attr_timeout' needs a number of seconds; write attr_timeout=1.5"
+        );
+        assert_eq!(message("ro=1"), "mount option 'ro' takes no value; write ro");
+        assert_eq!(message("fsname="), "mount option 'fsname' needs a name; write fsname=NAME");
+        assert!(parse("alow_other", true).is_ok());
+    }
+
+    #[test]
+    fn options_convert_back_to_words() {
+        let text = "ro,noallow_other,nosuid,attr_timeout=0.5,fsname=x";
+        assert_eq!(parse(text, false).unwrap().to_words().join(","), text);
+    }
+}

@@ -1,0 +1,72 @@
+//! The directory of the control sockets: one for each user, out of the reach of others.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Uid, geteuid};
+
+use crate::exit::{Exit, Failure, Outcome};
+
+/// The caller's own directory: /run/plyfs for root, else below $XDG_RUNTIME_DIR, else in /tmp under the user's id.
+pub fn own() -> PathBuf {
+    let uid = geteuid();
+    if uid.is_root() {
+        return PathBuf::from("/run/plyfs");
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()) {
+        Some(directory) => directory.join("plyfs"),
+        None => in_tmp(uid),
+    }
+}
+
+/// Every directory that may hold sockets which the caller may use: for root those of all users.
+pub fn all() -> Vec<PathBuf> {
+    let uid = geteuid();
+    let mut directories = vec![own()];
+    if uid.is_root() {
+        directories.extend(entries("/run/user", |_| true).into_iter().map(|path| path.join("plyfs")));
+        directories.extend(entries("/tmp", |name| name.starts_with("plyfs-")));
+    } else {
+        directories.extend([PathBuf::from(format!("/run/user/{uid}/plyfs")), in_tmp(uid)]);
+    }
+    directories.sort();
+    directories.dedup();
+    directories.retain(|directory| is_trustworthy(directory));
+    directories
+}
+
+/// Makes the caller's directory, mode 0700, or checks the one that is there.
+pub fn make() -> Outcome<PathBuf> {
+    let directory = own();
+    match DirBuilder::new().mode(0o700).create(&directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            let remedy = "make it, or set XDG_RUNTIME_DIR to a directory of yours";
+            Err(Failure::new(Exit::Failure, format!("cannot make {}: {error}; {remedy}", directory.display())))
+        }
+        _ if is_trustworthy(&directory) => Ok(directory),
+        _ => Err(Failure::new(
+            Exit::Permission,
+            format!("{} is not a directory of yours that only you can use; remove it", directory.display()),
+        )),
+    }
+}
+
+/// A directory, no symlink, of the caller (for root: of anybody), that nobody else can write or search.
+fn is_trustworthy(directory: &Path) -> bool {
+    let uid = geteuid();
+    fs::symlink_metadata(directory).is_ok_and(|metadata| {
+        let owned = metadata.uid() == uid.as_raw() || (uid.is_root() && directory != own());
+        metadata.is_dir() && owned && metadata.mode() & 0o077 == 0
+    })
+}
+
+fn in_tmp(uid: Uid) -> PathBuf {
+    PathBuf::from(format!("/tmp/plyfs-{uid}"))
+}
+
+fn entries(directory: &str, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_str().is_some_and(&wanted)).map(|entry| entry.path()).collect()
+}

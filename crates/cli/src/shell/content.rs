@@ -1,0 +1,146 @@
+//! Commands on the contents of files: cat, echo, write, append, truncate, touch.
+
+use vnode::{Creation, Errno, OpenFileRef, OpenFlags, SetAttributes, SetTime};
+
+use super::{At, Problem, Session, format, options};
+
+/// How much is read or written at a time.
+pub(super) const CHUNK: usize = 1 << 20;
+
+/// `cat`
+pub(super) fn cat(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    if words.is_empty() {
+        return Err(Problem::Usage);
+    }
+    session.each("cat", words, |session, path| {
+        let file = session.find(path, true)?.vnode().open(session.caller(), OpenFlags::READ).at(path)?;
+        let mut buffer = vec![0; CHUNK];
+        let mut offset = 0;
+        loop {
+            let length = file.read_at(session.caller(), offset, &mut buffer).at(path)?;
+            if length == 0 {
+                return Ok(());
+            }
+            session.print(&buffer[..length])?;
+            offset += length as u64;
+        }
+    })
+}
+
+/// `echo`
+pub(super) fn echo(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    let (line_end, words): (&[u8], _) = match words {
+        [first, rest @ ..] if first == b"-n" => (b"", rest),
+        words => (b"\n", words),
+    };
+    let text = |words: &[Vec<u8>]| [words.join(&b' ').as_slice(), line_end].concat();
+    match words {
+        [words @ .., arrow, path] if arrow == b">" => store(session, path, &text(words), OpenFlags::TRUNCATE),
+        [words @ .., arrow, path] if arrow == b">>" => store(session, path, &text(words), OpenFlags::APPEND),
+        words => session.print(&text(words)),
+    }
+}
+
+/// `write`
+pub(super) fn write(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    match words {
+        [path] => store(session, path, b"", OpenFlags::TRUNCATE),
+        [path, text] => store(session, path, text, OpenFlags::TRUNCATE),
+        _ => Err(Problem::Usage),
+    }
+}
+
+/// `append`
+pub(super) fn append(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    match words {
+        [path, text] => store(session, path, text, OpenFlags::APPEND),
+        _ => Err(Problem::Usage),
+    }
+}
+
+/// `truncate`
+pub(super) fn truncate(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    let [flag, size, paths @ ..] = words else { return Err(Problem::Usage) };
+    if flag != b"-s" || paths.is_empty() {
+        return Err(Problem::Usage);
+    }
+    let size = std::str::from_utf8(size).ok().and_then(format::size);
+    let size =
+        size.ok_or_else(|| Problem::Words("a size is a number of bytes, or one with K, M, G or T; write 10M".into()))?;
+    session.each("truncate", paths, |session, path| {
+        let changes = SetAttributes { size: Some(size), ..SetAttributes::default() };
+        match session.find(path, true) {
+            Ok(place) => place.vnode().setattr(session.caller(), &changes).at(path).map(drop),
+            Err(Problem::Path(_, Errno::ENOENT)) => {
+                let file = open_for_writing(session, path, OpenFlags::WRITE)?;
+                file.truncate(session.caller(), size, false).at(path)?;
+                close(session, &file, path)
+            }
+            Err(problem) => Err(problem),
+        }
+    })
+}
+
+/// `touch`
+pub(super) fn touch(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    let (letters, operands) = options(words, "c")?;
+    if operands.is_empty() {
+        return Err(Problem::Usage);
+    }
+    session.each("touch", &operands, |session, path| match session.find(path, true) {
+        Ok(place) => {
+            let now = Some(SetTime::Now);
+            let changes = SetAttributes { atime: now, mtime: now, ..SetAttributes::default() };
+            place.vnode().setattr(session.caller(), &changes).at(path).map(drop)
+        }
+        Err(Problem::Path(_, Errno::ENOENT)) if letters.contains(&'c') => Ok(()),
+        Err(Problem::Path(_, Errno::ENOENT)) => {
+            let file = open_for_writing(session, path, OpenFlags::WRITE)?;
+            close(session, &file, path)
+        }
+        Err(problem) => Err(problem),
+    })
+}
+
+fn store(session: &mut Session<'_>, path: &[u8], text: &[u8], how: OpenFlags) -> Result<(), Problem> {
+    let file = open_for_writing(session, path, OpenFlags::WRITE.with(how))?;
+    write_all(session.caller(), &file, 0, text).at(path)?;
+    close(session, &file, path)
+}
+
+/// Opens the file that the path means, and makes it if there is none.
+fn open_for_writing(session: &Session<'_>, path: &[u8], flags: OpenFlags) -> Result<OpenFileRef, Problem> {
+    let caller = session.caller();
+    match session.find(path, true) {
+        Ok(place) => return place.vnode().open(caller, flags).at(path),
+        Err(Problem::Path(_, Errno::ENOENT)) => {}
+        Err(problem) => return Err(problem),
+    }
+    let (directory, name) = session.find_parent(path)?;
+    let how = Creation { mode: 0o666, flags };
+    Ok(directory.vnode().create(caller, name.as_name(), &how).at(path)?.file)
+}
+
+/// Writes everything: from `offset` on, or at the end if the file was opened for appending.
+pub(super) fn write_all(
+    caller: &vnode::Caller,
+    file: &OpenFileRef,
+    mut offset: u64,
+    mut data: &[u8],
+) -> vnode::Result<()> {
+    while !data.is_empty() {
+        match file.write_at(caller, offset, data, false)? {
+            0 => return Err(Errno::EIO),
+            length => {
+                data = &data[length..];
+                offset += length as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tells the errors of earlier writes, as close(2) does.
+fn close(session: &Session<'_>, file: &OpenFileRef, path: &[u8]) -> Result<(), Problem> {
+    file.flush(session.caller(), vnode::LockOwner(0)).at(path)
+}

@@ -1,0 +1,322 @@
+//! Commands that copy: cp within the stack, get out of it, put into it.
+//!
+//! The machine's own files are a stack too, of the directory base alone, so that all three are one piece of code.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use vnode::{
+    Attributes, Caller, Creation, Errno, FileKind, LockOwner, Name, NameBuf, OpenFileRef, OpenFlags, SeekTarget,
+    SetAttributes, SetTime,
+};
+
+use super::content::{CHUNK, write_all};
+use super::listing::join;
+use super::naming::directory_at;
+use super::place::{Place, Tree};
+use super::{At, Problem, Session, options};
+
+/// One run of a command that copies.
+struct Copier {
+    command: &'static str,
+    from: Tree,
+    to: Tree,
+    recursive: bool,
+    preserve: bool,
+}
+
+/// `cp`
+pub(super) fn cp(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    let (letters, operands) = options(words, "rRp")?;
+    let Some((target, sources)) = operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
+        return Err(Problem::Usage);
+    };
+    let copier = Copier::new("cp", &letters, session.tree.clone(), session.tree.clone());
+    let into = directory_at(session, target, sources.len())?;
+    session.each("cp", sources, |session, path| {
+        let source = session.find(path, !copier.recursive)?;
+        let (directory, name) = match &into {
+            Some(directory) => (directory.clone(), name_of(&source, path)?),
+            None => session.find_parent(target)?,
+        };
+        copier.copy(session, &source, path, &directory, name.as_name())
+    })
+}
+
+/// `get`
+pub(super) fn get(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    let (letters, operands) = options(words, "rRp")?;
+    let Some((target, sources)) = operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
+        return Err(Problem::Usage);
+    };
+    let (local, directory, new_name) = local_target(session, target, sources.len())?;
+    let copier = Copier::new("get", &letters, session.tree.clone(), local);
+    session.each("get", sources, |session, path| {
+        let source = session.find(path, !copier.recursive)?;
+        let name = match &new_name {
+            Some(name) => name.clone(),
+            None => name_of(&source, path)?,
+        };
+        copier.copy(session, &source, path, &directory, name.as_name())
+    })
+}
+
+/// `put`
+pub(super) fn put(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    let (letters, operands) = options(words, "rRp")?;
+    let Some((target, sources)) = operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
+        return Err(Problem::Usage);
+    };
+    let into = directory_at(session, target, sources.len())?;
+    session.each("put", sources, |session, path| {
+        let (local, source, name) = local_source(session, path)?;
+        let (directory, name) = match &into {
+            Some(directory) => (directory.clone(), name),
+            None => session.find_parent(target)?,
+        };
+        let copier = Copier::new("put", &letters, local, session.tree.clone());
+        copier.copy(session, &source, path, &directory, name.as_name())
+    })
+}
+
+impl Copier {
+    fn new(command: &'static str, letters: &[char], from: Tree, to: Tree) -> Self {
+        let recursive = letters.contains(&'r') || letters.contains(&'R');
+        Copier { command, from, to, recursive, preserve: letters.contains(&'p') }
+    }
+
+    /// Copies one object to a name in a directory. `path` is for messages.
+    fn copy(
+        &self,
+        session: &mut Session<'_>,
+        source: &Place,
+        path: &[u8],
+        directory: &Place,
+        name: Name<'_>,
+    ) -> Result<(), Problem> {
+        let attributes = self.from.attributes(source).at(path)?;
+        let caller = &self.to.caller;
+        match attributes.kind {
+            FileKind::Directory if !self.recursive => {
+                let path = String::from_utf8_lossy(path).into_owned();
+                return Err(Problem::Words(format!("{path} is a directory; copy it with -r")));
+            }
+            FileKind::Directory => return self.copy_directory(session, source, path, &attributes, directory, name),
+            FileKind::Regular => self.copy_file(source, path, &attributes, directory, name)?,
+            FileKind::Symlink => {
+                let target = source.vnode().readlink(&self.from.caller).at(path)?;
+                directory.vnode().symlink(caller, name, &target).at(name.as_bytes())?;
+            }
+            kind => {
+                directory.vnode().mknod(caller, name, kind, attributes.mode, attributes.rdev).at(name.as_bytes())?;
+            }
+        }
+        let copied =
+            self.to.find(directory, name.as_bytes(), attributes.kind != FileKind::Symlink).at(name.as_bytes())?;
+        self.finish(&copied, &attributes, name.as_bytes())
+    }
+
+    fn copy_directory(
+        &self,
+        session: &mut Session<'_>,
+        source: &Place,
+        path: &[u8],
+        attributes: &Attributes,
+        directory: &Place,
+        name: Name<'_>,
+    ) -> Result<(), Problem> {
+        let same_tree = std::sync::Arc::ptr_eq(self.from.file_system(), self.to.file_system());
+        if same_tree && directory.is_within(source) {
+            let path = String::from_utf8_lossy(path).into_owned();
+            return Err(Problem::Words(format!("{path} would be copied into itself; choose another target")));
+        }
+        // The list is complete before anything is made, and the new directory can be written whatever its mode will be.
+        let entries = self.from.list(source).at(path)?;
+        match directory.vnode().mkdir(&self.to.caller, name, attributes.mode & 0o777 | 0o700) {
+            Ok(_) | Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(Problem::Path(name.as_bytes().to_vec(), errno)),
+        }
+        let copied = self.to.child(directory, name).at(name.as_bytes())?;
+        if copied.vnode().kind() != FileKind::Directory {
+            return Err(Problem::Path(name.as_bytes().to_vec(), Errno::EEXIST));
+        }
+        let mut entire = true;
+        for entry in entries {
+            let here = join(path, entry.name.as_bytes());
+            let child = self.from.child(source, entry.name.as_name()).at(&here);
+            let done = child.and_then(|child| self.copy(session, &child, &here, &copied, entry.name.as_name()));
+            if let Err(problem) = done {
+                session.report(self.command, &problem);
+                entire = false;
+            }
+        }
+        if !self.preserve && attributes.mode & 0o700 != 0o700 {
+            let mode = Some(attributes.mode & 0o777 & !self.to.caller.umask);
+            let changes = SetAttributes { mode, ..SetAttributes::default() };
+            copied.vnode().setattr(&self.to.caller, &changes).at(name.as_bytes())?;
+        }
+        self.finish(&copied, attributes, name.as_bytes())?;
+        if entire { Ok(()) } else { Err(Problem::Reported) }
+    }
+
+    fn copy_file(
+        &self,
+        source: &Place,
+        path: &[u8],
+        attributes: &Attributes,
+        directory: &Place,
+        name: Name<'_>,
+    ) -> Result<(), Problem> {
+        let from = source.vnode().open(&self.from.caller, OpenFlags::READ).at(path)?;
+        let caller = &self.to.caller;
+        let to = match self.to.find(directory, name.as_bytes(), true) {
+            Ok(old) => {
+                let same_tree = std::sync::Arc::ptr_eq(self.from.file_system(), self.to.file_system());
+                if same_tree && old.vnode().handle() == source.vnode().handle() {
+                    let path = String::from_utf8_lossy(path).into_owned();
+                    return Err(Problem::Words(format!(
+                        "{path} and its copy are the same file; choose another target"
+                    )));
+                }
+                old.vnode().open(caller, OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).at(name.as_bytes())?
+            }
+            Err(Errno::ENOENT) => {
+                let how = Creation { mode: attributes.mode & 0o777, flags: OpenFlags::WRITE };
+                directory.vnode().create(caller, name, &how).at(name.as_bytes())?.file
+            }
+            Err(errno) => return Err(Problem::Path(name.as_bytes().to_vec(), errno)),
+        };
+        copy_data(caller, &from, &to).at(path)?;
+        to.flush(caller, LockOwner(0)).at(name.as_bytes())
+    }
+
+    /// With -p: the owner as far as allowed, the mode, the times.
+    fn finish(&self, copied: &Place, attributes: &Attributes, name: &[u8]) -> Result<(), Problem> {
+        if !self.preserve {
+            return Ok(());
+        }
+        let caller = &self.to.caller;
+        let owner = SetAttributes { uid: Some(attributes.uid), gid: Some(attributes.gid), ..SetAttributes::default() };
+        let owned = match copied.vnode().setattr(caller, &owner) {
+            Ok(_) => true,
+            Err(Errno::EPERM) => false,
+            Err(errno) => return Err(Problem::Path(name.to_vec(), errno)),
+        };
+        // Set-id bits speak of an owner: they stay behind if the owner did.
+        let mode = if owned { attributes.mode } else { attributes.mode & 0o1777 };
+        let changes = SetAttributes {
+            mode: (attributes.kind != FileKind::Symlink).then_some(mode),
+            atime: Some(SetTime::To(attributes.atime)),
+            mtime: Some(SetTime::To(attributes.mtime)),
+            ..SetAttributes::default()
+        };
+        copied.vnode().setattr(caller, &changes).at(name).map(drop)
+    }
+}
+
+/// Copies all data and keeps holes.
+fn copy_data(caller: &Caller, from: &OpenFileRef, to: &OpenFileRef) -> vnode::Result<()> {
+    let mut buffer = Vec::new();
+    let mut offset = 0;
+    loop {
+        let (start, end) = match from.seek(caller, offset, SeekTarget::Data) {
+            Ok(start) => (start, from.seek(caller, start, SeekTarget::Hole).unwrap_or(u64::MAX)),
+            Err(Errno::ENXIO) => break,
+            Err(_) => (offset, u64::MAX),
+        };
+        offset = copy_segment(caller, from, to, start, end, &mut buffer)?;
+        if offset < end {
+            break;
+        }
+    }
+    let size = from.getattr(caller)?.size;
+    if to.getattr(caller)?.size < size { to.truncate(caller, size, false) } else { Ok(()) }
+}
+
+/// Copies from `start` to `end` or to the end of the file, and answers how far it came.
+fn copy_segment(
+    caller: &Caller,
+    from: &OpenFileRef,
+    to: &OpenFileRef,
+    start: u64,
+    end: u64,
+    buffer: &mut Vec<u8>,
+) -> vnode::Result<u64> {
+    let mut offset = start;
+    // Inside the file system as long as it can; by reading and writing from where it cannot.
+    while offset < end {
+        match from.copy_range(caller, offset, to, offset, (end - offset).min(1 << 30)) {
+            Ok(0) | Err(_) => break,
+            Ok(length) => offset += length,
+        }
+    }
+    buffer.resize(CHUNK, 0);
+    while offset < end {
+        let wanted = usize::try_from(end - offset).unwrap_or(CHUNK).min(CHUNK);
+        let length = from.read_at(caller, offset, &mut buffer[..wanted])?;
+        if length == 0 {
+            break;
+        }
+        write_all(caller, to, offset, &buffer[..length])?;
+        offset += length as u64;
+    }
+    Ok(offset)
+}
+
+/// The name that a copy of the source gets in a directory.
+fn name_of(source: &Place, path: &[u8]) -> Result<NameBuf, Problem> {
+    let last = path.split(|byte| *byte == b'/').rfind(|component| !component.is_empty()).unwrap_or_default();
+    match last {
+        b"" | b"." | b".." => {
+            let unnamed = || Problem::Words("the root has no name; name what it is to be called".into());
+            source.name().cloned().ok_or_else(unnamed)
+        }
+        name => NameBuf::new(name).at(path),
+    }
+}
+
+/// A file or directory of the machine, and the name that it was given by.
+fn local_source(session: &Session<'_>, path: &[u8]) -> Result<(Tree, Place, NameBuf), Problem> {
+    let real = Path::new(OsStr::from_bytes(path)).canonicalize().map_err(Errno::from).at(path)?;
+    let given = path.split(|byte| *byte == b'/').rfind(|component| !matches!(*component, b"" | b"." | b".."));
+    let name = given.or_else(|| real.file_name().map(OsStr::as_bytes)).unwrap_or_default();
+    let name = NameBuf::new(name).at(path)?;
+    if real.is_dir() {
+        let tree = local_tree(session, &real)?;
+        let root = tree.root();
+        return Ok((tree, root, name));
+    }
+    let (parent, last) = parent_and_name(&real).at(path)?;
+    let tree = local_tree(session, &parent)?;
+    let source = tree.find(&tree.root(), last.as_bytes(), false).at(path)?;
+    Ok((tree, source, name))
+}
+
+/// A directory of the machine to copy to, and the new name if there is to be one.
+fn local_target(session: &Session<'_>, path: &[u8], sources: usize) -> Result<(Tree, Place, Option<NameBuf>), Problem> {
+    let given = Path::new(OsStr::from_bytes(path));
+    let (directory, name) = match given.canonicalize() {
+        Ok(real) if real.is_dir() => (real, None),
+        _ if sources > 1 => return Err(Problem::Path(path.to_vec(), Errno::ENOTDIR)),
+        Ok(real) => parent_and_name(&real).map(|(parent, name)| (parent, Some(name))).at(path)?,
+        Err(_) => {
+            let (parent, name) = parent_and_name(given).at(path)?;
+            let parent = if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent };
+            (parent.canonicalize().map_err(Errno::from).at(path)?, Some(name))
+        }
+    };
+    let tree = local_tree(session, &directory)?;
+    let root = tree.root();
+    Ok((tree, root, name))
+}
+
+fn parent_and_name(path: &Path) -> vnode::Result<(PathBuf, NameBuf)> {
+    let name = path.file_name().ok_or(Errno::EINVAL)?;
+    Ok((path.parent().unwrap_or(Path::new("")).to_owned(), NameBuf::new(name.as_bytes())?))
+}
+
+fn local_tree(session: &Session<'_>, directory: &Path) -> Result<Tree, Problem> {
+    let file_system = stack::build_directory(directory).map_err(|error| Problem::Words(error.to_string()))?;
+    Ok(Tree::new(file_system, session.caller().clone()))
+}

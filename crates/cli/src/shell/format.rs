@@ -1,0 +1,255 @@
+//! Writes modes, times and names for people, and reads modes and sizes from them.
+
+use std::collections::HashMap;
+use std::process::{Command, Stdio};
+
+use vnode::{Attributes, FileKind, Timestamp};
+
+/// `drwxr-xr-x`, as ls(1) writes it.
+pub fn mode(attributes: &Attributes) -> String {
+    let bits = attributes.mode;
+    let mut text = String::from(kind_letter(attributes.kind));
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        text.push(if bits >> shift & 4 != 0 { 'r' } else { '-' });
+        text.push(if bits >> shift & 2 != 0 { 'w' } else { '-' });
+        text.push(match (bits & special != 0, bits >> shift & 1 != 0) {
+            (false, false) => '-',
+            (false, true) => 'x',
+            (true, true) => letter,
+            (true, false) => letter.to_ascii_uppercase(),
+        });
+    }
+    text
+}
+
+/// `regular file`, as stat(1) writes it.
+pub fn kind(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "regular file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symbolic link",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::CharacterDevice => "character special file",
+        FileKind::BlockDevice => "block special file",
+    }
+}
+
+/// `2026-11-21 17:47:12`, in UTC.
+pub fn time(time: Timestamp) -> String {
+    let (days, seconds) = (time.seconds.div_euclid(86_400), time.seconds.rem_euclid(86_400));
+    let (year, month, day) = date(days);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// The time with its nanoseconds, and the zone.
+pub fn precise_time(stamp: Timestamp) -> String {
+    format!("{}.{:09} +0000", time(stamp), stamp.nanoseconds)
+}
+
+/// A new mode from octal digits or from `u+rw,go-x` and the like, as chmod(1); `None` if it is neither.
+pub fn changed_mode(text: &str, attributes: &Attributes, umask: u32) -> Option<u32> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    }
+    text.split(',').try_fold(attributes.mode, |mode, clause| changed_by(clause, mode, attributes.is_directory(), umask))
+}
+
+/// A size in bytes, with an optional K, M, G or T (powers of 1,024) behind it.
+pub fn size(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.char_indices().last()? {
+        (last, 'K' | 'k') => (&text[..last], 10),
+        (last, 'M') => (&text[..last], 20),
+        (last, 'G') => (&text[..last], 30),
+        (last, 'T') => (&text[..last], 40),
+        _ => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|size| i64::try_from(*size).is_ok())
+}
+
+/// The names of users and groups, asked of getent(1) once each, so that every source of names counts.
+#[derive(Default)]
+pub struct Names {
+    known: HashMap<(&'static str, u32), String>,
+}
+
+impl Names {
+    /// The user's name, or the number.
+    pub fn user(&mut self, uid: u32) -> String {
+        self.name("passwd", uid)
+    }
+
+    /// The group's name, or the number.
+    pub fn group(&mut self, gid: u32) -> String {
+        self.name("group", gid)
+    }
+
+    fn name(&mut self, database: &'static str, id: u32) -> String {
+        let asked = || getent(database, &id.to_string()).and_then(|fields| fields.into_iter().next());
+        self.known.entry((database, id)).or_insert_with(|| asked().unwrap_or_else(|| id.to_string())).clone()
+    }
+}
+
+/// The number of a user given by name or number.
+pub fn user_id(text: &str) -> Option<u32> {
+    identifier("passwd", text)
+}
+
+/// The number of a group given by name or number.
+pub fn group_id(text: &str) -> Option<u32> {
+    identifier("group", text)
+}
+
+fn identifier(database: &'static str, text: &str) -> Option<u32> {
+    text.parse().ok().or_else(|| getent(database, text)?.get(2)?.parse().ok())
+}
+
+/// The fields of one line of a database. The key must not be read as an option.
+fn getent(database: &str, key: &str) -> Option<Vec<String>> {
+    if key.is_empty() || key.starts_with('-') {
+        return None;
+    }
+    let output =
+        Command::new("getent").args([database, key]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let line = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| line.trim_end().split(':').map(str::to_owned).collect())
+}
+
+fn kind_letter(kind: FileKind) -> char {
+    match kind {
+        FileKind::Regular => '-',
+        FileKind::Directory => 'd',
+        FileKind::Symlink => 'l',
+        FileKind::Fifo => 'p',
+        FileKind::Socket => 's',
+        FileKind::CharacterDevice => 'c',
+        FileKind::BlockDevice => 'b',
+    }
+}
+
+/// The year, month and day, by counting the days of 400-year cycles that start on a first of March.
+fn date(days_since_1970: i64) -> (i64, i64, i64) {
+    let days = days_since_1970 + 719_468;
+    let (cycle, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let (month, day) = (if month < 10 { month + 3 } else { month - 9 }, day_of_year - (153 * month + 2) / 5 + 1);
+    (cycle * 400 + year + i64::from(month <= 2), month, day)
+}
+
+/// One clause such as `u+rwx` or `=r`.
+fn changed_by(clause: &str, mode: u32, directory: bool, umask: u32) -> Option<u32> {
+    let operator_at = clause.find(['+', '-', '='])?;
+    let (who, rest) = clause.split_at(operator_at);
+    let mut classes = 0;
+    for letter in who.chars() {
+        classes |= match letter {
+            'u' => 0o4700,
+            'g' => 0o2070,
+            'o' => 0o1007,
+            'a' => 0o7777,
+            _ => return None,
+        };
+    }
+    // Without a class, all of them, but for the bits of the umask.
+    let (classes, allowed) = if who.is_empty() { (0o7777, 0o7777 & !umask) } else { (classes, classes) };
+    let mut bits = 0;
+    for letter in rest[1..].chars() {
+        bits |= match letter {
+            'r' => 0o444,
+            'w' => 0o222,
+            'x' => 0o111,
+            'X' if directory || mode & 0o111 != 0 => 0o111,
+            'X' => 0,
+            's' => 0o6000,
+            't' => 0o1000,
+            _ => return None,
+        };
+    }
+    // The sticky bit belongs to no class.
+    let bits = bits & (allowed | bits & 0o1000);
+    Some(match rest.as_bytes()[0] {
+        b'+' => mode | bits,
+        b'-' => mode & !bits,
+        // As chmod(1): set-id bits of directories stay unless named.
+        _ if directory => mode & !(classes & 0o1777) | bits,
+        _ => mode & !classes | bits,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attributes(kind: FileKind, mode: u32) -> Attributes {
+        let zero = Timestamp::default();
+        let rdev = vnode::Device::default();
+        Attributes {
+            kind,
+            mode,
+            rdev,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            ino: 1,
+            size: 0,
+            blocks: 0,
+            block_size: 4096,
+            atime: zero,
+            mtime: zero,
+            ctime: zero,
+            btime: None,
+            flags: 0,
+            flags_known: 0,
+        }
+    }
+
+    #[test]
+    fn modes_are_written_as_ls_does() {
+        let text = |kind, bits| mode(&attributes(kind, bits));
+        assert_eq!(text(FileKind::Directory, 0o1777), "drwxrwxrwt");
+        assert_eq!(text(FileKind::Regular, 0o4755), "-rwsr-xr-x");
+        assert_eq!(text(FileKind::Regular, 0o7640), "-rwSr-S--T");
+        assert_eq!(text(FileKind::Symlink, 0o777), "lrwxrwxrwx");
+    }
+
+    #[test]
+    fn modes_are_read_as_chmod_does() {
+        let file = attributes(FileKind::Regular, 0o644);
+        let directory = attributes(FileKind::Directory, 0o2755);
+        let changed = |text, attributes| changed_mode(text, attributes, 0o022);
+        assert_eq!(changed("4755", &file), Some(0o4755));
+        assert_eq!(changed("u+x,go-r", &file), Some(0o700));
+        assert_eq!(changed("a=r", &file), Some(0o444));
+        assert_eq!(changed("+w", &file), Some(0o644));
+        assert_eq!(changed("+x", &file), Some(0o755));
+        assert_eq!(changed("a+X", &file), Some(0o644));
+        assert_eq!(changed("a-rwx,u=rX", &directory), Some(0o2500));
+        assert_eq!(changed("g-s,+t", &directory), Some(0o1755));
+        assert_eq!(changed("u+s", &file), Some(0o4644));
+        for wrong in ["", "8", "77777", "z+r", "u+q", "u"] {
+            assert_eq!(changed(wrong, &file), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn dates_before_and_after_1970() {
+        let at = |seconds| time(Timestamp { seconds, nanoseconds: 0 });
+        assert_eq!(at(0), "1970-01-01 00:00:00");
+        assert_eq!(at(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(at(-1), "1969-12-31 23:59:59");
+        assert_eq!(at(4_102_444_799), "2099-12-31 23:59:59");
+        assert_eq!(at(1_700_000_000), "2023-11-14 22:13:20");
+    }
+
+    #[test]
+    fn sizes_with_units() {
+        assert_eq!(size("0"), Some(0));
+        assert_eq!(size("3K"), Some(3_072));
+        assert_eq!(size("2G"), Some(2 << 30));
+        for wrong in ["", "K", "-1", "1.5M", "99999999T"] {
+            assert_eq!(size(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Commands on names: mv, mkdir, rm, rmdir, ln.
+
+use vnode::{Errno, FileKind, Name, NameBuf, RenameMode};
+
+use super::listing::join;
+use super::place::Place;
+use super::{At, Problem, Session, options};
+
+/// `mv`
+pub(super) fn mv(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    let (letters, operands) = options(words, "n")?;
+    let mode = if letters.contains(&'n') { RenameMode::NoReplace } else { RenameMode::Replace };
+    let Some((target, sources)) = operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
+        return Err(Problem::Usage);
+    };
+    let into = directory_at(session, target, sources.len())?;
+    session.each("mv", sources, |session, path| {
+        let (from, name) = session.find_parent(path)?;
+        let (to, to_name) = match &into {
+            Some(directory) => (directory.clone(), name.clone()),
+            None => session.find_parent(target)?,
+        };
+        let renamed = from.vnode().rename(session.caller(), name.as_name(), to.vnode(), to_name.as_name(), mode);
+        match renamed {
+            Err(Errno::EEXIST) if mode == RenameMode::NoReplace => Ok(()),
+            other => other.at(path),
+        }
+    })
+}
+
+/// `mkdir`
+pub(super) fn mkdir(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    let (letters, operands) = options(words, "p")?;
+    if operands.is_empty() {
+        return Err(Problem::Usage);
+    }
+    session.each("mkdir", &operands, |session, path| {
+        if letters.contains(&'p') {
+            return make_with_parents(session, path);
+        }
+        let (directory, name) = session.find_parent(path)?;
+        directory.vnode().mkdir(session.caller(), name.as_name(), 0o777).at(path).map(drop)
+    })
+}
+
+fn make_with_parents(session: &Session<'_>, path: &[u8]) -> Result<(), Problem> {
+    let ends = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    for end in ends.chain([path.len()]) {
+        let part = &path[..end];
+        match session.find(part, true) {
+            Ok(place) if place.vnode().kind() == FileKind::Directory => continue,
+            Ok(_) => return Err(Problem::Path(part.to_vec(), Errno::EEXIST)),
+            Err(Problem::Path(_, Errno::ENOENT)) => {}
+            Err(problem) => return Err(problem),
+        }
+        let (directory, name) = session.find_parent(part)?;
+        match directory.vnode().mkdir(session.caller(), name.as_name(), 0o777) {
+            // Somebody else made it meanwhile; whether it is a directory shows at the next part.
+            Ok(_) | Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(Problem::Path(part.to_vec(), errno)),
+        }
+    }
+    Ok(())
+}
+
+/// `rm`
+pub(super) fn rm(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    let (letters, operands) = options(words, "rRf")?;
+    let recursive = letters.contains(&'r') || letters.contains(&'R');
+    let force = letters.contains(&'f');
+    if operands.is_empty() && !force {
+        return Err(Problem::Usage);
+    }
+    session.each("rm", &operands, |session, path| {
+        let removed = session
+            .find_parent(path)
+            .and_then(|(directory, name)| remove(session, &directory, name.as_name(), path, recursive));
+        match removed {
+            Err(Problem::Path(_, Errno::ENOENT)) if force => Ok(()),
+            other => other,
+        }
+    })
+}
+
+/// Removes a name, and with `recursive` all that is below it. What cannot be removed is reported, and the rest goes.
+fn remove(
+    session: &mut Session<'_>,
+    directory: &Place,
+    name: Name<'_>,
+    path: &[u8],
+    recursive: bool,
+) -> Result<(), Problem> {
+    let child = session.tree.child(directory, name).at(path)?;
+    if child.vnode().kind() != FileKind::Directory {
+        return directory.vnode().unlink(session.caller(), name).at(path);
+    }
+    if !recursive {
+        return Err(Problem::Path(path.to_vec(), Errno::EISDIR));
+    }
+    let mut entire = true;
+    for entry in session.tree.list(&child).at(path)? {
+        let here = join(path, entry.name.as_bytes());
+        if let Err(problem) = remove(session, &child, entry.name.as_name(), &here, true) {
+            session.report("rm", &problem);
+            entire = false;
+        }
+    }
+    if !entire {
+        return Err(Problem::Reported);
+    }
+    directory.vnode().rmdir(session.caller(), name).at(path)
+}
+
+/// `rmdir`
+pub(super) fn rmdir(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    if words.is_empty() {
+        return Err(Problem::Usage);
+    }
+    session.each("rmdir", words, |session, path| {
+        let (directory, name) = session.find_parent(path)?;
+        directory.vnode().rmdir(session.caller(), name.as_name()).at(path)
+    })
+}
+
+/// `ln`
+pub(super) fn ln(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
+    let (letters, operands) = options(words, "s")?;
+    let [target, path] = operands.as_slice() else { return Err(Problem::Usage) };
+    let (directory, name) = match directory_at(session, path, 1)? {
+        Some(directory) => (directory, last_component(target).at(target)?),
+        None => session.find_parent(path)?,
+    };
+    if letters.contains(&'s') {
+        return directory.vnode().symlink(session.caller(), name.as_name(), target).at(path).map(drop);
+    }
+    // As link(2) on Linux: a symlink itself gets the name.
+    let target = session.find(target, false)?;
+    directory.vnode().link(session.caller(), target.vnode(), name.as_name()).at(path).map(drop)
+}
+
+/// The directory that `target` is, for a command that then puts things into it. With several sources it must be one.
+pub(super) fn directory_at(session: &Session<'_>, target: &[u8], sources: usize) -> Result<Option<Place>, Problem> {
+    match session.find(target, true) {
+        Ok(place) if place.vnode().kind() == FileKind::Directory => Ok(Some(place)),
+        Ok(_) if sources > 1 => Err(Problem::Path(target.to_vec(), Errno::ENOTDIR)),
+        Err(problem) if sources > 1 => Err(problem),
+        Ok(_) | Err(Problem::Path(_, Errno::ENOENT)) => Ok(None),
+        Err(problem) => Err(problem),
+    }
+}
+
+fn last_component(path: &[u8]) -> vnode::Result<NameBuf> {
+    let last = path.split(|byte| *byte == b'/').rfind(|component| !component.is_empty());
+    NameBuf::new(last.unwrap_or_default())
+}

@@ -1,0 +1,171 @@
+//! Places in a tree of vnodes: paths, followed one component at a time with the caller's own rights.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, Name, NameBuf, Result, VnodeRef};
+
+/// The most symlinks that one path may lead through, as on Linux.
+const SYMLINKS_MAX: u32 = 40;
+
+/// A tree and the caller who works in it.
+#[derive(Clone)]
+pub struct Tree {
+    file_system: FileSystemRef,
+    /// Whose rights count.
+    pub caller: Caller,
+}
+
+/// A vnode and how it was reached from the root.
+#[derive(Clone)]
+pub struct Place {
+    root: VnodeRef,
+    steps: Vec<(NameBuf, VnodeRef)>,
+}
+
+/// One entry of a directory.
+pub struct Listed {
+    /// The name.
+    pub name: NameBuf,
+    /// The kind, where the directory tells.
+    pub kind: Option<FileKind>,
+}
+
+impl Tree {
+    /// The tree of a file system, for this caller.
+    pub fn new(file_system: FileSystemRef, caller: Caller) -> Self {
+        Tree { file_system, caller }
+    }
+
+    /// The file system.
+    pub fn file_system(&self) -> &FileSystemRef {
+        &self.file_system
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> Place {
+        Place { root: self.file_system.root(), steps: Vec::new() }
+    }
+
+    /// What `path` means, seen from `from`: symlinks on the way are followed, and the last component if `follow`.
+    pub fn find(&self, from: &Place, path: &[u8], follow: bool) -> Result<Place> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        let directory_wanted = path.ends_with(b"/");
+        let mut place = if path.starts_with(b"/") { self.root() } else { from.clone() };
+        let mut pending: VecDeque<Vec<u8>> = components(path).collect();
+        let mut symlinks = 0;
+        while let Some(component) = pending.pop_front() {
+            if place.vnode().kind() != FileKind::Directory {
+                return Err(Errno::ENOTDIR);
+            }
+            if component == b".." {
+                place.steps.pop();
+                continue;
+            }
+            let name = NameBuf::new(component)?;
+            let entry = place.vnode().lookup(&self.caller, name.as_name())?;
+            let last = pending.is_empty() && !directory_wanted;
+            if entry.attributes.kind == FileKind::Symlink && (follow || !last) {
+                symlinks += 1;
+                if symlinks > SYMLINKS_MAX {
+                    return Err(Errno::ELOOP);
+                }
+                let target = entry.vnode.readlink(&self.caller)?;
+                if target.starts_with(b"/") {
+                    place = self.root();
+                }
+                components(&target).rev().for_each(|component| pending.push_front(component));
+                continue;
+            }
+            place.steps.push((name, entry.vnode));
+        }
+        if directory_wanted && place.vnode().kind() != FileKind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok(place)
+    }
+
+    /// The directory that the last component of `path` is in or may be made in, and that component.
+    pub fn find_parent(&self, from: &Place, path: &[u8]) -> Result<(Place, NameBuf)> {
+        let trimmed = path.iter().rposition(|byte| *byte != b'/').map_or(&b""[..], |last| &path[..=last]);
+        let slash = trimmed.iter().rposition(|byte| *byte == b'/');
+        let (directory, name) = match slash {
+            Some(slash) => (&trimmed[..=slash], &trimmed[slash + 1..]),
+            None => (&b"."[..], trimmed),
+        };
+        let name = match name {
+            b"" if path.is_empty() => return Err(Errno::ENOENT),
+            b"" => return Err(Errno::EBUSY),
+            b"." | b".." => return Err(Errno::EINVAL),
+            name => NameBuf::new(name)?,
+        };
+        let place = self.find(from, directory, true)?;
+        if place.vnode().kind() != FileKind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok((place, name))
+    }
+
+    /// The object by that name, without following it.
+    pub fn child(&self, directory: &Place, name: Name<'_>) -> Result<Place> {
+        let entry = directory.vnode().lookup(&self.caller, name)?;
+        Ok(directory.joined(name, entry.vnode))
+    }
+
+    /// The attributes.
+    pub fn attributes(&self, place: &Place) -> Result<Attributes> {
+        place.vnode().getattr(&self.caller)
+    }
+
+    /// All entries of a directory, ordered by name.
+    pub fn list(&self, directory: &Place) -> Result<Vec<Listed>> {
+        let open = directory.vnode().open_directory(&self.caller)?;
+        let mut entries = Vec::new();
+        open.read(&self.caller, 0, &mut |entry| {
+            entries.push(Listed { name: entry.name.to_owned(), kind: entry.kind });
+            ControlFlow::Continue(())
+        })?;
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+}
+
+impl Place {
+    /// The vnode here.
+    pub fn vnode(&self) -> &VnodeRef {
+        self.steps.last().map_or(&self.root, |(_, vnode)| vnode)
+    }
+
+    /// The last component; none for the root.
+    pub fn name(&self) -> Option<&NameBuf> {
+        self.steps.last().map(|(name, _)| name)
+    }
+
+    /// The path from the root, starting with a slash.
+    pub fn path(&self) -> Vec<u8> {
+        if self.steps.is_empty() {
+            return b"/".to_vec();
+        }
+        self.steps.iter().flat_map(|(name, _)| [b"/", name.as_bytes()].concat()).collect()
+    }
+
+    /// A place in this directory.
+    pub fn joined(&self, name: Name<'_>, vnode: VnodeRef) -> Place {
+        let mut place = self.clone();
+        place.steps.push((name.to_owned(), vnode));
+        place
+    }
+
+    /// Whether this place is `other` or below it.
+    pub fn is_within(&self, other: &Place) -> bool {
+        let handle = other.vnode().handle();
+        other.steps.is_empty() || self.steps.iter().any(|(_, vnode)| vnode.handle() == handle)
+    }
+}
+
+/// The components of a path, without those that stay where they are.
+fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = Vec<u8>> + '_ {
+    path.split(|byte| *byte == b'/').filter(|component| !matches!(*component, b"" | b".")).map(<[u8]>::to_vec)
+}
