@@ -195,6 +195,11 @@ impl Handler for Dispatcher {
             Err(errno) => Outcome::Failed(refusal(&request.operation, errno)),
         }
     }
+
+    fn closed(&self) {
+        self.open_files.clear();
+        self.nodes.clear();
+    }
 }
 
 /// The number to answer. To ENOSYS the kernel never sends the operation again, for no file: that is only for

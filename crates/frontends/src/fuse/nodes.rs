@@ -131,6 +131,13 @@ impl NodeTable {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// Lets every node but the root go: the kernel has ended the connection.
+    pub(crate) fn clear(&self) {
+        for id in self.ids() {
+            self.forget(id, u64::MAX);
+        }
+    }
+
     /// The ids of all nodes now.
     pub(crate) fn ids(&self) -> Vec<u64> {
         let mut ids = Vec::new();

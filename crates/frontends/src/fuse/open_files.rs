@@ -157,6 +157,19 @@ impl OpenFiles {
         self.directory_shard(handle).write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
     }
 
+    /// Lets everything go: the kernel has ended the connection, and its backing files with it.
+    pub(crate) fn clear(&self) {
+        for shard in &self.files {
+            drop(std::mem::take(&mut *shard.write().unwrap_or_else(PoisonError::into_inner)));
+        }
+        for shard in &self.directories {
+            drop(std::mem::take(&mut *shard.write().unwrap_or_else(PoisonError::into_inner)));
+        }
+        for shard in &self.nodes {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+
     fn file_shard(&self, handle: u64) -> &RwLock<HashMap<u64, Arc<OpenedFile>>> {
         &self.files[handle as usize % SHARDS]
     }

@@ -20,6 +20,10 @@ use std::time::Duration;
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Serves one request: results go into `reply`, which is empty. Blocking is fine, panicking is survived.
     fn handle(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome;
+
+    /// The connection has ended and the last request is served: whatever the kernel had open is to be let go, since an
+    /// unmount need not send every release.
+    fn closed(&self);
 }
 
 /// What becomes of a request.
@@ -191,6 +195,15 @@ struct EndOfWorker<'a, H: Handler>(&'a Shared<H>);
 impl<H: Handler> Drop for EndOfWorker<'_, H> {
     fn drop(&mut self) {
         let mut workers = self.0.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        if *workers == 1 {
+            // No other can start: only workers start workers.
+            drop(workers);
+            let closing = catch_unwind(AssertUnwindSafe(|| self.0.handler.closed()));
+            if closing.is_err() {
+                tracing::error!("releasing what was open panicked");
+            }
+            workers = self.0.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        }
         *workers -= 1;
         if *workers == 0 {
             self.0.last_worker_ended.notify_all();

@@ -1,0 +1,455 @@
+//! Real mounts of the memory base, seen as a user sees them. They need root and /dev/fuse, and say so where absent.
+
+use frontends::fuse::{Mount, MountError, MountOptions, UnmountMode};
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use vnode::layer::{Layer, LayerVnode, Operation, stack};
+use vnode::{Caller, Errno, FileSystemRef, Properties, Result};
+
+/// A mount on a directory of its own, unmounted when dropped.
+struct Mounted {
+    mount: Mount,
+    _directory: tempfile::TempDir,
+}
+
+impl Mounted {
+    fn path(&self, name: &str) -> PathBuf {
+        self.mount.mount_point().join(name)
+    }
+
+    fn requests(&self, operation: &str) -> u64 {
+        let counts = self.mount.statistics();
+        counts.iter().find(|count| count.operation == operation).map_or(0, |count| count.requests)
+    }
+}
+
+fn memory() -> FileSystemRef {
+    let options = bases::mem::Options { size: 64 << 20, mode: 0o755, ..Default::default() };
+    Arc::new(bases::mem::MemoryFileSystem::new(options))
+}
+
+/// `None`, with a word about it, where nothing can be mounted.
+fn mount_with(file_system: FileSystemRef, options: MountOptions) -> Option<Mounted> {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        eprintln!("skipped: mounting needs root and /dev/fuse");
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let options = MountOptions { allow_other: true, ..options };
+    let mount = Mount::new(file_system, directory.path(), &options).unwrap();
+    Some(Mounted { mount, _directory: directory })
+}
+
+fn mount_memory() -> Option<Mounted> {
+    mount_with(memory(), MountOptions::default())
+}
+
+/// Runs a shell command as another user: whether it succeeded.
+fn as_user(uid: u32, command: &str) -> bool {
+    let status =
+        Command::new("sh").args(["-c", command]).uid(uid).gid(uid).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.unwrap().success()
+}
+
+#[test]
+fn files_are_written_read_and_mapped_to_attributes() {
+    let Some(mounted) = mount_memory() else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"hello").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"hello");
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!((metadata.len(), metadata.nlink()), (5, 1));
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(b"y", 1 << 20).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), (1 << 20) + 1);
+}
+
+#[test]
+fn names_over_255_bytes_are_too_long() {
+    let Some(mounted) = mount_memory() else { return };
+    fs::write(mounted.path(&"n".repeat(255)), b"").unwrap();
+    for length in [256, 1000] {
+        let error = fs::write(mounted.path(&"n".repeat(length)), b"").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENAMETOOLONG));
+    }
+}
+
+#[test]
+fn an_unlinked_file_stays_usable_and_has_no_links() {
+    let Some(mounted) = mount_memory() else { return };
+    let path = mounted.path("file");
+    let mut options = File::options();
+    let mut file = options.read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    file.write_all(b"still here").unwrap();
+    file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
+    let metadata = file.metadata().unwrap();
+    assert_eq!((metadata.nlink(), metadata.len(), metadata.mode() & 0o777), (0, 10, 0o600));
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "still here");
+}
+
+#[test]
+fn a_large_directory_is_listed_once_and_whole() {
+    let Some(mounted) = mount_memory() else { return };
+    let directory = mounted.path("directory");
+    fs::create_dir(&directory).unwrap();
+    let mut expected: Vec<String> = (0..3000).map(|number| format!("{number}-{}", "x".repeat(number % 200))).collect();
+    for name in &expected {
+        fs::write(directory.join(name), b"").unwrap();
+    }
+    let entries = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap());
+    let mut found: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn cached_names_are_no_way_past_a_closed_directory() {
+    let Some(mounted) = mount_memory() else { return };
+    let directory = mounted.path("directory");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("file"), b"secret").unwrap();
+    let cat = format!("cat {}", directory.join("file").display());
+    fs::set_permissions(directory.join("file"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(as_user(1234, &cat));
+    let stat = format!("stat {}", directory.join("file").display());
+    for mode in [0o700, 0o711, 0o600, 0o755, 0o710] {
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+        let searchable = mode & 1 != 0;
+        // Root's look-ups must not let others in by filling the cache.
+        fs::metadata(directory.join("file")).unwrap();
+        assert_eq!(as_user(1234, &stat), searchable, "mode {mode:o}");
+        assert_eq!(as_user(1234, &cat), searchable, "mode {mode:o}");
+    }
+}
+
+#[test]
+fn names_in_open_directories_are_looked_up_once() {
+    let Some(mounted) = mount_memory() else { return };
+    let directory = mounted.path("directory");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("file"), b"").unwrap();
+    fs::metadata(directory.join("file")).unwrap();
+    let before = mounted.requests("LOOKUP") + mounted.requests("GETATTR");
+    for _ in 0..100 {
+        fs::metadata(directory.join("file")).unwrap();
+        fs::metadata(directory.join("missing")).unwrap_err();
+    }
+    let asked = mounted.requests("LOOKUP") + mounted.requests("GETATTR") - before;
+    assert!(asked <= 3, "{asked} requests for cached names");
+}
+
+/// Misbehaves at certain names.
+struct Unruly;
+
+impl Layer for Unruly {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "unruly"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { needs_every_lookup: true, ..Properties::TRANSPARENT }
+    }
+
+    fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
+        let Operation::Lookup(name) = operation else { return Ok(()) };
+        match name.as_bytes() {
+            b"panic" => panic!("as asked"),
+            b"slow" => std::thread::sleep(Duration::from_secs(2)),
+            b"enosys" => return Err(Errno::ENOSYS),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_panic_fails_its_request_and_nothing_else() {
+    let Some(mounted) = mount_with(stack(Unruly, memory()), MountOptions::default()) else { return };
+    fs::write(mounted.path("file"), b"before").unwrap();
+    for _ in 0..20 {
+        let error = fs::metadata(mounted.path("panic")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    }
+    assert_eq!(fs::read(mounted.path("file")).unwrap(), b"before");
+}
+
+#[test]
+fn one_refusal_of_an_operation_is_not_for_ever() {
+    let Some(mounted) = mount_with(stack(Unruly, memory()), MountOptions::default()) else { return };
+    assert!(fs::metadata(mounted.path("enosys")).is_err());
+    fs::write(mounted.path("file"), b"").unwrap();
+    assert!(fs::metadata(mounted.path("file")).is_ok());
+}
+
+#[test]
+fn slow_requests_do_not_delay_others() {
+    let Some(mounted) = mount_with(stack(Unruly, memory()), MountOptions::default()) else { return };
+    for number in 0..8 {
+        let directory = mounted.path(&number.to_string());
+        fs::create_dir(&directory).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let slow = mounted.path(&number.to_string()).join("slow");
+            scope.spawn(move || fs::metadata(slow).unwrap_err());
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let started = Instant::now();
+        for number in 0..50 {
+            fs::write(mounted.path(&format!("file{number}")), b"quick").unwrap();
+        }
+        assert!(started.elapsed() < Duration::from_millis(1200), "quick requests took {:?}", started.elapsed());
+        assert!(mounted.mount.workers() >= 9);
+    });
+    // The burst's workers do not stay.
+    for number in 0..200 {
+        fs::write(mounted.path(&format!("file{number}")), b"quick").unwrap();
+    }
+    let patience = Instant::now() + Duration::from_secs(10);
+    while mounted.mount.workers() > 6 && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(20));
+        fs::write(mounted.path("file0"), b"again").unwrap();
+    }
+    assert!(mounted.mount.workers() <= 6, "{} workers left", mounted.mount.workers());
+}
+
+fn set_lock(file: &File, command: libc::c_int, kind: libc::c_int, start: i64, length: i64) -> io::Result<()> {
+    let lock = libc::flock { l_type: kind as i16, l_whence: 0, l_start: start, l_len: length, l_pid: 0 };
+    // SAFETY: the kernel reads `lock`, which outlives the call.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Locks reach the base only where others could reach it too.
+struct Shared;
+
+impl Layer for Shared {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "shared"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { exclusive: false, ..Properties::TRANSPARENT }
+    }
+}
+
+#[test]
+fn a_lock_is_waited_for_until_it_is_released() {
+    let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"data").unwrap();
+    let holder = File::options().read(true).write(true).open(&path).unwrap();
+    set_lock(&holder, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 10).unwrap();
+    let other = File::options().read(true).write(true).open(&path).unwrap();
+    let error = set_lock(&other, libc::F_OFD_SETLK, libc::F_RDLCK, 5, 1).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EAGAIN));
+    set_lock(&other, libc::F_OFD_SETLK, libc::F_RDLCK, 10, 1).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            set_lock(&other, libc::F_OFD_SETLKW, libc::F_WRLCK, 5, 1).unwrap();
+            Instant::now()
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!waiter.is_finished());
+        let released = Instant::now();
+        set_lock(&holder, libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0).unwrap();
+        let taken = waiter.join().unwrap();
+        assert!(taken >= released && taken - released < Duration::from_millis(150));
+    });
+    assert!(mounted.requests("SETLKW") == 1);
+}
+
+#[test]
+fn waiting_for_a_lock_ends_with_a_signal() {
+    let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"data").unwrap();
+    let holder = File::options().read(true).write(true).open(&path).unwrap();
+    rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let started = Instant::now();
+    let status =
+        Command::new("timeout").args(["-s", "INT", "0.5", "flock", path.to_str().unwrap(), "true"]).status().unwrap();
+    assert!(!status.success());
+    assert!(started.elapsed() < Duration::from_secs(5), "the wait was not interrupted");
+    // The mount is free of it.
+    drop(holder);
+    assert!(Command::new("flock").args(["-n", path.to_str().unwrap(), "true"]).status().unwrap().success());
+}
+
+#[test]
+fn posix_locks_go_with_any_close() {
+    let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"data").unwrap();
+    let first = File::options().read(true).write(true).open(&path).unwrap();
+    set_lock(&first, libc::F_SETLK, libc::F_WRLCK, 0, 0).unwrap();
+    let other = File::options().read(true).write(true).open(&path).unwrap();
+    assert!(set_lock(&other, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).is_err());
+    drop(File::open(&path).unwrap());
+    set_lock(&other, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).unwrap();
+}
+
+#[test]
+fn set_id_bits_go_when_another_user_writes() {
+    let Some(mounted) = mount_memory() else { return };
+    let path = mounted.path("program");
+    fs::write(&path, b"old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
+    assert!(as_user(1234, &format!("printf new >> {}", path.display())));
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
+    assert!(as_user(1234, &format!("truncate -s 1 {}", path.display())));
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6777)).unwrap();
+    assert!(as_user(1234, &format!("printf new > {}", path.display())));
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777);
+}
+
+#[test]
+fn a_program_that_may_not_be_read_can_be_run() {
+    let Some(mounted) = mount_memory() else { return };
+    let path = mounted.path("program");
+    fs::copy("/bin/true", &path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o711)).unwrap();
+    assert!(as_user(1234, path.to_str().unwrap()));
+    assert!(!as_user(1234, &format!("cat {} > /dev/null", path.display())));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(!as_user(1234, path.to_str().unwrap()));
+}
+
+#[test]
+fn a_file_opened_for_direct_io_works() {
+    let Some(mounted) = mount_memory() else { return };
+    let path = mounted.path("file");
+    fs::write(&path, vec![7; 8192]).unwrap();
+    let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(&path);
+    let mut block = vec![0; 4096 * 2];
+    let aligned = block.as_ptr().align_offset(4096);
+    let read = direct.unwrap().read_at(&mut block[aligned..aligned + 4096], 4096).unwrap();
+    assert_eq!(read, 4096);
+    assert!(block[aligned..aligned + 4096].iter().all(|&byte| byte == 7));
+}
+
+/// Counts the objects below it that were let go.
+struct Counting(Arc<AtomicU64>);
+
+impl Layer for Counting {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "counting"
+    }
+
+    fn release(&self, _: &vnode::layer::LayerFile<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn unmounting_ends_the_threads_and_releases_what_was_open() {
+    let released = Arc::new(AtomicU64::new(0));
+    let file_system = stack(Counting(Arc::clone(&released)), memory());
+    let Some(mounted) = mount_with(file_system, MountOptions::default()) else { return };
+    let file = File::create(mounted.path("file")).unwrap();
+    let error = mounted.mount.unmount(UnmountMode::Clean).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
+    mounted.mount.unmount(UnmountMode::Lazy).unwrap();
+    assert!(!mounted.mount.wait_timeout(Duration::from_millis(100)), "served while in use");
+    (&file).write_all(b"still served").unwrap();
+    drop(file);
+    assert!(mounted.mount.wait_timeout(Duration::from_secs(10)));
+    assert_eq!(released.load(Ordering::SeqCst), 1);
+    assert_eq!(mounted.mount.workers(), 0);
+}
+
+#[test]
+fn aborting_fails_what_is_open() {
+    let Some(mounted) = mount_memory() else { return };
+    let file = File::create(mounted.path("file")).unwrap();
+    mounted.mount.unmount(UnmountMode::Abort).unwrap();
+    assert!(mounted.mount.wait_timeout(Duration::from_secs(10)));
+    assert!(file.sync_all().is_err());
+}
+
+#[test]
+fn a_bad_mount_point_is_named_and_nothing_stays_mounted() {
+    let Some(mounted) = mount_memory() else { return };
+    fs::write(mounted.path("file"), b"").unwrap();
+    let mount = |path: &Path| Mount::new(memory(), path, &MountOptions::default());
+    assert!(matches!(mount(&mounted.path("missing")), Err(MountError::MountPointMissing(_))));
+    assert!(matches!(mount(&mounted.path("file")), Err(MountError::MountPointNotDirectory(_))));
+    let busy = mount(mounted.mount.mount_point()).err().unwrap();
+    assert!(matches!(busy, MountError::MountPointBusy(_)), "{busy}");
+    assert!(busy.to_string().contains("plyfs umount"));
+}
+
+#[test]
+fn a_read_only_mount_refuses_changes() {
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let Some(mounted) = mount_with(memory(), options) else { return };
+    let error = fs::write(mounted.path("file"), b"").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EROFS));
+}
+
+#[test]
+fn handles_of_the_mount_open_their_files() {
+    let Some(mounted) = mount_memory() else { return };
+    fs::create_dir(mounted.path("directory")).unwrap();
+    fs::write(mounted.path("directory/file"), b"by handle").unwrap();
+    let path = CString::new(mounted.path("directory/file").to_str().unwrap()).unwrap();
+    let mut handle = [0u64; 20];
+    handle[0] = 128; // handle_bytes in the low half, as the kernel lays the structure out
+    let mut mount_id = 0;
+    // SAFETY: the kernel fills `handle`, 8 bytes of header and room for 128, and `mount_id`.
+    let result = unsafe {
+        libc::name_to_handle_at(libc::AT_FDCWD, path.as_ptr(), handle.as_mut_ptr().cast(), &raw mut mount_id, 0)
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    let root = File::open(mounted.mount.mount_point()).unwrap();
+    // SAFETY: `handle` was filled by the kernel.
+    let fd = unsafe { libc::open_by_handle_at(root.as_raw_fd(), handle.as_mut_ptr().cast(), libc::O_RDONLY) };
+    assert!(fd >= 0, "{}", io::Error::last_os_error());
+    // SAFETY: the descriptor is new and nobody else's.
+    let mut file = unsafe { <File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "by handle");
+}
+
+#[test]
+fn extended_attributes_tell_their_size_and_refuse_too_little_room() {
+    let Some(mounted) = mount_memory() else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"").unwrap();
+    rustix::fs::setxattr(&path, "user.key", b"value", rustix::fs::XattrFlags::CREATE).unwrap();
+    let mut room = [0; 16];
+    let (c_path, c_name) = (CString::new(path.to_str().unwrap()).unwrap(), c"user.key");
+    // SAFETY: with no room the kernel writes nothing.
+    let size = unsafe { libc::getxattr(c_path.as_ptr(), c_name.as_ptr(), std::ptr::null_mut(), 0) };
+    assert_eq!(size, 5);
+    assert_eq!(rustix::fs::getxattr(&path, "user.key", &mut room), Ok(5));
+    assert_eq!(&room[..5], b"value");
+    assert_eq!(rustix::fs::getxattr(&path, "user.key", &mut room[..3]), Err(rustix::io::Errno::RANGE));
+    assert_eq!(rustix::fs::listxattr(&path, &mut room), Ok(9));
+    rustix::fs::removexattr(&path, "user.key").unwrap();
+    assert_eq!(rustix::fs::getxattr(&path, "user.key", &mut room), Err(rustix::io::Errno::NODATA));
+}
