@@ -1,4 +1,6 @@
 //! Bases: the bottoms of stacks, which turn the outside world into vnodes.
 
+#[cfg(feature = "dir")]
+pub mod dir;
 #[cfg(feature = "mem")]
 pub mod mem;

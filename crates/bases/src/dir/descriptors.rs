@@ -1,0 +1,133 @@
+//! A bounded cache of open directories: `O_PATH` descriptors by vnode, the least used closed first.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hashbrown::HashMap;
+
+const SHARDS: usize = 16;
+
+/// The cache. Keys are the addresses of live vnodes: each removes its own when it goes.
+pub struct Descriptors {
+    shards: [Mutex<Shard>; SHARDS],
+    capacity: usize,
+}
+
+/// A part of the cache: slots in a ring, and a hand that goes round it and closes what was not used since it last came by.
+#[derive(Default)]
+struct Shard {
+    slots: Vec<Slot>,
+    places: HashMap<usize, usize>,
+    hand: usize,
+}
+
+struct Slot {
+    key: usize,
+    descriptor: Arc<OwnedFd>,
+    used: bool,
+}
+
+impl Descriptors {
+    /// A cache of at most about `limit` descriptors.
+    pub fn new(limit: usize) -> Self {
+        Self { shards: Default::default(), capacity: (limit / SHARDS).max(1) }
+    }
+
+    /// The descriptor of a vnode, if it is here.
+    pub fn get(&self, key: usize) -> Option<Arc<OwnedFd>> {
+        let mut shard = self.shard(key);
+        let place = *shard.places.get(&key)?;
+        let slot = &mut shard.slots[place];
+        slot.used = true;
+        Some(Arc::clone(&slot.descriptor))
+    }
+
+    /// Keeps a descriptor, in another one's place if there is no room.
+    pub fn insert(&self, key: usize, descriptor: Arc<OwnedFd>) {
+        // Declared before the guard and so dropped after it: closing may take long.
+        let _replaced;
+        let mut shard = self.shard(key);
+        let slot = Slot { key, descriptor, used: false };
+        if let Some(&place) = shard.places.get(&key) {
+            _replaced = std::mem::replace(&mut shard.slots[place], slot);
+        } else if shard.slots.len() < self.capacity {
+            let place = shard.slots.len();
+            shard.slots.push(slot);
+            shard.places.insert(key, place);
+        } else {
+            let place = shard.unused_place();
+            _replaced = std::mem::replace(&mut shard.slots[place], slot);
+            let gone = _replaced.key;
+            shard.places.remove(&gone);
+            shard.places.insert(key, place);
+        }
+    }
+
+    /// Forgets a vnode.
+    pub fn remove(&self, key: usize) {
+        let _removed;
+        let mut shard = self.shard(key);
+        let Some(place) = shard.places.remove(&key) else { return };
+        _removed = shard.slots.swap_remove(place);
+        if let Some(moved) = shard.slots.get(place).map(|slot| slot.key) {
+            shard.places.insert(moved, place);
+        }
+    }
+
+    /// Closes all that nobody is using, to make room for other descriptors.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            let _cleared = std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// How many are open.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap().slots.len()).sum()
+    }
+
+    fn shard(&self, key: usize) -> std::sync::MutexGuard<'_, Shard> {
+        // The low bits of an address are always zero.
+        self.shards[(key >> 6) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shard {
+    fn unused_place(&mut self) -> usize {
+        loop {
+            self.hand = (self.hand + 1) % self.slots.len();
+            let slot = &mut self.slots[self.hand];
+            if !std::mem::take(&mut slot.used) {
+                return self.hand;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn descriptor() -> Arc<OwnedFd> {
+        Arc::new(std::fs::File::open("/").unwrap().into())
+    }
+
+    #[test]
+    fn it_stays_bounded_and_keeps_what_is_used() {
+        let cache = Descriptors::new(SHARDS * 4);
+        cache.insert(64, descriptor());
+        for key in 2..1_000 {
+            assert!(cache.get(64).is_some(), "used before each insertion");
+            cache.insert(key * 64, descriptor());
+            assert!(cache.len() <= SHARDS * 4);
+        }
+        cache.remove(64);
+        assert!(cache.get(64).is_none());
+        let before = cache.len();
+        cache.remove(64);
+        assert_eq!(cache.len(), before);
+        cache.clear();
+        assert_eq!(cache.len(), 0);
+    }
+}

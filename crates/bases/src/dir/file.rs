@@ -1,0 +1,225 @@
+//! Open files: data, holes, copies, and the flags that they are opened with.
+
+use std::any::Any;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use vnode::{
+    AllocateMode, Attributes, Caller, Errno, FileKind, Lock, LockFamily, LockOwner, OpenFile, OpenFileRef, OpenFlags,
+    Result, SeekTarget,
+};
+
+use super::locks::FileLocks;
+use super::node::{Node, reopen};
+use super::{attributes, errno, ioctl, system};
+
+/// The bit by which execve(2) shows in the flags of an open: permission to execute is enough then.
+const FOR_EXECUTION: u32 = 0x20;
+
+/// An open regular file.
+pub struct File {
+    node: Arc<Node>,
+    descriptor: OwnedFd,
+    flags: OpenFlags,
+    locks: FileLocks,
+}
+
+/// Opens the file of a vnode.
+pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+    match node.file_kind() {
+        FileKind::Regular => {}
+        FileKind::Directory => return Err(Errno::EISDIR),
+        FileKind::Symlink => return Err(Errno::ELOOP),
+        _ => return Err(Errno::ENXIO),
+    }
+    let how = open_flags(flags);
+    let opened = if caller.is_superuser() && node.tree().credentials.switches() {
+        open_with_room(node, || node.open_object(how))?
+    } else if flags.bits() & FOR_EXECUTION != 0 && !flags.writes() {
+        let object = node.descriptor_for(caller)?;
+        system::access(object.as_fd(), libc::X_OK as u32).map_err(errno)?;
+        node.tree().credentials.become_server()?;
+        open_with_room(node, || reopen(object.as_fd(), how))?
+    } else {
+        let object = node.descriptor_for(caller)?;
+        let path = system::DescriptorPath::new(&object);
+        let open = |flags| rustix::fs::open(path.as_c_str(), flags, rustix::fs::Mode::empty());
+        open_with_room(node, || open_tolerantly(how, open))?
+    };
+    Ok(Arc::new(File::new(node.reference(), opened, flags)))
+}
+
+/// Opens again with the cached descriptors closed if there are too many.
+fn open_with_room(node: &Node, open: impl Fn() -> Result<OwnedFd>) -> Result<OwnedFd> {
+    match open() {
+        Err(Errno::EMFILE | Errno::ENFILE) => {
+            node.tree().descriptors.clear();
+            open()
+        }
+        opened => opened,
+    }
+}
+
+/// The flags that the file is really opened with. `O_DIRECT` is left out: it is between the caller and its own buffers,
+/// ours need not be aligned.
+pub fn open_flags(flags: OpenFlags) -> OFlags {
+    let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME;
+    (OFlags::from_bits_retain(flags.bits()) & kept) | OFlags::CLOEXEC | OFlags::LARGEFILE
+}
+
+/// Opens without `O_NOATIME` if the caller may not ask for that: it is a wish, not what the file is opened for.
+pub fn open_tolerantly(flags: OFlags, open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>) -> Result<OwnedFd> {
+    match open(flags) {
+        Err(rustix::io::Errno::PERM) if flags.contains(OFlags::NOATIME) => open(flags.difference(OFlags::NOATIME)),
+        opened => opened,
+    }
+    .map_err(errno)
+}
+
+impl File {
+    /// A file of a vnode that was opened by `descriptor`.
+    pub fn new(node: Arc<Node>, descriptor: OwnedFd, flags: OpenFlags) -> Self {
+        Self { node, descriptor, flags, locks: FileLocks::default() }
+    }
+
+    /// The attributes.
+    pub fn attributes(&self) -> Result<Attributes> {
+        attributes::of_descriptor(&self.node, self.descriptor.as_fd())
+    }
+
+    /// Clears the set-id bits before a change of the data by somebody who may not keep them. The kernel does not: the
+    /// thread may have the server's credentials. File capabilities it clears for everybody.
+    fn clear_privileges(&self, caller: &Caller, asked: bool) -> Result<()> {
+        let kernel_clears = !self.node.tree().credentials.switches();
+        if kernel_clears || (!asked && caller.is_superuser()) {
+            return Ok(());
+        }
+        attributes::clear_privileges(&self.node, self.descriptor.as_fd(), false)
+    }
+}
+
+impl OpenFile for File {
+    fn read_at(&self, _caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        // Short reads are allowed only at the end of the file; a signal or a network file system may cut one short.
+        while done < buffer.len() {
+            match rustix::io::pread(&self.descriptor, &mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(length) if done + length == buffer.len() => return Ok(buffer.len()),
+                Ok(length) => done += length,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(errno(error)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+        self.clear_privileges(caller, kill_privileges)?;
+        loop {
+            match rustix::io::pwrite(&self.descriptor, data, offset) {
+                Err(rustix::io::Errno::INTR) => {}
+                written => return written.map_err(errno),
+            }
+        }
+    }
+
+    fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
+        self.attributes()
+    }
+
+    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        if i64::try_from(size).is_err() {
+            return Err(Errno::EFBIG);
+        }
+        rustix::fs::ftruncate(&self.descriptor, size).map_err(errno)?;
+        self.clear_privileges(caller, kill_privileges)
+    }
+
+    fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
+        self.node.tree().locks.release(&self.node, owner);
+        if self.flags.writes() && self.node.mount().tells_errors_at_close() {
+            // Closing another descriptor of it tells what closing this one would.
+            let copy = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0).map_err(errno)?;
+            system::close(copy).map_err(errno)?;
+        }
+        Ok(())
+    }
+
+    fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
+        match data_only {
+            true => rustix::fs::fdatasync(&self.descriptor),
+            false => rustix::fs::fsync(&self.descriptor),
+        }
+        .map_err(errno)
+    }
+
+    fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        self.clear_privileges(caller, false)?;
+        let flags = FallocateFlags::from_bits_retain(mode.bits());
+        rustix::fs::fallocate(&self.descriptor, flags, offset, length).map_err(errno)
+    }
+
+    fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        // Moves the descriptor's own position, which nothing else here uses.
+        let target = match target {
+            SeekTarget::Data => SeekFrom::Data(offset),
+            SeekTarget::Hole => SeekFrom::Hole(offset),
+        };
+        rustix::fs::seek(&self.descriptor, target).map_err(errno)
+    }
+
+    fn copy_range(
+        &self,
+        caller: &Caller,
+        mut offset: u64,
+        to: &OpenFileRef,
+        mut to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        let to = to.as_any().downcast_ref::<File>().ok_or(Errno::EXDEV)?;
+        to.clear_privileges(caller, false)?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let copied = rustix::fs::copy_file_range(
+            &self.descriptor,
+            Some(&mut offset),
+            &to.descriptor,
+            Some(&mut to_offset),
+            length,
+        );
+        match copied {
+            Ok(copied) => Ok(copied as u64),
+            // File systems and kernels that cannot say so in several ways.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Err(Errno::EXDEV),
+            Err(error) => Err(errno(error)),
+        }
+    }
+
+    fn lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        match lock.family {
+            LockFamily::Flock => self.locks.flock(self.descriptor.as_fd(), owner, lock.kind),
+            LockFamily::Posix => self.locks.posix(&self.node, self.descriptor.as_fd(), self.flags, owner, lock),
+        }
+    }
+
+    fn test_lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+        match lock.family {
+            LockFamily::Flock => Err(Errno::EINVAL),
+            LockFamily::Posix => self.node.tree().locks.test(&self.node, self.descriptor.as_fd(), owner, lock),
+        }
+    }
+
+    fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        ioctl::of_descriptor(&self.node, self.descriptor.as_fd(), caller, command, input, output)
+    }
+
+    fn backing(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.descriptor.as_fd())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,200 @@
+//! File handles of the kernel, and the vnode handles made of them.
+
+use rustix::io::Errno as SystemError;
+use vnode::{Errno, HANDLE_MAX, Handle, Result};
+
+/// The most bytes of a kernel file handle that are used: what a [`Handle`] leaves after its form, type and device.
+pub const FILE_HANDLE_MAX: usize = HANDLE_MAX - 10;
+
+/// A file handle as name_to_handle_at(2) answers: the object's identity on its file system, generation included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileHandle {
+    kind: u8,
+    length: u8,
+    bytes: [u8; FILE_HANDLE_MAX],
+}
+
+impl FileHandle {
+    /// The handle of the kernel's type number and bytes.
+    ///
+    /// # Errors
+    /// `EOVERFLOW` for a type or length that has no place in a vnode handle.
+    pub fn new(kind: i32, handle: &[u8]) -> std::result::Result<Self, SystemError> {
+        let kind = u8::try_from(kind).map_err(|_| SystemError::OVERFLOW)?;
+        let mut bytes = [0; FILE_HANDLE_MAX];
+        bytes.get_mut(..handle.len()).ok_or(SystemError::OVERFLOW)?.copy_from_slice(handle);
+        Ok(Self { kind, length: handle.len() as u8, bytes })
+    }
+
+    /// The kernel's type number.
+    pub fn kind(&self) -> i32 {
+        i32::from(self.kind)
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    /// Where in the handle the inode number is, for the file systems that put it there: the low 32 bits, in this
+    /// machine's byte order.
+    pub fn inode_offset(&self, ino: u64) -> Option<usize> {
+        let number = (ino as u32).to_ne_bytes();
+        (0..self.as_bytes().len()).step_by(4).find(|&offset| self.as_bytes()[offset..].starts_with(&number))
+    }
+}
+
+/// The kernel's handle as vnodes keep it: most fit into 21 bytes, and 1,000,000 vnodes should be small.
+#[derive(Debug)]
+pub enum CompactHandle {
+    /// In place.
+    Short {
+        /// The kernel's type number.
+        kind: u8,
+        /// How many of the bytes count.
+        length: u8,
+        /// The bytes, zero after the length.
+        bytes: [u8; 21],
+    },
+    /// Longer.
+    Long(Box<FileHandle>),
+}
+
+impl CompactHandle {
+    /// Whether it is this handle.
+    pub fn is(&self, handle: &FileHandle) -> bool {
+        match self {
+            Self::Short { kind, length, bytes } => {
+                *kind == handle.kind && bytes[..usize::from(*length)] == *handle.as_bytes()
+            }
+            Self::Long(long) => **long == *handle,
+        }
+    }
+
+    /// The whole handle.
+    pub fn expand(&self) -> FileHandle {
+        match self {
+            Self::Short { kind, length, bytes } => {
+                let mut whole = [0; FILE_HANDLE_MAX];
+                whole[..bytes.len()].copy_from_slice(bytes);
+                FileHandle { kind: *kind, length: *length, bytes: whole }
+            }
+            Self::Long(long) => **long,
+        }
+    }
+}
+
+impl From<&FileHandle> for CompactHandle {
+    fn from(handle: &FileHandle) -> Self {
+        let mut bytes = [0; 21];
+        match bytes.get_mut(..usize::from(handle.length)) {
+            Some(room) => {
+                room.copy_from_slice(handle.as_bytes());
+                Self::Short { kind: handle.kind, length: handle.length, bytes }
+            }
+            None => Self::Long(Box::new(*handle)),
+        }
+    }
+}
+
+/// What a vnode handle of this base says. The first byte tells the form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WireHandle {
+    /// A kernel handle on the root's file system (form 1).
+    Root(FileHandle),
+    /// A kernel handle on another file system, by its device number (form 2).
+    Device(u64, FileHandle),
+    /// Device, inode number and time of creation (form 3): means something only while the vnode is known.
+    Inode {
+        /// The device number.
+        device: u64,
+        /// The inode number on its device.
+        ino: u64,
+        /// What tells it from earlier objects of that number.
+        generation: u64,
+    },
+}
+
+impl WireHandle {
+    /// The vnode handle that says so.
+    pub fn encode(&self) -> Handle {
+        let mut bytes = [0; HANDLE_MAX];
+        let mut length = 0;
+        let mut put = |part: &[u8]| {
+            bytes[length..length + part.len()].copy_from_slice(part);
+            length += part.len();
+        };
+        match self {
+            Self::Root(handle) => {
+                put(&[1, handle.kind]);
+                put(handle.as_bytes());
+            }
+            Self::Device(device, handle) => {
+                put(&[2, handle.kind]);
+                put(&device.to_le_bytes());
+                put(handle.as_bytes());
+            }
+            Self::Inode { device, ino, generation } => {
+                put(&[3, 0]);
+                put(&device.to_le_bytes());
+                put(&ino.to_le_bytes());
+                put(&generation.to_le_bytes());
+            }
+        }
+        Handle::new(&bytes[..length]).expect("every form fits by the choice of FILE_HANDLE_MAX")
+    }
+
+    /// What `handle` says.
+    ///
+    /// # Errors
+    /// `ESTALE` for what was never a handle of this base.
+    pub fn decode(handle: &Handle) -> Result<Self> {
+        let number = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
+        let decoded = match handle.as_bytes() {
+            [1, kind, bytes @ ..] => FileHandle::new(i32::from(*kind), bytes).ok().map(Self::Root),
+            [2, kind, rest @ ..] if rest.len() >= 8 => {
+                let handle = FileHandle::new(i32::from(*kind), &rest[8..]).ok();
+                number(&rest[..8]).zip(handle).map(|(device, handle)| Self::Device(device, handle))
+            }
+            [3, 0, rest @ ..] if rest.len() == 24 => (|| {
+                let (device, ino) = (number(&rest[..8])?, number(&rest[8..16])?);
+                Some(Self::Inode { device, ino, generation: number(&rest[16..])? })
+            })(),
+            _ => None,
+        };
+        decoded.ok_or(Errno::ESTALE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_survives_encoding() {
+        let short = FileHandle::new(1, &[7; 12]).unwrap();
+        let long = FileHandle::new(0x4d, &[9; FILE_HANDLE_MAX]).unwrap();
+        for wire in [
+            WireHandle::Root(short),
+            WireHandle::Root(long),
+            WireHandle::Device(0x1234_5678_9abc, long),
+            WireHandle::Inode { device: 5, ino: u64::MAX, generation: 1 },
+        ] {
+            assert_eq!(WireHandle::decode(&wire.encode()), Ok(wire));
+        }
+        assert_eq!(CompactHandle::from(&short).expand(), short);
+        assert_eq!(CompactHandle::from(&long).expand(), long);
+        assert!(CompactHandle::from(&short).is(&short) && !CompactHandle::from(&short).is(&long));
+    }
+
+    #[test]
+    fn foreign_bytes_are_stale() {
+        for bytes in [&[][..], &[0], &[1], &[2, 1, 0], &[3, 0, 1], &[9; 48], &[1; 48]] {
+            match WireHandle::decode(&Handle::new(bytes).unwrap()) {
+                Err(errno) => assert_eq!(errno, Errno::ESTALE),
+                Ok(wire) => assert_eq!(bytes, [1], "{wire:?}"),
+            }
+        }
+        assert_eq!(WireHandle::decode(&Handle::new(&[1; 48]).unwrap()), Err(Errno::ESTALE));
+    }
+}

@@ -1,0 +1,58 @@
+//! The ioctl commands that reach the file system: inode flags, and those of project quotas.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::OFlags;
+use vnode::{Caller, Errno, FileKind, Result};
+
+use super::node::Node;
+use super::{errno, system};
+
+const GET_FLAGS: u32 = 0x8008_6601;
+const SET_FLAGS: u32 = 0x4008_6602;
+/// The same from 32-bit programs; the argument is 32 bits wide in all of them.
+const GET_FLAGS_32: u32 = 0x8004_6601;
+const SET_FLAGS_32: u32 = 0x4004_6602;
+const GET_EXTENDED: u32 = 0x801c_581f;
+const SET_EXTENDED: u32 = 0x401c_5820;
+
+/// A command to a vnode.
+pub fn of_node(node: &Node, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+    // Opening anything else could have effects, and their commands are not ours.
+    if !matches!(node.file_kind(), FileKind::Regular | FileKind::Directory) || translate(command).is_none() {
+        return Err(Errno::ENOTTY);
+    }
+    let descriptor = node.open_object(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC)?;
+    of_descriptor(node, descriptor.as_fd(), caller, command, input, output)
+}
+
+/// A command to an open file.
+pub fn of_descriptor(
+    node: &Node,
+    descriptor: BorrowedFd<'_>,
+    caller: &Caller,
+    command: u32,
+    input: &[u8],
+    output: &mut [u8],
+) -> Result<i32> {
+    let (command, size) = translate(command).ok_or(Errno::ENOTTY)?;
+    let mut data = [0; 32];
+    let given = input.len().min(size);
+    data[..given].copy_from_slice(&input[..given]);
+    node.tree().credentials.assume(caller)?;
+    // SAFETY: none of the commands that `translate` knows accesses more than these 32 bytes.
+    let result = unsafe { system::ioctl(descriptor, command, &mut data) }.map_err(errno)?;
+    let answered = output.len().min(size);
+    output[..answered].copy_from_slice(&data[..answered]);
+    Ok(result)
+}
+
+/// The command in this machine's width, and how many bytes of its argument count.
+fn translate(command: u32) -> Option<(u32, usize)> {
+    match command {
+        GET_FLAGS | GET_FLAGS_32 => Some((GET_FLAGS, 4)),
+        SET_FLAGS | SET_FLAGS_32 => Some((SET_FLAGS, 4)),
+        GET_EXTENDED | SET_EXTENDED => Some((command, 28)),
+        _ => None,
+    }
+}

@@ -1,0 +1,281 @@
+//! Advisory locks for several owners in one process.
+//!
+//! A POSIX lock of the kernel would belong to the server's process, whoever its owner is. So each owner gets an open file
+//! description of its own for each file, and locks are taken as those of the description (`F_OFD_SETLK`), which conflict
+//! with each other and with POSIX locks of other processes. A description goes when its owner closes any descriptor of
+//! the file (flush), and all of a file's go with the last open file that took part in locking.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use hashbrown::HashMap;
+use rustix::fs::{FlockOperation, OFlags};
+use vnode::{Errno, Lock, LockFamily, LockKind, LockOwner, OpenFlags, Result};
+
+use super::node::{Node, reopen};
+use super::{errno, system};
+
+/// The POSIX locks of all files of a tree: a file is here while it has any.
+#[derive(Default)]
+pub struct LockTables {
+    files: Mutex<HashMap<usize, Weak<FileTable>>>,
+    /// How many files are here, for those that only want to know that none is.
+    count: AtomicUsize,
+}
+
+/// The POSIX locks of one file. Kept alive by the open files that took part.
+struct FileTable {
+    node: Arc<Node>,
+    owners: Mutex<HashMap<LockOwner, Holder>>,
+}
+
+/// What one owner holds in one file.
+struct Holder {
+    description: OwnedFd,
+    writable: bool,
+    ranges: Vec<Range>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Range {
+    start: u64,
+    end: u64,
+    exclusive: bool,
+    pid: u32,
+}
+
+/// The part of one open file in locking.
+#[derive(Default)]
+pub struct FileLocks {
+    table: OnceLock<Arc<FileTable>>,
+    flocks: Mutex<Vec<(LockOwner, OwnedFd)>>,
+}
+
+impl LockTables {
+    /// Releases all that the owner holds in the file.
+    pub fn release(&self, node: &Node, owner: LockOwner) {
+        if let Some(table) = self.find(node) {
+            let released = table.owners().remove(&owner);
+            drop(released);
+        }
+    }
+
+    /// The lock that stands in the way of `lock` for `owner`.
+    pub fn test(&self, node: &Node, file: BorrowedFd<'_>, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+        let table = self.find(node);
+        let owners = table.as_ref().map(|table| table.owners());
+        let holder = owners.as_ref().and_then(|owners| owners.get(&owner));
+        // The open file's own description never holds a lock, so it sees those of all owners.
+        let description = holder.map_or(file, |holder| holder.description.as_fd());
+        let mut raw = raw_lock(lock)?;
+        system::description_lock(description, libc::F_OFD_GETLK, &mut raw).map_err(errno)?;
+        if raw.l_type == libc::F_UNLCK as i16 {
+            return Ok(None);
+        }
+        let start = raw.l_start as u64;
+        let end = if raw.l_len == 0 { u64::MAX } else { start + raw.l_len as u64 - 1 };
+        let others = owners.iter().flat_map(|owners| owners.iter()).filter(|(other, _)| **other != owner);
+        let known = others.flat_map(|(_, other)| &other.ranges).find(|range| range.start <= end && start <= range.end);
+        Ok(Some(Lock {
+            family: LockFamily::Posix,
+            kind: if raw.l_type == libc::F_RDLCK as i16 { LockKind::Shared } else { LockKind::Exclusive },
+            start,
+            end,
+            pid: known.map_or(u32::try_from(raw.l_pid).unwrap_or(0), |range| range.pid),
+        }))
+    }
+
+    fn find(&self, node: &Node) -> Option<Arc<FileTable>> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.files().get(&node.key())?.upgrade()
+    }
+
+    fn find_or_insert(&self, node: &Node) -> Arc<FileTable> {
+        let mut files = self.files();
+        if let Some(table) = files.get(&node.key()).and_then(Weak::upgrade) {
+            return table;
+        }
+        let table = Arc::new(FileTable { node: node.reference(), owners: Mutex::default() });
+        files.insert(node.key(), Arc::downgrade(&table));
+        self.count.store(files.len(), Ordering::Release);
+        table
+    }
+
+    fn files(&self) -> MutexGuard<'_, HashMap<usize, Weak<FileTable>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FileTable {
+    fn owners(&self) -> MutexGuard<'_, HashMap<LockOwner, Holder>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for FileTable {
+    fn drop(&mut self) {
+        let tables = &self.node.tree().locks;
+        let mut files = tables.files();
+        // A new table may be in its place by now.
+        if files.get(&self.node.key()).is_some_and(|table| table.strong_count() == 0) {
+            files.remove(&self.node.key());
+        }
+        if files.is_empty() {
+            files.shrink_to_fit();
+        }
+        tables.count.store(files.len(), Ordering::Release);
+    }
+}
+
+impl FileLocks {
+    /// Takes or releases a byte-range lock.
+    pub fn posix(
+        &self,
+        node: &Node,
+        file: BorrowedFd<'_>,
+        flags: OpenFlags,
+        owner: LockOwner,
+        lock: &Lock,
+    ) -> Result<()> {
+        let allowed = match lock.kind {
+            LockKind::Shared => flags.reads(),
+            LockKind::Exclusive => flags.writes(),
+            LockKind::Unlock => true,
+        };
+        if !allowed {
+            return Err(Errno::EBADF);
+        }
+        let raw = raw_lock(lock)?;
+        if lock.kind == LockKind::Unlock && self.table.get().is_none() && node.tree().locks.find(node).is_none() {
+            return Ok(());
+        }
+        let table = self.table.get_or_init(|| node.tree().locks.find_or_insert(node));
+        let mut owners = table.owners();
+        if !owners.contains_key(&owner) {
+            if lock.kind == LockKind::Unlock {
+                return Ok(());
+            }
+            owners.insert(owner, Holder::open(node, file, lock.kind == LockKind::Exclusive)?);
+        }
+        let Some(holder) = owners.get_mut(&owner) else { return Err(Errno::EIO) };
+        let taken = holder.take(node, file, raw, lock);
+        if holder.ranges.is_empty() {
+            owners.remove(&owner);
+        }
+        taken
+    }
+
+    /// Takes or releases a lock of the whole file.
+    pub fn flock(&self, file: BorrowedFd<'_>, owner: LockOwner, kind: LockKind) -> Result<()> {
+        let mut flocks = self.flocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = flocks.iter().position(|(known, _)| *known == owner);
+        let operation = match kind {
+            LockKind::Shared => FlockOperation::NonBlockingLockShared,
+            LockKind::Exclusive => FlockOperation::NonBlockingLockExclusive,
+            LockKind::Unlock => {
+                drop(place.map(|place| flocks.swap_remove(place)));
+                return Ok(());
+            }
+        };
+        match place {
+            Some(place) => rustix::fs::flock(&flocks[place].1, operation).map_err(errno),
+            None => {
+                // For reading where possible: a file that is open for writing could not be executed.
+                let description = reopen(file, OFlags::RDONLY).or_else(|_| reopen(file, OFlags::WRONLY))?;
+                rustix::fs::flock(&description, operation).map_err(errno)?;
+                flocks.push((owner, description));
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Holder {
+    fn open(node: &Node, file: BorrowedFd<'_>, writable: bool) -> Result<Self> {
+        node.tree().credentials.become_server()?;
+        let description = match writable {
+            true => reopen(file, OFlags::RDWR).or_else(|_| reopen(file, OFlags::WRONLY))?,
+            // For reading only where that is enough: a file that is open for writing could not be executed.
+            false => reopen(file, OFlags::RDONLY)?,
+        };
+        Ok(Self { description, writable, ranges: Vec::new() })
+    }
+
+    fn take(&mut self, node: &Node, file: BorrowedFd<'_>, mut raw: libc::flock64, lock: &Lock) -> Result<()> {
+        if lock.kind == LockKind::Exclusive && !self.writable {
+            self.become_writable(node, file)?;
+        }
+        system::description_lock(self.description.as_fd(), libc::F_OFD_SETLK, &mut raw).map_err(
+            |error| match error {
+                rustix::io::Errno::ACCESS => Errno::EAGAIN,
+                error => errno(error),
+            },
+        )?;
+        let exclusive = lock.kind == LockKind::Exclusive;
+        let taken = Range { start: lock.start, end: lock.end, exclusive, pid: lock.pid };
+        self.ranges = without(&self.ranges, lock.start, lock.end);
+        if lock.kind != LockKind::Unlock {
+            self.ranges.push(taken);
+        }
+        Ok(())
+    }
+
+    /// Takes the locks over to a description that may hold exclusive ones. So far all are shared, so they can be held by
+    /// both descriptions for a moment, and nobody can get in between.
+    fn become_writable(&mut self, node: &Node, file: BorrowedFd<'_>) -> Result<()> {
+        let new = Self::open(node, file, true)?;
+        for range in &self.ranges {
+            let kind = LockKind::Shared;
+            let lock = Lock { family: LockFamily::Posix, kind, start: range.start, end: range.end, pid: range.pid };
+            let mut raw = raw_lock(&lock)?;
+            system::description_lock(new.description.as_fd(), libc::F_OFD_SETLK, &mut raw).map_err(errno)?;
+        }
+        self.description = new.description;
+        self.writable = true;
+        Ok(())
+    }
+}
+
+/// The ranges less what lies between `start` and `end`, both included.
+fn without(ranges: &[Range], start: u64, end: u64) -> Vec<Range> {
+    let parts = ranges.iter().flat_map(|range| {
+        let apart = range.end < start || end < range.start;
+        let whole = apart.then_some(*range);
+        let before = (!apart && range.start < start).then(|| Range { end: start - 1, ..*range });
+        let after = (!apart && range.end > end).then(|| Range { start: end + 1, ..*range });
+        [whole, before, after]
+    });
+    parts.flatten().collect()
+}
+
+fn raw_lock(lock: &Lock) -> Result<libc::flock64> {
+    let kind = match lock.kind {
+        LockKind::Shared => libc::F_RDLCK,
+        LockKind::Exclusive => libc::F_WRLCK,
+        LockKind::Unlock => libc::F_UNLCK,
+    };
+    if lock.end < lock.start {
+        return Err(Errno::EINVAL);
+    }
+    let start = i64::try_from(lock.start).map_err(|_| Errno::EOVERFLOW)?;
+    // Up to the largest offset is up to the end, however far the file grows.
+    let length = if lock.end >= i64::MAX as u64 { 0 } else { lock.end as i64 - start + 1 };
+    Ok(libc::flock64 { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: start, l_len: length, l_pid: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_out() {
+        let range = |start, end| Range { start, end, exclusive: false, pid: 0 };
+        assert_eq!(without(&[range(0, 9)], 3, 5), [range(0, 2), range(6, 9)]);
+        assert_eq!(without(&[range(0, 9)], 0, u64::MAX), []);
+        assert_eq!(without(&[range(5, u64::MAX)], 7, 7), [range(5, 6), range(8, u64::MAX)]);
+        assert_eq!(without(&[range(0, 1), range(4, 6)], 2, 3), [range(0, 1), range(4, 6)]);
+    }
+}

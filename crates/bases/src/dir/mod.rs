@@ -1,0 +1,167 @@
+//! `dir`: a directory of this machine, served as it is.
+//!
+//! Every object is named by a descriptor and a single component, never by a path put together, so nothing leads out of
+//! the directory, whatever changes in it meanwhile. See [`DirectoryFileSystem`].
+
+mod attributes;
+mod create;
+mod credentials;
+mod descriptors;
+mod error;
+mod file;
+mod handle;
+mod ioctl;
+mod locks;
+mod mounts;
+mod names;
+mod node;
+mod open_directory;
+mod paths;
+mod status;
+mod submounts;
+mod system;
+mod table;
+mod tree;
+mod vnode_impl;
+mod xattrs;
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use vnode::{Description, Errno, FileSystem, Handle, Properties, Result, VnodeRef};
+
+pub use credentials::restore_thread_credentials;
+pub use error::OpenError;
+
+use handle::WireHandle;
+use node::Node;
+use tree::{Found, Tree};
+
+/// How a directory is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Nothing but this stack can reach the directory: it is mounted over, or in a place of its own.
+    pub exclusive: bool,
+    /// Objects are identified by the kernel's file handles where the file system and our permissions allow it. Otherwise
+    /// by device, inode number and time of creation: then handles do not survive a restart, and an object that others
+    /// move behind our back is lost to those who hold it.
+    pub file_handles: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { exclusive: false, file_handles: true }
+    }
+}
+
+/// A directory of this machine as a file system.
+///
+/// - As root with the usual capabilities it acts with the caller's credentials, so the lower file system decides what is
+///   allowed; otherwise as the user that it runs as, and [`Properties::checks_credentials`] is false. A thread keeps the
+///   credentials of its last operation until the next: see [`restore_thread_credentials`].
+/// - File systems mounted below the directory are crossed. Their inode numbers are mixed with the device's, so that none
+///   clashes with one of the directory's own file system. They stay busy once they have been visited.
+/// - Handles reach every object of the file systems concerned, also outside the directory: a front end that takes handles
+///   from outside authenticates them. Where the kernel knows the object's path and it lies outside, the handle is stale.
+/// - `O_DIRECT` is not passed on, `O_NOATIME` only where it is allowed, `O_SYNC` and `O_DSYNC` are.
+pub struct DirectoryFileSystem {
+    tree: Arc<Tree>,
+    root: Arc<Node>,
+    path: PathBuf,
+    options: Options,
+}
+
+impl DirectoryFileSystem {
+    /// Opens the directory at once, so that whatever is mounted over it later does not hide it.
+    ///
+    /// Raises the process's limit of open files as far as it may, and uses at most a quarter of it for open directories.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(path: &Path, options: Options) -> std::result::Result<Self, OpenError> {
+        if !Path::new("/proc/self/fd").is_dir() {
+            return Err(OpenError::NoProc);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor =
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|error| open_error(path, errno(error)))?;
+        let tree = Tree::new(descriptor, options.file_handles, descriptor_limit());
+        let tree = Arc::new(tree.map_err(|error| open_error(path, error))?);
+        let root = tree.entry_of(tree.root().as_fd(), Found::Unnamed).map_err(|error| open_error(path, error))?.0;
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        Ok(Self { tree, root, path, options })
+    }
+
+    /// The path that the directory had when it was opened, without symlinks.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl FileSystem for DirectoryFileSystem {
+    fn root(&self) -> VnodeRef {
+        Arc::clone(&self.root) as VnodeRef
+    }
+
+    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
+        Ok(self.tree.resolve(&WireHandle::decode(handle)?)? as VnodeRef)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.tree.credentials.become_server()?;
+        for mount in self.tree.mounts.all() {
+            if let Some(descriptor) = mount.handles() {
+                rustix::fs::syncfs(descriptor).map_err(errno)?;
+            }
+        }
+        if self.tree.mounts.root().handles().is_none() {
+            let root = node::reopen(self.tree.root(), OFlags::RDONLY | OFlags::DIRECTORY)?;
+            rustix::fs::syncfs(root).map_err(errno)?;
+        }
+        Ok(())
+    }
+
+    fn properties(&self) -> Properties {
+        Properties {
+            exclusive: self.options.exclusive,
+            checks_credentials: self.tree.credentials.switches(),
+            persistent_handles: self.tree.mounts.root().handles().is_some(),
+            ..Properties::TRANSPARENT
+        }
+    }
+
+    fn describe(&self) -> Vec<Description> {
+        let details = self.path.to_string_lossy().into_owned();
+        vec![Description { kind: "dir".to_owned(), details, properties: self.properties() }]
+    }
+}
+
+fn open_error(path: &Path, errno: Errno) -> OpenError {
+    let path = path.to_path_buf();
+    match errno {
+        Errno::ENOENT => OpenError::Missing(path),
+        Errno::ENOTDIR => OpenError::NotADirectory(path),
+        Errno::EACCES | Errno::EPERM => OpenError::NoPermission(path),
+        errno => OpenError::Failed(path, errno),
+    }
+}
+
+/// The vnode interface's error of a system call's.
+fn errno(error: rustix::io::Errno) -> Errno {
+    Errno::new(error.raw_os_error())
+}
+
+/// How many directories may be kept open, after the limit of open files has been raised as far as allowed.
+fn descriptor_limit() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const MOST: u64 = 4_096;
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    // Refused in some containers; then what there is has to do.
+    let _ = setrlimit(Resource::Nofile, raised);
+    let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (current / 4).clamp(16, MOST) as usize
+}

@@ -1,0 +1,162 @@
+//! The file systems of the tree: the root's, and those mounted below it, each known by its device number.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustix::fs::{Mode, OFlags};
+use vnode::{Errno, FileKind, Result};
+
+use super::handle::FileHandle;
+use super::status::Status;
+use super::{errno, system};
+
+/// One file system. The same one mounted at several places of the tree counts once.
+pub struct Mount {
+    /// Its place in the list; 0 is the root's.
+    pub index: u16,
+    /// Its device number.
+    pub device: u64,
+    is_root: bool,
+    /// Present where objects can be opened by handle.
+    handles: Option<Handles>,
+    tells_errors_at_close: bool,
+}
+
+struct Handles {
+    /// A descriptor on the file system: open_by_handle_at wants a real one, not an `O_PATH` one.
+    descriptor: OwnedFd,
+    /// Where handles hold the inode number.
+    inode_offset: Option<usize>,
+}
+
+/// All file systems of the tree that have been met.
+pub struct Mounts {
+    root: Arc<Mount>,
+    others: RwLock<Vec<Arc<Mount>>>,
+    use_handles: bool,
+}
+
+impl Mount {
+    fn new(index: u16, device: u64, handles: Option<Handles>, object: BorrowedFd<'_>) -> Self {
+        Self { index, device, is_root: index == 0, handles, tells_errors_at_close: !is_local(object) }
+    }
+
+    /// A descriptor to open by handle with, where that can be done.
+    pub fn handles(&self) -> Option<BorrowedFd<'_>> {
+        self.handles.as_ref().map(|handles| handles.descriptor.as_fd())
+    }
+
+    /// Whether the handle is known to be of an object with that inode number. A handle of another object may pass only
+    /// if that object had the same inode number at another time.
+    pub fn handle_has_ino(&self, handle: &FileHandle, ino: u64) -> bool {
+        let offset = self.handles.as_ref().and_then(|handles| handles.inode_offset);
+        offset.is_some_and(|offset| {
+            handle.as_bytes().get(offset..offset + 4) == Some((ino as u32).to_ne_bytes().as_slice())
+        })
+    }
+
+    /// Whether closing a file may tell of an error of earlier writes, as on network file systems.
+    pub fn tells_errors_at_close(&self) -> bool {
+        self.tells_errors_at_close
+    }
+
+    /// The inode number that the stack shows: the file system's own on the root's, mixed with the device elsewhere.
+    pub fn shown_ino(&self, ino: u64) -> u64 {
+        if self.is_root { ino } else { foreign_ino(self.device, ino) }
+    }
+}
+
+impl Mounts {
+    /// The root's file system, by its root directory.
+    pub fn new(root: BorrowedFd<'_>, use_handles: bool) -> Result<Self> {
+        let status = Status::of_descriptor(root)?;
+        let handles = use_handles.then(|| probe(root, &status)).flatten();
+        let root = Arc::new(Mount::new(0, status.device(), handles, root));
+        Ok(Self { root, others: RwLock::default(), use_handles })
+    }
+
+    /// The root's.
+    pub fn root(&self) -> &Arc<Mount> {
+        &self.root
+    }
+
+    /// The inode number that the stack shows for one of a device, which need not have been met.
+    pub fn shown_ino(&self, device: u64, ino: u64) -> u64 {
+        if device == self.root.device { ino } else { foreign_ino(device, ino) }
+    }
+
+    /// By its place in the list.
+    pub fn get(&self, index: u16) -> Arc<Mount> {
+        match index {
+            0 => Arc::clone(&self.root),
+            index => Arc::clone(&self.others.read().unwrap_or_else(PoisonError::into_inner)[usize::from(index) - 1]),
+        }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Arc<Mount>> {
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        std::iter::once(&self.root).chain(others.iter()).cloned().collect()
+    }
+
+    /// By device number, if it has been met.
+    pub fn of_device(&self, device: u64) -> Option<Arc<Mount>> {
+        if device == self.root.device {
+            return Some(Arc::clone(&self.root));
+        }
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        others.iter().find(|mount| mount.device == device).cloned()
+    }
+
+    /// The one that an object is on, which is met now if it was not before. Called with the server's credentials.
+    pub fn of_object(&self, object: BorrowedFd<'_>, status: &Status) -> Result<Arc<Mount>> {
+        if let Some(mount) = self.of_device(status.device()) {
+            return Ok(mount);
+        }
+        let handles = self.use_handles.then(|| probe(object, status)).flatten();
+        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mount) = others.iter().find(|mount| mount.device == status.device()) {
+            return Ok(Arc::clone(mount));
+        }
+        let index = u16::try_from(others.len() + 1).map_err(|_| Errno::ENFILE)?;
+        let mount = Arc::new(Mount::new(index, status.device(), handles, object));
+        others.push(Arc::clone(&mount));
+        Ok(mount)
+    }
+}
+
+/// The inode number shown for an object on another device than the root's.
+fn foreign_ino(device: u64, ino: u64) -> u64 {
+    // Spread over the bits that inode numbers rarely use; the top bit is never set by a file system.
+    let spread = device.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0x7fff_ff00_0000_0000;
+    ino ^ (spread | 1 << 63)
+}
+
+/// Whether it is one of the common file systems that have nothing to tell at close.
+fn is_local(object: BorrowedFd<'_>) -> bool {
+    const LOCAL: [libc::c_long; 5] = [
+        libc::EXT4_SUPER_MAGIC,
+        libc::XFS_SUPER_MAGIC,
+        libc::BTRFS_SUPER_MAGIC,
+        libc::TMPFS_MAGIC,
+        libc::F2FS_SUPER_MAGIC,
+    ];
+    rustix::fs::fstatfs(object).is_ok_and(|state| LOCAL.contains(&state.f_type))
+}
+
+/// Whether objects of the file system that `object` is on can be opened by handle: tried with the object itself.
+fn probe(object: BorrowedFd<'_>, status: &Status) -> Option<Handles> {
+    // Opening anything else could have effects, such as a device's.
+    let flags = match status.kind {
+        FileKind::Directory => OFlags::DIRECTORY,
+        FileKind::Regular => OFlags::NONBLOCK,
+        _ => return None,
+    };
+    let path = system::DescriptorPath::new(object);
+    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
+    let descriptor = rustix::fs::open(path.as_c_str(), flags, Mode::empty()).map_err(errno).ok()?;
+    let handle = system::name_to_handle_at(object, b"", system::EMPTY_PATH).ok()?;
+    let again = system::open_by_handle_at(descriptor.as_fd(), &handle, libc::O_PATH | libc::O_NOFOLLOW).ok()?;
+    let same = Status::of_descriptor(again).is_ok_and(|again| again.ino() == status.ino());
+    same.then(|| Handles { inode_offset: handle.inode_offset(status.ino()), descriptor })
+}

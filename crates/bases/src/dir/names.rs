@@ -1,0 +1,163 @@
+//! Names in a directory: found, taken away, moved.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, MutexGuard};
+
+use rustix::fs::{AtFlags, RenameFlags};
+use vnode::{Caller, Entry, Errno, FileKind, Name, RenameMode, Result};
+
+use super::errno;
+use super::node::Node;
+use super::status::Status;
+use super::table::fingerprint;
+use super::tree::{Found, PATH_ONLY, Tree};
+
+/// The object by that name.
+pub fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+    only_directory(directory)?;
+    let descriptor = directory.descriptor_for(caller)?;
+    let (vnode, attributes) = directory.tree().entry(caller, directory, descriptor.as_fd(), name)?;
+    Ok(Entry { vnode, attributes })
+}
+
+/// `ENOTDIR` for anything but a directory: an `O_PATH` descriptor of something else would say so too, but later.
+pub fn only_directory(node: &Node) -> Result<()> {
+    if node.file_kind() == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) }
+}
+
+/// Takes a name that is no directory's away.
+pub fn unlink(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<()> {
+    remove(directory, caller, name, AtFlags::empty())
+}
+
+/// Removes an empty directory.
+pub fn rmdir(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<()> {
+    remove(directory, caller, name, AtFlags::REMOVEDIR)
+}
+
+fn remove(directory: &Node, caller: &Caller, name: Name<'_>, flags: AtFlags) -> Result<()> {
+    only_directory(directory)?;
+    let descriptor = directory.descriptor_for(caller)?;
+    let victim = Victim::find(directory.tree(), caller, descriptor.as_fd(), name)?;
+    rustix::fs::unlinkat(&descriptor, name.as_bytes(), flags).map_err(errno)?;
+    if let Some(victim) = victim {
+        victim.keep();
+    }
+    Ok(())
+}
+
+/// Moves a name.
+pub fn rename(
+    from: &Node,
+    caller: &Caller,
+    name: Name<'_>,
+    to: &Node,
+    to_name: Name<'_>,
+    mode: RenameMode,
+) -> Result<()> {
+    only_directory(from)?;
+    only_directory(to)?;
+    let source = from.descriptor()?;
+    let target = to.descriptor_for(caller)?;
+    let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout);
+    let stays = std::ptr::eq(from, to) && name == to_name;
+    let victim = match Victim::find(to.tree(), caller, target.as_fd(), to_name) {
+        _ if !replaces || stays => None,
+        Ok(victim) => victim,
+        Err(Errno::ENOENT) => None,
+        Err(error) => return Err(error),
+    };
+    let (name, to_name) = (name.as_bytes(), to_name.as_bytes());
+    let renamed = match mode {
+        // As good as always right, and understood by file systems that know no flags.
+        RenameMode::Replace => rustix::fs::renameat(&source, name, &target, to_name),
+        mode => rustix::fs::renameat_with(&source, name, &target, to_name, flags(mode)),
+    };
+    renamed.map_err(errno)?;
+    if let Some(victim) = victim {
+        victim.keep();
+    }
+    note_place(to, target.as_fd(), to_name);
+    if mode == RenameMode::Exchange {
+        note_place(from, source.as_fd(), name);
+    }
+    Ok(())
+}
+
+fn flags(mode: RenameMode) -> RenameFlags {
+    match mode {
+        RenameMode::Replace => RenameFlags::empty(),
+        RenameMode::NoReplace => RenameFlags::NOREPLACE,
+        RenameMode::Exchange => RenameFlags::EXCHANGE,
+        RenameMode::Whiteout => RenameFlags::WHITEOUT,
+        RenameMode::WhiteoutNoReplace => RenameFlags::WHITEOUT | RenameFlags::NOREPLACE,
+    }
+}
+
+/// Tells a live vnode without a handle where it has been moved to.
+fn note_place(directory: &Node, descriptor: BorrowedFd<'_>, name: &[u8]) {
+    let mount = directory.mount();
+    if mount.handles().is_some() {
+        return;
+    }
+    let Ok(status) = Status::at(descriptor, name) else { return };
+    let fingerprint = fingerprint(mount.index, status.ino());
+    if let Some(node) = directory.tree().table.find(fingerprint, |node| node.has_generation(&status)) {
+        node.is_at(directory, name);
+    }
+}
+
+/// An object that is about to lose a name, and live vnodes with it, perhaps its last: opened beforehand, so that the
+/// vnodes stay usable afterwards. While it is held, those who find the object gone wait.
+struct Victim<'a> {
+    kept: Vec<(Arc<Node>, OwnedFd)>,
+    _lock: MutexGuard<'a, ()>,
+}
+
+impl<'a> Victim<'a> {
+    /// What is behind the name, if it has live vnodes that its removal would make unreachable.
+    fn find(tree: &'a Arc<Tree>, caller: &Caller, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<Self>> {
+        let status = Status::at(directory, name.as_bytes())?;
+        let Some(mount) = tree.mounts.of_device(status.device()) else { return Ok(None) };
+        let mut nodes = tree.table.find_all(fingerprint(mount.index, status.ino()));
+        nodes.retain(|node| node.pinned().is_none() && !node.is_root());
+        if nodes.is_empty() {
+            return Ok(None);
+        }
+        let lock = tree.removal_lock(status.ino());
+        // The number of links is asked for again, under the lock: another name may just have gone.
+        let has_other_names = status.kind != FileKind::Directory
+            && status.nlink() > 1
+            && Status::at(directory, name.as_bytes())?.nlink() > 1;
+        if has_other_names {
+            nodes.retain(|node| !node.is_known_by_handle());
+        }
+        // A vnode that cannot be opened is of an object that is gone already.
+        let kept: Vec<_> = nodes.into_iter().filter_map(|node| Some((open(&node)?, node))).collect();
+        let kept = kept.into_iter().map(|(descriptor, node)| (node, descriptor)).collect();
+        tree.credentials.assume(caller)?;
+        Ok(Some(Self { kept, _lock: lock }))
+    }
+
+    /// Its name is gone: its vnodes keep it open.
+    fn keep(self) {
+        for (node, descriptor) in self.kept {
+            node.pin(descriptor);
+        }
+    }
+}
+
+fn open(node: &Node) -> Option<OwnedFd> {
+    match node.open_object(PATH_ONLY) {
+        Err(Errno::EMFILE | Errno::ENFILE) => {
+            node.tree().descriptors.clear();
+            node.open_object(PATH_ONLY).ok()
+        }
+        opened => opened.ok(),
+    }
+}
+
+/// Where an entry of a directory was found.
+pub fn found<'a>(directory: &'a Node, name: Name<'a>) -> Found<'a> {
+    Found::At(directory, name.as_bytes())
+}

@@ -1,0 +1,305 @@
+//! The vnode of this base: what identifies an object of the file system, and how it is opened.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rustix::fs::{Mode, OFlags};
+use vnode::{Caller, Errno, FileKind, Handle, Result};
+
+use super::handle::{CompactHandle, FileHandle, WireHandle};
+use super::mounts::Mount;
+use super::status::Status;
+use super::table::fingerprint;
+use super::tree::{PATH_ONLY, Tree};
+use super::{errno, system};
+
+/// One object. There is at most one live vnode for it, however it was found.
+///
+/// Kept small, for there may be millions: 72 bytes with its counts.
+pub struct Node {
+    tree: Arc<Tree>,
+    ino: u64,
+    identity: Identity,
+    /// An `O_PATH` descriptor that keeps an object without a name reachable.
+    pinned: OnceLock<OwnedFd>,
+    mount: u16,
+    kind: FileKind,
+}
+
+/// How an object is known again.
+pub enum Identity {
+    /// By the kernel's file handle.
+    Handle(CompactHandle),
+    /// By inode number and time of creation, at the place where it was last seen.
+    Place(Box<Place>),
+}
+
+/// Where an object without a file handle is.
+pub struct Place {
+    generation: u64,
+    at: Mutex<Option<Location>>,
+}
+
+/// A directory and a name in it.
+type Location = (Arc<Node>, Box<[u8]>);
+
+/// A descriptor to name an object by in system calls: `O_PATH`, unless the object is known otherwise.
+pub enum Descriptor<'a> {
+    /// One that lives as long as the vnode.
+    Borrowed(BorrowedFd<'a>),
+    /// One of the cache.
+    Shared(Arc<OwnedFd>),
+    /// One for this use only.
+    Owned(OwnedFd),
+}
+
+impl AsFd for Descriptor<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Borrowed(descriptor) => *descriptor,
+            Self::Shared(descriptor) => descriptor.as_fd(),
+            Self::Owned(descriptor) => descriptor.as_fd(),
+        }
+    }
+}
+
+impl Identity {
+    /// By a file handle.
+    pub fn of(handle: &FileHandle) -> Self {
+        Self::Handle(CompactHandle::from(handle))
+    }
+}
+
+impl Place {
+    /// Nowhere yet.
+    pub fn new(generation: u64) -> Self {
+        Self { generation, at: Mutex::default() }
+    }
+}
+
+impl Node {
+    /// A vnode for an object that has none.
+    pub fn new(tree: &Arc<Tree>, mount: u16, status: &Status, identity: Identity) -> Arc<Self> {
+        let tree = Arc::clone(tree);
+        Arc::new(Self { tree, ino: status.ino(), identity, pinned: OnceLock::new(), mount, kind: status.kind })
+    }
+
+    /// What it shares with the other vnodes.
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// The file system that it is on.
+    pub fn mount(&self) -> Arc<Mount> {
+        self.tree.mounts.get(self.mount)
+    }
+
+    /// The place of that file system in the list.
+    pub fn mount_index(&self) -> u16 {
+        self.mount
+    }
+
+    /// The kind.
+    pub fn file_kind(&self) -> FileKind {
+        self.kind
+    }
+
+    /// Another reference to it. Looked up rather than kept, which would cost every vnode room.
+    pub fn reference(&self) -> Arc<Node> {
+        let found = self.tree.table.find(fingerprint(self.mount, self.ino), |node| std::ptr::eq(node, self));
+        found.expect("a vnode is in the table while it is live")
+    }
+
+    /// What the cache of descriptors and the lock table know it by.
+    pub fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Whether it is the root directory.
+    pub fn is_root(&self) -> bool {
+        self.tree.is_root(self.mount, self.ino)
+    }
+
+    /// Whether it is known by this file handle.
+    pub fn has_handle(&self, handle: &FileHandle) -> bool {
+        matches!(&self.identity, Identity::Handle(own) if own.is(handle))
+    }
+
+    /// Whether it is the object of this state, as far as can be told without a file handle.
+    pub fn has_generation(&self, status: &Status) -> bool {
+        self.generation() == Some(status.generation()) && self.kind == status.kind && self.ino == status.ino()
+    }
+
+    /// The time of creation that it is known by, if not by a handle.
+    pub fn generation(&self) -> Option<u64> {
+        match &self.identity {
+            Identity::Handle(_) => None,
+            Identity::Place(place) => Some(place.generation),
+        }
+    }
+
+    /// Its vnode handle.
+    pub fn wire_handle(&self) -> Handle {
+        match &self.identity {
+            Identity::Handle(handle) if self.mount == 0 => WireHandle::Root(handle.expand()),
+            Identity::Handle(handle) => WireHandle::Device(self.mount().device, handle.expand()),
+            Identity::Place(place) => {
+                WireHandle::Inode { device: self.mount().device, ino: self.ino, generation: place.generation }
+            }
+        }
+        .encode()
+    }
+
+    /// It was seen by this name in this directory: where to find it again, if it has no handle.
+    pub fn is_at(&self, directory: &Node, name: &[u8]) {
+        let Identity::Place(place) = &self.identity else { return };
+        let mut at = place.at.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(&*at, Some((parent, known)) if std::ptr::eq(&raw const **parent, directory) && **known == *name) {
+            return;
+        }
+        let before = at.replace((directory.reference(), name.into()));
+        // Dropping a directory may take locks; this one is free by then.
+        drop(at);
+        drop(before);
+    }
+
+    /// The directory that it was last seen in, if it has no handle.
+    pub fn known_parent(&self) -> Option<Arc<Node>> {
+        let Identity::Place(place) = &self.identity else { return None };
+        let at = place.at.lock().unwrap_or_else(PoisonError::into_inner);
+        at.as_ref().map(|(parent, _)| Arc::clone(parent))
+    }
+
+    /// A descriptor that names the object. May leave the thread with the server's credentials.
+    pub fn descriptor(&self) -> Result<Descriptor<'_>> {
+        if let Some(descriptor) = self.standing_descriptor() {
+            return Ok(descriptor);
+        }
+        let opened = match self.open_object(PATH_ONLY) {
+            Err(Errno::EMFILE | Errno::ENFILE) => {
+                self.tree.descriptors.clear();
+                self.open_object(PATH_ONLY)
+            }
+            opened => opened,
+        };
+        match opened {
+            Ok(descriptor) if self.kind == FileKind::Directory => {
+                let descriptor = Arc::new(descriptor);
+                self.tree.descriptors.insert(self.key(), Arc::clone(&descriptor));
+                Ok(Descriptor::Shared(descriptor))
+            }
+            Ok(descriptor) => Ok(Descriptor::Owned(descriptor)),
+            Err(Errno::ESTALE) => {
+                // Its last name may just be going, in which case it is kept open as soon as the lock is free.
+                drop(self.tree.removal_lock(self.ino));
+                self.pinned().map(Descriptor::Borrowed).ok_or(Errno::ESTALE)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A descriptor that names the object, for a caller whose credentials the thread then has.
+    pub fn descriptor_for(&self, caller: &Caller) -> Result<Descriptor<'_>> {
+        let descriptor = self.descriptor()?;
+        self.tree.credentials.assume(caller)?;
+        Ok(descriptor)
+    }
+
+    /// A descriptor that is open already.
+    fn standing_descriptor(&self) -> Option<Descriptor<'_>> {
+        if self.is_root() {
+            return Some(Descriptor::Borrowed(self.tree.root()));
+        }
+        if let Some(pinned) = self.pinned() {
+            return Some(Descriptor::Borrowed(pinned));
+        }
+        match self.kind {
+            FileKind::Directory => self.tree.descriptors.get(self.key()).map(Descriptor::Shared),
+            _ => None,
+        }
+    }
+
+    /// Opens the object with the server's credentials, not to be used for anything but what the flags say: no
+    /// permission is checked.
+    pub fn open_object(&self, flags: OFlags) -> Result<OwnedFd> {
+        self.tree.credentials.become_server()?;
+        if self.is_root() || self.pinned().is_some() {
+            return match self.standing_descriptor() {
+                Some(descriptor) => reopen(descriptor.as_fd(), flags),
+                None => Err(Errno::ESTALE),
+            };
+        }
+        match &self.identity {
+            Identity::Handle(handle) => {
+                let mount = self.mount();
+                let descriptor = mount.handles().ok_or(Errno::ESTALE)?;
+                system::open_by_handle_at(descriptor, &handle.expand(), flags.bits() as i32).map_err(errno)
+            }
+            Identity::Place(place) => self.open_at_place(place, flags),
+        }
+    }
+
+    fn open_at_place(&self, place: &Place, flags: OFlags) -> Result<OwnedFd> {
+        let at = place.at.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (parent, name) = at.ok_or(Errno::ESTALE)?;
+        let directory = parent.descriptor()?;
+        let object = rustix::fs::openat(&directory, &*name, PATH_ONLY, Mode::empty()).map_err(|error| match error {
+            rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => Errno::ESTALE,
+            error => errno(error),
+        })?;
+        let status = Status::of_descriptor(&object)?;
+        if status.device() != self.mount().device || !self.has_generation(&status) {
+            return Err(Errno::ESTALE);
+        }
+        if flags == PATH_ONLY { Ok(object) } else { reopen(object.as_fd(), flags) }
+    }
+
+    /// Keeps the object open from now on, for it has no name any more.
+    pub fn pin(&self, descriptor: OwnedFd) {
+        // One that is there already does as well.
+        let _ = self.pinned.set(descriptor);
+    }
+
+    /// The descriptor that keeps an object without a name open.
+    pub fn pinned(&self) -> Option<BorrowedFd<'_>> {
+        self.pinned.get().map(AsFd::as_fd)
+    }
+
+    /// Whether the object is known by its handle.
+    pub fn is_known_by_handle(&self) -> bool {
+        matches!(self.identity, Identity::Handle(_))
+    }
+}
+
+/// Opens the object of a descriptor once more, with other flags, by the thread's credentials.
+pub fn reopen(descriptor: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
+    let path = system::DescriptorPath::new(descriptor);
+    // The last component is a link of /proc that has to be followed; what it leads to is not followed any further.
+    let flags = flags.difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+    rustix::fs::open(path.as_c_str(), flags, Mode::empty()).map_err(errno)
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.tree.table.remove(fingerprint(self.mount, self.ino), self);
+        if self.kind == FileKind::Directory {
+            self.tree.descriptors.remove(self.key());
+        }
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{:?} {} on {}", self.kind, self.ino, self.mount)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vnode_stays_small() {
+        assert!(size_of::<Node>() + 2 * size_of::<usize>() <= 72, "{}", size_of::<Node>());
+    }
+}

@@ -1,0 +1,192 @@
+//! Open directories: entries by the file system's own offsets as cookies.
+
+use std::ops::{ControlFlow, Range};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{OFlags, SeekFrom};
+use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, OpenDirectory, Result};
+
+use super::mounts::Mount;
+use super::names::only_directory;
+use super::node::{Node, reopen};
+use super::status::Status;
+use super::{errno, system};
+
+/// How much is read at once.
+const BUFFER_SIZE: usize = 32_768;
+
+/// The cookies that stand for the offsets 0, 1 and 2, which have other meanings above. ext4, whose offsets are hashes,
+/// has none in this range.
+const SMALL_OFFSETS: u64 = 0x7fff_ffff_0000_0000;
+
+/// An open directory.
+pub struct Directory {
+    node: Arc<Node>,
+    mount: Arc<Mount>,
+    descriptor: OwnedFd,
+    /// Something is mounted on an entry: records tell the number of what it covers.
+    has_mount_points: bool,
+    /// What a read left over: most go on where the last one broke off.
+    rest: Mutex<Option<Records>>,
+    /// The offset that the descriptor stands at; held from a seek to the read after it.
+    position: Mutex<Option<u64>>,
+}
+
+/// Records of getdents64(2), as they were read in one go.
+struct Records {
+    buffer: Vec<u8>,
+    /// What is left of it.
+    range: Range<usize>,
+    /// The offset of the first that is left.
+    offset: u64,
+}
+
+/// One record of getdents64(2).
+struct Record<'a> {
+    ino: u64,
+    /// The offset of the record after it.
+    next: u64,
+    length: usize,
+    kind: u8,
+    name: &'a [u8],
+}
+
+impl Directory {
+    /// Opens the directory of a vnode.
+    pub fn open(node: &Node, caller: &Caller) -> Result<Self> {
+        only_directory(node)?;
+        let object = node.descriptor_for(caller)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let descriptor = match reopen(object.as_fd(), flags) {
+            Err(Errno::EMFILE | Errno::ENFILE) => {
+                node.tree().descriptors.clear();
+                reopen(object.as_fd(), flags)?
+            }
+            opened => opened?,
+        };
+        let tree = node.tree();
+        let has_mount_points = tree.submounts.are_in(tree.root(), descriptor.as_fd());
+        let (rest, position) = Default::default();
+        Ok(Self { node: node.reference(), mount: node.mount(), descriptor, has_mount_points, rest, position })
+    }
+
+    /// The records from an offset on: what an earlier read left over, or fresh ones.
+    fn records(&self, offset: u64, first: bool) -> Result<Records> {
+        let rest = self.rest().take();
+        // Whoever starts over wants to see what has changed.
+        match rest {
+            Some(rest) if first && offset != 0 && rest.offset == offset && !rest.range.is_empty() => return Ok(rest),
+            _ => {}
+        }
+        let mut buffer = rest.map_or_else(Vec::new, |rest| rest.buffer);
+        buffer.resize(BUFFER_SIZE, 0);
+        let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        if position.take() != Some(offset) || offset == 0 {
+            rustix::fs::seek(&self.descriptor, SeekFrom::Start(offset)).map_err(errno)?;
+        }
+        let length = match system::read_records(self.descriptor.as_fd(), &mut buffer) {
+            // A directory that has been removed has no entries.
+            Err(rustix::io::Errno::NOENT) => 0,
+            length => length.map_err(errno)?,
+        };
+        let records = Records { buffer, range: 0..length, offset };
+        *position = records.last_offset();
+        Ok(records)
+    }
+
+    fn entry<'a>(&self, record: &Record<'a>) -> Result<Option<DirectoryEntry<'a>>> {
+        // A damaged file system may hold anything; `.` and `..` are not given.
+        let Ok(name) = Name::new(record.name) else { return Ok(None) };
+        let cookie = match record.next {
+            small @ 0..=2 => SMALL_OFFSETS + small,
+            offset if offset >= 1 << 63 => return Err(Errno::EOVERFLOW),
+            offset => offset,
+        };
+        let kind = FileKind::from_mode(u32::from(record.kind) << 12);
+        Ok(Some(DirectoryEntry { name, ino: self.ino(record), kind, cookie }))
+    }
+
+    fn ino(&self, record: &Record<'_>) -> u64 {
+        if self.has_mount_points
+            && let Ok(status) = Status::at(&self.descriptor, record.name)
+        {
+            return self.node.tree().mounts.shown_ino(status.device(), status.ino());
+        }
+        self.mount.shown_ino(record.ino)
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Option<Records>> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OpenDirectory for Directory {
+    fn read(
+        &self,
+        _caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut offset =
+            if (SMALL_OFFSETS..=SMALL_OFFSETS + 2).contains(&cookie) { cookie - SMALL_OFFSETS } else { cookie };
+        let mut first = true;
+        loop {
+            let mut records = self.records(offset, first)?;
+            first = false;
+            if records.range.is_empty() {
+                return Ok(());
+            }
+            while let Some(record) = records.first() {
+                let (length, next) = (record.length, record.next);
+                if let Some(entry) = self.entry(&record)?
+                    && sink(entry).is_break()
+                {
+                    *self.rest() = Some(records);
+                    return Ok(());
+                }
+                records.range.start += length;
+                records.offset = next;
+                offset = next;
+            }
+            *self.rest() = Some(records);
+        }
+    }
+
+    fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
+        match data_only {
+            true => rustix::fs::fdatasync(&self.descriptor),
+            false => rustix::fs::fsync(&self.descriptor),
+        }
+        .map_err(errno)
+    }
+}
+
+impl Records {
+    /// The first record that is left.
+    fn first(&self) -> Option<Record<'_>> {
+        self.record_at(self.range.start)
+    }
+
+    fn record_at(&self, start: usize) -> Option<Record<'_>> {
+        const HEADER: usize = 19;
+        let bytes = self.buffer.get(start..self.range.end)?;
+        let number = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let length = usize::from(u16::from_ne_bytes(bytes.get(16..18)?.try_into().ok()?));
+        let name = bytes.get(HEADER..length)?;
+        let name = &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())];
+        Some(Record { ino: number(0)?, next: number(8)?, length, kind: bytes[18], name })
+    }
+
+    /// The offset after the last record, where the descriptor stands.
+    fn last_offset(&self) -> Option<u64> {
+        let next = |at: usize| self.record_at(at).map(|record| (at + record.length, record.next));
+        std::iter::successors(next(self.range.start), |(at, _)| next(*at)).last().map(|(_, offset)| offset)
+    }
+}
+
+impl std::fmt::Debug for Directory {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "open {:?}", self.node)
+    }
+}

@@ -1,0 +1,88 @@
+//! Where an object is: its path, its parent, a symlink's target.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use vnode::{Caller, Errno, FileKind, Result, VnodeRef};
+
+use super::node::Node;
+use super::status::Status;
+use super::tree::{Found, PATH_ONLY};
+use super::{errno, system};
+
+/// The path below the root, as the kernel knows it.
+pub fn path(node: &Node) -> Result<Vec<u8>> {
+    if node.is_root() {
+        return Ok(Vec::new());
+    }
+    let descriptor = node.descriptor()?;
+    if Status::of_descriptor(&descriptor)?.nlink() == 0 {
+        return Err(Errno::ENOENT);
+    }
+    below_root(node, descriptor.as_fd())?.ok_or(Errno::EOPNOTSUPP)
+}
+
+/// The path of an object below the root; `None` if it is elsewhere, or the kernel has no path for it: that of a file
+/// that was opened by handle is known only while its name is in the kernel's cache.
+fn below_root(node: &Node, descriptor: BorrowedFd<'_>) -> Result<Option<Vec<u8>>> {
+    let absolute = absolute_path(descriptor)?;
+    let root = root_prefix(node.tree().root())?;
+    Ok(absolute.strip_prefix(&*root).filter(|path| !path.is_empty()).map(<[u8]>::to_vec))
+}
+
+/// Whether the kernel knows a path of the object that is outside the root. It knows none of a file that was opened by
+/// handle while no name of it is in its cache, which it calls `/`.
+pub fn is_known_outside(root: BorrowedFd<'_>, object: BorrowedFd<'_>) -> Result<bool> {
+    let (mut path, root) = (absolute_path(object)?, root_prefix(root)?);
+    let unknown = path == b"/";
+    if !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    Ok(!unknown && !path.starts_with(&root))
+}
+
+/// The path of the root, ended by a slash.
+fn root_prefix(root: BorrowedFd<'_>) -> Result<Vec<u8>> {
+    let mut path = absolute_path(root)?;
+    if !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    Ok(path)
+}
+
+/// The path of an object from the process's root, as the kernel knows it.
+pub fn absolute_path(descriptor: BorrowedFd<'_>) -> Result<Vec<u8>> {
+    let link = system::DescriptorPath::new(descriptor);
+    Ok(rustix::fs::readlink(link.as_c_str(), Vec::new()).map_err(errno)?.into_bytes())
+}
+
+/// The directory that a directory is in.
+pub fn parent(node: &Node, caller: &Caller) -> Result<VnodeRef> {
+    if node.file_kind() != FileKind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    if node.is_root() {
+        return Ok(node.reference());
+    }
+    let descriptor = node.descriptor_for(caller)?;
+    if Status::of_descriptor(&descriptor)?.nlink() == 0 {
+        return Err(Errno::ENOENT);
+    }
+    if let Some(parent) = node.known_parent() {
+        return Ok(parent);
+    }
+    let flags = PATH_ONLY | OFlags::DIRECTORY;
+    let parent = rustix::fs::openat(&descriptor, c"..", flags, Mode::empty()).map_err(errno)?;
+    let (parent, _) = node.tree().entry_of(parent.as_fd(), Found::Unnamed)?;
+    Ok(parent as Arc<_>)
+}
+
+/// A symlink's target.
+pub fn readlink(node: &Node, _caller: &Caller) -> Result<Vec<u8>> {
+    if node.file_kind() != FileKind::Symlink {
+        return Err(Errno::EINVAL);
+    }
+    let descriptor = node.descriptor()?;
+    Ok(rustix::fs::readlinkat(&descriptor, c"", Vec::with_capacity(256)).map_err(errno)?.into_bytes())
+}

@@ -1,0 +1,94 @@
+//! What statx(2) tells of an object, as vnode attributes.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, Statx, StatxFlags, StatxTimestamp};
+use rustix::path::Arg;
+use vnode::{Attributes, Device, Errno, FileKind, Result, Timestamp};
+
+use super::errno;
+
+/// The state of one object at one moment.
+pub struct Status {
+    raw: Statx,
+    /// The kind.
+    pub kind: FileKind,
+}
+
+impl Status {
+    /// Of the object by that name in a directory; a symlink itself.
+    pub fn at(directory: impl AsFd, name: impl Arg) -> Result<Self> {
+        Self::of(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Of the object that is open.
+    pub fn of_descriptor(descriptor: impl AsFd) -> Result<Self> {
+        Self::of(descriptor, c"", AtFlags::EMPTY_PATH)
+    }
+
+    fn of(descriptor: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<Self> {
+        let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let raw = rustix::fs::statx(descriptor, name, flags, mask).map_err(errno)?;
+        let kind = FileKind::from_mode(u32::from(raw.stx_mode)).ok_or(Errno::EIO)?;
+        Ok(Self { raw, kind })
+    }
+
+    /// The number of the device that the object is on.
+    pub fn device(&self) -> u64 {
+        rustix::fs::makedev(self.raw.stx_dev_major, self.raw.stx_dev_minor)
+    }
+
+    /// The inode number on that device.
+    pub fn ino(&self) -> u64 {
+        self.raw.stx_ino
+    }
+
+    /// The number of links.
+    pub fn nlink(&self) -> u32 {
+        self.raw.stx_nlink
+    }
+
+    /// The permission and set-id bits.
+    pub fn mode(&self) -> u32 {
+        u32::from(self.raw.stx_mode) & 0o7777
+    }
+
+    /// The time of creation in nanoseconds, which tells objects apart that had the same inode number; 0 if not kept.
+    pub fn generation(&self) -> u64 {
+        self.created().map_or(0, |time| {
+            (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(time.nanoseconds))
+        })
+    }
+
+    /// The time of creation, where the file system keeps it.
+    pub fn created(&self) -> Option<Timestamp> {
+        (self.raw.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| timestamp(self.raw.stx_btime))
+    }
+
+    /// The attributes, with the inode number that the stack shows.
+    pub fn attributes(&self, ino: u64) -> Attributes {
+        let raw = &self.raw;
+        Attributes {
+            kind: self.kind,
+            mode: self.mode(),
+            nlink: raw.stx_nlink,
+            uid: raw.stx_uid,
+            gid: raw.stx_gid,
+            rdev: Device { major: raw.stx_rdev_major, minor: raw.stx_rdev_minor },
+            ino,
+            size: raw.stx_size,
+            blocks: raw.stx_blocks,
+            block_size: raw.stx_blksize,
+            atime: timestamp(raw.stx_atime),
+            mtime: timestamp(raw.stx_mtime),
+            ctime: timestamp(raw.stx_ctime),
+            btime: self.created(),
+            flags: raw.stx_attributes.bits(),
+            flags_known: raw.stx_attributes_mask.bits(),
+        }
+    }
+}
+
+fn timestamp(time: StatxTimestamp) -> Timestamp {
+    Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
+}

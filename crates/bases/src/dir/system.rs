@@ -1,0 +1,225 @@
+//! System calls that rustix lacks, or has in a form that does not fit: the only unsafe code of this base.
+
+use std::ffi::{CStr, c_int, c_long};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use rustix::io::Errno as SystemError;
+use rustix::path::Arg;
+
+use super::handle::{FILE_HANDLE_MAX, FileHandle};
+
+/// What the calls here answer.
+pub type SystemResult<T> = Result<T, SystemError>;
+
+/// `AT_EMPTY_PATH`: the call is about the descriptor itself.
+pub const EMPTY_PATH: c_int = libc::AT_EMPTY_PATH;
+
+fn last_error() -> SystemError {
+    SystemError::from_io_error(&std::io::Error::last_os_error()).unwrap_or(SystemError::IO)
+}
+
+fn checked(result: c_long) -> SystemResult<c_long> {
+    if result < 0 { Err(last_error()) } else { Ok(result) }
+}
+
+/// `struct file_handle` with room for the longest handle that is used here.
+#[repr(C)]
+struct RawFileHandle {
+    length: u32,
+    kind: i32,
+    bytes: [u8; FILE_HANDLE_MAX],
+}
+
+/// name_to_handle_at(2). Never follows a symlink.
+///
+/// # Errors
+/// `EOPNOTSUPP` where the file system has no handles, `EOVERFLOW` where they are longer than what is used here.
+pub fn name_to_handle_at(directory: BorrowedFd<'_>, name: &[u8], flags: c_int) -> SystemResult<FileHandle> {
+    let mut raw = RawFileHandle { length: FILE_HANDLE_MAX as u32, kind: 0, bytes: [0; FILE_HANDLE_MAX] };
+    let mut mount_id: c_int = 0;
+    name.into_with_c_str(|name| {
+        // SAFETY: `raw` is laid out as struct file_handle with the room that its length field tells, and all
+        // pointers are valid for the call.
+        checked(unsafe {
+            libc::syscall(
+                libc::SYS_name_to_handle_at,
+                directory.as_raw_fd(),
+                name.as_ptr(),
+                &raw mut raw,
+                &raw mut mount_id,
+                flags,
+            )
+        })
+    })?;
+    FileHandle::new(raw.kind, raw.bytes.get(..raw.length as usize).ok_or(SystemError::OVERFLOW)?)
+}
+
+/// open_by_handle_at(2). Needs CAP_DAC_READ_SEARCH, which a thread loses with a file system user id other than 0.
+///
+/// # Errors
+/// `ESTALE` if the object is gone, `EPERM` without the capability.
+pub fn open_by_handle_at(mount: BorrowedFd<'_>, handle: &FileHandle, flags: c_int) -> SystemResult<OwnedFd> {
+    let mut raw =
+        RawFileHandle { length: handle.as_bytes().len() as u32, kind: handle.kind(), bytes: [0; FILE_HANDLE_MAX] };
+    raw.bytes[..handle.as_bytes().len()].copy_from_slice(handle.as_bytes());
+    // SAFETY: `raw` is laid out as struct file_handle and valid for the call.
+    let descriptor = checked(unsafe {
+        libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut raw, flags | libc::O_CLOEXEC)
+    })?;
+    // SAFETY: the call has just made this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
+}
+
+/// Sets the thread's file system user id and answers whether it is that now.
+pub fn set_file_system_uid(uid: u32) -> bool {
+    // SAFETY: setfsuid takes a plain number; with an invalid one it only tells the present id.
+    unsafe {
+        libc::setfsuid(uid);
+        libc::setfsuid(u32::MAX) as u32 == uid
+    }
+}
+
+/// Sets the thread's file system group id and answers whether it is that now.
+pub fn set_file_system_gid(gid: u32) -> bool {
+    // SAFETY: setfsgid takes a plain number; with an invalid one it only tells the present id.
+    unsafe {
+        libc::setfsgid(gid);
+        libc::setfsgid(u32::MAX) as u32 == gid
+    }
+}
+
+/// The thread's file system user and group ids.
+pub fn file_system_ids() -> (u32, u32) {
+    // SAFETY: with an invalid id these only tell the present ones.
+    unsafe { (libc::setfsuid(u32::MAX) as u32, libc::setfsgid(u32::MAX) as u32) }
+}
+
+/// Sets the supplementary groups of this thread alone; the C library's function would set those of the whole process.
+///
+/// # Errors
+/// `EPERM` without CAP_SETGID, `EINVAL` for too many.
+pub fn set_thread_groups(groups: &[u32]) -> SystemResult<()> {
+    // SAFETY: the pointer and the length are those of a live slice of gid_t.
+    checked(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
+}
+
+/// Gives this thread a file mode creation mask of its own.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn unshare_umask() -> SystemResult<()> {
+    // SAFETY: unsharing the working directory, root and umask touches no memory; nothing here uses the first two.
+    checked(c_long::from(unsafe { libc::unshare(libc::CLONE_FS) })).map(drop)
+}
+
+/// faccessat2(2) on the descriptor itself, by the thread's file system credentials.
+///
+/// # Errors
+/// As faccessat2(2).
+pub fn access(descriptor: BorrowedFd<'_>, mode: u32) -> SystemResult<()> {
+    let flags = libc::AT_EACCESS | EMPTY_PATH;
+    // SAFETY: the path is a valid C string; nothing else is a pointer.
+    checked(unsafe { libc::syscall(libc::SYS_faccessat2, descriptor.as_raw_fd(), c"".as_ptr(), mode, flags) }).map(drop)
+}
+
+/// fchmodat2(2) on the descriptor itself, which may be an `O_PATH` one. Since Linux 6.6.
+///
+/// # Errors
+/// `ENOSYS` before Linux 6.6, `EOPNOTSUPP` for a symlink; as fchmodat(2).
+pub fn change_mode(descriptor: BorrowedFd<'_>, mode: u32) -> SystemResult<()> {
+    // SAFETY: the path is a valid C string; nothing else is a pointer.
+    checked(unsafe { libc::syscall(libc::SYS_fchmodat2, descriptor.as_raw_fd(), c"".as_ptr(), mode, EMPTY_PATH) })
+        .map(drop)
+}
+
+/// truncate(2).
+///
+/// # Errors
+/// As truncate(2).
+pub fn truncate(path: &CStr, size: i64) -> SystemResult<()> {
+    // SAFETY: the path is a valid C string.
+    checked(c_long::from(unsafe { libc::truncate64(path.as_ptr(), size) })).map(drop)
+}
+
+/// getdents64(2): how many bytes of records it wrote.
+///
+/// # Errors
+/// As getdents(2).
+pub fn read_records(directory: BorrowedFd<'_>, buffer: &mut [u8]) -> SystemResult<usize> {
+    // SAFETY: the pointer and the length are those of a live, writable slice.
+    checked(unsafe { libc::syscall(libc::SYS_getdents64, directory.as_raw_fd(), buffer.as_mut_ptr(), buffer.len()) })
+        .map(|length| length as usize)
+}
+
+/// An open file description lock, `F_OFD_SETLK` or `F_OFD_GETLK` with `lock` as both argument and answer.
+///
+/// # Errors
+/// As fcntl(2).
+pub fn description_lock(descriptor: BorrowedFd<'_>, command: c_int, lock: &mut libc::flock64) -> SystemResult<()> {
+    // SAFETY: both commands take a pointer to a struct flock64, which is valid and writable here.
+    checked(c_long::from(unsafe { libc::fcntl(descriptor.as_raw_fd(), command, lock as *mut libc::flock64) })).map(drop)
+}
+
+/// ioctl(2) with a buffer, for commands that read or write at most `data.len()` bytes.
+///
+/// # Errors
+/// As ioctl(2).
+///
+/// # Safety
+/// The command must access no more than `data.len()` bytes at its argument.
+pub unsafe fn ioctl(descriptor: BorrowedFd<'_>, command: u32, data: &mut [u8]) -> SystemResult<i32> {
+    // SAFETY: the caller vouches for the size; the buffer is live and writable.
+    let result = unsafe { libc::ioctl(descriptor.as_raw_fd(), command as _, data.as_mut_ptr()) };
+    checked(c_long::from(result)).map(|result| result as i32)
+}
+
+/// close(2), with its error: that of earlier writes, on file systems that tell it then.
+///
+/// # Errors
+/// As close(2). The descriptor is closed all the same.
+pub fn close(descriptor: OwnedFd) -> SystemResult<()> {
+    // SAFETY: the number is that of an owned descriptor, given up here.
+    checked(c_long::from(unsafe { libc::close(descriptor.into_raw_fd()) })).map(drop)
+}
+
+/// The path by which a descriptor's object is opened again or named in calls that have no descriptor form: a link of
+/// /proc that the kernel follows straight to the object, also for an `O_PATH` descriptor of a symlink.
+pub struct DescriptorPath {
+    bytes: [u8; 32],
+}
+
+impl DescriptorPath {
+    /// The path of `descriptor`, valid while it is open.
+    pub fn new(descriptor: impl AsFd) -> Self {
+        const PREFIX: &[u8] = b"/proc/self/fd/";
+        let mut bytes = [0; 32];
+        bytes[..PREFIX.len()].copy_from_slice(PREFIX);
+        let mut number = descriptor.as_fd().as_raw_fd() as u32;
+        let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+        for place in (PREFIX.len()..PREFIX.len() + digits).rev() {
+            bytes[place] = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+        Self { bytes }
+    }
+
+    /// The path as a C string.
+    pub fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).expect("14 bytes and at most 10 digits leave room for the NUL")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptor_paths_are_decimal() {
+        for number in [0, 7, 10, 4_096, i32::MAX] {
+            // SAFETY: the number is only written down; no call is made with it.
+            let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+            let path = DescriptorPath::new(descriptor);
+            assert_eq!(path.as_c_str().to_str().unwrap(), format!("/proc/self/fd/{number}"));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The table of live vnodes: one vnode for each object, found by device and inode number.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use hashbrown::HashTable;
+
+use super::node::Node;
+
+const SHARDS: usize = 64;
+
+/// The table. It holds no vnode alive.
+pub struct Table {
+    shards: [Mutex<HashTable<Slot>>; SHARDS],
+}
+
+struct Slot {
+    fingerprint: u64,
+    node: Weak<Node>,
+}
+
+/// What the table hashes by: the same for all objects, also of different times, of one device and inode number.
+pub fn fingerprint(mount: u16, ino: u64) -> u64 {
+    let mixed = (ino ^ u64::from(mount) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 32
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()) }
+    }
+
+    /// The live vnode with that fingerprint that `matches`, or a new one by `make`. Two callers never get two vnodes.
+    pub fn find_or_insert(
+        &self,
+        fingerprint: u64,
+        matches: impl Fn(&Node) -> bool,
+        make: impl FnOnce() -> Arc<Node>,
+    ) -> Arc<Node> {
+        // Dropped after the guard: dropping the last reference to a vnode takes the shard's lock.
+        let mut others = Vec::new();
+        let mut shard = self.shard(fingerprint);
+        if let Some(node) = find(&shard, fingerprint, matches, &mut others) {
+            return node;
+        }
+        let node = make();
+        let slot = Slot { fingerprint, node: Arc::downgrade(&node) };
+        shard.insert_unique(fingerprint, slot, |slot| slot.fingerprint);
+        node
+    }
+
+    /// The live vnode with that fingerprint that `matches`.
+    pub fn find(&self, fingerprint: u64, matches: impl Fn(&Node) -> bool) -> Option<Arc<Node>> {
+        let mut others = Vec::new();
+        let shard = self.shard(fingerprint);
+        find(&shard, fingerprint, matches, &mut others)
+    }
+
+    /// All live vnodes with that fingerprint.
+    pub fn find_all(&self, fingerprint: u64) -> Vec<Arc<Node>> {
+        let mut all = Vec::new();
+        let shard = self.shard(fingerprint);
+        find(&shard, fingerprint, |_| false, &mut all);
+        all
+    }
+
+    /// Forgets a vnode that is being dropped. Another one of the same object may be here already.
+    pub fn remove(&self, fingerprint: u64, node: *const Node) {
+        let mut shard = self.shard(fingerprint);
+        if let Ok(slot) = shard.find_entry(fingerprint, |slot| Weak::as_ptr(&slot.node) == node) {
+            slot.remove();
+        }
+        if shard.capacity() > 64 && shard.len() < shard.capacity() / 8 {
+            let room = shard.len() * 2;
+            shard.shrink_to(room, |slot| slot.fingerprint);
+        }
+    }
+
+    fn shard(&self, fingerprint: u64) -> MutexGuard<'_, HashTable<Slot>> {
+        // Bits that the hash table itself uses neither for the place nor for the tag.
+        self.shards[(fingerprint >> 48) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks among the slots of that fingerprint; the live vnodes that do not match go to `others`.
+fn find(
+    shard: &HashTable<Slot>,
+    fingerprint: u64,
+    matches: impl Fn(&Node) -> bool,
+    others: &mut Vec<Arc<Node>>,
+) -> Option<Arc<Node>> {
+    for slot in shard.iter_hash(fingerprint).filter(|slot| slot.fingerprint == fingerprint) {
+        match slot.node.upgrade() {
+            Some(node) if matches(&node) => return Some(node),
+            Some(node) => others.push(node),
+            None => {}
+        }
+    }
+    None
+}

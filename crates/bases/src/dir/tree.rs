@@ -1,0 +1,214 @@
+//! What all vnodes of one directory base share: its root, its file systems, its caches, and how it acts for callers.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{Mode, OFlags};
+use vnode::{Attributes, Caller, Errno, Name, Result};
+
+use super::credentials::Credentials;
+use super::descriptors::Descriptors;
+use super::handle::{FileHandle, WireHandle};
+use super::locks::LockTables;
+use super::mounts::{Mount, Mounts};
+use super::node::{Identity, Node, Place};
+use super::paths::is_known_outside;
+use super::status::Status;
+use super::submounts::Submounts;
+use super::table::{Table, fingerprint};
+use super::{errno, system};
+
+const REMOVAL_LOCKS: usize = 64;
+
+/// `O_PATH` on the object itself, whatever it is.
+pub const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Shared by all vnodes of one base.
+pub struct Tree {
+    /// How it acts for callers.
+    pub credentials: Credentials,
+    /// The file systems.
+    pub mounts: Mounts,
+    /// Where they are mounted.
+    pub submounts: Submounts,
+    /// The live vnodes.
+    pub table: Table,
+    /// Open directories.
+    pub descriptors: Descriptors,
+    /// Byte-range locks.
+    pub locks: LockTables,
+    root: OwnedFd,
+    root_ino: u64,
+    removals: [Mutex<()>; REMOVAL_LOCKS],
+}
+
+/// Where an object was found: for file systems without handles, the way to open it again.
+#[derive(Clone, Copy)]
+pub enum Found<'a> {
+    /// By this name in this directory.
+    At(&'a Node, &'a [u8]),
+    /// Not by name: it can be opened again only by handle.
+    Unnamed,
+}
+
+impl Tree {
+    /// The tree below the directory `root`, an `O_PATH` descriptor.
+    pub fn new(root: OwnedFd, use_handles: bool, descriptor_limit: usize) -> Result<Self> {
+        let credentials = Credentials::probe();
+        credentials.become_server()?;
+        let mounts = Mounts::new(root.as_fd(), use_handles)?;
+        Ok(Self {
+            credentials,
+            mounts,
+            submounts: Submounts::new(root.as_fd()),
+            table: Table::new(),
+            descriptors: Descriptors::new(descriptor_limit),
+            locks: LockTables::default(),
+            root_ino: Status::of_descriptor(&root)?.ino(),
+            root,
+            removals: std::array::from_fn(|_| Mutex::default()),
+        })
+    }
+
+    /// The root directory's descriptor.
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// Whether an object is the root directory: its inode number is not reused, for it is kept open.
+    pub fn is_root(&self, mount: u16, ino: u64) -> bool {
+        mount == 0 && ino == self.root_ino
+    }
+
+    /// Held while a name of an object with that inode number is taken away, until the object is kept open.
+    pub fn removal_lock(&self, ino: u64) -> MutexGuard<'_, ()> {
+        self.removals[(ino % REMOVAL_LOCKS as u64) as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The vnode and attributes of a name, for a caller whose credentials the thread has taken on.
+    ///
+    /// Handle and attributes come from two calls, by name; that both are of the same object is made sure of: an object
+    /// that has the handle's inode number and is older than a few seconds existed at both calls and so is the handle's;
+    /// for a younger one, the handle is asked for again.
+    pub fn entry(
+        self: &Arc<Self>,
+        caller: &Caller,
+        directory: &Node,
+        descriptor: BorrowedFd<'_>,
+        name: Name<'_>,
+    ) -> Result<(Arc<Node>, Attributes)> {
+        let mount = self.mounts.get(directory.mount_index());
+        let found = Found::At(directory, name.as_bytes());
+        if mount.handles().is_none() {
+            let status = Status::at(descriptor, name.as_bytes())?;
+            if status.device() == mount.device {
+                return Ok(self.vnode(&mount, &status, None, found));
+            }
+        } else if let Some(handle) = handle_of_name(descriptor, name)? {
+            let status = Status::at(descriptor, name.as_bytes())?;
+            let certain = status.device() == mount.device
+                && mount.handle_has_ino(&handle, status.ino())
+                && (is_old(&status) || handle_of_name(descriptor, name)? == Some(handle));
+            if certain {
+                return Ok(self.vnode(&mount, &status, Some(&handle), found));
+            }
+        }
+        let object = rustix::fs::openat(descriptor, name.as_bytes(), PATH_ONLY, Mode::empty()).map_err(errno)?;
+        let entry = self.entry_of(object.as_fd(), found)?;
+        self.credentials.assume(caller)?;
+        Ok(entry)
+    }
+
+    /// The vnode and attributes of an object that is open. May leave the thread with the server's credentials.
+    pub fn entry_of(self: &Arc<Self>, object: BorrowedFd<'_>, found: Found<'_>) -> Result<(Arc<Node>, Attributes)> {
+        let status = Status::of_descriptor(object)?;
+        let mount = match self.mounts.of_device(status.device()) {
+            Some(mount) => mount,
+            None => {
+                self.credentials.become_server()?;
+                self.mounts.of_object(object, &status)?
+            }
+        };
+        let handle = match mount.handles() {
+            Some(_) => system::name_to_handle_at(object, b"", system::EMPTY_PATH).ok(),
+            None => None,
+        };
+        Ok(self.vnode(&mount, &status, handle.as_ref(), found))
+    }
+
+    /// The one vnode of an object.
+    fn vnode(
+        self: &Arc<Self>,
+        mount: &Mount,
+        status: &Status,
+        handle: Option<&FileHandle>,
+        found: Found<'_>,
+    ) -> (Arc<Node>, Attributes) {
+        let attributes = status.attributes(mount.shown_ino(status.ino()));
+        let fingerprint = fingerprint(mount.index, status.ino());
+        let new = |identity| Node::new(self, mount.index, status, identity);
+        let node = match handle {
+            Some(handle) => {
+                self.table.find_or_insert(fingerprint, |node| node.has_handle(handle), || new(Identity::of(handle)))
+            }
+            None => {
+                let place = || Identity::Place(Box::new(Place::new(status.generation())));
+                self.table.find_or_insert(fingerprint, |node| node.has_generation(status), || new(place()))
+            }
+        };
+        if let Found::At(directory, name) = found {
+            node.is_at(directory, name);
+        }
+        (node, attributes)
+    }
+
+    /// A file system of the tree by its device number, looked for below the root if it has not been met.
+    fn mount_of(&self, device: u64) -> Result<Arc<Mount>> {
+        if let Some(mount) = self.mounts.of_device(device) {
+            return Ok(mount);
+        }
+        self.credentials.become_server()?;
+        let object = self.submounts.open(self.root(), device).ok_or(Errno::ESTALE)?;
+        let mount = self.mounts.of_object(object.as_fd(), &Status::of_descriptor(&object)?)?;
+        if mount.device == device { Ok(mount) } else { Err(Errno::ESTALE) }
+    }
+
+    /// The vnode of a handle. Ends with the server's credentials.
+    pub fn resolve(self: &Arc<Self>, wire: &WireHandle) -> Result<Arc<Node>> {
+        let (mount, handle) = match wire {
+            WireHandle::Root(handle) => (Arc::clone(self.mounts.root()), handle),
+            WireHandle::Device(device, handle) => (self.mount_of(*device)?, handle),
+            WireHandle::Inode { device, ino, generation } => {
+                let mount = self.mounts.of_device(*device).ok_or(Errno::ESTALE)?;
+                let matches = |node: &Node| node.generation() == Some(*generation);
+                return self.table.find(fingerprint(mount.index, *ino), matches).ok_or(Errno::ESTALE);
+            }
+        };
+        self.credentials.become_server()?;
+        let descriptor = mount.handles().ok_or(Errno::ESTALE)?;
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        let object = system::open_by_handle_at(descriptor, handle, flags).map_err(|_| Errno::ESTALE)?;
+        if is_known_outside(self.root(), object.as_fd())? {
+            return Err(Errno::ESTALE);
+        }
+        let (node, _) = self.entry_of(object.as_fd(), Found::Unnamed)?;
+        if node.has_handle(handle) { Ok(node) } else { Err(Errno::ESTALE) }
+    }
+}
+
+/// The handle of a name; `None` where the object has none that can be used, such as one on another file system.
+fn handle_of_name(directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<FileHandle>> {
+    use rustix::io::Errno as SystemError;
+    match system::name_to_handle_at(directory, name.as_bytes(), 0) {
+        Ok(handle) => Ok(Some(handle)),
+        Err(SystemError::OPNOTSUPP | SystemError::OVERFLOW) => Ok(None),
+        Err(error) => Err(errno(error)),
+    }
+}
+
+/// Whether the object is known to have existed for longer than any two calls in a row take.
+fn is_old(status: &Status) -> bool {
+    const MARGIN_SECONDS: i64 = 2;
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    status.created().is_some_and(|created| created.seconds < now.tv_sec - MARGIN_SECONDS)
+}

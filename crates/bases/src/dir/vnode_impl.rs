@@ -1,0 +1,138 @@
+//! The vnode interface of a [`Node`], each operation passed to the module of its group.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use vnode::{
+    AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
+    OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
+};
+
+use super::node::Node;
+use super::open_directory::Directory;
+use super::{attributes, create, errno, file, ioctl, names, paths, system, xattrs};
+
+impl Vnode for Node {
+    fn handle(&self) -> Handle {
+        self.wire_handle()
+    }
+
+    fn kind(&self) -> FileKind {
+        self.file_kind()
+    }
+
+    fn path(&self) -> Result<Vec<u8>> {
+        paths::path(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
+        attributes::get(self)
+    }
+
+    fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        attributes::set(self, caller, changes)
+    }
+
+    fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+        use std::os::fd::AsFd;
+        let descriptor = self.descriptor_for(caller)?;
+        system::access(descriptor.as_fd(), mode.bits()).map_err(errno)
+    }
+
+    fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        names::lookup(self, caller, name)
+    }
+
+    fn parent(&self, caller: &Caller) -> Result<VnodeRef> {
+        paths::parent(self, caller)
+    }
+
+    fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        create::create(self, caller, name, how)
+    }
+
+    fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        create::mkdir(self, caller, name, mode)
+    }
+
+    fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
+        create::mknod(self, caller, name, kind, mode, device)
+    }
+
+    fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        create::symlink(self, caller, name, target)
+    }
+
+    fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        create::link(self, caller, own(self, target)?, name)
+    }
+
+    fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        names::unlink(self, caller, name)
+    }
+
+    fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        names::rmdir(self, caller, name)
+    }
+
+    fn rename(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        names::rename(self, caller, name, own(self, to)?, to_name, mode)
+    }
+
+    fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
+        paths::readlink(self, caller)
+    }
+
+    fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        file::open(self, caller, flags)
+    }
+
+    fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
+        Ok(Arc::new(Directory::open(self, caller)?))
+    }
+
+    fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
+        attributes::statfs(self)
+    }
+
+    fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        xattrs::get(self, caller, name)
+    }
+
+    fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        xattrs::set(self, caller, name, value, mode)
+    }
+
+    fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
+        xattrs::list(self, caller)
+    }
+
+    fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
+        xattrs::remove(self, caller, name)
+    }
+
+    fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
+        create::tmpfile(self, caller, how)
+    }
+
+    fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        ioctl::of_node(self, caller, command, input, output)
+    }
+}
+
+/// A vnode of the same base, known again.
+fn own<'a>(node: &Node, other: &'a VnodeRef) -> Result<&'a Node> {
+    let other = other.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?;
+    if Arc::ptr_eq(node.tree(), other.tree()) { Ok(other) } else { Err(Errno::EXDEV) }
+}

@@ -1,0 +1,100 @@
+//! Extended attributes, of symlinks too.
+//!
+//! They are reached through the links of /proc/self/fd, which lead to the object of an `O_PATH` descriptor whatever its
+//! kind. A thread that has taken on a caller's file system ids keeps CAP_SYS_ADMIN and CAP_SETFCAP, so what Linux would
+//! refuse a user without them is refused here.
+
+use vnode::{Caller, Errno, Result, XattrMode};
+
+use rustix::fs::XattrFlags;
+
+use super::node::Node;
+use super::{errno, system};
+
+const TRUSTED: &[u8] = b"trusted.";
+const SECURITY: &[u8] = b"security.";
+
+/// The value of an attribute.
+pub fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+    if name.starts_with(TRUSTED) && !may_administer(node, caller) {
+        return Err(Errno::ENODATA);
+    }
+    let object = node.descriptor_for(caller)?;
+    let path = system::DescriptorPath::new(&object);
+    let name = attribute_name(name)?;
+    whole(|buffer| rustix::fs::getxattr(path.as_c_str(), name, buffer))
+}
+
+/// Sets an attribute.
+pub fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+    check_change(node, caller, name)?;
+    let object = node.descriptor_for(caller)?;
+    let path = system::DescriptorPath::new(&object);
+    let flags = match mode {
+        XattrMode::Set => XattrFlags::empty(),
+        XattrMode::Create => XattrFlags::CREATE,
+        XattrMode::Replace => XattrFlags::REPLACE,
+    };
+    rustix::fs::setxattr(path.as_c_str(), attribute_name(name)?, value, flags).map_err(errno)
+}
+
+/// The names of all attributes.
+pub fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
+    let object = node.descriptor_for(caller)?;
+    let path = system::DescriptorPath::new(&object);
+    let names = match whole(|buffer| rustix::fs::listxattr(path.as_c_str(), buffer)) {
+        Err(Errno::EOPNOTSUPP) => return Ok(Vec::new()),
+        names => names?,
+    };
+    if may_administer(node, caller) {
+        return Ok(names);
+    }
+    Ok(names.split_inclusive(|&byte| byte == 0).filter(|name| !name.starts_with(TRUSTED)).flatten().copied().collect())
+}
+
+/// Removes an attribute.
+pub fn remove(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
+    check_change(node, caller, name)?;
+    let object = node.descriptor_for(caller)?;
+    let path = system::DescriptorPath::new(&object);
+    rustix::fs::removexattr(path.as_c_str(), attribute_name(name)?).map_err(errno)
+}
+
+/// Whether the caller has what Linux asks CAP_SYS_ADMIN for. Without switched credentials the kernel decides.
+fn may_administer(node: &Node, caller: &Caller) -> bool {
+    !node.tree().credentials.switches() || caller.is_superuser()
+}
+
+fn check_change(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
+    let privileged = name.starts_with(TRUSTED) || name.starts_with(SECURITY);
+    if privileged && !may_administer(node, caller) { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+/// An attribute's name, without the NUL that would end it early.
+fn attribute_name(name: &[u8]) -> Result<&[u8]> {
+    match name {
+        [] => Err(Errno::ERANGE),
+        name if name.len() > 255 => Err(Errno::ERANGE),
+        name if name.contains(&0) => Err(Errno::EINVAL),
+        name => Ok(name),
+    }
+}
+
+/// Calls with a larger buffer until the answer fits: most are short, and they may grow between two calls.
+fn whole(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Result<Vec<u8>> {
+    let mut room = 256;
+    loop {
+        let mut buffer = vec![0; room];
+        match call(&mut buffer) {
+            Ok(length) => {
+                buffer.truncate(length);
+                return Ok(buffer);
+            }
+            Err(rustix::io::Errno::RANGE) if room < MAX_SIZE => room = (room * 16).min(MAX_SIZE),
+            Err(error) => return Err(errno(error)),
+        }
+    }
+}
+
+/// The longest value and the longest list of names, as Linux's XATTR_SIZE_MAX.
+const MAX_SIZE: usize = 65_536;

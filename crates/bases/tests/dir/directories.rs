@@ -1,0 +1,109 @@
+//! Directories: every entry once, cookies that last, concurrent readers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use vnode::{OpenDirectoryRef, VnodeRef};
+
+use crate::ground::{Ground, entries, name, root};
+
+fn fill(ground: &Ground, count: usize) -> VnodeRef {
+    let path = ground.path.join("many");
+    std::fs::create_dir(&path).unwrap();
+    (0..count).for_each(|file| drop(std::fs::File::create(path.join(format!("file-{file}"))).unwrap()));
+    ground.root.lookup(&root(), name("many")).unwrap().vnode
+}
+
+/// At most `count` entries after `cookie`.
+fn some(directory: &OpenDirectoryRef, cookie: u64, count: usize) -> Vec<(Vec<u8>, u64)> {
+    let mut found = Vec::new();
+    directory
+        .read(&root(), cookie, &mut |entry| {
+            if found.len() == count {
+                return ControlFlow::Break(());
+            }
+            found.push((entry.name.as_bytes().to_vec(), entry.cookie));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    found
+}
+
+#[test]
+fn every_entry_is_given_once_however_it_is_read() {
+    Ground::each(|ground| {
+        let many = fill(ground, 3_000);
+        let all = entries(&many);
+        let names: BTreeSet<_> = all.iter().map(|entry| &entry.0).collect();
+        assert_eq!((all.len(), names.len()), (3_000, 3_000));
+        let cookies: BTreeSet<_> = all.iter().map(|entry| entry.2).collect();
+        assert_eq!(cookies.len(), 3_000);
+        assert!(cookies.iter().all(|cookie| (3..1 << 63).contains(cookie)));
+
+        let open = many.open_directory(&root()).unwrap();
+        let (mut cookie, mut read) = (0, Vec::new());
+        loop {
+            let next = some(&open, cookie, 7);
+            let Some((_, last)) = next.last() else { break };
+            cookie = *last;
+            read.extend(next.into_iter().map(|entry| entry.0));
+        }
+        assert_eq!(read, all.iter().map(|entry| entry.0.clone()).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn cookies_outlive_unlinks_and_reopening() {
+    Ground::each(|ground| {
+        let many = fill(ground, 1_000);
+        let all = entries(&many);
+        let order: BTreeMap<_, _> = all.iter().enumerate().map(|(place, entry)| (entry.0.clone(), place)).collect();
+        for (place, (entry, _, cookie)) in all.iter().enumerate().step_by(97) {
+            // The entry itself and some before and after it go.
+            many.unlink(&root(), name(entry)).unwrap();
+            let after = many.open_directory(&root()).unwrap();
+            let rest = some(&after, *cookie, usize::MAX);
+            assert_eq!(rest.len(), all.len() - place - 1, "after {place}");
+            assert!(rest.iter().all(|(found, _)| order[found] > place));
+        }
+    });
+}
+
+#[test]
+fn concurrent_readers_of_one_open_directory_do_not_disturb_each_other() {
+    Ground::each(|ground| {
+        let many = fill(ground, 2_000);
+        let expected: Vec<_> = entries(&many).into_iter().map(|entry| (entry.0, entry.2)).collect();
+        let open = many.open_directory(&root()).unwrap();
+        std::thread::scope(|scope| {
+            for step in [1, 13, 400, usize::MAX] {
+                let (open, expected) = (&open, &expected);
+                scope.spawn(move || {
+                    let (mut cookie, mut read) = (0, Vec::new());
+                    loop {
+                        let next = some(open, cookie, step);
+                        let Some((_, last)) = next.last() else { break };
+                        cookie = *last;
+                        read.extend(next);
+                    }
+                    assert_eq!(&read, expected, "by {step}");
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn starting_over_shows_what_has_changed() {
+    Ground::each(|ground| {
+        let many = fill(ground, 10);
+        let open = many.open_directory(&root()).unwrap();
+        assert_eq!(some(&open, 0, 3).len(), 3);
+        std::fs::write(ground.path.join("many/new"), "").unwrap();
+        many.unlink(&root(), name("file-0")).unwrap();
+        let names: BTreeSet<_> = some(&open, 0, usize::MAX).into_iter().map(|entry| entry.0).collect();
+        assert_eq!(names.len(), 10);
+        assert!(names.contains(&b"new"[..]) && !names.contains(&b"file-0"[..]));
+        open.fsync(&root(), false).unwrap();
+    });
+}

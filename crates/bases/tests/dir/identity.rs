@@ -1,0 +1,270 @@
+//! Identity: one vnode for an object, handles over renames and restarts, objects without names, bounded descriptors.
+
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::sync::Arc;
+
+use vnode::{Errno, FileSystem, Handle, OpenFlags, RenameMode};
+
+use crate::ground::{Ground, content, creation, entries, make, name, root};
+
+#[test]
+fn an_object_keeps_its_vnode_and_handle_over_renames_and_restarts() {
+    Ground::each(|ground| {
+        let caller = root();
+        let directory = ground.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
+        let (vnode, _) = make(&ground.root, &caller, "a", 0o644, b"content");
+        ground.root.rename(&caller, name("a"), &directory, name("b"), RenameMode::Replace).unwrap();
+        let found = directory.lookup(&caller, name("b")).unwrap();
+        assert!(Arc::ptr_eq(&found.vnode, &vnode));
+        assert_eq!(vnode.path(), Ok(b"d/b".to_vec()));
+        assert_eq!(found.attributes.ino, std::fs::metadata(ground.path.join("d/b")).unwrap().ino());
+        assert_eq!(content(&vnode.open(&caller, OpenFlags::READ).unwrap()), b"content");
+
+        let again = ground.again();
+        let resolved = again.resolve(&vnode.handle());
+        match ground.has_handles() {
+            true => {
+                let resolved = resolved.unwrap();
+                assert_eq!(content(&resolved.open(&caller, OpenFlags::READ).unwrap()), b"content");
+                assert_eq!(resolved.handle(), vnode.handle());
+                assert!(Arc::ptr_eq(&again.resolve(&ground.root.handle()).unwrap(), &again.root()));
+            }
+            false => assert_eq!(resolved.err(), Some(Errno::ESTALE)),
+        }
+        assert!(Arc::ptr_eq(&ground.file_system.resolve(&vnode.handle()).unwrap(), &vnode));
+    });
+}
+
+#[test]
+fn hard_links_are_one_vnode() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (vnode, _) = make(&ground.root, &caller, "a", 0o644, b"x");
+        let linked = ground.root.link(&caller, &vnode, name("b")).unwrap();
+        assert!(Arc::ptr_eq(&linked.vnode, &vnode));
+        assert_eq!(linked.attributes.nlink, 2);
+        ground.root.unlink(&caller, name("a")).unwrap();
+        assert_eq!(vnode.getattr(&caller).unwrap().nlink, 1);
+        assert!(Arc::ptr_eq(&ground.root.lookup(&caller, name("b")).unwrap().vnode, &vnode));
+    });
+}
+
+#[test]
+fn symlinks_and_special_files_can_be_linked() {
+    Ground::each(|ground| {
+        let caller = root();
+        let link = ground.root.symlink(&caller, name("s"), b"/nowhere").unwrap().vnode;
+        assert_eq!(ground.root.link(&caller, &link, name("s2")).unwrap().attributes.nlink, 2);
+        assert_eq!(std::fs::read_link(ground.path.join("s2")).unwrap().to_str(), Some("/nowhere"));
+        let fifo = ground.root.mknod(&caller, name("f"), vnode::FileKind::Fifo, 0o600, Default::default()).unwrap();
+        assert_eq!(ground.root.link(&caller, &fifo.vnode, name("f2")).unwrap().attributes.nlink, 2);
+        assert_eq!(fifo.vnode.open(&caller, OpenFlags::READ).err(), Some(Errno::ENXIO));
+        let how = vnode::Creation { mode: 0o600, flags: OpenFlags::READ };
+        assert_eq!(ground.root.create(&caller, name("f"), &how).err(), Some(Errno::ENXIO), "and does not block");
+        assert_eq!(ground.root.create(&caller, name("s"), &how).err(), Some(Errno::ELOOP));
+    });
+}
+
+#[test]
+fn objects_without_names_stay_usable_while_referenced() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (file, open) = make(&ground.root, &caller, "f", 0o644, b"still here");
+        drop(open);
+        let directory = ground.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
+        let (victim, _) = make(&ground.root, &caller, "v", 0o644, b"victim");
+        make(&ground.root, &caller, "w", 0o644, b"winner");
+        ground.root.unlink(&caller, name("f")).unwrap();
+        ground.root.rmdir(&caller, name("d")).unwrap();
+        ground.root.rename(&caller, name("w"), &ground.root, name("v"), RenameMode::Replace).unwrap();
+        for vnode in [&file, &directory, &victim] {
+            assert_eq!(vnode.getattr(&caller).unwrap().nlink, 0);
+            assert_eq!(vnode.path(), Err(Errno::ENOENT));
+        }
+        assert_eq!(content(&file.open(&caller, OpenFlags::READ).unwrap()), b"still here");
+        assert_eq!(content(&victim.open(&caller, OpenFlags::READ).unwrap()), b"victim");
+        assert_eq!(directory.parent(&caller).err(), Some(Errno::ENOENT));
+        assert_eq!(directory.create(&caller, name("x"), &creation(0o600)).err(), Some(Errno::ENOENT));
+        assert_eq!(entries(&directory), []);
+        let handle = file.handle();
+        drop(file);
+        assert_eq!(ground.file_system.resolve(&handle).err(), Some(Errno::ESTALE));
+    });
+}
+
+#[test]
+fn a_file_with_other_names_survives_the_loss_of_one() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (file, open) = make(&ground.root, &caller, "a", 0o644, b"x");
+        drop(open);
+        ground.root.link(&caller, &file, name("b")).unwrap();
+        ground.root.link(&caller, &file, name("c")).unwrap();
+        std::thread::scope(|scope| {
+            for removed in ["a", "b", "c"] {
+                let root = &ground.root;
+                scope.spawn(move || root.unlink(&crate::ground::root(), name(removed)).unwrap());
+            }
+        });
+        assert_eq!(file.getattr(&caller).unwrap().nlink, 0);
+    });
+}
+
+#[test]
+fn foreign_and_forged_handles_are_stale() {
+    Ground::each(|ground| {
+        for bytes in [&[][..], &[1, 1, 0, 0, 0, 0, 0, 0, 0, 0], &[2; 30], &[3; 26], &[7; 48]] {
+            let handle = Handle::new(bytes).unwrap();
+            assert_eq!(ground.file_system.resolve(&handle).err(), Some(Errno::ESTALE), "{handle:?}");
+        }
+    });
+}
+
+#[test]
+fn a_handle_of_an_object_outside_the_directory_is_stale() {
+    Ground::each(|ground| {
+        if !ground.has_handles() {
+            return;
+        }
+        let above = ground.path.parent().unwrap();
+        std::fs::write(above.join("secret"), "x").unwrap();
+        let whole = bases::dir::DirectoryFileSystem::open(above, Default::default()).unwrap();
+        let secret = whole.root().lookup(&root(), name("secret")).unwrap().vnode;
+        assert_eq!(ground.file_system.resolve(&secret.handle()).err(), Some(Errno::ESTALE));
+        assert_eq!(ground.file_system.resolve(&whole.root().handle()).err(), Some(Errno::ESTALE));
+    });
+}
+
+#[test]
+fn an_object_removed_behind_our_back_is_stale_and_its_number_is_not_confused() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (old, open) = make(&ground.root, &caller, "a", 0o644, b"old");
+        drop(open);
+        std::fs::remove_file(ground.path.join("a")).unwrap();
+        std::fs::write(ground.path.join("a"), "new").unwrap();
+        let new = ground.root.lookup(&caller, name("a")).unwrap().vnode;
+        assert!(!Arc::ptr_eq(&old, &new));
+        assert_eq!(old.getattr(&caller).err(), Some(Errno::ESTALE));
+        assert_eq!(content(&new.open(&caller, OpenFlags::READ).unwrap()), b"new");
+    });
+}
+
+#[test]
+fn a_component_swapped_for_a_symlink_is_never_followed() {
+    Ground::each(|ground| {
+        let caller = root();
+        let outside = ground.path.parent().unwrap().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("f"), "secret").unwrap();
+        let directory = ground.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
+        let (file, open) = make(&directory, &caller, "f", 0o644, b"own");
+        drop(open);
+        std::fs::rename(ground.path.join("d"), ground.path.join("e")).unwrap();
+        symlink(&outside, ground.path.join("d")).unwrap();
+        let swapped = ground.root.lookup(&caller, name("d")).unwrap();
+        assert_eq!(swapped.vnode.kind(), vnode::FileKind::Symlink);
+        assert_eq!(swapped.vnode.lookup(&caller, name("f")).err(), Some(Errno::ENOTDIR));
+        assert_eq!(swapped.vnode.open_directory(&caller).err(), Some(Errno::ENOTDIR));
+        // Held objects are still the old ones, or known to be out of reach.
+        match file.open(&caller, OpenFlags::READ) {
+            Ok(file) => assert_eq!(content(&file), b"own"),
+            Err(error) => assert_eq!(error, Errno::ESTALE),
+        }
+        std::fs::remove_file(ground.path.join("e/f")).unwrap();
+        symlink(outside.join("f"), ground.path.join("e/f")).unwrap();
+        assert_eq!(file.open(&caller, OpenFlags::READ).err(), Some(Errno::ESTALE));
+    });
+}
+
+#[test]
+fn a_walk_over_many_files_holds_few_descriptors() {
+    Ground::each(|ground| {
+        let caller = root();
+        let mut held = Vec::new();
+        for directory in 0..100 {
+            let below = ground.path.join(format!("d{directory}"));
+            std::fs::create_dir(&below).unwrap();
+            (0..200).for_each(|file| drop(std::fs::File::create(below.join(format!("f{file}"))).unwrap()));
+        }
+        let before = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        for (directory, ..) in entries(&ground.root) {
+            let directory = ground.root.lookup(&caller, name(&directory)).unwrap().vnode;
+            for (file, ino, _) in entries(&directory) {
+                let entry = directory.lookup(&caller, name(&file)).unwrap();
+                assert_eq!(entry.attributes.ino, ino);
+                assert_eq!(entry.vnode.getattr(&caller).unwrap().ino, ino);
+                held.push(entry.vnode);
+            }
+            held.push(directory);
+        }
+        assert_eq!(held.len(), 20_100);
+        let after = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        // Other tests run beside this one.
+        assert!(after < before + 1_000, "{before} before, {after} after");
+    });
+}
+
+#[test]
+fn the_parent_of_the_root_is_the_root() {
+    Ground::each(|ground| {
+        let caller = root();
+        let directory = ground.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
+        let below = directory.mkdir(&caller, name("e"), 0o755).unwrap().vnode;
+        assert!(Arc::ptr_eq(&below.parent(&caller).unwrap(), &directory));
+        assert!(Arc::ptr_eq(&directory.parent(&caller).unwrap(), &ground.root));
+        assert!(Arc::ptr_eq(&ground.root.parent(&caller).unwrap(), &ground.root));
+        assert_eq!(ground.root.path(), Ok(Vec::new()));
+        assert_eq!(below.path(), Ok(b"d/e".to_vec()));
+    });
+}
+
+#[test]
+fn file_systems_mounted_below_are_crossed_with_numbers_of_their_own() {
+    Ground::each(|ground| {
+        let caller = root();
+        for kind in ["tmpfs", "ext4"] {
+            let point = ground.mount_below(kind, kind);
+            std::fs::write(point.join("f"), "below").unwrap();
+            let mounted = ground.root.lookup(&caller, name(kind)).unwrap();
+            let file = mounted.vnode.lookup(&caller, name("f")).unwrap();
+            assert_eq!(content(&file.vnode.open(&caller, OpenFlags::READ).unwrap()), b"below");
+            assert_ne!(file.attributes.ino, std::fs::metadata(point.join("f")).unwrap().ino());
+            assert_ne!(mounted.attributes.ino, ground.root.getattr(&caller).unwrap().ino);
+            assert_eq!(entries(&mounted.vnode).iter().find(|entry| entry.0 == b"f").unwrap().1, file.attributes.ino);
+            let listed = entries(&ground.root).into_iter().find(|entry| entry.0 == kind.as_bytes()).unwrap();
+            assert_eq!(listed.1, mounted.attributes.ino, "the mounted root's number, not that of what it covers");
+            assert!(Arc::ptr_eq(&mounted.vnode.parent(&caller).unwrap(), &ground.root));
+            assert_eq!(file.vnode.path(), Ok(format!("{kind}/f").into_bytes()));
+            let moved = mounted.vnode.rename(&caller, name("f"), &ground.root, name("g"), RenameMode::Replace);
+            assert_eq!(moved.err(), Some(Errno::EXDEV));
+            mounted.vnode.unlink(&caller, name("f")).unwrap();
+            assert_eq!(file.vnode.getattr(&caller).unwrap().nlink, 0);
+            make(&mounted.vnode, &caller, "new", 0o644, b"new");
+            if ground.has_handles() {
+                let new = mounted.vnode.lookup(&caller, name("new")).unwrap().vnode;
+                let resolved = ground.again().resolve(&new.handle()).unwrap();
+                assert_eq!(content(&resolved.open(&caller, OpenFlags::READ).unwrap()), b"new");
+            }
+        }
+    });
+}
+
+#[test]
+fn unnamed_files_can_be_linked_unless_exclusive() {
+    Ground::each(|ground| {
+        let caller = root();
+        let how = vnode::Creation { mode: 0o640, flags: OpenFlags::READ_WRITE };
+        let made = ground.root.tmpfile(&caller, &how).unwrap();
+        assert_eq!(made.entry.attributes.nlink, 0);
+        made.file.write_at(&caller, 0, b"data", false).unwrap();
+        assert_eq!(made.entry.vnode.getattr(&caller).unwrap().size, 4);
+        let linked = ground.root.link(&caller, &made.entry.vnode, name("t")).unwrap();
+        assert_eq!((linked.attributes.nlink, linked.attributes.mode), (1, 0o640));
+        assert!(Arc::ptr_eq(&ground.root.lookup(&caller, name("t")).unwrap().vnode, &made.entry.vnode));
+        assert_eq!(std::fs::read(ground.path.join("t")).unwrap(), b"data");
+        let how = vnode::Creation { flags: how.flags.with(OpenFlags::EXCLUSIVE), ..how };
+        let made = ground.root.tmpfile(&caller, &how).unwrap();
+        assert_eq!(ground.root.link(&caller, &made.entry.vnode, name("u")).err(), Some(Errno::ENOENT));
+    });
+}

@@ -1,0 +1,109 @@
+//! Locks: between owners, between families, and released when they should be.
+
+use vnode::{Errno, Lock, LockFamily, LockKind, LockOwner, OpenFlags};
+
+use crate::ground::{Ground, make, root};
+
+const ONE: LockOwner = LockOwner(1);
+const TWO: LockOwner = LockOwner(2);
+
+fn posix(kind: LockKind, start: u64, end: u64) -> Lock {
+    Lock { family: LockFamily::Posix, kind, start, end, pid: 42 }
+}
+
+fn flock(kind: LockKind) -> Lock {
+    Lock { family: LockFamily::Flock, kind, start: 0, end: u64::MAX, pid: 42 }
+}
+
+#[test]
+fn ranges_exclude_other_owners_until_released() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (vnode, file) = make(&ground.root, &caller, "f", 0o644, b"x");
+        let other = vnode.open(&caller, OpenFlags::READ_WRITE).unwrap();
+        file.lock(&caller, ONE, &posix(LockKind::Exclusive, 10, 19)).unwrap();
+        assert_eq!(other.lock(&caller, TWO, &posix(LockKind::Shared, 15, 15)), Err(Errno::EAGAIN));
+        other.lock(&caller, TWO, &posix(LockKind::Exclusive, 20, u64::MAX)).unwrap();
+        let seen = other.test_lock(&caller, TWO, &posix(LockKind::Shared, 0, 12)).unwrap().unwrap();
+        assert_eq!((seen.kind, seen.start, seen.end, seen.pid), (LockKind::Exclusive, 10, 19, 42));
+        let third = other.test_lock(&caller, LockOwner(3), &posix(LockKind::Shared, 30, 30)).unwrap().unwrap();
+        assert_eq!((third.start, third.end), (20, u64::MAX));
+        assert_eq!(file.test_lock(&caller, ONE, &posix(LockKind::Exclusive, 0, 19)), Ok(None));
+        file.lock(&caller, ONE, &posix(LockKind::Unlock, 12, 19)).unwrap();
+        other.lock(&caller, TWO, &posix(LockKind::Exclusive, 12, 12)).unwrap();
+        assert_eq!(other.lock(&caller, TWO, &posix(LockKind::Exclusive, 11, 11)), Err(Errno::EAGAIN));
+        // Any descriptor that the owner closes takes its locks along.
+        vnode.open(&caller, OpenFlags::READ).unwrap().flush(&caller, ONE).unwrap();
+        other.lock(&caller, TWO, &posix(LockKind::Exclusive, 0, u64::MAX)).unwrap();
+        other.flush(&caller, TWO).unwrap();
+        assert_eq!(file.test_lock(&caller, ONE, &posix(LockKind::Exclusive, 0, 0)), Ok(None));
+    });
+}
+
+#[test]
+fn shared_locks_are_kept_when_an_owner_asks_for_more() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (_, file) = make(&ground.root, &caller, "f", 0o644, b"x");
+        file.lock(&caller, ONE, &posix(LockKind::Shared, 0, 9)).unwrap();
+        file.lock(&caller, TWO, &posix(LockKind::Shared, 5, 9)).unwrap();
+        file.lock(&caller, ONE, &posix(LockKind::Exclusive, 20, 29)).unwrap();
+        assert_eq!(file.lock(&caller, TWO, &posix(LockKind::Exclusive, 0, 0)), Err(Errno::EAGAIN));
+        assert_eq!(file.lock(&caller, TWO, &posix(LockKind::Exclusive, 20, 20)), Err(Errno::EAGAIN));
+        assert_eq!(file.lock(&caller, ONE, &posix(LockKind::Exclusive, 5, 5)), Err(Errno::EAGAIN));
+        file.lock(&caller, ONE, &posix(LockKind::Exclusive, 0, 4)).unwrap();
+    });
+}
+
+#[test]
+fn locks_need_the_file_open_accordingly() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (vnode, _) = make(&ground.root, &caller, "f", 0o644, b"x");
+        let reader = vnode.open(&caller, OpenFlags::READ).unwrap();
+        let writer = vnode.open(&caller, OpenFlags::WRITE).unwrap();
+        assert_eq!(reader.lock(&caller, ONE, &posix(LockKind::Exclusive, 0, 0)), Err(Errno::EBADF));
+        assert_eq!(writer.lock(&caller, ONE, &posix(LockKind::Shared, 0, 0)), Err(Errno::EBADF));
+        reader.lock(&caller, ONE, &posix(LockKind::Shared, 0, 0)).unwrap();
+        writer.lock(&caller, TWO, &posix(LockKind::Exclusive, 1, 1)).unwrap();
+        reader.lock(&caller, TWO, &flock(LockKind::Exclusive)).unwrap();
+        assert_eq!(reader.lock(&caller, ONE, &posix(LockKind::Shared, 5, 4)), Err(Errno::EINVAL));
+    });
+}
+
+#[test]
+fn whole_file_locks_go_with_the_open_file() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (vnode, file) = make(&ground.root, &caller, "f", 0o644, b"x");
+        file.lock(&caller, ONE, &flock(LockKind::Shared)).unwrap();
+        file.lock(&caller, ONE, &flock(LockKind::Exclusive)).unwrap();
+        let other = vnode.open(&caller, OpenFlags::READ).unwrap();
+        assert_eq!(other.lock(&caller, TWO, &flock(LockKind::Shared)), Err(Errno::EAGAIN));
+        // The families do not see each other.
+        other.lock(&caller, TWO, &posix(LockKind::Shared, 0, 0)).unwrap();
+        drop(file);
+        other.lock(&caller, TWO, &flock(LockKind::Exclusive)).unwrap();
+        let third = vnode.open(&caller, OpenFlags::READ).unwrap();
+        assert_eq!(third.lock(&caller, ONE, &flock(LockKind::Shared)), Err(Errno::EAGAIN));
+        other.lock(&caller, TWO, &flock(LockKind::Unlock)).unwrap();
+        third.lock(&caller, ONE, &flock(LockKind::Shared)).unwrap();
+    });
+}
+
+#[test]
+fn locks_of_other_programs_count() {
+    use std::os::fd::AsRawFd;
+    Ground::each(|ground| {
+        let caller = root();
+        let (_, file) = make(&ground.root, &caller, "f", 0o644, b"x");
+        let outside = std::fs::OpenOptions::new().read(true).write(true).open(ground.path.join("f")).unwrap();
+        let mut lock = libc::flock64 { l_type: libc::F_WRLCK as i16, l_whence: 0, l_start: 0, l_len: 10, l_pid: 0 };
+        // SAFETY: the lock is a valid struct flock64 for the length of the call.
+        assert_eq!(unsafe { libc::fcntl(outside.as_raw_fd(), libc::F_OFD_SETLK, &mut lock) }, 0);
+        assert_eq!(file.lock(&caller, ONE, &posix(LockKind::Shared, 9, 9)), Err(Errno::EAGAIN));
+        file.lock(&caller, ONE, &posix(LockKind::Shared, 10, 10)).unwrap();
+        let seen = file.test_lock(&caller, TWO, &posix(LockKind::Shared, 0, 0)).unwrap().unwrap();
+        assert_eq!((seen.start, seen.end), (0, 9));
+    });
+}

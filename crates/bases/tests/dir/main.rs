@@ -1,0 +1,10 @@
+//! Tests of the directory base on real file systems: ext4 in RAM and tmpfs.
+//!
+//! They need root (mounts, several users) and say so where they are skipped.
+
+mod directories;
+mod ground;
+mod identity;
+mod locks;
+mod objects;
+mod permissions;

@@ -1,0 +1,267 @@
+//! Objects: attributes, extended attributes, data, names of every length.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use vnode::{
+    AllocateMode, Creation, Errno, FileKind, OpenFlags, RenameMode, SeekTarget, SetAttributes, SetTime, Timestamp,
+    XattrMode,
+};
+
+use crate::ground::{Ground, content, creation, entries, make, name, root, user};
+
+#[test]
+fn names_of_255_bytes_work_everywhere() {
+    Ground::each(|ground| {
+        let caller = root();
+        let long = [b'\xfe'; 255];
+        let (vnode, _) = make(&ground.root, &caller, "short", 0o644, b"x");
+        ground.root.rename(&caller, name("short"), &ground.root, name(&long), RenameMode::NoReplace).unwrap();
+        assert!(std::sync::Arc::ptr_eq(&ground.root.lookup(&caller, name(&long)).unwrap().vnode, &vnode));
+        assert_eq!(entries(&ground.root).iter().filter(|entry| entry.0 == long).count(), 1);
+        ground.root.unlink(&caller, name(&long)).unwrap();
+        ground.root.mkdir(&caller, name(&long), 0o755).unwrap();
+        ground.root.rmdir(&caller, name(&long)).unwrap();
+        ground.root.symlink(&caller, name(&long), &[b't'; 4_000]).unwrap();
+        assert_eq!(ground.root.lookup(&caller, name(&long)).unwrap().vnode.readlink(&caller).unwrap().len(), 4_000);
+    });
+}
+
+#[test]
+fn symlinks_have_attributes_and_extended_attributes_of_their_own() {
+    Ground::each(|ground| {
+        let caller = root();
+        make(&ground.root, &caller, "target", 0o600, b"x");
+        let link = ground.root.symlink(&caller, name("s"), b"target").unwrap().vnode;
+        link.setxattr(&caller, b"trusted.a", b"on the link", XattrMode::Create).unwrap();
+        assert_eq!(link.getxattr(&caller, b"trusted.a"), Ok(b"on the link".to_vec()));
+        assert_eq!(link.listxattr(&caller), Ok(b"trusted.a\0".to_vec()));
+        let target = ground.root.lookup(&caller, name("target")).unwrap().vnode;
+        assert_eq!(target.getxattr(&caller, b"trusted.a"), Err(Errno::ENODATA));
+        link.removexattr(&caller, b"trusted.a").unwrap();
+        assert_eq!(link.listxattr(&caller), Ok(Vec::new()));
+        assert_eq!(link.setxattr(&caller, b"user.a", b"", XattrMode::Set), Err(Errno::EPERM));
+
+        let time = Timestamp { seconds: -5, nanoseconds: 123_456_789 };
+        let changes = SetAttributes {
+            uid: Some(7),
+            atime: Some(SetTime::To(time)),
+            mtime: Some(SetTime::To(time)),
+            ..Default::default()
+        };
+        let changed = link.setattr(&caller, &changes).unwrap();
+        assert_eq!((changed.uid, changed.mtime), (7, time));
+        assert_ne!(target.getattr(&caller).unwrap().mtime, time);
+        assert_eq!(target.getattr(&caller).unwrap().uid, 0);
+        let mode = SetAttributes { mode: Some(0o777), ..Default::default() };
+        assert_eq!(link.setattr(&caller, &mode), Err(Errno::EOPNOTSUPP));
+        let size = SetAttributes { size: Some(0), ..Default::default() };
+        assert_eq!(link.setattr(&caller, &size), Err(Errno::EINVAL));
+        assert_eq!(ground.root.setattr(&caller, &size), Err(Errno::EISDIR));
+        assert_eq!(content(&target.open(&caller, OpenFlags::READ).unwrap()), b"x");
+    });
+}
+
+#[test]
+fn attributes_change_together_or_not_at_all() {
+    Ground::each(|ground| {
+        let owner = user(1_000, &[]);
+        let (file, _) = make(&ground.root, &owner, "f", 0o644, b"content");
+        let before = file.getattr(&owner).unwrap();
+        for changes in [
+            SetAttributes { size: Some(0), uid: Some(0), ..Default::default() },
+            SetAttributes { mode: Some(0o600), gid: Some(4), ..Default::default() },
+            SetAttributes { size: Some(1), gid: Some(4), mode: Some(0), ..Default::default() },
+        ] {
+            assert_eq!(file.setattr(&owner, &changes), Err(Errno::EPERM), "{changes:?}");
+            let after = file.getattr(&owner).unwrap();
+            assert_eq!(after, before, "{changes:?}");
+        }
+        let stranger = user(1_001, &[]);
+        let changes = SetAttributes { mode: Some(0o600), size: Some(1), ..Default::default() };
+        assert_eq!(file.setattr(&stranger, &changes), Err(Errno::EPERM));
+        let all = SetAttributes {
+            mode: Some(0o4711),
+            uid: Some(5),
+            gid: Some(6),
+            size: Some(3),
+            mtime: Some(SetTime::To(Timestamp { seconds: 9, nanoseconds: 8 })),
+            ..Default::default()
+        };
+        let after = file.setattr(&root(), &all).unwrap();
+        assert_eq!((after.mode, after.uid, after.gid, after.size), (0o4711, 5, 6, 3));
+        assert_eq!((after.mtime, after.atime), (Timestamp { seconds: 9, nanoseconds: 8 }, before.atime));
+    });
+}
+
+#[test]
+fn set_id_bits_go_when_others_write() {
+    Ground::each(|ground| {
+        let stranger = user(1_001, &[]);
+        let (file, _) = make(&ground.root, &root(), "f", 0o666, b"content");
+        let open = file.open(&stranger, OpenFlags::WRITE);
+        assert_eq!(open.err(), Some(Errno::EACCES), "the umask took the right to write");
+        let arm = SetAttributes { mode: Some(0o6777), ..Default::default() };
+        let mode = || std::fs::metadata(ground.path.join("f")).unwrap().permissions().mode() & 0o7777;
+
+        file.setattr(&root(), &arm).unwrap();
+        let open = file.open(&stranger, OpenFlags::WRITE).unwrap();
+        assert_eq!(mode(), 0o6777, "opening changes nothing");
+        open.write_at(&stranger, 0, b"x", false).unwrap();
+        assert_eq!(mode(), 0o777);
+
+        file.setattr(&root(), &arm).unwrap();
+        open.write_at(&root(), 0, b"x", false).unwrap();
+        assert_eq!(mode(), 0o6777, "root keeps them");
+        open.write_at(&root(), 0, b"x", true).unwrap();
+        assert_eq!(mode(), 0o777, "unless told otherwise");
+
+        file.setattr(&root(), &arm).unwrap();
+        open.truncate(&stranger, 1, false).unwrap();
+        assert_eq!(mode(), 0o777);
+
+        file.setattr(&root(), &arm).unwrap();
+        file.setattr(&stranger, &SetAttributes { size: Some(0), ..Default::default() }).unwrap();
+        assert_eq!(mode(), 0o777);
+
+        file.setattr(&root(), &arm).unwrap();
+        let kill = SetAttributes { size: Some(0), kill_privileges: true, ..Default::default() };
+        file.setattr(&root(), &kill).unwrap();
+        assert_eq!(mode(), 0o777);
+
+        file.setattr(&root(), &arm).unwrap();
+        file.setattr(&root(), &SetAttributes { uid: Some(3), ..Default::default() }).unwrap();
+        assert_eq!(mode(), 0o777, "a new owner takes them");
+
+        file.setattr(&root(), &SetAttributes { mode: Some(0o2766), ..Default::default() }).unwrap();
+        open.write_at(&stranger, 0, b"x", true).unwrap();
+        assert_eq!(mode(), 0o2766, "a file that its group may not execute is marked for mandatory locks");
+    });
+}
+
+#[test]
+fn data_is_read_written_copied_and_made_sparse() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (vnode, file) = make(&ground.root, &caller, "f", 0o644, b"0123456789");
+        let mut buffer = [0; 4];
+        assert_eq!(file.read_at(&caller, 8, &mut buffer), Ok(2));
+        assert_eq!(file.read_at(&caller, 100, &mut buffer), Ok(0));
+        let far = 1 << 33;
+        file.write_at(&caller, far, b"end", false).unwrap();
+        assert_eq!(file.getattr(&caller).unwrap().size, far + 3);
+        assert!(file.seek(&caller, 0, SeekTarget::Hole).unwrap() < far);
+        assert_eq!(file.seek(&caller, 1 << 20, SeekTarget::Data), Ok(far));
+        assert_eq!(file.seek(&caller, far + 3, SeekTarget::Data), Err(Errno::ENXIO));
+        let punch = AllocateMode::from_bits(AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits());
+        file.allocate(&caller, punch, 0, 4).unwrap();
+        file.truncate(&caller, 10, false).unwrap();
+        assert_eq!(content(&file), b"\0\0\0\x00456789");
+
+        let (_, to) = make(&ground.root, &caller, "g", 0o644, b"");
+        match file.copy_range(&caller, 4, &to, 0, 100) {
+            Ok(copied) => assert_eq!((copied, content(&to)), (6, b"456789".to_vec())),
+            Err(error) => assert_eq!(error, Errno::EXDEV),
+        }
+        file.fsync(&caller, false).unwrap();
+        let read_only = vnode.open(&caller, OpenFlags::READ).unwrap();
+        assert_eq!(read_only.write_at(&caller, 0, b"x", false), Err(Errno::EBADF));
+        let cut = vnode.open(&caller, OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).unwrap();
+        assert_eq!(cut.getattr(&caller).unwrap().size, 0);
+        let direct = OpenFlags::from_bits((libc::O_RDWR | libc::O_DIRECT) as u32);
+        assert_eq!(vnode.open(&caller, direct).unwrap().write_at(&caller, 1, b"odd", false), Ok(3));
+    });
+}
+
+#[test]
+fn appending_writers_never_overwrite_each_other() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (vnode, _) = make(&ground.root, &caller, "log", 0o644, b"");
+        std::thread::scope(|scope| {
+            for writer in 0..4u8 {
+                let vnode = &vnode;
+                scope.spawn(move || {
+                    let file = vnode.open(&root(), OpenFlags::WRITE.with(OpenFlags::APPEND)).unwrap();
+                    for _ in 0..500 {
+                        assert_eq!(file.write_at(&root(), 0, &[b'a' + writer; 8], false), Ok(8));
+                    }
+                });
+            }
+        });
+        let all = content(&vnode.open(&caller, OpenFlags::READ).unwrap());
+        assert_eq!(all.len(), 4 * 500 * 8);
+        assert!(all.chunks(8).all(|chunk| chunk.iter().all(|byte| *byte == chunk[0])));
+    });
+}
+
+#[test]
+fn creation_opens_what_exists_unless_exclusive() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (vnode, _) = make(&ground.root, &caller, "f", 0o644, b"old");
+        assert_eq!(ground.root.create(&caller, name("f"), &creation(0o600)).err(), Some(Errno::EEXIST));
+        let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+        let opened = ground.root.create(&caller, name("f"), &how).unwrap();
+        assert!(std::sync::Arc::ptr_eq(&opened.entry.vnode, &vnode));
+        assert_eq!((content(&opened.file), opened.entry.attributes.mode), (b"old".to_vec(), 0o644));
+        let how = Creation { flags: how.flags.with(OpenFlags::TRUNCATE), ..how };
+        assert_eq!(ground.root.create(&caller, name("f"), &how).unwrap().entry.attributes.size, 0);
+        let how = Creation { mode: 0o444, flags: OpenFlags::WRITE };
+        let unwritable = ground.root.create(&user(1_000, &[]), name("r"), &how).unwrap();
+        assert_eq!(unwritable.file.write_at(&user(1_000, &[]), 0, b"x", false), Ok(1));
+    });
+}
+
+#[test]
+fn special_files_are_made_and_told() {
+    Ground::each(|ground| {
+        let caller = root();
+        let device = vnode::Device { major: 1, minor: 3 };
+        let made = ground.root.mknod(&caller, name("null"), FileKind::CharacterDevice, 0o666, device).unwrap();
+        assert_eq!((made.attributes.kind, made.attributes.rdev), (FileKind::CharacterDevice, device));
+        assert_eq!(std::fs::metadata(ground.path.join("null")).unwrap().rdev(), libc::makedev(1, 3));
+        let plain = ground.root.mknod(&caller, name("plain"), FileKind::Regular, 0o666, device).unwrap();
+        assert_eq!((plain.attributes.mode, plain.attributes.rdev), (0o644, Default::default()));
+        let directory = ground.root.mknod(&caller, name("d"), FileKind::Directory, 0o755, device);
+        assert_eq!(directory.err(), Some(Errno::EINVAL));
+        let refused = ground.root.mknod(&user(5, &[]), name("n"), FileKind::BlockDevice, 0o600, device);
+        assert_eq!(refused.err(), Some(Errno::EPERM));
+    });
+}
+
+#[test]
+fn rename_modes_do_what_they_say() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (a, _) = make(&ground.root, &caller, "a", 0o644, b"a");
+        let (b, _) = make(&ground.root, &caller, "b", 0o644, b"b");
+        let rename = |mode| ground.root.rename(&caller, name("a"), &ground.root, name("b"), mode);
+        assert_eq!(rename(RenameMode::NoReplace), Err(Errno::EEXIST));
+        rename(RenameMode::Exchange).unwrap();
+        let found = |file: &str| ground.root.lookup(&caller, name(file)).unwrap().vnode;
+        assert!(std::sync::Arc::ptr_eq(&found("a"), &b) && std::sync::Arc::ptr_eq(&found("b"), &a));
+        assert_eq!(content(&b.open(&caller, OpenFlags::READ).unwrap()), b"b");
+        rename(RenameMode::Whiteout).unwrap();
+        assert_eq!(found("a").kind(), FileKind::CharacterDevice);
+        assert_eq!(a.getattr(&caller).unwrap().nlink, 0);
+        assert!(std::sync::Arc::ptr_eq(&found("b"), &b));
+    });
+}
+
+#[test]
+fn inode_flags_pass_through_ioctl() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (vnode, file) = make(&ground.root, &caller, "f", 0o644, b"x");
+        const NO_DUMP: u32 = 0x40;
+        let mut flags = [0; 8];
+        vnode.ioctl(&caller, 0x8008_6601, &[], &mut flags).unwrap();
+        let wanted = u32::from_ne_bytes(flags[..4].try_into().unwrap()) | NO_DUMP;
+        file.ioctl(&caller, 0x4008_6602, &wanted.to_ne_bytes(), &mut []).unwrap();
+        vnode.ioctl(&caller, 0x8008_6601, &[], &mut flags).unwrap();
+        assert_eq!(u32::from_ne_bytes(flags[..4].try_into().unwrap()), wanted);
+        let refused = vnode.ioctl(&user(9, &[]), 0x4008_6602, &[0; 8], &mut []);
+        assert!(matches!(refused, Err(Errno::EPERM | Errno::EACCES)), "{refused:?}");
+        assert_eq!(vnode.ioctl(&caller, 0x5401, &[], &mut flags), Err(Errno::ENOTTY));
+    });
+}
