@@ -110,27 +110,44 @@ impl<L: Layer> Blocks<'_, L> {
             return Ok(0);
         }
         self.shape.encoded_size(offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?)?;
-        if offset > size {
-            self.extend(size, offset, kill_privileges)?;
-        }
-        self.write_locked(size.max(offset), offset, data, kill_privileges)
+        let extended = if offset > size { self.extend(size, offset, kill_privileges) } else { Ok(()) };
+        let written = extended.and_then(|()| self.write_locked(size.max(offset), offset, data, kill_privileges));
+        self.or_undo(size, written)
     }
 
     /// Sets the size; see [`OpenFile::truncate`].
     pub(super) fn truncate(&self, size: u64, kill_privileges: bool) -> Result<()> {
         let _guard = self.exclusive();
         let old = self.size()?;
-        let encoded = self.shape.encoded_size(size)?;
+        self.shape.encoded_size(size)?;
         if size > old {
-            self.extend(old, size, kill_privileges)?;
-        } else if size < old && !size.is_multiple_of(self.block()) && self.shape.holes != Holes::ZeroByte {
+            return self.or_undo(old, self.grow(old, size, kill_privileges));
+        }
+        self.cut(old, size, kill_privileges)
+    }
+
+    /// Makes the file shorter, or leaves it as long as it is.
+    fn cut(&self, old: u64, size: u64, kill_privileges: bool) -> Result<()> {
+        if size < old && !size.is_multiple_of(self.block()) && self.shape.holes != Holes::ZeroByte {
             // The block that becomes the last is encoded anew in its shorter form, before what follows it goes.
             let start = size - size % self.block();
             let mut kept = vec![0; (size - start) as usize];
             self.read_locked(start, &mut kept)?;
-            self.write_blocks(start, &kept, kill_privileges)?;
+            self.write_all(old, start, &kept, kill_privileges)?;
         }
-        self.lower.truncate(&self.lower_caller, encoded, kill_privileges)
+        self.lower.truncate(&self.lower_caller, self.shape.encoded_size(size)?, kill_privileges)
+    }
+
+    /// Gives a file that an operation made longer and then failed its size back.
+    fn or_undo<T>(&self, size: u64, result: Result<T>) -> Result<T> {
+        if result.is_err()
+            && let Ok(longer) = self.size()
+            && longer > size
+        {
+            // The operation's own error is the one to tell.
+            let _ = self.cut(longer, size, false);
+        }
+        result
     }
 
     /// Reserves, punches or zeroes; see [`OpenFile::allocate`]. Ranges cannot be cut out or put in.
@@ -144,7 +161,7 @@ impl<L: Layer> Blocks<'_, L> {
         let size = self.size()?;
         if mode.bits() == punch || zero {
             if end > size && !keep_size {
-                self.grow(size, end)?;
+                self.or_undo(size, self.grow(size, end, false))?;
             }
             let within = if keep_size { end.min(size) } else { end };
             return if offset < within { self.zero(size.max(within), offset, within) } else { Ok(()) };
@@ -155,7 +172,7 @@ impl<L: Layer> Blocks<'_, L> {
         let start = offset / self.block() * self.shape.encoded_block_size() as u64;
         let below = AllocateMode::KEEP_SIZE;
         self.lower.allocate(&self.lower_caller, below, start, encoded_end - start)?;
-        if end > size && !keep_size { self.grow(size, end) } else { Ok(()) }
+        if end > size && !keep_size { self.or_undo(size, self.grow(size, end, false)) } else { Ok(()) }
     }
 
     /// Finds data or a hole; see [`OpenFile::seek`].
@@ -248,35 +265,67 @@ impl<L: Layer> Blocks<'_, L> {
             self.read_locked(last, &mut plain[(last - start) as usize..])?;
         }
         plain[(offset - start) as usize..(end - start) as usize].copy_from_slice(data);
-        let written = self.write_blocks(start, &plain, kill_privileges)? as u64;
+        let written = self.write_blocks(size, start, &plain, kill_privileges)? as u64;
         // A short write below counts up to its last whole block.
         Ok((start + written).min(end).saturating_sub(offset) as usize)
     }
 
-    /// Encodes and writes whole blocks from `start`, the last perhaps short: it then ends the file, or is about to.
-    /// Answers how many bytes above were written; an error if none.
-    fn write_blocks(&self, start: u64, plain: &[u8], kill_privileges: bool) -> Result<usize> {
+    /// Encodes and writes whole blocks from `start` into a file of `size` bytes, the last perhaps short: it then ends
+    /// the file, or is about to. Answers how many bytes above were written; an error if none.
+    fn write_blocks(&self, size: u64, start: u64, plain: &[u8], kill_privileges: bool) -> Result<usize> {
         let (block_size, encoded_size) = (self.shape.block_size, self.shape.encoded_block_size());
-        let first = start / self.block();
-        let mut encoded = vec![0; plain.len() + plain.len().div_ceil(block_size) * self.shape.overhead];
-        for (index, (plain, encoded)) in plain.chunks(block_size).zip(encoded.chunks_mut(encoded_size)).enumerate() {
-            self.node.layer().encode_data(self.node, self.caller, first + index as u64, plain, encoded)?;
-        }
-        let position = first * encoded_size as u64;
-        let mut done = 0;
+        let encoded = self.encode(start, plain)?;
+        let position = start / self.block() * encoded_size as u64;
+        let (mut done, mut failure) = (0, Errno::ENOSPC);
         while done < encoded.len() {
             match self.lower.write_at(&self.lower_caller, position + done as u64, &encoded[done..], kill_privileges) {
                 Ok(0) => break,
                 Ok(more) => done += more,
-                Err(error) if done < encoded_size => return Err(error),
-                Err(_) => break,
+                Err(error) => {
+                    failure = error;
+                    break;
+                }
             }
         }
-        match done {
-            _ if done == encoded.len() => Ok(plain.len()),
-            _ if done < encoded_size => Err(Errno::ENOSPC),
-            _ => Ok(done / encoded_size * block_size),
+        if done == encoded.len() {
+            return Ok(plain.len());
         }
+        let whole = done / encoded_size;
+        if done % encoded_size != 0 {
+            self.mend(size, start + (whole * block_size) as u64, &plain[whole * block_size..], position + done as u64)?;
+        }
+        if whole == 0 { Err(failure) } else { Ok(whole * block_size) }
+    }
+
+    /// Encodes whole blocks from `start`, the last perhaps short.
+    fn encode(&self, start: u64, plain: &[u8]) -> Result<Vec<u8>> {
+        let first = start / self.block();
+        let mut encoded = vec![0; plain.len() + plain.len().div_ceil(self.shape.block_size) * self.shape.overhead];
+        let blocks = encoded.chunks_mut(self.shape.encoded_block_size());
+        for (index, (plain, encoded)) in plain.chunks(self.shape.block_size).zip(blocks).enumerate() {
+            self.node.layer().encode_data(self.node, self.caller, first + index as u64, plain, encoded)?;
+        }
+        Ok(encoded)
+    }
+
+    /// Repairs the end of a file of `size` bytes that broke off within the block at `start`, below at `torn`, for want
+    /// of space: the block goes, but for as much of it as the file had before.
+    fn mend(&self, size: u64, start: u64, plain: &[u8], torn: u64) -> Result<()> {
+        if self.lower.getattr(&self.lower_caller)?.size != torn {
+            return Ok(());
+        }
+        self.lower.truncate(&self.lower_caller, self.shape.encoded_size(start)?, false)?;
+        let before = size.saturating_sub(start).min(plain.len() as u64) as usize;
+        let mut rest = &self.encode(start, &plain[..before])?[..];
+        let mut position = self.shape.encoded_size(start)?;
+        while !rest.is_empty() {
+            let written = self.lower.write_at(&self.lower_caller, position, rest, false)?;
+            if written == 0 {
+                return Err(Errno::ENOSPC);
+            }
+            (rest, position) = (&rest[written..], position + written as u64);
+        }
+        Ok(())
     }
 
     /// Makes what lies between the end `size` and `offset` beyond it read as zeros; the size below may still be less
@@ -291,7 +340,7 @@ impl<L: Layer> Blocks<'_, L> {
             let end = offset.min(position + self.block());
             let mut plain = vec![0; (end - position) as usize];
             self.read_locked(position, &mut plain[..(size - position) as usize])?;
-            self.write_all(position, &plain, kill_privileges)?;
+            self.write_all(size, position, &plain, kill_privileges)?;
             position = end;
         }
         if self.shape.holes == Holes::ZeroBlock {
@@ -301,24 +350,24 @@ impl<L: Layer> Blocks<'_, L> {
         let zeros = vec![0; (FILL_SIZE.next_multiple_of(self.shape.block_size)).min((offset - position) as usize)];
         while position < offset {
             let part = zeros.len().min((offset - position) as usize);
-            self.write_all(position, &zeros[..part], kill_privileges)?;
+            self.write_all(position.max(size), position, &zeros[..part], kill_privileges)?;
             position += part as u64;
         }
         Ok(())
     }
 
     /// As [`Self::write_blocks`], but all or an error.
-    fn write_all(&self, start: u64, plain: &[u8], kill_privileges: bool) -> Result<()> {
-        match self.write_blocks(start, plain, kill_privileges)? {
+    fn write_all(&self, size: u64, start: u64, plain: &[u8], kill_privileges: bool) -> Result<()> {
+        match self.write_blocks(size, start, plain, kill_privileges)? {
             written if written == plain.len() => Ok(()),
             _ => Err(Errno::ENOSPC),
         }
     }
 
     /// Grows the file with zeros, its size below included.
-    fn grow(&self, size: u64, end: u64) -> Result<()> {
-        self.extend(size, end, false)?;
-        self.lower.truncate(&self.lower_caller, self.shape.encoded_size(end)?, false)
+    fn grow(&self, size: u64, end: u64, kill_privileges: bool) -> Result<()> {
+        self.extend(size, end, kill_privileges)?;
+        self.lower.truncate(&self.lower_caller, self.shape.encoded_size(end)?, kill_privileges)
     }
 
     /// Makes a range within `size` read as zeros, as holes where the layer keeps them.
@@ -365,7 +414,7 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     fn exclusive(&self) -> RwLockWriteGuard<'_, ()> {
-        self.node.mount.data_lock(&self.node.lower().handle()).write().unwrap_or_else(PoisonError::into_inner)
+        self.node.lock_data()
     }
 }
 

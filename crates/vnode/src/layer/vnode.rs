@@ -1,7 +1,7 @@
 //! A vnode of a layer: admission, the layer's operation, observation; and the operations that forward.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 
 use super::file_system::Mount;
 use super::{Layer, LayerDirectory, LayerFile, Operation, data, path};
@@ -97,6 +97,11 @@ impl<L: Layer> LayerVnode<L> {
         }
     }
 
+    /// Locks the encoded data of the file against reads and writes.
+    pub(super) fn lock_data(&self) -> RwLockWriteGuard<'_, ()> {
+        self.mount.data_lock(&self.lower.handle()).write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn node_of<'a>(&self, other: &'a VnodeRef) -> Result<&'a Self> {
         self.lower_of(other)?;
         other.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)
@@ -146,11 +151,20 @@ impl<L: Layer> LayerVnode<L> {
     pub fn forward_create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let name = self.encode(caller, name)?;
         let lower_caller = self.layer().map_caller(caller);
-        let mut lower_how = *how;
-        if self.layer().data_shape().is_some() {
-            lower_how.flags = data::rewriting_flags(how.flags);
+        let Some(_) = self.layer().data_shape() else {
+            return Ok(self.created(self.lower.create(&lower_caller, name.as_name(), how)?, how.flags));
+        };
+        let flags = data::rewriting_flags(how.flags).without(OpenFlags::TRUNCATE);
+        let lower_how = Creation { flags, ..*how };
+        let mut created = self.created(self.lower.create(&lower_caller, name.as_name(), &lower_how)?, how.flags);
+        if how.flags.truncates() && created.entry.attributes.size > 0 {
+            // It was there before, and others may be writing: it is cut under their lock, as the caller.
+            let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
+            let node = self.node_of(&created.entry.vnode)?;
+            let _guard = node.lock_data();
+            created.entry.attributes = node.attributes(node.lower.setattr(&lower_caller, &cut)?);
         }
-        Ok(self.created(self.lower.create(&lower_caller, name.as_name(), &lower_how)?, how.flags))
+        Ok(created)
     }
 
     pub fn forward_mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
@@ -214,7 +228,11 @@ impl<L: Layer> LayerVnode<L> {
     pub fn forward_open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
         let lower_caller = self.layer().map_caller(caller);
         let lower = match self.layer().data_shape() {
-            Some(_) => data::open_for_rewriting(&self.lower, &lower_caller, flags)?,
+            Some(_) => {
+                // Cutting the file must not come between the reading and the writing of a block.
+                let _guard = flags.truncates().then(|| self.lock_data());
+                data::open_for_rewriting(&self.lower, &lower_caller, flags)?
+            }
             None => self.lower.open(&lower_caller, flags)?,
         };
         Ok(Arc::new(LayerFile::new(self.shared(), lower, flags)))

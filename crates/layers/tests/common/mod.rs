@@ -1,0 +1,90 @@
+//! What the tests of layers share: a file system in memory, callers, seeds, and data layers of every shape.
+
+// Each test uses some of it.
+#![allow(dead_code)]
+
+pub mod codecs;
+
+use std::sync::Arc;
+
+use bases::mem::{MemoryFileSystem, Options};
+use vnode::{Caller, Creation, Entry, FileSystemRef, Name, OpenDirectoryRef, OpenFileRef, OpenFlags, Result, VnodeRef};
+
+/// An empty file system in memory that anybody may write to.
+pub fn memory() -> FileSystemRef {
+    let options = Options { size: 1 << 30, inodes: 100_000, mode: 0o777, uid: 0, gid: 0 };
+    Arc::new(MemoryFileSystem::new(options))
+}
+
+/// An empty file system in memory for this many bytes.
+pub fn small_memory(size: u64) -> FileSystemRef {
+    Arc::new(MemoryFileSystem::new(Options { size, inodes: 100, mode: 0o777, uid: 0, gid: 0 }))
+}
+
+/// A layer by name, with its options, on a file system.
+pub fn layer(name: &str, options: &[(&str, &str)], lower: FileSystemRef) -> FileSystemRef {
+    let options: Vec<_> = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    layers::kind(name).unwrap().stack(&options, lower).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The superuser.
+pub fn root() -> Caller {
+    Caller::with_groups(0, 0, &[], 0o022)
+}
+
+/// A user with a group of the same number.
+pub fn user(id: u32) -> Caller {
+    Caller::with_groups(id, id, &[], 0o022)
+}
+
+/// A name.
+pub fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+/// Creates a file, open for reading and writing.
+pub fn create(directory: &VnodeRef, caller: &Caller, text: &str, mode: u32) -> (VnodeRef, OpenFileRef) {
+    let how = Creation { mode, flags: OpenFlags::READ_WRITE };
+    let created = directory.create(caller, name(text), &how).unwrap();
+    (created.entry.vnode, created.file)
+}
+
+/// The entry at a path of several names.
+pub fn walk(file_system: &FileSystemRef, caller: &Caller, path: &str) -> Result<Entry> {
+    let vnode = file_system.root();
+    let mut entry = Entry { attributes: vnode.getattr(caller)?, vnode };
+    for component in path.split('/').filter(|component| !component.is_empty()) {
+        entry = entry.vnode.lookup(caller, name(component))?;
+    }
+    Ok(entry)
+}
+
+/// All of a file.
+pub fn contents(vnode: &VnodeRef, caller: &Caller) -> Vec<u8> {
+    let file = vnode.open(caller, OpenFlags::READ).unwrap();
+    let mut data = vec![0; file.getattr(caller).unwrap().size as usize + 10];
+    let length = file.read_at(caller, 0, &mut data).unwrap();
+    data.truncate(length);
+    data
+}
+
+/// The names in a directory, sorted.
+pub fn list(directory: &VnodeRef, caller: &Caller) -> Vec<String> {
+    let open: OpenDirectoryRef = directory.open_directory(caller).unwrap();
+    let mut names = Vec::new();
+    open.read(caller, 0, &mut |entry| {
+        names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    names.sort();
+    names
+}
+
+/// Random numbers of the seed in `PLYFS_TEST_SEED`, or of a new one. A test that fails has its seed in its output.
+pub fn random() -> fastrand::Rng {
+    let given = std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    println!("PLYFS_TEST_SEED={seed}");
+    fastrand::Rng::with_seed(seed)
+}
