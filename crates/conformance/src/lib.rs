@@ -2,7 +2,7 @@
 //!
 //! Each [`Test`] is written once against a [`Subject`]: something that hands out
 //! [`Client`]s, which behave as processes do (credentials, working directory, umask,
-//! open files). [`Mounted`] is a directory of the running system. What a subject cannot
+//! open files). [`Mounted`] is a directory of the running system, [`Tree`] a vnode tree. What a subject cannot
 //! do is declared as data ([`Abilities`]): a test that needs it is counted as not applicable,
 //! never left out silently.
 //!
@@ -20,6 +20,7 @@ mod mounted;
 mod run;
 mod scene;
 mod subject;
+mod tree;
 
 pub use ability::{Abilities, Ability};
 pub use cases::all;
@@ -30,4 +31,5 @@ pub use scene::Scene;
 pub use subject::{
     Client, Directory, Entry, File, Identity, Kind, Lock, LockKind, Mapping, Space, Stat, Subject, Time, TimeChange,
 };
+pub use tree::Tree;
 pub use vnode::Errno;

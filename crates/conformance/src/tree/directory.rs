@@ -1,0 +1,48 @@
+//! A directory of a tree that is being listed.
+
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+
+use vnode::{Caller, FileKind, OpenDirectoryRef, Result};
+
+use super::file::kind_of;
+use crate::{Directory, Entry, Kind};
+
+/// As many bytes of names as one call gives: few, so that tests need several for a directory of some size.
+const BATCH_SIZE: usize = 1024;
+
+pub(super) struct TreeDirectory {
+    pub(super) caller: Caller,
+    pub(super) open: OpenDirectoryRef,
+    pub(super) cookie: Mutex<u64>,
+}
+
+impl Directory for TreeDirectory {
+    fn next(&self) -> Result<Vec<Entry>> {
+        let mut cookie = self.cookie.lock().expect("no panic with the lock held");
+        let mut entries = Vec::new();
+        let mut size = 0;
+        self.open.read(&self.caller, *cookie, &mut |entry| {
+            size += entry.name.as_bytes().len() + 24;
+            if size > BATCH_SIZE && !entries.is_empty() {
+                return ControlFlow::Break(());
+            }
+            entries.push(Entry {
+                name: entry.name.as_bytes().to_vec(),
+                inode: entry.ino,
+                kind: entry.kind.map_or(Kind::Unknown, |kind: FileKind| kind_of(kind)),
+                cookie: entry.cookie,
+            });
+            ControlFlow::Continue(())
+        })?;
+        if let Some(last) = entries.last() {
+            *cookie = last.cookie;
+        }
+        Ok(entries)
+    }
+
+    fn seek(&self, cookie: u64) -> Result<()> {
+        *self.cookie.lock().expect("no panic with the lock held") = cookie;
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Resolving paths over vnodes: components, dot names, symbolic links, slashes at the end.
+
+use vnode::{AccessMode, Caller, Errno, FileKind, Name, Result, VnodeRef};
+
+/// As many symbolic links as Linux follows in one path.
+const LINKS_MAX: usize = 40;
+
+/// One resolution of a path.
+pub(super) struct Walk<'a> {
+    caller: &'a Caller,
+    root: VnodeRef,
+    links: usize,
+}
+
+/// The directory that a path's last component is in, and that component.
+pub(super) struct Place {
+    pub(super) directory: VnodeRef,
+    pub(super) last: Last,
+    /// The path ends in a slash: only a directory fits.
+    pub(super) slash: bool,
+}
+
+/// The last component of a path.
+pub(super) enum Last {
+    Name(Vec<u8>),
+    Dot,
+    DotDot,
+}
+
+impl Place {
+    /// The name, or this error for dot names.
+    pub(super) fn name(&self, otherwise: Errno) -> Result<Name<'_>> {
+        match &self.last {
+            Last::Name(name) => Name::new(name),
+            _ => Err(otherwise),
+        }
+    }
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(caller: &'a Caller, root: VnodeRef) -> Self {
+        Self { caller, root, links: 0 }
+    }
+
+    /// The object that a path leads to.
+    pub(super) fn resolve(&mut self, start: &VnodeRef, path: &[u8], follow: bool) -> Result<VnodeRef> {
+        let place = self.place(start, path)?;
+        let found = self.step(&place.directory, &place.last, follow || place.slash)?;
+        if place.slash && found.kind() != FileKind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok(found)
+    }
+
+    /// Resolves all of a path but its last component.
+    pub(super) fn place(&mut self, start: &VnodeRef, path: &[u8]) -> Result<Place> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        let mut directory = if path[0] == b'/' { self.root.clone() } else { start.clone() };
+        let mut components = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty()).peekable();
+        let slash = path.ends_with(b"/");
+        while let Some(component) = components.next() {
+            let last = match component {
+                b"." => Last::Dot,
+                b".." => Last::DotDot,
+                name => Last::Name(name.to_vec()),
+            };
+            if components.peek().is_none() {
+                return Ok(Place { directory, last, slash });
+            }
+            directory = self.step(&directory, &last, true)?;
+            if directory.kind() != FileKind::Directory {
+                return Err(Errno::ENOTDIR);
+            }
+        }
+        Ok(Place { directory, last: Last::Dot, slash })
+    }
+
+    /// Goes to one component of a directory.
+    fn step(&mut self, directory: &VnodeRef, component: &Last, follow: bool) -> Result<VnodeRef> {
+        match component {
+            Last::Name(name) => {
+                let found = directory.lookup(self.caller, Name::new(name)?)?.vnode;
+                match found.kind() {
+                    FileKind::Symlink if follow => self.follow(directory, &found),
+                    _ => Ok(found),
+                }
+            }
+            dot => {
+                directory.access(self.caller, AccessMode::EXECUTE)?;
+                match dot {
+                    Last::DotDot => directory.parent(self.caller),
+                    _ => Ok(directory.clone()),
+                }
+            }
+        }
+    }
+
+    fn follow(&mut self, directory: &VnodeRef, link: &VnodeRef) -> Result<VnodeRef> {
+        let target = self.target(link)?;
+        self.resolve(directory, &target, true)
+    }
+
+    /// The target of a symbolic link that is about to be followed.
+    pub(super) fn target(&mut self, link: &VnodeRef) -> Result<Vec<u8>> {
+        self.links += 1;
+        if self.links > LINKS_MAX {
+            return Err(Errno::ELOOP);
+        }
+        link.readlink(self.caller)
+    }
+}
