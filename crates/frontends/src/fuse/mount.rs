@@ -358,6 +358,9 @@ fn helper_refusal(message: &str) -> MountError {
     if message.contains("user_allow_other") {
         return MountError::AllowOtherRefused;
     }
+    if message.contains("failed to open /dev/fuse") && message.contains("Permission denied") {
+        return MountError::DevicePermission;
+    }
     if message.contains("failed to open /dev/fuse") || message.contains("fuse device not found") {
         return MountError::NoDevice;
     }
@@ -446,6 +449,8 @@ mod tests {
         assert_eq!(shown, "fusermount3 refused to mount: user has no write access to mountpoint /mnt");
         let message = "fusermount3: option allow_other only allowed if 'user_allow_other' is set in /etc/fuse.conf\n";
         assert!(matches!(helper_refusal(message), MountError::AllowOtherRefused));
+        let message = "fusermount3: failed to open /dev/fuse: Permission denied\n";
+        assert!(matches!(helper_refusal(message), MountError::DevicePermission));
         assert!(matches!(helper_refusal(""), MountError::Helper(_)));
     }
 
