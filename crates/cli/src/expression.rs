@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use stack::syntax::{self, Base, Branch, Span, Spanned, Stack, Tree};
-use stack::{BuildError, BuildProblem};
-use vnode::{Errno, FileSystemRef};
+use stack::{BuildError, BuildProblem, OpenError};
+use vnode::FileSystemRef;
 
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -66,12 +66,12 @@ fn failure(error: &BuildError, text: &str) -> Failure {
         | BuildProblem::Option(_)
         | BuildProblem::NoText { .. }
         | BuildProblem::Location(_) => Exit::Unknown,
-        BuildProblem::Base { errno: Errno::EACCES | Errno::EPERM, .. } => Exit::Permission,
-        BuildProblem::Base { .. } => Exit::Stack,
+        BuildProblem::Directory(OpenError::NoPermission(_)) => Exit::Permission,
+        BuildProblem::Directory(_) => Exit::Stack,
     };
     let failure = Failure::new(exit, error);
     match error.problem {
-        BuildProblem::Base { .. } => failure,
+        BuildProblem::Directory(_) => failure,
         _ => failure.with_excerpt(error.span.excerpt(text)),
     }
 }

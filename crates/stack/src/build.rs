@@ -112,9 +112,8 @@ fn open(name: &str, name_span: Span, location: &OsStr, location_span: Span) -> R
         return Err(BuildError::new(BuildProblem::NoPath(kind.name), name_span));
     }
     (kind.open)(location).map_err(|error| {
-        let location = location.to_owned();
         let problem = match error {
-            BaseError::System(errno) => BuildProblem::Base { kind: kind.name, location, errno },
+            BaseError::Directory(error) => BuildProblem::Directory(error),
             BaseError::Location(message) => BuildProblem::Location(message),
         };
         BuildError::new(problem, location_span)

@@ -1,9 +1,10 @@
 //! The kinds of bases: what stands before the colon, what may stand behind it, and how it is opened.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 
-use vnode::{Errno, FileSystemRef};
+use vnode::FileSystemRef;
 
 /// A kind of base.
 #[derive(Clone, Copy)]
@@ -22,8 +23,8 @@ pub struct BaseKind {
 /// Why a base cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BaseError {
-    /// The system refuses.
-    System(Errno),
+    /// The directory cannot be served.
+    Directory(bases::dir::OpenError),
     /// The location is wrong, in words that name the cause.
     Location(String),
 }
@@ -56,8 +57,10 @@ pub fn base(name: &str) -> Option<&'static BaseKind> {
     bases().iter().find(|kind| kind.name == name)
 }
 
-fn directory(_: &OsStr) -> Result<FileSystemRef, BaseError> {
-    Err(BaseError::System(Errno::EOPNOTSUPP))
+fn directory(location: &OsStr) -> Result<FileSystemRef, BaseError> {
+    use bases::dir::{DirectoryFileSystem, Options};
+    let opened = DirectoryFileSystem::open(Path::new(location), Options::default());
+    Ok(Arc::new(opened.map_err(BaseError::Directory)?))
 }
 
 fn memory(location: &OsStr) -> Result<FileSystemRef, BaseError> {

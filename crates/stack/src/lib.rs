@@ -10,5 +10,6 @@ pub mod kinds;
 pub mod suggest;
 pub mod syntax;
 
+pub use bases::dir::OpenError;
 pub use build::{BuildError, BuildProblem, build, build_directory, build_layers, make_absolute, make_layers_absolute};
 pub use explain::explain;

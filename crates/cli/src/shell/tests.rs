@@ -1,7 +1,9 @@
 //! Tests of the shell over a file system in memory.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::*;
 
@@ -151,6 +153,31 @@ fn copies_keep_holes_modes_and_trees() {
     assert_eq!(shell.errors("cp copy copy"), "plyfs: cp: copy and its copy are the same file; choose another target\n");
     assert_eq!(shell.errors("cp t x"), "plyfs: cp: t is a directory; copy it with -r\n");
     assert_eq!(shell.errors("cp copy kept t/u/f"), "plyfs: cp: t/u/f: Not a directory (ENOTDIR)\n");
+}
+
+#[test]
+fn files_go_in_and_out() {
+    let shell = Fixture::new("mem:");
+    let outside = tempfile::tempdir().unwrap();
+    let path = outside.path();
+    fs::create_dir(path.join("in")).unwrap();
+    fs::write(path.join("in/file"), "from outside").unwrap();
+    fs::set_permissions(path.join("in/file"), fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink("file", path.join("in/link")).unwrap();
+    let name = path.display();
+    shell.output(&format!("put -r {name}/in .; put {name}/in/file renamed; get -rp in {name}/out; get renamed {name}"));
+    assert_eq!(shell.output("cat in/link renamed"), "from outsidefrom outside");
+    assert_eq!(fs::read(path.join("out/link")).unwrap(), b"from outside");
+    assert_eq!(fs::read(path.join("renamed")).unwrap(), b"from outside");
+    assert_eq!(fs::metadata(path.join("out/file")).unwrap().mode() & 0o777, 0o640);
+    assert_eq!(
+        shell.errors(&format!("get renamed {name}/none/x")),
+        format!("plyfs: get: {name}/none/x: No such file or directory (ENOENT)\n")
+    );
+    assert_eq!(
+        shell.errors(&format!("put {name}/none x")),
+        format!("plyfs: put: {name}/none: No such file or directory (ENOENT)\n")
+    );
 }
 
 #[test]

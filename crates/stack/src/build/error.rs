@@ -1,16 +1,15 @@
 //! What can keep a stack from being built, where, and what to do about it.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
+use bases::dir::OpenError;
 use layers::OptionError;
 use layers::options::OptionProblem;
-use vnode::Errno;
 
 use crate::kinds;
 use crate::suggest;
-use crate::syntax::{Mode, Span, SyntaxError, quote};
+use crate::syntax::{Mode, Span, SyntaxError};
 
 /// Why a stack cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,15 +46,8 @@ pub enum BuildProblem {
     },
     /// The location of a base is wrong, in words.
     Location(String),
-    /// The base cannot be opened.
-    Base {
-        /// The kind.
-        kind: &'static str,
-        /// The location.
-        location: OsString,
-        /// Why.
-        errno: Errno,
-    },
+    /// A directory cannot be served.
+    Directory(OpenError),
 }
 
 impl BuildError {
@@ -74,7 +66,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.problem {
             // The message names the thing itself, and the text that it stands in may be elsewhere.
-            BuildProblem::Base { .. } => self.problem.fmt(formatter),
+            BuildProblem::Directory(error) => error.fmt(formatter),
             problem => write!(formatter, "column {}: {problem}", self.span.column()),
         }
     }
@@ -111,11 +103,7 @@ impl fmt::Display for BuildProblem {
             BuildProblem::Option(error) => option(formatter, error),
             BuildProblem::NoText { key } => write!(formatter, "the value of '{key}' is not UTF-8; write it in UTF-8"),
             BuildProblem::Location(message) => write!(formatter, "{message}; correct what follows the colon"),
-            BuildProblem::Base { kind, location, errno } => {
-                let errno_text = errno.to_string();
-                let cause = errno_text.split(" (os error").next().unwrap_or_default();
-                write!(formatter, "cannot open {} as a base: {cause}; {}", quote(location), base_remedy(kind, *errno))
-            }
+            BuildProblem::Directory(error) => error.fmt(formatter),
         }
     }
 }
@@ -124,17 +112,6 @@ fn remedy<'a, I: Iterator<Item = &'a str>>(name: &str, names: impl Fn() -> I) ->
     match suggest::nearest(name, names()) {
         Some(meant) => format!("did you mean '{meant}'?"),
         None => format!("there are {}", suggest::list(names())),
-    }
-}
-
-fn base_remedy(kind: &str, errno: Errno) -> &'static str {
-    match errno {
-        Errno::ENOENT if kind == kinds::DIRECTORY => "make the directory, or correct the path",
-        Errno::ENOENT => "correct the path",
-        Errno::ENOTDIR => "name a directory",
-        Errno::EACCES | Errno::EPERM => "ask its owner for permission, or run as root",
-        Errno::EMFILE | Errno::ENFILE => "raise the limit of open files (ulimit -n)",
-        _ => "check the file system that it is on",
     }
 }
 
