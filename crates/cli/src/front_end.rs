@@ -135,5 +135,11 @@ fn failure(error: &MountError) -> Failure {
         | MountError::Vanished
         | MountError::System { .. } => Exit::Mount,
     };
-    Failure::new(exit, error)
+    match (error, exit) {
+        (MountError::Helper(_), Exit::Permission) => {
+            Failure::new(exit, format!("{error}; choose a mount point of yours, or run as root"))
+        }
+        (MountError::Helper(_), _) => Failure::new(exit, format!("{error}; correct that, or run as root")),
+        _ => Failure::new(exit, error),
+    }
 }

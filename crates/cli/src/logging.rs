@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
@@ -19,7 +20,7 @@ use crate::exit::{Exit, Failure, Outcome};
 pub enum Destination {
     /// Standard error.
     StandardError,
-    /// A file, appended to.
+    /// A file, appended to; made readable for its owner alone, since names of others' files get there.
     File(PathBuf),
     /// The system's log.
     Syslog,
@@ -99,7 +100,7 @@ fn filter(level: &str) -> Outcome<EnvFilter> {
 }
 
 fn open(path: &Path) -> Outcome<File> {
-    OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(|error| {
         Failure::new(
             Exit::Failure,
             format!("cannot open the log file {}: {error}; name a file that can be written", path.display()),

@@ -25,7 +25,7 @@ fn running(path: &Path) -> Outcome<Mount> {
 fn not_running(mount_point: &Path) -> Failure {
     let name = mount_point.display();
     match mount_table::on(mount_point).filter(mount_table::Entry::is_plyfs) {
-        Some(entry) if entry.user.is_some_and(|user| user != rustix::process::geteuid().as_raw() && !is_root()) => {
+        Some(entry) if is_of_another_user(&entry) => {
             let user = entry.user.unwrap_or_default();
             Failure::new(
                 Exit::Permission,
@@ -38,6 +38,11 @@ fn not_running(mount_point: &Path) -> Failure {
         ),
         None => Failure::new(Exit::NoMount, format!("there is no mount of Plyfs on {name}; plyfs status lists them")),
     }
+}
+
+/// Whether the mount belongs to somebody else, so that only they and root may end or ask it.
+fn is_of_another_user(entry: &mount_table::Entry) -> bool {
+    !is_root() && entry.user.is_some_and(|user| user != rustix::process::geteuid().as_raw())
 }
 
 fn is_root() -> bool {

@@ -3,7 +3,7 @@
 mod server;
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::arguments::{Helper, Mount};
@@ -22,6 +22,8 @@ struct Job {
     log_file: Option<PathBuf>,
     foreground: bool,
     explain: bool,
+    /// The mount hides something.
+    hides: bool,
 }
 
 /// Runs the command.
@@ -40,7 +42,7 @@ pub fn run(arguments: &Mount) -> Outcome {
     let log_level =
         if arguments.trace { logging::with_trace(&arguments.log_level) } else { arguments.log_level.clone() };
     let plan = Plan {
-        mount_point: check_mount_point(mount_point, arguments.over.is_some())?,
+        mount_point: check_mount_point(mount_point)?,
         source: source(&expression, options.source_name.as_deref()),
         options,
         over: arguments.over.is_some(),
@@ -48,8 +50,9 @@ pub fn run(arguments: &Mount) -> Outcome {
     let log_file = arguments.log_file.as_deref().map(std::path::absolute).transpose().map_err(|error| {
         Failure::new(Exit::Usage, format!("the name of the log file is wrong: {error}; name a file"))
     })?;
+    let hides = arguments.over.is_none() && is_in_use(&plan.mount_point);
     let (foreground, explain) = (arguments.foreground, arguments.explain);
-    carry_out(&Job { expression, plan, log_level, log_file, foreground, explain })
+    carry_out(&Job { expression, plan, log_level, log_file, foreground, explain, hides })
 }
 
 /// Does what mount(8) asks of its helper.
@@ -60,15 +63,15 @@ pub fn as_helper(arguments: &Helper) -> Outcome {
     let options = options::parse(&arguments.options.join(","), arguments.sloppy)?;
     let expression = Expression::read(&arguments.stack)?;
     let plan = Plan {
-        mount_point: check_mount_point(&arguments.mount_point, false)?,
+        mount_point: check_mount_point(&arguments.mount_point)?,
         source: source(&expression, options.source_name.as_deref()),
         options,
         over: false,
     };
     let said = format!("plyfs: {} mounted on {}\n", expression.standard_form(), plan.mount_point.display());
     if !arguments.fake {
-        let log_level = "info".to_owned();
-        carry_out(&Job { expression, plan, log_level, log_file: None, foreground: false, explain: false })?;
+        let (log_level, hides) = ("info".to_owned(), is_in_use(&plan.mount_point));
+        carry_out(&Job { expression, plan, log_level, log_file: None, foreground: false, explain: false, hides })?;
     }
     if arguments.verbose { super::print(&said) } else { Ok(()) }
 }
@@ -77,10 +80,12 @@ pub fn as_helper(arguments: &Helper) -> Outcome {
 fn carry_out(job: &Job) -> Outcome {
     if job.foreground {
         logging::start(&job.log_level, &destination(job, Destination::StandardError))?;
-        return server::start(job)?.run();
+        let server = server::start(job)?;
+        warn(job);
+        return server.run();
     }
     match daemon::split()? {
-        Side::Parent(outcome) => outcome,
+        Side::Parent(outcome) => outcome.inspect(|()| warn(job)),
         Side::Server(ready) => {
             let started = logging::start(&job.log_level, &destination(job, Destination::Syslog))
                 .and_then(|()| server::start(job));
@@ -107,8 +112,8 @@ fn source(expression: &Expression, name: Option<&str>) -> String {
     name.map_or_else(|| expression.standard_form(), str::to_owned)
 }
 
-/// The mount point as the kernel will list it. What is hidden by the mount is worth a warning.
-fn check_mount_point(path: &Path, over: bool) -> Outcome<PathBuf> {
+/// The mount point as the kernel will list it.
+fn check_mount_point(path: &Path) -> Outcome<PathBuf> {
     let name = path.display();
     let mount_point = path.canonicalize().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -135,10 +140,21 @@ fn check_mount_point(path: &Path, over: bool) -> Outcome<PathBuf> {
     if !mount_point.is_dir() {
         return Err(not_a_directory(path));
     }
-    if !over && fs::read_dir(&mount_point).is_ok_and(|mut entries| entries.next().is_some()) {
-        eprintln!("plyfs: warning: {name} is not empty; the mount hides what is in it");
-    }
     Ok(mount_point)
+}
+
+/// Whether there is something in the directory.
+fn is_in_use(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// Tells of what the mount hides, once it does.
+fn warn(job: &Job) {
+    if job.hides {
+        let mount_point = job.plan.mount_point.display();
+        let warning = format!("{mount_point} is not empty; the mount hides what is in it");
+        let _ = writeln!(io::stderr(), "plyfs: warning: {warning}");
+    }
 }
 
 fn not_a_directory(path: &Path) -> Failure {

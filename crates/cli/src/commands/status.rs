@@ -59,8 +59,7 @@ fn all() -> Vec<Line> {
         if lines.iter().any(|line| line.report.mount_point == mount_point) {
             continue;
         }
-        let own = super::is_root() || entry.user.is_none_or(|user| user == rustix::process::geteuid().as_raw());
-        let state = if own { State::Dead } else { State::OtherUser };
+        let state = if super::is_of_another_user(&entry) { State::OtherUser } else { State::Dead };
         let report =
             Report { mount_point, stack: entry.source, uid: entry.user.unwrap_or_default(), ..Report::default() };
         lines.push(Line { state, report });

@@ -22,7 +22,8 @@ pub fn run(arguments: &Umount) -> Outcome {
     let mount_point = mount_table::canonical(&arguments.mount_point);
     let name = mount_point.display();
     match mount_table::on(&mount_point) {
-        Some(entry) if entry.is_plyfs() => {}
+        Some(entry) if entry.is_plyfs() && !super::is_of_another_user(&entry) => {}
+        Some(entry) if entry.is_plyfs() => return Err(super::not_running(&mount_point)),
         Some(entry) => {
             let cause = format!("{name} is a mount of type {}, not of Plyfs; unmount it with umount(8)", entry.kind);
             return Err(Failure::new(Exit::NoMount, cause));

@@ -1,0 +1,140 @@
+//! Whatever is wrong with the input: one clear line with cause and remedy, the code of the table, nothing mounted.
+
+mod support;
+
+use std::fs;
+
+use support::{Scratch, can_mount, finish, is_mounted, plyfs, run};
+
+/// Runs `plyfs mount` and checks the code, the message, and that nothing was mounted.
+fn refused(scratch: &Scratch, words: &[&str], code: i32, message: &str) {
+    let result = finish(plyfs().arg("mount").args(words).output());
+    assert_eq!(result.code, code, "{words:?}: {result:?}");
+    let lines: Vec<&str> = result.errors.lines().collect();
+    let excerpt = lines.get(1).is_some_and(|line| line.starts_with("    ")) && lines.len() == 3;
+    assert!(lines.len() == 1 || excerpt, "{words:?}: {result:?}");
+    assert!(lines[0].starts_with(&format!("plyfs: {message}")), "{words:?}: {}", lines[0]);
+    assert!(lines[0].contains(';') || lines[0].matches(": ").count() > 1, "no remedy: {}", lines[0]);
+    assert!(result.output.is_empty(), "{result:?}");
+    assert!(!is_mounted(&scratch.mount()), "{words:?}: something stays mounted");
+}
+
+#[test]
+fn wrong_expressions() {
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    let cases = [
+        ("", 3, "column 1: the stack expression is empty"),
+        ("mem: |", 3, "column 7: expected a layer"),
+        ("mem: | readonly(", 3, "column 16: this parenthesis is never closed"),
+        ("mem:, mem:", 3, "column 7: several branches need a layer that joins them"),
+        ("mem:=ro", 3, "column 6: the mode 'ro' is for one of several branches"),
+        ("men:", 4, "column 1: there is no kind of base 'men'; did you mean 'mem'?"),
+        ("dir:", 4, "column 1: 'dir:' needs a path"),
+        ("mem:xyz=1", 3, "column 9: unknown branch mode '1'"),
+        ("mem:\"xyz=1\"", 4, "column 5: `mem` has no option `xyz`"),
+        ("mem: | readnoly", 4, "column 8: there is no layer 'readnoly'; did you mean 'readonly'?"),
+        ("mem: | readonly(all=yes)", 4, "column 17: `readonly` has no option `all`"),
+        ("mem: | audit(queue=many)", 4, "column 20: option `queue` of `audit` cannot be `many`"),
+        ("mem: | audit(queue=1, queue=2)", 4, "column 23: option `queue` of `audit` is given twice"),
+        ("mem: | audit(to=/none/x)", 4, "column 17: option `to` of `audit`: cannot use `/none/x`"),
+        ("mem: | rules.fist", 4, "column 8: this build cannot run the FiST description"),
+    ];
+    for (expression, code, message) in cases {
+        refused(&scratch, &[expression, mount], code, message);
+        let explained = run(["explain", expression]);
+        assert_eq!(explained.code, code, "{explained:?}");
+    }
+}
+
+#[test]
+fn wrong_options_and_mount_points() {
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    fs::write(scratch.path("file"), "").unwrap();
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["mem:", mount, "-o", "ro,alow_other"], 2, "unknown mount option 'alow_other'; did you mean 'allow_other'?"),
+        (&["mem:", mount, "-o", "attr_timeout=soon"], 2, "mount option 'attr_timeout' needs a number of seconds"),
+        (&["mem:", mount, "--log-level", "loud"], 2, "'loud' is no log level"),
+        (&["mem:", &scratch.name("none")], 6, "the mount point"),
+        (&["mem:", &scratch.name("file")], 6, "the mount point"),
+        (&["mem:", &scratch.name("file/below")], 6, "the mount point"),
+        (&["mem:", mount, "--log-file", "/none/log"], 1, "cannot open the log file /none/log"),
+    ];
+    for (words, code, message) in cases {
+        refused(&scratch, words, code, message);
+    }
+    for words in [&["mount", "mem:"][..], &["mount"], &["mout", "mem", "x"], &["mount", "mem:", mount, "--fast"]] {
+        let result = finish(plyfs().args(words).output());
+        assert_eq!(result.code, 2, "{words:?}: {result:?}");
+    }
+}
+
+#[test]
+fn missing_bases() {
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    fs::write(scratch.path("file"), "").unwrap();
+    let none = scratch.name("none");
+    refused(&scratch, &[&none, mount], 5, &format!("there is no directory `{none}`: "));
+    let file = scratch.name("file");
+    refused(&scratch, &[&file, mount], 5, &format!("`{file}` is not a directory: "));
+    refused(&scratch, &["--over", &none, "readonly"], 6, "the mount point");
+    let shell = run(["shell", &none, "-c", "ls"]);
+    assert_eq!((shell.code, shell.errors.lines().count()), (5, 1), "{shell:?}");
+}
+
+#[test]
+fn a_mount_point_in_use() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    fs::write(scratch.path("mount/hidden"), "").unwrap();
+    let result = run(["mount", "mem:", mount]);
+    assert_eq!(result.code, 0, "{result:?}");
+    assert_eq!(result.errors, format!("plyfs: warning: {mount} is not empty; the mount hides what is in it\n"));
+    let again = run(["mount", "mem:", mount]);
+    assert_eq!(again.code, 7, "{again:?}");
+    assert!(again.errors.contains("is a mount of Plyfs already; "), "{again:?}");
+    run(["umount", mount]).succeeded();
+    assert!(scratch.path("mount/hidden").exists());
+}
+
+#[test]
+fn without_the_device_or_permission() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = scratch.name("mount");
+    let program = env!("CARGO_BIN_EXE_plyfs");
+    // In a mount name space of its own, /dev is empty.
+    let script = format!("mount -t tmpfs none /dev && exec {program} mount mem: {mount}");
+    let result = finish(std::process::Command::new("unshare").args(["--mount", "sh", "-c", &script]).output());
+    assert_eq!(result.code, 8, "{result:?}");
+    assert!(result.errors.starts_with("plyfs: there is no /dev/fuse: load the kernel module"), "{result:?}");
+    assert_eq!(result.errors.lines().count(), 1, "{result:?}");
+    // Without the capability, root may not mount.
+    let mut weak = std::process::Command::new("setpriv");
+    let result = finish(weak.args(["--bounding-set", "-all", program, "mount", "mem:", &mount]).output());
+    assert_eq!(result.code, 9, "{result:?}");
+    assert!(result.errors.starts_with("plyfs: mounting is not permitted here"), "{result:?}");
+    assert!(!is_mounted(&scratch.mount()));
+}
+
+#[test]
+fn commands_on_what_is_no_mount() {
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    for words in [&["umount", mount][..], &["status", mount], &["log-level", mount], &["control", mount, "audit", "x"]]
+    {
+        let result = finish(plyfs().args(words).output());
+        assert_eq!(result.code, 11, "{words:?}: {result:?}");
+        assert_eq!(result.errors, format!("plyfs: there is no mount of Plyfs on {mount}; plyfs status lists them\n"));
+    }
+    let other = run(["umount", "/proc"]);
+    assert_eq!(other.code, 11, "{other:?}");
+    assert!(other.errors.starts_with("plyfs: /proc is a mount of type proc, not of Plyfs"), "{other:?}");
+}

@@ -1,0 +1,350 @@
+//! The life of a mount: made in the background or foreground, asked, ended in every way there is.
+
+mod support;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::{Run, Scratch, can_mount, finish, is_alive, is_mounted, plyfs, run, wait_until};
+
+/// What `status --json` tells of this mount point.
+fn status(mount: &str) -> Value {
+    let lines: Value = serde_json::from_str(&run(["status", "--json", mount]).succeeded()).expect("it is JSON");
+    lines[0].clone()
+}
+
+fn pid_of(mount: &str) -> u32 {
+    u32::try_from(status(mount)["pid"].as_u64().expect("a pid")).expect("a pid")
+}
+
+fn send(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid as i32).expect("a pid"), signal).expect("the process is there");
+}
+
+#[test]
+fn a_mount_is_made_used_asked_and_ended() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    run(["mount", "mem: | audit(to=stderr)", mount, "-o", "nosuid,noauto,x-systemd.automount"]).succeeded();
+    assert!(is_mounted(&scratch.mount()), "the mount is not there when the command returns");
+    fs::write(scratch.path("mount/file"), "text").unwrap();
+    assert_eq!(fs::read(scratch.path("mount/file")).unwrap(), b"text");
+
+    let status = status(mount);
+    assert_eq!(status["state"], "serving");
+    assert_eq!(status["mount_point"], mount.as_str());
+    assert_eq!(status["stack"], "mem: | audit(to=stderr)");
+    assert_eq!(status["options"], serde_json::json!(["nosuid"]));
+    assert!(status["requests"].as_u64().unwrap() >= 2, "{status}");
+    assert_eq!(status["requests_by_operation"]["create"], 1, "{status}");
+    let table = run(["status"]).succeeded();
+    assert!(table.lines().any(|line| line.contains(mount) && line.contains("mem: | audit")), "{table}");
+    assert!(run(["status", mount]).succeeded().contains("stack        mem: | audit(to=stderr)\n"));
+
+    assert_eq!(run(["log-level", mount]).succeeded(), "info\n");
+    run(["log-level", mount, "debug,frontends=trace"]).succeeded();
+    assert_eq!(run(["log-level", mount]).succeeded(), "debug,frontends=trace\n");
+    let wrong = run(["control", mount, "nothing", "command"]);
+    assert_eq!(wrong.code, 1, "{wrong:?}");
+
+    let pid = pid_of(mount);
+    let socket = format!("/run/plyfs/{pid}.sock");
+    assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata("/run/plyfs").unwrap().mode() & 0o777, 0o700);
+    run(["umount", mount]).succeeded();
+    assert!(!is_mounted(&scratch.mount()));
+    assert!(!is_alive(pid), "the server outlives the unmount");
+    assert!(!Path::new(&socket).exists());
+}
+
+#[test]
+fn others_are_let_in_by_root_unless_told_otherwise() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    let as_nobody = |mount: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "ls", mount]);
+        finish(command.output()).code
+    };
+    run(["mount", "mem:", mount]).succeeded();
+    assert_eq!(as_nobody(mount), 0);
+    run(["umount", mount]).succeeded();
+    run(["mount", "mem:", mount, "-o", "noallow_other"]).succeeded();
+    assert_ne!(as_nobody(mount), 0);
+    run(["umount", mount]).succeeded();
+}
+
+#[test]
+fn mount_options_act() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    run(["mount", "mem:", mount, "-o", "ro,nodev,noexec,fsname=my source"]).succeeded();
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = table.lines().find(|line| line.contains(mount.as_str())).unwrap();
+    for word in ["ro,", "nodev", "noexec", "fuse.plyfs my\\040source"] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+    assert_eq!(fs::write(scratch.path("mount/x"), "").unwrap_err().raw_os_error(), Some(libc::EROFS));
+    run(["umount", mount]).succeeded();
+}
+
+#[test]
+fn signals_end_a_mount_in_the_foreground() {
+    if !can_mount() {
+        return;
+    }
+    for signal in [Signal::INT, Signal::TERM] {
+        let scratch = Scratch::new();
+        let mount = scratch.mount();
+        let mut child = plyfs().args(["mount", "-f", "mem:"]).arg(&mount).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("the mount", || is_mounted(&mount));
+        wait_until("the control socket", || run(["status"]).succeeded().contains(&*mount.to_string_lossy()));
+        send(child.id(), signal);
+        assert!(child.wait().unwrap().success(), "{signal:?}");
+        assert!(!is_mounted(&mount), "{signal:?}");
+    }
+}
+
+#[test]
+fn a_mount_in_use_ends_when_told_twice() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    run(["mount", "mem:", mount]).succeeded();
+    let file = File::create(scratch.path("mount/open")).unwrap();
+    let busy = run(["umount", mount]);
+    assert_eq!(busy.code, 12, "{busy:?}");
+    assert!(busy.errors.contains("is in use; "), "{busy:?}");
+    assert!(is_mounted(&scratch.mount()));
+    let pid = pid_of(mount);
+    send(pid, Signal::TERM);
+    wait_until("the mount to be detached", || !is_mounted(&scratch.mount()));
+    assert!(is_alive(pid), "those who use the mount get no time");
+    send(pid, Signal::TERM);
+    wait_until("the server to end", || !is_alive(pid));
+    assert!(file.metadata().is_err());
+}
+
+#[test]
+fn a_lazy_unmount_serves_until_the_last_file_is_closed() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    run(["mount", "mem:", mount]).succeeded();
+    let pid = pid_of(mount);
+    let file = File::create(scratch.path("mount/open")).unwrap();
+    run(["umount", "--lazy", mount]).succeeded();
+    assert!(!is_mounted(&scratch.mount()));
+    assert_eq!(file.metadata().unwrap().len(), 0);
+    drop(file);
+    wait_until("the server to end", || !is_alive(pid));
+}
+
+#[test]
+fn a_dead_server_is_told_and_cleaned_up() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    run(["mount", "mem:", mount]).succeeded();
+    let pid = pid_of(mount);
+    send(pid, Signal::KILL);
+    wait_until("the server to end", || !is_alive(pid));
+    assert!(is_mounted(&scratch.mount()));
+    assert_eq!(status(mount)["state"], "dead");
+    assert!(!Path::new(&format!("/run/plyfs/{pid}.sock")).exists(), "a stale socket stays");
+    let again = run(["mount", "mem:", mount]);
+    assert_eq!(again.code, 7, "{again:?}");
+    assert!(again.errors.contains("plyfs umount"), "{again:?}");
+    let level = run(["log-level", mount]);
+    assert_eq!(level.code, 13, "{level:?}");
+    run(["umount", mount]).succeeded();
+    assert!(!is_mounted(&scratch.mount()));
+}
+
+#[test]
+fn umount_of_the_system_ends_the_server_too() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    run(["mount", "mem:", mount]).succeeded();
+    let pid = pid_of(mount);
+    assert!(Command::new("umount").arg(mount).status().unwrap().success());
+    wait_until("the server to end", || !is_alive(pid));
+}
+
+#[test]
+fn every_operation_is_traced_on_demand() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, log) = (&scratch.name("mount"), &scratch.name("log"));
+    run(["mount", "mem:", mount, "--trace", "--log-file", log]).succeeded();
+    fs::create_dir(scratch.path("mount/made-by-the-test")).unwrap();
+    run(["umount", mount]).succeeded();
+    let text = fs::read_to_string(log).unwrap();
+    assert_eq!(fs::metadata(log).unwrap().mode() & 0o777, 0o600);
+    assert!(
+        text.lines().any(|line| line.to_lowercase().contains("mkdir") && line.contains("made-by-the-test")),
+        "{text}"
+    );
+    assert!(text.lines().last().unwrap().contains("unmounted"), "{text}");
+    fs::remove_file(log).unwrap();
+    run(["mount", "mem:", mount, "--log-file", log]).succeeded();
+    fs::create_dir(scratch.path("mount/made-by-the-test")).unwrap();
+    run(["umount", mount]).succeeded();
+    let text = fs::read_to_string(log).unwrap();
+    assert!(!text.contains("made-by-the-test"), "requests are logged unasked: {text}");
+}
+
+#[test]
+fn the_helper_of_mount_does_as_mount_expects() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, helper) = (&scratch.name("mount"), scratch.path("mount.plyfs"));
+    symlink(env!("CARGO_BIN_EXE_plyfs"), &helper).unwrap();
+    let call = |words: &[&str]| -> Run { finish(Command::new(&helper).args(words).output()) };
+    call(&["mem:", mount, "-n", "-o", "rw,noauto,user,_netdev,x-mount.mkdir,suid"]).succeeded();
+    assert_eq!(status(mount)["options"], serde_json::json!([]));
+    assert_eq!(call(&["mem:", mount]).code, 32);
+    run(["umount", mount]).succeeded();
+    let said = call(&["mem: | readonly", mount, "-v", "-f", "-t", "fuse.plyfs"]).succeeded();
+    assert_eq!(said, format!("plyfs: mem: | readonly mounted on {mount}\n"));
+    assert!(!is_mounted(&scratch.mount()), "a fake mount was made");
+    let unknown = call(&["mem:", mount, "-o", "rw,bogus"]);
+    assert_eq!(unknown.code, 1, "{unknown:?}");
+    call(&["mem:", mount, "-s", "-o", "rw,bogus"]).succeeded();
+    run(["umount", mount]).succeeded();
+    assert_eq!(call(&["mem: | nonsense", mount]).code, 32);
+    assert_eq!(call(&["mem:", mount, "-t", "ext4"]).code, 1);
+    // As mount.fuse calls the program itself.
+    finish(plyfs().args(["mem:", mount, "-o", "rw"]).output()).succeeded();
+    run(["umount", mount]).succeeded();
+}
+
+/// Runs a test again in a mount name space where all users may open /dev/fuse, as on an ordinary system.
+fn with_open_device(test: &str) {
+    let scratch = Scratch::new();
+    let device = scratch.name("fuse");
+    let script =
+        format!("mknod -m 666 {device} c 10 229 && mount --bind {device} /dev/fuse && exec \"$0\" --exact {test}");
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).arg(program);
+    let result = finish(command.output());
+    assert_eq!(result.code, 0, "{}{}", result.output, result.errors);
+}
+
+#[test]
+fn users_mount_through_the_helper_of_fuse() {
+    let helper = ["/usr/bin/fusermount3", "/bin/fusermount3"].iter().any(|path| Path::new(path).exists());
+    if !can_mount() || !helper {
+        eprintln!("skipped: needs fusermount3");
+        return;
+    }
+    if fs::metadata("/dev/fuse").unwrap().mode() & 0o666 != 0o666 {
+        return with_open_device("users_mount_through_the_helper_of_fuse");
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    std::os::unix::fs::chown(scratch.mount(), Some(65_534), Some(65_534)).unwrap();
+    let runtime = scratch.path("runtime");
+    fs::create_dir(&runtime).unwrap();
+    std::os::unix::fs::chown(&runtime, Some(65_534), Some(65_534)).unwrap();
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
+    // The program may be in a directory that the user cannot reach.
+    let program = scratch.path("plyfs");
+    fs::copy(env!("CARGO_BIN_EXE_plyfs"), &program).unwrap();
+    let as_nobody = |runtime: &Path, words: &[&str]| -> Run {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).args(words);
+        finish(command.env("XDG_RUNTIME_DIR", runtime).current_dir("/").output())
+    };
+    as_nobody(&runtime, &["mount", "mem:", mount]).succeeded();
+    assert!(is_mounted(&scratch.mount()));
+    assert!(runtime.join("plyfs").read_dir().unwrap().next().is_some(), "no control socket");
+    assert!(as_nobody(&runtime, &["status"]).succeeded().contains(mount.as_str()));
+    assert_eq!(status(mount)["state"], "dead", "root finds a socket in a directory that it does not look into");
+    as_nobody(&runtime, &["umount", mount]).succeeded();
+    assert!(!is_mounted(&scratch.mount()));
+    // What fails after the mount was made takes it away again.
+    let failed = as_nobody(&scratch.path("none"), &["mount", "mem:", mount]);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(failed.errors.contains("cannot make "), "{failed:?}");
+    wait_until("nothing to be mounted", || !is_mounted(&scratch.mount()));
+    // Somebody else's mount point.
+    let not_ours = as_nobody(&runtime, &["mount", "mem:", "/mnt"]);
+    assert_eq!(not_ours.code, 9, "{not_ours:?}");
+    assert_eq!(not_ours.errors.lines().count(), 1, "{not_ours:?}");
+}
+
+#[test]
+fn other_users_may_not_ask() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    run(["mount", "mem:", mount]).succeeded();
+    let program = scratch.path("plyfs");
+    fs::copy(env!("CARGO_BIN_EXE_plyfs"), &program).unwrap();
+    let as_nobody = |words: &[&str]| -> Run {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).args(words);
+        finish(command.env_remove("XDG_RUNTIME_DIR").output())
+    };
+    for words in [["log-level", mount], ["umount", mount]] {
+        let refused = as_nobody(&words);
+        assert_eq!(refused.code, 9, "{refused:?}");
+    }
+    assert!(as_nobody(&["status"]).succeeded().contains("another user's"));
+    run(["umount", mount]).succeeded();
+}
+
+#[test]
+fn scripts_and_pages_are_generated() {
+    let scratch = Scratch::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(run(["completions", shell]).succeeded().contains("log-level"));
+    }
+    run(["man", &scratch.name("man")]).succeeded();
+    for page in ["plyfs.1", "plyfs-mount.1", "plyfs-shell.1", "mount.plyfs.8"] {
+        let text = fs::read_to_string(scratch.path("man").join(page)).unwrap();
+        assert!(text.contains(".SH NAME"), "{page}");
+    }
+    assert!(fs::read_to_string(scratch.path("man/plyfs.1")).unwrap().contains("Exit codes"));
+}
+
+#[test]
+fn the_shell_works_without_a_mount() {
+    let result = run(["shell", "mem: | readonly", "-c", "ls -l; df; cat readme"]);
+    assert_eq!(result.code, 1);
+    assert!(result.errors.starts_with("plyfs: cat: readme: No such file or directory (ENOENT)\n"), "{result:?}");
+    assert_eq!(run(["shell", "mem:", "-c", "echo hello > a; mkdir d; ls"]).succeeded(), "a\nd\n");
+    let mut child = plyfs().args(["shell", "mem:"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"echo typed > t\ncat t\n").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"typed\n");
+}

@@ -1,0 +1,121 @@
+//! What the tests of the command share: running it, and directories that are unmounted and removed at the end.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a run of the command gave.
+#[derive(Debug)]
+pub struct Run {
+    /// The exit code.
+    pub code: i32,
+    /// Standard output.
+    pub output: String,
+    /// Standard error.
+    pub errors: String,
+}
+
+/// The command.
+pub fn plyfs() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_plyfs"))
+}
+
+/// Runs the command with these words.
+pub fn run<const N: usize>(words: [&str; N]) -> Run {
+    finish(plyfs().args(words).stdin(Stdio::null()).output())
+}
+
+/// Runs a command that is set up already.
+pub fn finish(output: std::io::Result<Output>) -> Run {
+    let output = output.expect("the command starts");
+    Run {
+        code: output.status.code().expect("the command ends by itself"),
+        output: String::from_utf8(output.stdout).expect("output is text"),
+        errors: String::from_utf8(output.stderr).expect("errors are text"),
+    }
+}
+
+impl Run {
+    /// The output of a run that succeeded without a word on standard error.
+    pub fn succeeded(self) -> String {
+        assert!(self.code == 0 && self.errors.is_empty(), "{self:?}");
+        self.output
+    }
+}
+
+/// Directories for one test. At the end whatever is mounted on `mount` is unmounted.
+pub struct Scratch {
+    directory: tempfile::TempDir,
+}
+
+impl Scratch {
+    /// New directories, open to all users.
+    pub fn new() -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::Builder::new().prefix("plyfs-cli-").tempdir().expect("a directory is made");
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("its mode is set");
+        fs::create_dir(directory.path().join("mount")).expect("the mount point is made");
+        Scratch { directory }
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The same as text.
+    pub fn name(&self, name: &str) -> String {
+        self.path(name).to_str().expect("scratch paths are text").to_owned()
+    }
+
+    /// The mount point.
+    pub fn mount(&self) -> PathBuf {
+        self.path("mount")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for name in ["mount", "base", "mount.plyfs"] {
+            let path = self.path(name);
+            if is_mounted(&path) {
+                let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH);
+            }
+        }
+    }
+}
+
+/// Whether something is mounted on exactly this path.
+pub fn is_mounted(path: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").expect("the mount table is read");
+    let path = path.to_str().expect("a path of text");
+    table.lines().any(|line| line.split(' ').nth(4) == Some(path))
+}
+
+/// Whether FUSE file systems can be mounted here by root; says so if not, since the test is then skipped.
+pub fn can_mount() -> bool {
+    let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !can {
+        eprintln!("skipped: needs root and /dev/fuse");
+    }
+    can
+}
+
+/// Waits until the condition holds.
+pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether the process is there and has not ended.
+pub fn is_alive(pid: u32) -> bool {
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+}
