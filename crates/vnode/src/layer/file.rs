@@ -45,7 +45,7 @@ impl<L: Layer> LayerFile<L> {
         Some(Blocks { node: &self.node, lower: &*self.lower, caller, lower_caller: self.caller(caller), shape })
     }
 
-    fn caller<'a>(&self, caller: &'a Caller) -> std::borrow::Cow<'a, Caller> {
+    fn caller<'a>(&'a self, caller: &'a Caller) -> std::borrow::Cow<'a, Caller> {
         self.node.layer().map_caller(caller)
     }
 }
@@ -120,7 +120,7 @@ impl<L: Layer> LayerFile<L> {
     }
 
     pub fn forward_getattr(&self, caller: &Caller) -> Result<Attributes> {
-        Ok(self.node.attributes(self.lower.getattr(&self.caller(caller))?))
+        Ok(self.node.attributes(caller, self.lower.getattr(&self.caller(caller))?))
     }
 
     pub fn forward_test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {

@@ -73,7 +73,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
     }
 
     /// The caller as the layers below are to see it. Default: as it is.
-    fn map_caller<'a>(&self, caller: &'a Caller) -> Cow<'a, Caller> {
+    fn map_caller<'a>(&'a self, caller: &'a Caller) -> Cow<'a, Caller> {
         Cow::Borrowed(caller)
     }
 
@@ -95,8 +95,8 @@ pub trait Layer: Send + Sync + Sized + 'static {
     }
 
     /// Changes attributes on their way up. Sizes of encoded data are translated by the template. Declare
-    /// `attributes_untouched: false`. Default: as they are.
-    fn map_attributes(&self, attributes: &mut Attributes) {}
+    /// `attributes_untouched: false`, and `needs_fresh_attributes` if they depend on the caller. Default: as they are.
+    fn map_attributes(&self, caller: &Caller, attributes: &mut Attributes) {}
 
     /// Changes new attributes on their way down: what undoes `map_attributes`. Default: as they are.
     ///

@@ -64,24 +64,24 @@ impl<L: Layer> LayerVnode<L> {
     }
 
     /// Attributes from below as seen above.
-    pub(super) fn attributes(&self, mut attributes: Attributes) -> Attributes {
+    pub(super) fn attributes(&self, caller: &Caller, mut attributes: Attributes) -> Attributes {
         let layer = self.layer();
         if attributes.kind == FileKind::Regular
             && let Some(shape) = layer.data_shape()
         {
             attributes.size = shape.plain_size(attributes.size);
         }
-        layer.map_attributes(&mut attributes);
+        layer.map_attributes(caller, &mut attributes);
         attributes
     }
 
-    fn entry(&self, lower: Entry) -> Entry {
-        Entry { attributes: self.attributes(lower.attributes), vnode: self.mount.wrap(lower.vnode) }
+    fn entry(&self, caller: &Caller, lower: Entry) -> Entry {
+        Entry { attributes: self.attributes(caller, lower.attributes), vnode: self.mount.wrap(lower.vnode) }
     }
 
-    fn created(&self, lower: Created, flags: OpenFlags) -> Created {
+    fn created(&self, caller: &Caller, lower: Created, flags: OpenFlags) -> Created {
         let node = self.mount.wrap(lower.entry.vnode);
-        let attributes = self.attributes(lower.entry.attributes);
+        let attributes = self.attributes(caller, lower.entry.attributes);
         let file = Arc::new(LayerFile::new(Arc::clone(&node), lower.file, flags));
         Created { entry: Entry { vnode: node, attributes }, file }
     }
@@ -112,7 +112,7 @@ impl<L: Layer> LayerVnode<L> {
 #[allow(missing_docs)]
 impl<L: Layer> LayerVnode<L> {
     pub fn forward_getattr(&self, caller: &Caller) -> Result<Attributes> {
-        Ok(self.attributes(self.lower.getattr(&self.layer().map_caller(caller))?))
+        Ok(self.attributes(caller, self.lower.getattr(&self.layer().map_caller(caller))?))
     }
 
     pub fn forward_setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
@@ -132,7 +132,7 @@ impl<L: Layer> LayerVnode<L> {
         if changes.is_empty() {
             return self.forward_getattr(caller);
         }
-        Ok(self.attributes(self.lower.setattr(&lower_caller, &changes)?))
+        Ok(self.attributes(caller, self.lower.setattr(&lower_caller, &changes)?))
     }
 
     pub fn forward_access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
@@ -141,7 +141,7 @@ impl<L: Layer> LayerVnode<L> {
 
     pub fn forward_lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
         let name = self.encode(caller, name)?;
-        Ok(self.entry(self.lower.lookup(&self.layer().map_caller(caller), name.as_name())?))
+        Ok(self.entry(caller, self.lower.lookup(&self.layer().map_caller(caller), name.as_name())?))
     }
 
     pub fn forward_parent(&self, caller: &Caller) -> Result<VnodeRef> {
@@ -152,24 +152,25 @@ impl<L: Layer> LayerVnode<L> {
         let name = self.encode(caller, name)?;
         let lower_caller = self.layer().map_caller(caller);
         let Some(_) = self.layer().data_shape() else {
-            return Ok(self.created(self.lower.create(&lower_caller, name.as_name(), how)?, how.flags));
+            return Ok(self.created(caller, self.lower.create(&lower_caller, name.as_name(), how)?, how.flags));
         };
         let flags = data::rewriting_flags(how.flags).without(OpenFlags::TRUNCATE);
         let lower_how = Creation { flags, ..*how };
-        let mut created = self.created(self.lower.create(&lower_caller, name.as_name(), &lower_how)?, how.flags);
+        let mut created =
+            self.created(caller, self.lower.create(&lower_caller, name.as_name(), &lower_how)?, how.flags);
         if how.flags.truncates() && created.entry.attributes.size > 0 {
             // It was there before, and others may be writing: it is cut under their lock, as the caller.
             let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
             let node = self.node_of(&created.entry.vnode)?;
             let _guard = node.lock_data();
-            created.entry.attributes = node.attributes(node.lower.setattr(&lower_caller, &cut)?);
+            created.entry.attributes = node.attributes(caller, node.lower.setattr(&lower_caller, &cut)?);
         }
         Ok(created)
     }
 
     pub fn forward_mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
         let name = self.encode(caller, name)?;
-        Ok(self.entry(self.lower.mkdir(&self.layer().map_caller(caller), name.as_name(), mode)?))
+        Ok(self.entry(caller, self.lower.mkdir(&self.layer().map_caller(caller), name.as_name(), mode)?))
     }
 
     pub fn forward_mknod(
@@ -182,18 +183,18 @@ impl<L: Layer> LayerVnode<L> {
     ) -> Result<Entry> {
         let name = self.encode(caller, name)?;
         let lower_caller = self.layer().map_caller(caller);
-        Ok(self.entry(self.lower.mknod(&lower_caller, name.as_name(), kind, mode, device)?))
+        Ok(self.entry(caller, self.lower.mknod(&lower_caller, name.as_name(), kind, mode, device)?))
     }
 
     pub fn forward_symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
         let name = self.encode(caller, name)?;
-        Ok(self.entry(self.lower.symlink(&self.layer().map_caller(caller), name.as_name(), target)?))
+        Ok(self.entry(caller, self.lower.symlink(&self.layer().map_caller(caller), name.as_name(), target)?))
     }
 
     pub fn forward_link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
         let target = self.lower_of(target)?;
         let name = self.encode(caller, name)?;
-        Ok(self.entry(self.lower.link(&self.layer().map_caller(caller), target, name.as_name())?))
+        Ok(self.entry(caller, self.lower.link(&self.layer().map_caller(caller), target, name.as_name())?))
     }
 
     pub fn forward_unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
@@ -270,7 +271,7 @@ impl<L: Layer> LayerVnode<L> {
         if self.layer().data_shape().is_some() {
             lower_how.flags = data::rewriting_flags(how.flags);
         }
-        Ok(self.created(self.lower.tmpfile(&self.layer().map_caller(caller), &lower_how)?, how.flags))
+        Ok(self.created(caller, self.lower.tmpfile(&self.layer().map_caller(caller), &lower_how)?, how.flags))
     }
 
     pub fn forward_ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
