@@ -25,7 +25,8 @@ use super::wire;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use vnode::{Caller, Errno, FileKind, FileSystemRef, Name, OpenDirectory, Result, VnodeRef};
+use std::time::Duration;
+use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, Name, OpenDirectory, Result, VnodeRef};
 
 /// Everything a mount's requests need.
 pub(crate) struct Dispatcher {
@@ -47,6 +48,9 @@ pub(crate) struct Dispatcher {
 
 /// What an operation answers: its results are in the reply.
 type Answer = Result<()>;
+
+/// The set-id bits, which a write takes away.
+const SET_ID: u32 = 0o6000;
 
 impl Dispatcher {
     pub(crate) fn new(
@@ -97,6 +101,17 @@ impl Dispatcher {
 
     fn open_directory(&self, handle: u64) -> Result<Arc<OpenedDirectory>> {
         self.open_files.get_directory(handle).ok_or(Errno::EBADF)
+    }
+
+    /// How long the kernel may keep these attributes.
+    fn attribute_timeout(&self, attributes: &Attributes) -> Duration {
+        if attributes.kind == FileKind::Regular && attributes.mode & SET_ID != 0 {
+            // A write that the kernel passes through takes the bits away without its noticing, and nobody may run the
+            // program with them a moment later.
+            Duration::ZERO
+        } else {
+            self.decisions.attribute_timeout
+        }
     }
 
     /// The kernel may hold names of this directory that not everybody may look up any more.

@@ -51,6 +51,10 @@ pub(crate) struct OpenWish {
     pub(crate) direct: bool,
     /// Cached pages stay valid from one open to the next.
     pub(crate) keep_cache: bool,
+    /// The file is opened for writing.
+    pub(crate) writes: bool,
+    /// Writes of this caller keep set-id bits.
+    pub(crate) privileged: bool,
 }
 
 const SHARDS: usize = 32;
@@ -69,6 +73,9 @@ struct OpenNode {
     cached: u32,
     passthrough: u32,
     backing_id: i32,
+    /// What [`OpenWish::privileged`] was for the open that registered the backing file: all passthrough writes are done
+    /// with its credentials.
+    backing_privileged: bool,
     handles: Vec<u64>,
 }
 
@@ -193,12 +200,14 @@ impl OpenNode {
     ) -> (IoMode, u32) {
         if wish.passthrough && self.cached == 0 && self.backing_id == 0 {
             self.backing_id = register_backing(file).unwrap_or_default();
+            self.backing_privileged = wish.privileged;
         }
         if self.backing_id != 0 {
             // Also an open whose I/O must reach us names the backing file: the kernel wants that of all opens of the
             // inode, and lets direct I/O take precedence.
             self.passthrough += 1;
-            let direct = if wish.direct { open_reply::DIRECT_IO } else { 0 };
+            let wrong_credentials = wish.writes && wish.privileged != self.backing_privileged;
+            let direct = if wish.direct || wrong_credentials { open_reply::DIRECT_IO } else { 0 };
             (IoMode::Passthrough, open_reply::PASSTHROUGH | direct)
         } else if wish.direct {
             (IoMode::Direct, open_reply::DIRECT_IO)
@@ -229,9 +238,10 @@ mod tests {
         }
     }
 
-    const PASSTHROUGH: OpenWish = OpenWish { passthrough: true, direct: false, keep_cache: false };
+    const PASSTHROUGH: OpenWish =
+        OpenWish { passthrough: true, direct: false, keep_cache: false, writes: true, privileged: true };
     const DIRECT: OpenWish = OpenWish { direct: true, ..PASSTHROUGH };
-    const CACHED: OpenWish = OpenWish { passthrough: false, direct: false, keep_cache: true };
+    const CACHED: OpenWish = OpenWish { passthrough: false, keep_cache: true, ..PASSTHROUGH };
 
     fn open(files: &OpenFiles, wish: OpenWish, backing: Option<i32>) -> OpenAnswer {
         files.open(5, Arc::new(Nothing), wish, |_| backing)
@@ -253,6 +263,16 @@ mod tests {
         }
         assert_eq!(released, [7]);
         assert!(files.any_of(5).is_none());
+    }
+
+    #[test]
+    fn a_writer_whose_credentials_differ_from_the_backing_files_comes_to_us() {
+        let files = OpenFiles::new();
+        open(&files, PASSTHROUGH, Some(7));
+        let other = open(&files, OpenWish { privileged: false, ..PASSTHROUGH }, None);
+        assert_eq!(other.flags, open_reply::PASSTHROUGH | open_reply::DIRECT_IO);
+        let reader = open(&files, OpenWish { privileged: false, writes: false, ..PASSTHROUGH }, None);
+        assert_eq!(reader.flags, open_reply::PASSTHROUGH);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use super::trace;
 use super::wire::{self, Opcode};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// What serves the requests.
@@ -108,8 +109,10 @@ struct Shared<H: Handler> {
     counters: Arc<Counters>,
     /// Workers that wait for a request right now.
     waiting: AtomicUsize,
+    /// Workers that exist or are being started.
     workers: Mutex<usize>,
     last_worker_ended: Condvar,
+    starter: Sender<()>,
 }
 
 impl<H: Handler> Session<H> {
@@ -120,6 +123,7 @@ impl<H: Handler> Session<H> {
         negotiated: &Negotiated,
         counters: Arc<Counters>,
     ) -> Result<Session<H>, SessionError> {
+        let (starter, requests) = channel();
         let shared = Arc::new(Shared {
             device,
             handler,
@@ -129,8 +133,14 @@ impl<H: Handler> Session<H> {
             waiting: AtomicUsize::new(0),
             workers: Mutex::new(0),
             last_worker_ended: Condvar::new(),
+            starter,
         });
-        start_worker(&shared).map_err(SessionError::Thread)?;
+        let for_starter = Arc::downgrade(&shared);
+        std::thread::Builder::new()
+            .name("fuse-starter".into())
+            .spawn(move || run_starter(&for_starter, &requests))
+            .map_err(SessionError::Thread)?;
+        start_worker(&shared).map_err(|error| SessionError::Thread(std::io::Error::other(error)))?;
         Ok(Session { shared })
     }
 
@@ -165,28 +175,38 @@ impl<H: Handler> Session<H> {
     }
 }
 
-/// Starts one worker. It counts as waiting from here on, so that two requests in quick succession do not both start
-/// one.
-fn start_worker<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
+/// Has one more worker started. It counts as waiting from here on, so that two requests in quick succession do not both
+/// start one.
+fn start_worker<H: Handler>(shared: &Arc<Shared<H>>) -> Result<(), &'static str> {
     let mut workers = shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
     if *workers >= WORKERS_MAX {
-        return Err(std::io::Error::other("too many requests are waiting"));
+        return Err("as many as allowed are busy");
     }
+    *workers += 1;
     shared.waiting.fetch_add(1, Ordering::SeqCst);
-    let for_thread = Arc::clone(shared);
-    let started =
-        std::thread::Builder::new().name("fuse-worker".into()).stack_size(WORKER_STACK_BYTES).spawn(move || {
+    // The starter lives as long as any worker.
+    shared.starter.send(()).map_err(|_| "the session has ended")
+}
+
+/// Starts workers when asked. A thread begins with the credentials of the one that makes it, and workers act with their
+/// callers': this thread, which serves no request, keeps the process's own, with which the device can be opened.
+fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Receiver<()>) {
+    for () in requests {
+        let Some(shared) = shared.upgrade() else { return };
+        let queue = shared.device.queue();
+        let for_thread = Arc::clone(&shared);
+        let worker = std::thread::Builder::new().name("fuse-worker".into()).stack_size(WORKER_STACK_BYTES);
+        let started = worker.spawn(move || {
             let ending = EndOfWorker(&for_thread);
-            work(&for_thread);
+            work(&for_thread, queue);
             drop(ending);
         });
-    match started {
-        Ok(_) => *workers += 1,
-        Err(_) => {
+        if let Err(error) = started {
+            tracing::warn!(%error, "no further worker thread; requests may wait for slower ones");
             shared.waiting.fetch_sub(1, Ordering::SeqCst);
+            drop(EndOfWorker(&shared));
         }
     }
-    started.map(drop)
 }
 
 /// Counts a worker off, however it ends.
@@ -211,8 +231,7 @@ impl<H: Handler> Drop for EndOfWorker<'_, H> {
     }
 }
 
-fn work<H: Handler>(shared: &Arc<Shared<H>>) {
-    let mut queue = shared.device.queue();
+fn work<H: Handler>(shared: &Arc<Shared<H>>, mut queue: impl Queue) {
     let mut buffer = vec![0; shared.message_bytes_max + REQUEST_OVERHEAD_BYTES];
     let mut reply = Reply::new(shared.message_bytes_max);
     loop {
@@ -229,7 +248,7 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>) {
         if others_waiting == 0
             && let Err(error) = start_worker(shared)
         {
-            tracing::warn!(%error, "no further worker thread; requests may wait for slower ones");
+            tracing::warn!("no further worker thread ({error}); requests may wait for slower ones");
         }
         serve(shared, &mut queue, &buffer[..length], &mut reply);
         // Whoever sees enough others waiting may go; the order of the two steps keeps at least that many.

@@ -12,21 +12,20 @@ impl Dispatcher {
     pub(super) fn attribute_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         let node = self.node(request.node)?;
         let caller = caller(request, 0);
-        let timeout = self.decisions.attribute_timeout;
         match &request.operation {
             Operation::GetAttributes { handle } => {
                 let attributes = self.attributes(&caller, &node, *handle)?;
-                reply.put(&attributes_out(&attributes, timeout));
+                reply.put(&attributes_out(&attributes, self.attribute_timeout(&attributes)));
             }
             Operation::Statx(arguments) => {
                 let with_handle = arguments.getattr_flags & wire::GETATTR_HANDLE != 0;
                 let handle = with_handle.then_some(arguments.handle);
                 let attributes = self.attributes(&caller, &node, handle)?;
-                reply.put(&statx_out(&attributes, timeout));
+                reply.put(&statx_out(&attributes, self.attribute_timeout(&attributes)));
             }
             Operation::SetAttributes(set) => {
                 let attributes = self.set_attributes(&caller, &node, set)?;
-                reply.put(&attributes_out(&attributes, timeout));
+                reply.put(&attributes_out(&attributes, self.attribute_timeout(&attributes)));
             }
             Operation::Access { mask } => node.vnode.access(&caller, AccessMode::from_bits(*mask))?,
             Operation::StatFs => {

@@ -87,7 +87,7 @@ impl Dispatcher {
         wire::EntryOut {
             node: node.id,
             attributes: attributes_to_wire(&attributes),
-            ..timed_entry(name_timeout, self.decisions.attribute_timeout)
+            ..timed_entry(name_timeout, self.attribute_timeout(&attributes))
         }
     }
 

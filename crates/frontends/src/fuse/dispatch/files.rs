@@ -1,6 +1,6 @@
 //! Open files: open, create, close, sync, lock; and the choice of passthrough.
 
-use super::{Answer, Dispatcher, caller, name};
+use super::{Answer, Dispatcher, SET_ID, caller, name};
 use crate::fuse::backing;
 use crate::fuse::convert::{lock_from_wire, lock_to_wire};
 use crate::fuse::nodes::Node;
@@ -17,8 +17,6 @@ const OPENED_TO_EXECUTE: u32 = 0x20;
 /// Flags for the kernel's own I/O on its own descriptor: our buffers are not aligned for O_DIRECT, and nobody waits
 /// for our signals.
 const NOT_PASSED_DOWN: u32 = (libc::O_DIRECT | libc::O_ASYNC) as u32 | OPENED_TO_EXECUTE;
-/// The set-id bits, which a write takes away.
-const SET_ID: u32 = 0o6000;
 
 impl Dispatcher {
     pub(super) fn file_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
@@ -67,7 +65,7 @@ impl Dispatcher {
         if kill && flags.truncates() {
             file.truncate(&caller, 0, true)?;
         }
-        let answer = self.register(&node, file, flags, None);
+        let answer = self.register(&node, file, flags, None, request.uid == 0);
         put_open(reply, answer);
         Ok(())
     }
@@ -91,7 +89,7 @@ impl Dispatcher {
         let attributes = created.entry.attributes;
         let entry = self.entry_out(&parent, created.entry);
         let node = self.node(entry.node)?;
-        let answer = self.register(&node, created.file, flags, Some(&attributes));
+        let answer = self.register(&node, created.file, flags, Some(&attributes), request.uid == 0);
         reply.put(&entry);
         put_open(reply, answer);
         Ok(())
@@ -104,16 +102,20 @@ impl Dispatcher {
         file: OpenFileRef,
         flags: OpenFlags,
         attributes: Option<&Attributes>,
+        privileged: bool,
     ) -> OpenAnswer {
         let passthrough = self.decisions.passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
-        // The kernel below would keep set-id bits for writes it does in our name. They must come to us.
-        let writes_clear_set_id = passthrough && flags.writes() && self.has_set_id(&file, attributes);
+        // After a passthrough write the kernel would not notice that the bits are gone.
+        let writes_clear_set_id = passthrough && flags.writes() && !privileged && self.has_set_id(&file, attributes);
         let wish = OpenWish {
             passthrough,
             direct: self.decisions.direct_io || writes_clear_set_id,
             keep_cache: self.decisions.exclusive,
+            writes: flags.writes(),
+            privileged,
         };
-        let mut answer = self.open_files.open(node.id, file, wish, |file| self.register_backing(file));
+        let register = |file: &OpenFileRef| self.register_backing(file, privileged);
+        let mut answer = self.open_files.open(node.id, file, wish, register);
         let written_past_us = answer.flags & wire::open_reply::PASSTHROUGH != 0;
         if !self.decisions.forward_locks && (written_past_us || !flags.writes()) {
             // Nothing was written through us that could have failed, and locks are the kernel's: closing need not be
@@ -131,8 +133,8 @@ impl Dispatcher {
         mode.map_or(true, |mode| mode & SET_ID != 0)
     }
 
-    fn register_backing(&self, file: &OpenFileRef) -> Option<i32> {
-        match backing::register(&self.device, file.backing()?) {
+    fn register_backing(&self, file: &OpenFileRef, privileged: bool) -> Option<i32> {
+        match backing::register(&self.device, file.backing()?, privileged) {
             Ok(id) => Some(id),
             Err(error) => {
                 // These would be the same for every file; others may be this file's alone.

@@ -9,6 +9,8 @@ use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
 use vnode::{Caller, Errno, FileKind, Result, SetAttributes};
 
+const FILE_CAPABILITIES: &[u8] = b"security.capability";
+
 impl Dispatcher {
     pub(super) fn xattr_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         let node = self.node(request.node)?;
@@ -25,7 +27,10 @@ impl Dispatcher {
                 Ok(())
             }
             Operation::RemoveXattr { name } => {
-                node.vnode.removexattr(&caller, name)?;
+                // The kernel removes a file's capabilities for whoever writes to it, and has checked the permission of
+                // whoever removes them by name.
+                let caller = if *name == FILE_CAPABILITIES { &self.server } else { &caller };
+                node.vnode.removexattr(caller, name)?;
                 self.xattr_changed(&node, name);
                 Ok(())
             }
