@@ -71,7 +71,7 @@ pub struct Mount {
     /// How much to log: off, error, warn, info, debug, trace, or a list such as info,frontends=debug
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
-    /// Log to this file instead of standard error (foreground) or syslog (background)
+    /// Log to this file instead of standard error (foreground) or syslog (background); in the background, what layers write to standard error goes there too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log_file: Option<PathBuf>,
 }

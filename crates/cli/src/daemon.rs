@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::{Deserialize, Serialize};
@@ -31,8 +32,10 @@ enum Told {
 
 /// Splits the process in two. The parent waits for the server's word.
 ///
-/// Called while the process has a single thread.
+/// Called while the process has a single thread, and has opened nothing: whatever is open was inherited, and somebody
+/// may wait for its end.
 pub fn split() -> Outcome<Side> {
+    close_inherited();
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| cannot(&error))?;
     // SAFETY: the process has a single thread, so that the child finds no lock held by a thread that it lacks.
     match unsafe { libc::fork() } {
@@ -50,13 +53,15 @@ pub fn split() -> Outcome<Side> {
 }
 
 impl Ready {
-    /// The mount is usable: the parent ends, and the server lets go of its terminal and directory.
-    pub fn usable(self) {
-        // What the server prints from now on has no reader. Failing to let go harms nobody but the terminal.
+    /// The mount is usable: the parent ends, and the server lets go of its terminal and directory. What it writes to
+    /// standard error goes to `errors` from now on, or nowhere.
+    pub fn usable(self, errors: Option<&Path>) {
+        // Failing to let go harms nobody but the terminal.
         if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
             let _ = rustix::stdio::dup2_stdin(&null);
             let _ = rustix::stdio::dup2_stdout(&null);
-            let _ = rustix::stdio::dup2_stderr(&null);
+            let errors = errors.and_then(|path| OpenOptions::new().append(true).open(path).ok());
+            let _ = rustix::stdio::dup2_stderr(errors.as_ref().unwrap_or(&null));
         }
         let _ = std::env::set_current_dir("/");
         self.tell(&Told::Usable);
@@ -77,6 +82,14 @@ impl Ready {
             let _ = self.pipe.write_all(&bytes);
         }
     }
+}
+
+/// Closes every descriptor but the standard ones.
+fn close_inherited() {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: nothing in this process owns a descriptor from `FIRST` on. Kernels without the call (before Linux 5.9)
+    // and refusals leave them open, which only delays those who wait for their end.
+    unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0) };
 }
 
 fn listen(reader: OwnedFd) -> Outcome {

@@ -102,6 +102,78 @@ fn mount_options_act() {
 }
 
 #[test]
+fn a_directory_is_mounted_elsewhere_and_over_itself() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, base) = (&scratch.name("mount"), &scratch.name("base"));
+    fs::create_dir(base).unwrap();
+    fs::write(scratch.path("base/file"), "below").unwrap();
+    // A relative path counts from where the command is started.
+    finish(plyfs().args(["mount", "base", "mount"]).current_dir(scratch.path("")).output()).succeeded();
+    assert_eq!(fs::read(scratch.path("mount/file")).unwrap(), b"below");
+    fs::write(scratch.path("mount/new"), "through").unwrap();
+    assert_eq!(fs::read(scratch.path("base/new")).unwrap(), b"through");
+    assert_eq!(status(mount)["stack"], base.as_str());
+    run(["umount", mount]).succeeded();
+
+    let explained = run(["mount", "--over", base, "readonly", "--explain"]).succeeded();
+    assert!(
+        explained.starts_with(&format!("{base} | readonly\n")) && explained.contains("attributes cached"),
+        "{explained}"
+    );
+    assert!(is_mounted(&scratch.path("base")));
+    assert_eq!(fs::read(scratch.path("base/file")).unwrap(), b"below");
+    assert_eq!(fs::write(scratch.path("base/file"), "x").unwrap_err().raw_os_error(), Some(libc::EROFS));
+    assert_eq!(status(base)["options"], serde_json::json!(["over"]));
+    run(["umount", base]).succeeded();
+    fs::write(scratch.path("base/file"), "x").unwrap();
+    run(["mount", "--over", base, ""]).succeeded();
+    assert_eq!(fs::read(scratch.path("base/file")).unwrap(), b"x");
+    run(["umount", base]).succeeded();
+}
+
+#[test]
+fn a_server_lets_go_of_what_its_parent_had_open() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    let program = env!("CARGO_BIN_EXE_plyfs");
+    // The reader of the pipe ends only when nobody has it open any more, as standard output or as another descriptor.
+    let script = format!("{{ {program} mount mem: {mount} 7>&1; echo mounted; }} | cat");
+    let result = finish(Command::new("timeout").args(["20", "sh", "-c", &script]).output());
+    assert_eq!((result.code, result.output.as_str()), (0, "mounted\n"), "{result:?}");
+    assert_eq!(fs::read_link(format!("/proc/{}/cwd", pid_of(mount))).unwrap(), Path::new("/"));
+    run(["umount", mount]).succeeded();
+}
+
+#[test]
+fn mount_points_and_bases_with_blanks_and_links() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let base = scratch.path("a base, with | all = of (it)");
+    fs::create_dir(&base).unwrap();
+    fs::write(base.join("file"), "text").unwrap();
+    fs::create_dir(scratch.path("mount/a mount point")).unwrap();
+    let mount = scratch.name("mount/a mount point");
+    symlink(&mount, scratch.path("link")).unwrap();
+    let stack = format!("\"{}\" | readonly", base.display());
+    run(["mount", &stack, &scratch.name("link")]).succeeded();
+    assert!(scratch.path("link/file").exists());
+    assert_eq!(status(&mount)["stack"], stack.as_str());
+    assert_eq!(status(&scratch.name("link"))["mount_point"], mount.as_str());
+    let again = run(["mount", "mem:", &scratch.name("link")]);
+    assert_eq!(again.code, 7, "{again:?}");
+    run(["umount", &scratch.name("link")]).succeeded();
+    assert!(!scratch.path("link/file").exists());
+}
+
+#[test]
 fn signals_end_a_mount_in_the_foreground() {
     if !can_mount() {
         return;
@@ -152,6 +224,7 @@ fn a_lazy_unmount_serves_until_the_last_file_is_closed() {
     let file = File::create(scratch.path("mount/open")).unwrap();
     run(["umount", "--lazy", mount]).succeeded();
     assert!(!is_mounted(&scratch.mount()));
+    assert_eq!(status(mount)["state"], "detached");
     assert_eq!(file.metadata().unwrap().len(), 0);
     drop(file);
     wait_until("the server to end", || !is_alive(pid));

@@ -91,7 +91,7 @@ fn carry_out(job: &Job) -> Outcome {
                 .and_then(|()| server::start(job));
             match started {
                 Ok(server) => {
-                    ready.usable();
+                    ready.usable(job.log_file.as_deref());
                     server.run()
                 }
                 Err(failure) => {

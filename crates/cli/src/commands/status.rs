@@ -25,10 +25,18 @@ struct Line {
 enum State {
     /// Its server answers.
     Serving,
+    /// Its server answers, but it is mounted no more: somebody still uses it.
+    Detached,
     /// Its server does not answer.
     Dead,
     /// It belongs to another user, whose servers do not talk to the caller.
     OtherUser,
+}
+
+impl Line {
+    fn is_answering(&self) -> bool {
+        matches!(self.state, State::Serving | State::Detached)
+    }
 }
 
 /// Runs the command.
@@ -52,9 +60,14 @@ pub fn run(arguments: &Status) -> Outcome {
 
 /// The mounts that answer, and those of the kernel's list that do not.
 fn all() -> Vec<Line> {
-    let mounts = client::mounts().into_iter().map(|mount| mount.report);
-    let mut lines: Vec<Line> = mounts.map(|report| Line { state: State::Serving, report }).collect();
-    for entry in mount_table::read().into_iter().filter(mount_table::Entry::is_plyfs) {
+    let table: Vec<mount_table::Entry> = mount_table::read().into_iter().filter(mount_table::Entry::is_plyfs).collect();
+    let answering = client::mounts().into_iter().map(|mount| {
+        let is_listed = |entry: &mount_table::Entry| entry.mount_point.to_string_lossy() == mount.report.mount_point;
+        let state = if table.iter().any(is_listed) { State::Serving } else { State::Detached };
+        Line { state, report: mount.report }
+    });
+    let mut lines: Vec<Line> = answering.collect();
+    for entry in table {
         let mount_point = entry.mount_point.to_string_lossy().into_owned();
         if lines.iter().any(|line| line.report.mount_point == mount_point) {
             continue;
@@ -74,7 +87,7 @@ fn table(lines: &[Line]) -> String {
     table.set_header(["MOUNT POINT", "STACK", "STATE", "PID", "UPTIME", "REQUESTS", "OPTIONS"]);
     for line in lines {
         let report = &line.report;
-        let serving = |text: String| if line.state == State::Serving { text } else { "-".to_owned() };
+        let serving = |text: String| if line.is_answering() { text } else { "-".to_owned() };
         table.add_row([
             printable(&report.mount_point),
             printable(&report.stack),
@@ -97,7 +110,7 @@ fn details(line: &Line) -> String {
     let mut text = format!("mount point  {}\n", printable(&report.mount_point));
     text.push_str(&format!("stack        {}\n", printable(&report.stack)));
     text.push_str(&format!("state        {}\n", state(line)));
-    if line.state != State::Serving {
+    if !line.is_answering() {
         return text;
     }
     text.push_str(&format!("server       {} of user {}, version {}\n", report.pid, report.uid, report.version));
@@ -118,6 +131,7 @@ fn details(line: &Line) -> String {
 fn state(line: &Line) -> &'static str {
     match line.state {
         State::Serving => "serving",
+        State::Detached => "detached, in use",
         State::Dead => "dead: plyfs umount",
         State::OtherUser => "another user's",
     }
