@@ -9,7 +9,7 @@ const ENTRY_SIZE: usize = 8;
 /// The id of entries that need none.
 const NO_ID: u32 = u32::MAX;
 
-/// A list, checked: one entry each for the owner, the owning group and others; a mask if any other entry is there.
+/// A list; once checked, with one entry each for the owner, the owning group and others; a mask if any other entry is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Acl {
     entries: Box<[Entry]>,
@@ -34,10 +34,11 @@ enum Tag {
 }
 
 impl Acl {
-    /// Reads the binary form of the `system.posix_acl_*` attributes; `None` for a list without entries.
+    /// Reads the binary form of the `system.posix_acl_*` attributes; `None` for a list without entries. Whether the
+    /// list makes sense, [`Acl::check`] tells: Linux looks at who sets it in between.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for another version, `EINVAL` for what is no list.
+    /// `EOPNOTSUPP` for another version, `EINVAL` for what is no list of entries.
     pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>> {
         if bytes.is_empty() {
             return Ok(None);
@@ -53,7 +54,17 @@ impl Acl {
             return Ok(None);
         }
         let entries: Box<[Entry]> = rest.chunks_exact(ENTRY_SIZE).map(Entry::parse).collect::<Result<_>>()?;
-        is_ordered(&entries).then_some(Some(Self { entries })).ok_or(Errno::EINVAL)
+        Ok(Some(Self { entries }))
+    }
+
+    /// Whether the list makes sense: the entries in order, those there that must be, permissions and ids valid.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub(super) fn check(&self) -> Result<()> {
+        let is_valid =
+            |entry: &Entry| entry.permissions <= 7 && !matches!(entry.tag, Tag::User(NO_ID) | Tag::Group(NO_ID));
+        if self.entries.iter().all(is_valid) && is_ordered(&self.entries) { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
     /// The binary form.
@@ -141,15 +152,14 @@ impl Entry {
         let id = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
         let tag = match half(0) {
             0x01 => Tag::Owner,
-            0x02 if id != NO_ID => Tag::User(id),
+            0x02 => Tag::User(id),
             0x04 => Tag::OwningGroup,
-            0x08 if id != NO_ID => Tag::Group(id),
+            0x08 => Tag::Group(id),
             0x10 => Tag::Mask,
             0x20 => Tag::Other,
             _ => return Err(Errno::EINVAL),
         };
-        let permissions = u32::from(half(2));
-        if permissions > 7 { Err(Errno::EINVAL) } else { Ok(Self { tag, permissions }) }
+        Ok(Self { tag, permissions: u32::from(half(2)) })
     }
 }
 
@@ -206,7 +216,9 @@ mod tests {
     fn sample() -> Acl {
         let entries =
             [(1, 7, NO_ID), (2, 6, 10), (2, 0, 11), (4, 5, NO_ID), (8, 2, 20), (16, 6, NO_ID), (32, 1, NO_ID)];
-        Acl::parse(&list(&entries)).unwrap().unwrap()
+        let acl = Acl::parse(&list(&entries)).unwrap().unwrap();
+        acl.check().unwrap();
+        acl
     }
 
     #[test]
@@ -231,7 +243,8 @@ mod tests {
             &[(1, 7, 0), (4, 7, 0), (32, 7, 0), (32, 7, 0)],
             &[(1, 7, 0), (4, 7, 0), (3, 7, 0), (32, 7, 0)],
         ] {
-            assert_eq!(Acl::parse(&list(wrong)), Err(Errno::EINVAL), "{wrong:?}");
+            let error = Acl::parse(&list(wrong)).and_then(|acl| acl.unwrap().check());
+            assert_eq!(error, Err(Errno::EINVAL), "{wrong:?}");
         }
     }
 

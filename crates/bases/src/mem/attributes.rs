@@ -17,12 +17,9 @@ impl Inode {
         check_times(&state.metadata, caller, changes)?;
         if let Some(size) = changes.size {
             let (data, metadata) = state.file_mut()?;
-            let resized = size != data.size();
             data.resize(&self.volume.pages, size)?;
             permissions::kill_privileges(metadata, caller, changes.kill_privileges);
-            if resized {
-                metadata.modified();
-            }
+            metadata.modified();
         } else if changes.kill_privileges {
             permissions::kill_privileges(&mut state.metadata, caller, true);
         }

@@ -9,6 +9,7 @@ use super::directory::Directory;
 use super::file::MemoryFile;
 use super::inode::{Content, Inode, LINKS_MAX, NewInode, State};
 use super::permissions;
+use super::remove::search;
 
 /// The longest target of a symlink in bytes.
 const TARGET_MAX: usize = 4095;
@@ -17,8 +18,7 @@ impl Inode {
     /// Creates and opens a regular file, or opens the one that is there.
     pub(super) fn create_file(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let mut state = self.write();
-        permissions::check(&state.metadata, caller, permissions::SEARCH)?;
-        if let Some(slot) = state.directory()?.get(name) {
+        if let Some(slot) = search(&state, caller)?.get(name) {
             let old = slot.inode.clone();
             drop(state);
             if how.flags.is_exclusive() {
@@ -148,9 +148,7 @@ fn opened(inode: &Arc<Inode>, how: &Creation) -> OpenFileRef {
 
 /// Whether the caller may make an object by that name in a directory: in the order in which Linux finds out.
 fn check_new_name(state: &State, caller: &Caller, name: Name<'_>) -> Result<()> {
-    let directory = state.directory()?;
-    permissions::check(&state.metadata, caller, permissions::SEARCH)?;
-    if directory.get(name).is_some() {
+    if search(state, caller)?.get(name).is_some() {
         return Err(Errno::EEXIST);
     }
     state.admit_creation(caller)

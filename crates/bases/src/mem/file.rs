@@ -191,12 +191,15 @@ impl OpenFile for MemoryFile {
             return Err(Errno::EBADF);
         }
         to.writable()?;
-        let (end, to_end) = (offset.checked_add(length), to_offset.checked_add(length));
-        let (end, to_end) = (end.ok_or(Errno::EOVERFLOW)?, to_end.ok_or(Errno::EOVERFLOW)?);
+        let fits = |start: u64| start.checked_add(length).is_some();
+        if !fits(offset) || !fits(to_offset) {
+            return Err(Errno::EOVERFLOW);
+        }
+        let length = length.min(self.inode.read().data()?.size().saturating_sub(offset));
         if to_offset >= SIZE_MAX && length > 0 {
             return Err(Errno::EFBIG);
         }
-        if Arc::ptr_eq(&self.inode, &to.inode) && offset < to_end && to_offset < end {
+        if Arc::ptr_eq(&self.inode, &to.inode) && offset < to_offset + length && to_offset < offset + length {
             return Err(Errno::EINVAL);
         }
         let length = length.min(SIZE_MAX - to_offset.min(SIZE_MAX));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use vnode::{Caller, Errno, Name, Result};
 
+use super::directory::Directory;
 use super::inode::{Inode, State};
 use super::permissions;
 
@@ -62,9 +63,17 @@ impl State {
     }
 }
 
-/// What the caller finds by that name.
-pub(super) fn find(state: &State, caller: &Caller, name: Name<'_>) -> Result<Arc<Inode>> {
+/// The names in a directory, for a caller who may use them.
+///
+/// # Errors
+/// `ENOTDIR`, then `EACCES`.
+pub(super) fn search<'a>(state: &'a State, caller: &Caller) -> Result<&'a Directory> {
     let directory = state.directory()?;
     permissions::check(&state.metadata, caller, permissions::SEARCH)?;
-    directory.get(name).map(|slot| slot.inode.clone()).ok_or(Errno::ENOENT)
+    Ok(directory)
+}
+
+/// What the caller finds by that name.
+pub(super) fn find(state: &State, caller: &Caller, name: Name<'_>) -> Result<Arc<Inode>> {
+    search(state, caller)?.get(name).map(|slot| slot.inode.clone()).ok_or(Errno::ENOENT)
 }

@@ -6,7 +6,7 @@ use vnode::{Caller, Errno, FileKind, Name, RenameMode, Result};
 
 use super::inode::{Inode, State};
 use super::permissions;
-use super::remove::find;
+use super::remove::search;
 
 /// The directories of a rename, locked.
 struct Parents<'a> {
@@ -84,9 +84,11 @@ impl Inode {
         let source: Arc<Inode>;
         let target: Option<Arc<Inode>>;
         let mut parents = Parents::lock(self, to);
-        permissions::check(&parents.to().metadata, caller, permissions::SEARCH)?;
-        source = find(&parents.from, caller, name)?;
-        target = parents.to().directory()?.get(to_name).map(|slot| slot.inode.clone());
+        parents.to().directory()?;
+        let sources = search(&parents.from, caller)?;
+        let targets = search(parents.to(), caller)?;
+        source = sources.get(name).ok_or(Errno::ENOENT)?.inode.clone();
+        target = targets.get(to_name).map(|slot| slot.inode.clone());
         check_names(&parents, &source, target.as_deref(), mode)?;
         if target.as_ref().is_some_and(|target| Arc::ptr_eq(target, &source)) {
             return Ok(());

@@ -39,6 +39,8 @@ enum Namespace {
     Security,
     AccessAcl,
     DefaultAcl,
+    /// None that there is here.
+    Other,
 }
 
 impl Xattrs {
@@ -100,8 +102,10 @@ impl Inode {
             Namespace::AccessAcl => &metadata.access_acl,
             Namespace::DefaultAcl => &metadata.default_acl,
             _ => {
-                admit(metadata, caller, namespace, permissions::READ)?;
-                return metadata.xattrs.values.get(name).map(|value| value.to_vec()).ok_or(Errno::ENODATA);
+                admit(metadata, caller, namespace, name, permissions::READ)?;
+                let value = metadata.xattrs.values.get(name).ok_or(Errno::ENODATA)?;
+                // An empty one can be set and not be read.
+                return if name == CAPABILITY && value.is_empty() { Err(Errno::EINVAL) } else { Ok(value.to_vec()) };
             }
         };
         if self.kind == FileKind::Symlink {
@@ -119,19 +123,17 @@ impl Inode {
         let mut state = self.write();
         let metadata = &mut state.metadata;
         match namespace {
-            Namespace::AccessAcl | Namespace::DefaultAcl => {
-                set_acl(metadata, caller, namespace, Acl::parse(value)?)?;
-            }
+            Namespace::AccessAcl | Namespace::DefaultAcl => set_acl(metadata, caller, namespace, Acl::parse(value)?),
             _ => {
-                admit(metadata, caller, namespace, permissions::WRITE)?;
-                if name == CAPABILITY && !is_capability(value) {
+                admit(metadata, caller, namespace, name, permissions::WRITE)?;
+                if name == CAPABILITY && !value.is_empty() && !is_capability(value) {
                     return Err(Errno::EINVAL);
                 }
                 metadata.xattrs.set(&self.volume.pages, name, value, mode)?;
+                metadata.changed();
+                Ok(())
             }
         }
-        metadata.changed();
-        Ok(())
     }
 
     /// The names of all attributes that the caller may know of, each ended by a NUL.
@@ -151,49 +153,57 @@ impl Inode {
         let mut state = self.write();
         let metadata = &mut state.metadata;
         match namespace {
-            Namespace::AccessAcl | Namespace::DefaultAcl => set_acl(metadata, caller, namespace, None)?,
+            Namespace::AccessAcl | Namespace::DefaultAcl => set_acl(metadata, caller, namespace, None),
             _ => {
-                admit(metadata, caller, namespace, permissions::WRITE)?;
+                admit(metadata, caller, namespace, name, permissions::WRITE)?;
                 metadata.xattrs.remove(&self.volume.pages, name)?;
+                metadata.changed();
+                Ok(())
             }
         }
-        metadata.changed();
-        Ok(())
     }
 }
 
 fn namespace_of(name: &[u8]) -> Result<Namespace> {
-    if name.is_empty() || name.len() > NAME_MAX {
-        return Err(Errno::ERANGE);
+    match name {
+        _ if name.is_empty() || name.len() > NAME_MAX => Err(Errno::ERANGE),
+        ACCESS_ACL => Ok(Namespace::AccessAcl),
+        DEFAULT_ACL => Ok(Namespace::DefaultAcl),
+        _ if name.starts_with(b"system.") => Err(Errno::EOPNOTSUPP),
+        _ if name.starts_with(b"user.") => Ok(Namespace::User),
+        _ if name.starts_with(b"trusted.") => Ok(Namespace::Trusted),
+        _ if name.starts_with(b"security.") => Ok(Namespace::Security),
+        _ => Ok(Namespace::Other),
     }
-    let prefixes: [(&[u8], Namespace); 3] =
-        [(b"user.", Namespace::User), (b"trusted.", Namespace::Trusted), (b"security.", Namespace::Security)];
-    let found = prefixes.iter().find(|(prefix, _)| name.starts_with(prefix));
-    match (name, found) {
-        (ACCESS_ACL, _) => Ok(Namespace::AccessAcl),
-        (DEFAULT_ACL, _) => Ok(Namespace::DefaultAcl),
-        (_, Some((prefix, _))) if name.len() == prefix.len() => Err(Errno::EINVAL),
-        (_, Some(&(_, namespace))) => Ok(namespace),
-        _ => Err(Errno::EOPNOTSUPP),
+}
+
+/// Whether there is such a name: Linux finds out after it has admitted the caller.
+fn check_name(namespace: Namespace, name: &[u8]) -> Result<()> {
+    match namespace {
+        Namespace::Other => Err(Errno::EOPNOTSUPP),
+        _ if name.ends_with(b".") && name.iter().filter(|&&byte| byte == b'.').count() == 1 => Err(Errno::EINVAL),
+        _ => Ok(()),
     }
 }
 
 /// Whether the caller may read or write an attribute that is no ACL.
-fn admit(metadata: &Metadata, caller: &Caller, namespace: Namespace, wanted: u32) -> Result<()> {
+fn admit(metadata: &Metadata, caller: &Caller, namespace: Namespace, name: &[u8], wanted: u32) -> Result<()> {
     let writes = wanted == permissions::WRITE;
     let refusal = if writes { Errno::EPERM } else { Errno::ENODATA };
     match namespace {
-        Namespace::Trusted if !caller.is_superuser() => Err(refusal),
-        Namespace::Security if writes && !caller.is_superuser() => Err(Errno::EPERM),
-        Namespace::User if !matches!(metadata.kind, FileKind::Regular | FileKind::Directory) => Err(refusal),
-        Namespace::User => {
-            if writes && metadata.kind == FileKind::Directory && metadata.mode & S_ISVTX != 0 {
+        Namespace::Trusted if !caller.is_superuser() => return Err(refusal),
+        Namespace::Security if writes && !caller.is_superuser() => return Err(Errno::EPERM),
+        Namespace::User if !matches!(metadata.kind, FileKind::Regular | FileKind::Directory) => return Err(refusal),
+        Namespace::User | Namespace::Other => {
+            let sticky = metadata.kind == FileKind::Directory && metadata.mode & S_ISVTX != 0;
+            if writes && sticky && namespace == Namespace::User {
                 permissions::check_owner(metadata, caller)?;
             }
-            permissions::check(metadata, caller, wanted)
+            permissions::check(metadata, caller, wanted)?;
         }
-        _ => Ok(()),
+        _ => {}
     }
+    check_name(namespace, name)
 }
 
 /// Sets or removes a list, and the mode bits that go with it.
@@ -201,9 +211,17 @@ fn set_acl(metadata: &mut Metadata, caller: &Caller, namespace: Namespace, acl: 
     if metadata.kind == FileKind::Symlink {
         return Err(Errno::EOPNOTSUPP);
     }
+    if namespace == Namespace::DefaultAcl && metadata.kind != FileKind::Directory {
+        return if acl.is_some() { Err(Errno::EACCES) } else { Ok(()) };
+    }
     permissions::check_owner(metadata, caller)?;
+    let old = if namespace == Namespace::DefaultAcl { &metadata.default_acl } else { &metadata.access_acl };
+    match &acl {
+        Some(acl) => acl.check()?,
+        None if old.is_none() => return Ok(()),
+        None => {}
+    }
     match (namespace, acl) {
-        (Namespace::DefaultAcl, Some(_)) if metadata.kind != FileKind::Directory => return Err(Errno::EACCES),
         (Namespace::DefaultAcl, acl) => metadata.default_acl = acl.map(Box::new),
         (_, None) => metadata.access_acl = None,
         (_, Some(acl)) => {
@@ -214,6 +232,7 @@ fn set_acl(metadata: &mut Metadata, caller: &Caller, namespace: Namespace, acl: 
             metadata.access_acl = (!acl.is_mode_only()).then(|| acl.into());
         }
     }
+    metadata.changed();
     Ok(())
 }
 
