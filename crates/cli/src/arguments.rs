@@ -11,7 +11,7 @@ use crate::exit;
 ///
 /// A stack is written like a shell pipeline, base first: "/srv/data | audit | readonly". A base is a path or kind:location (such as mem:), a layer is a name with options in parentheses: audit(file=/var/log/access.json).
 #[derive(Debug, Parser)]
-#[command(name = "plyfs", version, after_long_help = exit::table(), disable_help_subcommand = true)]
+#[command(name = "plyfs", version, after_long_help = exit::table())]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]

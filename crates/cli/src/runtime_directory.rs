@@ -26,8 +26,8 @@ pub fn all() -> Vec<PathBuf> {
     let uid = geteuid();
     let mut directories = vec![own()];
     if uid.is_root() {
-        directories.extend(entries("/run/user", |_| true).into_iter().map(|path| path.join("plyfs")));
-        directories.extend(entries("/tmp", |name| name.starts_with("plyfs-")));
+        directories.extend(of_users("/run/user", "").map(|path| path.join("plyfs")));
+        directories.extend(of_users("/tmp", "plyfs-"));
     } else {
         directories.extend([PathBuf::from(format!("/run/user/{uid}/plyfs")), in_tmp(uid)]);
     }
@@ -66,7 +66,12 @@ fn in_tmp(uid: Uid) -> PathBuf {
     PathBuf::from(format!("/tmp/plyfs-{uid}"))
 }
 
-fn entries(directory: &str, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+/// The entries of a directory that are named after a user, with this in front, and belong to that user.
+fn of_users(directory: &str, prefix: &'static str) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.filter(|entry| entry.file_name().to_str().is_some_and(&wanted)).map(|entry| entry.path()).collect()
+    entries.filter_map(move |entry| {
+        let uid: u32 = entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok()?;
+        let metadata = fs::symlink_metadata(entry.path()).ok()?;
+        (metadata.uid() == uid).then(|| entry.path())
+    })
 }

@@ -20,7 +20,8 @@ pub fn completions(arguments: &Completions) -> Outcome {
 pub fn man(arguments: &Man) -> Outcome {
     let directory = &arguments.directory;
     let written = fs::create_dir_all(directory).and_then(|()| {
-        clap_mangen::generate_to(Arguments::command(), directory)?;
+        // The command `help` says nothing that the pages do not.
+        clap_mangen::generate_to(Arguments::command().disable_help_subcommand(true), directory)?;
         let mut page = Vec::new();
         clap_mangen::Man::new(Helper::command()).section("8").render(&mut page)?;
         fs::write(directory.join("mount.plyfs.8"), page)
