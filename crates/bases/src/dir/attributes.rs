@@ -55,7 +55,7 @@ pub fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Result<Attr
         clear_privileges(node, descriptor, true)?;
         node.tree().credentials.assume(caller)?;
     }
-    let changed = set_owner_mode_times(descriptor, changes);
+    let changed = set_owner_mode_times(node, caller, descriptor, changes);
     if let (Err(_), Some(before)) = (changed, before) {
         restore(node, descriptor, changes, &before);
     }
@@ -63,7 +63,12 @@ pub fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Result<Attr
     of_descriptor(node, descriptor)
 }
 
-fn set_owner_mode_times(descriptor: BorrowedFd<'_>, changes: &SetAttributes) -> Result<()> {
+fn set_owner_mode_times(
+    node: &Node,
+    caller: &Caller,
+    descriptor: BorrowedFd<'_>,
+    changes: &SetAttributes,
+) -> Result<()> {
     if changes.uid.is_some() || changes.gid.is_some() {
         set_owner(descriptor, changes.uid, changes.gid)?;
     }
@@ -72,9 +77,28 @@ fn set_owner_mode_times(descriptor: BorrowedFd<'_>, changes: &SetAttributes) -> 
         set_mode(descriptor, mode)?;
     }
     if changes.atime.is_some() || changes.mtime.is_some() {
-        set_times(descriptor, changes.atime, changes.mtime)?;
+        match set_times(descriptor, changes.atime, changes.mtime) {
+            Err(Errno::EPERM) => set_times_now(node, caller, descriptor, changes)?,
+            set => set?,
+        }
     }
     Ok(())
+}
+
+/// Sets one time stamp to now for somebody who may write but is not the owner: Linux lets them set both only.
+fn set_times_now(node: &Node, caller: &Caller, descriptor: BorrowedFd<'_>, changes: &SetAttributes) -> Result<()> {
+    if [changes.atime, changes.mtime].iter().any(|time| matches!(time, Some(SetTime::To(_)))) {
+        return Err(Errno::EPERM);
+    }
+    if !node.tree().credentials.switches() {
+        // The change of size has set the modification time already.
+        let done = changes.size.is_some() && changes.atime.is_none();
+        return if done { Ok(()) } else { Err(Errno::EPERM) };
+    }
+    system::access(descriptor, libc::W_OK as u32).map_err(errno)?;
+    node.tree().credentials.become_server()?;
+    set_times(descriptor, changes.atime, changes.mtime)?;
+    node.tree().credentials.assume(caller)
 }
 
 /// Whether the changes take more than one system call.
@@ -141,7 +165,7 @@ fn restore(node: &Node, descriptor: BorrowedFd<'_>, changes: &SetAttributes, bef
         ..SetAttributes::default()
     };
     let _ = node.tree().credentials.become_server();
-    let _ = set_owner_mode_times(descriptor, &back);
+    let _ = set_owner_mode_times(node, &Caller::server(), descriptor, &back);
 }
 
 fn set_size(descriptor: BorrowedFd<'_>, kind: FileKind, size: u64) -> Result<()> {

@@ -88,14 +88,23 @@ impl File {
         attributes::of_descriptor(&self.node, self.descriptor.as_fd())
     }
 
-    /// Clears the set-id bits before a change of the data by somebody who may not keep them. The kernel does not: the
-    /// thread may have the server's credentials. File capabilities it clears for everybody.
-    fn clear_privileges(&self, caller: &Caller, asked: bool) -> Result<()> {
-        let kernel_clears = !self.node.tree().credentials.switches();
-        if kernel_clears || (!asked && caller.is_superuser()) {
-            return Ok(());
+    /// Takes on the credentials of a caller who is about to change the data: the kernel takes set-id bits away from a
+    /// file that others than the superuser write to, and file capabilities from any.
+    fn assume_writer(&self, caller: &Caller) -> Result<()> {
+        if !self.flags.writes() {
+            return Err(Errno::EBADF);
         }
-        attributes::clear_privileges(&self.node, self.descriptor.as_fd(), false)
+        let credentials = &self.node.tree().credentials;
+        // The superuser's thread may have anybody's ids: then the kernel would clear what the superuser may keep.
+        if caller.is_superuser() { credentials.become_server() } else { credentials.assume(caller) }
+    }
+
+    /// Clears the set-id bits for a superuser who may not keep them. For all others the kernel does.
+    fn clear_privileges(&self, caller: &Caller, asked: bool) -> Result<()> {
+        if asked && caller.is_superuser() && self.node.tree().credentials.switches() {
+            attributes::clear_privileges(&self.node, self.descriptor.as_fd(), false)?;
+        }
+        Ok(())
     }
 }
 
@@ -117,7 +126,10 @@ impl OpenFile for File {
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        self.clear_privileges(caller, kill_privileges)?;
+        self.assume_writer(caller)?;
+        if !data.is_empty() {
+            self.clear_privileges(caller, kill_privileges)?;
+        }
         loop {
             match rustix::io::pwrite(&self.descriptor, data, offset) {
                 Err(rustix::io::Errno::INTR) => {}
@@ -134,6 +146,10 @@ impl OpenFile for File {
         if i64::try_from(size).is_err() {
             return Err(Errno::EFBIG);
         }
+        if !self.flags.writes() {
+            return Err(Errno::EINVAL);
+        }
+        self.assume_writer(caller)?;
         rustix::fs::ftruncate(&self.descriptor, size).map_err(errno)?;
         self.clear_privileges(caller, kill_privileges)
     }
@@ -157,7 +173,7 @@ impl OpenFile for File {
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
-        self.clear_privileges(caller, false)?;
+        self.assume_writer(caller)?;
         let flags = FallocateFlags::from_bits_retain(mode.bits());
         rustix::fs::fallocate(&self.descriptor, flags, offset, length).map_err(errno)
     }
@@ -180,7 +196,7 @@ impl OpenFile for File {
         length: u64,
     ) -> Result<u64> {
         let to = to.as_any().downcast_ref::<File>().ok_or(Errno::EXDEV)?;
-        to.clear_privileges(caller, false)?;
+        to.assume_writer(caller)?;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let copied = rustix::fs::copy_file_range(
             &self.descriptor,

@@ -3,14 +3,14 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, MutexGuard};
 
-use rustix::fs::{AtFlags, RenameFlags};
+use rustix::fs::{AtFlags, Mode, RenameFlags};
 use vnode::{Caller, Entry, Errno, FileKind, Name, RenameMode, Result};
 
-use super::errno;
 use super::node::Node;
 use super::status::Status;
 use super::table::fingerprint;
 use super::tree::{Found, PATH_ONLY, Tree};
+use super::{errno, system};
 
 /// The object by that name.
 pub fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<Entry> {
@@ -38,7 +38,7 @@ pub fn rmdir(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<()> {
 fn remove(directory: &Node, caller: &Caller, name: Name<'_>, flags: AtFlags) -> Result<()> {
     only_directory(directory)?;
     let descriptor = directory.descriptor_for(caller)?;
-    let victim = Victim::find(directory.tree(), caller, descriptor.as_fd(), name)?;
+    let victim = Victim::find(directory.tree(), descriptor.as_fd(), name)?;
     rustix::fs::unlinkat(&descriptor, name.as_bytes(), flags).map_err(errno)?;
     if let Some(victim) = victim {
         victim.keep();
@@ -61,7 +61,7 @@ pub fn rename(
     let target = to.descriptor_for(caller)?;
     let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout);
     let stays = std::ptr::eq(from, to) && name == to_name;
-    let victim = match Victim::find(to.tree(), caller, target.as_fd(), to_name) {
+    let victim = match Victim::find(to.tree(), target.as_fd(), to_name) {
         _ if !replaces || stays => None,
         Ok(victim) => victim,
         Err(Errno::ENOENT) => None,
@@ -107,16 +107,18 @@ fn note_place(directory: &Node, descriptor: BorrowedFd<'_>, name: &[u8]) {
     }
 }
 
-/// An object that is about to lose a name, and live vnodes with it, perhaps its last: opened beforehand, so that the
-/// vnodes stay usable afterwards. While it is held, those who find the object gone wait.
+/// An object with a live vnode that is about to lose a name, perhaps its last: opened beforehand, so that the vnode stays
+/// usable afterwards. While it is held, those who find the object gone wait.
 struct Victim<'a> {
-    kept: Vec<(Arc<Node>, OwnedFd)>,
+    node: Arc<Node>,
+    object: OwnedFd,
     _lock: MutexGuard<'a, ()>,
 }
 
 impl<'a> Victim<'a> {
-    /// What is behind the name, if it has live vnodes that its removal would make unreachable.
-    fn find(tree: &'a Arc<Tree>, caller: &Caller, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<Self>> {
+    /// What is behind the name, if it has a live vnode that its removal would make unreachable. For a caller whose
+    /// credentials the thread has taken on.
+    fn find(tree: &'a Tree, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<Self>> {
         let status = Status::at(directory, name.as_bytes())?;
         let Some(mount) = tree.mounts.of_device(status.device()) else { return Ok(None) };
         let mut nodes = tree.table.find_all(fingerprint(mount.index, status.ino()));
@@ -132,28 +134,36 @@ impl<'a> Victim<'a> {
         if has_other_names {
             nodes.retain(|node| !node.is_known_by_handle());
         }
-        // A vnode that cannot be opened is of an object that is gone already.
-        let kept: Vec<_> = nodes.into_iter().filter_map(|node| Some((open(&node)?, node))).collect();
-        let kept = kept.into_iter().map(|(descriptor, node)| (node, descriptor)).collect();
-        tree.credentials.assume(caller)?;
-        Ok(Some(Self { kept, _lock: lock }))
+        if nodes.is_empty() {
+            return Ok(None);
+        }
+        // By name and with the caller's credentials, which cost more to change than this does to check.
+        let object = match open(tree, directory, name) {
+            // Better that a vnode without a name becomes stale than that nothing can be removed.
+            Err(Errno::EMFILE | Errno::ENFILE) => return Ok(None),
+            opened => opened?,
+        };
+        let handle = system::name_to_handle_at(object.as_fd(), b"", system::EMPTY_PATH).ok();
+        let status = Status::of_descriptor(&object)?;
+        // A vnode of an earlier object with that number cannot be saved any more.
+        nodes.retain(|node| handle.is_some_and(|handle| node.has_handle(&handle)) || node.has_generation(&status));
+        Ok(nodes.pop().map(|node| Self { node, object, _lock: lock }))
     }
 
     /// Its name is gone: its vnodes keep it open.
     fn keep(self) {
-        for (node, descriptor) in self.kept {
-            node.pin(descriptor);
-        }
+        self.node.pin(self.object);
     }
 }
 
-fn open(node: &Node) -> Option<OwnedFd> {
-    match node.open_object(PATH_ONLY) {
+fn open(tree: &Tree, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<OwnedFd> {
+    let open = || rustix::fs::openat(directory, name.as_bytes(), PATH_ONLY, Mode::empty()).map_err(errno);
+    match open() {
         Err(Errno::EMFILE | Errno::ENFILE) => {
-            node.tree().descriptors.clear();
-            node.open_object(PATH_ONLY).ok()
+            tree.descriptors.clear();
+            open()
         }
-        opened => opened.ok(),
+        opened => opened,
     }
 }
 

@@ -130,6 +130,11 @@ impl Node {
         self.generation() == Some(status.generation()) && self.kind == status.kind && self.ino == status.ino()
     }
 
+    /// Whether the state has its device and inode number.
+    pub fn is_object_of(&self, status: &Status) -> bool {
+        self.ino == status.ino() && self.mount().device == status.device()
+    }
+
     /// The time of creation that it is known by, if not by a handle.
     pub fn generation(&self) -> Option<u64> {
         match &self.identity {
@@ -172,6 +177,18 @@ impl Node {
 
     /// A descriptor that names the object. May leave the thread with the server's credentials.
     pub fn descriptor(&self) -> Result<Descriptor<'_>> {
+        match self.try_descriptor() {
+            Err(Errno::ESTALE) => {
+                // Its last name may just be going, in which case it is kept open as soon as the lock is free.
+                drop(self.tree.removal_lock(self.ino));
+                self.pinned().map(Descriptor::Borrowed).ok_or(Errno::ESTALE)
+            }
+            descriptor => descriptor,
+        }
+    }
+
+    /// As [`Node::descriptor`], without waiting for a removal: for those who may hold a removal lock.
+    fn try_descriptor(&self) -> Result<Descriptor<'_>> {
         if let Some(descriptor) = self.standing_descriptor() {
             return Ok(descriptor);
         }
@@ -189,11 +206,6 @@ impl Node {
                 Ok(Descriptor::Shared(descriptor))
             }
             Ok(descriptor) => Ok(Descriptor::Owned(descriptor)),
-            Err(Errno::ESTALE) => {
-                // Its last name may just be going, in which case it is kept open as soon as the lock is free.
-                drop(self.tree.removal_lock(self.ino));
-                self.pinned().map(Descriptor::Borrowed).ok_or(Errno::ESTALE)
-            }
             Err(error) => Err(error),
         }
     }
@@ -229,6 +241,12 @@ impl Node {
                 None => Err(Errno::ESTALE),
             };
         }
+        self.open_by_identity(flags)
+    }
+
+    /// As [`Node::open_object`], but never by way of a descriptor that is open already.
+    pub fn open_by_identity(&self, flags: OFlags) -> Result<OwnedFd> {
+        self.tree.credentials.become_server()?;
         match &self.identity {
             Identity::Handle(handle) => {
                 let mount = self.mount();
@@ -242,7 +260,7 @@ impl Node {
     fn open_at_place(&self, place: &Place, flags: OFlags) -> Result<OwnedFd> {
         let at = place.at.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (parent, name) = at.ok_or(Errno::ESTALE)?;
-        let directory = parent.descriptor()?;
+        let directory = parent.try_descriptor()?;
         let object = rustix::fs::openat(&directory, &*name, PATH_ONLY, Mode::empty()).map_err(|error| match error {
             rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => Errno::ESTALE,
             error => errno(error),

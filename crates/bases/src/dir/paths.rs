@@ -20,8 +20,23 @@ pub fn path(node: &Node) -> Result<Vec<u8>> {
     if Status::of_descriptor(&descriptor)?.nlink() == 0 {
         return Err(Errno::ENOENT);
     }
-    below_root(node, descriptor.as_fd())?.ok_or(Errno::EOPNOTSUPP)
+    let path = below_root(node, descriptor.as_fd())?;
+    if !path.as_ref().is_some_and(|path| path.ends_with(DELETED)) {
+        return path.ok_or(Errno::EOPNOTSUPP);
+    }
+    // The descriptor remembers a name that is gone, or has none though one was given to the file later. Opened anew it
+    // may have a better one; a file may also really be called so.
+    let fresh = node.open_by_identity(PATH_ONLY)?;
+    let path = below_root(node, fresh.as_fd())?.ok_or(Errno::EOPNOTSUPP)?;
+    let status = Status::at(node.tree().root(), &*path);
+    if path.ends_with(DELETED) && !status.is_ok_and(|status| node.is_object_of(&status)) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(path)
 }
+
+/// What the kernel appends to the path of an object that has lost the name that it was opened by.
+const DELETED: &[u8] = b" (deleted)";
 
 /// The path of an object below the root; `None` if it is elsewhere, or the kernel has no path for it: that of a file
 /// that was opened by handle is known only while its name is in the kernel's cache.

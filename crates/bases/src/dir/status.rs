@@ -8,6 +8,9 @@ use vnode::{Attributes, Device, Errno, FileKind, Result, Timestamp};
 
 use super::errno;
 
+/// The flags that are the object's own, and not of how it is mounted here.
+const FLAGS_OF_OBJECTS: u64 = !(libc::STATX_ATTR_MOUNT_ROOT | libc::STATX_ATTR_AUTOMOUNT) as u64;
+
 /// The state of one object at one moment.
 pub struct Status {
     raw: Statx,
@@ -83,8 +86,8 @@ impl Status {
             mtime: timestamp(raw.stx_mtime),
             ctime: timestamp(raw.stx_ctime),
             btime: self.created(),
-            flags: raw.stx_attributes.bits(),
-            flags_known: raw.stx_attributes_mask.bits(),
+            flags: raw.stx_attributes.bits() & FLAGS_OF_OBJECTS,
+            flags_known: raw.stx_attributes_mask.bits() & FLAGS_OF_OBJECTS,
         }
     }
 }

@@ -130,7 +130,7 @@ impl Tree {
             }
         };
         let handle = match mount.handles() {
-            Some(_) => system::name_to_handle_at(object, b"", system::EMPTY_PATH).ok(),
+            Some(_) => usable(system::name_to_handle_at(object, b"", system::EMPTY_PATH))?,
             None => None,
         };
         Ok(self.vnode(&mount, &status, handle.as_ref(), found))
@@ -196,10 +196,14 @@ impl Tree {
     }
 }
 
-/// The handle of a name; `None` where the object has none that can be used, such as one on another file system.
 fn handle_of_name(directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<FileHandle>> {
+    usable(system::name_to_handle_at(directory, name.as_bytes(), 0))
+}
+
+/// A handle, or `None` where the object has none that can be used, such as one on another file system.
+fn usable(handle: system::SystemResult<FileHandle>) -> Result<Option<FileHandle>> {
     use rustix::io::Errno as SystemError;
-    match system::name_to_handle_at(directory, name.as_bytes(), 0) {
+    match handle {
         Ok(handle) => Ok(Some(handle)),
         Err(SystemError::OPNOTSUPP | SystemError::OVERFLOW) => Ok(None),
         Err(error) => Err(errno(error)),

@@ -87,6 +87,7 @@ fn objects_without_names_stay_usable_while_referenced() {
         assert_eq!(directory.create(&caller, name("x"), &creation(0o600)).err(), Some(Errno::ENOENT));
         assert_eq!(entries(&directory), []);
         let handle = file.handle();
+        assert!(Arc::ptr_eq(&ground.file_system.resolve(&handle).unwrap(), &file));
         drop(file);
         assert_eq!(ground.file_system.resolve(&handle).err(), Some(Errno::ESTALE));
     });
@@ -263,6 +264,11 @@ fn unnamed_files_can_be_linked_unless_exclusive() {
         assert_eq!((linked.attributes.nlink, linked.attributes.mode), (1, 0o640));
         assert!(Arc::ptr_eq(&ground.root.lookup(&caller, name("t")).unwrap().vnode, &made.entry.vnode));
         assert_eq!(std::fs::read(ground.path.join("t")).unwrap(), b"data");
+        if ground.has_handles() {
+            assert_eq!(made.entry.vnode.path(), Ok(b"t".to_vec()));
+        }
+        let (odd, _) = make(&ground.root, &caller, "x (deleted)", 0o600, b"");
+        assert_eq!(odd.path(), Ok(b"x (deleted)".to_vec()));
         let how = vnode::Creation { flags: how.flags.with(OpenFlags::EXCLUSIVE), ..how };
         let made = ground.root.tmpfile(&caller, &how).unwrap();
         assert_eq!(ground.root.link(&caller, &made.entry.vnode, name("u")).err(), Some(Errno::ENOENT));

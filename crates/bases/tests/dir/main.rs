@@ -8,3 +8,4 @@ mod identity;
 mod locks;
 mod objects;
 mod permissions;
+mod unprivileged;

@@ -94,6 +94,28 @@ fn attributes_change_together_or_not_at_all() {
 }
 
 #[test]
+fn whoever_may_write_may_set_times_to_now() {
+    Ground::each(|ground| {
+        let (owner, writer) = (user(1_000, &[]), user(1_001, &[1_000]));
+        let (file, _) = make(&ground.root, &owner, "f", 0o664, b"content");
+        let mode = SetAttributes { mode: Some(0o664), ..Default::default() };
+        file.setattr(&owner, &mode).unwrap();
+        let old = Timestamp { seconds: 5, nanoseconds: 0 };
+        for size in [None, Some(3)] {
+            let both = SetTime::To(old);
+            let times = SetAttributes { atime: Some(both), mtime: Some(both), ..Default::default() };
+            file.setattr(&owner, &times).unwrap();
+            assert_eq!(file.setattr(&writer, &times), Err(Errno::EPERM));
+            let now = SetAttributes { mtime: Some(SetTime::Now), size, ..Default::default() };
+            let changed = file.setattr(&writer, &now).unwrap();
+            assert!(changed.mtime > old && changed.atime == old);
+            assert_eq!(changed.size, size.unwrap_or(7));
+            assert_eq!(file.setattr(&user(1_002, &[]), &now), Err(Errno::EACCES));
+        }
+    });
+}
+
+#[test]
 fn set_id_bits_go_when_others_write() {
     Ground::each(|ground| {
         let stranger = user(1_001, &[]);
@@ -132,9 +154,21 @@ fn set_id_bits_go_when_others_write() {
         file.setattr(&root(), &SetAttributes { uid: Some(3), ..Default::default() }).unwrap();
         assert_eq!(mode(), 0o777, "a new owner takes them");
 
-        file.setattr(&root(), &SetAttributes { mode: Some(0o2766), ..Default::default() }).unwrap();
-        open.write_at(&stranger, 0, b"x", true).unwrap();
+        file.setattr(&root(), &SetAttributes { mode: Some(0o2766), uid: Some(0), ..Default::default() }).unwrap();
+        open.write_at(&root(), 0, b"x", true).unwrap();
         assert_eq!(mode(), 0o2766, "a file that its group may not execute is marked for mandatory locks");
+
+        file.setattr(&root(), &SetAttributes { mode: Some(0o6777), ..Default::default() }).unwrap();
+        let reader = file.open(&stranger, OpenFlags::READ).unwrap();
+        assert_eq!(reader.write_at(&stranger, 0, b"x", true), Err(Errno::EBADF));
+        assert_eq!(reader.truncate(&stranger, 0, true), Err(Errno::EINVAL));
+        assert_eq!(open.write_at(&stranger, 0, b"", true), Ok(0));
+        let unknown = open.allocate(&stranger, AllocateMode::from_bits(0x8000), 0, 1);
+        assert_eq!(unknown, Err(Errno::EOPNOTSUPP));
+        assert_eq!(open.allocate(&stranger, AllocateMode::ALLOCATE, 0, 0), Err(Errno::EINVAL));
+        assert_eq!(mode(), 0o6777, "nothing was written");
+        open.allocate(&stranger, AllocateMode::ALLOCATE, 0, 10).unwrap();
+        assert_eq!(mode(), 0o777);
     });
 }
 

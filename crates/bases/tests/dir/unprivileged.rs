@@ -1,0 +1,92 @@
+//! The base run by a user: it acts as that user, whoever calls.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use bases::dir::{DirectoryFileSystem, OpenError, Options};
+use vnode::{Errno, FileSystem, OpenFlags, RenameMode, SetAttributes};
+
+use crate::ground::{Ground, content, creation, entries, make, name, root, user};
+
+/// Runs `test` in a thread that is a user's, with no capabilities.
+fn as_user(uid: u32, test: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            let gid = Some(rustix::fs::Gid::from_raw(uid));
+            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+            let uid = Some(rustix::fs::Uid::from_raw(uid));
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            test();
+        });
+    });
+}
+
+#[test]
+fn a_users_base_acts_as_the_user() {
+    Ground::each(|ground| {
+        std::fs::write(ground.path.join("roots"), "x").unwrap();
+        std::fs::set_permissions(ground.path.join("roots"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        let path = ground.path.clone();
+        as_user(1_000, move || {
+            let file_system = DirectoryFileSystem::open(&path, Options::default()).unwrap();
+            assert!(!file_system.properties().checks_credentials);
+            let top = file_system.root();
+            let roots = top.lookup(&root(), name("roots")).unwrap().vnode;
+            assert_eq!(roots.open(&root(), OpenFlags::READ).err(), Some(Errno::EACCES));
+            let (file, open) = make(&top, &user(5, &[]), "f", 0o666, b"own");
+            assert_eq!(std::fs::metadata(path.join("f")).unwrap().uid(), 1_000);
+            assert_eq!(file.getattr(&root()).unwrap().mode, 0o644);
+            drop(open);
+            let directory = top.mkdir(&root(), name("d"), 0o755).unwrap().vnode;
+            top.rename(&root(), name("f"), &directory, name("g"), RenameMode::Replace).unwrap();
+            assert_eq!(content(&file.open(&root(), OpenFlags::READ).unwrap()), b"own");
+            assert_eq!(file.path(), Ok(b"d/g".to_vec()));
+            let mode = SetAttributes { mode: Some(0o600), size: Some(1), ..Default::default() };
+            assert_eq!(file.setattr(&root(), &mode).unwrap().size, 1);
+            let owner = SetAttributes { uid: Some(0), mode: Some(0o644), ..Default::default() };
+            assert_eq!(file.setattr(&root(), &owner).err(), Some(Errno::EPERM));
+            assert_eq!(file.getattr(&root()).unwrap().mode, 0o600);
+            let link = top.symlink(&root(), name("s"), b"nowhere").unwrap().vnode;
+            top.link(&root(), &link, name("s2")).unwrap();
+            directory.unlink(&root(), name("g")).unwrap();
+            assert_eq!(file.getattr(&root()).unwrap().nlink, 0);
+            assert_eq!(content(&file.open(&root(), OpenFlags::READ).unwrap()), b"o");
+            assert_eq!(entries(&directory), []);
+        });
+    });
+}
+
+#[test]
+fn what_cannot_be_served_is_told_with_its_remedy() {
+    Ground::each(|ground| {
+        let open = |path: &Path| DirectoryFileSystem::open(path, Options::default()).err();
+        let missing = ground.path.join("missing");
+        assert_eq!(open(&missing), Some(OpenError::Missing(missing.clone())));
+        std::fs::write(ground.path.join("file"), "").unwrap();
+        let file = ground.path.join("file");
+        assert_eq!(open(&file), Some(OpenError::NotADirectory(file.clone())));
+        assert!(open(&missing).unwrap().to_string().contains("create it"));
+        let closed = ground.path.join("closed");
+        std::fs::create_dir_all(closed.join("below")).unwrap();
+        std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let below = closed.join("below");
+        as_user(1_000, move || {
+            let error = DirectoryFileSystem::open(&below, Options::default()).err();
+            assert_eq!(error, Some(OpenError::NoPermission(below)));
+        });
+    });
+}
+
+#[test]
+fn creation_by_a_user_is_exclusive_where_asked() {
+    Ground::each(|ground| {
+        let path = ground.path.clone();
+        as_user(1_000, move || {
+            let top = DirectoryFileSystem::open(&path, Options::default()).unwrap().root();
+            make(&top, &root(), "f", 0o600, b"x");
+            assert_eq!(top.create(&root(), name("f"), &creation(0o600)).err(), Some(Errno::EEXIST));
+        });
+    });
+}
