@@ -10,21 +10,23 @@ pub mod options;
 pub mod audit;
 #[cfg(feature = "longnames")]
 pub mod longnames;
+#[cfg(feature = "map")]
+pub mod map;
 #[cfg(feature = "readonly")]
 pub mod readonly;
 #[cfg(feature = "rot13")]
 pub mod rot13;
 
-#[cfg(feature = "audit")]
+#[cfg(any(feature = "audit", feature = "map"))]
 mod globs;
-#[cfg(any(feature = "audit", feature = "readonly"))]
+#[cfg(any(feature = "audit", feature = "map", feature = "readonly"))]
 mod ioctl;
 mod kind;
-#[cfg(feature = "audit")]
+#[cfg(any(feature = "audit", feature = "map"))]
 mod users;
 
 pub use kind::Kind;
-pub use options::{OptionError, OptionSpecification};
+pub use options::{OptionError, OptionProblem, OptionSpecification};
 
 /// Every layer of this build, by name.
 pub const fn kinds() -> &'static [Kind] {
@@ -33,6 +35,8 @@ pub const fn kinds() -> &'static [Kind] {
         audit::KIND,
         #[cfg(feature = "longnames")]
         longnames::KIND,
+        #[cfg(feature = "map")]
+        map::KIND,
         #[cfg(feature = "readonly")]
         readonly::KIND,
         #[cfg(feature = "rot13")]

@@ -1,0 +1,175 @@
+//! Creation under `map`: new objects get the owner, group and permission bits that the options say.
+
+use rustix::process::geteuid;
+use vnode::layer::LayerVnode;
+use vnode::{Attributes, Caller, Creation, Entry, Errno, FileKind, Name, Result, SetAttributes};
+
+use super::Map;
+
+/// What a new object is to be below.
+pub(super) struct NewObject {
+    /// The mode to create it with.
+    pub(super) mode: u32,
+    kind: FileKind,
+    /// What it should be once it is there.
+    wanted: SetAttributes,
+}
+
+impl Map {
+    /// What an object will be that the caller creates in the directory `node`.
+    pub(super) fn new_object(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        kind: FileKind,
+        mode: u32,
+    ) -> Result<NewObject> {
+        let caller = self.effective(caller);
+        let mut wanted = SetAttributes { uid: self.created.owner, gid: self.created.group, ..SetAttributes::default() };
+        let mut new_mode = mode;
+        if self.has_view() && !caller.server {
+            let parent = node.lower().getattr(&Caller::server())?;
+            new_mode &= !caller.umask;
+            let inherits = parent.mode & libc::S_ISGID != 0;
+            if wanted.uid.is_none() {
+                wanted.uid = Some(self.users.meant(caller.uid).ok_or(Errno::EOVERFLOW)?);
+            }
+            if wanted.gid.is_none() {
+                let own = || self.groups.meant(caller.gid).ok_or(Errno::EOVERFLOW);
+                wanted.gid = Some(if inherits { parent.gid } else { own()? });
+            }
+            if inherits && kind == FileKind::Directory {
+                new_mode |= libc::S_ISGID;
+            } else if inherits && !caller.is_superuser() && !caller.is_in_group(self.groups.shown(parent.gid)) {
+                new_mode &= !libc::S_ISGID;
+            }
+            wanted.mode = Some(new_mode);
+        }
+        if let Some(permissions) = &self.created.permissions {
+            let without_umask = new_mode & !caller.umask;
+            wanted.mode = Some(permissions.apply(without_umask, kind == FileKind::Directory));
+        }
+        if kind == FileKind::Symlink {
+            wanted.mode = None;
+        }
+        // Until it has its owner, it is no more open than it will be.
+        let mode = wanted.mode.map_or(mode, |wanted| new_mode & wanted & 0o1777);
+        Ok(NewObject { mode, kind, wanted })
+    }
+
+    /// Creates a file, or opens the one that is there: the view then decides by the file, not by the directory.
+    pub(super) fn create_file(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        how: &Creation,
+    ) -> Result<vnode::Created> {
+        if !self.has_view() || caller.server {
+            return self.create_below(node, caller, name, how);
+        }
+        loop {
+            match node.forward_lookup(caller, name) {
+                Ok(_) if how.flags.is_exclusive() => return Err(Errno::EEXIST),
+                Ok(entry) if entry.vnode.kind() == FileKind::Symlink => return Err(Errno::ELOOP),
+                Ok(entry) => {
+                    let file = entry.vnode.open(caller, how.flags)?;
+                    let attributes = file.getattr(caller)?;
+                    return Ok(vnode::Created { entry: Entry { attributes, ..entry }, file });
+                }
+                Err(Errno::ENOENT) => {}
+                Err(error) => return Err(error),
+            }
+            self.view(node, &self.effective(caller))?.check_entries()?;
+            let flags = how.flags.with(vnode::OpenFlags::EXCLUSIVE);
+            match self.create_below(node, caller, name, &Creation { flags, ..*how }) {
+                // Somebody was faster: the file is there now, or gone again.
+                Err(Errno::EEXIST) if !how.flags.is_exclusive() => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    fn create_below(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        how: &Creation,
+    ) -> Result<vnode::Created> {
+        let new = self.new_object(node, caller, FileKind::Regular, how.mode)?;
+        if new.wanted.is_empty() {
+            return node.forward_create(caller, name, how);
+        }
+        // Only what is new gets attributes, so it has to be known what is.
+        let exclusive = how.flags.with(vnode::OpenFlags::EXCLUSIVE);
+        let mut created = match node.forward_create(caller, name, &Creation { mode: new.mode, flags: exclusive }) {
+            Err(Errno::EEXIST) if !how.flags.is_exclusive() => return node.forward_create(caller, name, how),
+            answer => answer?,
+        };
+        created.entry = new.settle(self, node, caller, name, created.entry)?;
+        Ok(created)
+    }
+}
+
+impl NewObject {
+    /// Gives the new object in the directory `node` its attributes, or takes it away again.
+    pub(super) fn settle(
+        &self,
+        map: &Map,
+        node: &LayerVnode<Map>,
+        caller: &Caller,
+        name: Name<'_>,
+        entry: Entry,
+    ) -> Result<Entry> {
+        match self.adopt(map, node, caller, &entry) {
+            Ok(attributes) => Ok(Entry { attributes, ..entry }),
+            Err(error) => {
+                let server = Caller::server();
+                // The error that counts is the one that was met first.
+                let _ = match self.kind {
+                    FileKind::Directory => node.lower().rmdir(&server, name),
+                    _ => node.lower().unlink(&server, name),
+                };
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the new object its attributes, as far as it does not have them. A server that is not the superuser cannot
+    /// give objects away: they stay its own.
+    pub(super) fn adopt(
+        &self,
+        map: &Map,
+        node: &LayerVnode<Map>,
+        caller: &Caller,
+        entry: &Entry,
+    ) -> Result<Attributes> {
+        if self.wanted.is_empty() {
+            return Ok(entry.attributes);
+        }
+        let (below, server) = (node.lower_of(&entry.vnode)?, Caller::server());
+        let is = below.getattr(&server)?;
+        let mut changes = SetAttributes {
+            uid: self.wanted.uid.filter(|uid| *uid != is.uid),
+            gid: self.wanted.gid.filter(|gid| *gid != is.gid),
+            ..SetAttributes::default()
+        };
+        let owned = changes.uid.is_some() || changes.gid.is_some();
+        changes.mode = self.wanted.mode.filter(|mode| *mode != is.mode || (owned && mode & 0o6000 != 0));
+        let mut attributes = match changes.is_empty() {
+            true => is,
+            false => match below.setattr(&server, &changes) {
+                Err(Errno::EPERM) if owned && !geteuid().is_root() => {
+                    let mode = SetAttributes { uid: None, gid: None, ..changes };
+                    if mode.is_empty() { is } else { below.setattr(&server, &mode)? }
+                }
+                answer => answer?,
+            },
+        };
+        if map.has_view() {
+            map.show(&map.effective(caller), &mut attributes);
+        }
+        Ok(attributes)
+    }
+}

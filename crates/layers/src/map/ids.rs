@@ -1,0 +1,93 @@
+//! How `map` shows ids: pairs, an offset, or one for all.
+
+use crate::options::number;
+
+/// The id that stands for ids that cannot be shown, as the kernel's overflow id.
+const OVERFLOW: u32 = 65534;
+
+/// How the ids below are shown above, and what ids given above mean below.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ids {
+    /// Shown for everything.
+    pub(super) forced: Option<u32>,
+    /// What is shown, for what is below.
+    pub(super) pairs: Vec<(u32, u32)>,
+    /// Added to what is below.
+    pub(super) offset: i64,
+}
+
+impl Ids {
+    /// Reads `BELOW/ABOVE[:BELOW/ABOVE]`, each a number or a name that `id` knows.
+    ///
+    /// # Errors
+    /// What is expected instead, in words.
+    pub(super) fn pairs(list: &str, id: impl Fn(&str) -> Option<u32>) -> Result<Vec<(u32, u32)>, String> {
+        let pairs: Option<Vec<(u32, u32)>> = list
+            .split(':')
+            .map(|pair| pair.split_once('/').and_then(|(below, above)| Some((id(below)?, id(above)?))))
+            .collect();
+        let pairs = pairs.ok_or("pairs such as alice/bob:1000/2000, of numbers or names that exist")?;
+        let twice = pairs.iter().enumerate().any(|(index, (below, above))| {
+            pairs[..index].iter().any(|(other_below, other_above)| other_below == below || other_above == above)
+        });
+        if twice { Err("each id at most once before and once behind a `/`".to_owned()) } else { Ok(pairs) }
+    }
+
+    /// Reads an offset.
+    ///
+    /// # Errors
+    /// What is expected instead, in words.
+    pub(super) fn offset(text: &str) -> Result<i64, String> {
+        match number::<i64>(text) {
+            Ok(offset) if offset.unsigned_abs() <= u64::from(u32::MAX) => Ok(offset),
+            _ => Err("a number that ids can differ by, such as 100000 or -100000".to_owned()),
+        }
+    }
+
+    /// Whether everything is shown as it is.
+    pub(super) fn is_identity(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// How the id below is shown.
+    pub(super) fn shown(&self, below: u32) -> u32 {
+        if let Some(forced) = self.forced {
+            return forced;
+        }
+        match self.pairs.iter().find(|(from, _)| *from == below) {
+            Some((_, above)) => *above,
+            None => shift(below, self.offset).unwrap_or(OVERFLOW),
+        }
+    }
+
+    /// The id below that is meant by the one above; `None` if there is none.
+    pub(super) fn meant(&self, above: u32) -> Option<u32> {
+        match self.pairs.iter().find(|(_, to)| *to == above) {
+            Some((below, _)) => Some(*below),
+            None => shift(above, -self.offset),
+        }
+    }
+}
+
+/// Ids end before the one of all ones, which stands for "none".
+fn shift(id: u32, offset: i64) -> Option<u32> {
+    u32::try_from(i64::from(id) + offset).ok().filter(|id| *id != u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_and_offsets_go_both_ways() {
+        let number = |text: &str| text.parse().ok();
+        let pairs = Ids { pairs: Ids::pairs("1/2:2/1:5/6", number).unwrap(), ..Ids::default() };
+        assert_eq!([1, 2, 5, 6, 7].map(|id| pairs.shown(id)), [2, 1, 6, 6, 7]);
+        assert_eq!([1, 2, 6, 7].map(|id| pairs.meant(id)), [Some(2), Some(1), Some(5), Some(7)]);
+        let offset = Ids { offset: 100_000, ..Ids::default() };
+        assert_eq!((offset.shown(5), offset.meant(100_005), offset.meant(5)), (100_005, Some(5), None));
+        assert_eq!(offset.shown(u32::MAX - 5), OVERFLOW);
+        assert!(Ids::pairs("1/2:1/3", number).is_err() && Ids::pairs("1/2:3/2", number).is_err());
+        assert!(Ids::pairs("1", number).is_err() && Ids::pairs("x/1", number).is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! The options of `map`.
+
+use vnode::layer::Operation;
+
+use super::ids::Ids;
+use super::permissions::Permissions;
+use super::{Created, Map, Policies, Policy, Squash, Users, Xattrs};
+use crate::globs::Globs;
+use crate::options::{self, OptionError, OptionProblem, OptionSpecification, Options, one_of};
+use crate::users::{group, user};
+
+const fn option(key: &'static str, value: &'static str, summary: &'static str) -> OptionSpecification {
+    OptionSpecification { key, value, summary }
+}
+
+pub(super) const KNOWN: &[OptionSpecification] = &[
+    option("owner", "USER", "show this owner of everything"),
+    option("group", "GROUP", "show this group of everything"),
+    option("user-map", "BELOW/ABOVE[:…]", "show owners as others"),
+    option("group-map", "BELOW/ABOVE[:…]", "show groups as others"),
+    option("id-offset", "NUMBER", "add to the owners and groups shown"),
+    option("mirror", "USER|@GROUP[:…]", "show these users themselves as the owner of everything"),
+    option("perms", "CHMOD[:CHMOD]", "change the permission bits shown, such as 0640:a+X"),
+    option("squash", "root|all", "take these callers for another user"),
+    option("squash-user", "USER", "whom squashed callers are taken for (default 65534)"),
+    option("squash-group", "GROUP", "and their group (default 65534)"),
+    option("create-owner", "USER", "the owner below of what is created"),
+    option("create-group", "GROUP", "the group below of what is created"),
+    option("create-perms", "CHMOD[:CHMOD]", "change the permission bits of what is created"),
+    option("chown", "normal|ignore|deny", "what becomes of changes of owner"),
+    option("chgrp", "normal|ignore|deny", "what becomes of changes of group"),
+    option("chmod", "normal|ignore|deny|filter", "what becomes of changes of permission bits"),
+    option("chmod-filter", "CHMOD[:CHMOD]", "change permission bits before they are set, for chmod=filter"),
+    option("xattr", "none|ro|rw", "which access to extended attributes there is"),
+    option("hide", "GLOB[:GLOB]", "names that do not exist"),
+    option("deny", "OPERATION[:…]", "operations refused to everybody; delete: unlink, rmdir and renaming over files"),
+];
+
+/// The user and the group that nobody is in.
+const NOBODY: u32 = 65534;
+
+const POLICIES: [(&str, Policy); 3] = [("normal", Policy::Normal), ("ignore", Policy::Ignore), ("deny", Policy::Deny)];
+
+/// Makes the layer.
+///
+/// # Errors
+/// For an option that does not exist or cannot have that value.
+pub fn create(pairs: &[(String, String)]) -> Result<Map, OptionError> {
+    let options = Options::new(super::KIND.name, KNOWN, pairs)?;
+    for (one, other) in
+        [("id-offset", "user-map"), ("id-offset", "group-map"), ("owner", "user-map"), ("group", "group-map")]
+    {
+        if options.text(one).is_some() && options.text(other).is_some() {
+            return Err(options.error(one, OptionProblem::Conflict { with: other }));
+        }
+    }
+    let offset = options.read("id-offset", Ids::offset)?.unwrap_or_default();
+    let user_of = |key| options.read(key, |text| user(text).ok_or("a user: a number or a name that exists".to_owned()));
+    let group_of =
+        |key| options.read(key, |text| group(text).ok_or("a group: a number or a name that exists".to_owned()));
+    let users = Ids {
+        forced: user_of("owner")?,
+        pairs: options.read("user-map", |text| Ids::pairs(text, user))?.unwrap_or_default(),
+        offset,
+    };
+    let groups = Ids {
+        forced: group_of("group")?,
+        pairs: options.read("group-map", |text| Ids::pairs(text, group))?.unwrap_or_default(),
+        offset,
+    };
+    Ok(Map {
+        users,
+        groups,
+        mirror: options.read("mirror", mirror)?,
+        permissions: options.read("perms", Permissions::parse)?,
+        squash: squash(&options)?,
+        created: Created {
+            owner: user_of("create-owner")?,
+            group: group_of("create-group")?,
+            permissions: options.read("create-perms", Permissions::parse)?,
+        },
+        policies: policies(&options)?,
+        hidden: options.read("hide", Globs::names)?,
+        denied: options.read("deny", denied)?.unwrap_or_default(),
+        details: options::write(pairs),
+    })
+}
+
+fn mirror(list: &str) -> Result<Users, String> {
+    let mut users = Users::default();
+    for word in list.split(':') {
+        let found = match word.strip_prefix('@') {
+            Some(name) => group(name).map(|group| users.groups.push(group)),
+            None => user(word).map(|user| users.users.push(user)),
+        };
+        found.ok_or("a list of users and, behind `@`, groups: numbers or names that exist")?;
+    }
+    Ok(users)
+}
+
+fn squash(options: &Options<'_>) -> Result<Option<Squash>, OptionError> {
+    let Some(all) = options.choice("squash", &[("root", false), ("all", true)])? else {
+        let surplus = ["squash-user", "squash-group"].into_iter().find(|key| options.text(key).is_some());
+        return surplus.map_or(Ok(None), |_| Err(options.error("squash", OptionProblem::Missing)));
+    };
+    let id = |key, id: fn(&str) -> Option<u32>| {
+        options.read(key, |text| id(text).ok_or("a number or a name that exists".to_owned()))
+    };
+    let (uid, gid) = (id("squash-user", user)?.unwrap_or(NOBODY), id("squash-group", group)?.unwrap_or(NOBODY));
+    Ok(Some(Squash { all, uid, gid }))
+}
+
+fn policies(options: &Options<'_>) -> Result<Policies, OptionError> {
+    let filter = options.read("chmod-filter", Permissions::parse)?;
+    let chmod = options.choice(
+        "chmod",
+        &[
+            ("normal", Some(Policy::Normal)),
+            ("ignore", Some(Policy::Ignore)),
+            ("deny", Some(Policy::Deny)),
+            ("filter", None),
+        ],
+    )?;
+    match (chmod, &filter) {
+        (Some(None), None) => return Err(options.error("chmod-filter", OptionProblem::Missing)),
+        (Some(Some(_)), Some(_)) => {
+            return Err(options.error("chmod-filter", OptionProblem::Conflict { with: "chmod" }));
+        }
+        _ => {}
+    }
+    Ok(Policies {
+        chown: options.choice("chown", &POLICIES)?.unwrap_or_default(),
+        chgrp: options.choice("chgrp", &POLICIES)?.unwrap_or_default(),
+        chmod: chmod.flatten().unwrap_or_default(),
+        chmod_filter: filter,
+        xattrs: options
+            .choice("xattr", &[("none", Xattrs::None), ("ro", Xattrs::ReadOnly), ("rw", Xattrs::ReadWrite)])?
+            .unwrap_or_default(),
+    })
+}
+
+/// Bits of the operations in the list, by index.
+fn denied(list: &str) -> Result<u64, String> {
+    let bit = |name: &str| Operation::NAMES.iter().position(|known| *known == name).map(|index| 1 << index);
+    list.split(':').try_fold(0, |set, word| {
+        let bits = if word == "delete" { Some(super::deleting()) } else { bit(word) };
+        bits.filter(|_| word != "release").map(|bits| set | bits).ok_or_else(|| {
+            let names = Operation::NAMES.iter().copied().filter(|name| *name != "release");
+            format!("a list of delete, {}", one_of(names))
+        })
+    })
+}

@@ -1,0 +1,194 @@
+//! What a caller may do to an object by the attributes that `map` shows: the checks of a Unix file system.
+
+use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, OpenFlags, Result, SetAttributes, SetTime};
+
+/// The kernel opens a file with this flag to execute it (`__FMODE_EXEC`).
+const OPEN_TO_EXECUTE: u32 = 0x20;
+
+/// An object as a caller sees it.
+pub(super) struct View<'a> {
+    pub(super) caller: &'a Caller,
+    pub(super) attributes: Attributes,
+}
+
+impl View<'_> {
+    /// As access(2), but for read-only file systems.
+    pub(super) fn check(&self, mode: AccessMode) -> Result<()> {
+        let Attributes { mode: bits, uid, gid, .. } = self.attributes;
+        let granted = if self.caller.is_superuser() {
+            let executable = self.attributes.is_directory() || bits & 0o111 != 0;
+            if executable { 7 } else { 6 }
+        } else if self.caller.uid == uid {
+            bits >> 6
+        } else if bits >> 3 & 7 != bits & 7 && self.caller.is_in_group(gid) {
+            bits >> 3
+        } else {
+            bits
+        };
+        if mode.bits() & !granted == 0 { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    pub(super) fn check_open(&self, flags: OpenFlags) -> Result<()> {
+        let mut wanted = 0;
+        if flags.bits() & OPEN_TO_EXECUTE != 0 {
+            wanted |= AccessMode::EXECUTE.bits();
+        } else if flags.reads() {
+            wanted |= AccessMode::READ.bits();
+        }
+        if flags.writes() || flags.truncates() {
+            wanted |= AccessMode::WRITE.bits();
+        }
+        self.check(AccessMode::from_bits(wanted))
+    }
+
+    /// Whether names may come to and go from this directory.
+    pub(super) fn check_entries(&self) -> Result<()> {
+        self.check(AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))
+    }
+
+    /// Whether the name of an object of `owner` may go from this directory: the sticky bit.
+    pub(super) fn check_sticky(&self, owner: u32) -> Result<()> {
+        let free = self.attributes.mode & libc::S_ISVTX == 0;
+        if free || self.is_owner() || owner == self.caller.uid { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    pub(super) fn is_owner(&self) -> bool {
+        self.caller.is_superuser() || self.caller.uid == self.attributes.uid
+    }
+
+    pub(super) fn check_owner(&self) -> Result<()> {
+        if self.is_owner() { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// Whether the changes may be made, and what becomes of them: set-group-id goes where the caller has no right to it.
+    pub(super) fn check_changes(&self, changes: &mut SetAttributes) -> Result<()> {
+        let superuser = self.caller.is_superuser();
+        if let Some(mode) = &mut changes.mode {
+            self.check_owner()?;
+            if !superuser && !self.caller.is_in_group(changes.gid.unwrap_or(self.attributes.gid)) {
+                *mode &= !libc::S_ISGID;
+            }
+        }
+        let keeps = |uid| self.is_owner() && uid == self.attributes.uid;
+        if !superuser && changes.uid.is_some_and(|uid| !keeps(uid)) {
+            return Err(Errno::EPERM);
+        }
+        if let Some(gid) = changes.gid {
+            self.check_owner()?;
+            if !superuser && gid != self.attributes.gid && !self.caller.is_in_group(gid) {
+                return Err(Errno::EPERM);
+            }
+        }
+        if changes.size.is_some() {
+            self.check(AccessMode::WRITE)?;
+            changes.kill_privileges |= !superuser;
+        }
+        self.check_times(changes)
+    }
+
+    fn check_times(&self, changes: &SetAttributes) -> Result<()> {
+        match (changes.atime, changes.mtime) {
+            (None, None) => Ok(()),
+            _ if self.is_owner() => Ok(()),
+            // Both to now is what writing would do.
+            (Some(SetTime::Now), Some(SetTime::Now)) => self.check(AccessMode::WRITE),
+            // A change of size comes with a new time, which whoever may write may have.
+            (None, Some(SetTime::Now)) if changes.size.is_some() => Ok(()),
+            _ => Err(Errno::EPERM),
+        }
+    }
+
+    /// Whether an extended attribute may be read, or written.
+    pub(super) fn check_attribute(&self, name: &[u8], write: bool) -> Result<()> {
+        let regular = matches!(self.attributes.kind, FileKind::Regular | FileKind::Directory);
+        if name.starts_with(b"user.") {
+            if !regular {
+                return Err(if write { Errno::EPERM } else { Errno::ENODATA });
+            }
+            if write && self.attributes.is_directory() && self.attributes.mode & libc::S_ISVTX != 0 {
+                self.check_owner()?;
+            }
+            return self.check(if write { AccessMode::WRITE } else { AccessMode::READ });
+        }
+        if is_acl(name) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if self.caller.is_superuser() {
+            return Ok(());
+        }
+        match name.starts_with(b"trusted.") {
+            true if !write => Err(Errno::ENODATA),
+            _ if write => Err(Errno::EPERM),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the extended attribute is an ACL: it names ids below and grants what is not in the mode that is shown.
+pub(super) fn is_acl(name: &[u8]) -> bool {
+    name.starts_with(b"system.posix_acl_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vnode::{Device, Timestamp};
+
+    fn attributes(kind: FileKind, mode: u32, uid: u32, gid: u32) -> Attributes {
+        let (nlink, ino, size, blocks, block_size) = (1, 1, 0, 0, 4096);
+        let now = Timestamp::default();
+        let (rdev, btime, flags, flags_known) = (Device::default(), None, 0, 0);
+        Attributes {
+            kind,
+            mode,
+            nlink,
+            uid,
+            gid,
+            rdev,
+            ino,
+            size,
+            blocks,
+            block_size,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime,
+            flags,
+            flags_known,
+        }
+    }
+
+    #[test]
+    fn the_first_class_that_a_caller_is_in_decides() {
+        let file = attributes(FileKind::Regular, 0o046, 1, 2);
+        let may = |uid, groups: &[u32], mode| {
+            let caller = Caller::with_groups(uid, 99, groups, 0);
+            View { caller: &caller, attributes: file }.check(mode).is_ok()
+        };
+        assert!(!may(1, &[2], AccessMode::READ), "the owner");
+        assert!(may(3, &[2], AccessMode::READ) && !may(3, &[2], AccessMode::WRITE), "the group");
+        assert!(may(3, &[4], AccessMode::WRITE) && !may(3, &[], AccessMode::EXECUTE), "others");
+        assert!(may(0, &[], AccessMode::WRITE) && !may(0, &[], AccessMode::EXECUTE), "the superuser");
+    }
+
+    #[test]
+    fn changes_are_for_those_who_may() {
+        let caller = Caller::with_groups(5, 5, &[6], 0);
+        let may = |owner, changes: SetAttributes| {
+            let view = View { caller: &caller, attributes: attributes(FileKind::Regular, 0o622, owner, 6) };
+            let mut changes = changes;
+            view.check_changes(&mut changes).map(|()| changes)
+        };
+        let none = SetAttributes::default();
+        assert_eq!(may(5, SetAttributes { uid: Some(7), ..none }), Err(Errno::EPERM));
+        assert!(may(5, SetAttributes { gid: Some(6), ..none }).is_ok());
+        assert_eq!(may(5, SetAttributes { gid: Some(8), ..none }), Err(Errno::EPERM));
+        assert_eq!(may(7, SetAttributes { mode: Some(0o600), ..none }), Err(Errno::EPERM));
+        let now = Some(SetTime::Now);
+        assert!(may(7, SetAttributes { atime: now, mtime: now, ..none }).is_ok());
+        let past = Some(SetTime::To(Timestamp::default()));
+        assert_eq!(may(7, SetAttributes { atime: past, mtime: past, ..none }), Err(Errno::EPERM));
+        let cut = may(7, SetAttributes { size: Some(0), ..none }).unwrap();
+        assert!(cut.kill_privileges);
+    }
+}

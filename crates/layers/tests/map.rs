@@ -1,0 +1,370 @@
+//! `map`: what callers see, what they may do by it, and what is below.
+
+mod common;
+
+use common::{contents, create, layer, list, memory, name, root, user, walk};
+use layers::OptionProblem;
+use vnode::{
+    AccessMode, Attributes, Caller, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode,
+    SetAttributes, SetTime, Timestamp, XattrMode,
+};
+
+const NONE: SetAttributes =
+    SetAttributes { mode: None, uid: None, gid: None, size: None, atime: None, mtime: None, kill_privileges: false };
+
+/// A file below, owned by 1000:1000 with mode 0640, with `data` in it; its directory belongs to 1000 too.
+fn below() -> FileSystemRef {
+    let lower = memory();
+    let directory = lower.root().mkdir(&root(), name("d"), 0o755).unwrap().vnode;
+    let (file, open) = create(&directory, &root(), "file", 0o640);
+    open.write_at(&root(), 0, b"data", false).unwrap();
+    for vnode in [&directory, &file] {
+        vnode.setattr(&root(), &SetAttributes { uid: Some(1000), gid: Some(1000), ..NONE }).unwrap();
+    }
+    lower
+}
+
+fn ids(attributes: &Attributes) -> (u32, u32, u32) {
+    (attributes.uid, attributes.gid, attributes.mode)
+}
+
+fn seen(file_system: &FileSystemRef, caller: &Caller, path: &str) -> (u32, u32, u32) {
+    ids(&walk(file_system, caller, path).unwrap().attributes)
+}
+
+#[test]
+fn one_owner_for_all_may_what_the_owner_may() {
+    let lower = below();
+    let upper = layer("map", &[("owner", "2000"), ("group", "2001")], lower.clone());
+    assert_eq!(seen(&upper, &user(2000), "d/file"), (2000, 2001, 0o640));
+    let file = walk(&upper, &user(2000), "d/file").unwrap().vnode;
+    assert_eq!(contents(&file, &user(2000)), b"data");
+    file.open(&user(2000), OpenFlags::WRITE).unwrap();
+    let member = Caller::with_groups(5, 5, &[2001], 0);
+    file.open(&member, OpenFlags::READ).unwrap();
+    for (caller, flags) in [(member, OpenFlags::WRITE), (user(1000), OpenFlags::READ), (user(3), OpenFlags::READ)] {
+        assert_eq!(file.open(&caller, flags).map(drop), Err(Errno::EACCES));
+        assert_eq!(file.open(&caller, OpenFlags::READ.with(OpenFlags::TRUNCATE)).map(drop), Err(Errno::EACCES));
+    }
+    assert_eq!(file.access(&user(2000), AccessMode::WRITE), Ok(()));
+    assert_eq!(file.access(&user(1000), AccessMode::READ), Err(Errno::EACCES));
+    assert_eq!(file.setattr(&user(1000), &SetAttributes { mode: Some(0o777), ..NONE }), Err(Errno::EPERM));
+    assert_eq!(file.setattr(&user(2000), &SetAttributes { mode: Some(0o600), ..NONE }).unwrap().mode, 0o600);
+    assert_eq!(seen(&lower, &root(), "d/file"), (1000, 1000, 0o600));
+    let properties = upper.properties();
+    assert!(properties.data_untouched && properties.names_untouched);
+    assert!(!properties.attributes_untouched && !properties.admission_untouched && !properties.needs_fresh_attributes);
+}
+
+#[test]
+fn mapped_ids_go_down_and_come_up() {
+    let lower = below();
+    let upper = layer("map", &[("user-map", "1000/2000"), ("group-map", "1000/2000:7/8")], lower.clone());
+    let directory = walk(&upper, &user(2000), "d").unwrap().vnode;
+    assert_eq!(ids(&directory.getattr(&user(2000)).unwrap()), (2000, 2000, 0o755));
+    let (file, _) = create(&directory, &user(2000), "new", 0o666);
+    assert_eq!(ids(&file.getattr(&root()).unwrap()), (2000, 2000, 0o644));
+    assert_eq!(seen(&lower, &root(), "d/new"), (1000, 1000, 0o644));
+    let made = directory.mkdir(&user(2000), name("sub"), 0o777).unwrap();
+    assert_eq!(ids(&made.attributes), (2000, 2000, 0o755));
+    directory.symlink(&user(2000), name("symlink"), b"new").unwrap();
+    directory.mknod(&user(2000), name("fifo"), FileKind::Fifo, 0o600, Device::default()).unwrap();
+    for made in ["d/sub", "d/symlink", "d/fifo"] {
+        assert_eq!(seen(&lower, &root(), made).0, 1000, "{made}");
+    }
+    // Changes of owner name ids above.
+    file.setattr(&root(), &SetAttributes { uid: Some(2000), gid: Some(8), ..NONE }).unwrap();
+    assert_eq!(seen(&lower, &root(), "d/new"), (1000, 7, 0o644));
+    assert_eq!(file.setattr(&user(2000), &SetAttributes { uid: Some(3), ..NONE }), Err(Errno::EPERM));
+    let member = Caller::with_groups(2000, 2000, &[8], 0);
+    file.setattr(&member, &SetAttributes { gid: Some(2000), ..NONE }).unwrap();
+    assert_eq!(seen(&lower, &root(), "d/new").1, 1000);
+    // The owner below is nobody special above.
+    assert_eq!(directory.unlink(&user(1000), name("new")), Err(Errno::EACCES));
+    directory.unlink(&user(2000), name("new")).unwrap();
+}
+
+#[test]
+fn an_offset_moves_all_ids() {
+    let lower = below();
+    let upper = layer("map", &[("id-offset", "100000")], lower.clone());
+    assert_eq!(seen(&upper, &user(101_000), "d/file"), (101_000, 101_000, 0o640));
+    let directory = walk(&upper, &user(101_000), "d").unwrap().vnode;
+    create(&directory, &user(101_000), "new", 0o600);
+    assert_eq!(seen(&lower, &root(), "d/new"), (1000, 1000, 0o600));
+    // The superuser above may do all, but is nobody below who could own anything.
+    let new = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+    assert_eq!(directory.create(&root(), name("x"), &new).map(drop), Err(Errno::EOVERFLOW));
+    assert_eq!(list(&directory, &root()), ["file", "new"]);
+    let file = walk(&upper, &root(), "d/file").unwrap().vnode;
+    assert_eq!(contents(&file, &root()), b"data");
+    assert_eq!(file.setattr(&root(), &SetAttributes { uid: Some(5), ..NONE }), Err(Errno::EOVERFLOW));
+}
+
+#[test]
+fn permission_bits_shown_are_those_that_count() {
+    let lower = below();
+    let upper = layer("map", &[("perms", "a+rX:go-w:o=")], lower.clone());
+    assert_eq!(seen(&upper, &root(), "d/file").2, 0o640);
+    let directory = walk(&upper, &root(), "d").unwrap();
+    assert_eq!(directory.attributes.mode, 0o750);
+    assert_eq!(directory.vnode.lookup(&user(3), name("file")).map(drop), Err(Errno::EACCES));
+    assert_eq!(directory.vnode.open_directory(&user(3)).map(drop), Err(Errno::EACCES));
+    directory.vnode.lookup(&user(1000), name("file")).unwrap();
+    assert_eq!(walk(&upper, &user(1000), "d").map(drop), Err(Errno::EACCES), "the root cannot be searched");
+    let open = layer("map", &[("perms", "a+rX")], lower.clone());
+    let file = walk(&open, &user(3), "d/file").unwrap().vnode;
+    assert_eq!(contents(&file, &user(3)), b"data");
+    assert_eq!(file.open(&user(3), OpenFlags::WRITE).map(drop), Err(Errno::EACCES));
+    assert_eq!(seen(&lower, &root(), "d/file").2, 0o640);
+    assert_eq!(file.setattr(&user(3), &SetAttributes { size: Some(0), ..NONE }), Err(Errno::EACCES));
+}
+
+#[test]
+fn mirrored_users_see_themselves() {
+    let lower = below();
+    let upper = layer("map", &[("mirror", "5:@60")], lower.clone());
+    let member = Caller::with_groups(6, 6, &[60], 0o022);
+    for caller in [user(5), member] {
+        assert_eq!(seen(&upper, &caller, "d/file").0, caller.uid);
+        let file = walk(&upper, &caller, "d/file").unwrap().vnode;
+        file.open(&caller, OpenFlags::READ_WRITE).unwrap();
+        let past = Some(SetTime::To(Timestamp { seconds: 5, nanoseconds: 6 }));
+        file.setattr(&caller, &SetAttributes { mtime: past, ..NONE }).unwrap();
+    }
+    assert_eq!(seen(&upper, &user(7), "d/file").0, 1000);
+    let file = walk(&upper, &user(7), "d/file").unwrap().vnode;
+    assert_eq!(file.open(&user(7), OpenFlags::READ).map(drop), Err(Errno::EACCES));
+    assert_eq!(walk(&lower, &root(), "d/file").unwrap().attributes.mtime.seconds, 5);
+    assert!(upper.properties().needs_fresh_attributes);
+}
+
+#[test]
+fn squashed_callers_are_others() {
+    let lower = below();
+    let all = layer("map", &[("squash", "all"), ("squash-user", "1000"), ("squash-group", "1000")], lower.clone());
+    let directory = walk(&all, &user(3), "d").unwrap().vnode;
+    let (_, file) = create(&directory, &user(3), "new", 0o600);
+    file.write_at(&user(3), 0, b"x", false).unwrap();
+    assert_eq!(seen(&lower, &root(), "d/new"), (1000, 1000, 0o600));
+    let no_root = layer("map", &[("squash", "root")], lower);
+    let file = walk(&no_root, &root(), "d/file").unwrap().vnode;
+    assert_eq!(file.open(&root(), OpenFlags::READ).map(drop), Err(Errno::EACCES));
+    file.open(&user(1000), OpenFlags::READ).unwrap();
+    let view = layer("map", &[("squash", "root"), ("owner", "5")], below());
+    let file = walk(&view, &root(), "d/file").unwrap().vnode;
+    assert_eq!(file.open(&root(), OpenFlags::READ).map(drop), Err(Errno::EACCES));
+    file.open(&user(5), OpenFlags::READ).unwrap();
+}
+
+#[test]
+fn new_objects_get_what_the_options_say() {
+    let lower = below();
+    let options = [("create-owner", "70"), ("create-group", "71"), ("create-perms", "u=rwX:g=rX:o=")];
+    let upper = layer("map", &options, lower.clone());
+    let directory = walk(&upper, &user(1000), "d").unwrap().vnode;
+    let (_, file) = create(&directory, &user(1000), "new", 0o666);
+    file.write_at(&user(1000), 0, b"open files stay usable", false).unwrap();
+    directory.mkdir(&user(1000), name("sub"), 0o700).unwrap();
+    directory.symlink(&user(1000), name("symlink"), b"x").unwrap();
+    let tmpfile = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+    let unnamed = directory.tmpfile(&user(1000), &tmpfile).unwrap();
+    assert_eq!(ids(&unnamed.entry.attributes), (70, 71, 0o640));
+    assert_eq!(seen(&lower, &root(), "d/new"), (70, 71, 0o640));
+    assert_eq!(seen(&lower, &root(), "d/sub"), (70, 71, 0o750));
+    assert_eq!(seen(&lower, &root(), "d/symlink").0, 70);
+    // What was there before stays as it is, and who may not create may still not.
+    let how = Creation { mode: 0o666, flags: OpenFlags::READ };
+    let old = directory.create(&user(1000), name("file"), &how).unwrap();
+    assert_eq!(ids(&old.entry.attributes), (1000, 1000, 0o640));
+    assert_eq!(directory.mkdir(&user(3), name("x"), 0o700).map(drop), Err(Errno::EACCES));
+    assert!(upper.properties().attributes_untouched);
+}
+
+#[test]
+fn creation_in_a_view_follows_unix() {
+    let upper = layer("map", &[("user-map", "1000/2000"), ("group-map", "1000/2000")], below());
+    let directory = walk(&upper, &user(2000), "d").unwrap().vnode;
+    let how = |mode, flags| Creation { mode, flags };
+    // Opening what is there takes no right to the directory, creating does.
+    let file = directory.lookup(&root(), name("file")).unwrap().vnode;
+    file.setattr(&root(), &SetAttributes { mode: Some(0o666), ..NONE }).unwrap();
+    directory.create(&user(3), name("file"), &how(0, OpenFlags::WRITE)).unwrap();
+    let exclusive = how(0o600, OpenFlags::READ.with(OpenFlags::EXCLUSIVE));
+    assert_eq!(directory.create(&user(2000), name("file"), &exclusive).map(drop), Err(Errno::EEXIST));
+    assert_eq!(directory.create(&user(3), name("x"), &how(0o600, OpenFlags::READ)).map(drop), Err(Errno::EACCES));
+    directory.symlink(&user(2000), name("symlink"), b"file").unwrap();
+    let symlink = directory.create(&user(2000), name("symlink"), &how(0o600, OpenFlags::READ));
+    assert_eq!(symlink.map(drop), Err(Errno::ELOOP));
+    // A new file may be written to whatever its mode says.
+    let created = directory.create(&user(2000), name("r"), &how(0o444, OpenFlags::WRITE)).unwrap();
+    assert_eq!(created.file.write_at(&user(2000), 0, b"x", false), Ok(1));
+    // Set-group-id directories hand their group on.
+    directory.setattr(&root(), &SetAttributes { mode: Some(0o2777), ..NONE }).unwrap();
+    let made = directory.mkdir(&user(3), name("sub"), 0o755).unwrap();
+    assert_eq!(ids(&made.attributes), (3, 2000, 0o2755));
+    let (file, _) = create(&directory, &user(3), "s", 0o2755);
+    assert_eq!(ids(&file.getattr(&root()).unwrap()), (3, 2000, 0o755));
+}
+
+#[test]
+fn the_sticky_bit_counts_by_the_owners_shown() {
+    let upper = layer("map", &[("user-map", "1000/2000")], below());
+    let directory = walk(&upper, &root(), "d").unwrap().vnode;
+    directory.setattr(&root(), &SetAttributes { mode: Some(0o1777), ..NONE }).unwrap();
+    create(&directory, &user(3), "three", 0o600);
+    create(&directory, &user(4), "four", 0o600);
+    let rename =
+        |caller: &Caller, from: &str, to: &str, mode| directory.rename(caller, name(from), &directory, name(to), mode);
+    assert_eq!(directory.unlink(&user(4), name("three")), Err(Errno::EPERM));
+    assert_eq!(rename(&user(4), "three", "x", RenameMode::Replace), Err(Errno::EPERM));
+    assert_eq!(rename(&user(4), "four", "three", RenameMode::Replace), Err(Errno::EPERM));
+    assert_eq!(rename(&user(4), "four", "three", RenameMode::Exchange), Err(Errno::EPERM));
+    assert_eq!(rename(&user(4), "four", "x", RenameMode::Replace), Ok(()));
+    assert_eq!(directory.unlink(&user(3), name("three")), Ok(()));
+    assert_eq!(directory.unlink(&user(2000), name("x")), Ok(()), "the owner of the directory");
+    // A directory that goes elsewhere has to be writable itself.
+    let sub = directory.mkdir(&user(3), name("sub"), 0o555).unwrap().vnode;
+    directory.mkdir(&user(3), name("to"), 0o755).unwrap();
+    let to = directory.lookup(&user(3), name("to")).unwrap().vnode;
+    let moved = || directory.rename(&user(3), name("sub"), &to, name("sub"), RenameMode::Replace);
+    assert_eq!(moved(), Err(Errno::EACCES));
+    sub.setattr(&user(3), &SetAttributes { mode: Some(0o755), ..NONE }).unwrap();
+    assert_eq!(moved(), Ok(()));
+}
+
+#[test]
+fn changes_are_ignored_denied_or_filtered() {
+    let chown = SetAttributes { uid: Some(3), gid: Some(3), ..NONE };
+    let chmod = SetAttributes { mode: Some(0o777), ..NONE };
+    for view in [None, Some(("owner", "1000"))] {
+        let with = |options: &[(&str, &str)]| {
+            let lower = below();
+            let options: Vec<_> = options.iter().copied().chain(view).collect();
+            let upper = layer("map", &options, lower.clone());
+            (lower, walk(&upper, &root(), "d/file").unwrap().vnode)
+        };
+        let (lower, file) = with(&[("chown", "ignore"), ("chgrp", "ignore"), ("chmod", "ignore")]);
+        file.setattr(&user(1000), &chown).unwrap();
+        assert_eq!(file.setattr(&user(1000), &chmod).unwrap().mode, 0o640);
+        assert_eq!(seen(&lower, &root(), "d/file"), (1000, 1000, 0o640));
+        assert_eq!(file.setattr(&user(3), &chown), Err(Errno::EPERM));
+        let (lower, file) = with(&[("chown", "ignore")]);
+        file.setattr(&root(), &chown).unwrap();
+        assert_eq!(seen(&lower, &root(), "d/file"), (1000, 3, 0o640));
+        for key in ["chown", "chgrp", "chmod"] {
+            let (lower, file) = with(&[(key, "deny")]);
+            let changes = if key == "chmod" { chmod } else { chown };
+            assert_eq!(file.setattr(&root(), &changes), Err(Errno::EPERM), "{key}");
+            assert_eq!(seen(&lower, &root(), "d/file"), (1000, 1000, 0o640));
+        }
+        let (lower, file) = with(&[("chmod", "filter"), ("chmod-filter", "o=")]);
+        file.setattr(&user(1000), &chmod).unwrap();
+        assert_eq!(seen(&lower, &root(), "d/file").2, 0o770);
+    }
+}
+
+#[test]
+fn writing_takes_set_id_bits_away_though_the_server_writes() {
+    let upper = layer("map", &[("perms", "a+rw")], below());
+    let file = walk(&upper, &root(), "d/file").unwrap().vnode;
+    file.setattr(&root(), &SetAttributes { mode: Some(0o4755), ..NONE }).unwrap();
+    let open = file.open(&user(3), OpenFlags::WRITE).unwrap();
+    open.write_at(&user(3), 0, b"evil", false).unwrap();
+    assert_eq!(file.getattr(&root()).unwrap().mode & 0o7000, 0);
+    file.setattr(&root(), &SetAttributes { mode: Some(0o4755), ..NONE }).unwrap();
+    file.setattr(&user(3), &SetAttributes { size: Some(0), ..NONE }).unwrap();
+    assert_eq!(file.getattr(&root()).unwrap().mode & 0o7000, 0);
+}
+
+#[test]
+fn hidden_names_do_not_exist() {
+    let lower = below();
+    let below = walk(&lower, &root(), "d").unwrap().vnode;
+    create(&below, &root(), "x.tmp", 0o666);
+    create(&below, &root(), ".secret", 0o666);
+    let upper = layer("map", &[("hide", "*.tmp:.secret")], lower.clone());
+    let directory = walk(&upper, &root(), "d").unwrap().vnode;
+    assert_eq!(list(&directory, &root()), ["file"]);
+    let file = directory.lookup(&root(), name("file")).unwrap().vnode;
+    let how = Creation { mode: 0o600, flags: OpenFlags::READ };
+    let rename = |from: &str, to: &str, mode| directory.rename(&root(), name(from), &directory, name(to), mode);
+    for (result, expected) in [
+        (directory.lookup(&root(), name("x.tmp")).map(drop), Errno::ENOENT),
+        (directory.unlink(&root(), name(".secret")), Errno::ENOENT),
+        (rename("x.tmp", "y", RenameMode::Replace), Errno::ENOENT),
+        (rename("file", "x.tmp", RenameMode::Exchange), Errno::ENOENT),
+        (rename("file", "y.tmp", RenameMode::Replace), Errno::EACCES),
+        (directory.create(&root(), name("x.tmp"), &how).map(drop), Errno::EACCES),
+        (directory.mkdir(&root(), name("z.tmp"), 0o755).map(drop), Errno::EACCES),
+        (directory.link(&root(), &file, name("z.tmp")).map(drop), Errno::EACCES),
+        (upper.root().rmdir(&root(), name("d")), Errno::ENOTEMPTY),
+    ] {
+        assert_eq!(result, Err(expected));
+    }
+    assert_eq!(list(&below, &root()), [".secret", "file", "x.tmp"]);
+    assert_eq!(file.path().unwrap(), b"d/file");
+    assert!(!upper.properties().names_untouched);
+}
+
+#[test]
+fn denied_operations_are_denied_to_all() {
+    let upper = layer("map", &[("deny", "delete:mknod")], below());
+    let directory = walk(&upper, &root(), "d").unwrap().vnode;
+    create(&directory, &root(), "new", 0o666);
+    directory.mkdir(&root(), name("sub"), 0o755).unwrap();
+    let rename = |to: &str, mode| directory.rename(&root(), name("new"), &directory, name(to), mode);
+    for result in [
+        directory.unlink(&root(), name("file")),
+        directory.rmdir(&root(), name("sub")),
+        directory.mknod(&root(), name("fifo"), FileKind::Fifo, 0o600, Device::default()).map(drop),
+        rename("file", RenameMode::Replace),
+    ] {
+        assert_eq!(result, Err(Errno::EPERM));
+    }
+    assert_eq!(rename("other", RenameMode::Replace), Ok(()));
+    let reading = layer("map", &[("deny", "read")], below());
+    assert!(reading.properties().needs_every_data_operation);
+    let file = walk(&reading, &root(), "d/file").unwrap().vnode.open(&root(), OpenFlags::READ).unwrap();
+    assert_eq!(file.read_at(&root(), 0, &mut [0; 4]), Err(Errno::EPERM));
+}
+
+#[test]
+fn extended_attributes_are_shown_changed_or_not_at_all() {
+    let lower = below();
+    let file = |options: &[(&str, &str)]| {
+        let upper = layer("map", options, lower.clone());
+        walk(&upper, &root(), "d/file").unwrap().vnode
+    };
+    let writable = file(&[("owner", "5")]);
+    writable.setxattr(&user(5), b"user.x", b"1", XattrMode::Set).unwrap();
+    assert_eq!(writable.setxattr(&user(1000), b"user.x", b"2", XattrMode::Set), Err(Errno::EACCES));
+    assert_eq!(writable.getxattr(&user(9), b"user.x"), Err(Errno::EACCES));
+    assert_eq!(writable.setxattr(&user(5), b"security.capability", b"2", XattrMode::Set), Err(Errno::EPERM));
+    assert_eq!(writable.getxattr(&root(), b"system.posix_acl_access"), Err(Errno::EOPNOTSUPP));
+    let readable = file(&[("xattr", "ro")]);
+    assert_eq!(readable.getxattr(&root(), b"user.x").unwrap(), b"1");
+    assert_eq!(readable.listxattr(&root()).unwrap(), b"user.x\0");
+    assert_eq!(readable.removexattr(&root(), b"user.x"), Err(Errno::EPERM));
+    let none = file(&[("xattr", "none")]);
+    assert_eq!(none.getxattr(&root(), b"user.x"), Err(Errno::EOPNOTSUPP));
+    assert_eq!(none.listxattr(&root()).unwrap(), b"");
+    assert_eq!(none.setxattr(&root(), b"user.x", b"2", XattrMode::Set), Err(Errno::EOPNOTSUPP));
+}
+
+#[test]
+fn wrong_options_say_what_is_right() {
+    let problem = |options: &[(&str, &str)]| {
+        let pairs: Vec<_> = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        layers::map::create(&pairs).unwrap_err()
+    };
+    assert!(problem(&[("ownr", "1")]).to_string().contains("it has owner, group, user-map"));
+    assert!(problem(&[("owner", "no such user")]).to_string().contains("a name that exists"));
+    assert!(problem(&[("perms", "u+q")]).to_string().contains("0644"));
+    assert!(problem(&[("deny", "delte")]).to_string().contains("delete, getattr"));
+    assert!(problem(&[("hide", "a/b")]).to_string().contains("without `/`"));
+    assert_eq!(problem(&[("squash-user", "1")]).problem, OptionProblem::Missing);
+    assert_eq!(problem(&[("chmod", "filter")]).problem, OptionProblem::Missing);
+    let conflict = problem(&[("owner", "1"), ("user-map", "1/2")]).problem;
+    assert_eq!(conflict, OptionProblem::Conflict { with: "user-map" });
+}
