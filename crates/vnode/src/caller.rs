@@ -1,7 +1,9 @@
 //! The caller: on whose behalf an operation is done.
 
+use std::cell::RefCell;
 use std::fs;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Whose operation it is: every operation of the interface gets one, so that bases check and layers decide by it.
 ///
@@ -50,9 +52,10 @@ impl Caller {
         Self { groups: groups.into(), ..caller }
     }
 
-    /// The supplementary groups. Empty where the process is gone or /proc is absent.
+    /// The supplementary groups. Empty where the process is gone or /proc is absent. Those of a process
+    /// that has no privilege to change them are looked up at most once a second by each thread.
     pub fn groups(&self) -> &Arc<[u32]> {
-        self.groups.get_or_init(|| groups_of(self.pid))
+        self.groups.get_or_init(|| recent_groups((self.pid, self.uid, self.gid)))
     }
 
     /// The session id, as in getsid(2); 0 where it cannot be known.
@@ -71,10 +74,49 @@ impl Caller {
     }
 }
 
-fn groups_of(pid: u32) -> Arc<[u32]> {
-    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return Arc::new([]) };
-    let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
-    line.split_ascii_whitespace().filter_map(|group| group.parse().ok()).collect()
+/// Process, user and group.
+type Ids = (u32, u32, u32);
+
+/// Groups that were looked up, whose, and when.
+type Remembered = Option<(Ids, Instant, Arc<[u32]>)>;
+
+thread_local! {
+    /// A look-up costs more than most operations, and most operations in a row are of few processes.
+    static REMEMBERED: RefCell<[Remembered; 8]> = const { RefCell::new([const { None }; 8]) };
+}
+
+fn recent_groups(ids: Ids) -> Arc<[u32]> {
+    const VALID: Duration = Duration::from_secs(1);
+    REMEMBERED.with_borrow_mut(|remembered| {
+        let place = &mut remembered[ids.0 as usize % remembered.len()];
+        if let Some((whose, when, groups)) = place
+            && *whose == ids
+            && when.elapsed() < VALID
+        {
+            return Arc::clone(groups);
+        }
+        let Ok(status) = fs::read_to_string(format!("/proc/{}/status", ids.0)) else { return Arc::new([]) };
+        let groups = groups_in(&status);
+        *place = is_bound(&status, ids.1).then(|| (ids, Instant::now(), Arc::clone(&groups)));
+        groups
+    })
+}
+
+/// The line of /proc/PID/status that begins so.
+fn line<'a>(status: &'a str, key: &str) -> &'a str {
+    status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default()
+}
+
+fn groups_in(status: &str) -> Arc<[u32]> {
+    line(status, "Groups:").split_ascii_whitespace().filter_map(|group| group.parse().ok()).collect()
+}
+
+/// Whether the process can neither change its groups nor become somebody who can, other than by a set-uid program, which
+/// shows in its ids: all its user ids are `uid`, not the superuser's, and it has no capabilities.
+fn is_bound(status: &str, uid: u32) -> bool {
+    let mut ids = line(status, "Uid:").split_ascii_whitespace();
+    let capabilities = u64::from_str_radix(line(status, "CapPrm:").trim(), 16);
+    uid != 0 && ids.all(|id| id.parse() == Ok(uid)) && capabilities == Ok(0)
 }
 
 fn session_of(pid: u32) -> u32 {
@@ -94,6 +136,18 @@ mod tests {
         assert_ne!(caller.session(), u32::MAX);
         assert_eq!(caller.groups().len(), caller.groups().len());
         assert_eq!(Caller::process(0, 1, 1, 0).groups().len(), 0);
+    }
+
+    #[test]
+    fn only_processes_without_privileges_are_bound_to_their_groups() {
+        let status =
+            |uids: &str, capabilities: &str| format!("Uid:\t{uids}\nGroups:\t4 24 \nCapPrm:\t{capabilities}\n");
+        assert!(is_bound(&status("5\t5\t5\t5", "0000000000000000"), 5));
+        assert!(!is_bound(&status("5\t5\t5\t5", "0000000000000040"), 5));
+        assert!(!is_bound(&status("0\t5\t0\t5", "0000000000000000"), 5), "as set-uid servers are for their users");
+        assert!(!is_bound(&status("0\t0\t0\t0", "0000000000000000"), 0));
+        assert!(!is_bound("", 5));
+        assert_eq!(&*groups_in(&status("5", "0")), &[4, 24]);
     }
 
     #[test]
