@@ -78,24 +78,23 @@ fn set_owner_mode_times(
     }
     if changes.atime.is_some() || changes.mtime.is_some() {
         match set_times(descriptor, changes.atime, changes.mtime) {
-            Err(Errno::EPERM) => set_times_now(node, caller, descriptor, changes)?,
+            Err(Errno::EPERM) if changes.size.is_some() => set_times_now(node, caller, descriptor, changes)?,
             set => set?,
         }
     }
     Ok(())
 }
 
-/// Sets one time stamp to now for somebody who may write but is not the owner: Linux lets them set both only.
+/// Sets one time stamp to now, beside a size that was just set, for somebody who may write but is not the owner.
+/// utimensat(2) alone lets them set both only, but a truncation sets the modification time as well.
 fn set_times_now(node: &Node, caller: &Caller, descriptor: BorrowedFd<'_>, changes: &SetAttributes) -> Result<()> {
     if [changes.atime, changes.mtime].iter().any(|time| matches!(time, Some(SetTime::To(_)))) {
         return Err(Errno::EPERM);
     }
     if !node.tree().credentials.switches() {
-        // The change of size has set the modification time already.
-        let done = changes.size.is_some() && changes.atime.is_none();
-        return if done { Ok(()) } else { Err(Errno::EPERM) };
+        // What cannot be set here, the change of size has set already.
+        return if changes.atime.is_none() { Ok(()) } else { Err(Errno::EPERM) };
     }
-    system::access(descriptor, libc::W_OK as u32).map_err(errno)?;
     node.tree().credentials.become_server()?;
     set_times(descriptor, changes.atime, changes.mtime)?;
     node.tree().credentials.assume(caller)
