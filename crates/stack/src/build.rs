@@ -152,3 +152,6 @@ fn place_of(error: &OptionError, layer: &Layer) -> Span {
         None => layer.name.span,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,7 +63,8 @@ fn all() -> Vec<Line> {
     let table: Vec<mount_table::Entry> = mount_table::read().into_iter().filter(mount_table::Entry::is_plyfs).collect();
     let answering = client::mounts().into_iter().map(|mount| {
         let is_listed = |entry: &mount_table::Entry| entry.mount_point.to_string_lossy() == mount.report.mount_point;
-        let state = if table.iter().any(is_listed) { State::Serving } else { State::Detached };
+        let is_elsewhere = is_in_another_name_space(mount.report.pid);
+        let state = if is_elsewhere || table.iter().any(is_listed) { State::Serving } else { State::Detached };
         Line { state, report: mount.report }
     });
     let mut lines: Vec<Line> = answering.collect();
@@ -79,6 +80,12 @@ fn all() -> Vec<Line> {
     }
     lines.sort_by(|a, b| a.report.mount_point.cmp(&b.report.mount_point));
     lines
+}
+
+/// Whether the process has a mount table of its own, so that its mount need not be in ours.
+fn is_in_another_name_space(pid: u32) -> bool {
+    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    of("self") != of(&pid.to_string())
 }
 
 fn table(lines: &[Line]) -> String {

@@ -1,0 +1,84 @@
+//! Tests of building: what is built, what is refused and where, which paths become absolute.
+
+use std::path::Path;
+
+use vnode::{Caller, Errno, Name};
+
+use super::*;
+use crate::syntax::{parse, parse_layers};
+
+/// The column and message of the error that building `text` gives.
+fn error(text: &str) -> (usize, String) {
+    match build(&parse(text).unwrap()) {
+        Err(error) => (error.span.column(), error.problem.to_string()),
+        Ok(_) => panic!("{text} was built"),
+    }
+}
+
+#[test]
+fn layers_are_put_on_from_the_bottom() {
+    let file_system = build(&parse("(mem: | longnames(suffix=.x)) | readonly").unwrap()).unwrap();
+    let kinds: Vec<String> = file_system.describe().into_iter().map(|member| member.kind).collect();
+    assert_eq!(kinds, ["mem", "longnames", "readonly"]);
+    let made = file_system.root().mkdir(&Caller::server(), Name::new(b"d").unwrap(), 0o777);
+    assert_eq!(made.err(), Some(Errno::EROFS));
+    let text = crate::explain(file_system.as_ref());
+    assert!(text.contains("  longnames suffix=.x\n") && text.contains("read-only"), "{text}");
+}
+
+#[test]
+fn layers_go_on_a_file_system_that_is_there_already() {
+    let base = build(&parse("mem:").unwrap()).unwrap();
+    let stack = build_layers(base, &parse_layers("readonly").unwrap()).unwrap();
+    assert!(stack.properties().read_only);
+}
+
+#[test]
+fn errors_point_at_what_is_wrong() {
+    let cases = [
+        ("mam:", 1, "there is no kind of base 'mam'; did you mean 'mem'?"),
+        ("x3y://bucket", 1, "there is no kind of base 'x3y'; there are dir and mem"),
+        ("dir:", 1, "'dir:' needs a path"),
+        ("mem:nonsense", 5, "`mem` has no option `nonsense`"),
+        ("mem: | nothing", 8, "there is no layer 'nothing'; there are "),
+        ("mem: | readonly(x=1)", 17, "`readonly` has no option `x`"),
+        ("mem: | longnames(suffix=a, suffix=b)", 28, "option `suffix` of `longnames` is given twice; give it once"),
+        ("mem: | longnames(suffix=\\xff)", 25, "the value of 'suffix' is not UTF-8"),
+        ("mem: | ./rules.fist", 8, "this build cannot run the FiST description ./rules.fist"),
+        ("mem:, mem: | readonly", 7, "several branches need a layer that joins them"),
+        ("(mem:, mem:) | readonly", 8, "several branches need a layer that joins them"),
+        ("mem:=ro | readonly", 6, "the mode 'ro' is for one of several branches"),
+    ];
+    for (text, column, message) in cases {
+        let (found_column, found_message) = error(text);
+        assert!(found_message.starts_with(message), "{text}: {found_message}");
+        assert_eq!(found_column, column, "{text}: {found_message}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_named() {
+    let error = build(&parse("/none/at/all | readonly").unwrap()).err().unwrap();
+    assert!(matches!(error.problem, BuildProblem::Directory(_)));
+    assert!(error.to_string().starts_with("there is no directory `/none/at/all`: "), "{error}");
+}
+
+#[test]
+fn paths_become_absolute_and_nothing_else_does() {
+    let cases = [
+        ("data | readonly", "/home/me/data | readonly"),
+        ("dir:data", "dir:/home/me/data"),
+        ("/data", "/data"),
+        ("mem:data", "mem:data"),
+        ("(a | readonly)=ro, ../b=rw", "(/home/me/a | readonly)=ro, /home/me/../b=rw"),
+        ("a | audit(to=log, rules=r, path=x)", "/home/me/a | audit(to=/home/me/log, rules=/home/me/r, path=x)"),
+        ("a | audit(to=stderr)", "/home/me/a | audit(to=stderr)"),
+        ("a | my.fist(to=log)", "/home/me/a | /home/me/my.fist(to=log)"),
+        ("a | unknown(to=log)", "/home/me/a | unknown(to=log)"),
+    ];
+    for (text, absolute) in cases {
+        let mut stack = parse(text).unwrap();
+        make_absolute(&mut stack, Path::new("/home/me"));
+        assert_eq!(stack.to_string(), absolute);
+    }
+}
