@@ -159,11 +159,11 @@ impl OpenFile for MemoryFile {
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        self.writable()?;
         if length == 0 {
             return Err(Errno::EINVAL);
         }
         let operation = Allocation::of(mode)?;
-        self.writable()?;
         let end = offset.checked_add(length).filter(|&end| end <= SIZE_MAX).ok_or(Errno::EFBIG)?;
         let space = &self.inode.volume.pages;
         self.change(caller, false, |file| match operation {

@@ -1,0 +1,97 @@
+//! Where the directory lies: on an ext4 image, in a tmpfs, or where the environment says.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::operation::{Action, Operation};
+
+/// A directory open to all, made for one test, and what has to be undone after it.
+pub struct Place {
+    path: PathBuf,
+    mounted: bool,
+    is_tmpfs: bool,
+    scratch: tempfile::TempDir,
+}
+
+impl Place {
+    /// A directory on a new ext4 image; `None`, with the reason told, where that cannot be made.
+    pub fn image() -> Option<Self> {
+        let scratch = scratch_in(&std::env::temp_dir())?;
+        let image = scratch.path().join("image");
+        let mount = scratch.path().join("mount");
+        std::fs::create_dir(&mount).ok()?;
+        std::fs::File::create(&image).and_then(|file| file.set_len(256 << 20)).ok()?;
+        let made = run("mkfs.ext4", [OsStr::new("-qFb4096"), image.as_os_str()])
+            && run("mount", [OsStr::new("-oloop,acl,user_xattr"), image.as_os_str(), mount.as_os_str()]);
+        if !made {
+            println!("skipped: no ext4 image can be made and mounted here");
+            return None;
+        }
+        Some(Self::within(mount, true, false, scratch))
+    }
+
+    /// A directory in the machine's tmpfs.
+    pub fn tmpfs() -> Option<Self> {
+        let scratch = scratch_in(Path::new("/dev/shm"))?;
+        Some(Self::within(scratch.path().to_owned(), false, true, scratch))
+    }
+
+    /// A directory where `MODEL_DIRECTORY` says, if it says.
+    pub fn given() -> Option<Self> {
+        let scratch = scratch_in(Path::new(&std::env::var_os("MODEL_DIRECTORY")?))?;
+        Some(Self::within(scratch.path().to_owned(), false, false, scratch))
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether every change there shows in the times: the coarse clock that tmpfs takes for a directory may stand still.
+    pub fn keeps_times(&self) -> bool {
+        !self.is_tmpfs
+    }
+
+    /// Whether the operation is the same there as elsewhere. tmpfs cannot zero ranges, cut them out or put them in, and
+    /// taking the ACL from a directory of a group that one is not in takes its set-group-id bit too.
+    pub fn has(&self, operation: &Operation) -> bool {
+        const ACCESS: &str = "system.posix_acl_access";
+        const EMPTY_ACL: usize = 4;
+        let differs = match &operation.action {
+            Action::Allocate { mode, .. } => *mode > 3,
+            Action::RemoveXattr { name } => *name == ACCESS,
+            Action::SetXattr { name, value, .. } => *name == ACCESS && value.len() <= EMPTY_ACL,
+            _ => false,
+        };
+        !(self.is_tmpfs && differs)
+    }
+
+    fn within(parent: PathBuf, mounted: bool, is_tmpfs: bool, scratch: tempfile::TempDir) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let path = parent.join("tree");
+        std::fs::create_dir(&path).expect("the directory is made");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).expect("the directory is opened to all");
+        Self { path, mounted, is_tmpfs, scratch }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.mounted {
+            run("umount", [OsStr::new("-l"), self.scratch.path().join("mount").as_os_str()]);
+        }
+    }
+}
+
+fn scratch_in(directory: &Path) -> Option<tempfile::TempDir> {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: acting as several users needs root");
+        return None;
+    }
+    tempfile::Builder::new().prefix("plyfs-model-").tempdir_in(directory).ok()
+}
+
+fn run<const N: usize>(program: &str, arguments: [&OsStr; N]) -> bool {
+    Command::new(program).args(arguments).status().is_ok_and(|status| status.success())
+}
