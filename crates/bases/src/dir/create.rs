@@ -86,8 +86,7 @@ pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Crea
 /// Makes a directory.
 pub fn mkdir(directory: &Node, caller: &Caller, name: Name<'_>, bits: u32) -> Result<Entry> {
     let descriptor = directory_for_creation(directory, caller)?;
-    rustix::fs::mkdirat(&descriptor, name.as_bytes(), mode(bits)).map_err(errno)?;
-    entry(directory, caller, descriptor.as_fd(), name)
+    make(directory, caller, &descriptor, name, || rustix::fs::mkdirat(&descriptor, name.as_bytes(), mode(bits)))
 }
 
 /// Makes a file, fifo, socket or device.
@@ -108,15 +107,15 @@ pub fn mknod(
         _ => 0,
     };
     let file_type = FileType::from_raw_mode(kind.mode_bits());
-    rustix::fs::mknodat(&descriptor, name.as_bytes(), file_type, mode(bits), number).map_err(errno)?;
-    entry(directory, caller, descriptor.as_fd(), name)
+    make(directory, caller, &descriptor, name, || {
+        rustix::fs::mknodat(&descriptor, name.as_bytes(), file_type, mode(bits), number)
+    })
 }
 
 /// Makes a symlink.
 pub fn symlink(directory: &Node, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
     let descriptor = directory_for_creation(directory, caller)?;
-    rustix::fs::symlinkat(target, &descriptor, name.as_bytes()).map_err(errno)?;
-    entry(directory, caller, descriptor.as_fd(), name)
+    make(directory, caller, &descriptor, name, || rustix::fs::symlinkat(target, &descriptor, name.as_bytes()))
 }
 
 /// Gives an object one more name.
@@ -138,9 +137,26 @@ fn directory_for_creation<'a>(directory: &'a Node, caller: &Caller) -> Result<De
     Ok(descriptor)
 }
 
-fn entry(directory: &Node, caller: &Caller, descriptor: BorrowedFd<'_>, name: Name<'_>) -> Result<Entry> {
-    let (vnode, attributes) = directory.tree().entry(caller, directory, descriptor, name)?;
-    Ok(Entry { vnode, attributes })
+/// Makes an object by a call that answers no descriptor of it, and looks it up. Our own removals wait meanwhile; where
+/// another program removes it at once, it is made again, for no such call says that what it made is not there.
+fn make(
+    directory: &Node,
+    caller: &Caller,
+    descriptor: &Descriptor<'_>,
+    name: Name<'_>,
+    call: impl Fn() -> rustix::io::Result<()>,
+) -> Result<Entry> {
+    let tree = directory.tree();
+    let _name = tree.name_lock(directory, name);
+    for _ in 0..ATTEMPTS {
+        call().map_err(errno)?;
+        match tree.entry(caller, directory, descriptor.as_fd(), name) {
+            Ok((vnode, attributes)) => return Ok(Entry { vnode, attributes }),
+            Err(Errno::ENOENT) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Errno::EAGAIN)
 }
 
 /// The permission, set-id and sticky bits of a mode.

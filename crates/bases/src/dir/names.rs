@@ -38,6 +38,7 @@ pub fn rmdir(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<()> {
 fn remove(directory: &Node, caller: &Caller, name: Name<'_>, flags: AtFlags) -> Result<()> {
     only_directory(directory)?;
     let descriptor = directory.descriptor_for(caller)?;
+    let _name = directory.tree().name_lock(directory, name);
     let victim = Victim::find(directory.tree(), descriptor.as_fd(), name)?;
     rustix::fs::unlinkat(&descriptor, name.as_bytes(), flags).map_err(errno)?;
     if let Some(victim) = victim {
@@ -61,6 +62,7 @@ pub fn rename(
     let target = to.descriptor_for(caller)?;
     let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout);
     let stays = std::ptr::eq(from, to) && name == to_name;
+    let _names = from.tree().name_locks([(from, name), (to, to_name)]);
     let victim = match Victim::find(to.tree(), target.as_fd(), to_name) {
         _ if !replaces || stays => None,
         Ok(victim) => victim,

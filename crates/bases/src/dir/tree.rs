@@ -18,7 +18,7 @@ use super::submounts::Submounts;
 use super::table::{Table, fingerprint};
 use super::{errno, system};
 
-const REMOVAL_LOCKS: usize = 64;
+const LOCKS: usize = 64;
 
 /// `O_PATH` on the object itself, whatever it is.
 pub const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -39,7 +39,8 @@ pub struct Tree {
     pub locks: LockTables,
     root: OwnedFd,
     root_ino: u64,
-    removals: [Mutex<()>; REMOVAL_LOCKS],
+    removals: [Mutex<()>; LOCKS],
+    names: [Mutex<()>; LOCKS],
 }
 
 /// Where an object was found: for file systems without handles, the way to open it again.
@@ -67,6 +68,7 @@ impl Tree {
             root_ino: Status::of_descriptor(&root)?.ino(),
             root,
             removals: std::array::from_fn(|_| Mutex::default()),
+            names: std::array::from_fn(|_| Mutex::default()),
         })
     }
 
@@ -82,7 +84,21 @@ impl Tree {
 
     /// Held while a name of an object with that inode number is taken away, until the object is kept open.
     pub fn removal_lock(&self, ino: u64) -> MutexGuard<'_, ()> {
-        self.removals[(ino % REMOVAL_LOCKS as u64) as usize].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.removals[(ino % LOCKS as u64) as usize])
+    }
+
+    /// Held while a name is taken away, and while one is made and looked up: the system calls that make directories,
+    /// symlinks and special files answer no descriptor of what they made. Taken before any removal lock.
+    pub fn name_lock(&self, directory: &Node, name: Name<'_>) -> MutexGuard<'_, ()> {
+        lock(&self.names[name_lock_index(directory, name)])
+    }
+
+    /// The locks of two names.
+    pub fn name_locks(&self, names: [(&Node, Name<'_>); 2]) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
+        let mut places = names.map(|(directory, name)| name_lock_index(directory, name));
+        places.sort_unstable();
+        let first = lock(&self.names[places[0]]);
+        (first, (places[0] != places[1]).then(|| lock(&self.names[places[1]])))
     }
 
     /// The vnode and attributes of a name, for a caller whose credentials the thread has taken on.
@@ -196,6 +212,19 @@ impl Tree {
     }
 }
 
+fn lock(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn name_lock_index(directory: &Node, name: Name<'_>) -> usize {
+    let mixed = name
+        .as_bytes()
+        .iter()
+        .fold(directory.key() as u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    (mixed >> 32) as usize % LOCKS
+}
+
+/// The handle of a name.
 fn handle_of_name(directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<FileHandle>> {
     usable(system::name_to_handle_at(directory, name.as_bytes(), 0))
 }

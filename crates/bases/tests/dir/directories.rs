@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use vnode::{OpenDirectoryRef, VnodeRef};
+use vnode::{Errno, OpenDirectoryRef, VnodeRef};
 
 use crate::ground::{Ground, entries, name, root};
 
@@ -87,6 +87,35 @@ fn concurrent_readers_of_one_open_directory_do_not_disturb_each_other() {
                         read.extend(next);
                     }
                     assert_eq!(&read, expected, "by {step}");
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn what_is_made_is_there_although_others_remove_it() {
+    Ground::each(|ground| {
+        std::thread::scope(|scope| {
+            for maker in 0..4 {
+                scope.spawn(move || {
+                    for round in 0..500 {
+                        let made = match (maker + round) % 3 {
+                            0 => ground.root.mkdir(&root(), name("x"), 0o755),
+                            1 => ground.root.symlink(&root(), name("x"), b"target"),
+                            _ => {
+                                ground.root.mknod(&root(), name("x"), vnode::FileKind::Fifo, 0o600, Default::default())
+                            }
+                        };
+                        assert!(matches!(made.map(drop), Ok(()) | Err(Errno::EEXIST)));
+                        let moved = ground.root.rename(&root(), name("x"), &ground.root, name("y"), Default::default());
+                        let allowed = [Errno::ENOENT, Errno::EISDIR, Errno::ENOTDIR];
+                        assert!(moved.is_ok() || allowed.contains(&moved.unwrap_err()));
+                        for gone in ["x", "y"] {
+                            let _ = ground.root.rmdir(&root(), name(gone));
+                            let _ = ground.root.unlink(&root(), name(gone));
+                        }
+                    }
                 });
             }
         });
