@@ -15,8 +15,8 @@ use std::borrow::Cow;
 
 use vnode::layer::{self, Layer, LayerFile, LayerVnode, Operation};
 use vnode::{
-    AccessMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, Name, Properties, RenameMode, Result,
-    SetAttributes, Vnode, XattrMode,
+    AccessMode, AllocateMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, Name, OpenFileRef,
+    OpenFlags, Properties, RenameMode, Result, SetAttributes, Vnode, XattrMode,
 };
 
 use crate::globs::Globs;
@@ -258,6 +258,16 @@ impl Layer for Map {
         Ok(names.split_inclusive(|byte| *byte == 0).filter(shown).flatten().copied().collect())
     }
 
+    fn open(&self, node: &LayerVnode<Self>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        if !flags.truncates() || !self.kills_privileges(caller) {
+            return node.forward_open(caller, flags);
+        }
+        let file = node.forward_open(caller, flags.without(OpenFlags::TRUNCATE))?;
+        let cut = SetAttributes { size: Some(0), kill_privileges: true, ..SetAttributes::default() };
+        node.forward_setattr(caller, &cut)?;
+        Ok(file)
+    }
+
     fn write_at(
         &self,
         file: &LayerFile<Self>,
@@ -271,6 +281,36 @@ impl Layer for Map {
 
     fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
         file.forward_truncate(caller, size, kill_privileges || self.kills_privileges(caller))
+    }
+
+    fn allocate(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        mode: AllocateMode,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        file.forward_allocate(caller, mode, offset, length)?;
+        self.after_change(file, caller)
+    }
+
+    fn copy_range(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        offset: u64,
+        to: &OpenFileRef,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        let copied = file.forward_copy_range(caller, offset, to, to_offset, length)?;
+        if let Some(to) = to.as_any().downcast_ref::<LayerFile<Self>>()
+            && copied > 0
+        {
+            self.after_change(to, caller)?;
+        }
+        Ok(copied)
     }
 }
 
@@ -325,6 +365,24 @@ impl Map {
     /// The server may keep set-id bits where the caller may not.
     fn kills_privileges(&self, caller: &Caller) -> bool {
         self.has_view() && !caller.server && !self.effective(caller).is_superuser()
+    }
+
+    /// Takes set-id bits and capabilities from a file that the server has changed for a caller who may not keep them.
+    fn after_change(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<()> {
+        if !self.kills_privileges(caller) {
+            return Ok(());
+        }
+        let (below, server) = (file.node().lower(), Caller::server());
+        let mode = below.getattr(&server)?.mode;
+        let group = if mode & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
+        let left = mode & !(libc::S_ISUID | group);
+        if left != mode {
+            below.setattr(&server, &SetAttributes { mode: Some(left), ..SetAttributes::default() })?;
+        }
+        match below.removexattr(&server, b"security.capability") {
+            Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn hides(&self, name: Name<'_>) -> bool {

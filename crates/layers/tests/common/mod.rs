@@ -18,7 +18,7 @@ pub fn memory() -> FileSystemRef {
 
 /// An empty file system in memory for this many bytes.
 pub fn small_memory(size: u64) -> FileSystemRef {
-    Arc::new(MemoryFileSystem::new(Options { size, inodes: 100, mode: 0o777, uid: 0, gid: 0 }))
+    Arc::new(MemoryFileSystem::new(Options { size, inodes: 100_000, mode: 0o777, uid: 0, gid: 0 }))
 }
 
 /// A layer by name, with its options, on a file system.

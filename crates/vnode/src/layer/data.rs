@@ -194,10 +194,22 @@ impl<L: Layer> Blocks<'_, L> {
         }
     }
 
-    /// The first block at or after `block` of which anything below is data.
-    fn data_block(&self, block: u64) -> Result<u64> {
-        let encoded_block = self.shape.encoded_block_size() as u64;
-        Ok(self.lower.seek(&self.lower_caller, block * encoded_block, SeekTarget::Data)? / encoded_block)
+    /// The first block at or after `block` of which anything below is data. Where a block shares its page below with a
+    /// neighbour's data, it counts only if it is not all zeros.
+    fn data_block(&self, mut block: u64) -> Result<u64> {
+        const PAGE_SIZE: usize = 4096;
+        let encoded_size = self.shape.encoded_block_size();
+        let mut encoded = vec![0; encoded_size];
+        for _ in 0..PAGE_SIZE / encoded_size + 2 {
+            let position = block * encoded_size as u64;
+            block = self.lower.seek(&self.lower_caller, position, SeekTarget::Data)? / encoded_size as u64;
+            let length = self.lower.read_at(&self.lower_caller, block * encoded_size as u64, &mut encoded)?;
+            if length < encoded_size || encoded.iter().any(|&byte| byte != 0) {
+                break;
+            }
+            block += 1;
+        }
+        Ok(block)
     }
 
     /// The first byte at or after `offset` in a block all of which is a hole below, or the end.

@@ -1,0 +1,87 @@
+//! The conformance tests over each layer on a file system in memory: no layer breaks what it does not change.
+
+mod common;
+
+use common::codecs::CODECS;
+use common::{layer, memory, small_memory};
+use conformance::{Ability, Subject, Test, Tree, prepare, run};
+use vnode::FileSystemRef;
+
+/// What `mem` itself cannot do, less what the layer cannot do.
+fn check(title: &str, file_system: FileSystemRef, lacking: &[Ability]) {
+    check_subject(&Tree::new(file_system).titled(title).without(lacking));
+}
+
+fn check_subject(subject: &dyn Subject) {
+    check_some(subject, |_| true);
+}
+
+fn check_some(subject: &dyn Subject, filter: impl Fn(&Test) -> bool) {
+    let report = run(subject, filter);
+    println!("{report}");
+    assert!(report.failures.is_empty() && report.passed > 0, "see above");
+}
+
+/// Data layers copy nothing below and write zeros where they cannot keep holes.
+const ENCODED: [Ability; 1] = [Ability::CopyRange];
+const FILLED: [Ability; 4] = [Ability::CopyRange, Ability::Holes, Ability::Punch, Ability::LargeFiles];
+
+#[test]
+fn rot13_conforms() {
+    check("rot13", layer("rot13", &[], memory()), &ENCODED);
+}
+
+#[test]
+fn checksums_conform() {
+    check("checksum", CODECS[3].1(4096, memory()), &ENCODED);
+    // Holes of such a file begin and end where its blocks do, and not where those below do.
+    let odd = [Ability::CopyRange, Ability::Holes, Ability::LargeFiles];
+    check("checksum of odd blocks", CODECS[3].1(1000, memory()), &odd);
+}
+
+#[test]
+fn xor_conforms() {
+    check("xor", CODECS[2].1(4096, memory()), &FILLED);
+}
+
+#[test]
+fn longnames_conforms() {
+    check("longnames", layer("longnames", &[], memory()), &[Ability::FullNames]);
+}
+
+#[test]
+fn audit_conforms() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let options = [("to", log.to_str().unwrap()), ("operations", "all"), ("path", "**")];
+    check("audit", layer("audit", &options, memory()), &[]);
+    check("audit of nothing", layer("audit", &[("to", log.to_str().unwrap())], memory()), &[]);
+}
+
+#[test]
+fn map_that_changes_nothing_conforms() {
+    check("map", layer("map", &[("hide", "*.hidden")], memory()), &[]);
+}
+
+#[test]
+fn the_view_of_map_conforms() {
+    let options = [("user-map", "70000/70001"), ("group-map", "70000/70001")];
+    check("map with a view", layer("map", &options, memory()), &[Ability::AccessControlLists]);
+}
+
+#[test]
+fn readonly_conforms() {
+    let lower = memory();
+    prepare(&Tree::new(lower.clone())).unwrap();
+    let subject = Tree::new(layer("readonly", &[], lower)).titled("readonly").without(&[Ability::Write]);
+    check_subject(&subject.with(Ability::ReadOnly));
+}
+
+#[test]
+fn a_full_disk_is_told_through_layers() {
+    for (codec, stack) in CODECS {
+        let subject = Tree::new(stack(4096, small_memory(32 << 20))).titled(format!("{codec}, small"));
+        let subject = subject.without(&FILLED).with(Ability::SmallSpace);
+        check_some(&subject, |test| test.needs.contains(&Ability::SmallSpace));
+    }
+}
