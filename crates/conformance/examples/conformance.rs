@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use conformance::{Ability, Mounted};
+use conformance::{Ability, Mounted, Subject};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -11,13 +11,14 @@ fn main() -> ExitCode {
         eprintln!("usage: conformance DIRECTORY [-ABILITY…] [+ABILITY…] [FILTER…]");
         return ExitCode::from(2);
     };
-    let mut subject = match Mounted::new(directory.as_ref()) {
+    let subject = match Mounted::new(directory.as_ref()) {
         Ok(subject) => subject,
         Err(error) => {
             eprintln!("{directory}: {error}");
             return ExitCode::from(2);
         }
     };
+    let mut abilities = subject.abilities();
     let mut filters = Vec::new();
     let mut prepares = false;
     for argument in arguments {
@@ -27,11 +28,12 @@ fn main() -> ExitCode {
             continue;
         }
         match (argument.split_at(1), ability(&argument[1..])) {
-            (("-", _), Some(ability)) => subject = subject.without(&[ability]),
-            (("+", _), Some(ability)) => subject = subject.with(ability),
+            (("-", _), Some(ability)) => abilities = abilities.without(ability),
+            (("+", _), Some(ability)) => abilities = abilities.with(ability),
             _ => filters.push(argument),
         }
     }
+    let subject = subject.limited_to(abilities);
     if prepares {
         return match conformance::prepare(&subject) {
             Ok(()) => ExitCode::SUCCESS,

@@ -54,6 +54,11 @@ pub enum Ability {
     KillSetId,
     /// Directory cookies stay valid when entries are removed, to the last.
     DirectoryCookies,
+    /// A size that stat tells can be read at once, also while another appends. A kernel that caches the pages of a file
+    /// served by another process learns of the two at different moments.
+    GrowingFiles,
+    /// Set-id bits stay when root writes; otherwise every write clears them.
+    RootKeepsSetId,
     /// Times of creation are kept.
     BirthTimes,
     /// The subject holds at most 64 MiB and nothing else uses it: tests may fill it.
@@ -62,7 +67,7 @@ pub enum Ability {
 
 impl Ability {
     /// Every ability, in the order of declaration.
-    pub const ALL: [Ability; 26] = [
+    pub const ALL: [Ability; 28] = [
         Ability::Write,
         Ability::ReadOnly,
         Ability::Users,
@@ -87,6 +92,8 @@ impl Ability {
         Ability::DirectoryLinks,
         Ability::KillSetId,
         Ability::DirectoryCookies,
+        Ability::GrowingFiles,
+        Ability::RootKeepsSetId,
         Ability::BirthTimes,
         Ability::SmallSpace,
     ];

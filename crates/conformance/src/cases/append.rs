@@ -8,7 +8,7 @@ group! { "append":
     by_several_clients;
     by_several_clients_odd_sizes;
     through_one_open_file;
-    while_another_reads;
+    while_another_reads [GrowingFiles];
     while_another_truncates;
     beside_a_positioned_writer;
 }

@@ -30,7 +30,7 @@ group! { "permissions":
     allocation_clears_set_id [Users, KillSetId, Punch];
     chown_clears_set_id [Users];
     chown_keeps_setgid_without_execution [Users];
-    root_writes_and_set_id_stays [Users];
+    root_writes_and_set_id_stays [Users, RootKeepsSetId];
     setgid_directory_gives_its_group [Users];
     setgid_directory_with_foreign_group [Users];
     access_answers [Users];

@@ -106,10 +106,7 @@ fn writing_takes_space(scene: &Scene<'_>) -> Outcome {
     ensure!((4 << 20..5 << 20).contains(&taken), "4 MiB took {taken} bytes");
     drop(file);
     me.unlink(b"f")?;
-    me.sync()?;
-    let after = left(scene)?;
-    ensure!(after + (1 << 20) > before, "{before} bytes before, {after} after");
-    Ok(())
+    wait_for_space(scene, before - (1 << 20))
 }
 
 /// Writes to a file until no more fits; answers its contents' length.
@@ -131,6 +128,18 @@ fn fill(scene: &Scene<'_>, name: &[u8]) -> Outcome<u64> {
     Ok(length)
 }
 
+/// Waits until the space of removed files has come back: that may be a moment after they are closed.
+fn wait_for_space(scene: &Scene<'_>, bytes: u64) -> Outcome {
+    for _ in 0..200 {
+        scene.me.sync()?;
+        if left(scene)? >= bytes {
+            return Ok(());
+        }
+        super::pause();
+    }
+    Err(crate::Failure::new(format!("{} bytes are left, not {bytes}", left(scene)?)))
+}
+
 fn full(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
     me.put(b"before", b"untouched")?;
@@ -140,7 +149,7 @@ fn full(scene: &Scene<'_>) -> Outcome {
     let tail = me.open(b"f", libc::O_RDONLY, 0)?.get_at(length - 1000, 2000)?;
     same!(tail, [0xaa; 1000]);
     me.unlink(b"f")?;
-    me.sync()?;
+    wait_for_space(scene, 4 << 20)?;
     me.put(b"after", &vec![1; 1 << 20])?;
     same!(me.stat(b"after")?.size, 1 << 20);
     Ok(())
@@ -156,7 +165,7 @@ fn full_for_new_files(scene: &Scene<'_>) -> Outcome {
     }
     // Removing works when nothing else does.
     me.unlink(b"f")?;
-    me.sync()?;
+    wait_for_space(scene, 4 << 20)?;
     for number in 0..10 {
         me.put(&numbered("n", number), &[1; 1000])?;
     }
@@ -171,7 +180,7 @@ fn full_while_appending(scene: &Scene<'_>) -> Outcome {
     refused!(file.write(&[1; 1 << 20]), ENOSPC);
     same!(me.stat(b"f")?.size, size);
     me.truncate(b"f", 1 << 20)?;
-    me.sync()?;
+    wait_for_space(scene, 4 << 20)?;
     file.write(b"again")?;
     same!(me.stat(b"f")?.size, (1 << 20) + 5);
     Ok(())
@@ -194,15 +203,7 @@ fn space_comes_back_when_closed(scene: &Scene<'_>) -> Outcome {
     me.unlink(b"f")?;
     let held = left(scene)?;
     file.close()?;
-    // The release may follow the close a moment later.
-    for _ in 0..100 {
-        me.sync()?;
-        if left(scene)? >= held + (7 << 20) {
-            return Ok(());
-        }
-        super::pause();
-    }
-    Err(crate::Failure::new(format!("{held} bytes were left while open, {} now", left(scene)?)))
+    wait_for_space(scene, held + (7 << 20))
 }
 
 fn overwriting_needs_no_space(scene: &Scene<'_>) -> Outcome {

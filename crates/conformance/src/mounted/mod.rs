@@ -46,17 +46,9 @@ impl Mounted {
         self
     }
 
-    /// The same less some abilities.
-    pub fn without(mut self, lacking: &[Ability]) -> Self {
-        for ability in lacking {
-            self.abilities = self.abilities.without(*ability);
-        }
-        self
-    }
-
-    /// The same with an ability more.
-    pub fn with(mut self, ability: Ability) -> Self {
-        self.abilities = self.abilities.with(ability);
+    /// The same with these abilities, whatever was taken to be possible.
+    pub fn limited_to(mut self, abilities: Abilities) -> Self {
+        self.abilities = abilities;
         self
     }
 }

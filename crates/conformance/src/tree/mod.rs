@@ -20,9 +20,13 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tests will run in the root. Everything is taken to be possible but what takes a kernel.
+    /// The tests will run in the root. Everything is taken to be possible but what takes a kernel, and several users
+    /// where the base acts as the user it runs as.
     pub fn new(file_system: FileSystemRef) -> Self {
-        let abilities = Abilities::complete().without(Ability::Kernel).without(Ability::Map);
+        let mut abilities = Abilities::complete().without(Ability::Kernel).without(Ability::Map);
+        if !file_system.properties().checks_credentials {
+            abilities = abilities.without(Ability::Users);
+        }
         Self { title: "tree".to_owned(), file_system, abilities }
     }
 
@@ -32,17 +36,9 @@ impl Tree {
         self
     }
 
-    /// The same less some abilities.
-    pub fn without(mut self, lacking: &[Ability]) -> Self {
-        for ability in lacking {
-            self.abilities = self.abilities.without(*ability);
-        }
-        self
-    }
-
-    /// The same with an ability more.
-    pub fn with(mut self, ability: Ability) -> Self {
-        self.abilities = self.abilities.with(ability);
+    /// The same with these abilities, whatever was taken to be possible.
+    pub fn limited_to(mut self, abilities: Abilities) -> Self {
+        self.abilities = abilities;
         self
     }
 }

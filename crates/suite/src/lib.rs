@@ -1,0 +1,12 @@
+//! What the runs over whole stacks need: stacks by description, places for their lower files, mounts.
+//!
+//! The runs themselves are this crate's tests. `tests/conformance.rs` runs every conformance test over every stack of
+//! the matrix, by its vnodes and through a mount, each as one counted test.
+
+mod place;
+mod recipe;
+mod served;
+
+pub use place::Place;
+pub use recipe::{Base, Recipe, RecipeError};
+pub use served::{Served, serve_if_asked};

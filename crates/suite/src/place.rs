@@ -1,0 +1,91 @@
+//! Where lower files of a run lie: an ext4 image in memory where that can be had, else a plain directory.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// A directory for lower files. Dropping it removes everything.
+pub struct Place {
+    directory: TempDir,
+    path: PathBuf,
+    is_mounted: bool,
+}
+
+impl Place {
+    /// An ext4 file system of this size in memory, mounted; a plain directory where mounting is not possible.
+    ///
+    /// # Errors
+    /// Of making the directory.
+    pub fn image(mebibytes: u64) -> io::Result<Self> {
+        let mut place = Self::plain()?;
+        if rustix::process::geteuid().is_root() {
+            place.is_mounted = place.mount_image(mebibytes).is_ok_and(|mounted| mounted);
+        }
+        Ok(place)
+    }
+
+    /// A plain directory.
+    ///
+    /// # Errors
+    /// Of making it.
+    pub fn plain() -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("plyfs-suite").tempdir()?;
+        let path = directory.path().join("files");
+        fs::create_dir(&path)?;
+        // Several users act below it.
+        for directory in [directory.path(), &path] {
+            fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        }
+        Ok(Self { directory, path, is_mounted: false })
+    }
+
+    /// The directory for the lower files.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A directory beside the lower files, made when it is not there yet.
+    ///
+    /// # Errors
+    /// Of making it.
+    pub fn beside(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.directory.path().join(name);
+        fs::create_dir_all(&path)?;
+        Ok(path)
+    }
+
+    /// Whether the lower files are in an image of their own.
+    pub fn is_image(&self) -> bool {
+        self.is_mounted
+    }
+
+    fn mount_image(&self, mebibytes: u64) -> io::Result<bool> {
+        let memory = Path::new("/dev/shm");
+        let name = format!("{}.image", self.directory.path().file_name().unwrap_or_default().display());
+        let image = if memory.is_dir() { memory.join(name) } else { self.directory.path().join(name) };
+        fs::File::create(&image)?.set_len(mebibytes << 20)?;
+        let made = succeeds(Command::new("mkfs.ext4").args(["-q", "-m", "0", "-E", "nodiscard"]).arg(&image));
+        let mounted = made && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&self.path));
+        // The loop device keeps it open.
+        fs::remove_file(&image)?;
+        if mounted {
+            let _ = fs::remove_dir(self.path.join("lost+found"));
+        }
+        Ok(mounted)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_mounted && !succeeds(Command::new("umount").arg(&self.path)) {
+            succeeds(Command::new("umount").arg("--lazy").arg(&self.path));
+        }
+    }
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}

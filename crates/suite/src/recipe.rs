@@ -1,0 +1,161 @@
+//! Which stack a run is over, as data that a serving process can be given.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vnode::FileSystemRef;
+
+/// The bottom of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// A file system in memory, with these options.
+    Memory(String),
+    /// A directory.
+    Directory(PathBuf),
+}
+
+/// A base and the layers on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// The base.
+    pub base: Base,
+    /// Whether the tree that read-only subjects are tested over is made in the base first.
+    pub is_prepared: bool,
+    /// Layers with their options, bottom first.
+    pub layers: Vec<(String, Vec<(String, String)>)>,
+}
+
+/// Why a stack cannot be built, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecipeError(String);
+
+impl fmt::Display for RecipeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RecipeError {}
+
+fn problem(error: impl fmt::Display) -> RecipeError {
+    RecipeError(error.to_string())
+}
+
+impl Recipe {
+    /// A base with no layer.
+    pub fn plain(base: Base) -> Self {
+        Self { base, is_prepared: false, layers: Vec::new() }
+    }
+
+    /// The same with a layer on top.
+    pub fn with_layer(mut self, name: &str, options: &[(&str, &str)]) -> Self {
+        let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        self.layers.push((name.to_owned(), options));
+        self
+    }
+
+    /// The same over the tree that read-only subjects are tested over.
+    pub fn prepared(mut self) -> Self {
+        self.is_prepared = true;
+        self
+    }
+
+    /// Builds the stack.
+    ///
+    /// # Errors
+    /// [`RecipeError`].
+    pub fn build(&self) -> Result<FileSystemRef, RecipeError> {
+        let mut file_system = self.build_base()?;
+        if self.is_prepared {
+            conformance::prepare(&conformance::Tree::new(file_system.clone())).map_err(problem)?;
+        }
+        for (name, options) in &self.layers {
+            let kind = layers::kind(name).ok_or_else(|| RecipeError(format!("no layer {name}")))?;
+            file_system = kind.stack(options, file_system).map_err(problem)?;
+        }
+        Ok(file_system)
+    }
+
+    fn build_base(&self) -> Result<FileSystemRef, RecipeError> {
+        use bases::{dir, mem};
+        Ok(match &self.base {
+            Base::Memory(options) => {
+                Arc::new(mem::MemoryFileSystem::new(mem::Options::parse(options).map_err(problem)?))
+            }
+            Base::Directory(path) => {
+                Arc::new(dir::DirectoryFileSystem::open(path, dir::Options::default()).map_err(problem)?)
+            }
+        })
+    }
+
+    /// The recipe as one line of text.
+    pub fn to_text(&self) -> String {
+        let mut text = match &self.base {
+            Base::Memory(options) => format!("mem\x1f{options}"),
+            Base::Directory(path) => format!("dir\x1f{}", path.display()),
+        };
+        if self.is_prepared {
+            text.push_str("\x1fprepared");
+        }
+        for (name, options) in &self.layers {
+            text.push('\x1e');
+            text.push_str(name);
+            for (key, value) in options {
+                text.push_str(&format!("\x1f{key}\x1f{value}"));
+            }
+        }
+        text
+    }
+
+    /// Reads what [`Recipe::to_text`] wrote.
+    pub fn of_text(text: &str) -> Option<Self> {
+        let mut parts = text.split('\x1e');
+        let mut words = parts.next()?.split('\x1f');
+        let base = match (words.next()?, words.next()?) {
+            ("mem", options) => Base::Memory(options.to_owned()),
+            ("dir", path) => Base::Directory(Path::new(path).to_owned()),
+            _ => return None,
+        };
+        let is_prepared = words.next().is_some();
+        let mut layers = Vec::new();
+        for part in parts {
+            let mut words = part.split('\x1f').map(str::to_owned);
+            let name = words.next()?;
+            let mut options = Vec::new();
+            while let Some(key) = words.next() {
+                options.push((key, words.next()?));
+            }
+            layers.push((name, options));
+        }
+        Some(Self { base, is_prepared, layers })
+    }
+}
+
+/// For messages: without locations, which differ from run to run.
+impl fmt::Display for Recipe {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self.base {
+            Base::Memory(_) => "mem",
+            Base::Directory(_) => "dir",
+        })?;
+        self.layers.iter().try_for_each(|(name, _)| write!(formatter, "|{name}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_recipe_agree() {
+        let recipe = Recipe::plain(Base::Memory("size=1m".to_owned()))
+            .prepared()
+            .with_layer("readonly", &[])
+            .with_layer("audit", &[("to", "/x y"), ("queue", "5")]);
+        assert_eq!(Recipe::of_text(&recipe.to_text()), Some(recipe));
+        let plain = Recipe::plain(Base::Directory("/a/b".into()));
+        assert_eq!(Recipe::of_text(&plain.to_text()), Some(plain));
+        assert_eq!(Recipe::of_text("nonsense"), None);
+    }
+}

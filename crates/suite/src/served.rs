@@ -1,0 +1,94 @@
+//! A stack mounted by a process of its own, so that the tests' memory and the server's have nothing to do with each
+//! other: a page fault of a test on the mount must never wait for the test's own process.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use frontends::fuse::{Mount, MountOptions, UnmountMode, unmount};
+
+use crate::Recipe;
+
+const RECIPE: &str = "PLYFS_SUITE_SERVE";
+const MOUNT_POINT: &str = "PLYFS_SUITE_MOUNT_POINT";
+
+/// A mounted stack. Dropping it unmounts.
+pub struct Served {
+    server: Child,
+    mount_point: PathBuf,
+}
+
+impl Served {
+    /// Starts this program again as the server of a mount and waits until that is usable. The program has to begin with
+    /// [`serve_if_asked`].
+    ///
+    /// # Errors
+    /// What the server says when it cannot mount.
+    pub fn start(recipe: &Recipe, mount_point: &Path) -> io::Result<Self> {
+        let mut server = Command::new(std::env::current_exe()?)
+            .env(RECIPE, recipe.to_text())
+            .env(MOUNT_POINT, mount_point)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut answer = String::new();
+        if let Some(output) = server.stdout.take() {
+            BufReader::new(output).read_line(&mut answer)?;
+        }
+        if answer.trim() != "ready" {
+            let _ = server.wait();
+            return Err(io::Error::other(format!("{recipe} is not mounted: {}", answer.trim())));
+        }
+        Ok(Self { server, mount_point: mount_point.to_owned() })
+    }
+
+    /// The process that serves the mount.
+    pub fn process(&self) -> u32 {
+        self.server.id()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.server.stdin.take());
+        match self.server.wait() {
+            Ok(status) if status.success() => {}
+            other => {
+                eprintln!("the server of {} ended with {other:?}", self.mount_point.display());
+                let _ = unmount(&self.mount_point, UnmountMode::Lazy);
+            }
+        }
+    }
+}
+
+/// In a server process: serves until its input ends, then ends the process. Elsewhere: nothing.
+pub fn serve_if_asked() {
+    let (Ok(recipe), Some(mount_point)) = (std::env::var(RECIPE), std::env::var_os(MOUNT_POINT)) else {
+        return;
+    };
+    let code = match serve(&recipe, Path::new(&mount_point)) {
+        Ok(()) => 0,
+        Err(error) => {
+            println!("{error}");
+            1
+        }
+    };
+    std::process::exit(code);
+}
+
+fn serve(recipe: &str, mount_point: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let recipe = Recipe::of_text(recipe).ok_or("the recipe cannot be read")?;
+    // Creation modes are the callers' affair.
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let options = MountOptions {
+        source: format!("suite-{recipe}").into(),
+        allow_other: rustix::process::geteuid().is_root(),
+        ..MountOptions::default()
+    };
+    let mount = Mount::new(recipe.build()?, mount_point, &options)?;
+    println!("ready");
+    io::stdout().flush()?;
+    io::stdin().read_to_end(&mut Vec::new())?;
+    drop(mount);
+    Ok(())
+}

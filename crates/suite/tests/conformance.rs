@@ -1,0 +1,239 @@
+//! Every conformance test over every stack of the matrix, each as one counted test.
+//!
+//! As root the bases are tried with several users, and once more by a process without privileges.
+//! What a stack cannot do is declared below; tests that need it are counted as not applicable.
+
+use std::fmt;
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, Mutex};
+
+use conformance::{Abilities, Ability, Mounted, Subject, Test, Tree, Verdict};
+use libtest_mimic::{Arguments, Failed, Trial};
+use suite::{Base, Place, Recipe, Served, serve_if_asked};
+
+fn main() -> ExitCode {
+    serve_if_asked();
+    let mut arguments = Arguments::from_args();
+    // Most tests wait: for the server, for locks, for the clock to advance.
+    arguments.test_threads.get_or_insert(4);
+    let is_root = rustix::process::geteuid().is_root();
+    let conclusion = libtest_mimic::run(&arguments, trials(&arguments, is_root));
+    let mut failed = conclusion.has_failed();
+    if is_root && !arguments.list {
+        failed |= !run_without_privileges();
+    }
+    ExitCode::from(u8::from(failed))
+}
+
+/// Runs this program again as a user without privileges.
+fn run_without_privileges() -> bool {
+    use std::os::unix::process::CommandExt;
+    let Ok(place) = Place::image(1024) else { return false };
+    if std::os::unix::fs::chown(place.path(), Some(65_534), Some(65_534)).is_err() {
+        return false;
+    }
+    let Ok(program) = std::env::current_exe() else { return false };
+    let mut command = Command::new(program);
+    command.args(std::env::args_os().skip(1)).uid(65_534).gid(65_534).env("TMPDIR", place.path());
+    command.current_dir("/").status().is_ok_and(|status| status.success())
+}
+
+/// How a run reaches its stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Tree,
+    Mount,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Tree => "tree",
+            Self::Mount => "mount",
+        })
+    }
+}
+
+/// Which tests a run is made for, and what it needs for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Ordinary,
+    ReadOnly,
+    Small,
+}
+
+/// One run: a stack, reached in one way.
+#[derive(Clone, Debug)]
+struct Plan {
+    way: Way,
+    sort: Sort,
+    in_memory: bool,
+    layers: Vec<&'static str>,
+    is_root: bool,
+}
+
+impl Plan {
+    fn title(&self) -> String {
+        let base = if self.in_memory { "mem" } else { "dir" };
+        let user = if self.is_root { "" } else { "user " };
+        let small = if self.sort == Sort::Small { " small" } else { "" };
+        let stack = [&[base], &self.layers[..]].concat().join("|");
+        format!("{user}{}{small} {stack}", self.way)
+    }
+
+    fn abilities(&self) -> Abilities {
+        let mut abilities = Abilities::complete();
+        if self.way == Way::Tree {
+            abilities = abilities.without(Ability::Kernel).without(Ability::Map);
+        }
+        if !self.is_root {
+            abilities = abilities.without(Ability::Users);
+        }
+        let kernel_has_the_data = !self.in_memory && !self.layers.contains(&"rot13");
+        if self.way == Way::Mount && kernel_has_the_data {
+            // The kernel writes the base's files by itself, with the server's credentials for all.
+            abilities = abilities.without(Ability::RootKeepsSetId);
+        } else if self.way == Way::Mount {
+            abilities = abilities.without(Ability::GrowingFiles);
+        }
+        if self.layers.contains(&"longnames") {
+            abilities = abilities.without(Ability::FullNames);
+        }
+        match self.sort {
+            Sort::Ordinary => abilities,
+            Sort::ReadOnly => abilities.without(Ability::Write).with(Ability::ReadOnly),
+            Sort::Small => abilities.with(Ability::SmallSpace),
+        }
+    }
+
+    fn has(&self, test: &Test) -> bool {
+        self.sort != Sort::Small || test.group == "space"
+    }
+
+    /// Makes the stack and what it stands on.
+    fn start(&self) -> Result<Live, Failed> {
+        let size = if self.sort == Sort::Small { 48 } else { 2048 };
+        let place = if self.in_memory { Place::plain()? } else { Place::image(size)? };
+        if self.sort == Sort::Small && !self.in_memory && !place.is_image() {
+            return Err("no image can be mounted".into());
+        }
+        let base = match (self.in_memory, self.sort) {
+            (true, Sort::Small) => Base::Memory("size=48m".to_owned()),
+            (true, _) => Base::Memory("size=2g".to_owned()),
+            (false, _) => Base::Directory(place.path().to_owned()),
+        };
+        let log = place.beside("logs")?.join("audit");
+        let mut recipe = Recipe::plain(base);
+        for layer in &self.layers {
+            recipe = match *layer {
+                "audit" => recipe.with_layer(layer, &[("to", &log.display().to_string())]),
+                other => recipe.with_layer(other, &[]),
+            };
+        }
+        if self.sort == Sort::ReadOnly {
+            recipe = recipe.prepared();
+        }
+        let (title, abilities) = (self.title(), self.abilities());
+        if self.way == Way::Tree {
+            let subject = Tree::new(recipe.build()?).titled(title).limited_to(abilities);
+            return Ok(Live { subject: Arc::new(subject), _served: None, _place: place });
+        }
+        let mount_point = place.beside("mount")?;
+        let served = Served::start(&recipe, &mount_point)?;
+        let subject = Mounted::new(&mount_point)?.titled(title).limited_to(abilities);
+        Ok(Live { subject: Arc::new(subject), _served: Some(served), _place: place })
+    }
+}
+
+/// A run under way. The fields are dropped in this order.
+struct Live {
+    subject: Arc<dyn Subject>,
+    _served: Option<Served>,
+    _place: Place,
+}
+
+/// A run that starts with its first test and ends with its last.
+struct Run {
+    plan: Plan,
+    live: Mutex<Option<Result<Live, String>>>,
+    /// Held by tests that fill the file system.
+    alone: Mutex<()>,
+}
+
+impl Run {
+    fn subject(&self) -> Result<Arc<dyn Subject>, Failed> {
+        let mut live = self.live.lock().map_err(|_| "the run could not start")?;
+        let started = live.get_or_insert_with(|| {
+            self.plan.start().map_err(|failed| failed.message().unwrap_or("no reason is known").to_owned())
+        });
+        match started {
+            Ok(live) => Ok(live.subject.clone()),
+            Err(message) => Err(message.clone().into()),
+        }
+    }
+
+    fn test(&self, test: &Test) -> Result<(), Failed> {
+        let subject = self.subject()?;
+        let _alone = (self.plan.sort == Sort::Small).then(|| self.alone.lock());
+        match conformance::run_test(&*subject, test) {
+            Verdict::Passed => Ok(()),
+            Verdict::Failed(message) => Err(message.into()),
+            Verdict::NotApplicable(missing) => Err(format!("the run declared {missing:?}").into()),
+        }
+    }
+}
+
+/// The trials of every run, and a line for each on what does not apply.
+fn trials(arguments: &Arguments, is_root: bool) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for plan in plans(is_root) {
+        let title = plan.title();
+        let run = Arc::new(Run { plan, live: Mutex::new(None), alone: Mutex::new(()) });
+        let (mut applicable, mut others) = (0, 0);
+        for test in conformance::all().iter().filter(|test| run.plan.has(test)) {
+            if run.plan.abilities().missing(test.needs).is_some() {
+                others += 1;
+                continue;
+            }
+            applicable += 1;
+            let run = run.clone();
+            let name = format!("{title}: {}", test.full_name());
+            trials.push(Trial::test(name, move || run.test(test)));
+        }
+        if !arguments.list {
+            println!("{title}: {applicable} tests apply, {others} are not applicable");
+        }
+    }
+    trials
+}
+
+/// The matrix: each base, with no layer and with each, by its vnodes and mounted.
+fn plans(is_root: bool) -> Vec<Plan> {
+    let can_mount = is_root && std::path::Path::new("/dev/fuse").exists();
+    if is_root && !can_mount {
+        println!("no /dev/fuse: nothing is mounted, the stacks are tested by their vnodes only");
+    }
+    let mut plans = Vec::new();
+    for way in [Way::Tree, Way::Mount] {
+        if way == Way::Mount && !can_mount {
+            continue;
+        }
+        for in_memory in [true, false] {
+            // The memory of a process without privileges is that of any other.
+            if in_memory && !is_root {
+                continue;
+            }
+            let plan = |sort, layers: &[&'static str]| Plan { way, sort, in_memory, layers: layers.to_vec(), is_root };
+            plans.push(plan(Sort::Ordinary, &[]));
+            for kind in layers::kinds() {
+                let sort = if kind.name == "readonly" { Sort::ReadOnly } else { Sort::Ordinary };
+                plans.push(plan(sort, &[kind.name]));
+            }
+            if is_root {
+                plans.push(plan(Sort::Small, &[]));
+                plans.push(plan(Sort::Small, &["rot13"]));
+            }
+        }
+    }
+    plans
+}
