@@ -7,6 +7,7 @@
 
 mod create;
 mod ids;
+mod names;
 mod options;
 mod permissions;
 mod view;
@@ -16,12 +17,13 @@ use std::borrow::Cow;
 use vnode::layer::{self, Layer, LayerFile, LayerVnode, Operation};
 use vnode::{
     AccessMode, AllocateMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, Name, OpenFileRef,
-    OpenFlags, Properties, RenameMode, Result, SetAttributes, Vnode, XattrMode,
+    OpenFlags, Properties, RenameMode, Result, SetAttributes, Vnode, VnodeRef, XattrMode,
 };
 
 use crate::globs::Globs;
 use crate::{Kind, ioctl};
 use ids::Ids;
+use names::NameLocks;
 use permissions::Permissions;
 use view::{View, is_acl};
 
@@ -49,6 +51,7 @@ pub struct Map {
     hidden: Option<Globs>,
     /// Operations that are refused, as bits by index.
     denied: u64,
+    names: NameLocks,
     details: String,
 }
 
@@ -136,6 +139,18 @@ impl Layer for Map {
         if self.has_view() { self.check_view(node, &self.effective(caller), operation) } else { Ok(()) }
     }
 
+    fn around<T>(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        operation: &Operation<'_>,
+        body: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let _guards = self.has_view().then(|| self.names.lock(node, operation));
+        self.admit(node, caller, operation)?;
+        body()
+    }
+
     fn map_caller<'a>(&'a self, caller: &'a Caller) -> Cow<'a, Caller> {
         if self.has_view() { Cow::Owned(with_process(Caller::server(), caller)) } else { self.effective(caller) }
     }
@@ -212,6 +227,30 @@ impl Layer for Map {
         let new = self.new_object(node, caller, FileKind::Symlink, 0o777)?;
         let entry = node.forward_symlink(caller, name, target)?;
         new.settle(self, node, caller, name, entry)
+    }
+
+    fn rename(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        // Where nothing may be deleted, nothing may be replaced either.
+        let kept = match mode {
+            RenameMode::Replace => RenameMode::NoReplace,
+            RenameMode::Whiteout => RenameMode::WhiteoutNoReplace,
+            _ => return node.forward_rename(caller, name, to, to_name, mode),
+        };
+        if caller.server || !self.denies("unlink") {
+            return node.forward_rename(caller, name, to, to_name, mode);
+        }
+        node.forward_rename(caller, name, to, to_name, kept).map_err(|error| match error {
+            Errno::EEXIST => Errno::EPERM,
+            other => other,
+        })
     }
 
     fn tmpfile(&self, node: &LayerVnode<Self>, caller: &Caller, how: &Creation) -> Result<vnode::Created> {
@@ -418,16 +457,7 @@ impl Map {
     }
 
     fn check_denied(&self, operation: &Operation<'_>) -> Result<()> {
-        if self.denied & (1 << operation.index()) != 0 {
-            return Err(Errno::EPERM);
-        }
-        if let Operation::Rename { to, to_name, mode: RenameMode::Replace | RenameMode::Whiteout, .. } = operation
-            && self.denies("unlink")
-            && to.lookup(&Caller::server(), *to_name).is_ok()
-        {
-            return Err(Errno::EPERM);
-        }
-        Ok(())
+        if self.denied & (1 << operation.index()) != 0 { Err(Errno::EPERM) } else { Ok(()) }
     }
 
     /// Whether the caller, squashed, may do this by the attributes it sees. Changes of attributes, access and creation

@@ -3,6 +3,7 @@
 use vnode::layer::Operation;
 
 use super::ids::Ids;
+use super::names::NameLocks;
 use super::permissions::Permissions;
 use super::{Created, Map, Policies, Policy, Squash, Users, Xattrs};
 use crate::globs::Globs;
@@ -82,6 +83,7 @@ pub fn create(pairs: &[(String, String)]) -> Result<Map, OptionError> {
         policies: policies(&options)?,
         hidden: options.read("hide", Globs::names)?,
         denied: options.read("deny", denied)?.unwrap_or_default(),
+        names: NameLocks::default(),
         details: options::write(pairs),
     })
 }
