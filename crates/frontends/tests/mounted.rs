@@ -374,11 +374,25 @@ fn unmounting_ends_the_threads_and_releases_what_was_open() {
     assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
     mounted.mount.unmount(UnmountMode::Lazy).unwrap();
     assert!(!mounted.mount.wait_timeout(Duration::from_millis(100)), "served while in use");
+    mounted.mount.unmount(UnmountMode::Clean).unwrap();
     (&file).write_all(b"still served").unwrap();
     drop(file);
     assert!(mounted.mount.wait_timeout(Duration::from_secs(10)));
     assert_eq!(released.load(Ordering::SeqCst), 1);
     assert_eq!(mounted.mount.workers(), 0);
+}
+
+#[test]
+fn what_others_mount_over_it_is_not_unmounted() {
+    let Some(mounted) = mount_memory() else { return };
+    let over = Mount::new(memory(), mounted.mount.mount_point(), &MountOptions { over: true, ..Default::default() });
+    let over = over.unwrap();
+    let error = mounted.mount.unmount(UnmountMode::Lazy).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
+    over.unmount(UnmountMode::Clean).unwrap();
+    assert!(over.wait_timeout(Duration::from_secs(10)));
+    mounted.mount.unmount(UnmountMode::Clean).unwrap();
+    assert!(mounted.mount.wait_timeout(Duration::from_secs(10)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::dispatch::Dispatcher;
-use super::mount::{self, MountError, MountPlan, UnmountMode, unmount};
+use super::mount::{self, MountError, MountPlan, UnmountMode, is_mounted, mount_number, unmount};
 use super::negotiation::{Negotiated, Wishes};
 use super::notifier::KernelNotifier;
 use super::notify::NotificationSender;
@@ -25,6 +25,7 @@ const BACKGROUND_MAX: u16 = 64;
 /// unmounts it, lazily if it is in use.
 pub struct Mount {
     mount_point: PathBuf,
+    number: Option<u64>,
     decisions: Decisions,
     dispatcher: Arc<Dispatcher>,
     session: Session<Dispatcher>,
@@ -54,7 +55,10 @@ impl Mount {
         })?;
         let device = Arc::new(device);
         match serve(file_system, &device, &mut decisions) {
-            Ok((dispatcher, session, counters)) => Ok(Mount { mount_point, decisions, dispatcher, session, counters }),
+            Ok((dispatcher, session, counters)) => {
+                let number = mount_number(&mount_point);
+                Ok(Mount { mount_point, number, decisions, dispatcher, session, counters })
+            }
             Err(error) => {
                 if let Err(left) = unmount(&mount_point, UnmountMode::Abort) {
                     tracing::error!(%left, "a mount that cannot be served stays on {}", mount_point.display());
@@ -103,10 +107,18 @@ impl Mount {
     /// returns.
     ///
     /// # Errors
-    /// `EBUSY` while it is in use and the mode is clean; as umount2(2).
+    /// `EBUSY` while it is in use and the mode is clean, or if something else is mounted over it; as umount2(2).
     pub fn unmount(&self, mode: UnmountMode) -> io::Result<()> {
         if self.session.workers() == 0 {
             return Ok(());
+        }
+        match (self.number, mount_number(&self.mount_point)) {
+            (Some(ours), Some(topmost)) if ours != topmost => match is_mounted(ours) {
+                true => return Err(io::Error::from_raw_os_error(libc::EBUSY)),
+                // Detached before, and served until nobody uses it.
+                false => return Ok(()),
+            },
+            _ => {}
         }
         unmount(&self.mount_point, mode)
     }

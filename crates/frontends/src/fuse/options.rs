@@ -32,6 +32,9 @@ pub struct MountOptions {
     pub attribute_timeout: Option<Duration>,
     /// Let the kernel read and write the base's files by itself, where the stack allows it.
     pub passthrough: bool,
+    /// Locks reach the base. `None`: where programs outside the mount can reach the files too. Locks that the kernel
+    /// keeps save a request at each close.
+    pub forward_locks: Option<bool>,
 }
 
 impl Default for MountOptions {
@@ -49,6 +52,7 @@ impl Default for MountOptions {
             name_timeout: None,
             attribute_timeout: None,
             passthrough: true,
+            forward_locks: None,
         }
     }
 }
@@ -120,7 +124,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         exclusive,
         passthrough: passthrough(properties, options),
         direct_io: properties.needs_every_data_operation,
-        forward_locks: !exclusive,
+        forward_locks: options.forward_locks.unwrap_or(!exclusive),
     }
 }
 
