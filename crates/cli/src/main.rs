@@ -20,6 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use arguments::{Arguments, Command, Helper};
 use exit::{Failure, Outcome, mount_helper};
@@ -77,8 +78,52 @@ fn report(failure: &Failure) {
     let _ = writeln!(std::io::stderr(), "plyfs: {failure}");
 }
 
-/// Prints what the command line's parser says: help and the version are no errors.
+/// Prints what the command line's parser says: help and the version as they are, an error as one line like all others.
 fn refuse(error: &clap::Error, number: u8) -> ExitCode {
-    let _ = error.print();
-    if error.use_stderr() { ExitCode::from(number) } else { ExitCode::SUCCESS }
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return if error.use_stderr() { ExitCode::from(number) } else { ExitCode::SUCCESS };
+    }
+    report(&Failure::new(exit::Exit::Usage, one_line(&error.to_string())));
+    ExitCode::from(number)
+}
+
+/// The cause and the tips of the parser's message, without the usage below them.
+fn one_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let mut line = String::new();
+    for part in lines.filter(|line| !line.is_empty() && !line.starts_with("For more information")) {
+        let part = part.strip_prefix("error: ").or(part.strip_prefix("tip: ")).unwrap_or(part);
+        let separator = match line.chars().last() {
+            None => "",
+            Some(':') => " ",
+            Some(_) => "; ",
+        };
+        line.push_str(separator);
+        line.push_str(part);
+    }
+    line.push_str("; --help tells the usage");
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_the_parser_become_one_line() {
+        let message = |words: &[&str]| one_line(&Arguments::try_parse_from(words).unwrap_err().to_string());
+        assert_eq!(
+            message(&["plyfs", "mount", "mem:"]),
+            "the following required arguments were not provided: <MOUNTPOINT>; --help tells the usage"
+        );
+        assert_eq!(
+            message(&["plyfs", "statsu"]),
+            "unrecognized subcommand 'statsu'; a similar subcommand exists: 'status'; --help tells the usage"
+        );
+        let unknown = message(&["plyfs", "mount", "mem:", "/mnt", "--trase"]);
+        assert!(unknown.starts_with("unexpected argument '--trase' found; "), "{unknown}");
+        let value = message(&["plyfs", "completions", "dish"]);
+        assert!(value.starts_with("invalid value 'dish' for '<SHELL>'; [possible values: "), "{value}");
+    }
 }

@@ -1,10 +1,12 @@
 //! The directory of the control sockets: one for each user, out of the reach of others.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Uid, geteuid};
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -51,6 +53,22 @@ pub fn make() -> Outcome<PathBuf> {
             format!("{} is not a directory of yours that only you can use; remove it", directory.display()),
         )),
     }
+}
+
+/// Waits until no other process of this user is about to mount. It may go on when the value is dropped.
+pub fn turn() -> Outcome<Option<File>> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let directory = make()?;
+    let Ok(file) = File::open(&directory) else { return Ok(None) };
+    let end = Instant::now() + PATIENCE;
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() > end {
+            // Another one hangs. Mounting twice at the same moment is then the lesser worry.
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(Some(file))
 }
 
 /// A directory, no symlink, of the caller (for root: of anybody), that nobody else can write or search.

@@ -135,6 +135,24 @@ fn a_directory_is_mounted_elsewhere_and_over_itself() {
 }
 
 #[test]
+fn of_two_mounts_at_once_one_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    for round in 0..5 {
+        let start = || plyfs().args(["mount", "mem:", mount]).stderr(Stdio::null()).spawn().unwrap();
+        let mut both = [start(), start()];
+        let mut codes = both.each_mut().map(|child| child.wait().unwrap().code().unwrap());
+        codes.sort();
+        assert_eq!(codes, [0, 7], "round {round}");
+        run(["umount", mount]).succeeded();
+        assert!(!is_mounted(&scratch.mount()), "round {round}");
+    }
+}
+
+#[test]
 fn a_server_lets_go_of_what_its_parent_had_open() {
     if !can_mount() {
         return;

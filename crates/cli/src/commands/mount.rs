@@ -130,17 +130,21 @@ fn check_mount_point(path: &Path) -> Outcome<PathBuf> {
         ),
         _ => Failure::new(Exit::MountPoint, format!("cannot use the mount point {name}: {error}; choose another one")),
     })?;
-    if mount_table::on(&mount_point).is_some_and(|entry| entry.is_plyfs()) {
-        let remedy = "unmount it first, or choose another mount point";
-        return Err(Failure::new(
-            Exit::Mounted,
-            format!("{name} is a mount of Plyfs already; {remedy}: plyfs umount {name}"),
-        ));
-    }
+    refuse_mounted(&mount_point)?;
     if !mount_point.is_dir() {
         return Err(not_a_directory(path));
     }
     Ok(mount_point)
+}
+
+/// Fails if the path, as the kernel lists it, is a mount of Plyfs.
+fn refuse_mounted(mount_point: &Path) -> Outcome {
+    if !mount_table::on(mount_point).is_some_and(|entry| entry.is_plyfs()) {
+        return Ok(());
+    }
+    let name = mount_point.display();
+    let remedy = format!("choose another mount point, or unmount it first: plyfs umount {name}");
+    Err(Failure::new(Exit::Mounted, format!("{name} is a mount of Plyfs already; {remedy}")))
 }
 
 /// Whether there is something in the directory.

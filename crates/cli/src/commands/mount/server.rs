@@ -17,6 +17,7 @@ use crate::control::{Answer, Report, Request};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::{self, Served};
 use crate::logging;
+use crate::runtime_directory;
 
 /// A mount that is usable.
 pub struct Server {
@@ -43,7 +44,10 @@ pub fn start(job: &Job) -> Outcome<Server> {
     if job.explain {
         print(&explain::text(&job.expression, file_system.as_ref(), &job.plan))?;
     }
+    let turn = runtime_directory::turn()?;
+    super::refuse_mounted(&job.plan.mount_point)?;
     let served = front_end::mount(file_system.clone(), &job.plan)?;
+    drop(turn);
     let report = Report {
         mount_point: job.plan.mount_point.to_string_lossy().into_owned(),
         stack: job.expression.standard_form(),
