@@ -113,7 +113,9 @@ fn options(plan: &Plan) -> fuse::MountOptions {
         name_timeout: options.entry_timeout,
         attribute_timeout: options.attribute_timeout,
         over: plan.over,
-        ..fuse::MountOptions::default()
+        max_read: options.read_bytes_max,
+        passthrough: options.passthrough.unwrap_or(true),
+        forward_locks: options.base_locks,
     }
 }
 

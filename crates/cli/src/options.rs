@@ -25,12 +25,18 @@ pub struct MountOptions {
     pub attribute_timeout: Option<Duration>,
     /// How long the kernel may keep names.
     pub entry_timeout: Option<Duration>,
+    /// Let the kernel read and write the base's files by itself where the stack allows it.
+    pub passthrough: Option<bool>,
+    /// Pass locks on to the base, where programs outside the mount see them.
+    pub base_locks: Option<bool>,
+    /// The largest read in one request, in bytes.
+    pub read_bytes_max: Option<u32>,
     /// What mount(8) and df(1) show as the source, instead of the stack.
     pub source_name: Option<String>,
 }
 
 /// The options that take effect, as messages list them.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 20] = [
     "allow_other",
     "noallow_other",
     "attr_timeout",
@@ -41,6 +47,10 @@ const KNOWN: [&str; 16] = [
     "exec",
     "noexec",
     "fsname",
+    "locks",
+    "max_read",
+    "passthrough",
+    "nopassthrough",
     "ro",
     "rw",
     "suid",
@@ -98,12 +108,17 @@ impl MountOptions {
             (self.nodev, "nodev"),
             (self.noexec, "noexec"),
             (self.default_permissions, "default_permissions"),
+            (self.passthrough == Some(true), "passthrough"),
+            (self.passthrough == Some(false), "nopassthrough"),
+            (self.base_locks == Some(true), "locks=base"),
+            (self.base_locks == Some(false), "locks=kernel"),
         ];
         let mut words: Vec<String> = flags.iter().filter(|(set, _)| *set).map(|(_, word)| (*word).to_owned()).collect();
         let seconds =
             |key: &str, timeout: Option<Duration>| timeout.map(|timeout| format!("{key}={}", timeout.as_secs_f64()));
         words.extend(seconds("attr_timeout", self.attribute_timeout));
         words.extend(seconds("entry_timeout", self.entry_timeout));
+        words.extend(self.read_bytes_max.map(|bytes| format!("max_read={bytes}")));
         words.extend(self.source_name.as_ref().map(|name| format!("fsname={name}")));
         words
     }
@@ -118,6 +133,15 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
             Some(name) if !name.is_empty() => options.source_name = Some(name.to_owned()),
             _ => return Err(wrong(key, "needs a name", "fsname=NAME")),
         },
+        "locks" => match value {
+            Some("base") => options.base_locks = Some(true),
+            Some("kernel") => options.base_locks = Some(false),
+            _ => return Err(wrong(key, "is base or kernel", "locks=base")),
+        },
+        "max_read" => match value.and_then(|value| value.parse().ok()).filter(|bytes| *bytes >= 4096) {
+            Some(bytes) => options.read_bytes_max = Some(bytes),
+            None => return Err(wrong(key, "needs a number of bytes from 4096", "max_read=131072")),
+        },
         // What `mount -t fuse.plyfs` hands on.
         "subtype" if value == Some("plyfs") => {}
         "subtype" => return Err(wrong(key, "can only be plyfs", "subtype=plyfs, or leave it out")),
@@ -125,6 +149,8 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
         "allow_other" => options.allow_other = Some(true),
         "noallow_other" => options.allow_other = Some(false),
         "default_permissions" => options.default_permissions = true,
+        "passthrough" => options.passthrough = Some(true),
+        "nopassthrough" => options.passthrough = Some(false),
         "ro" => options.read_only = true,
         "rw" => options.read_only = false,
         "nosuid" => options.nosuid = true,
@@ -214,13 +240,14 @@ mod tests {
             "mount option 'attr_timeout' needs a number of seconds; write attr_timeout=1.5"
         );
         assert_eq!(message("ro=1"), "mount option 'ro' takes no value; write ro");
+        assert_eq!(message("locks=x"), "mount option 'locks' is base or kernel; write locks=base");
         assert_eq!(message("fsname="), "mount option 'fsname' needs a name; write fsname=NAME");
         assert!(parse("alow_other", true).is_ok());
     }
 
     #[test]
     fn options_convert_back_to_words() {
-        let text = "ro,noallow_other,nosuid,attr_timeout=0.5,fsname=x";
+        let text = "ro,noallow_other,nosuid,nopassthrough,locks=kernel,attr_timeout=0.5,max_read=65536,fsname=x";
         assert_eq!(parse(text, false).unwrap().to_words().join(","), text);
     }
 }
