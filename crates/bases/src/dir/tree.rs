@@ -117,7 +117,8 @@ impl Tree {
         let found = Found::At(directory, name.as_bytes());
         if mount.handles().is_none() {
             let status = Status::at(descriptor, name.as_bytes())?;
-            if status.device() == mount.device {
+            // One file system may show several devices, such as overlayfs.
+            if let Some(mount) = self.mounts.of_device(status.device()).filter(|mount| mount.handles().is_none()) {
                 return Ok(self.vnode(&mount, &status, None, found));
             }
         } else if let Some(handle) = handle_of_name(descriptor, name)? {
