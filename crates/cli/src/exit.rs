@@ -125,7 +125,7 @@ impl Failure {
         Failure { exit, message: one_line(&message.to_string()), excerpt: None }
     }
 
-    /// A failure that another process has reported.
+    /// A failure that was reported where it happened.
     pub fn silent(exit: Exit) -> Self {
         Failure { exit, message: String::new(), excerpt: None }
     }

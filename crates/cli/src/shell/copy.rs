@@ -24,6 +24,8 @@ struct Copier {
     to: Tree,
     recursive: bool,
     preserve: bool,
+    /// Where the root of `to` is on the machine, for messages; empty for the stack.
+    to_prefix: Vec<u8>,
 }
 
 /// `cp`
@@ -50,11 +52,13 @@ pub(super) fn get(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pr
     let Some((target, sources)) = operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
         return Err(Problem::Usage);
     };
-    let (local, directory, new_name) = local_target(session, target, sources.len())?;
-    let copier = Copier::new("get", &letters, session.tree.clone(), local);
+    let local = local_target(session, target, sources.len())?;
+    let directory = local.tree.root();
+    let copier = Copier::new("get", &letters, session.tree.clone(), local.tree);
+    let copier = Copier { to_prefix: local.prefix, ..copier };
     session.each("get", sources, |session, path| {
         let source = session.find(path, !copier.recursive)?;
-        let name = match &new_name {
+        let name = match &local.name {
             Some(name) => name.clone(),
             None => name_of(&source, path)?,
         };
@@ -83,7 +87,13 @@ pub(super) fn put(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pr
 impl Copier {
     fn new(command: &'static str, letters: &[char], from: Tree, to: Tree) -> Self {
         let recursive = letters.contains(&'r') || letters.contains(&'R');
-        Copier { command, from, to, recursive, preserve: letters.contains(&'p') }
+        Copier { command, from, to, recursive, preserve: letters.contains(&'p'), to_prefix: Vec::new() }
+    }
+
+    /// What messages call a name in a directory of the target.
+    fn target(&self, directory: &Place, name: Name<'_>) -> Vec<u8> {
+        let path = join(&directory.path(), name.as_bytes());
+        [self.to_prefix.as_slice(), &path].concat()
     }
 
     /// Copies one object to a name in a directory. `path` is for messages.
@@ -106,15 +116,20 @@ impl Copier {
             FileKind::Regular => self.copy_file(source, path, &attributes, directory, name)?,
             FileKind::Symlink => {
                 let target = source.vnode().readlink(&self.from.caller).at(path)?;
-                directory.vnode().symlink(caller, name, &target).at(name.as_bytes())?;
+                directory.vnode().symlink(caller, name, &target).at(&self.target(directory, name))?;
             }
             kind => {
-                directory.vnode().mknod(caller, name, kind, attributes.mode, attributes.rdev).at(name.as_bytes())?;
+                directory
+                    .vnode()
+                    .mknod(caller, name, kind, attributes.mode, attributes.rdev)
+                    .at(&self.target(directory, name))?;
             }
         }
-        let copied =
-            self.to.find(directory, name.as_bytes(), attributes.kind != FileKind::Symlink).at(name.as_bytes())?;
-        self.finish(&copied, &attributes, name.as_bytes())
+        let copied = self
+            .to
+            .find(directory, name.as_bytes(), attributes.kind != FileKind::Symlink)
+            .at(&self.target(directory, name))?;
+        self.finish(&copied, &attributes, &self.target(directory, name))
     }
 
     fn copy_directory(
@@ -135,11 +150,11 @@ impl Copier {
         let entries = self.from.list(source).at(path)?;
         match directory.vnode().mkdir(&self.to.caller, name, attributes.mode & 0o777 | 0o700) {
             Ok(_) | Err(Errno::EEXIST) => {}
-            Err(errno) => return Err(Problem::Path(name.as_bytes().to_vec(), errno)),
+            Err(errno) => return Err(Problem::Path(self.target(directory, name), errno)),
         }
-        let copied = self.to.child(directory, name).at(name.as_bytes())?;
+        let copied = self.to.child(directory, name).at(&self.target(directory, name))?;
         if copied.vnode().kind() != FileKind::Directory {
-            return Err(Problem::Path(name.as_bytes().to_vec(), Errno::EEXIST));
+            return Err(Problem::Path(self.target(directory, name), Errno::EEXIST));
         }
         let mut entire = true;
         for entry in entries {
@@ -154,9 +169,9 @@ impl Copier {
         if !self.preserve && attributes.mode & 0o700 != 0o700 {
             let mode = Some(attributes.mode & 0o777 & !self.to.caller.umask);
             let changes = SetAttributes { mode, ..SetAttributes::default() };
-            copied.vnode().setattr(&self.to.caller, &changes).at(name.as_bytes())?;
+            copied.vnode().setattr(&self.to.caller, &changes).at(&self.target(directory, name))?;
         }
-        self.finish(&copied, attributes, name.as_bytes())?;
+        self.finish(&copied, attributes, &self.target(directory, name))?;
         if entire { Ok(()) } else { Err(Problem::Reported) }
     }
 
@@ -179,20 +194,20 @@ impl Copier {
                         "{path} and its copy are the same file; choose another target"
                     )));
                 }
-                old.vnode().open(caller, OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).at(name.as_bytes())?
+                old.vnode().open(caller, OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).at(&self.target(directory, name))?
             }
             Err(Errno::ENOENT) => {
                 let how = Creation { mode: attributes.mode & 0o777, flags: OpenFlags::WRITE };
-                directory.vnode().create(caller, name, &how).at(name.as_bytes())?.file
+                directory.vnode().create(caller, name, &how).at(&self.target(directory, name))?.file
             }
-            Err(errno) => return Err(Problem::Path(name.as_bytes().to_vec(), errno)),
+            Err(errno) => return Err(Problem::Path(self.target(directory, name), errno)),
         };
         copy_data(caller, &from, &to).at(path)?;
-        to.flush(caller, LockOwner(0)).at(name.as_bytes())
+        to.flush(caller, LockOwner(0)).at(&self.target(directory, name))
     }
 
     /// With -p: the owner as far as allowed, the mode, the times.
-    fn finish(&self, copied: &Place, attributes: &Attributes, name: &[u8]) -> Result<(), Problem> {
+    fn finish(&self, copied: &Place, attributes: &Attributes, target: &[u8]) -> Result<(), Problem> {
         if !self.preserve {
             return Ok(());
         }
@@ -201,7 +216,7 @@ impl Copier {
         let owned = match copied.vnode().setattr(caller, &owner) {
             Ok(_) => true,
             Err(Errno::EPERM) => false,
-            Err(errno) => return Err(Problem::Path(name.to_vec(), errno)),
+            Err(errno) => return Err(Problem::Path(target.to_vec(), errno)),
         };
         // Set-id bits speak of an owner: they stay behind if the owner did.
         let mode = if owned { attributes.mode } else { attributes.mode & 0o1777 };
@@ -211,7 +226,7 @@ impl Copier {
             mtime: Some(SetTime::To(attributes.mtime)),
             ..SetAttributes::default()
         };
-        copied.vnode().setattr(caller, &changes).at(name).map(drop)
+        copied.vnode().setattr(caller, &changes).at(target).map(drop)
     }
 }
 
@@ -293,8 +308,17 @@ fn local_source(session: &Session<'_>, path: &[u8]) -> Result<(Tree, Place, Name
     Ok((tree, source, name))
 }
 
-/// A directory of the machine to copy to, and the new name if there is to be one.
-fn local_target(session: &Session<'_>, path: &[u8], sources: usize) -> Result<(Tree, Place, Option<NameBuf>), Problem> {
+/// Where on the machine copies go.
+struct LocalTarget {
+    /// The tree whose root is the directory.
+    tree: Tree,
+    /// The new name, if there is to be one.
+    name: Option<NameBuf>,
+    /// The directory's path, so that one in the tree can be put behind it.
+    prefix: Vec<u8>,
+}
+
+fn local_target(session: &Session<'_>, path: &[u8], sources: usize) -> Result<LocalTarget, Problem> {
     let given = Path::new(OsStr::from_bytes(path));
     let (directory, name) = match given.canonicalize() {
         Ok(real) if real.is_dir() => (real, None),
@@ -306,9 +330,9 @@ fn local_target(session: &Session<'_>, path: &[u8], sources: usize) -> Result<(T
             (parent.canonicalize().map_err(Errno::from).at(path)?, Some(name))
         }
     };
-    let tree = local_tree(session, &directory)?;
-    let root = tree.root();
-    Ok((tree, root, name))
+    let prefix = directory.as_os_str().as_bytes();
+    let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix).to_vec();
+    Ok(LocalTarget { tree: local_tree(session, &directory)?, name, prefix })
 }
 
 fn parent_and_name(path: &Path) -> vnode::Result<(PathBuf, NameBuf)> {

@@ -37,7 +37,8 @@ pub fn run(file_system: FileSystemRef, commands: Option<&OsStr>) -> Outcome {
     let failed = session.failed;
     let synced = file_system.sync();
     match (failed, synced) {
-        (true, _) => Err(Failure::new(Exit::Failure, "a command of the shell failed; see the messages above")),
+        // Told command by command.
+        (true, _) => Err(Failure::silent(Exit::Failure)),
         (false, Err(errno)) if errno != Errno::EROFS => {
             Err(Failure::new(Exit::Failure, format!("cannot write everything to storage: {errno}; check the base")))
         }

@@ -181,6 +181,27 @@ fn files_go_in_and_out() {
 }
 
 #[test]
+fn messages_name_the_place_that_is_meant() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let mut shell = Fixture::new("mem:");
+    shell.output("mkdir -p d/e; echo x > f; chmod 755 d d/e");
+    let outside = tempfile::tempdir().unwrap();
+    fs::set_permissions(outside.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    shell.caller = Caller::with_groups(12345, 12345, &[], 0o022);
+    let name = outside.path().display();
+    assert_eq!(
+        shell.errors(&format!("get f {name}/new")),
+        format!("plyfs: get: {name}/new: Permission denied (EACCES)\n")
+    );
+    assert_eq!(shell.errors(&format!("get f {name}")), format!("plyfs: get: {name}/f: Permission denied (EACCES)\n"));
+    assert_eq!(shell.errors("cp f d/e"), "plyfs: cp: /d/e/f: Permission denied (EACCES)\n");
+    assert_eq!(shell.errors("put /etc/passwd d"), "plyfs: put: /d/passwd: Permission denied (EACCES)\n");
+}
+
+#[test]
 fn a_layer_has_its_say() {
     let shell = Fixture::new("mem: | readonly");
     let errors = shell.errors("mkdir d; echo x > f");
