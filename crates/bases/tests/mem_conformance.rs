@@ -1,0 +1,15 @@
+//! The named tests of file-system behaviour over `mem`, with no mount.
+
+use std::sync::Arc;
+
+use bases::mem::{MemoryFileSystem, Options};
+use conformance::Tree;
+
+#[test]
+fn mem_conforms() {
+    let options = Options { size: 1 << 30, inodes: 100_000, mode: 0o755, ..Options::default() };
+    let subject = Tree::new(Arc::new(MemoryFileSystem::new(options))).titled("mem");
+    let report = conformance::run(&subject, |_| true);
+    println!("{report}");
+    assert!(report.failures.is_empty(), "{report}");
+}
