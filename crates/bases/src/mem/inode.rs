@@ -1,6 +1,6 @@
 //! An inode: one object in memory, its lock, and what the lock guards.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use vnode::{Attributes, Caller, Device, Entry, Errno, FileKind, Handle, Result, Timestamp, VnodeRef};
 
@@ -18,6 +18,9 @@ pub(super) const LINKS_MAX: u32 = 65_000;
 /// What an entry of a directory counts for in the directory's size.
 const ENTRY_SIZE: u64 = 32;
 
+/// The longest target of a symlink in bytes that takes no page.
+const SHORT_TARGET_MAX: usize = 127;
+
 /// One object. It is the vnode too: a look-up hands out another reference to it.
 ///
 /// Invariant of locking: nobody waits for an inode's lock while holding that of one of its descendants, of its links
@@ -31,7 +34,7 @@ pub(super) struct Inode {
     this: Weak<Inode>,
     state: RwLock<State>,
     /// Advisory locks. Its lock is never held together with another.
-    pub(super) locks: std::sync::Mutex<LockTable>,
+    locks: Mutex<LockTable>,
 }
 
 /// What changes of an object.
@@ -86,9 +89,13 @@ impl Inode {
     /// Makes an inode without a name: `nlink` is 0, or 2 for a directory, which is named at once.
     ///
     /// # Errors
-    /// `ENOSPC` if there is no inode left.
+    /// `ENOSPC` if there is no inode left, or no page for what it starts with.
     pub(super) fn new(volume: &Arc<Volume>, new: NewInode) -> Result<Arc<Self>> {
         volume.inodes.take(1)?;
+        if let Err(errno) = volume.pages.take(new.content.page_count()) {
+            volume.inodes.give(1);
+            return Err(errno);
+        }
         let now = Timestamp::now();
         let metadata = Metadata {
             kind: new.kind,
@@ -133,7 +140,7 @@ impl Inode {
     }
 
     /// The table of advisory locks.
-    pub(super) fn lock_table(&self) -> std::sync::MutexGuard<'_, LockTable> {
+    pub(super) fn lock_table(&self) -> MutexGuard<'_, LockTable> {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -150,11 +157,11 @@ impl Inode {
     /// The attributes in a state that the caller holds the lock of.
     pub(super) fn attributes_in(&self, state: &State) -> Attributes {
         let metadata = &state.metadata;
-        let (size, pages) = match &state.content {
-            Content::File { data, .. } => (data.size(), data.page_count()),
-            Content::Directory(directory) => (directory.len() as u64 * ENTRY_SIZE, 0),
-            Content::Symlink(target) => (target.len() as u64, 0),
-            Content::Special => (0, 0),
+        let size = match &state.content {
+            Content::File { data, .. } => data.size(),
+            Content::Directory(directory) => directory.len() as u64 * ENTRY_SIZE,
+            Content::Symlink(target) => target.len() as u64,
+            Content::Special => 0,
         };
         Attributes {
             kind: self.kind,
@@ -165,7 +172,7 @@ impl Inode {
             rdev: self.device,
             ino: self.number,
             size,
-            blocks: (pages + metadata.xattrs.page_count()) * (PAGE_SIZE / 512),
+            blocks: state.page_count() * (PAGE_SIZE / 512),
             block_size: PAGE_SIZE as u32,
             atime: metadata.atime,
             mtime: metadata.mtime,
@@ -217,11 +224,7 @@ impl Drop for Inode {
         volume.forget(self.number);
         volume.inodes.give(1);
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let mut pages = state.metadata.xattrs.page_count();
-        if let Content::File { data, .. } = &state.content {
-            pages += data.page_count();
-        }
-        volume.pages.give(pages);
+        volume.pages.give(state.page_count());
         let mut orphans = state.take_entries();
         while let Some(orphan) = orphans.pop() {
             if let Some(mut last) = Arc::into_inner(orphan) {
@@ -300,8 +303,24 @@ impl State {
         self.links.push(Link { parent: parent.this.clone(), cookie });
     }
 
+    /// Pages taken from the volume's budget.
+    fn page_count(&self) -> u64 {
+        self.content.page_count() + self.metadata.xattrs.page_count()
+    }
+
     fn take_entries(&mut self) -> Vec<Arc<Inode>> {
         self.directory_mut().map(Directory::take_all).unwrap_or_default()
+    }
+}
+
+impl Content {
+    /// Pages taken from the volume's budget. A short target takes none, as on Linux's file systems.
+    fn page_count(&self) -> u64 {
+        match self {
+            Self::File { data, .. } => data.page_count(),
+            Self::Symlink(target) if target.len() > SHORT_TARGET_MAX => 1,
+            _ => 0,
+        }
     }
 }
 

@@ -59,6 +59,19 @@ fn statfs_counts_exactly() {
 }
 
 #[test]
+fn long_targets_of_symlinks_count_as_space() {
+    let root = limited(1, 10).root();
+    root.symlink(&user(7), name("short"), &[b'x'; 127]).unwrap();
+    let long = root.symlink(&user(7), name("long"), &[b'x'; 128]).unwrap();
+    assert_eq!(long.attributes.blocks, 8);
+    assert_eq!(failure(root.symlink(&user(7), name("longer"), &[b'x'; 129])), Errno::ENOSPC);
+    assert_eq!(root.statfs(&user(7)).unwrap().files_free, 7, "the failure took no inode");
+    root.unlink(&user(7), name("long")).unwrap();
+    drop(long);
+    root.symlink(&user(7), name("longer"), &[b'x'; 129]).unwrap();
+}
+
+#[test]
 fn what_the_file_system_declares() {
     let properties = limited(1, 1).properties();
     assert!(properties.exclusive && properties.checks_credentials && !properties.persistent_handles);
