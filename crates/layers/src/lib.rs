@@ -60,3 +60,8 @@ mod tests {
         assert!(kind("nothing").is_none());
     }
 }
+
+/// The guide to layers, whose examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/layers.md")]
+pub struct Guide;
