@@ -39,6 +39,10 @@ pub fn statfs(node: &Node) -> Result<StatFs> {
 /// Changes attributes, all or none: what may be refused is tried first or checked before, and undone if a later change
 /// fails all the same.
 pub fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+    // Before Linux 6.6 some file systems would change it.
+    if changes.mode.is_some() && node.file_kind() == FileKind::Symlink {
+        return Err(Errno::EOPNOTSUPP);
+    }
     let object = node.descriptor_for(caller)?;
     let descriptor = object.as_fd();
     let before = if is_compound(changes) {
@@ -128,9 +132,6 @@ fn check(
         (Some(_), FileKind::Directory) => return Err(Errno::EISDIR),
         (Some(_), _) => return Err(Errno::EINVAL),
     }
-    if changes.mode.is_some() && node.file_kind() == FileKind::Symlink {
-        return Err(Errno::EOPNOTSUPP);
-    }
     let (privileged, own_uid) = match node.tree().credentials.switches() {
         true => (caller.is_superuser(), caller.uid),
         false => (rustix::process::geteuid().is_root(), rustix::process::geteuid().as_raw()),
@@ -191,7 +192,7 @@ pub fn set_mode(descriptor: BorrowedFd<'_>, mode: u32) -> Result<()> {
     use rustix::io::Errno as SystemError;
     match system::change_mode(descriptor, mode & 0o7777) {
         Err(SystemError::NOSYS) => {
-            // Before Linux 6.6. A symlink's mode cannot be changed by any file system there.
+            // Before Linux 6.6.
             let path = system::DescriptorPath::new(descriptor);
             rustix::fs::chmod(path.as_c_str(), super::create::mode(mode)).map_err(errno)
         }
