@@ -22,7 +22,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         None => ("mem:".into(), Arc::new(bases::mem::MemoryFileSystem::new(bases::mem::Options::default()))),
     };
-    let options = MountOptions { source, allow_other: true, ..MountOptions::default() };
+    let allow_other = rustix::process::geteuid().is_root();
+    let options = MountOptions { source, allow_other, ..MountOptions::default() };
     let mount = Mount::new(base, mount_point.as_ref(), &options)?;
     println!("{}", mount.decisions());
     mount.wait();

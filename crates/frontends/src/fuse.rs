@@ -15,6 +15,7 @@ mod locks;
 mod mount;
 mod mounted;
 mod negotiation;
+mod newborn;
 mod nodes;
 mod notifier;
 mod notify;

@@ -54,6 +54,14 @@ fn mount_memory() -> Option<Mounted> {
     mount_with(memory(), MountOptions::default())
 }
 
+/// A mount of a directory, with the directory below.
+fn mount_directory(options: MountOptions) -> Option<(Mounted, tempfile::TempDir)> {
+    let lower = tempfile::tempdir().unwrap();
+    fs::set_permissions(lower.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let base = bases::dir::DirectoryFileSystem::open(lower.path(), bases::dir::Options::default()).unwrap();
+    Some((mount_with(Arc::new(base), options)?, lower))
+}
+
 /// Runs a shell command as another user: whether it succeeded.
 fn as_user(uid: u32, command: &str) -> bool {
     let status =
@@ -151,6 +159,122 @@ fn names_in_open_directories_are_looked_up_once() {
     }
     let asked = mounted.requests("LOOKUP") + mounted.requests("GETATTR") - before;
     assert!(asked <= 3, "{asked} requests for cached names");
+}
+
+#[test]
+fn a_list_that_narrows_a_directory_closes_its_cached_names() {
+    let Some((mounted, _lower)) = mount_directory(MountOptions::default()) else { return };
+    let directory = mounted.path("directory");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("file"), b"").unwrap();
+    let stat = format!("stat {}", directory.join("file").display());
+    assert!(as_user(1234, &stat));
+    // Version 2; user::rwx, user:1234:---, group::r-x, mask::r-x, other::r-x: nothing of it shows in the mode.
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 7, u32::MAX), (2, 0, 1234), (4, 5, u32::MAX), (16, 5, u32::MAX), (32, 5, u32::MAX)];
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        list.extend(tag.to_le_bytes());
+        list.extend(permissions.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    rustix::fs::setxattr(&directory, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty()).unwrap();
+    assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o777, 0o755);
+    fs::metadata(directory.join("file")).unwrap();
+    assert!(!as_user(1234, &stat));
+    assert!(as_user(1235, &stat));
+    rustix::fs::removexattr(&directory, "system.posix_acl_access").unwrap();
+    assert!(as_user(1234, &stat));
+}
+
+#[test]
+fn the_kernel_reads_and_writes_a_directorys_files_by_itself() {
+    let Some((mounted, lower)) = mount_directory(MountOptions::default()) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, vec![1; 100_000]).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), vec![1; 100_000]);
+    assert_eq!(fs::read(lower.path().join("file")).unwrap(), vec![1; 100_000]);
+    if mounted.mount.decisions().passthrough.is_ok() {
+        assert_eq!((mounted.requests("READ"), mounted.requests("WRITE")), (0, 0));
+    }
+}
+
+#[test]
+fn without_passthrough_the_data_is_the_same() {
+    let options = MountOptions { passthrough: false, ..MountOptions::default() };
+    let Some((mounted, lower)) = mount_directory(options) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, vec![1; 3_000_000]).unwrap();
+    assert_eq!(fs::read(lower.path().join("file")).unwrap(), vec![1; 3_000_000]);
+    fs::write(lower.path().join("other"), b"made below").unwrap();
+    assert_eq!(fs::read(mounted.path("other")).unwrap(), b"made below");
+    assert!(mounted.requests("WRITE") >= 3);
+}
+
+#[test]
+fn a_mapping_written_through_shows_its_time() {
+    let Some((mounted, lower)) = mount_directory(MountOptions { over: true, ..MountOptions::default() }) else {
+        return;
+    };
+    let path = mounted.path("file");
+    fs::write(&path, vec![0; 4096]).unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let before = fs::metadata(&path).unwrap().modified().unwrap();
+    let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    // SAFETY: a new mapping of one page, written inside its bounds and taken away again.
+    unsafe {
+        let page =
+            rustix::mm::mmap(std::ptr::null_mut(), 4096, protection, rustix::mm::MapFlags::SHARED, &file, 0).unwrap();
+        drop(file);
+        page.cast::<u8>().write(7);
+        rustix::mm::msync(page, 4096, rustix::mm::MsyncFlags::SYNC).unwrap();
+        rustix::mm::munmap(page, 4096).unwrap();
+    }
+    let below = fs::metadata(lower.path().join("file")).unwrap().modified().unwrap();
+    assert!(below > before);
+    let patience = Instant::now() + Duration::from_secs(5);
+    while fs::metadata(&path).unwrap().modified().unwrap() != below {
+        assert!(Instant::now() < patience, "the time of before the mapping is kept");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(fs::read(&path).unwrap()[0], 7);
+}
+
+#[test]
+fn set_id_bits_stay_for_root_and_go_for_others_also_past_us() {
+    let Some((mounted, _lower)) = mount_directory(MountOptions::default()) else { return };
+    let path = mounted.path("program");
+    fs::write(&path, b"old").unwrap();
+    let opened_before = File::options().write(true).open(&path).unwrap();
+    let set = || fs::set_permissions(&path, fs::Permissions::from_mode(0o4777)).unwrap();
+    let mode = || fs::metadata(&path).unwrap().mode() & 0o7777;
+    set();
+    opened_before.write_all_at(b"x", 0).unwrap();
+    assert_eq!(mode(), 0o4777);
+    // While root's descriptor is open, with root's backing file.
+    assert!(as_user(1234, &format!("printf new >> {}", path.display())));
+    assert_eq!(mode(), 0o777);
+    drop(opened_before);
+    set();
+    assert!(as_user(1234, &format!("printf new >> {}", path.display())));
+    assert_eq!(mode(), 0o777);
+}
+
+#[test]
+fn a_capability_set_on_a_new_file_is_seen_and_goes_with_a_write() {
+    let Some((mounted, _lower)) = mount_directory(MountOptions::default()) else { return };
+    let path = mounted.path("program");
+    fs::write(&path, b"old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut capability = vec![1, 0, 0, 2, 0, 4, 0, 0];
+    capability.extend([0; 12]);
+    let name = "security.capability";
+    rustix::fs::setxattr(&path, name, &capability, rustix::fs::XattrFlags::empty()).unwrap();
+    let mut room = [0; 64];
+    assert_eq!(rustix::fs::getxattr(&path, name, &mut room), Ok(20));
+    assert!(as_user(1234, &format!("printf new >> {}", path.display())));
+    assert_eq!(rustix::fs::getxattr(&path, name, &mut room), Err(rustix::io::Errno::NODATA));
 }
 
 /// Misbehaves at certain names.

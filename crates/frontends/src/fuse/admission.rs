@@ -57,7 +57,7 @@ impl Admission {
         }
         // Any value but those before: an answer being found out just now must not be kept.
         let before = directory
-            .admission
+            .note
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(((old >> TIME_SHIFT) + 1) << TIME_SHIFT));
         let before = before.unwrap_or_default();
         let never_asked = before == 0;
@@ -67,14 +67,14 @@ impl Admission {
 
     fn searchable_by_all(&self, directory: &Node) -> bool {
         let now_ms = self.started.elapsed().as_millis() as u64;
-        let known = directory.admission.load(Ordering::Acquire);
+        let known = directory.note.load(Ordering::Acquire);
         let fresh = known & KNOWN != 0 && (!self.recheck || now_ms < (known >> TIME_SHIFT) + RECHECK_MS);
         if fresh {
             return known & OPEN != 0;
         }
         let open = self.ask(directory);
         let answer = KNOWN | if open { OPEN } else { 0 } | now_ms << TIME_SHIFT;
-        remember(&directory.admission, known, answer);
+        remember(&directory.note, known, answer);
         open
     }
 

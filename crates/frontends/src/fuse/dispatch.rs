@@ -12,6 +12,7 @@ use super::admission::Admission;
 use super::device::Device;
 use super::locks::Locks;
 use super::negotiation::Negotiated;
+use super::newborn::Newborns;
 use super::nodes::{Node, NodeTable};
 use super::notify::{Notification, NotificationSender};
 use super::open_files::{OpenFiles, OpenedDirectory, OpenedFile};
@@ -37,6 +38,7 @@ pub(crate) struct Dispatcher {
     nodes: NodeTable,
     open_files: OpenFiles,
     admission: Admission,
+    newborns: Newborns,
     locks: Locks,
     notifications: NotificationSender,
     pollers: Pollers,
@@ -64,6 +66,7 @@ impl Dispatcher {
             nodes: NodeTable::new(file_system.root()),
             open_files: OpenFiles::new(),
             admission: Admission::new(&decisions),
+            newborns: Newborns::new(),
             locks: Locks::default(),
             pollers: Pollers::new(notifications.clone()),
             trimmer: Trimmer::default(),

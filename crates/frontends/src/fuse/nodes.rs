@@ -21,8 +21,9 @@ pub(crate) struct Node {
     pub(crate) vnode: VnodeRef,
     /// Changed under the lock of the shard that the handle belongs to.
     lookups: AtomicU64,
-    /// What is known of who may search this directory; see the admission module.
-    pub(crate) admission: AtomicU64,
+    /// A word of memory for what is known beyond the kernel's requests: of a directory, who may search it (the admission
+    /// module); of a regular file, when it was created (the newborn module).
+    pub(crate) note: AtomicU64,
 }
 
 /// Tables are cut in so many parts, each with its lock.
@@ -40,8 +41,7 @@ pub(crate) struct NodeTable {
 
 impl NodeTable {
     pub(crate) fn new(root: VnodeRef) -> NodeTable {
-        let root =
-            Arc::new(Node { id: ROOT_ID, vnode: root, lookups: AtomicU64::new(1), admission: AtomicU64::new(0) });
+        let root = Arc::new(Node { id: ROOT_ID, vnode: root, lookups: AtomicU64::new(1), note: AtomicU64::new(0) });
         let table = NodeTable {
             root: Arc::clone(&root),
             next_id: AtomicU64::new(ROOT_ID + 1),
@@ -86,7 +86,7 @@ impl NodeTable {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             vnode,
             lookups: AtomicU64::new(1),
-            admission: AtomicU64::new(0),
+            note: AtomicU64::new(0),
         });
         self.insert(&mut shard, hash, Arc::clone(&node));
         node

@@ -1,12 +1,9 @@
 //! The stack's way up: changes that did not come through the mount invalidate what the kernel caches.
 
 use super::dispatch::Dispatcher;
-use super::notify::{Notification, NotificationSender};
+use super::notify::{NO_DATA, Notification, NotificationSender};
 use std::sync::{OnceLock, Weak};
 use vnode::{Handle, Name, Notifier};
-
-/// Leaves the data of a node alone.
-const NO_DATA: i64 = -1;
 
 /// Translates handles to node ids and passes the news on. Given to the stack before the dispatcher exists, since the
 /// first operation needs both.

@@ -30,8 +30,8 @@ pub(crate) enum Notification {
 /// Sends notifications from a thread of its own.
 ///
 /// The kernel takes a directory's lock to carry out most of them, and may hold that lock for a request that is
-/// being served; a thread that waits for the kernel must therefore serve no request. The epoch is the exception:
-/// it is one counter, changed without a lock.
+/// being served; a thread that waits for the kernel must therefore serve no request. Two are exceptions: the epoch is one
+/// counter, and the attributes of a node are marked stale without waiting for anybody.
 #[derive(Clone)]
 pub(crate) struct NotificationSender {
     device: Arc<Device>,
@@ -55,12 +55,23 @@ impl NotificationSender {
         let _ = self.channel.send(notification);
     }
 
+    /// Makes the cached attributes of a node stale, at once. Its data is left alone.
+    pub(crate) fn invalidate_attributes(&self, node: u64) {
+        let inode = wire::NotifyInvalInode { node, offset: NO_DATA, length: 0 };
+        let mut message = Vec::new();
+        assemble(&mut message, notification::INVAL_INODE, inode.as_bytes(), &[], &[]);
+        report(self.device.notify(&message), "notification");
+    }
+
     /// Makes every cached name stale, at once. The kernel must have epochs.
     pub(crate) fn increment_epoch(&self) {
         let message = encode_header(notification::INC_EPOCH, 0);
         report(self.device.notify(message.as_bytes()), "INC_EPOCH");
     }
 }
+
+/// As the offset of an invalidation: leaves the data of the node alone.
+pub(crate) const NO_DATA: i64 = -1;
 
 fn send_all(device: &Device, receiver: &Receiver<Notification>) {
     let mut message = Vec::new();

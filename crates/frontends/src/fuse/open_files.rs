@@ -16,8 +16,16 @@ pub(crate) struct OpenedFile {
     pub(crate) file: OpenFileRef,
     pub(crate) node: u64,
     mode: IoMode,
+    writes: bool,
     /// A flock lock was taken, to be released with the file.
     pub(crate) flocked: AtomicBool,
+}
+
+impl OpenedFile {
+    /// Whether the kernel may have changed the data by itself.
+    pub(crate) fn written_past_us(&self) -> bool {
+        self.writes && self.mode == IoMode::Passthrough
+    }
 }
 
 /// An open directory.
@@ -108,7 +116,7 @@ impl OpenFiles {
         let backing_id = if flags & open_reply::PASSTHROUGH != 0 { open_node.backing_id } else { 0 };
         open_node.handles.push(handle);
         drop(open_nodes);
-        let opened = Arc::new(OpenedFile { file, node, mode, flocked: AtomicBool::new(false) });
+        let opened = Arc::new(OpenedFile { file, node, mode, writes: wish.writes, flocked: AtomicBool::new(false) });
         self.file_shard(handle).write().unwrap_or_else(PoisonError::into_inner).insert(handle, opened);
         OpenAnswer { handle, flags, backing_id }
     }

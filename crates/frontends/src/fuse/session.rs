@@ -42,6 +42,8 @@ pub(crate) enum Outcome {
 const IDLE_WORKERS_MAX: usize = 4;
 /// No more workers than this, however many requests are stuck (waiting for locks, mostly).
 const WORKERS_MAX: usize = 2048;
+/// How long a worker waits after a failure of the device.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// Address space for a worker's stack; memory is taken as it is used.
 const WORKER_STACK_BYTES: usize = 2 << 20;
 /// Room for a request's header and arguments beside the data of a write.
@@ -241,8 +243,11 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, mut queue: impl Queue) {
             Received::Request(length) => length,
             Received::Closed => return,
             Received::Failed(error) => {
+                // Such as a shortage of memory. Requests of programs wait on us: try again.
                 tracing::error!(%error, "reading from the FUSE device failed");
-                return;
+                std::thread::sleep(PAUSE_AFTER_FAILURE);
+                shared.waiting.fetch_add(1, Ordering::SeqCst);
+                continue;
             }
         };
         if others_waiting == 0

@@ -89,6 +89,7 @@ impl Dispatcher {
         let attributes = created.entry.attributes;
         let entry = self.entry_out(&parent, created.entry);
         let node = self.node(entry.node)?;
+        self.newborns.created(&node, &attributes);
         let answer = self.register(&node, created.file, flags, Some(&attributes), request.uid == 0);
         reply.put(&entry);
         put_open(reply, answer);
@@ -163,6 +164,10 @@ impl Dispatcher {
             let _ = self.locks.set(&caller(request, 0), &opened, owner, &whole, None);
         }
         self.pollers.released(arguments.handle);
+        if opened.written_past_us() && !self.decisions.attribute_timeout.is_zero() {
+            // A mapping written through changes the times below without the kernel's noticing them here.
+            self.notifications.invalidate_attributes(opened.node);
+        }
         Ok(())
     }
 

@@ -16,12 +16,18 @@ impl Dispatcher {
         let node = self.node(request.node)?;
         let caller = caller(request, 0);
         match &request.operation {
+            Operation::GetXattr { name, .. } if *name == FILE_CAPABILITIES && self.is_newborn(&node) => {
+                Err(Errno::ENODATA)
+            }
             Operation::GetXattr { name, size } => put_sized(reply, &node.vnode.getxattr(&caller, name)?, *size),
             Operation::ListXattr { size } => put_sized(reply, &node.vnode.listxattr(&caller)?, *size),
             Operation::SetXattr { name, value, flags, extra_flags } => {
                 node.vnode.setxattr(&caller, name, value, xattr_mode(*flags)?)?;
                 if extra_flags & wire::SETXATTR_ACL_KILL_SGID != 0 {
                     clear_set_group_id(&caller, &node)?;
+                }
+                if node.vnode.kind() == FileKind::Regular {
+                    self.newborns.grown_up(&node);
                 }
                 self.xattr_changed(&node, name);
                 Ok(())
@@ -36,6 +42,12 @@ impl Dispatcher {
             }
             _ => Err(Errno::ENOSYS),
         }
+    }
+
+    fn is_newborn(&self, node: &Node) -> bool {
+        // A stack that wants to see attributes read sees this too.
+        let unseen = !self.decisions.attribute_timeout.is_zero();
+        unseen && node.vnode.kind() == FileKind::Regular && self.newborns.is_newborn(node)
     }
 
     fn xattr_changed(&self, node: &Node, name: &[u8]) {
