@@ -418,9 +418,9 @@ impl Map {
         if left != mode {
             below.setattr(&server, &SetAttributes { mode: Some(left), ..SetAttributes::default() })?;
         }
-        match below.removexattr(&server, b"security.capability") {
-            Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(()),
-            Err(error) => Err(error),
+        match below.getxattr(&server, CAPABILITIES) {
+            Ok(_) => below.removexattr(&server, CAPABILITIES),
+            Err(_) => Ok(()),
         }
     }
 
@@ -549,6 +549,9 @@ fn with_process(mut caller: Caller, of: &Caller) -> Caller {
     caller.pid = of.pid;
     caller
 }
+
+/// The extended attribute that gives a program privileges.
+const CAPABILITIES: &[u8] = b"security.capability";
 
 /// Operations that delete, as bits by index.
 fn deleting() -> u64 {

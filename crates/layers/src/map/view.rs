@@ -110,16 +110,15 @@ impl View<'_> {
             }
             return self.check(if write { AccessMode::WRITE } else { AccessMode::READ });
         }
-        if is_acl(name) {
+        let trusted = name.starts_with(b"trusted.");
+        if is_acl(name) || !(trusted || name.starts_with(b"security.") || name.starts_with(b"system.")) {
             return Err(Errno::EOPNOTSUPP);
         }
-        if self.caller.is_superuser() {
-            return Ok(());
-        }
-        match name.starts_with(b"trusted.") {
-            true if !write => Err(Errno::ENODATA),
-            _ if write => Err(Errno::EPERM),
-            _ => Ok(()),
+        match self.caller.is_superuser() {
+            true => Ok(()),
+            false if write => Err(Errno::EPERM),
+            false if trusted => Err(Errno::ENODATA),
+            false => Ok(()),
         }
     }
 }
