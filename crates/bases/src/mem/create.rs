@@ -5,7 +5,6 @@ use std::sync::Arc;
 use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFileRef, Result, VnodeRef};
 
 use super::data::Data;
-use super::directory::Directory;
 use super::file::MemoryFile;
 use super::inode::{Content, Inode, LINKS_MAX, NewInode, State};
 use super::permissions;
@@ -45,7 +44,7 @@ impl Inode {
     ) -> Result<Entry> {
         let (device, content) = match kind {
             FileKind::Regular => (Device::default(), Content::File { data: Data::default(), linkable: false }),
-            FileKind::Directory => (Device::default(), Content::Directory(Directory::default())),
+            FileKind::Directory => (Device::default(), Content::Directory(Box::default())),
             FileKind::Fifo | FileKind::Socket => (Device::default(), Content::Special),
             FileKind::CharacterDevice | FileKind::BlockDevice => (device, Content::Special),
             FileKind::Symlink => return Err(Errno::EINVAL),

@@ -154,7 +154,7 @@ impl OpenFile for MemoryFile {
     }
 
     fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
-        self.inode.lock_table().release_ranges(owner);
+        self.inode.release_locks(|table| table.release_ranges(owner));
         Ok(())
     }
 
@@ -227,11 +227,11 @@ impl OpenFile for MemoryFile {
         if !admitted {
             return Err(Errno::EBADF);
         }
-        self.inode.lock_table().set(owner, self.number, lock)
+        self.inode.with_locks(|table| table.set(owner, self.number, lock))
     }
 
     fn test_lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
-        Ok(self.inode.lock_table().conflict(owner, lock))
+        Ok(self.inode.with_locks(|table| table.conflict(owner, lock)))
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -241,7 +241,7 @@ impl OpenFile for MemoryFile {
 
 impl Drop for MemoryFile {
     fn drop(&mut self) {
-        self.inode.lock_table().release_holder(self.number);
+        self.inode.release_locks(|table| table.release_holder(self.number));
     }
 }
 

@@ -1,6 +1,6 @@
 //! An inode: one object in memory, its lock, and what the lock guards.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use vnode::{Attributes, Caller, Device, Entry, Errno, FileKind, Handle, Result, Timestamp, VnodeRef};
 
@@ -34,7 +34,7 @@ pub(super) struct Inode {
     this: Weak<Inode>,
     state: RwLock<State>,
     /// Advisory locks. Its lock is never held together with another.
-    locks: Mutex<LockTable>,
+    locks: Mutex<Option<Box<LockTable>>>,
 }
 
 /// What changes of an object.
@@ -71,7 +71,7 @@ pub(super) struct Link {
 /// The contents by kind.
 pub(super) enum Content {
     File { data: Data, linkable: bool },
-    Directory(Directory),
+    Directory(Box<Directory>),
     Symlink(Box<[u8]>),
     Special,
 }
@@ -117,7 +117,7 @@ impl Inode {
             kind: new.kind,
             device: new.device,
             this: this.clone(),
-            state: RwLock::new(State { metadata, links: Vec::new(), content: new.content }),
+            state: RwLock::new(State { metadata, links: Vec::with_capacity(1), content: new.content }),
             locks: Default::default(),
         });
         volume.register(&inode);
@@ -139,9 +139,17 @@ impl Inode {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The table of advisory locks.
-    pub(super) fn lock_table(&self) -> MutexGuard<'_, LockTable> {
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Does something with the table of advisory locks, which is there from the first use on.
+    pub(super) fn with_locks<T>(&self, action: impl FnOnce(&mut LockTable) -> T) -> T {
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        action(locks.get_or_insert_default())
+    }
+
+    /// Releases advisory locks, if there ever were any.
+    pub(super) fn release_locks(&self, release: impl FnOnce(&mut LockTable)) {
+        if let Some(table) = &mut *self.locks.lock().unwrap_or_else(PoisonError::into_inner) {
+            release(table);
+        }
     }
 
     /// The identity: this volume's and the inode's number. Numbers are never used again.
@@ -309,7 +317,7 @@ impl State {
     }
 
     fn take_entries(&mut self) -> Vec<Arc<Inode>> {
-        self.directory_mut().map(Directory::take_all).unwrap_or_default()
+        self.directory_mut().map(|directory| directory.take_all()).unwrap_or_default()
     }
 }
 

@@ -27,7 +27,6 @@ use std::sync::Arc;
 
 use vnode::{Control, ControlError, Description, Device, FileKind, FileSystem, Handle, Properties, Result, VnodeRef};
 
-use self::directory::Directory;
 use self::inode::{Content, Inode, NewInode};
 use self::permissions::Inherited;
 use self::volume::Volume;
@@ -51,7 +50,7 @@ impl MemoryFileSystem {
             device: Device::default(),
             uid: options.uid,
             inherited,
-            content: Content::Directory(Directory::default()),
+            content: Content::Directory(Box::default()),
         };
         let root = Inode::new(&volume, new).expect("the options leave room for the root");
         Self { root, options }

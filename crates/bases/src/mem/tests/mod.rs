@@ -9,6 +9,7 @@ mod limits;
 mod random;
 mod removal;
 mod renames;
+mod storm;
 mod xattrs;
 
 use std::ops::ControlFlow;
