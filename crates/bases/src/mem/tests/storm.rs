@@ -7,7 +7,7 @@ use vnode::{FileSystem, OpenFlags, RenameMode, XattrMode};
 use super::*;
 
 const THREADS: u64 = 4;
-const STEPS: usize = 4000;
+const STEPS: usize = 20_000;
 
 /// One random operation in one of the directories; it may fail in any way that the others bring about.
 fn step(random: &mut fastrand::Rng, root: &VnodeRef) {
