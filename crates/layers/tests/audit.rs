@@ -2,14 +2,16 @@
 
 mod common;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use common::{create, layer, list, memory, name, root, user, walk};
 use serde_json::Value;
+use vnode::layer::{Layer, LayerVnode, stack};
 use vnode::{
-    Caller, Control, ControlError, Creation, Device, Errno, FileKind, FileSystemRef, Name, OpenFlags, RenameMode,
-    SetAttributes, XattrMode,
+    Caller, Control, ControlError, Creation, Device, Errno, FileKind, FileSystemRef, Name, OpenFlags, Properties,
+    RenameMode, SetAttributes, XattrMode,
 };
 
 const NONE: SetAttributes =
@@ -304,4 +306,48 @@ fn what_waits_is_written_before_the_stack_is_gone() {
     }
     drop(upper);
     assert_eq!(std::fs::read_to_string(log).unwrap().lines().count(), 1000);
+}
+
+/// Does not know the paths of files, as a directory of which the kernel has forgotten the names.
+struct Forgetful;
+
+impl Layer for Forgetful {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "forgetful"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { names_untouched: false, ..Properties::TRANSPARENT }
+    }
+
+    fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>, Errno> {
+        if name.as_bytes().starts_with(b"file") { Err(Errno::EOPNOTSUPP) } else { Ok(Some(name.as_bytes().into())) }
+    }
+}
+
+#[test]
+fn files_whose_paths_are_forgotten_below_are_known_by_where_they_were_seen() {
+    let lower = stack(Forgetful, memory());
+    let bin = lower.root().mkdir(&root(), name("bin"), 0o755).unwrap().vnode;
+    let other = create(&bin, &root(), "file-other", 0o755).0;
+    create(&bin, &root(), "file-login", 0o755);
+    assert_eq!(other.path(), Err(Errno::EOPNOTSUPP));
+    let handle = other.handle();
+    let upper = layer("audit", &[("to", "/dev/null"), ("protect", "bin/file-login")], lower);
+    let write = |vnode: &vnode::VnodeRef| vnode.open(&root(), OpenFlags::WRITE).map(drop);
+    assert_eq!(write(&upper.resolve(&handle).unwrap()), Err(Errno::EPERM), "nobody knows what it is called");
+
+    let other = walk(&upper, &root(), "bin/file-other").unwrap().vnode;
+    let login = walk(&upper, &root(), "bin/file-login").unwrap().vnode;
+    assert_eq!((write(&other), write(&login)), (Ok(()), Err(Errno::EPERM)));
+    let bin = walk(&upper, &root(), "bin").unwrap().vnode;
+    bin.rename(&root(), name("file-other"), &upper.root(), name("file"), RenameMode::Replace).unwrap();
+    assert_eq!(write(&other), Ok(()));
+    assert_eq!(bin.link(&root(), &login, name("file-alias")).map(drop), Err(Errno::EPERM));
+    create(&bin, &root(), "file-new", 0o755);
+    let handle = bin.lookup(&root(), name("file-new")).unwrap().vnode.handle();
+    let new = upper.resolve(&handle).unwrap();
+    assert_eq!(write(&new), Err(Errno::EPERM), "nobody held on to it");
 }

@@ -110,7 +110,7 @@ impl Protected {
 
     /// Whether the object is protected. What has no name any more is not; where the path cannot be had, all is.
     fn covers(&self, node: &dyn Vnode) -> bool {
-        match node.path() {
+        match paths::path_of(node) {
             Ok(path) => self.paths.matches(&path),
             Err(error) => error != Errno::ENOENT,
         }

@@ -16,14 +16,17 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use vnode::layer::{self, Layer, LayerVnode, Operation};
-use vnode::{Caller, Control, ControlError, Errno, Properties, Result};
+use vnode::{
+    Caller, Control, ControlError, Created, Creation, Device, Entry, Errno, FileKind, Name, Properties, RenameMode,
+    Result, VnodeRef,
+};
 
 use crate::Kind;
 use crate::globs::Globs;
 use crate::options::{OptionError, OptionProblem};
 use event::{Event, Value};
 use guard::Guard;
-use paths::Paths;
+use paths::{Paths, Whereabouts};
 use reporter::Reporter;
 use rules::{Facts, OK, Rules};
 use sink::Sink;
@@ -37,7 +40,7 @@ pub const KIND: Kind = Kind {
     options: options::KNOWN,
     build: |pairs, lower| {
         let audit = create(pairs)?;
-        if audit.needs_paths() && lower.root().path().is_err() {
+        if audit.needs_paths && lower.root().path().is_err() {
             return Err(audit.paths_are_unknown(pairs));
         }
         Ok(layer::stack(audit, lower))
@@ -52,11 +55,17 @@ pub struct Audit {
     reporter: Reporter,
     /// The file that lines go to, if it is a file.
     file: Option<PathBuf>,
+    /// Whether anything is decided by path.
+    needs_paths: bool,
     details: String,
 }
 
 impl Layer for Audit {
-    type State = ();
+    type State = Whereabouts;
+
+    fn keeps_state(&self) -> bool {
+        self.needs_paths
+    }
 
     fn kind(&self) -> &'static str {
         KIND.name
@@ -127,9 +136,64 @@ impl Layer for Audit {
         }
         answer
     }
+
+    fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        Ok(self.seen(node, name, node.forward_lookup(caller, name)?))
+    }
+
+    fn create(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        let created = node.forward_create(caller, name, how)?;
+        Ok(Created { entry: self.seen(node, name, created.entry), ..created })
+    }
+
+    fn mknod(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+    ) -> Result<Entry> {
+        Ok(self.seen(node, name, node.forward_mknod(caller, name, kind, mode, device)?))
+    }
+
+    fn symlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        Ok(self.seen(node, name, node.forward_symlink(caller, name, target)?))
+    }
+
+    fn link(&self, node: &LayerVnode<Self>, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        Ok(self.seen(node, name, node.forward_link(caller, target, name)?))
+    }
+
+    fn rename(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        node.forward_rename(caller, name, to, to_name, mode)?;
+        if self.needs_paths {
+            // Whoever holds what was moved holds the vnode that these look-ups find.
+            let _ = to.lookup(&Caller::server(), to_name);
+            let _ = (mode == RenameMode::Exchange).then(|| self.lookup(node, &Caller::server(), name));
+        }
+        Ok(())
+    }
 }
 
 impl Audit {
+    /// Notes where an object was seen, if paths are asked for.
+    fn seen(&self, directory: &LayerVnode<Self>, name: Name<'_>, entry: Entry) -> Entry {
+        if self.needs_paths {
+            Whereabouts::note(&entry.vnode, directory, name);
+        }
+        entry
+    }
+
     /// Whether the operation is the server's, or comes of writing lines.
     fn is_own(&self, caller: &Caller) -> bool {
         caller.server || self.reporter.is_writer(caller.pid)
@@ -156,10 +220,6 @@ impl Audit {
             refused_by,
             details,
         });
-    }
-
-    fn needs_paths(&self) -> bool {
-        self.rules.ask_for_paths() || self.guard.protected.is_some()
     }
 
     /// Patterns that could never match are an error, not a rule that is silently void.

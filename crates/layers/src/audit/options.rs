@@ -61,6 +61,7 @@ pub fn create(pairs: &[(String, String)]) -> Result<Audit, OptionError> {
     let rules = rules(&options)?;
     let (sink, file) = sink(&options)?;
     Ok(Audit {
+        needs_paths: rules.ask_for_paths() || guard.protected.is_some(),
         rules,
         guard,
         reporter: Reporter::new(sink, queue.unwrap_or(QUEUE)),

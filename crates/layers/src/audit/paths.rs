@@ -1,9 +1,51 @@
 //! Paths of what an operation is about, from the root of the stack.
 
+use std::sync::{Mutex, PoisonError};
+
 use vnode::layer::{LayerVnode, Operation};
-use vnode::{Name, Vnode};
+use vnode::{Caller, Errno, FileKind, Name, NameBuf, Result, Vnode, VnodeRef};
 
 use super::Audit;
+
+/// Where a file was seen last: the directory below, and its name there. The file system below may have forgotten, since
+/// it knows objects by handle and the kernel keeps names only as long as it likes.
+#[derive(Default)]
+pub struct Whereabouts(Mutex<Option<(VnodeRef, NameBuf)>>);
+
+impl Whereabouts {
+    /// Notes that the vnode, one of `audit` or not, is what the name in the directory stands for. Directories are
+    /// always found again.
+    pub(super) fn note(vnode: &VnodeRef, directory: &LayerVnode<Audit>, name: Name<'_>) {
+        if vnode.kind() != FileKind::Directory
+            && let Some(node) = vnode.as_any().downcast_ref::<LayerVnode<Audit>>()
+        {
+            *node.state().0.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((directory.lower().clone(), name.to_owned()));
+        }
+    }
+
+    /// The path of the node, if it is still where it was seen.
+    fn path(&self, node: &LayerVnode<Audit>) -> Option<Vec<u8>> {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (directory, name) = seen?;
+        let found = directory.lookup(&Caller::server(), name.as_name()).ok()?.vnode;
+        if found.handle() != node.handle() {
+            return None;
+        }
+        Some(join(&directory.path().ok()?, name.as_name()))
+    }
+}
+
+/// The path of a vnode, by the file system below or from where it was seen last.
+pub(super) fn path_of(vnode: &dyn Vnode) -> Result<Vec<u8>> {
+    match vnode.path() {
+        Err(error) if error != Errno::ENOENT => {
+            let node = vnode.as_any().downcast_ref::<LayerVnode<Audit>>();
+            node.and_then(|node| node.state().path(node)).ok_or(error)
+        }
+        known => known,
+    }
+}
 
 /// The paths of one operation, as far as they can be known.
 #[derive(Debug, Default)]
@@ -17,14 +59,14 @@ pub(super) struct Paths {
 impl Paths {
     /// Asks the file system below, which costs a system call or more.
     pub(super) fn of(node: &LayerVnode<Audit>, operation: &Operation<'_>) -> Self {
-        let path = node.path().ok();
+        let path = path_of(node).ok();
         let path = match operation.entry_name() {
             Some(name) => path.map(|path| join(&path, name)),
             None => path,
         };
         let other = match operation {
             Operation::Rename { to, to_name, .. } => to.path().ok().map(|path| join(&path, *to_name)),
-            Operation::Link { target, .. } => target.path().ok(),
+            Operation::Link { target, .. } => path_of(&***target).ok(),
             _ => None,
         };
         Self { path, other }

@@ -39,7 +39,7 @@ const SHARDS: usize = 64;
 impl<L: Layer> Mount<L> {
     /// The vnode of this layer on `lower`: the live one if the layer keeps state and there is one.
     pub(super) fn wrap(self: &Arc<Self>, lower: VnodeRef) -> Arc<LayerVnode<L>> {
-        if size_of::<L::State>() == 0 {
+        if !self.layer.keeps_state() {
             return Arc::new(LayerVnode::new(Arc::clone(self), lower));
         }
         let handle = lower.handle();
@@ -54,7 +54,7 @@ impl<L: Layer> Mount<L> {
 
     /// Forgets a vnode that is being dropped, unless a new one has taken its place.
     pub(super) fn forget(&self, lower: &VnodeRef) {
-        if size_of::<L::State>() == 0 {
+        if !self.layer.keeps_state() {
             return;
         }
         let handle = lower.handle();

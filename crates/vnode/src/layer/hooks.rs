@@ -19,6 +19,13 @@ pub trait Layer: Send + Sync + Sized + 'static {
     /// same for everybody who does.
     type State: Default + Send + Sync + 'static;
 
+    /// Whether state is kept at all: a layer that needs it for some options only saves the table of live vnodes for the
+    /// others, where [`LayerVnode::state`] is then of no use. Asked often, and always with the same answer. Default:
+    /// if the type has anything in it.
+    fn keeps_state(&self) -> bool {
+        size_of::<Self::State>() != 0
+    }
+
     /// The layer's kind, as a stack expression names it.
     fn kind(&self) -> &'static str;
 
