@@ -90,7 +90,7 @@ fn is_in_another_name_space(pid: u32) -> bool {
 
 fn table(lines: &[Line]) -> String {
     let mut table = Table::new();
-    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["MOUNT POINT", "STACK", "STATE", "PID", "UPTIME", "REQUESTS", "OPTIONS"]);
     for line in lines {
         let report = &line.report;
