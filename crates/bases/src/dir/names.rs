@@ -145,11 +145,9 @@ impl<'a> Victim<'a> {
             Err(Errno::EMFILE | Errno::ENFILE) => return Ok(None),
             opened => opened?,
         };
-        let handle = system::name_to_handle_at(object.as_fd(), b"", system::EMPTY_PATH).ok();
-        let status = Status::of_descriptor(&object)?;
         // A vnode of an earlier object with that number cannot be saved any more.
-        nodes.retain(|node| handle.is_some_and(|handle| node.has_handle(&handle)) || node.has_generation(&status));
-        Ok(nodes.pop().map(|node| Self { node, object, _lock: lock }))
+        let node = nodes.into_iter().find(|node| is_open(node, object.as_fd()));
+        Ok(node.map(|node| Self { node, object, _lock: lock }))
     }
 
     /// Its name is gone: its vnodes keep it open.
@@ -166,6 +164,15 @@ fn open(tree: &Tree, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<OwnedF
             open()
         }
         opened => opened,
+    }
+}
+
+/// Whether the object of a vnode is the one that is open.
+fn is_open(node: &Node, object: BorrowedFd<'_>) -> bool {
+    if node.is_known_by_handle() {
+        system::name_to_handle_at(object, b"", system::EMPTY_PATH).is_ok_and(|handle| node.has_handle(&handle))
+    } else {
+        Status::of_descriptor(object).is_ok_and(|status| node.is_object_of(&status) && node.has_generation(&status))
     }
 }
 
