@@ -1,5 +1,7 @@
 //! Bases: the bottoms of stacks, which turn the outside world into vnodes.
 
+#[cfg(feature = "mem")]
+mod allocator;
 #[cfg(feature = "dir")]
 pub mod dir;
 #[cfg(feature = "mem")]

@@ -1,4 +1,5 @@
 //! The named tests of file-system behaviour over `mem`, with no mount.
+#![cfg(feature = "mem")]
 
 use std::sync::Arc;
 

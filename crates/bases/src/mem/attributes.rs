@@ -27,7 +27,10 @@ impl Inode {
         apply_ids(metadata, caller, changes);
         apply_mode(metadata, caller, changes);
         apply_times(metadata, changes);
-        Ok(self.attributes_in(&state))
+        let attributes = self.attributes_in(&state);
+        drop(state);
+        self.volume.return_memory();
+        Ok(attributes)
     }
 }
 

@@ -8,12 +8,14 @@ use vnode::{Errno, Result};
 pub(super) struct Budget {
     limit: u64,
     used: AtomicU64,
+    /// Given back since somebody last asked.
+    given: AtomicU64,
 }
 
 impl Budget {
     /// A budget of `limit` units, none of them used.
     pub(super) fn new(limit: u64) -> Self {
-        Self { limit, used: AtomicU64::new(0) }
+        Self { limit, used: AtomicU64::new(0), given: AtomicU64::new(0) }
     }
 
     /// Takes `units`, all or none.
@@ -28,6 +30,13 @@ impl Budget {
     /// Gives back `units` that were taken.
     pub(super) fn give(&self, units: u64) {
         self.used.fetch_sub(units, Ordering::Relaxed);
+        self.given.fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// Whether at least `units` were given back since this was last answered with yes.
+    pub(super) fn were_given(&self, units: u64) -> bool {
+        let rest = |given: u64| (given >= units).then_some(0);
+        self.given.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
     }
 
     /// All there is.
@@ -53,5 +62,6 @@ mod tests {
         assert_eq!(budget.take(u64::MAX), Err(Errno::ENOSPC));
         budget.give(2);
         assert_eq!((budget.left(), budget.limit()), (2, 3));
+        assert!(!budget.were_given(3) && budget.were_given(2) && !budget.were_given(1));
     }
 }

@@ -41,6 +41,8 @@ impl Inode {
             data.resize(&self.volume.pages, 0)?;
             permissions::kill_privileges(metadata, caller, false);
             metadata.modified();
+            drop(state);
+            self.volume.return_memory();
         } else {
             check_open(&self.read().metadata, caller, flags, reads | writes)?;
         }
@@ -86,6 +88,8 @@ impl MemoryFile {
         let result = change(data)?;
         permissions::kill_privileges(metadata, caller, kill_privileges);
         metadata.modified();
+        drop(state);
+        self.inode.volume.return_memory();
         Ok(result)
     }
 

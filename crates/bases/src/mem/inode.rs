@@ -239,6 +239,9 @@ impl Drop for Inode {
                 orphans.extend(last.state.get_mut().unwrap_or_else(PoisonError::into_inner).take_entries());
             }
         }
+        // Dropped here and not after this, for its memory to be free.
+        state.content = Content::Special;
+        volume.return_memory();
     }
 }
 

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use vnode::{Errno, Handle, Result, StatFs};
 
+use crate::allocator::return_free_memory;
+
 use super::Options;
 use super::budget::Budget;
 use super::data::PAGE_SIZE;
@@ -16,6 +18,12 @@ use super::inode::Inode;
 pub(super) const ROOT_NUMBER: u64 = 1;
 
 const SHARDS: usize = 64;
+
+/// How many pages must have become free for memory to be returned: 64 MiB.
+const PAGES_WORTH_RETURNING: u64 = 16_384;
+
+/// How many inodes must have become free for that: each takes about 600 bytes with its name.
+const INODES_WORTH_RETURNING: u64 = 100_000;
 
 /// A part of the table of inodes, by number.
 type Shard = RwLock<HashMap<u64, Weak<Inode>>>;
@@ -95,6 +103,15 @@ impl Volume {
     /// Takes an inode out of the table.
     pub(super) fn forget(&self, number: u64) {
         self.shard(number).write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+
+    /// Returns free memory to the system if much has become free. Not to be called with a lock held: it may take long.
+    pub(super) fn return_memory(&self) {
+        let pages = self.pages.were_given(PAGES_WORTH_RETURNING);
+        let inodes = self.inodes.were_given(INODES_WORTH_RETURNING);
+        if pages || inodes {
+            return_free_memory();
+        }
     }
 
     /// The state of the budgets.
