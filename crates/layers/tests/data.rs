@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::codecs::{CODECS, Slow};
+use common::codecs::{CODECS, Slow, Stuck};
 use common::{contents, create, memory, name, random, root, small_memory, user};
 use vnode::{
     AllocateMode, Caller, Creation, Errno, FileSystemRef, OpenFileRef, OpenFlags, SeekTarget, SetAttributes, VnodeRef,
@@ -445,4 +445,18 @@ fn what_fails_for_want_of_space_leaves_the_size() {
     assert_eq!(file.truncate(&root(), 1 << 20, false), Err(Errno::ENOSPC));
     assert_eq!(file.allocate(&root(), AllocateMode::ZERO_RANGE, 0, 1 << 20), Err(Errno::ENOSPC));
     assert_eq!(contents(&vnode, &root()), b"some");
+}
+
+#[test]
+fn a_file_that_cannot_be_cut_stays_whole() {
+    for (codec, stack) in CODECS {
+        let file_system = stack(64, vnode::layer::stack(Stuck, memory()));
+        let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
+        let data: Vec<u8> = (0..150).collect();
+        file.write_at(&root(), 0, &data, false).unwrap();
+        for size in [10, 64, 100, 140] {
+            assert_eq!(file.truncate(&root(), size, false), Err(Errno::EIO), "{codec}");
+            assert_eq!(contents(&vnode, &root()), data, "{codec}");
+        }
+    }
 }

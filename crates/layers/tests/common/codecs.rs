@@ -167,3 +167,18 @@ impl Layer for Slow {
         file.forward_write_at(caller, offset, data, kill_privileges)
     }
 }
+
+/// Fails what would make files shorter, as a device may.
+pub struct Stuck;
+
+impl Layer for Stuck {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "stuck"
+    }
+
+    fn truncate(&self, _: &LayerFile<Self>, _: &Caller, _: u64, _: bool) -> Result<()> {
+        Err(Errno::EIO)
+    }
+}

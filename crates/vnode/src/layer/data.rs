@@ -128,14 +128,20 @@ impl<L: Layer> Blocks<'_, L> {
 
     /// Makes the file shorter, or leaves it as long as it is.
     fn cut(&self, old: u64, size: u64, kill_privileges: bool) -> Result<()> {
-        if size < old && !size.is_multiple_of(self.block()) && self.shape.holes != Holes::ZeroByte {
-            // The block that becomes the last is encoded anew in its shorter form, before what follows it goes.
-            let start = size - size % self.block();
-            let mut kept = vec![0; (size - start) as usize];
-            self.read_locked(start, &mut kept)?;
-            self.write_all(old, start, &kept, kill_privileges)?;
+        let encoded = self.shape.encoded_size(size)?;
+        let kept = (size % self.block()) as usize;
+        if size >= old || kept == 0 || self.shape.holes == Holes::ZeroByte {
+            return self.lower.truncate(&self.lower_caller, encoded, kill_privileges);
         }
-        self.lower.truncate(&self.lower_caller, self.shape.encoded_size(size)?, kill_privileges)
+        // The block that becomes the last is encoded anew in its shorter form, before what follows it goes.
+        let start = size - kept as u64;
+        let mut plain = vec![0; self.shape.block_size.min((old - start) as usize)];
+        self.read_locked(start, &mut plain)?;
+        self.write_all(old, start, &plain[..kept], kill_privileges)?;
+        self.lower.truncate(&self.lower_caller, encoded, kill_privileges).inspect_err(|_| {
+            // It is as long as it was, and so has to be the block.
+            let _ = self.write_all(old, start, &plain, false);
+        })
     }
 
     /// Gives a file that an operation made longer and then failed its size back.
