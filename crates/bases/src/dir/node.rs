@@ -40,6 +40,10 @@ pub struct Place {
     at: Mutex<Option<Location>>,
 }
 
+/// More directories above each other than this are taken for a ring: directories that others have moved into each other
+/// one after the other may be remembered so.
+const LONGEST_WAY: usize = 1 << 16;
+
 /// A directory and a name in it.
 type Location = (Arc<Node>, Box<[u8]>);
 
@@ -74,6 +78,10 @@ impl Place {
     /// Nowhere yet.
     pub fn new(generation: u64) -> Self {
         Self { generation, at: Mutex::default() }
+    }
+
+    fn location(&self) -> Option<Location> {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -171,8 +179,7 @@ impl Node {
     /// The directory that it was last seen in, if it has no handle.
     pub fn known_parent(&self) -> Option<Arc<Node>> {
         let Identity::Place(place) = &self.identity else { return None };
-        let at = place.at.lock().unwrap_or_else(PoisonError::into_inner);
-        at.as_ref().map(|(parent, _)| Arc::clone(parent))
+        Some(place.location()?.0)
     }
 
     /// A descriptor that names the object. May leave the thread with the server's credentials.
@@ -257,11 +264,33 @@ impl Node {
         }
     }
 
+    /// Opens component by component from the nearest directory above that is open already. Not by recursion: the way may
+    /// be longer than a thread's stack.
     fn open_at_place(&self, place: &Place, flags: OFlags) -> Result<OwnedFd> {
-        let at = place.at.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (parent, name) = at.ok_or(Errno::ESTALE)?;
-        let directory = parent.try_descriptor()?;
-        let object = rustix::fs::openat(&directory, &*name, PATH_ONLY, Mode::empty()).map_err(|error| match error {
+        let (mut parent, own_name) = place.location().ok_or(Errno::ESTALE)?;
+        let mut way = Vec::new();
+        while parent.standing_descriptor().is_none()
+            && let Identity::Place(place) = &parent.identity
+        {
+            let (above, name) = place.location().ok_or(Errno::ESTALE)?;
+            way.push((std::mem::replace(&mut parent, above), name));
+            if way.len() > LONGEST_WAY {
+                return Err(Errno::ESTALE);
+            }
+        }
+        let mut directory = parent.try_descriptor()?;
+        for (node, name) in way.iter().rev() {
+            let below = Arc::new(node.open_in(directory.as_fd(), name)?);
+            self.tree.descriptors.insert(node.key(), Arc::clone(&below));
+            directory = Descriptor::Shared(below);
+        }
+        let object = self.open_in(directory.as_fd(), &own_name)?;
+        if flags == PATH_ONLY { Ok(object) } else { reopen(object.as_fd(), flags) }
+    }
+
+    /// Opens the object by its name in a directory, if it is there.
+    fn open_in(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
+        let object = rustix::fs::openat(directory, name, PATH_ONLY, Mode::empty()).map_err(|error| match error {
             rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => Errno::ESTALE,
             error => errno(error),
         })?;
@@ -269,7 +298,7 @@ impl Node {
         if status.device() != self.mount().device || !self.has_generation(&status) {
             return Err(Errno::ESTALE);
         }
-        if flags == PATH_ONLY { Ok(object) } else { reopen(object.as_fd(), flags) }
+        Ok(object)
     }
 
     /// Keeps the object open from now on, for it has no name any more.
@@ -303,6 +332,19 @@ impl Drop for Node {
         if self.kind == FileKind::Directory {
             self.tree.descriptors.remove(self.key());
         }
+        // One after the other: each might be the last to hold the one above, and the way up longer than the stack.
+        let mut above = self.take_parent();
+        while let Some(mut node) = above.and_then(Arc::into_inner) {
+            above = node.take_parent();
+        }
+    }
+}
+
+impl Node {
+    /// The directory that it was last seen in, given up.
+    fn take_parent(&mut self) -> Option<Arc<Node>> {
+        let Identity::Place(place) = &mut self.identity else { return None };
+        Some(place.at.get_mut().unwrap_or_else(PoisonError::into_inner).take()?.0)
     }
 }
 

@@ -207,6 +207,31 @@ fn a_walk_over_many_files_holds_few_descriptors() {
 }
 
 #[test]
+fn directories_may_be_very_deep() {
+    Ground::each(|ground| {
+        const DEPTH: usize = 10_000;
+        let caller = root();
+        let mut deepest = ground.root.clone();
+        for _ in 0..DEPTH {
+            deepest = deepest.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
+        }
+        let (file, open) = make(&deepest, &caller, "f", 0o644, b"deep");
+        drop(open);
+        // More directories than are kept open, so that the way has to be found anew.
+        for other in 0..5_000 {
+            let other = ground.root.mkdir(&caller, name(&format!("o{other}")), 0o755).unwrap().vnode;
+            other.lookup(&caller, name("absent")).err().unwrap();
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(content(&file.open(&root(), OpenFlags::READ).unwrap()), b"deep");
+                drop((deepest, file));
+            });
+        });
+    });
+}
+
+#[test]
 fn the_parent_of_the_root_is_the_root() {
     Ground::each(|ground| {
         let caller = root();
