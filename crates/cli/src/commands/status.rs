@@ -1,5 +1,8 @@
 //! `plyfs status`: the mounts, their servers and what they have done.
 
+use std::path::Path;
+use std::time::Duration;
+
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
@@ -27,7 +30,11 @@ enum State {
     Serving,
     /// Its server answers, but it is mounted no more: somebody still uses it.
     Detached,
-    /// Its server does not answer.
+    /// It is served, by a program without a control socket that the caller could find.
+    Silent,
+    /// Its server takes no requests.
+    Hung,
+    /// Its server has gone.
     Dead,
     /// It belongs to another user, whose servers do not talk to the caller.
     OtherUser,
@@ -73,13 +80,34 @@ fn all() -> Vec<Line> {
         if lines.iter().any(|line| line.report.mount_point == mount_point) {
             continue;
         }
-        let state = if super::is_of_another_user(&entry) { State::OtherUser } else { State::Dead };
+        let state = if super::is_of_another_user(&entry) { State::OtherUser } else { probed(&entry.mount_point) };
         let report =
             Report { mount_point, stack: entry.source, uid: entry.user.unwrap_or_default(), ..Report::default() };
         lines.push(Line { state, report });
     }
     lines.sort_by(|a, b| a.report.mount_point.cmp(&b.report.mount_point));
     lines
+}
+
+/// How a mount does that has no control socket. Asked in a thread of its own: there may never be an answer.
+fn probed(mount_point: &Path) -> State {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let (answer, answers) = std::sync::mpsc::channel();
+    let path = mount_point.to_owned();
+    let probe = move || {
+        // The kernel may know the attributes by itself, but tells them only those who are let in; the state of the file
+        // system it always asks for.
+        let result = rustix::fs::stat(&path).and_then(|_| rustix::fs::statfs(&path));
+        let _ = answer.send(result.map(drop));
+    };
+    // Without the thread there is no answer either.
+    let _ = std::thread::Builder::new().spawn(probe);
+    match answers.recv_timeout(PATIENCE) {
+        Ok(Ok(())) => State::Silent,
+        Ok(Err(rustix::io::Errno::ACCESS)) => State::OtherUser,
+        Ok(Err(_)) => State::Dead,
+        Err(_) => State::Hung,
+    }
 }
 
 /// Whether the process has a mount table of its own, so that its mount need not be in ours.
@@ -139,6 +167,8 @@ fn state(line: &Line) -> &'static str {
     match line.state {
         State::Serving => "serving",
         State::Detached => "detached, in use",
+        State::Silent => "serving, no control socket",
+        State::Hung => "does not answer",
         State::Dead => "dead: plyfs umount",
         State::OtherUser => "another user's",
     }
