@@ -1,0 +1,212 @@
+//! Suites that others wrote, through real mounts: pjdfstest for rules, fsx for data.
+//!
+//! pjdfstest runs on an ext4 image in memory and through a mount over the same: no test may fail that the lower file
+//! system passes. fsx makes random changes of one file, mapped writes among them, and checks every byte it reads.
+//! Both are installed from crates.io into the build's directory when they are not there yet.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::OnceLock;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use suite::{Base, Place, Recipe, Served, serve_if_asked};
+
+const PJDFSTEST: (&str, &str) = ("pjdfstest", "0.2.2");
+const FSX: (&str, &str) = ("fsx", "0.3.2");
+
+/// Skipped on mounts: the C library says LINK_MAX of the file systems that it knows only.
+const SKIPPED_ON_MOUNTS: &[&str] = &["link::link_count_max"];
+
+/// Each run of fsx keeps all its mappings, which makes long runs slow: many runs make up the operations.
+const FSX_SEEDS: std::ops::Range<u64> = 1..11;
+const FSX_OPERATIONS: u64 = 10_000;
+
+/// Users that every Debian has; nothing is added to the system.
+const PJDFSTEST_CONFIGURATION: &str = r#"
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+utime_now = {}
+utimensat = {}
+
+[settings]
+naptime = 0.02
+allow_remount = false
+
+[dummy_auth]
+entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
+"#;
+
+const FSX_CONFIGURATION: &str = "
+flen = 262144
+nomsyncafterwrite = true
+[opsize]
+max = 65536
+[weights]
+close_open = 1
+invalidate = 0.3
+mapread = 5
+mapwrite = 5
+read = 10
+write = 10
+truncate = 3
+fsync = 0.05
+fdatasync = 0.05
+posix_fallocate = 1
+punch_hole = 1
+sendfile = 1
+posix_fadvise = 1
+copy_file_range = 1
+";
+
+fn main() -> ExitCode {
+    serve_if_asked();
+    let arguments = Arguments::from_args();
+    let can_run = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !can_run {
+        println!("the outside suites need root and /dev/fuse: they are skipped");
+    }
+    let mut trials = Vec::new();
+    for (title, in_memory, layers) in [("dir | audit", false, &["audit"][..]), ("mem", true, &[])] {
+        trials.push(Trial::test(format!("pjdfstest on {title}"), move || pjdfstest(title, in_memory, layers)));
+    }
+    let stacks: [(&str, bool, &[&'static str]); 4] = [
+        ("dir", false, &[]),
+        ("dir | audit", false, &["audit"]),
+        ("dir | audit | rot13", false, &["audit", "rot13"]),
+        ("mem", true, &[]),
+    ];
+    for (title, in_memory, layers) in stacks {
+        trials.push(Trial::test(format!("fsx on {title}"), move || fsx(title, in_memory, layers)));
+    }
+    let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!can_run)).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The stack on lower files in this place.
+fn recipe(place: &Place, lower: &Path, in_memory: bool, layers: &[&str]) -> Result<Recipe, Failed> {
+    let log = place.beside("logs")?.join("audit").display().to_string();
+    let base = if in_memory { Base::Memory("size=1g".to_owned()) } else { Base::Directory(lower.to_owned()) };
+    let mut recipe = Recipe::plain(base);
+    for layer in layers {
+        recipe = match *layer {
+            "audit" => recipe.with_layer(layer, &[("to", &log)]),
+            other => recipe.with_layer(other, &[]),
+        };
+    }
+    Ok(recipe)
+}
+
+/// Runs pjdfstest on the image and through a mount, and compares.
+fn pjdfstest(title: &str, in_memory: bool, layers: &[&str]) -> Result<(), Failed> {
+    let program = installed(PJDFSTEST)?;
+    let place = Place::image(512)?;
+    let (native, lower) = (place.path().join("native"), place.path().join("lower"));
+    fs::create_dir(&native)?;
+    fs::create_dir(&lower)?;
+    let mount_point = place.beside("mount")?;
+    let below = pjdfstest_in(&program, &place, &native)?;
+    let served = Served::start(&recipe(&place, &lower, in_memory, layers)?, &mount_point)?;
+    let here = pjdfstest_in(&program, &place, &mount_point)?;
+    drop(served);
+    println!("pjdfstest on the lower file system: {}", below.summary);
+    println!("pjdfstest on {title}: {}", here.summary);
+    let surplus: Vec<&String> = here.failed.difference(&below.failed).collect();
+    if !surplus.is_empty() {
+        return Err(format!("{} tests fail only here: {surplus:?}\n{}", surplus.len(), here.output).into());
+    }
+    let unexpected = |name: &&String| !SKIPPED_ON_MOUNTS.contains(&name.as_str());
+    let skipped: Vec<&String> = here.skipped.difference(&below.skipped).filter(unexpected).collect();
+    if !skipped.is_empty() {
+        return Err(format!("{} tests are skipped only here: {skipped:?}", skipped.len()).into());
+    }
+    Ok(())
+}
+
+/// What pjdfstest said.
+struct Results {
+    failed: BTreeSet<String>,
+    skipped: BTreeSet<String>,
+    summary: String,
+    output: String,
+}
+
+fn pjdfstest_in(program: &Path, place: &Place, directory: &Path) -> Result<Results, Failed> {
+    let configuration = place.beside("logs")?.join("pjdfstest.toml");
+    fs::write(&configuration, PJDFSTEST_CONFIGURATION)?;
+    let mut command = Command::new(program);
+    command.arg("-c").arg(configuration).arg("-p").arg(directory).arg("-s").arg(place.beside("secondary")?);
+    let output = command.env("NO_COLOR", "1").output()?;
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let summary = output.lines().find_map(|line| line.strip_prefix("Summary: "));
+    let summary = summary.ok_or_else(|| format!("pjdfstest did not end: {output}"))?.to_owned();
+    let with = |word: &str| -> BTreeSet<String> {
+        let names = output.lines().filter_map(|line| line.strip_suffix(word));
+        names.filter(|name| name.ends_with(' ')).map(|name| name.trim().to_owned()).collect()
+    };
+    let (failed, skipped) = (with("FAILED"), with("skipped"));
+    if with("ok").is_empty() {
+        return Err(format!("no test of pjdfstest passed: {output}").into());
+    }
+    Ok(Results { failed, skipped, summary, output })
+}
+
+/// Runs fsx on a file in a mount, with each seed.
+fn fsx(title: &str, in_memory: bool, layers: &[&str]) -> Result<(), Failed> {
+    let program = installed(FSX)?;
+    let place = Place::image(256)?;
+    let lower = place.path().join("lower");
+    fs::create_dir(&lower)?;
+    let mount_point = place.beside("mount")?;
+    let logs = place.beside("logs")?;
+    let configuration = logs.join("fsx.toml");
+    fs::write(&configuration, FSX_CONFIGURATION)?;
+    let served = Served::start(&recipe(&place, &lower, in_memory, layers)?, &mount_point)?;
+    for seed in FSX_SEEDS {
+        let mut command = Command::new(&program);
+        command.arg("-f").arg(&configuration).arg("-P").arg(&logs);
+        command.args(["-S", &seed.to_string(), "-N", &FSX_OPERATIONS.to_string()]);
+        let output = command.arg(mount_point.join(format!("file{seed}"))).output()?;
+        if !output.status.success() {
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said);
+            let end = said.char_indices().rev().nth(4000).map_or(0, |(at, _)| at);
+            return Err(format!("seed {seed}, {:?}: …{}", output.status, &said[end..]).into());
+        }
+    }
+    drop(served);
+    let count = (FSX_SEEDS.end - FSX_SEEDS.start) * FSX_OPERATIONS;
+    println!("fsx on {title}: {count} operations, seeds {FSX_SEEDS:?}, no difference");
+    Ok(())
+}
+
+/// A program from crates.io, installed into the build's directory unless it is there.
+fn installed((name, version): (&str, &str)) -> Result<PathBuf, Failed> {
+    static ROOT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let root = ROOT.get_or_init(|| {
+        // target/debug/deps/outside-…
+        let program = std::env::current_exe().ok()?;
+        Some(program.ancestors().nth(3)?.join("tools"))
+    });
+    let root = root.as_ref().ok_or("no place for programs is known")?;
+    let program = root.join("bin").join(name);
+    if has_version(&program, name, version) {
+        return Ok(program);
+    }
+    println!("installing {name} {version}");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["install", "--quiet", "--locked", "--force", "--version", version, "--root"]).arg(root).arg(name);
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(format!("{name} cannot be installed: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    Ok(program)
+}
+
+fn has_version(program: &Path, name: &str, version: &str) -> bool {
+    let output = Command::new(program).arg("--version").output();
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == format!("{name} {version}"))
+}
