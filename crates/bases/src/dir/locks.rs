@@ -45,11 +45,14 @@ struct Range {
     pid: u32,
 }
 
+/// The description by which one owner locks a whole file.
+struct Flock(OwnedFd);
+
 /// The part of one open file in locking.
 #[derive(Default)]
 pub struct FileLocks {
     table: OnceLock<Arc<FileTable>>,
-    flocks: Mutex<Vec<(LockOwner, OwnedFd)>>,
+    flocks: Mutex<Vec<(LockOwner, Flock)>>,
 }
 
 impl LockTables {
@@ -181,12 +184,12 @@ impl FileLocks {
             }
         };
         match place {
-            Some(place) => rustix::fs::flock(&flocks[place].1, operation).map_err(errno),
+            Some(place) => rustix::fs::flock(&flocks[place].1.0, operation).map_err(errno),
             None => {
                 // For reading where possible: a file that is open for writing could not be executed.
                 let description = reopen(file, OFlags::RDONLY).or_else(|_| reopen(file, OFlags::WRONLY))?;
                 rustix::fs::flock(&description, operation).map_err(errno)?;
-                flocks.push((owner, description));
+                flocks.push((owner, Flock(description)));
                 Ok(())
             }
         }
@@ -226,16 +229,35 @@ impl Holder {
     /// Takes the locks over to a description that may hold exclusive ones. So far all are shared, so they can be held by
     /// both descriptions for a moment, and nobody can get in between.
     fn become_writable(&mut self, node: &Node, file: BorrowedFd<'_>) -> Result<()> {
-        let new = Self::open(node, file, true)?;
+        let mut new = Self::open(node, file, true)?;
         for range in &self.ranges {
             let kind = LockKind::Shared;
             let lock = Lock { family: LockFamily::Posix, kind, start: range.start, end: range.end, pid: range.pid };
             let mut raw = raw_lock(&lock)?;
             system::description_lock(new.description.as_fd(), libc::F_OFD_SETLK, &mut raw).map_err(errno)?;
         }
-        self.description = new.description;
+        // The old description goes with `new`, which keeps no ranges.
+        std::mem::swap(&mut self.description, &mut new.description);
         self.writable = true;
         Ok(())
+    }
+}
+
+// Closing a description releases its locks only if no child process has it still, between fork and exec.
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let kind = LockKind::Unlock;
+        let all = Lock { family: LockFamily::Posix, kind, start: 0, end: u64::MAX, pid: 0 };
+        if let Ok(mut raw) = raw_lock(&all) {
+            let _ = system::description_lock(self.description.as_fd(), libc::F_OFD_SETLK, &mut raw);
+        }
+    }
+}
+
+impl Drop for Flock {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
