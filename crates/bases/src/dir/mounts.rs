@@ -146,6 +146,10 @@ fn is_local(object: BorrowedFd<'_>) -> bool {
 
 /// Whether objects of the file system that `object` is on can be opened by handle: tried with the object itself.
 fn probe(object: BorrowedFd<'_>, status: &Status) -> Option<Handles> {
+    // A FUSE file system answers handles, but forgets what they mean when the kernel forgets the inode.
+    if rustix::fs::fstatfs(object).map_err(errno).ok()?.f_type == libc::FUSE_SUPER_MAGIC {
+        return None;
+    }
     // Opening anything else could have effects, such as a device's.
     let flags = match status.kind {
         FileKind::Directory => OFlags::DIRECTORY,
