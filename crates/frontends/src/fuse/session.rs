@@ -5,6 +5,7 @@
 //! enough others idle end.
 
 use super::device::{Device, Queue, Received};
+use super::locality::Locality;
 use super::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
 use super::reply::Reply;
 use super::request::{DecodeError, Layout, Operation, Request, decode};
@@ -109,6 +110,7 @@ struct Shared<H: Handler> {
     layout: Layout,
     message_bytes_max: usize,
     counters: Arc<Counters>,
+    locality: Locality,
     /// Workers that wait for a request right now.
     waiting: AtomicUsize,
     /// Workers that exist or are being started.
@@ -132,6 +134,7 @@ impl<H: Handler> Session<H> {
             layout: Layout { setxattr_long: negotiated.has(wire::init::SETXATTR_EXT) },
             message_bytes_max: negotiated.max_write as usize,
             counters,
+            locality: Locality::new(),
             waiting: AtomicUsize::new(0),
             workers: Mutex::new(0),
             last_worker_ended: Condvar::new(),
@@ -236,6 +239,7 @@ impl<H: Handler> Drop for EndOfWorker<'_, H> {
 fn work<H: Handler>(shared: &Arc<Shared<H>>, mut queue: impl Queue) {
     let mut buffer = vec![0; shared.message_bytes_max + REQUEST_OVERHEAD_BYTES];
     let mut reply = Reply::new(shared.message_bytes_max);
+    let _place = shared.locality.join();
     loop {
         let received = queue.receive(&mut buffer);
         let others_waiting = shared.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
@@ -282,6 +286,7 @@ fn serve<H: Handler>(shared: &Shared<H>, queue: &mut impl Queue, message: &[u8],
             return;
         }
     };
+    shared.locality.request(request.pid, message.len());
     let trace = trace::start(&request);
     let outcome = handle_unwinding(&*shared.handler, &request, reply);
     shared.counters.count(request.opcode, matches!(outcome, Outcome::Failed(_)));
@@ -289,7 +294,10 @@ fn serve<H: Handler>(shared: &Shared<H>, queue: &mut impl Queue, message: &[u8],
         trace.finish(outcome, reply);
     }
     match outcome {
-        Outcome::Done => send(queue, reply.finish(request.unique)),
+        Outcome::Done => {
+            shared.locality.reply(reply.payload().len());
+            send(queue, reply.finish(request.unique));
+        }
         Outcome::Failed(errno) => send(queue, reply.finish_error(request.unique, errno)),
         Outcome::NoReply => {}
     }

@@ -1,0 +1,231 @@
+//! Locality: keeps the workers on the processor of the caller while there is only one.
+//!
+//! Caller and worker take turns, one request at a time. Left alone, the kernel wakes each on the processor where the
+//! other is not, and a request costs two wake-ups across processors; on the same processor it costs less than half. So
+//! a caller that sends many requests in a row has all workers follow it. As soon as somebody else sends one, or much
+//! data moves, the workers may run anywhere again: parallel work needs all processors more than it needs short ways.
+
+use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// After so many requests in a row of one caller it is looked up where it runs; and again after as many.
+const REQUESTS_IN_A_ROW: u32 = 64;
+
+/// A message this large takes longer to copy than to bring to another processor.
+const LARGE_MESSAGE_BYTES: usize = 64 << 10;
+
+const NOWHERE: usize = usize::MAX;
+
+/// Where the workers of one session run.
+pub(crate) struct Locality {
+    /// Where they may run; `None` where there is no choice.
+    allowed: Option<CpuSet>,
+    /// The thread that sent the last request that says whose it is.
+    caller: AtomicU32,
+    /// Requests of this caller since the last of another.
+    in_a_row: AtomicU32,
+    /// The processor that the workers are kept on.
+    home: AtomicUsize,
+    workers: Mutex<Vec<Pid>>,
+}
+
+impl Locality {
+    /// The workers may run wherever the calling thread may.
+    pub(crate) fn new() -> Locality {
+        let allowed = sched_getaffinity(None).ok().filter(|set| set.count() > 1);
+        Locality {
+            allowed,
+            caller: AtomicU32::new(0),
+            in_a_row: AtomicU32::new(0),
+            home: AtomicUsize::new(NOWHERE),
+            workers: Mutex::default(),
+        }
+    }
+
+    /// Counts the calling thread among the workers until the result is dropped.
+    pub(crate) fn join(&self) -> Worker<'_> {
+        let thread = gettid();
+        let mut workers = self.lock_workers();
+        workers.push(thread);
+        let home = self.home.load(Ordering::Relaxed);
+        if home != NOWHERE {
+            keep_on(&[thread], &only(home));
+        }
+        drop(workers);
+        Worker { locality: self, thread }
+    }
+
+    /// A request has come. `caller` is its thread, or 0 for requests that nobody waits for.
+    pub(crate) fn request(&self, caller: u32, message_bytes: usize) {
+        let Some(allowed) = &self.allowed else { return };
+        if message_bytes > LARGE_MESSAGE_BYTES {
+            self.scatter(allowed);
+        } else if caller == 0 {
+            // Sent along while its sender goes on: says nothing of who else is there.
+        } else if self.caller.swap(caller, Ordering::Relaxed) != caller {
+            self.scatter(allowed);
+        } else if (self.in_a_row.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(REQUESTS_IN_A_ROW) {
+            self.follow(caller, allowed);
+        }
+    }
+
+    /// A reply goes out.
+    pub(crate) fn reply(&self, message_bytes: usize) {
+        if message_bytes > LARGE_MESSAGE_BYTES
+            && let Some(allowed) = &self.allowed
+        {
+            self.scatter(allowed);
+        }
+    }
+
+    fn follow(&self, caller: u32, allowed: &CpuSet) {
+        let Some(processor) = processor_of(caller).filter(|processor| allowed.is_set(*processor)) else { return };
+        if self.home.load(Ordering::Relaxed) != processor {
+            let workers = self.lock_workers();
+            self.home.store(processor, Ordering::Relaxed);
+            keep_on(&workers, &only(processor));
+        }
+    }
+
+    fn scatter(&self, allowed: &CpuSet) {
+        self.in_a_row.store(0, Ordering::Relaxed);
+        if self.home.load(Ordering::Relaxed) != NOWHERE {
+            let workers = self.lock_workers();
+            self.home.store(NOWHERE, Ordering::Relaxed);
+            keep_on(&workers, allowed);
+        }
+    }
+
+    fn lock_workers(&self) -> MutexGuard<'_, Vec<Pid>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A thread that counts among the workers.
+pub(crate) struct Worker<'a> {
+    locality: &'a Locality,
+    thread: Pid,
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        self.locality.lock_workers().retain(|other| *other != self.thread);
+    }
+}
+
+/// The set of one processor.
+fn only(processor: usize) -> CpuSet {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    set
+}
+
+/// Where this is refused, the threads run where they did: slower, and otherwise the same.
+fn keep_on(threads: &[Pid], set: &CpuSet) {
+    for thread in threads {
+        let _ = sched_setaffinity(Some(*thread), set);
+    }
+}
+
+/// The processor that a thread last ran on: the 39th field of its `stat`, counted from behind its name, which may hold
+/// anything.
+fn processor_of(thread: u32) -> Option<usize> {
+    const FIELDS_AFTER_NAME: usize = 36;
+    let stat = std::fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    let processor = rest.split_ascii_whitespace().nth(FIELDS_AFTER_NAME)?.parse().ok()?;
+    (processor < CpuSet::MAX_CPU).then_some(processor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each test runs in a thread of its own, so that the affinity that it changes is nobody else's.
+    fn in_thread(test: impl FnOnce() + Send + 'static) {
+        std::thread::spawn(test).join().expect("the test passes");
+    }
+
+    fn here() -> u32 {
+        gettid().as_raw_pid().unsigned_abs()
+    }
+
+    fn processors() -> u32 {
+        sched_getaffinity(None).expect("own affinity").count()
+    }
+
+    fn many_requests(locality: &Locality, caller: u32) {
+        (0..=REQUESTS_IN_A_ROW).for_each(|_| locality.request(caller, 100));
+    }
+
+    #[test]
+    fn workers_follow_a_caller_that_is_alone() {
+        in_thread(|| {
+            let before = processors();
+            if before < 2 {
+                return;
+            }
+            let locality = Locality::new();
+            let worker = locality.join();
+            (0..REQUESTS_IN_A_ROW).for_each(|_| locality.request(here(), 100));
+            assert_eq!(processors(), before, "not before it is sure");
+            locality.request(here(), 100);
+            assert_eq!(processors(), 1);
+            locality.request(0, 100);
+            assert_eq!(processors(), 1, "requests of nobody change nothing");
+            locality.request(here() + 1, 100);
+            assert_eq!(processors(), before, "somebody else is there");
+            drop(worker);
+        });
+    }
+
+    #[test]
+    fn much_data_sets_the_workers_free() {
+        in_thread(|| {
+            let before = processors();
+            let locality = Locality::new();
+            let worker = locality.join();
+            many_requests(&locality, here());
+            locality.reply(1 << 20);
+            assert_eq!(processors(), before);
+            many_requests(&locality, here());
+            locality.request(here(), 1 << 20);
+            assert_eq!(processors(), before);
+            drop(worker);
+        });
+    }
+
+    #[test]
+    fn a_thread_that_left_is_not_touched() {
+        in_thread(|| {
+            let before = processors();
+            let locality = Locality::new();
+            drop(locality.join());
+            many_requests(&locality, here());
+            assert_eq!(processors(), before);
+        });
+    }
+
+    #[test]
+    fn a_caller_that_cannot_be_found_is_not_followed() {
+        in_thread(|| {
+            let before = processors();
+            let locality = Locality::new();
+            let worker = locality.join();
+            many_requests(&locality, u32::MAX);
+            assert_eq!(processors(), before);
+            drop(worker);
+        });
+    }
+
+    #[test]
+    fn names_of_threads_do_not_confuse() {
+        std::thread::Builder::new()
+            .name("a) b ) 1 2 3".into())
+            .spawn(|| assert!(processor_of(here()).is_some()))
+            .expect("a thread")
+            .join()
+            .expect("it is found");
+    }
+}
