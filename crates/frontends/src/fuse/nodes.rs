@@ -6,8 +6,7 @@
 //! elsewhere, by node id.
 
 use super::wire::ROOT_ID;
-use hashbrown::hash_map::Entry;
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -33,7 +32,7 @@ const SHARDS: usize = 64;
 pub(crate) struct NodeTable {
     root: Arc<Node>,
     next_id: AtomicU64,
-    by_id: Vec<RwLock<HashMap<u64, Arc<Node>>>>,
+    by_id: Vec<RwLock<HashTable<Arc<Node>>>>,
     by_handle: Vec<Mutex<HashTable<Arc<Node>>>>,
     hasher: DefaultHashBuilder,
     count: AtomicU64,
@@ -63,7 +62,7 @@ impl NodeTable {
             return Some(Arc::clone(&self.root));
         }
         let shard = self.by_id[id as usize % SHARDS].read().unwrap_or_else(PoisonError::into_inner);
-        shard.get(&id).cloned()
+        shard.find(hash_id(id), |node| node.id == id).cloned()
     }
 
     /// The id of the node of this object, if it has one.
@@ -115,10 +114,10 @@ impl NodeTable {
         }
         drop(shard);
         let mut ids = self.by_id[id as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
-        let removed = ids.remove(&id);
+        let removed = ids.find_entry(hash_id(id), |node| node.id == id).map(|entry| entry.remove().0).ok();
         if ids.len() < ids.capacity() / 4 {
             let half = ids.len() * 2;
-            ids.shrink_to(half);
+            ids.shrink_to(half, |node| hash_id(node.id));
         }
         // The object's own tear-down may take time: not under a lock.
         drop(ids);
@@ -142,16 +141,14 @@ impl NodeTable {
     pub(crate) fn ids(&self) -> Vec<u64> {
         let mut ids = Vec::new();
         for shard in &self.by_id {
-            ids.extend(shard.read().unwrap_or_else(PoisonError::into_inner).keys());
+            ids.extend(shard.read().unwrap_or_else(PoisonError::into_inner).iter().map(|node| node.id));
         }
         ids
     }
 
     fn insert(&self, shard: &mut HashTable<Arc<Node>>, hash: u64, node: Arc<Node>) {
         let mut ids = self.by_id[node.id as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Vacant(vacant) = ids.entry(node.id) {
-            vacant.insert(Arc::clone(&node));
-        }
+        ids.insert_unique(hash_id(node.id), Arc::clone(&node), |node| hash_id(node.id));
         drop(ids);
         shard.insert_unique(hash, node, |node| self.hash(&node.vnode.handle()));
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -166,6 +163,11 @@ impl NodeTable {
         let index = (hash >> 32) as usize % SHARDS;
         self.by_handle[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Ids are consecutive and come from the kernel, which is trusted: spreading them is enough.
+fn hash_id(id: u64) -> u64 {
+    id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
 }
 
 #[cfg(test)]
