@@ -324,3 +324,6 @@ fn send(queue: &mut impl Queue, message: &[u8]) {
         tracing::error!(%error, "the kernel refused a reply");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Sessions over a socket that stands for the kernel.
+
+use super::*;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use std::os::fd::OwnedFd;
+use std::sync::mpsc;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// The kernel's side of a connection: a socket that keeps messages apart, as the device does.
+struct Kernel(OwnedFd);
+
+impl Kernel {
+    fn connect() -> (Kernel, Arc<Device>) {
+        let kind = SocketType::SEQPACKET;
+        let (kernel, server) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        (Kernel(kernel), Arc::new(Device::from_fd(server)))
+    }
+
+    fn request(&self, unique: u64, opcode: u32, body: &[u8]) {
+        let length = (size_of::<wire::InHeader>() + body.len()) as u32;
+        let header = wire::InHeader { length, opcode, unique, node: 1, ..Default::default() };
+        send(&self.0, &[header.as_bytes(), body].concat(), SendFlags::empty()).unwrap();
+    }
+
+    fn init(&self, unique: u64, major: u32, minor: u32) {
+        let offer = wire::InitIn { major, minor, flags: u32::MAX, ..Default::default() };
+        self.request(unique, Opcode::Init as u32, offer.as_bytes());
+    }
+
+    /// The next reply: its request, its errno and its results.
+    fn reply(&self) -> (u64, i32, Vec<u8>) {
+        let mut message = [0; 4096];
+        let (length, _) = recv(&self.0, &mut message, RecvFlags::empty()).unwrap();
+        let (header, body) = wire::OutHeader::read_from_prefix(&message[..length]).unwrap();
+        assert_eq!(header.length as usize, length);
+        (header.unique, -header.error, body.to_vec())
+    }
+
+    fn reply_is_pending(&self) -> bool {
+        recv(&self.0, &mut [0; 16], RecvFlags::DONTWAIT).is_ok()
+    }
+}
+
+const WISHES: Wishes = Wishes {
+    passthrough: true,
+    posix_acl: false,
+    locks: true,
+    others_change_files: true,
+    message_bytes_max: 65_536,
+    background_max: 64,
+};
+
+/// Answers look-ups by their names.
+struct ByName {
+    gate: Mutex<mpsc::Receiver<()>>,
+    closed: mpsc::Sender<()>,
+}
+
+impl Handler for ByName {
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {
+        match request.operation {
+            Operation::Lookup { name: b"panic" } => panic!("as asked"),
+            Operation::Lookup { name: b"wait" } => {
+                let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+                gate.recv().unwrap();
+                Outcome::Done
+            }
+            Operation::Lookup { name } => {
+                reply.put_bytes(name);
+                Outcome::Done
+            }
+            Operation::Forget { .. } => Outcome::NoReply,
+            _ => Outcome::Failed(libc::EPERM),
+        }
+    }
+
+    fn closed(&self) {
+        self.closed.send(()).unwrap();
+    }
+}
+
+struct Running {
+    kernel: Kernel,
+    session: Session<ByName>,
+    open_gate: mpsc::Sender<()>,
+    closed: mpsc::Receiver<()>,
+}
+
+fn start() -> Running {
+    let (kernel, device) = Kernel::connect();
+    kernel.init(1, 7, 45);
+    let negotiated = handshake(&device, &WISHES).unwrap();
+    assert_eq!(kernel.reply().1, 0);
+    let (open_gate, gate) = mpsc::channel();
+    let (closed_sender, closed) = mpsc::channel();
+    let handler = Arc::new(ByName { gate: Mutex::new(gate), closed: closed_sender });
+    let session = Session::start(device, handler, &negotiated, Arc::new(Counters::new())).unwrap();
+    Running { kernel, session, open_gate, closed }
+}
+
+#[test]
+fn the_handshake_waits_for_a_version_that_both_speak() {
+    let (kernel, device) = Kernel::connect();
+    kernel.request(1, Opcode::GetAttributes as u32, &[0; 16]);
+    kernel.init(2, 8, 0);
+    kernel.init(3, 7, 38);
+    assert_eq!(handshake(&device, &WISHES).unwrap().minor, 38);
+    assert_eq!(kernel.reply().1, libc::EIO);
+    let (unique, errno, again) = kernel.reply();
+    assert_eq!((unique, errno, again[..4].to_vec()), (2, 0, 7u32.to_le_bytes().to_vec()));
+    assert_eq!((kernel.reply().0, kernel.reply_is_pending()), (3, false));
+}
+
+#[test]
+fn an_old_kernel_and_a_closed_connection_are_told_apart() {
+    let (kernel, device) = Kernel::connect();
+    kernel.init(1, 7, 30);
+    assert!(matches!(handshake(&device, &WISHES), Err(SessionError::KernelTooOld { major: 7, minor: 30 })));
+    assert_eq!(kernel.reply().1, libc::EPROTO);
+    drop(kernel);
+    assert!(matches!(handshake(&device, &WISHES), Err(SessionError::Closed)));
+}
+
+#[test]
+fn what_cannot_be_served_is_answered_and_the_rest_goes_on() {
+    let running = start();
+    let kernel = &running.kernel;
+    let ask = |opcode: u32, body: &[u8]| {
+        kernel.request(9, opcode, body);
+        let (unique, errno, body) = kernel.reply();
+        assert_eq!(unique, 9);
+        (errno, body)
+    };
+    let look_up = Opcode::Lookup as u32;
+    assert_eq!(ask(9999, b""), (libc::ENOSYS, vec![]));
+    assert_eq!(ask(look_up, b"no end"), (libc::EINVAL, vec![]));
+    assert_eq!(ask(look_up, b"panic\0"), (libc::EIO, vec![]));
+    assert_eq!(ask(Opcode::StatFs as u32, b""), (libc::EPERM, vec![]));
+    // Neither a message that is none nor one without an answer gets one.
+    send(&kernel.0, b"short", SendFlags::empty()).unwrap();
+    kernel.request(8, Opcode::Forget as u32, &[0; 8]);
+    assert_eq!(ask(look_up, b"name\0"), (0, b"name".to_vec()));
+}
+
+#[test]
+fn waiting_requests_leave_a_worker_for_others() {
+    let running = start();
+    const SLOW: u64 = 12;
+    for unique in 0..SLOW {
+        running.kernel.request(100 + unique, Opcode::Lookup as u32, b"wait\0");
+    }
+    running.kernel.request(7, Opcode::Lookup as u32, b"quick\0");
+    assert_eq!(running.kernel.reply(), (7, 0, b"quick".to_vec()));
+    assert!(running.session.workers() > SLOW as usize);
+    (0..SLOW).for_each(|_| running.open_gate.send(()).unwrap());
+    let mut answered: Vec<u64> = (0..SLOW).map(|_| running.kernel.reply().0).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, (100..100 + SLOW).collect::<Vec<_>>());
+    let patience = std::time::Instant::now() + Duration::from_secs(10);
+    while running.session.workers() > IDLE_WORKERS_MAX {
+        assert!(std::time::Instant::now() < patience, "{} workers left", running.session.workers());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_end_of_the_connection_ends_the_session_once() {
+    let running = start();
+    assert!(!running.session.wait_timeout(Duration::from_millis(10)));
+    drop(running.kernel);
+    running.session.wait();
+    assert_eq!(running.session.workers(), 0);
+    running.closed.recv().unwrap();
+    assert!(running.closed.try_recv().is_err());
+}
