@@ -32,8 +32,10 @@ impl Image {
     /// Makes the file system, with room for that many inodes if given.
     pub fn create(bytes: u64, inodes: Option<u64>) -> Result<Self> {
         require_memory(bytes)?;
-        let root = tempfile::Builder::new().prefix("plyfs-bench.").tempdir().context("cannot make a directory")?.keep();
-        teardown::register_root(&root);
+        let options = std::ffi::CString::new(format!("size={},mode=755", bytes + (1 << 30)))?;
+        let root = teardown::make_root(|root| {
+            mount("plyfs-bench", root, "tmpfs", MountFlags::empty(), &*options).context("cannot mount a tmpfs")
+        })?;
         let image = match Self::mount(&root, bytes, inodes) {
             Ok(file_system) => Self { root, file_system },
             Err(error) => {
@@ -55,8 +57,6 @@ impl Image {
     }
 
     fn mount(root: &Path, bytes: u64, inodes: Option<u64>) -> Result<OwnedFd> {
-        let options = std::ffi::CString::new(format!("size={},mode=755", bytes + (1 << 30)))?;
-        mount("plyfs-bench", root, "tmpfs", MountFlags::empty(), &*options).context("cannot mount a tmpfs")?;
         let file = root.join("image");
         let image = File::create(&file).context("cannot make the image")?;
         // All memory is taken now, so that no measurement pays for it.

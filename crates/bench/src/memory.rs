@@ -46,7 +46,7 @@ pub fn run(image: &Image, subjects: &[Subject], files: u64, output: Option<&Path
         "\nresident memory in MiB, {files} files\n{:<28}{:>10}{:>10}{:>12}{:>12}",
         "", "mounted", "walked", "forgotten", "walk (s)"
     );
-    for subject in subjects.iter().filter(|subject| matches!(subject.style, Style::Server)) {
+    for subject in subjects.iter().filter(|subject| matches!(subject.style, Style::Server | Style::ServerOver)) {
         match measure(image, subject, &tree, files) {
             Ok(figures) => {
                 let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);

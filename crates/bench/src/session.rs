@@ -1,12 +1,12 @@
 //! One subject during one workload: its directories, its mount, its server, and the times taken.
 use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -14,6 +14,7 @@ use crate::image::Image;
 use crate::measure::Sample;
 use crate::subjects::{Places, Style, Subject};
 use crate::teardown;
+use crate::tree::open_directory;
 
 const MOUNT_SECONDS_MAX: u64 = 15;
 
@@ -22,6 +23,10 @@ pub struct Session<'a> {
     image: &'a Image,
     subject: &'a Subject,
     places: Places,
+    /// Keeps the directory reachable where the subject is mounted over it.
+    _lower: OwnedFd,
+    lower_path: PathBuf,
+    aside: PathBuf,
     log: PathBuf,
     mounted: bool,
     server: Option<Child>,
@@ -41,19 +46,39 @@ impl<'a> Session<'a> {
         for directory in [&places.data, &places.mount, &places.work, &places.empty] {
             std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
         }
+        let aside = own.join("aside");
+        std::fs::create_dir(&aside)?;
+        let lower = open_directory(&places.data)?;
+        let lower_path = PathBuf::from(format!("/proc/self/fd/{}", lower.as_raw_fd()));
         let log = image.root().join("log");
-        Ok(Self { image, subject, places, log, mounted: false, server: None, samples: Vec::new() })
+        Ok(Self {
+            image,
+            subject,
+            places,
+            lower_path,
+            aside,
+            _lower: lower,
+            log,
+            mounted: false,
+            server: None,
+            samples: Vec::new(),
+        })
     }
 
-    /// The directory on the lower file system: for preparing before the mount, and for checks.
+    /// The directory on the lower file system, past the mount: for preparing, and for checks.
     pub fn data(&self) -> &Path {
-        &self.places.data
+        &self.lower_path
+    }
+
+    /// A directory beside it, for files of the workload that are not measured.
+    pub fn aside(&self) -> &Path {
+        &self.aside
     }
 
     /// The directory where the workload works.
     pub fn directory(&self) -> &Path {
         match self.subject.style {
-            Style::Directory => &self.places.data,
+            Style::Directory | Style::ServerOver => &self.places.data,
             Style::Command | Style::Server => &self.places.mount,
         }
     }
@@ -75,7 +100,7 @@ impl<'a> Session<'a> {
                     bail!("cannot mount: {}", String::from_utf8_lossy(&output.stderr).trim());
                 }
             }
-            Style::Server => {
+            Style::Server | Style::ServerOver => {
                 let log = File::create(&self.log)?;
                 command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
                 self.server = Some(teardown::spawn(&mut command)?);
@@ -93,7 +118,7 @@ impl<'a> Session<'a> {
         }
         let deadline = Instant::now() + Duration::from_secs(MOUNT_SECONDS_MAX);
         loop {
-            match unmount(&self.places.mount, UnmountFlags::empty()) {
+            match unmount(self.directory(), UnmountFlags::empty()) {
                 Ok(()) => break,
                 Err(Errno::BUSY) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
                 Err(error) => return Err(error).context("cannot unmount"),
@@ -146,8 +171,7 @@ impl<'a> Session<'a> {
     /// Writes back first what the kernel holds for the mount, then what the lower file system holds.
     pub fn settle(&self) -> Result<()> {
         if self.mounted {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let directory = rustix::fs::open(&self.places.mount, flags, Mode::empty())?;
+            let directory = open_directory(self.directory())?;
             rustix::fs::syncfs(&directory).context("cannot write back the mount")?;
         }
         self.image.sync()
@@ -171,7 +195,8 @@ impl<'a> Session<'a> {
     }
 
     fn wait_for_mount(&mut self) -> Result<()> {
-        let parent = std::fs::metadata(self.image.root())?.dev();
+        let before = self.directory().with_file_name("");
+        let before = std::fs::metadata(before)?.dev();
         let deadline = Instant::now() + Duration::from_secs(MOUNT_SECONDS_MAX);
         while Instant::now() < deadline {
             if let Some(server) = &mut self.server
@@ -181,7 +206,7 @@ impl<'a> Session<'a> {
                 self.server = None;
                 bail!("the server ended with {status} instead of mounting{}", self.log_tail());
             }
-            if std::fs::metadata(&self.places.mount).is_ok_and(|status| status.dev() != parent) {
+            if std::fs::metadata(self.directory()).is_ok_and(|status| status.dev() != before) {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -197,7 +222,9 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         // After a success all this is done already; after a failure the mount may be in any state.
-        let _ = unmount(&self.places.mount, UnmountFlags::DETACH);
+        if !matches!(self.subject.style, Style::Directory) {
+            let _ = unmount(self.directory(), UnmountFlags::DETACH);
+        }
         if let Some(mut server) = self.server.take() {
             let _ = server.kill();
             let _ = server.wait();

@@ -16,6 +16,8 @@ pub enum Style {
     Command,
     /// A server that stays in the foreground.
     Server,
+    /// A server that mounts over the directory itself.
+    ServerOver,
 }
 
 /// One thing to measure.
@@ -77,7 +79,7 @@ impl Subject {
                 let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
                 (!known.contains("\toverlay\n")).then(|| "the kernel has no overlayfs".to_owned())
             }
-            Style::Server => (!is_program(&self.program)).then(|| match self.family {
+            Style::Server | Style::ServerOver => (!is_program(&self.program)).then(|| match self.family {
                 "plyfs" => format!("no {}: build it, or say where it is by --plyfs", self.program.display()),
                 package => format!("not installed: apt-get install {package}"),
             }),
@@ -86,7 +88,7 @@ impl Subject {
 
     /// What the program says of its version, in one line.
     pub fn version(&self) -> Option<String> {
-        if !matches!(self.style, Style::Server) {
+        if matches!(self.style, Style::Directory | Style::Command) {
             let system = rustix::system::uname();
             return Some(format!("Linux {}", system.release().to_string_lossy()));
         }
@@ -120,15 +122,26 @@ pub fn all(plyfs: &Path, stacks: &[String], plyfs_arguments: &str) -> Vec<Subjec
     all
 }
 
+/// A stack that begins with this is mounted over the directory itself.
+const OVER: &str = "over:";
+
 fn plyfs_subject(program: &Path, stack: &str, more: &str) -> Subject {
     let mut arguments = vec!["mount".to_owned(), "-f".to_owned()];
     arguments.extend(more.split_whitespace().map(str::to_owned));
-    arguments.push(stack.replace("{}", "{data}"));
-    arguments.push("{mount}".to_owned());
+    let (name, style) = match stack.strip_prefix(OVER) {
+        Some(layers) => {
+            arguments.extend(["--over", "{data}", layers.trim()].map(str::to_owned));
+            (format!("plyfs --over {}", layers.trim()), Style::ServerOver)
+        }
+        None => {
+            arguments.extend([stack.replace("{}", "{data}"), "{mount}".to_owned()]);
+            (format!("plyfs {}", stack.replace("{}", "dir")), Style::Server)
+        }
+    };
     Subject {
-        name: format!("plyfs {}", stack.replace("{}", "dir")),
+        name,
         family: "plyfs",
-        style: Style::Server,
+        style,
         program: std::path::absolute(program).unwrap_or_else(|_| program.to_owned()),
         arguments,
         version_arguments: &["--version"],

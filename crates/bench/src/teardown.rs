@@ -52,9 +52,14 @@ pub fn kill_all() {
     started().kill();
 }
 
-/// Registers the mount point under which everything else is mounted.
-pub fn register_root(root: &Path) {
-    started().root = Some(root.to_owned());
+/// Makes the directory under which everything is mounted, and has `mount` mount something on it. No signal comes between.
+pub fn make_root(mount: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    let mut started = started();
+    let root = tempfile::Builder::new().prefix("plyfs-bench.").tempdir().context("cannot make a directory")?;
+    mount(root.path())?;
+    let root = root.keep();
+    started.root = Some(root.clone());
+    Ok(root)
 }
 
 /// Unmounts the root with all below it, and removes its directory.

@@ -31,9 +31,10 @@ fn render(
     show: impl Fn(&StepResult, f64) -> String,
 ) -> String {
     let first = result.steps.iter().map(|step| step.step.len()).max().unwrap_or(0) + 2;
+    let width = subjects.iter().map(|name| name.len() + 2).max().unwrap_or(0).max(18);
     let mut text = format!("\n{title}\n{:first$}", "");
     for subject in subjects {
-        write!(text, "{subject:>18}").expect("a String takes everything");
+        write!(text, "{subject:>width$}").expect("a String takes everything");
     }
     text.push('\n');
     for step in &result.steps {
@@ -43,7 +44,7 @@ fn render(
                 let ratio = figures.ratio.map_or(String::new(), |value| format!(" {:>6}", ratio(value)));
                 show(step, figures.seconds_median) + &ratio
             });
-            write!(text, "{cell:>18}").expect("a String takes everything");
+            write!(text, "{cell:>width$}").expect("a String takes everything");
         }
         text.push('\n');
     }

@@ -9,8 +9,8 @@ use crate::session::Session;
 /// One step: postmark.
 pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
     session.mount()?;
-    let report = session.data().with_file_name("report");
-    let script = session.data().with_file_name("script");
+    let report = session.aside().join("report");
+    let script = session.aside().join("script");
     // Postmark refuses a report where its files are, and goes on past errors: the report tells what was done.
     std::fs::write(
         &script,

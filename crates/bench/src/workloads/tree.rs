@@ -9,7 +9,7 @@ use crate::tree::{Tree, open_directory, walk};
 
 /// Steps: stat first and again, readdir, unlink; each but "again" on a fresh mount.
 pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
-    let template = session.data().with_file_name("template");
+    let template = session.aside().join("template");
     std::fs::create_dir(&template)?;
     session.run(Command::new("tar").arg("-xzf").arg(sizes.archive()?).arg("-C").arg(&template))?;
     let paths = Tree::read(&template)?.write_copies(session.data(), sizes.copies)?;
