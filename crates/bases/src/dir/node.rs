@@ -328,19 +328,29 @@ pub fn reopen(descriptor: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.tree.table.remove(fingerprint(self.mount, self.ino), self);
-        if self.kind == FileKind::Directory {
-            self.tree.descriptors.remove(self.key());
-        }
+        self.forget(self);
         // One after the other: each might be the last to hold the one above, and the way up longer than the stack.
         let mut above = self.take_parent();
-        while let Some(mut node) = above.and_then(Arc::into_inner) {
+        while let Some(node) = above {
+            let address = Arc::as_ptr(&node);
+            let Some(mut node) = Arc::into_inner(node) else { break };
+            // Here, since it has moved: it is known by the address that it had.
+            node.forget(address);
             above = node.take_parent();
         }
     }
 }
 
 impl Node {
+    /// Takes the vnode out of the tables, where `address` stands for it. The address may be another vnode's as soon as
+    /// the table of vnodes has forgotten it, so that comes last.
+    fn forget(&self, address: *const Node) {
+        if self.kind == FileKind::Directory {
+            self.tree.descriptors.remove(address as usize);
+        }
+        self.tree.table.remove(fingerprint(self.mount, self.ino), address);
+    }
+
     /// The directory that it was last seen in, given up.
     fn take_parent(&mut self) -> Option<Arc<Node>> {
         let Identity::Place(place) = &mut self.identity else { return None };
@@ -357,6 +367,24 @@ impl std::fmt::Debug for Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn vnodes_that_end_leave_nothing_behind() {
+        use crate::dir::{DirectoryFileSystem, Options};
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("a/b/c")).unwrap();
+        for file_handles in [true, false] {
+            let options = Options { file_handles, ..Options::default() };
+            let file_system = DirectoryFileSystem::open(directory.path(), options).unwrap();
+            for _ in 0..10 {
+                let mut node: vnode::VnodeRef = file_system.root.clone();
+                for name in [b"a", b"b", b"c"] {
+                    node = node.lookup(&Caller::server(), vnode::Name::new(name).unwrap()).unwrap().vnode;
+                }
+            }
+            assert_eq!(file_system.tree.table.len(), 1, "only the root is left");
+        }
+    }
 
     #[test]
     fn a_vnode_stays_small() {

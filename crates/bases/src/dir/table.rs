@@ -76,6 +76,12 @@ impl Table {
         }
     }
 
+    /// How many vnodes are known.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+
     fn shard(&self, fingerprint: u64) -> MutexGuard<'_, HashTable<Slot>> {
         // Bits that the hash table itself uses neither for the place nor for the tag.
         self.shards[(fingerprint >> 48) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
