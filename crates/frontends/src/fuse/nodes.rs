@@ -6,7 +6,7 @@
 //! elsewhere, by node id.
 
 use super::wire::ROOT_ID;
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -27,12 +27,24 @@ pub(crate) struct Node {
 
 /// Tables are cut in so many parts, each with its lock.
 const SHARDS: usize = 64;
+/// Node ids are kept in runs of so many: they are given out in sequence and mostly forgotten together.
+const RUN: u64 = 32;
+
+/// The nodes of [`RUN`] ids in sequence, those that there are.
+#[derive(Default)]
+struct Run {
+    nodes: [Option<Arc<Node>>; RUN as usize],
+    count: u8,
+}
+
+/// Runs by their number: the first id divided by [`RUN`].
+type Runs = HashMap<u64, Box<Run>>;
 
 /// All nodes of a mount.
 pub(crate) struct NodeTable {
     root: Arc<Node>,
     next_id: AtomicU64,
-    by_id: Vec<RwLock<HashTable<Arc<Node>>>>,
+    by_id: Vec<RwLock<Runs>>,
     by_handle: Vec<Mutex<HashTable<Arc<Node>>>>,
     hasher: DefaultHashBuilder,
     count: AtomicU64,
@@ -61,8 +73,8 @@ impl NodeTable {
         if id == ROOT_ID {
             return Some(Arc::clone(&self.root));
         }
-        let shard = self.by_id[id as usize % SHARDS].read().unwrap_or_else(PoisonError::into_inner);
-        shard.find(hash_id(id), |node| node.id == id).cloned()
+        let runs = self.id_shard(id).read().unwrap_or_else(PoisonError::into_inner);
+        runs.get(&(id / RUN))?.nodes[(id % RUN) as usize].clone()
     }
 
     /// The id of the node of this object, if it has one.
@@ -113,14 +125,8 @@ impl NodeTable {
             shard.shrink_to(half, |node| self.hash(&node.vnode.handle()));
         }
         drop(shard);
-        let mut ids = self.by_id[id as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
-        let removed = ids.find_entry(hash_id(id), |node| node.id == id).map(|entry| entry.remove().0).ok();
-        if ids.len() < ids.capacity() / 4 {
-            let half = ids.len() * 2;
-            ids.shrink_to(half, |node| hash_id(node.id));
-        }
+        let removed = self.remove_id(id);
         // The object's own tear-down may take time: not under a lock.
-        drop(ids);
         drop(removed);
         true
     }
@@ -141,17 +147,39 @@ impl NodeTable {
     pub(crate) fn ids(&self) -> Vec<u64> {
         let mut ids = Vec::new();
         for shard in &self.by_id {
-            ids.extend(shard.read().unwrap_or_else(PoisonError::into_inner).iter().map(|node| node.id));
+            let runs = shard.read().unwrap_or_else(PoisonError::into_inner);
+            ids.extend(runs.values().flat_map(|run| run.nodes.iter().flatten()).map(|node| node.id));
         }
         ids
     }
 
     fn insert(&self, shard: &mut HashTable<Arc<Node>>, hash: u64, node: Arc<Node>) {
-        let mut ids = self.by_id[node.id as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
-        ids.insert_unique(hash_id(node.id), Arc::clone(&node), |node| hash_id(node.id));
-        drop(ids);
+        let mut runs = self.id_shard(node.id).write().unwrap_or_else(PoisonError::into_inner);
+        let run = runs.entry(node.id / RUN).or_default();
+        run.nodes[(node.id % RUN) as usize] = Some(Arc::clone(&node));
+        run.count += 1;
+        drop(runs);
         shard.insert_unique(hash, node, |node| self.hash(&node.vnode.handle()));
         self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn remove_id(&self, id: u64) -> Option<Arc<Node>> {
+        let mut runs = self.id_shard(id).write().unwrap_or_else(PoisonError::into_inner);
+        let run = runs.get_mut(&(id / RUN))?;
+        let removed = run.nodes[(id % RUN) as usize].take()?;
+        run.count -= 1;
+        if run.count == 0 {
+            runs.remove(&(id / RUN));
+            if runs.len() < runs.capacity() / 4 {
+                let half = runs.len() * 2;
+                runs.shrink_to(half);
+            }
+        }
+        Some(removed)
+    }
+
+    fn id_shard(&self, id: u64) -> &RwLock<Runs> {
+        &self.by_id[(id / RUN) as usize % SHARDS]
     }
 
     fn hash(&self, handle: &Handle) -> u64 {
@@ -163,11 +191,6 @@ impl NodeTable {
         let index = (hash >> 32) as usize % SHARDS;
         self.by_handle[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Ids are consecutive and come from the kernel, which is trusted: spreading them is enough.
-fn hash_id(id: u64) -> u64 {
-    id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use vnode::{Caller, Errno, FileKind, Name, NameBuf, Result, Vnode, VnodeRef};
 use super::Audit;
 
 /// Where a file was seen last: the directory below, and its name there. The file system below may have forgotten, since
-/// it knows objects by handle and the kernel keeps names only as long as it likes.
+/// it knows objects by handle and the kernel keeps names only as long as it likes. Boxed, since most stacks keep millions of these empty.
 #[derive(Default)]
-pub struct Whereabouts(Mutex<Option<(VnodeRef, NameBuf)>>);
+pub struct Whereabouts(Mutex<Option<Box<(VnodeRef, NameBuf)>>>);
 
 impl Whereabouts {
     /// Notes that the vnode, one of `audit` or not, is what the name in the directory stands for. Directories are
@@ -20,14 +20,14 @@ impl Whereabouts {
             && let Some(node) = vnode.as_any().downcast_ref::<LayerVnode<Audit>>()
         {
             *node.state().0.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some((directory.lower().clone(), name.to_owned()));
+                Some(Box::new((directory.lower().clone(), name.to_owned())));
         }
     }
 
     /// The path of the node, if it is still where it was seen.
     fn path(&self, node: &LayerVnode<Audit>) -> Option<Vec<u8>> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (directory, name) = seen?;
+        let (directory, name) = *seen?;
         let found = directory.lookup(&Caller::server(), name.as_name()).ok()?.vnode;
         if found.handle() != node.handle() {
             return None;
