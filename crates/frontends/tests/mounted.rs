@@ -520,6 +520,33 @@ fn what_others_mount_over_it_is_not_unmounted() {
 }
 
 #[test]
+fn a_mount_over_its_own_directory_does_not_use_itself() {
+    let lower = tempfile::tempdir().unwrap();
+    fs::set_permissions(lower.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir_all(lower.path().join("a/b")).unwrap();
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        return eprintln!("skipped: mounting needs root and /dev/fuse");
+    }
+    let base = bases::dir::DirectoryFileSystem::open(lower.path(), bases::dir::Options::default()).unwrap();
+    let options = MountOptions { over: true, allow_other: true, ..MountOptions::default() };
+    let mount = Mount::new(Arc::new(base), lower.path(), &options).unwrap();
+    let number = |path: &Path| fs::metadata(path).unwrap().ino();
+    // The entries `.` and `..` tell the numbers that stat(2) tells.
+    let listing = Command::new("ls").args(["-1aif"]).arg(lower.path().join("a")).output().unwrap();
+    let listing = String::from_utf8(listing.stdout).unwrap();
+    for (name, path) in [(".", lower.path().join("a")), ("..", lower.path().to_path_buf())] {
+        let line = format!("{} {name}", number(&path));
+        assert!(listing.lines().any(|other| other.trim() == line), "no {line:?} in {listing:?}");
+    }
+    fs::write(lower.path().join("a/b/file"), b"seen through the mount").unwrap();
+    assert_eq!(fs::read(lower.path().join("a/b/file")).unwrap(), b"seen through the mount");
+    // A descriptor of the server on its own mount would keep it busy for ever.
+    mount.unmount(UnmountMode::Clean).unwrap();
+    assert!(mount.wait_timeout(Duration::from_secs(10)));
+    assert_eq!(fs::read(lower.path().join("a/b/file")).unwrap(), b"seen through the mount");
+}
+
+#[test]
 fn aborting_fails_what_is_open() {
     let Some(mounted) = mount_memory() else { return };
     let file = File::create(mounted.path("file")).unwrap();

@@ -1,9 +1,9 @@
 //! Where an object is: its path, its parent, a symlink's target.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use vnode::{Caller, Errno, FileKind, Result, VnodeRef};
 
 use super::node::Node;
@@ -87,10 +87,25 @@ pub fn parent(node: &Node, caller: &Caller) -> Result<VnodeRef> {
     if let Some(parent) = node.known_parent() {
         return Ok(parent);
     }
-    let flags = PATH_ONLY | OFlags::DIRECTORY;
-    let parent = rustix::fs::openat(&descriptor, c"..", flags, Mode::empty()).map_err(errno)?;
+    let parent = open_parent(descriptor.as_fd(), node.tree().root())?;
     let (parent, _) = node.tree().entry_of(parent.as_fd(), Found::Unnamed)?;
     Ok(parent as Arc<_>)
+}
+
+/// Opens the directory that a directory is in. What is mounted over the root, our own stack perhaps, is not entered.
+fn open_parent(directory: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<OwnedFd> {
+    let flags = PATH_ONLY | OFlags::DIRECTORY;
+    let within = rustix::fs::openat2(directory, c"..", flags, Mode::empty(), ResolveFlags::NO_XDEV);
+    if let Ok(parent) = within {
+        return Ok(parent);
+    }
+    // Either the parent is covered by a mount, or the directory is the root of one.
+    let mut above = absolute_path(directory)?;
+    above.truncate(above.iter().rposition(|&byte| byte == b'/').unwrap_or(0).max(1));
+    if above == absolute_path(root)? {
+        return root.try_clone_to_owned().map_err(Errno::from);
+    }
+    rustix::fs::openat(directory, c"..", flags, Mode::empty()).map_err(errno)
 }
 
 /// A symlink's target.
