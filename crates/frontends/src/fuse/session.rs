@@ -39,7 +39,8 @@ pub(crate) enum Outcome {
     NoReply,
 }
 
-/// Idle workers that are kept. Two always waiting means that a burst of two costs no thread.
+/// Idle workers that are kept: enough that a program's requests, with the releases and forgets that follow them in the
+/// background, start no threads.
 const IDLE_WORKERS_MAX: usize = 4;
 /// No more workers than this, however many requests are stuck (waiting for locks, mostly).
 const WORKERS_MAX: usize = 2048;
