@@ -26,6 +26,9 @@ group! { "times":
     link_changes_change_time [HardLinks];
     unlink_changes_change_time [HardLinks];
     rename_keeps_modification;
+    rename_changes_change_time;
+    replacing_rename_changes_change_time [HardLinks];
+    exchange_changes_both_change_times [Exchange];
     names_change_their_directory;
     overwriting_rename_changes_directories;
     opening_changes_nothing;
@@ -279,6 +282,43 @@ fn rename_keeps_modification(scene: &Scene<'_>) -> Outcome {
     me.rename(b"f", b"g")?;
     same!((me.stat(b"g")?.accessed, me.stat(b"g")?.modified), (OTHER, OLD));
     Ok(())
+}
+
+fn rename_changes_change_time(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    me.put(b"f", b"")?;
+    me.mkdir(b"d", 0o755)?;
+    for (from, to) in [(&b"f"[..], &b"g"[..]), (b"d", b"e")] {
+        set(scene, from, OLD, OLD)?;
+        let before = me.stat(from)?;
+        pause();
+        me.rename(from, to)?;
+        only_change_time(&before, &me.stat(to)?)?;
+    }
+    Ok(())
+}
+
+fn replacing_rename_changes_change_time(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    me.put(b"f", b"")?;
+    me.put(b"target", b"")?;
+    me.link(b"target", b"left")?;
+    let (before, after) = around(scene, b"left", || Ok(me.rename(b"f", b"target")?))?;
+    same!((before.links, after.links), (2, 1));
+    only_change_time(&before, &after)
+}
+
+fn exchange_changes_both_change_times(scene: &Scene<'_>) -> Outcome {
+    let me = &scene.me;
+    me.put(b"f", b"")?;
+    me.mkdir(b"d", 0o755)?;
+    set(scene, b"f", OLD, OLD)?;
+    set(scene, b"d", OLD, OLD)?;
+    let (f, d) = (me.stat(b"f")?, me.stat(b"d")?);
+    pause();
+    me.rename_with(b"f", b"d", libc::RENAME_EXCHANGE)?;
+    only_change_time(&f, &me.stat(b"d")?)?;
+    only_change_time(&d, &me.stat(b"f")?)
 }
 
 fn names_change_their_directory(scene: &Scene<'_>) -> Outcome {
