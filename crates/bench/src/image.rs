@@ -64,6 +64,7 @@ impl Image {
         drop(image);
         let directory = root.join("ext4");
         std::fs::create_dir(&directory)?;
+        std::fs::create_dir(root.join("mount"))?;
         let mut make = Command::new("mkfs.ext4");
         make.args(["-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]);
         if let Some(count) = inodes {
@@ -83,6 +84,11 @@ impl Image {
     /// The ext4.
     pub fn directory(&self) -> PathBuf {
         self.root.join("ext4")
+    }
+
+    /// An empty directory to mount on.
+    pub fn mount_point(&self) -> PathBuf {
+        self.root.join("mount")
     }
 
     /// Writes everything back, so that what one step left behind is not paid for by the next.

@@ -16,6 +16,9 @@ use crate::workloads::{LATENCY, Sizes, Workload};
 /// A subject that takes longer for one workload hangs.
 const WORKLOAD_SECONDS_MAX: u64 = 20 * 60;
 
+/// The step that is the sum of the others.
+const TOTAL: &str = "total";
+
 /// Runs the workloads, prints and writes the results; whether every subject did everything.
 pub fn run(
     image: &Image,
@@ -62,7 +65,8 @@ fn interleave(image: &Image, subjects: &[Subject], workload: &Workload, sizes: &
             }
             match once(image, subject, workload, sizes) {
                 Ok(samples) => {
-                    let seconds: f64 = samples.iter().map(|sample| sample.seconds).sum();
+                    let steps = samples.iter().filter(|sample| sample.step != TOTAL);
+                    let seconds: f64 = steps.map(|sample| sample.seconds).sum();
                     eprintln!(
                         "bench: {}, round {} of {rounds}, {}: {seconds:.2} s",
                         workload.name,
@@ -109,11 +113,7 @@ fn measured(image: &Image, subject: &Subject, workload: &Workload, sizes: &Sizes
     (workload.run)(&mut session, sizes)?;
     let mut samples = session.finish()?;
     if samples.len() > 1 && workload.name == "build" {
-        samples.push(Sample {
-            step: "total",
-            operations: 0,
-            seconds: samples.iter().map(|sample| sample.seconds).sum(),
-        });
+        samples.push(Sample { step: TOTAL, operations: 0, seconds: samples.iter().map(|sample| sample.seconds).sum() });
     }
     Ok(samples)
 }

@@ -39,15 +39,15 @@ impl<'a> Session<'a> {
         let own = image.directory().join("subject");
         let places = Places {
             data: own.join("data"),
-            mount: image.root().join("mount"),
+            mount: image.mount_point(),
             work: own.join("work"),
             empty: own.join("empty"),
         };
-        for directory in [&places.data, &places.mount, &places.work, &places.empty] {
-            std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-        }
+        // Each by itself: if a signal has taken the file system away, none must come into being elsewhere.
         let aside = own.join("aside");
-        std::fs::create_dir(&aside)?;
+        for directory in [&own, &places.data, &places.work, &places.empty, &aside] {
+            std::fs::create_dir(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        }
         let lower = open_directory(&places.data)?;
         let lower_path = PathBuf::from(format!("/proc/self/fd/{}", lower.as_raw_fd()));
         let log = image.root().join("log");

@@ -5,7 +5,6 @@ use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
-use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -86,11 +85,12 @@ impl Started {
         self.kill();
         let Some(root) = self.root.take() else { return };
         // Detaching takes the mounts below along; the loop device frees itself with the last user of its file system.
-        match unmount(&root, UnmountFlags::DETACH) {
-            Ok(()) | Err(Errno::INVAL) => {}
-            Err(error) => eprintln!("bench: cannot unmount {}: {error}", root.display()),
+        if let Err(error) = unmount(&root, UnmountFlags::DETACH) {
+            eprintln!("bench: cannot unmount {}: {error}", root.display());
+            return;
         }
-        if let Err(error) = std::fs::remove_dir(&root) {
+        // With what the other thread may have put there since, in the belief that it was mounted.
+        if let Err(error) = std::fs::remove_dir_all(&root) {
             eprintln!("bench: cannot remove {}: {error}", root.display());
         }
     }
