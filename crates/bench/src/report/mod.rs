@@ -85,10 +85,18 @@ impl Results {
 
     /// Keeps the older figures of workloads that were not run now, if they were taken of the same things.
     fn keep_older(&mut self, older: Self) {
-        if older.machine == self.machine && older.subjects == self.subjects {
-            for (name, result) in older.workloads {
-                self.workloads.entry(name).or_insert(result);
+        let known = |note: &SubjectNote| self.subjects.iter().find(|own| own.name == note.name);
+        let same = older.subjects.iter().all(|note| known(note).is_none_or(|own| own == note));
+        if older.machine != self.machine || !same {
+            return;
+        }
+        for (place, note) in older.subjects.into_iter().enumerate() {
+            if !self.subjects.iter().any(|own| own.name == note.name) {
+                self.subjects.insert(place.min(self.subjects.len()), note);
             }
+        }
+        for (name, result) in older.workloads {
+            self.workloads.entry(name).or_insert(result);
         }
     }
 }
@@ -115,4 +123,37 @@ fn write_text(directory: &Path, name: &str, text: &str) -> Result<()> {
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     eprintln!("bench: wrote {}", path.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results(subjects: &[(&str, &str)], workload: &str) -> Results {
+        let note = |(name, version): &(&str, &str)| SubjectNote {
+            name: (*name).to_owned(),
+            version: Some((*version).to_owned()),
+            command: String::new(),
+        };
+        Results {
+            machine: Machine::this(),
+            subjects: subjects.iter().map(note).collect(),
+            workloads: BTreeMap::from([(workload.to_owned(), WorkloadResult::default())]),
+        }
+    }
+
+    #[test]
+    fn older_workloads_of_the_same_things_are_kept() {
+        let mut new = results(&[("native", "1"), ("b", "1")], "tree");
+        new.keep_older(results(&[("native", "1"), ("a", "1"), ("b", "1")], "build"));
+        assert_eq!(new.subject_names(), ["native", "a", "b"]);
+        assert_eq!(new.workloads.len(), 2);
+    }
+
+    #[test]
+    fn figures_of_another_version_are_dropped() {
+        let mut new = results(&[("native", "1"), ("b", "2")], "tree");
+        new.keep_older(results(&[("native", "1"), ("b", "1")], "build"));
+        assert_eq!(new.workloads.keys().collect::<Vec<_>>(), ["tree"]);
+    }
 }
