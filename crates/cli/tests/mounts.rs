@@ -439,3 +439,26 @@ fn the_shell_works_without_a_mount() {
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"echo typed > t\ncat t\n").unwrap();
     assert_eq!(child.wait_with_output().unwrap().stdout, b"typed\n");
 }
+
+#[test]
+fn a_mount_inside_its_own_directory_shows_what_it_covers_and_ends_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    fs::write(scratch.path("mount/covered"), "text").unwrap();
+    fs::write(scratch.path("beside"), "text").unwrap();
+    let base = Path::new(mount).parent().unwrap().to_str().unwrap();
+    let made = run(["mount", base, mount]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let pid = pid_of(mount);
+    assert_eq!(fs::read(scratch.path("mount/mount/covered")).unwrap(), b"text");
+    assert!(!scratch.path("mount/mount/mount").exists(), "the mount was entered from below");
+    fs::write(scratch.path("mount/mount/new"), "text").unwrap();
+    assert_eq!(fs::read_dir(scratch.path("mount/mount")).unwrap().count(), 2);
+    assert!(fs::remove_dir(scratch.path("mount/mount")).is_err(), "what is covered was removed");
+    run(["umount", mount]).succeeded();
+    assert!(!is_alive(pid), "the server holds its own mount");
+    assert_eq!(fs::read(scratch.path("mount/new")).unwrap(), b"text");
+}

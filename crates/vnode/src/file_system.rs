@@ -1,6 +1,7 @@
 //! A whole file system: its root, its handles, its properties, its run-time control.
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::{Errno, Handle, Name, Properties, Result, VnodeRef};
@@ -44,6 +45,13 @@ pub trait FileSystem: Send + Sync + 'static {
     /// others pass it down, wrapped where names or handles change. Default: nobody to tell.
     fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
         drop(notifier);
+    }
+
+    /// The directory that the stack is about to be mounted on, open while it can still be seen. Called before mounting.
+    /// A base whose tree contains it goes on serving what the mount covers, and never enters its own mount from below.
+    /// Layers over others pass it down. Default: nothing to know.
+    fn set_mount_point(&self, directory: BorrowedFd<'_>) {
+        let _ = directory;
     }
 }
 

@@ -4,6 +4,7 @@
 //! the directory, whatever changes in it meanwhile. See [`DirectoryFileSystem`].
 
 mod attributes;
+mod covered;
 mod create;
 mod credentials;
 mod descriptors;
@@ -26,7 +27,7 @@ mod vnode_impl;
 mod xattrs;
 
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -63,7 +64,8 @@ impl Default for Options {
 ///   allowed; otherwise as the user that it runs as, and [`Properties::checks_credentials`] is false. A thread keeps the
 ///   credentials of its last operation until the next: see [`restore_thread_credentials`].
 /// - File systems mounted below the directory are crossed. Their inode numbers are mixed with the device's, so that none
-///   clashes with one of the directory's own file system. They stay busy once they have been visited.
+///   clashes with one of the directory's own file system. They stay busy once they have been visited. The stack's own
+///   mount is not: where it lies below the directory, what it covers is served.
 /// - Handles reach every object of the file systems concerned, also outside the directory: a front end that takes handles
 ///   from outside authenticates them. Where the kernel knows the object's path and it lies outside, the handle is stale.
 /// - `O_DIRECT` is not passed on, `O_NOATIME` only where it is allowed, `O_SYNC` and `O_DSYNC` are.
@@ -131,6 +133,10 @@ impl FileSystem for DirectoryFileSystem {
             persistent_handles: self.tree.mounts.root().handles().is_some(),
             ..Properties::TRANSPARENT
         }
+    }
+
+    fn set_mount_point(&self, directory: BorrowedFd<'_>) {
+        self.tree.set_mount_point(directory);
     }
 
     fn describe(&self) -> Vec<Description> {

@@ -107,6 +107,11 @@ impl Node {
         self.mount
     }
 
+    /// Its inode number on that file system.
+    pub fn ino_below(&self) -> u64 {
+        self.ino
+    }
+
     /// The kind.
     pub fn file_kind(&self) -> FileKind {
         self.kind

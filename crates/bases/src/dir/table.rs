@@ -82,9 +82,12 @@ impl Table {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
 
+    /// Shards are of unequal sizes, up to twice each other's, so that they do not all double their room at once.
     fn shard(&self, fingerprint: u64) -> MutexGuard<'_, HashTable<Slot>> {
-        // Bits that the hash table itself uses neither for the place nor for the tag.
-        self.shards[(fingerprint >> 48) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        // Bits that the hash table itself uses neither for the place nor for the tag; 0 up to 1.
+        let part = f64::from((fingerprint >> 25) as u32) / (f64::from(u32::MAX) + 1.0);
+        let index = (part * (1.34 - 0.34 * part) * SHARDS as f64) as usize;
+        self.shards[index.min(SHARDS - 1)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

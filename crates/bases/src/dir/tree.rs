@@ -1,11 +1,12 @@
 //! What all vnodes of one directory base share: its root, its file systems, its caches, and how it acts for callers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
 use vnode::{Attributes, Caller, Errno, Name, Result};
 
+use super::covered::Covered;
 use super::credentials::Credentials;
 use super::descriptors::Descriptors;
 use super::handle::{FileHandle, WireHandle};
@@ -39,6 +40,7 @@ pub struct Tree {
     pub locks: LockTables,
     root: OwnedFd,
     root_ino: u64,
+    covered: OnceLock<Covered>,
     removals: [Mutex<()>; LOCKS],
     names: [Mutex<()>; LOCKS],
 }
@@ -67,9 +69,18 @@ impl Tree {
             locks: LockTables::default(),
             root_ino: Status::of_descriptor(&root)?.ino(),
             root,
+            covered: OnceLock::new(),
             removals: std::array::from_fn(|_| Mutex::default()),
             names: std::array::from_fn(|_| Mutex::default()),
         })
+    }
+
+    /// The stack will be mounted on this directory.
+    pub fn set_mount_point(&self, directory: BorrowedFd<'_>) {
+        // What has no place that can be told is not found by one either.
+        if let Ok(covered) = Covered::new(directory) {
+            let _ = self.covered.set(covered);
+        }
     }
 
     /// The root directory's descriptor.
@@ -115,6 +126,16 @@ impl Tree {
     ) -> Result<(Arc<Node>, Attributes)> {
         let mount = self.mounts.get(directory.mount_index());
         let found = Found::At(directory, name.as_bytes());
+        if let Some(object) = self.covered.get().and_then(|covered| covered.at(directory, name)) {
+            // Whether the caller may search the directory.
+            Status::at(descriptor, ".")?;
+            let (node, attributes) = self.entry_of(object, found)?;
+            if !node.is_known_by_handle() {
+                node.pin(object.try_clone_to_owned()?);
+            }
+            self.credentials.assume(caller)?;
+            return Ok((node, attributes));
+        }
         if mount.handles().is_none() {
             let status = Status::at(descriptor, name.as_bytes())?;
             // One file system may show several devices, such as overlayfs.

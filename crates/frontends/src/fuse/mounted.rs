@@ -11,6 +11,7 @@ use super::session::{Session, SessionError, handshake};
 use super::statistics::{Counters, OperationCount};
 use super::wire::{self, init};
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,10 @@ impl Mount {
         let mount_point = std::path::absolute(mount_point)
             .map_err(|error| MountError::System { what: "finding the mount point", error })?;
         let mut decisions = decide(&file_system.properties(), options);
+        if let Ok(directory) = std::fs::File::open(&mount_point) {
+            // Whatever is wrong with the mount point, mounting will tell.
+            file_system.set_mount_point(directory.as_fd());
+        }
         let device = mount::mount(&MountPlan {
             mount_point: &mount_point,
             source: &options.source,

@@ -186,10 +186,12 @@ impl NodeTable {
         self.hasher.hash_one(handle.as_bytes())
     }
 
+    /// Shards are of unequal sizes, up to twice each other's, so that they do not all double their room at once.
     fn handle_shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Arc<Node>>> {
-        // The table itself uses the lowest and the highest bits.
-        let index = (hash >> 32) as usize % SHARDS;
-        self.by_handle[index].lock().unwrap_or_else(PoisonError::into_inner)
+        // The table itself uses the lowest and the highest bits; 0 up to 1.
+        let part = f64::from((hash >> 25) as u32) / (f64::from(u32::MAX) + 1.0);
+        let index = (part * (1.34 - 0.34 * part) * SHARDS as f64) as usize;
+        self.by_handle[index.min(SHARDS - 1)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use super::{Layer, LayerVnode};
@@ -108,6 +109,10 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
         } else {
             self.0.lower.control(command)
         }
+    }
+
+    fn set_mount_point(&self, directory: BorrowedFd<'_>) {
+        self.0.lower.set_mount_point(directory);
     }
 
     fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
