@@ -11,6 +11,7 @@ mod backing;
 mod convert;
 mod device;
 mod dispatch;
+mod interest;
 mod locality;
 mod locks;
 mod mount;

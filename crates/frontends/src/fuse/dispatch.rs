@@ -10,6 +10,7 @@ mod xattrs;
 
 use super::admission::Admission;
 use super::device::Device;
+use super::interest::Interest;
 use super::locks::Locks;
 use super::negotiation::Negotiated;
 use super::newborn::Newborns;
@@ -38,6 +39,7 @@ pub(crate) struct Dispatcher {
     nodes: NodeTable,
     open_files: OpenFiles,
     admission: Admission,
+    interest: Interest,
     newborns: Newborns,
     locks: Locks,
     notifications: NotificationSender,
@@ -66,6 +68,7 @@ impl Dispatcher {
             nodes: NodeTable::new(file_system.root()),
             open_files: OpenFiles::new(),
             admission: Admission::new(&decisions),
+            interest: Interest::new(),
             newborns: Newborns::new(),
             locks: Locks::default(),
             pollers: Pollers::new(notifications.clone()),

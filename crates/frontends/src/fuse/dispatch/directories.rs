@@ -28,7 +28,8 @@ impl Dispatcher {
             Operation::ReadDirectory { arguments, plus } => {
                 let opened = self.open_directory(arguments.handle)?;
                 // Attributes are of use only with a node, and a node only if its name may be kept.
-                let with_nodes = *plus && self.admission.names_cacheable(&opened.node);
+                let wanted = *plus && (arguments.offset > 0 || self.interest.take(opened.node.id));
+                let with_nodes = wanted && self.admission.names_cacheable(&opened.node);
                 let mut packer = EntryPacker::new(reply, arguments.size);
                 if !self.push_dots(&caller, &opened, arguments.offset, *plus, &mut packer) {
                     return Ok(());

@@ -53,7 +53,10 @@ impl Dispatcher {
             // File handles of the mount (name_to_handle_at, NFS export) come back this way.
             b"." => self.entry_of(caller, parent.vnode.clone()),
             b".." => parent.vnode.parent(caller).and_then(|vnode| self.entry_of(caller, vnode)),
-            _ => parent.vnode.lookup(caller, name(bytes)?),
+            _ => {
+                self.interest.note(parent.id);
+                parent.vnode.lookup(caller, name(bytes)?)
+            }
         };
         match found {
             Ok(entry) => {

@@ -1,0 +1,67 @@
+//! Interest: of which directories somebody wants more than names.
+//!
+//! The kernel asks for attributes with the first entries of every listing, since it cannot know yet whether they will
+//! be used; finding them costs many times what the names cost. So the first entries come with attributes only if
+//! objects of the directory have been looked up since the last listing; otherwise they come without, and the kernel
+//! looks up what is used, which it counts, and asks for attributes with the later entries if there was any.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const WORDS: usize = 1024;
+
+/// One bit a directory, found by its node id. Directories may share one: that costs speed only.
+pub(crate) struct Interest {
+    bits: Box<[AtomicU64]>,
+}
+
+impl Interest {
+    pub(crate) fn new() -> Interest {
+        Interest { bits: (0..WORDS).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// An object of this directory was looked up.
+    pub(crate) fn note(&self, directory: u64) {
+        let (word, bit) = self.place(directory);
+        // Mostly it is set already, and reading does not take the line from other processors.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether one was since the last call.
+    pub(crate) fn take(&self, directory: u64) -> bool {
+        let (word, bit) = self.place(directory);
+        word.load(Ordering::Relaxed) & bit != 0 && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
+    }
+
+    fn place(&self, directory: u64) -> (&AtomicU64, u64) {
+        // Node ids are given out in turn: neighbours get neighbouring bits.
+        let bit = directory as usize % (WORDS * 64);
+        (&self.bits[bit / 64], 1 << (bit % 64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interest_is_taken_once() {
+        let interest = Interest::new();
+        assert!(!interest.take(7));
+        interest.note(7);
+        interest.note(7);
+        assert!(!interest.take(8));
+        assert!(interest.take(7));
+        assert!(!interest.take(7));
+    }
+
+    #[test]
+    fn every_id_has_a_place() {
+        let interest = Interest::new();
+        for id in [1, 63, 64, 65_535, 65_536, u64::MAX] {
+            interest.note(id);
+            assert!(interest.take(id), "{id}");
+        }
+    }
+}
