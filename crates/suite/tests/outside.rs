@@ -2,7 +2,7 @@
 //!
 //! pjdfstest runs on an ext4 image in memory and through a mount over the same: no test may fail that the lower file
 //! system passes. fsx makes random changes of one file, mapped writes among them, and checks every byte it reads.
-//! Both are installed from crates.io into the build's directory when they are not there yet.
+//! Both are installed by cargo into the build's directory when they are not there yet.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -182,7 +182,7 @@ fn fsx(title: &str, in_memory: bool, layers: &[&str]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A program from crates.io, installed into the build's directory unless it is there.
+/// A program published as a crate, installed into the build's directory unless it is there.
 fn installed((name, version): (&str, &str)) -> Result<PathBuf, Failed> {
     static ROOT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let root = ROOT.get_or_init(|| {
