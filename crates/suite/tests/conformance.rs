@@ -100,10 +100,7 @@ impl Plan {
             abilities = abilities.without(Ability::Users);
         }
         let kernel_has_the_data = self.is_root && !self.in_memory && !self.layers.contains(&"rot13");
-        if self.way == Way::Mount && kernel_has_the_data {
-            // The kernel writes the base's files by itself, with the server's credentials for all.
-            abilities = abilities.without(Ability::RootKeepsSetId);
-        } else if self.way == Way::Mount {
+        if self.way == Way::Mount && !kernel_has_the_data {
             abilities = abilities.without(Ability::GrowingFiles);
         }
         if self.layers.contains(&"longnames") {
