@@ -22,6 +22,9 @@ pub struct WorkloadResult {
     pub rounds: u32,
     /// Whether the small sizes were used.
     pub quick: bool,
+    /// The machine's load average just before; `None` where it was not noted.
+    #[serde(default)]
+    pub load_average: Option<f64>,
     /// In the order they were taken.
     pub steps: Vec<StepResult>,
     /// Subjects that failed, with the reason; they have no figures.

@@ -55,7 +55,8 @@ pub fn latency(image: &Image, subjects: &[Subject], sizes: &Sizes, rounds: u32, 
 }
 
 fn interleave(image: &Image, subjects: &[Subject], workload: &Workload, sizes: &Sizes, rounds: u32) -> WorkloadResult {
-    let mut result = WorkloadResult { rounds, quick: !sizes.compile, ..WorkloadResult::default() };
+    let mut result =
+        WorkloadResult { rounds, quick: !sizes.compile, load_average: load_average(), ..WorkloadResult::default() };
     for round in 0..rounds {
         for turn in 0..subjects.len() {
             // Another subject begins in every round, so that none is always the one after the same neighbour.
@@ -116,4 +117,9 @@ fn measured(image: &Image, subject: &Subject, workload: &Workload, sizes: &Sizes
         samples.push(Sample { step: TOTAL, operations: 0, seconds: samples.iter().map(|sample| sample.seconds).sum() });
     }
     Ok(samples)
+}
+
+/// Of the last minute: what others did to the figures.
+fn load_average() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

@@ -17,6 +17,7 @@ pub fn render(results: &Results) -> String {
     line(&mut text, "![Ratio to the lower file system](chart.svg)\n".to_owned());
     ratios(&mut text, results);
     medians(&mut text, results);
+    loads(&mut text, results);
     failures(&mut text, results);
     line(&mut text, "\n## Subjects\n\n| subject | version | mounted by |\n|---|---|---|".to_owned());
     for subject in &results.subjects {
@@ -48,6 +49,16 @@ fn grid(text: &mut String, results: &Results, show: impl Fn(&crate::measure::Ste
             line(text, format!("| {workload} | {} | {} |{cells}", step.step, result.rounds));
         }
     }
+}
+
+/// A busy machine is told, because it makes the seconds long and the ratios rough.
+fn loads(text: &mut String, results: &Results) {
+    let load = |(workload, result): (&str, &crate::measure::WorkloadResult)| match result.load_average {
+        Some(load) => format!("{workload} {load:.1}"),
+        None => format!("{workload} unknown"),
+    };
+    let loads: Vec<_> = results.ordered().map(load).collect();
+    line(text, format!("\nLoad average of the machine before each workload: {}.", loads.join(", ")));
 }
 
 fn failures(text: &mut String, results: &Results) {
