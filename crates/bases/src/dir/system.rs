@@ -62,13 +62,26 @@ pub fn open_by_handle_at(mount: BorrowedFd<'_>, handle: &FileHandle, flags: c_in
     let mut raw =
         RawFileHandle { length: handle.as_bytes().len() as u32, kind: handle.kind(), bytes: [0; FILE_HANDLE_MAX] };
     raw.bytes[..handle.as_bytes().len()].copy_from_slice(handle.as_bytes());
-    // SAFETY: `raw` is laid out as struct file_handle and valid for the call.
-    let descriptor = checked(unsafe {
-        libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut raw, flags | libc::O_CLOEXEC)
-    })?;
+    let mut attempts = 0;
+    let descriptor = loop {
+        // SAFETY: `raw` is laid out as struct file_handle and valid for the call.
+        let answer = checked(unsafe {
+            libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw mut raw, flags | libc::O_CLOEXEC)
+        });
+        attempts += 1;
+        match answer {
+            // ext4 says so also while the inode number of an object that is gone is just being given to a new one; when
+            // that is done, it says ESTALE.
+            Err(SystemError::NOMEM) if attempts < REUSE_ATTEMPTS_MAX => std::thread::yield_now(),
+            answer => break answer?,
+        }
+    };
     // SAFETY: the call has just made this descriptor, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
 }
+
+/// How often an object is asked for that the file system has no memory for, before it is believed.
+const REUSE_ATTEMPTS_MAX: u32 = 1_000;
 
 /// Sets the thread's file system user id and answers whether it is that now.
 pub fn set_file_system_uid(uid: u32) -> bool {
