@@ -8,6 +8,8 @@ pub const FAMILIES: &[&str] = &["native", "plyfs", "overlayfs", "bindfs", "merge
 /// The subject that the ratios refer to.
 pub const NATIVE: &str = "native";
 
+const PLYFS: &str = "plyfs";
+
 /// How a subject comes to be mounted.
 pub enum Style {
     /// The directory is used as it is.
@@ -58,7 +60,9 @@ impl Subject {
 
     /// The command as the results show it, with no path of this machine.
     pub fn shown_command(&self) -> String {
-        let program = self.program.file_name().unwrap_or_default().to_string_lossy();
+        let file = self.program.file_name().unwrap_or_default().to_string_lossy();
+        // However the program under test is called in a build directory.
+        let program = if self.family == PLYFS { PLYFS.into() } else { file };
         let words = self.filled("DIRECTORY", "MOUNT", "WORK", "EMPTY");
         let quoted = words.iter().map(|word| if word.contains(' ') { format!("'{word}'") } else { word.clone() });
         std::iter::once(program.into_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
@@ -80,7 +84,7 @@ impl Subject {
                 (!known.contains("\toverlay\n")).then(|| "the kernel has no overlayfs".to_owned())
             }
             Style::Server | Style::ServerOver => (!is_program(&self.program)).then(|| match self.family {
-                "plyfs" => format!("no {}: build it, or say where it is by --plyfs", self.program.display()),
+                PLYFS => format!("no {}: build it, or say where it is by --plyfs", self.program.display()),
                 package => format!("not installed: apt-get install {package}"),
             }),
         }
@@ -95,7 +99,10 @@ impl Subject {
         let output = Command::new(&self.program).args(self.version_arguments).stdin(Stdio::null()).output().ok()?;
         let text = String::from_utf8_lossy(if output.stdout.is_empty() { &output.stderr } else { &output.stdout })
             .into_owned();
-        let line = text.lines().find(|line| line.contains(|character: char| character.is_ascii_digit()))?;
+        let has_digits = |line: &&str| line.contains(|character: char| character.is_ascii_digit());
+        // Some tell the versions of their helpers first.
+        let own = text.lines().filter(has_digits).find(|line| line.contains(self.family));
+        let line = own.or_else(|| text.lines().find(has_digits))?;
         Some(line.trim().replace(" version:", "").replace(": version", ""))
     }
 }
@@ -140,7 +147,7 @@ fn plyfs_subject(program: &Path, stack: &str, more: &str) -> Subject {
     };
     Subject {
         name,
-        family: "plyfs",
+        family: PLYFS,
         style,
         program: std::path::absolute(program).unwrap_or_else(|_| program.to_owned()),
         arguments,
