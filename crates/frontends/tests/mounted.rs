@@ -110,6 +110,24 @@ fn an_unlinked_file_stays_usable_and_has_no_links() {
 }
 
 #[test]
+fn a_program_that_runs_is_not_truncated() {
+    let Some(mounted) = mount_memory() else { return };
+    let path = mounted.path("program");
+    fs::copy("/bin/sleep", &path).unwrap();
+    let size = fs::metadata(&path).unwrap().len();
+    let mut running = std::process::Command::new(&path).arg("10").spawn().unwrap();
+    for flags in [libc::O_WRONLY | libc::O_TRUNC, libc::O_RDONLY | libc::O_TRUNC] {
+        let opened = File::options().read(true).custom_flags(flags & libc::O_TRUNC).write(flags & 1 != 0).open(&path);
+        assert_eq!(opened.unwrap_err().raw_os_error(), Some(libc::ETXTBSY));
+        assert_eq!(fs::metadata(&path).unwrap().len(), size, "the program is gone");
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+    File::options().read(true).custom_flags(libc::O_TRUNC).open(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0, "opening for reading truncates too");
+}
+
+#[test]
 fn a_large_directory_is_listed_once_and_whole() {
     let Some(mounted) = mount_memory() else { return };
     let directory = mounted.path("directory");

@@ -56,12 +56,14 @@ pub(crate) enum InitAnswer {
 }
 
 /// Features used wherever the kernel has them. Each line's fallback:
-/// reads one at a time, truncation by SETATTR, no handles for lookups of `.`, 4 KiB writes, ioctl on files only,
+/// reads one at a time, no handles for lookups of `.`, 4 KiB writes, ioctl on files only,
 /// one direct read at a time, READDIR, readlink asked each time, one directory operation at a time, the kernel
 /// asks for capabilities before each write, SETXATTR without flags, no second word of features, the parent's group
 /// only where it is the caller's own, 128 KiB messages, no shared mapping of files opened for direct I/O.
+///
+/// Not among them is truncation by OPEN: the kernel looks only afterwards whether the file is a program that runs, which
+/// would be lost by then. So it asks for it by SETATTR.
 const ALWAYS: u64 = init::ASYNC_READ
-    | init::ATOMIC_O_TRUNC
     | init::EXPORT_SUPPORT
     | init::BIG_WRITES
     | init::DONT_MASK

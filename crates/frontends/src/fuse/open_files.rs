@@ -16,7 +16,8 @@ pub(crate) struct OpenedFile {
     pub(crate) file: OpenFileRef,
     pub(crate) node: u64,
     mode: IoMode,
-    writes: bool,
+    /// Opened for writing.
+    pub(crate) writes: bool,
     /// A flock lock was taken, to be released with the file.
     pub(crate) flocked: AtomicBool,
 }

@@ -54,8 +54,10 @@ impl Dispatcher {
     fn set_attributes(&self, caller: &Caller, node: &Node, set: &wire::SetAttributesIn) -> Result<Attributes> {
         let mut changes = changes_from_wire(set);
         let handle = (set.valid & valid::HANDLE != 0).then_some(set.handle);
-        // An open file allows truncation by how it was opened, whatever the mode says now.
-        if let (Some(size), Some(opened)) = (changes.size, handle.and_then(|handle| self.open_files.get(handle))) {
+        // A file open for writing allows truncation whatever the mode says now; one that is opened for reading, and
+        // truncated by that, does not.
+        let writable = handle.and_then(|handle| self.open_files.get(handle)).filter(|opened| opened.writes);
+        if let (Some(size), Some(opened)) = (changes.size, writable) {
             opened.file.truncate(caller, size, changes.kill_privileges)?;
             changes.size = None;
             changes.kill_privileges = false;
