@@ -61,10 +61,6 @@ impl Dispatcher {
         } else {
             node.vnode.open(&caller, flags)?
         };
-        let kill = arguments.open_flags & wire::OPEN_KILL_SUIDGID != 0;
-        if kill && flags.truncates() {
-            file.truncate(&caller, 0, true)?;
-        }
         let answer = self.register(&node, file, flags, None, request.uid == 0);
         put_open(reply, answer);
         Ok(())
