@@ -59,7 +59,7 @@ pub struct Mount {
     /// Stay in the foreground; interrupting unmounts
     #[arg(short, long)]
     pub foreground: bool,
-    /// Mount options, separated by commas, as in /etc/fstab: allow_other, ro, nosuid, nodev, noexec, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough
+    /// Mount options, separated by commas, as in /etc/fstab: allow_other, ro, nosuid, nodev, noexec, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough, stay_awake=MICROSECONDS
     #[arg(short, value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// Log every operation with its arguments and result, one line each

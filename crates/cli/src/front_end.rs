@@ -101,6 +101,7 @@ pub fn unmount(mount_point: &Path, lazy: bool) -> io::Result<()> {
 
 fn options(plan: &Plan) -> fuse::MountOptions {
     let options = &plan.options;
+    let default = fuse::MountOptions::default();
     fuse::MountOptions {
         source: plan.source.clone().into(),
         read_only: options.read_only,
@@ -116,6 +117,7 @@ fn options(plan: &Plan) -> fuse::MountOptions {
         max_read: options.read_bytes_max,
         passthrough: options.passthrough.unwrap_or(true),
         forward_locks: options.base_locks,
+        stay_awake: options.stay_awake.unwrap_or(default.stay_awake),
     }
 }
 

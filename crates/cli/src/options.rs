@@ -29,14 +29,19 @@ pub struct MountOptions {
     pub passthrough: Option<bool>,
     /// Pass locks on to the base, where programs outside the mount see them.
     pub base_locks: Option<bool>,
+    /// How long processors are kept from sleeping after a request while one caller sends many.
+    pub stay_awake: Option<Duration>,
     /// The largest read in one request, in bytes.
     pub read_bytes_max: Option<u32>,
     /// What mount(8) and df(1) show as the source, instead of the stack.
     pub source_name: Option<String>,
 }
 
+/// Longer, and processors would not sleep at all while a program does now and then something.
+const STAY_AWAKE_MICROSECONDS_MAX: u64 = 1_000_000;
+
 /// The options that take effect, as messages list them.
-const KNOWN: [&str; 20] = [
+const KNOWN: [&str; 21] = [
     "allow_other",
     "noallow_other",
     "attr_timeout",
@@ -53,6 +58,7 @@ const KNOWN: [&str; 20] = [
     "nopassthrough",
     "ro",
     "rw",
+    "stay_awake",
     "suid",
     "nosuid",
     "defaults",
@@ -118,6 +124,7 @@ impl MountOptions {
             |key: &str, timeout: Option<Duration>| timeout.map(|timeout| format!("{key}={}", timeout.as_secs_f64()));
         words.extend(seconds("attr_timeout", self.attribute_timeout));
         words.extend(seconds("entry_timeout", self.entry_timeout));
+        words.extend(self.stay_awake.map(|time| format!("stay_awake={}", time.as_micros())));
         words.extend(self.read_bytes_max.map(|bytes| format!("max_read={bytes}")));
         words.extend(self.source_name.as_ref().map(|name| format!("fsname={name}")));
         words
@@ -142,6 +149,12 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
             Some(bytes) => options.read_bytes_max = Some(bytes),
             None => return Err(wrong(key, "needs a number of bytes from 4096", "max_read=131072")),
         },
+        "stay_awake" => {
+            match value.and_then(|value| value.parse().ok()).filter(|time| *time <= STAY_AWAKE_MICROSECONDS_MAX) {
+                Some(microseconds) => options.stay_awake = Some(Duration::from_micros(microseconds)),
+                None => return Err(wrong(key, "needs microseconds up to 1000000", "stay_awake=200")),
+            }
+        }
         // What `mount -t fuse.plyfs` hands on.
         "subtype" if value == Some("plyfs") => {}
         "subtype" => return Err(wrong(key, "can only be plyfs", "subtype=plyfs, or leave it out")),
@@ -241,13 +254,18 @@ mod tests {
         );
         assert_eq!(message("ro=1"), "mount option 'ro' takes no value; write ro");
         assert_eq!(message("locks=x"), "mount option 'locks' is base or kernel; write locks=base");
+        assert_eq!(
+            message("stay_awake=2000000"),
+            "mount option 'stay_awake' needs microseconds up to 1000000; write stay_awake=200"
+        );
         assert_eq!(message("fsname="), "mount option 'fsname' needs a name; write fsname=NAME");
         assert!(parse("alow_other", true).is_ok());
     }
 
     #[test]
     fn options_convert_back_to_words() {
-        let text = "ro,noallow_other,nosuid,nopassthrough,locks=kernel,attr_timeout=0.5,max_read=65536,fsname=x";
+        let text =
+            "ro,noallow_other,nosuid,nopassthrough,locks=kernel,attr_timeout=0.5,stay_awake=0,max_read=65536,fsname=x";
         assert_eq!(parse(text, false).unwrap().to_words().join(","), text);
     }
 }

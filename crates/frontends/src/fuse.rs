@@ -7,6 +7,7 @@
 //! `locks` (waiting). `notify` tells the kernel of changes from elsewhere.
 
 mod admission;
+mod awake;
 mod backing;
 mod convert;
 mod device;

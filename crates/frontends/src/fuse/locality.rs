@@ -56,9 +56,10 @@ impl Locality {
         Worker { locality: self, thread }
     }
 
-    /// A request has come. `caller` is its thread, or 0 for requests that nobody waits for.
-    pub(crate) fn request(&self, caller: u32, message_bytes: usize) {
-        let Some(allowed) = &self.allowed else { return };
+    /// A request has come. `caller` is its thread, or 0 for requests that nobody waits for. Whether there is only one
+    /// caller, for some time.
+    pub(crate) fn request(&self, caller: u32, message_bytes: usize) -> bool {
+        let Some(allowed) = &self.allowed else { return false };
         if message_bytes > LARGE_MESSAGE_BYTES {
             self.scatter(allowed);
         } else if caller == 0 {
@@ -68,6 +69,7 @@ impl Locality {
         } else if (self.in_a_row.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(REQUESTS_IN_A_ROW) {
             self.follow(caller, allowed);
         }
+        self.home.load(Ordering::Relaxed) != NOWHERE
     }
 
     /// A reply goes out.
@@ -156,7 +158,9 @@ mod tests {
     }
 
     fn many_requests(locality: &Locality, caller: u32) {
-        (0..=REQUESTS_IN_A_ROW).for_each(|_| locality.request(caller, 100));
+        for _ in 0..=REQUESTS_IN_A_ROW {
+            locality.request(caller, 100);
+        }
     }
 
     #[test]
@@ -168,7 +172,9 @@ mod tests {
             }
             let locality = Locality::new();
             let worker = locality.join();
-            (0..REQUESTS_IN_A_ROW).for_each(|_| locality.request(here(), 100));
+            for _ in 0..REQUESTS_IN_A_ROW {
+                locality.request(here(), 100);
+            }
             assert_eq!(processors(), before, "not before it is sure");
             locality.request(here(), 100);
             assert_eq!(processors(), 1);

@@ -161,8 +161,9 @@ fn serve(file_system: FileSystemRef, device: &Arc<Device>, decisions: &mut Decis
     let dispatcher = Arc::new(dispatcher);
     notifier.attach(Arc::downgrade(&dispatcher));
     let counters = Arc::new(Counters::new());
-    let session = Session::start(Arc::clone(device), Arc::clone(&dispatcher), &negotiated, Arc::clone(&counters))
-        .map_err(mount_error)?;
+    let (handler, counted) = (Arc::clone(&dispatcher), Arc::clone(&counters));
+    let session =
+        Session::start(Arc::clone(device), handler, &negotiated, counted, decisions.stay_awake).map_err(mount_error)?;
     Ok((dispatcher, session, counters))
 }
 

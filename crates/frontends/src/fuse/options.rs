@@ -35,6 +35,8 @@ pub struct MountOptions {
     /// Locks reach the base. `None`: where programs outside the mount can reach the files too. Locks that the kernel
     /// keeps save a request at each close.
     pub forward_locks: Option<bool>,
+    /// How long after a request processors are kept from sleeping while one caller sends many. Zero: never.
+    pub stay_awake: Duration,
 }
 
 impl Default for MountOptions {
@@ -53,6 +55,7 @@ impl Default for MountOptions {
             attribute_timeout: None,
             passthrough: true,
             forward_locks: None,
+            stay_awake: STAY_AWAKE,
         }
     }
 }
@@ -91,11 +94,15 @@ pub struct Decisions {
     pub direct_io: bool,
     /// Locks reach the base, where programs outside the mount see them; otherwise the kernel keeps them.
     pub forward_locks: bool,
+    /// How long after a request processors are kept from sleeping while one caller sends many.
+    pub stay_awake: Duration,
 }
 
 /// Longer than any mount lives.
 pub(crate) const UNBOUNDED: Duration = Duration::from_secs(1 << 32);
 const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
+/// As long as Linux's own governor for virtual machines (cpuidle-haltpoll) lets an idle processor wait.
+const STAY_AWAKE: Duration = Duration::from_micros(200);
 
 /// What follows from a stack's properties and the options. The kernel may still lack passthrough.
 pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
@@ -125,6 +132,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         passthrough: passthrough(properties, options),
         direct_io: properties.needs_every_data_operation,
         forward_locks: options.forward_locks.unwrap_or(!exclusive),
+        stay_awake: options.stay_awake,
     }
 }
 
@@ -163,7 +171,15 @@ impl fmt::Display for Decisions {
         writeln!(formatter, "attributes cached: for {}", timeout_text(self.attribute_timeout))?;
         writeln!(formatter, "permissions checked by: {checked}{acl}")?;
         writeln!(formatter, "data read and written: {data}")?;
-        write!(formatter, "locks: {locks}")
+        writeln!(formatter, "locks: {locks}")?;
+        match self.stay_awake {
+            Duration::ZERO => formatter.write_str("processors kept awake: no"),
+            time => write!(
+                formatter,
+                "processors kept awake: for {} µs after each of one caller's many requests",
+                time.as_micros()
+            ),
+        }
     }
 }
 

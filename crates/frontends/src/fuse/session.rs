@@ -4,6 +4,7 @@
 //! worker is left waiting, one more is started, so that a request never waits for a slower one; workers that find
 //! enough others idle end.
 
+use super::awake::Awake;
 use super::device::{Device, Queue, Received};
 use super::locality::Locality;
 use super::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
@@ -112,6 +113,7 @@ struct Shared<H: Handler> {
     message_bytes_max: usize,
     counters: Arc<Counters>,
     locality: Locality,
+    awake: Awake,
     /// Workers that wait for a request right now.
     waiting: AtomicUsize,
     /// Workers that exist or are being started.
@@ -127,6 +129,7 @@ impl<H: Handler> Session<H> {
         handler: Arc<H>,
         negotiated: &Negotiated,
         counters: Arc<Counters>,
+        stay_awake: Duration,
     ) -> Result<Session<H>, SessionError> {
         let (starter, requests) = channel();
         let shared = Arc::new(Shared {
@@ -136,6 +139,7 @@ impl<H: Handler> Session<H> {
             message_bytes_max: negotiated.max_write as usize,
             counters,
             locality: Locality::new(),
+            awake: Awake::new(stay_awake),
             waiting: AtomicUsize::new(0),
             workers: Mutex::new(0),
             last_worker_ended: Condvar::new(),
@@ -260,34 +264,36 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, mut queue: impl Queue) {
         {
             tracing::warn!("no further worker thread ({error}); requests may wait for slower ones");
         }
-        serve(shared, &mut queue, &buffer[..length], &mut reply);
+        let message = serve(shared, &buffer[..length], &mut reply);
+        // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
+        let enough_waiting = shared.waiting.fetch_add(1, Ordering::SeqCst) >= IDLE_WORKERS_MAX;
+        if let Some(message) = message {
+            send(&mut queue, message);
+        }
         // Whoever sees enough others waiting may go; the order of the two steps keeps at least that many.
-        if shared.waiting.fetch_add(1, Ordering::SeqCst) >= IDLE_WORKERS_MAX {
+        if enough_waiting {
             shared.waiting.fetch_sub(1, Ordering::SeqCst);
             return;
         }
     }
 }
 
-fn serve<H: Handler>(shared: &Shared<H>, queue: &mut impl Queue, message: &[u8], reply: &mut Reply) {
+/// Has a request served; the result is the message to answer with, if one is due.
+fn serve<'a, H: Handler>(shared: &Shared<H>, message: &[u8], reply: &'a mut Reply) -> Option<&'a [u8]> {
     reply.clear();
     let request = match decode(message, shared.layout) {
         Ok(request) => request,
         Err(error) => {
             tracing::warn!("{error}");
-            match error {
-                DecodeError::Header { .. } => {}
-                DecodeError::UnknownOpcode { unique, .. } => {
-                    send(queue, reply.finish_error(unique, libc::ENOSYS));
-                }
-                DecodeError::Arguments { unique, .. } => {
-                    send(queue, reply.finish_error(unique, libc::EINVAL));
-                }
-            }
-            return;
+            return match error {
+                DecodeError::Header { .. } => None,
+                DecodeError::UnknownOpcode { unique, .. } => Some(reply.finish_error(unique, libc::ENOSYS)),
+                DecodeError::Arguments { unique, .. } => Some(reply.finish_error(unique, libc::EINVAL)),
+            };
         }
     };
-    shared.locality.request(request.pid, message.len());
+    let alone = shared.locality.request(request.pid, message.len());
+    shared.awake.request(alone);
     let trace = trace::start(&request);
     let outcome = handle_unwinding(&*shared.handler, &request, reply);
     shared.counters.count(request.opcode, matches!(outcome, Outcome::Failed(_)));
@@ -297,10 +303,10 @@ fn serve<H: Handler>(shared: &Shared<H>, queue: &mut impl Queue, message: &[u8],
     match outcome {
         Outcome::Done => {
             shared.locality.reply(reply.payload().len());
-            send(queue, reply.finish(request.unique));
+            Some(reply.finish(request.unique))
         }
-        Outcome::Failed(errno) => send(queue, reply.finish_error(request.unique, errno)),
-        Outcome::NoReply => {}
+        Outcome::Failed(errno) => Some(reply.finish_error(request.unique, errno)),
+        Outcome::NoReply => None,
     }
 }
 

@@ -94,7 +94,7 @@ fn start() -> Running {
     let (open_gate, gate) = mpsc::channel();
     let (closed_sender, closed) = mpsc::channel();
     let handler = Arc::new(ByName { gate: Mutex::new(gate), closed: closed_sender });
-    let session = Session::start(device, handler, &negotiated, Arc::new(Counters::new())).unwrap();
+    let session = Session::start(device, handler, &negotiated, Arc::new(Counters::new()), Duration::ZERO).unwrap();
     Running { kernel, session, open_gate, closed }
 }
 
