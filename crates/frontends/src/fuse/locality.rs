@@ -12,6 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// After so many requests in a row of one caller it is looked up where it runs; and again after as many.
 const REQUESTS_IN_A_ROW: u32 = 64;
 
+/// After so many it counts as alone. A compiler that looks for its headers sends hundreds while others compute.
+const REQUESTS_OF_A_LONER: u32 = 1024;
+
 /// A message this large takes longer to copy than to bring to another processor.
 const LARGE_MESSAGE_BYTES: usize = 64 << 10;
 
@@ -69,7 +72,7 @@ impl Locality {
         } else if (self.in_a_row.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(REQUESTS_IN_A_ROW) {
             self.follow(caller, allowed);
         }
-        self.home.load(Ordering::Relaxed) != NOWHERE
+        self.in_a_row.load(Ordering::Relaxed) >= REQUESTS_OF_A_LONER
     }
 
     /// A reply goes out.
@@ -91,7 +94,9 @@ impl Locality {
     }
 
     fn scatter(&self, allowed: &CpuSet) {
-        self.in_a_row.store(0, Ordering::Relaxed);
+        if self.in_a_row.load(Ordering::Relaxed) != 0 {
+            self.in_a_row.store(0, Ordering::Relaxed);
+        }
         if self.home.load(Ordering::Relaxed) != NOWHERE {
             let workers = self.lock_workers();
             self.home.store(NOWHERE, Ordering::Relaxed);
@@ -182,6 +187,21 @@ mod tests {
             assert_eq!(processors(), 1, "requests of nobody change nothing");
             locality.request(here() + 1, 100);
             assert_eq!(processors(), before, "somebody else is there");
+            drop(worker);
+        });
+    }
+
+    #[test]
+    fn a_caller_counts_as_alone_after_very_many_requests() {
+        in_thread(|| {
+            let locality = Locality::new();
+            let worker = locality.join();
+            if processors() < 2 {
+                return;
+            }
+            assert!((0..REQUESTS_OF_A_LONER).all(|_| !locality.request(here(), 100)));
+            assert!(locality.request(here(), 100) && locality.request(0, 100));
+            assert!(!locality.request(here() + 1, 100));
             drop(worker);
         });
     }
