@@ -3,7 +3,8 @@
 //! A POSIX lock of the kernel would belong to the server's process, whoever its owner is. So each owner gets an open file
 //! description of its own for each file, and locks are taken as those of the description (`F_OFD_SETLK`), which conflict
 //! with each other and with POSIX locks of other processes. A description goes when its owner closes any descriptor of
-//! the file (flush), and all of a file's go with the last open file that took part in locking.
+//! the file (flush), locks go with the open file that they were taken through, and all of a file's with the last one that
+//! took part in locking.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,6 +44,8 @@ struct Range {
     end: u64,
     exclusive: bool,
     pid: u32,
+    /// The open file that it was taken through, by the address of its part in locking.
+    opened: usize,
 }
 
 /// The description by which one owner locks a whole file.
@@ -164,11 +167,16 @@ impl FileLocks {
             owners.insert(owner, Holder::open(node, file, lock.kind == LockKind::Exclusive)?);
         }
         let Some(holder) = owners.get_mut(&owner) else { return Err(Errno::EIO) };
-        let taken = holder.take(node, file, raw, lock);
+        let taken = holder.take(node, file, raw, lock, self.address());
         if holder.ranges.is_empty() {
             owners.remove(&owner);
         }
         taken
+    }
+
+    /// What the locks taken through this open file know it by.
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Takes or releases a lock of the whole file.
@@ -207,7 +215,14 @@ impl Holder {
         Ok(Self { description, writable, ranges: Vec::new() })
     }
 
-    fn take(&mut self, node: &Node, file: BorrowedFd<'_>, mut raw: libc::flock64, lock: &Lock) -> Result<()> {
+    fn take(
+        &mut self,
+        node: &Node,
+        file: BorrowedFd<'_>,
+        mut raw: libc::flock64,
+        lock: &Lock,
+        opened: usize,
+    ) -> Result<()> {
         if lock.kind == LockKind::Exclusive && !self.writable {
             self.become_writable(node, file)?;
         }
@@ -218,7 +233,7 @@ impl Holder {
             },
         )?;
         let exclusive = lock.kind == LockKind::Exclusive;
-        let taken = Range { start: lock.start, end: lock.end, exclusive, pid: lock.pid };
+        let taken = Range { start: lock.start, end: lock.end, exclusive, pid: lock.pid, opened };
         self.ranges = without(&self.ranges, lock.start, lock.end);
         if lock.kind != LockKind::Unlock {
             self.ranges.push(taken);
@@ -240,6 +255,30 @@ impl Holder {
         std::mem::swap(&mut self.description, &mut new.description);
         self.writable = true;
         Ok(())
+    }
+}
+
+impl Holder {
+    /// Releases what was taken through an open file that is gone.
+    fn release_opened(&mut self, opened: usize) {
+        for range in self.ranges.extract_if(.., |range| range.opened == opened) {
+            let (family, kind) = (LockFamily::Posix, LockKind::Unlock);
+            let lock = Lock { family, kind, start: range.start, end: range.end, pid: 0 };
+            if let Ok(mut raw) = raw_lock(&lock) {
+                let _ = system::description_lock(self.description.as_fd(), libc::F_OFD_SETLK, &mut raw);
+            }
+        }
+    }
+}
+
+impl Drop for FileLocks {
+    fn drop(&mut self) {
+        let Some(table) = self.table.get() else { return };
+        let opened = self.address();
+        table.owners().retain(|_, holder| {
+            holder.release_opened(opened);
+            !holder.ranges.is_empty()
+        });
     }
 }
 
@@ -294,7 +333,7 @@ mod tests {
 
     #[test]
     fn ranges_are_cut_out() {
-        let range = |start, end| Range { start, end, exclusive: false, pid: 0 };
+        let range = |start, end| Range { start, end, exclusive: false, pid: 0, opened: 0 };
         assert_eq!(without(&[range(0, 9)], 3, 5), [range(0, 2), range(6, 9)]);
         assert_eq!(without(&[range(0, 9)], 0, u64::MAX), []);
         assert_eq!(without(&[range(5, u64::MAX)], 7, 7), [range(5, 6), range(8, u64::MAX)]);
