@@ -339,4 +339,22 @@ mod tests {
         assert_eq!(without(&[range(5, u64::MAX)], 7, 7), [range(5, 6), range(8, u64::MAX)]);
         assert_eq!(without(&[range(0, 1), range(4, 6)], 2, 3), [range(0, 1), range(4, 6)]);
     }
+
+    #[test]
+    fn ranges_go_with_the_open_file_that_they_were_taken_through() {
+        use crate::dir::{DirectoryFileSystem, Options};
+        use vnode::{Caller, Creation, FileSystem, Name};
+        let directory = tempfile::tempdir().unwrap();
+        let root = DirectoryFileSystem::open(directory.path(), Options::default()).unwrap().root();
+        let (server, how) = (Caller::server(), Creation { mode: 0o600, flags: OpenFlags::READ_WRITE });
+        let created = root.create(&server, Name::new(b"file").unwrap(), &how).unwrap();
+        let other = created.entry.vnode.open(&server, OpenFlags::READ_WRITE).unwrap();
+        let lock = |start| Lock { family: LockFamily::Posix, kind: LockKind::Exclusive, start, end: start + 9, pid: 0 };
+        other.lock(&server, LockOwner(2), &lock(100)).unwrap();
+        created.file.lock(&server, LockOwner(1), &lock(0)).unwrap();
+        assert_eq!(other.lock(&server, LockOwner(2), &lock(0)), Err(Errno::EAGAIN));
+        drop(created.file);
+        other.lock(&server, LockOwner(2), &lock(0)).unwrap();
+        assert_eq!(other.lock(&server, LockOwner(1), &lock(100)), Err(Errno::EAGAIN), "what others took stays");
+    }
 }
