@@ -256,18 +256,20 @@ impl Holder {
         self.writable = true;
         Ok(())
     }
-}
 
-impl Holder {
     /// Releases what was taken through an open file that is gone.
     fn release_opened(&mut self, opened: usize) {
         for range in self.ranges.extract_if(.., |range| range.opened == opened) {
-            let (family, kind) = (LockFamily::Posix, LockKind::Unlock);
-            let lock = Lock { family, kind, start: range.start, end: range.end, pid: 0 };
-            if let Ok(mut raw) = raw_lock(&lock) {
-                let _ = system::description_lock(self.description.as_fd(), libc::F_OFD_SETLK, &mut raw);
-            }
+            unlock(&self.description, range.start, range.end);
         }
+    }
+}
+
+/// Releases what a description holds in a range. What cannot be released goes when the description does.
+fn unlock(description: &OwnedFd, start: u64, end: u64) {
+    let lock = Lock { family: LockFamily::Posix, kind: LockKind::Unlock, start, end, pid: 0 };
+    if let Ok(mut raw) = raw_lock(&lock) {
+        let _ = system::description_lock(description.as_fd(), libc::F_OFD_SETLK, &mut raw);
     }
 }
 
@@ -286,11 +288,7 @@ impl Drop for FileLocks {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        let kind = LockKind::Unlock;
-        let all = Lock { family: LockFamily::Posix, kind, start: 0, end: u64::MAX, pid: 0 };
-        if let Ok(mut raw) = raw_lock(&all) {
-            let _ = system::description_lock(self.description.as_fd(), libc::F_OFD_SETLK, &mut raw);
-        }
+        unlock(&self.description, 0, u64::MAX);
     }
 }
 
