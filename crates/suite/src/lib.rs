@@ -3,10 +3,12 @@
 //! The runs themselves are this crate's tests. `tests/conformance.rs` runs every conformance test over every stack of
 //! the matrix, by its vnodes and through a mount, each as one counted test.
 
+mod patience;
 mod place;
 mod recipe;
 mod served;
 
+pub use patience::patiently;
 pub use place::Place;
 pub use recipe::{Base, Recipe, RecipeError};
 pub use served::{Served, serve_if_asked};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use conformance::{Abilities, Ability, Mounted, Subject, Test, Tree, Verdict};
 use libtest_mimic::{Arguments, Failed, Trial};
-use suite::{Base, Place, Recipe, Served, serve_if_asked};
+use suite::{Base, Place, Recipe, Served, patiently, serve_if_asked};
 
 fn main() -> ExitCode {
     serve_if_asked();
@@ -188,7 +188,8 @@ impl Run {
     fn test(&self, test: &Test) -> Result<(), Failed> {
         let subject = self.subject()?;
         let _alone = (self.plan.sort == Sort::Small).then(|| self.alone.lock());
-        match conformance::run_test(&*subject, test) {
+        let name = format!("{}: {}", self.plan.title(), test.full_name());
+        match patiently(&name, || conformance::run_test(&*subject, test)) {
             Verdict::Passed => Ok(()),
             Verdict::Failed(message) => Err(message.into()),
             Verdict::NotApplicable(missing) => Err(format!("the run declared {missing:?}").into()),
