@@ -14,10 +14,12 @@ use super::statistics::Counters;
 use super::trace;
 use super::wire::{self, Opcode};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
+use waiting::Waiting;
+
+mod waiting;
 
 /// What serves the requests.
 pub(crate) trait Handler: Send + Sync + 'static {
@@ -40,9 +42,6 @@ pub(crate) enum Outcome {
     NoReply,
 }
 
-/// Idle workers that are kept: enough that a program's requests, with the releases and forgets that follow them in the
-/// background, start no threads.
-const IDLE_WORKERS_MAX: usize = 4;
 /// No more workers than this, however many requests are stuck (waiting for locks, mostly).
 const WORKERS_MAX: usize = 2048;
 /// How long a worker waits after a failure of the device.
@@ -114,8 +113,7 @@ struct Shared<H: Handler> {
     counters: Arc<Counters>,
     locality: Locality,
     awake: Awake,
-    /// Workers that wait for a request right now.
-    waiting: AtomicUsize,
+    waiting: Waiting,
     /// Workers that exist or are being started.
     workers: Mutex<usize>,
     last_worker_ended: Condvar,
@@ -140,7 +138,7 @@ impl<H: Handler> Session<H> {
             counters,
             locality: Locality::new(),
             awake: Awake::new(stay_awake),
-            waiting: AtomicUsize::new(0),
+            waiting: Waiting::default(),
             workers: Mutex::new(0),
             last_worker_ended: Condvar::new(),
             starter,
@@ -193,7 +191,7 @@ fn start_worker<H: Handler>(shared: &Arc<Shared<H>>) -> Result<(), &'static str>
         return Err("as many as allowed are busy");
     }
     *workers += 1;
-    shared.waiting.fetch_add(1, Ordering::SeqCst);
+    shared.waiting.join();
     // The starter lives as long as any worker.
     shared.starter.send(()).map_err(|_| "the session has ended")
 }
@@ -213,7 +211,7 @@ fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Receiver<()>) {
         });
         if let Err(error) = started {
             tracing::warn!(%error, "no further worker thread; requests may wait for slower ones");
-            shared.waiting.fetch_sub(1, Ordering::SeqCst);
+            shared.waiting.part();
             drop(EndOfWorker(&shared));
         }
     }
@@ -247,7 +245,7 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, mut queue: impl Queue) {
     let _place = shared.locality.join();
     loop {
         let received = queue.receive(&mut buffer);
-        let others_waiting = shared.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
+        let was_last = shared.waiting.part();
         let length = match received {
             Received::Request(length) => length,
             Received::Closed => return,
@@ -255,24 +253,20 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, mut queue: impl Queue) {
                 // Such as a shortage of memory. Requests of programs wait on us: try again.
                 tracing::error!(%error, "reading from the FUSE device failed");
                 std::thread::sleep(PAUSE_AFTER_FAILURE);
-                shared.waiting.fetch_add(1, Ordering::SeqCst);
+                shared.waiting.join();
                 continue;
             }
         };
-        if others_waiting == 0
-            && let Err(error) = start_worker(shared)
-        {
+        if was_last && let Err(error) = start_worker(shared) {
             tracing::warn!("no further worker thread ({error}); requests may wait for slower ones");
         }
         let message = serve(shared, &buffer[..length], &mut reply);
         // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
-        let enough_waiting = shared.waiting.fetch_add(1, Ordering::SeqCst) >= IDLE_WORKERS_MAX;
+        shared.waiting.join();
         if let Some(message) = message {
             send(&mut queue, message);
         }
-        // Whoever sees enough others waiting may go; the order of the two steps keeps at least that many.
-        if enough_waiting {
-            shared.waiting.fetch_sub(1, Ordering::SeqCst);
+        if shared.waiting.part_if_enough() {
             return;
         }
     }

@@ -1,5 +1,6 @@
 //! Sessions over a socket that stands for the kernel.
 
+use super::waiting::IDLE_WORKERS_MAX;
 use super::*;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::os::fd::OwnedFd;
