@@ -1,5 +1,7 @@
 //! A kind of layer as whoever builds stacks sees it: its name, what it does, its options, and how to put it on.
 
+use std::fmt;
+
 use vnode::FileSystemRef;
 
 use crate::options::{OptionError, OptionSpecification};
@@ -16,14 +18,81 @@ pub struct Kind {
     pub(crate) build: Build,
 }
 
-pub(crate) type Build = fn(&[(String, String)], FileSystemRef) -> Result<FileSystemRef, OptionError>;
+/// How a layer is put on what is below it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Build {
+    /// On one file system.
+    Over(fn(&[Pair], FileSystemRef) -> Result<FileSystemRef, OptionError>),
+    /// On any number of branches.
+    Joining(fn(&[Pair], Vec<Branch>) -> Result<FileSystemRef, OptionError>),
+}
+
+/// An option's key and value, as a stack expression has them.
+type Pair = (String, String);
+
+/// A lower tree of a fan-out layer.
+#[derive(Clone)]
+pub struct Branch {
+    /// The tree.
+    pub file_system: FileSystemRef,
+    /// How it may be used, if that was said.
+    pub mode: Option<BranchMode>,
+    /// What it is called in messages and known by after a restart: its stack expression.
+    pub label: String,
+}
+
+/// How a fan-out layer may use a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BranchMode {
+    /// Read and write, new objects included.
+    ReadWrite,
+    /// Read only.
+    ReadOnly,
+    /// Read and change what exists, but create nothing.
+    NoCreate,
+}
+
+impl fmt::Display for BranchMode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::ReadWrite => "rw",
+            Self::ReadOnly => "ro",
+            Self::NoCreate => "nc",
+        })
+    }
+}
 
 impl Kind {
-    /// Makes the layer of its options and puts it on `lower`.
+    /// Whether it joins several branches.
+    pub fn joins_branches(&self) -> bool {
+        matches!(self.build, Build::Joining(_))
+    }
+
+    /// Makes the layer of its options and puts it on `lower`: for a fan-out layer, its only branch.
     ///
     /// # Errors
     /// For an option that does not exist or cannot have that value.
     pub fn stack(&self, options: &[(String, String)], lower: FileSystemRef) -> Result<FileSystemRef, OptionError> {
-        (self.build)(options, lower)
+        match self.build {
+            Build::Over(build) => build(options, lower),
+            Build::Joining(build) => {
+                build(options, vec![Branch { file_system: lower, mode: None, label: String::new() }])
+            }
+        }
+    }
+
+    /// Makes a fan-out layer of its options and joins the branches, the one of highest priority first.
+    ///
+    /// # Errors
+    /// As [`Kind::stack`].
+    ///
+    /// # Panics
+    /// If the layer does not join branches, or there is none.
+    pub fn join(&self, options: &[(String, String)], branches: Vec<Branch>) -> Result<FileSystemRef, OptionError> {
+        assert!(!branches.is_empty(), "a fan-out layer has at least one branch");
+        match self.build {
+            Build::Over(_) => panic!("`{}` does not join branches", self.name),
+            Build::Joining(build) => build(options, branches),
+        }
     }
 }

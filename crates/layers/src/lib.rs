@@ -16,16 +16,18 @@ pub mod map;
 pub mod readonly;
 #[cfg(feature = "rot13")]
 pub mod rot13;
+#[cfg(feature = "union")]
+pub mod union;
 
 #[cfg(any(feature = "audit", feature = "map"))]
 mod globs;
-#[cfg(any(feature = "audit", feature = "map", feature = "readonly"))]
+#[cfg(any(feature = "audit", feature = "map", feature = "readonly", feature = "union"))]
 mod ioctl;
 mod kind;
 #[cfg(any(feature = "audit", feature = "map"))]
 mod users;
 
-pub use kind::Kind;
+pub use kind::{Branch, BranchMode, Kind};
 pub use options::{OptionError, OptionProblem, OptionSpecification};
 
 /// Every layer of this build, by name.
@@ -41,6 +43,8 @@ pub const fn kinds() -> &'static [Kind] {
         readonly::KIND,
         #[cfg(feature = "rot13")]
         rot13::KIND,
+        #[cfg(feature = "union")]
+        union::KIND,
     ]
 }
 

@@ -92,3 +92,17 @@ fn a_full_disk_is_told_through_layers() {
         check_some(&subject.limited_to(abilities), |test| test.needs.contains(&Ability::SmallSpace));
     }
 }
+
+#[test]
+fn unions_conform() {
+    use layers::{Branch, BranchMode};
+    for count in [1, 2, 4] {
+        let branch = |index: usize| Branch {
+            file_system: memory(),
+            mode: Some(if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly }),
+            label: format!("branch {index}"),
+        };
+        let union = layers::kind("union").unwrap().join(&[], (0..count).map(branch).collect()).unwrap();
+        check(&format!("union of {count}"), union, &[]);
+    }
+}

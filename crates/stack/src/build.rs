@@ -11,15 +11,44 @@ use vnode::FileSystemRef;
 pub use error::{BuildError, BuildProblem};
 
 use crate::kinds::{self, BaseError};
-use crate::syntax::{Base, Branch, Layer, LayerName, Span, Spanned, Stack, Tree};
+use crate::syntax::{Base, Branch, Layer, LayerName, Mode, Span, Spanned, Stack, Tree};
 
 /// Opens the base and puts the layers on it.
 ///
 /// # Errors
 /// Whatever keeps the stack from being built, with its place in the expression's text.
 pub fn build(stack: &Stack) -> Result<FileSystemRef, BuildError> {
-    let source = build_source(&stack.source)?;
-    build_layers(source, &stack.layers)
+    match stack.layers.split_first() {
+        Some((first, others)) if joins_branches(&first.value) => {
+            build_layers(build_joined(&stack.source, &first.value)?, others)
+        }
+        _ => build_layers(build_source(&stack.source)?, &stack.layers),
+    }
+}
+
+/// Whether the layer is one that joins branches.
+fn joins_branches(layer: &Layer) -> bool {
+    match &layer.name.value {
+        LayerName::Name(name) => layers::kind(name).is_some_and(|kind| kind.joins_branches()),
+        LayerName::Description(_) => false,
+    }
+}
+
+/// Opens all branches and joins them.
+fn build_joined(source: &[Spanned<Branch>], layer: &Layer) -> Result<FileSystemRef, BuildError> {
+    let mut branches = Vec::with_capacity(source.len());
+    for branch in source {
+        let Branch { tree, mode } = &branch.value;
+        let mode = mode.as_ref().map(|mode| match mode.value {
+            Mode::ReadWrite => layers::BranchMode::ReadWrite,
+            Mode::ReadOnly => layers::BranchMode::ReadOnly,
+            Mode::NoCreate => layers::BranchMode::NoCreate,
+        });
+        let label = Branch { tree: tree.clone(), mode: None }.to_string();
+        branches.push(layers::Branch { file_system: build_tree(tree)?, mode, label });
+    }
+    let (kind, pairs) = kind_and_options(layer)?;
+    kind.join(&pairs, branches).map_err(|error| option_error(error, layer))
 }
 
 /// Puts layers on a file system.
@@ -91,7 +120,11 @@ fn build_source(source: &[Spanned<Branch>]) -> Result<FileSystemRef, BuildError>
     if let Some(mode) = &branch.value.mode {
         return Err(BuildError::new(BuildProblem::ModeOfOnlyBranch(mode.value), mode.span));
     }
-    match &branch.value.tree {
+    build_tree(&branch.value.tree)
+}
+
+fn build_tree(tree: &Tree) -> Result<FileSystemRef, BuildError> {
+    match tree {
         Tree::Stack(inner) => build(inner),
         Tree::Base(base) => build_base(base),
     }
@@ -121,6 +154,15 @@ fn open(name: &str, name_span: Span, location: &OsStr, location_span: Span) -> R
 }
 
 fn build_layer(lower: FileSystemRef, layer: &Layer) -> Result<FileSystemRef, BuildError> {
+    let (kind, pairs) = kind_and_options(layer)?;
+    kind.stack(&pairs, lower).map_err(|error| option_error(error, layer))
+}
+
+/// An option's key and value.
+type Pair = (String, String);
+
+/// The kind of a layer, and its options as that takes them.
+fn kind_and_options(layer: &Layer) -> Result<(&'static layers::Kind, Vec<Pair>), BuildError> {
     let name = match &layer.name.value {
         LayerName::Name(name) => name,
         LayerName::Description(path) => {
@@ -138,10 +180,12 @@ fn build_layer(lower: FileSystemRef, layer: &Layer) -> Result<FileSystemRef, Bui
         };
         pairs.push((argument.key.value.clone(), value.to_owned()));
     }
-    kind.stack(&pairs, lower).map_err(|error| {
-        let span = place_of(&error, layer);
-        BuildError::new(BuildProblem::Option(error), span)
-    })
+    Ok((kind, pairs))
+}
+
+fn option_error(error: OptionError, layer: &Layer) -> BuildError {
+    let span = place_of(&error, layer);
+    BuildError::new(BuildProblem::Option(error), span)
 }
 
 /// Where an option error is: at the option's value, at its key, or at the layer for an option that is missing.

@@ -9,6 +9,6 @@ mod recipe;
 mod served;
 
 pub use patience::patiently;
-pub use place::Place;
+pub use place::{Place, make_branches};
 pub use recipe::{Base, Recipe, RecipeError};
 pub use served::{Served, serve_if_asked};

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use layers::BranchMode;
 use tempfile::TempDir;
 
 /// A directory for lower files. Dropping it removes everything.
@@ -84,6 +85,19 @@ impl Drop for Place {
             succeeds(Command::new("umount").arg("--lazy").arg(&self.path));
         }
     }
+}
+
+/// Directories for branches with these modes.
+///
+/// # Errors
+/// Of making them.
+pub fn make_branches(place: &Place, modes: &[BranchMode]) -> io::Result<Vec<(PathBuf, BranchMode)>> {
+    let make = |(index, mode): (usize, &BranchMode)| {
+        let path = place.path().join(format!("branch{index}"));
+        fs::create_dir(&path)?;
+        Ok((path, *mode))
+    };
+    modes.iter().enumerate().map(make).collect()
 }
 
 fn succeeds(command: &mut Command) -> bool {

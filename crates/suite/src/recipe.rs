@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bases::{dir, mem};
+use layers::{Branch, BranchMode};
 use vnode::FileSystemRef;
 
 /// The bottom of a stack.
@@ -13,6 +15,8 @@ pub enum Base {
     Memory(String),
     /// A directory.
     Directory(PathBuf),
+    /// Directories with the mode of each. The first layer joins them.
+    Branches(Vec<(PathBuf, BranchMode)>),
 }
 
 /// A base and the layers on it.
@@ -66,27 +70,25 @@ impl Recipe {
     /// # Errors
     /// [`RecipeError`].
     pub fn build(&self) -> Result<FileSystemRef, RecipeError> {
-        let mut file_system = self.build_base()?;
-        if self.is_prepared {
-            conformance::prepare(&conformance::Tree::new(file_system.clone())).map_err(problem)?;
-        }
-        for (name, options) in &self.layers {
-            let kind = layers::kind(name).ok_or_else(|| RecipeError(format!("no layer {name}")))?;
-            file_system = kind.stack(options, file_system).map_err(problem)?;
-        }
-        Ok(file_system)
-    }
-
-    fn build_base(&self) -> Result<FileSystemRef, RecipeError> {
-        use bases::{dir, mem};
-        Ok(match &self.base {
+        let mut layers = self.layers.iter();
+        let mut file_system: FileSystemRef = match &self.base {
             Base::Memory(options) => {
                 Arc::new(mem::MemoryFileSystem::new(mem::Options::parse(options).map_err(problem)?))
             }
-            Base::Directory(path) => {
-                Arc::new(dir::DirectoryFileSystem::open(path, dir::Options::default()).map_err(problem)?)
+            Base::Directory(path) => directory(path)?,
+            Base::Branches(directories) => {
+                let branches: Result<Vec<_>, RecipeError> = directories.iter().map(branch).collect();
+                let (name, options) = layers.next().ok_or_else(|| problem("nothing joins the branches"))?;
+                kind(name)?.join(options, branches?).map_err(problem)?
             }
-        })
+        };
+        if self.is_prepared {
+            conformance::prepare(&conformance::Tree::new(file_system.clone())).map_err(problem)?;
+        }
+        for (name, options) in layers {
+            file_system = kind(name)?.stack(options, file_system).map_err(problem)?;
+        }
+        Ok(file_system)
     }
 
     /// The recipe as one line of text.
@@ -94,6 +96,10 @@ impl Recipe {
         let mut text = match &self.base {
             Base::Memory(options) => format!("mem\x1f{options}"),
             Base::Directory(path) => format!("dir\x1f{}", path.display()),
+            Base::Branches(branches) => {
+                let words = branches.iter().map(|(path, mode)| format!("{mode}={}", path.display()));
+                format!("branches\x1f{}", words.collect::<Vec<_>>().join("\x1d"))
+            }
         };
         if self.is_prepared {
             text.push_str("\x1fprepared");
@@ -115,6 +121,9 @@ impl Recipe {
         let base = match (words.next()?, words.next()?) {
             ("mem", options) => Base::Memory(options.to_owned()),
             ("dir", path) => Base::Directory(Path::new(path).to_owned()),
+            ("branches", branches) => {
+                Base::Branches(branches.split('\x1d').map(branch_of_text).collect::<Option<_>>()?)
+            }
             _ => return None,
         };
         let is_prepared = words.next().is_some();
@@ -132,12 +141,31 @@ impl Recipe {
     }
 }
 
+fn kind(name: &str) -> Result<&'static layers::Kind, RecipeError> {
+    layers::kind(name).ok_or_else(|| RecipeError(format!("no layer {name}")))
+}
+
+fn directory(path: &Path) -> Result<FileSystemRef, RecipeError> {
+    Ok(Arc::new(dir::DirectoryFileSystem::open(path, dir::Options::default()).map_err(problem)?))
+}
+
+fn branch((path, mode): &(PathBuf, BranchMode)) -> Result<Branch, RecipeError> {
+    Ok(Branch { file_system: directory(path)?, mode: Some(*mode), label: path.display().to_string() })
+}
+
+fn branch_of_text(text: &str) -> Option<(PathBuf, BranchMode)> {
+    let (mode, path) = text.split_once('=')?;
+    let modes = [BranchMode::ReadWrite, BranchMode::ReadOnly, BranchMode::NoCreate];
+    Some((path.into(), modes.into_iter().find(|known| known.to_string() == mode)?))
+}
+
 /// For messages: without locations, which differ from run to run.
 impl fmt::Display for Recipe {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self.base {
             Base::Memory(_) => "mem",
             Base::Directory(_) => "dir",
+            Base::Branches(_) => "branches",
         })?;
         self.layers.iter().try_for_each(|(name, _)| write!(formatter, "|{name}"))
     }
@@ -156,6 +184,9 @@ mod tests {
         assert_eq!(Recipe::of_text(&recipe.to_text()), Some(recipe));
         let plain = Recipe::plain(Base::Directory("/a/b".into()));
         assert_eq!(Recipe::of_text(&plain.to_text()), Some(plain));
+        let branches = vec![("/a".into(), BranchMode::ReadWrite), ("/b=c".into(), BranchMode::ReadOnly)];
+        let union = Recipe::plain(Base::Branches(branches)).with_layer("union", &[("a", "b")]);
+        assert_eq!(Recipe::of_text(&union.to_text()), Some(union));
         assert_eq!(Recipe::of_text("nonsense"), None);
     }
 }

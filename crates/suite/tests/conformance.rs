@@ -8,8 +8,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex};
 
 use conformance::{Abilities, Ability, Mounted, Subject, Test, Tree, Verdict};
+use layers::BranchMode;
 use libtest_mimic::{Arguments, Failed, Trial};
-use suite::{Base, Place, Recipe, Served, patiently, serve_if_asked};
+use suite::{Base, Place, Recipe, Served, make_branches, patiently, serve_if_asked};
 
 fn main() -> ExitCode {
     serve_if_asked();
@@ -78,6 +79,8 @@ struct Plan {
     way: Way,
     sort: Sort,
     in_memory: bool,
+    /// The modes of the branches, of a union.
+    branches: Vec<BranchMode>,
     layers: Vec<&'static str>,
     is_root: bool,
 }
@@ -87,7 +90,11 @@ impl Plan {
         let base = if self.in_memory { "mem" } else { "dir" };
         let user = if self.is_root { "" } else { "user " };
         let small = if self.sort == Sort::Small { " small" } else { "" };
-        let stack = [&[base], &self.layers[..]].concat().join("|");
+        let mut stack = [&[base], &self.layers[..]].concat().join("|");
+        if !self.branches.is_empty() {
+            let modes: Vec<String> = self.branches.iter().map(BranchMode::to_string).collect();
+            stack = format!("union {}", modes.join(","));
+        }
         format!("{user}{}{small} {stack}", self.way)
     }
 
@@ -131,6 +138,7 @@ impl Plan {
         let base = match (self.in_memory, self.sort) {
             (true, Sort::Small) => Base::Memory("size=48m".to_owned()),
             (true, _) => Base::Memory("size=2g".to_owned()),
+            (false, _) if !self.branches.is_empty() => Base::Branches(make_branches(&place, &self.branches)?),
             (false, _) => Base::Directory(place.path().to_owned()),
         };
         let log = place.beside("logs")?.join("audit");
@@ -243,9 +251,19 @@ fn plans(is_root: bool) -> Vec<Plan> {
             if in_memory && !is_root && way == Way::Tree {
                 continue;
             }
-            let plan = |sort, layers: &[&'static str]| Plan { way, sort, in_memory, layers: layers.to_vec(), is_root };
+            let plan = |sort, layers: &[&'static str]| {
+                let (layers, branches) = (layers.to_vec(), Vec::new());
+                Plan { way, sort, in_memory, branches, layers, is_root }
+            };
             plans.push(plan(Sort::Ordinary, &[]));
-            for kind in layers::kinds() {
+            if !in_memory {
+                let mut modes = vec![BranchMode::ReadWrite];
+                for count in [1, 4] {
+                    modes.resize(count, BranchMode::ReadOnly);
+                    plans.push(Plan { branches: modes.clone(), ..plan(Sort::Ordinary, &["union"]) });
+                }
+            }
+            for kind in layers::kinds().iter().filter(|kind| !kind.joins_branches()) {
                 // Who mounts makes little difference to layers.
                 if way == Way::Mount && !is_root && kind.name != "audit" {
                     continue;

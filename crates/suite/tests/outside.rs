@@ -5,13 +5,17 @@
 //! Both are installed by cargo into the build's directory when they are not there yet.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
 
+use layers::BranchMode;
 use libtest_mimic::{Arguments, Failed, Trial};
-use suite::{Base, Place, Recipe, Served, serve_if_asked};
+use suite::{Base, Place, Recipe, Served, make_branches, serve_if_asked};
+
+use Bottom::{Branches, Directory, Memory};
 
 const PJDFSTEST: (&str, &str) = ("pjdfstest", "0.2.2");
 const FSX: (&str, &str) = ("fsx", "0.3.2");
@@ -69,50 +73,91 @@ fn main() -> ExitCode {
         println!("the outside suites need root and /dev/fuse: they are skipped");
     }
     let mut trials = Vec::new();
-    for (title, in_memory, layers) in [("dir | audit", false, &["audit"][..]), ("mem", true, &[])] {
-        trials.push(Trial::test(format!("pjdfstest on {title}"), move || pjdfstest(title, in_memory, layers)));
+    let mut try_out = |suite: &'static str, run: fn(&Stack) -> Result<(), Failed>, bottom, layers| {
+        let stack = Stack { bottom, layers };
+        trials.push(Trial::test(format!("{suite} on {stack}"), move || run(&stack)));
+    };
+    for (bottom, layers) in [(Directory, &["audit"][..]), (Memory, &[]), (Branches(1), UNION), (Branches(3), UNION)] {
+        try_out("pjdfstest", pjdfstest, bottom, layers);
     }
-    let stacks: [(&str, bool, &[&'static str]); 4] = [
-        ("dir", false, &[]),
-        ("dir | audit", false, &["audit"]),
-        ("dir | audit | rot13", false, &["audit", "rot13"]),
-        ("mem", true, &[]),
-    ];
-    for (title, in_memory, layers) in stacks {
-        trials.push(Trial::test(format!("fsx on {title}"), move || fsx(title, in_memory, layers)));
+    let encoded: &[&str] = &["audit", "rot13"];
+    for (bottom, layers) in
+        [(Directory, &[][..]), (Directory, &["audit"]), (Directory, encoded), (Memory, &[]), (Branches(3), UNION)]
+    {
+        try_out("fsx", fsx, bottom, layers);
     }
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!can_run)).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The stack on lower files in this place.
-fn recipe(place: &Place, lower: &Path, in_memory: bool, layers: &[&str]) -> Result<Recipe, Failed> {
-    let log = place.beside("logs")?.join("audit").display().to_string();
-    let base = if in_memory { Base::Memory("size=1g".to_owned()) } else { Base::Directory(lower.to_owned()) };
-    let mut recipe = Recipe::plain(base);
-    for layer in layers {
-        recipe = match *layer {
+/// What a stack lies on.
+#[derive(Clone, Copy)]
+enum Bottom {
+    Memory,
+    Directory,
+    /// So many, the first to be written. All are in one image.
+    Branches(usize),
+}
+
+const UNION: &[&str] = &["union"];
+
+/// A stack that is tried.
+struct Stack {
+    bottom: Bottom,
+    layers: &'static [&'static str],
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bottom {
+            Memory => formatter.write_str("mem"),
+            Directory => formatter.write_str("dir"),
+            Branches(count) => formatter.write_str(&vec!["dir"; count].join(", ")),
+        }?;
+        self.layers.iter().try_for_each(|layer| write!(formatter, " | {layer}"))
+    }
+}
+
+impl Stack {
+    /// The stack on lower files in this place, and where those are that are below all others.
+    fn prepare(&self, place: &Place) -> Result<(Recipe, PathBuf), Failed> {
+        let log = place.beside("logs")?.join("audit").display().to_string();
+        let (base, lowest) = match self.bottom {
+            Memory => (Base::Memory("size=1g".to_owned()), place.path().to_owned()),
+            Directory => {
+                let lower = place.path().join("lower");
+                fs::create_dir(&lower)?;
+                (Base::Directory(lower.clone()), lower)
+            }
+            Branches(count) => {
+                let mut modes = vec![BranchMode::ReadOnly; count];
+                modes[0] = BranchMode::ReadWrite;
+                let branches = make_branches(place, &modes)?;
+                let lowest = branches[count - 1].0.clone();
+                (Base::Branches(branches), lowest)
+            }
+        };
+        let add = |recipe: Recipe, layer: &&str| match *layer {
             "audit" => recipe.with_layer(layer, &[("to", &log)]),
             other => recipe.with_layer(other, &[]),
         };
+        Ok((self.layers.iter().fold(Recipe::plain(base), add), lowest))
     }
-    Ok(recipe)
 }
 
 /// Runs pjdfstest on the image and through a mount, and compares.
-fn pjdfstest(title: &str, in_memory: bool, layers: &[&str]) -> Result<(), Failed> {
+fn pjdfstest(stack: &Stack) -> Result<(), Failed> {
     let program = installed(PJDFSTEST)?;
     let place = Place::image(512)?;
-    let (native, lower) = (place.path().join("native"), place.path().join("lower"));
+    let native = place.path().join("native");
     fs::create_dir(&native)?;
-    fs::create_dir(&lower)?;
     let mount_point = place.beside("mount")?;
     let below = pjdfstest_in(&program, &place, &native)?;
-    let served = Served::start(&recipe(&place, &lower, in_memory, layers)?, &mount_point)?;
+    let served = Served::start(&stack.prepare(&place)?.0, &mount_point)?;
     let here = pjdfstest_in(&program, &place, &mount_point)?;
     drop(served);
     println!("pjdfstest on the lower file system: {}", below.summary);
-    println!("pjdfstest on {title}: {}", here.summary);
+    println!("pjdfstest on {stack}: {}", here.summary);
     let surplus: Vec<&String> = here.failed.difference(&below.failed).collect();
     if !surplus.is_empty() {
         return Err(format!("{} tests fail only here: {surplus:?}\n{}", surplus.len(), here.output).into());
@@ -154,21 +199,25 @@ fn pjdfstest_in(program: &Path, place: &Place, directory: &Path) -> Result<Resul
 }
 
 /// Runs fsx on a file in a mount, with each seed.
-fn fsx(title: &str, in_memory: bool, layers: &[&str]) -> Result<(), Failed> {
+fn fsx(stack: &Stack) -> Result<(), Failed> {
     let program = installed(FSX)?;
     let place = Place::image(256)?;
-    let lower = place.path().join("lower");
-    fs::create_dir(&lower)?;
+    let (recipe, lowest) = stack.prepare(&place)?;
+    // Where the files are there already, a union begins with a copy.
+    let file = |seed: u64| format!("file{seed}");
+    for seed in FSX_SEEDS {
+        fs::write(lowest.join(file(seed)), vec![b'x'; 100_000])?;
+    }
     let mount_point = place.beside("mount")?;
     let logs = place.beside("logs")?;
     let configuration = logs.join("fsx.toml");
     fs::write(&configuration, FSX_CONFIGURATION)?;
-    let served = Served::start(&recipe(&place, &lower, in_memory, layers)?, &mount_point)?;
+    let served = Served::start(&recipe, &mount_point)?;
     for seed in FSX_SEEDS {
         let mut command = Command::new(&program);
         command.arg("-f").arg(&configuration).arg("-P").arg(&logs);
         command.args(["-S", &seed.to_string(), "-N", &FSX_OPERATIONS.to_string()]);
-        let output = command.arg(mount_point.join(format!("file{seed}"))).output()?;
+        let output = command.arg(mount_point.join(file(seed))).output()?;
         if !output.status.success() {
             let said = [output.stdout, output.stderr].concat();
             let said = String::from_utf8_lossy(&said);
@@ -178,7 +227,7 @@ fn fsx(title: &str, in_memory: bool, layers: &[&str]) -> Result<(), Failed> {
     }
     drop(served);
     let count = (FSX_SEEDS.end - FSX_SEEDS.start) * FSX_OPERATIONS;
-    println!("fsx on {title}: {count} operations, seeds {FSX_SEEDS:?}, no difference");
+    println!("fsx on {stack}: {count} operations, seeds {FSX_SEEDS:?}, no difference");
     Ok(())
 }
 

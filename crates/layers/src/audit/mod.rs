@@ -23,6 +23,7 @@ use vnode::{
 
 use crate::Kind;
 use crate::globs::Globs;
+use crate::kind::Build;
 use crate::options::{OptionError, OptionProblem};
 use event::{Event, Value};
 use guard::Guard;
@@ -38,13 +39,13 @@ pub const KIND: Kind = Kind {
     name: "audit",
     summary: "reports denied and failed accesses, or what its rules say, as lines of JSON",
     options: options::KNOWN,
-    build: |pairs, lower| {
+    build: Build::Over(|pairs, lower| {
         let audit = create(pairs)?;
         if audit.needs_paths && lower.root().path().is_err() {
             return Err(audit.paths_are_unknown(pairs));
         }
         Ok(layer::stack(audit, lower))
-    },
+    }),
 };
 
 /// Reports operations by rules, and refuses some.

@@ -8,6 +8,7 @@ use vnode::layer::{self, Layer, LayerVnode};
 use vnode::{Caller, Name, Properties, Result, StatFs};
 
 use crate::Kind;
+use crate::kind::Build;
 pub use options::create;
 
 /// What whoever builds stacks knows of it.
@@ -15,7 +16,7 @@ pub const KIND: Kind = Kind {
     name: "longnames",
     summary: "keeps names longer below by a suffix: an example of a name layer",
     options: options::KNOWN,
-    build: |pairs, lower| Ok(layer::stack(create(pairs)?, lower)),
+    build: Build::Over(|pairs, lower| Ok(layer::stack(create(pairs)?, lower))),
 };
 
 /// Appends a suffix to every name on its way down and takes it off on the way up. What lacks it below is hidden.

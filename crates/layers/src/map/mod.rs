@@ -21,6 +21,7 @@ use vnode::{
 };
 
 use crate::globs::Globs;
+use crate::kind::Build;
 use crate::{Kind, ioctl};
 use ids::Ids;
 use names::NameLocks;
@@ -34,7 +35,7 @@ pub const KIND: Kind = Kind {
     name: "map",
     summary: "shows other owners and permissions, hides names, refuses operations",
     options: options::KNOWN,
-    build: |pairs, lower| Ok(layer::stack(create(pairs)?, lower)),
+    build: Build::Over(|pairs, lower| Ok(layer::stack(create(pairs)?, lower))),
 };
 
 /// Shows owners, groups and permission bits other than they are.

@@ -5,6 +5,7 @@ mod options;
 use vnode::layer::{self, Layer, LayerVnode, Operation};
 use vnode::{Caller, Errno, FileKind, Properties, Result};
 
+use crate::kind::Build;
 use crate::{Kind, ioctl};
 pub use options::create;
 
@@ -13,7 +14,7 @@ pub const KIND: Kind = Kind {
     name: "readonly",
     summary: "refuses every change",
     options: options::KNOWN,
-    build: |pairs, lower| Ok(layer::stack(create(pairs)?, lower)),
+    build: Build::Over(|pairs, lower| Ok(layer::stack(create(pairs)?, lower))),
 };
 
 /// Refuses every change. Sockets, fifos and devices are written through, not on, the file system: access to them stays.

@@ -6,6 +6,7 @@ use vnode::layer::{self, DataShape, Holes, Layer, LayerVnode};
 use vnode::{Caller, Properties, Result};
 
 use crate::Kind;
+use crate::kind::Build;
 pub use options::create;
 
 /// What whoever builds stacks knows of it.
@@ -13,7 +14,7 @@ pub const KIND: Kind = Kind {
     name: "rot13",
     summary: "rotates the letters in file data by 13 places: an example of a data layer",
     options: options::KNOWN,
-    build: |pairs, lower| Ok(layer::stack(create(pairs)?, lower)),
+    build: Build::Over(|pairs, lower| Ok(layer::stack(create(pairs)?, lower))),
 };
 
 /// Rotates the letters in file data by 13 places. A byte by itself is encoded to one byte, and zero to zero, so holes

@@ -1,0 +1,160 @@
+//! Attributes as users see them, and their changes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vnode::{
+    AccessMode, Attributes, Caller, Entry, Errno, FileKind, Result, SetAttributes, SetTime, VnodeRef, XattrMode,
+};
+
+use super::copy_up::Extent;
+use super::node::{NO_COUNT, Node};
+use super::whiteout;
+
+impl Node {
+    /// What users see of the leftmost instance's attributes.
+    pub(super) fn shown(&self, mut attributes: Attributes) -> Attributes {
+        attributes.ino = self.identity.ino;
+        if self.kind == FileKind::Directory && self.instances().len() > 1 {
+            // How many directories are in all instances together nobody has counted: find(1) and others know that 1
+            // says nothing.
+            attributes.nlink = 1;
+        }
+        let names = self.names.load(Ordering::Relaxed);
+        if names != NO_COUNT {
+            // Those that lead to the original instead of the one that leads there.
+            attributes.nlink = (attributes.nlink + names).saturating_sub(1);
+        }
+        if self.is_hidden.load(Ordering::Relaxed) {
+            attributes.nlink = 0;
+        }
+        attributes
+    }
+
+    /// The entry of a look-up.
+    pub(super) fn entry(self: Arc<Self>, attributes: Attributes) -> Entry {
+        let attributes = self.shown(attributes);
+        Entry { vnode: self, attributes }
+    }
+
+    /// The attributes now.
+    pub(super) fn attributes(&self, caller: &Caller) -> Result<Attributes> {
+        Ok(self.shown(self.leftmost().vnode.getattr(caller)?))
+    }
+
+    /// Changes them, in a copy where the branch may not be changed.
+    pub(super) fn set_attributes(self: &Arc<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        if !self.is_writable() {
+            if changes.size.is_some() && self.kind == FileKind::Regular {
+                self.may(caller, AccessMode::WRITE)?;
+            }
+            if changes.mode.is_some() && self.kind == FileKind::Symlink {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            if !self.may_set(caller, changes)? {
+                return Err(Errno::EPERM);
+            }
+        }
+        let instance = self.writable(changes.size.map_or(Extent::All, Extent::UpTo))?;
+        Ok(self.shown(instance.vnode.setattr(caller, changes)?))
+    }
+
+    /// Whether changes could be allowed at all, so that nothing is copied for somebody who may not change it. The branch
+    /// of the copy decides then.
+    fn may_set(&self, caller: &Caller, changes: &SetAttributes) -> Result<bool> {
+        let to_now = |time: Option<SetTime>| !matches!(time, Some(SetTime::To(_)));
+        let owner_only = changes.mode.is_some()
+            || changes.uid.is_some()
+            || changes.gid.is_some()
+            || !to_now(changes.atime)
+            || !to_now(changes.mtime);
+        Ok(!owner_only || caller.is_superuser() || self.leftmost().vnode.getattr(caller)?.uid == caller.uid)
+    }
+
+    /// Whether the caller may do this.
+    pub(super) fn may(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+        let instance = self.leftmost();
+        let special = !matches!(self.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
+        match instance.vnode.access(caller, mode) {
+            // The branch cannot be written, but a copy could; whether by this caller, it did not say.
+            Err(Errno::EROFS) if !special => permitted(&instance.vnode, caller, mode)?,
+            allowed => allowed?,
+        }
+        if mode.contains(AccessMode::WRITE) && !special && !self.union.can_write(&instance.member) {
+            return Err(Errno::EROFS);
+        }
+        Ok(())
+    }
+
+    /// The value of an extended attribute.
+    pub(super) fn xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        if whiteout::is_own_attribute(name) {
+            return Err(Errno::ENODATA);
+        }
+        self.leftmost().vnode.getxattr(caller, name)
+    }
+
+    /// Sets an extended attribute.
+    pub(super) fn set_xattr(
+        self: &Arc<Self>,
+        caller: &Caller,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        if whiteout::is_own_attribute(name) {
+            return Err(Errno::EPERM);
+        }
+        let has_user_attributes = matches!(self.kind, FileKind::Regular | FileKind::Directory);
+        if !self.is_writable() && has_user_attributes && name.starts_with(b"user.") {
+            const STICKY: u32 = 0o1000;
+            let attributes = self.leftmost().vnode.getattr(caller)?;
+            let is_shared = attributes.is_directory() && attributes.mode & STICKY != 0;
+            if is_shared && caller.uid != attributes.uid && !caller.is_superuser() {
+                return Err(Errno::EPERM);
+            }
+            self.may(caller, AccessMode::WRITE)?;
+        }
+        self.writable(Extent::All)?.vnode.setxattr(caller, name, value, mode)
+    }
+
+    /// Removes an extended attribute.
+    pub(super) fn remove_xattr(self: &Arc<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
+        let leftmost = self.leftmost();
+        if !self.is_writable() && self.xattr(&Caller::server(), name) == Err(Errno::ENODATA) {
+            // No copy is made for nothing. The branch has nothing to remove either, but knows how to say so.
+            return match leftmost.vnode.removexattr(caller, name) {
+                Err(Errno::EROFS) => Err(Errno::ENODATA),
+                result => result,
+            };
+        }
+        self.writable(Extent::All)?.vnode.removexattr(caller, name)
+    }
+
+    /// The names of the extended attributes that are not the union's own.
+    pub(super) fn xattr_names(&self, caller: &Caller) -> Result<Vec<u8>> {
+        let names = self.leftmost().vnode.listxattr(caller)?;
+        let shown = names.split_inclusive(|&byte| byte == 0).filter(|name| !whiteout::is_own_attribute(name));
+        Ok(shown.flatten().copied().collect())
+    }
+}
+
+/// Whether the permission bits of an object on a read-only file system let the caller do this. Where it has an access
+/// control list, whose say is not asked, nobody may write but the owner and the superuser.
+fn permitted(object: &VnodeRef, caller: &Caller, mode: AccessMode) -> Result<()> {
+    const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+    let attributes = object.getattr(caller)?;
+    let bits = if caller.is_superuser() {
+        let executable = attributes.is_directory() || attributes.mode & 0o111 != 0;
+        0o6 | u32::from(executable)
+    } else if caller.uid == attributes.uid {
+        attributes.mode >> 6
+    } else if object.getxattr(&Caller::server(), ACCESS_LIST).is_ok() {
+        0
+    } else if caller.is_in_group(attributes.gid) {
+        attributes.mode >> 3
+    } else {
+        attributes.mode
+    };
+    if bits & mode.bits() == mode.bits() { Ok(()) } else { Err(Errno::EACCES) }
+}

@@ -1,0 +1,364 @@
+//! Copy-up: what is to be changed and may not be where it is, is copied to a branch on the left (Unionfs, section 2).
+//!
+//! A copy is made whole in the work directory and then renamed to its place, so there is the old object or the new one,
+//! never a part.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno as SystemError;
+use vnode::{
+    Attributes, Caller, Creation, Errno, FileKind, Name, NameBuf, OpenFile, OpenFlags, RenameMode, Result, SeekTarget,
+    SetAttributes, SetTime, VnodeRef, XattrMode,
+};
+
+use super::branches::Member;
+use super::node::{Above, Instance, NO_COUNT, Node, Whereabouts};
+use super::{Union, links, whiteout};
+
+/// How much of a file's data is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All.
+    All,
+    /// The first bytes: the rest is about to be cut off.
+    UpTo(u64),
+}
+
+/// How often an object may move while its copy is made before we give up.
+const ATTEMPTS: usize = 16;
+/// Data is copied in parts of this size where the kernel cannot copy it.
+const PART_BYTES: usize = 256 << 10;
+
+impl Union {
+    /// Whether what is in the member may be changed, there or in a copy.
+    pub(super) fn can_write(&self, member: &Member) -> bool {
+        self.target_of_copy(member, usize::MAX).is_ok()
+    }
+
+    /// Where a copy of what is in the member is made, so that it is no further to the right than `limit`; `None` if it
+    /// may be changed where it is.
+    fn target_of_copy(&self, member: &Member, limit: usize) -> Result<Option<Arc<Member>>> {
+        let position = self.branches.position(member).ok_or(Errno::ESTALE)?;
+        if position <= limit && self.branches.may_change(member) {
+            return Ok(None);
+        }
+        let target = self.branches.writable_at_or_left_of(position.min(limit)).ok_or(Errno::EROFS)?;
+        Ok(Some(Arc::clone(target)))
+    }
+}
+
+impl Node {
+    /// Whether it may be changed where it is.
+    pub(super) fn is_writable(&self) -> bool {
+        self.union.branches.may_change(&self.leftmost().member)
+    }
+
+    /// The instance to be changed: the leftmost, or a copy of it.
+    pub(super) fn writable(self: &Arc<Self>, extent: Extent) -> Result<Instance> {
+        self.writable_within(extent, usize::MAX)
+    }
+
+    /// As [`Node::writable`], in a branch no further to the right than `limit`.
+    pub(super) fn writable_within(self: &Arc<Self>, extent: Extent, limit: usize) -> Result<Instance> {
+        let leftmost = self.leftmost();
+        let Some(target) = self.union.target_of_copy(&leftmost.member, limit)? else { return Ok(leftmost) };
+        if self.kind != FileKind::Directory {
+            return self.copy_up(extent, limit);
+        }
+        self.directory_in(&target)?;
+        Ok(self.leftmost())
+    }
+
+    fn copy_up(self: &Arc<Self>, extent: Extent, limit: usize) -> Result<Instance> {
+        let _copying = self.alone();
+        let original = self.leftmost();
+        let Some(target) = self.union.target_of_copy(&original.member, limit)? else { return Ok(original) };
+        self.find_whereabouts()?;
+        let (name, copy) = copy_of(&original, &target, extent)?;
+        let placed = self.finish_copy(&original, &target, &name, &copy);
+        if let Err(error) = placed {
+            target.work.discard(&name);
+            return Err(error);
+        }
+        let ino = copy.getattr(&Caller::server())?.ino;
+        self.moved_to(Instance { member: target, vnode: copy, ino });
+        self.call_followers();
+        Ok(self.leftmost())
+    }
+
+    /// Gives a copy its identity, has the original's other names lead to it, and puts it into its place.
+    fn finish_copy(
+        self: &Arc<Self>,
+        original: &Instance,
+        target: &Arc<Member>,
+        name: &NameBuf,
+        copy: &VnodeRef,
+    ) -> Result<()> {
+        let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
+        if names < 2 {
+            self.identity.bring(copy, NO_COUNT)?;
+            self.place(name, target)?;
+            self.names.store(NO_COUNT, Ordering::Relaxed);
+            return Ok(());
+        }
+        // One too many until the copy has its place: a crash may leave a count too high, which keeps the copy, but none
+        // too low.
+        self.identity.bring(copy, names)?;
+        links::share(&self.identity, target, copy)?;
+        if let Err(error) = self.place(name, target) {
+            links::unshare(&self.identity, target);
+            return Err(error);
+        }
+        self.names.store(names - 1, Ordering::Relaxed);
+        self.identity.bring(copy, names - 1)
+    }
+
+    /// Renames a finished copy to where the object is seen now.
+    fn place(self: &Arc<Self>, name: &NameBuf, target: &Arc<Member>) -> Result<()> {
+        let server = Caller::server();
+        let work = target.work.directory()?;
+        for _ in 0..ATTEMPTS {
+            let Above { directory, stored } = match self.whereabouts() {
+                Whereabouts::At(above) => above,
+                // Open, and without a name: so is the copy.
+                Whereabouts::Nowhere => return work.unlink(&server, name.as_name()),
+                Whereabouts::Unknown => return Err(Errno::ESTALE),
+            };
+            let place = directory.directory_in(target)?;
+            let _names = directory.alone();
+            if self.was_at(&directory, stored.as_name()) {
+                return keeping_times(&place, || {
+                    work.rename(&server, name.as_name(), &place, stored.as_name(), RenameMode::NoReplace)
+                });
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// The directory in a branch, made there with all above it if need be.
+    pub(super) fn directory_in(self: &Arc<Self>, member: &Arc<Member>) -> Result<VnodeRef> {
+        let mut way = Vec::new();
+        let mut node = Arc::clone(self);
+        let mut place = loop {
+            if let Some(place) = node.instance_in(member) {
+                break place;
+            }
+            node.find_whereabouts()?;
+            let Whereabouts::At(above) = node.whereabouts() else { return Err(Errno::ESTALE) };
+            let directory = Arc::clone(&above.directory);
+            way.push((std::mem::replace(&mut node, directory), above));
+        };
+        for (node, above) in way.iter().rev() {
+            place = node.make_in(member, above, &place)?;
+        }
+        Ok(place)
+    }
+
+    /// Makes the directory in a branch that has the directory above it, as it is seen elsewhere.
+    fn make_in(self: &Arc<Self>, member: &Arc<Member>, above: &Above, parent: &VnodeRef) -> Result<VnodeRef> {
+        let stored = above.stored.as_name();
+        let _names = above.directory.alone();
+        if let Some(made) = self.instance_in(member) {
+            return Ok(made);
+        }
+        if !self.was_at(&above.directory, stored) {
+            return Err(Errno::ESTALE);
+        }
+        let server = Caller::server();
+        let (work, name) = (member.work.directory()?, member.work.name());
+        let directory = work.mkdir(&server, name.as_name(), 0o700)?.vnode;
+        let made = copy_attributes(&self.leftmost().vnode, &directory).and_then(|()| {
+            keeping_times(parent, || work.rename(&server, name.as_name(), parent, stored, RenameMode::NoReplace))
+        });
+        if let Err(error) = made {
+            member.work.discard(&name);
+            return Err(error);
+        }
+        let ino = directory.getattr(&server)?.ino;
+        self.add_instance(Instance { member: Arc::clone(member), vnode: directory.clone(), ino });
+        Ok(directory)
+    }
+
+    /// Finds where an object is that was reached by its handle.
+    pub(super) fn find_whereabouts(self: &Arc<Self>) -> Result<()> {
+        if !matches!(self.whereabouts(), Whereabouts::Unknown) {
+            return Ok(());
+        }
+        let path = self.leftmost().vnode.path().map_err(|_| Errno::ESTALE)?;
+        let found = self.union.node_at(&path)?;
+        if Arc::ptr_eq(&found, self) { Ok(()) } else { Err(Errno::ESTALE) }
+    }
+}
+
+/// Does something to a directory that users are not to see of its times.
+fn keeping_times(directory: &VnodeRef, change: impl FnOnce() -> Result<()>) -> Result<()> {
+    let server = Caller::server();
+    let before = directory.getattr(&server)?;
+    change()?;
+    // The change is made; times that cannot be put back are no reason to say otherwise.
+    let _ = directory.setattr(&server, &times_of(&before));
+    Ok(())
+}
+
+fn times_of(attributes: &Attributes) -> SetAttributes {
+    SetAttributes {
+        atime: Some(SetTime::To(attributes.atime)),
+        mtime: Some(SetTime::To(attributes.mtime)),
+        ..SetAttributes::default()
+    }
+}
+
+/// Makes a copy in the work directory of a branch, complete but for its identity.
+fn copy_of(original: &Instance, target: &Member, extent: Extent) -> Result<(NameBuf, VnodeRef)> {
+    let (work, name) = (target.work.directory()?, target.work.name());
+    match copy_into(&work, name.as_name(), original, extent) {
+        Ok(copy) => Ok((name, copy)),
+        Err(error) => {
+            target.work.discard(&name);
+            Err(error)
+        }
+    }
+}
+
+fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, extent: Extent) -> Result<VnodeRef> {
+    let server = Caller::server();
+    let from = &original.vnode;
+    let attributes = from.getattr(&server)?;
+    match attributes.kind {
+        FileKind::Regular => {
+            let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
+            let made = work.create(&server, name, &how)?;
+            let size = match extent {
+                Extent::All => attributes.size,
+                Extent::UpTo(size) => size.min(attributes.size),
+            };
+            if size > 0 {
+                copy_data(&*from.open(&server, OpenFlags::READ)?, &*made.file, size)?;
+            }
+            copy_attributes(from, &made.entry.vnode)?;
+            made.file.fsync(&server, false)?;
+            Ok(made.entry.vnode)
+        }
+        FileKind::Symlink => {
+            let made = work.symlink(&server, name, &from.readlink(&server)?)?.vnode;
+            copy_attributes(from, &made)?;
+            Ok(made)
+        }
+        FileKind::Directory => Err(Errno::EISDIR),
+        kind => {
+            let made = work.mknod(&server, name, kind, 0o600, attributes.rdev)?.vnode;
+            if whiteout::has_number(&attributes) {
+                whiteout::mark_as_users(&made)?;
+            }
+            copy_attributes(from, &made)?;
+            Ok(made)
+        }
+    }
+}
+
+/// Copies data, holes left out.
+fn copy_data(from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
+    let server = Caller::server();
+    if let (Some(source), Some(target)) = (from.backing(), to.backing())
+        && rustix::fs::ioctl_ficlone(target, source).is_ok()
+    {
+        return to.truncate(&server, size, false);
+    }
+    let mut offset = 0;
+    while offset < size {
+        let data = match from.seek(&server, offset, SeekTarget::Data) {
+            Ok(data) => data,
+            Err(Errno::ENXIO) => break,
+            Err(error) => return Err(error),
+        };
+        let hole = from.seek(&server, data, SeekTarget::Hole)?;
+        copy_part(from, to, data, hole.min(size))?;
+        offset = hole;
+    }
+    to.truncate(&server, size, false)
+}
+
+/// Copies a range, by the kernel if it can.
+fn copy_part(from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Result<()> {
+    let mut offset = start;
+    if let (Some(source), Some(target)) = (from.backing(), to.backing()) {
+        while offset < end {
+            let (mut source_offset, mut target_offset) = (offset, offset);
+            let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX);
+            let copied =
+                rustix::fs::copy_file_range(source, Some(&mut source_offset), target, Some(&mut target_offset), wanted);
+            match copied {
+                // The file has become shorter meanwhile.
+                Ok(0) => return Ok(()),
+                Ok(bytes) => offset += bytes as u64,
+                Err(SystemError::INTR) => {}
+                Err(SystemError::XDEV | SystemError::INVAL | SystemError::NOSYS | SystemError::OPNOTSUPP) => break,
+                Err(error) => return Err(Errno::new(error.raw_os_error())),
+            }
+        }
+    }
+    let server = Caller::server();
+    let mut buffer = vec![0; PART_BYTES];
+    while offset < end {
+        let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(PART_BYTES);
+        let read = from.read_at(&server, offset, &mut buffer[..wanted])?;
+        if read == 0 {
+            break;
+        }
+        write_all(to, offset, &buffer[..read])?;
+        offset += read as u64;
+    }
+    Ok(())
+}
+
+fn write_all(to: &dyn OpenFile, mut offset: u64, mut data: &[u8]) -> Result<()> {
+    while !data.is_empty() {
+        match to.write_at(&Caller::server(), offset, data, false)? {
+            0 => return Err(Errno::ENOSPC),
+            written => {
+                offset += written as u64;
+                data = &data[written..];
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives a copy owner, extended attributes, access control lists, permissions and times of the original, in an order in
+/// which none undoes another.
+fn copy_attributes(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
+    let server = Caller::server();
+    let attributes = original.getattr(&server)?;
+    let owner = SetAttributes { uid: Some(attributes.uid), gid: Some(attributes.gid), ..SetAttributes::default() };
+    match copy.setattr(&server, &owner) {
+        // A server that is no superuser owns all that it copies.
+        Err(Errno::EPERM) if !rustix::process::geteuid().is_root() => {}
+        result => drop(result?),
+    }
+    copy_xattrs(original, copy)?;
+    let mode = (attributes.kind != FileKind::Symlink).then_some(attributes.mode);
+    copy.setattr(&server, &SetAttributes { mode, ..times_of(&attributes) }).map(drop)
+}
+
+fn copy_xattrs(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
+    let server = Caller::server();
+    let names = original.listxattr(&server)?;
+    for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !whiteout::is_own_attribute(name)) {
+        let value = match original.getxattr(&server, name) {
+            Ok(value) => value,
+            Err(Errno::ENODATA) => continue,
+            Err(error) => return Err(error),
+        };
+        match copy.setxattr(&server, name, &value, XattrMode::Set) {
+            // Those that decide what is allowed may not get lost; others may, where they cannot be kept.
+            Err(Errno::EOPNOTSUPP | Errno::EPERM) if !decides_access(name) => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+fn decides_access(name: &[u8]) -> bool {
+    name.starts_with(b"system.posix_acl_") || name.starts_with(b"security.")
+}

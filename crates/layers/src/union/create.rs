@@ -1,0 +1,245 @@
+//! New objects, and new names for old ones (Unionfs, section 3.4).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vnode::{
+    AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFlags, Result,
+    VnodeRef,
+};
+
+use super::branches::Member;
+use super::copy_up::Extent;
+use super::file::UnionFile;
+use super::identity::Identity;
+use super::lookup::Search;
+use super::node::{Instance, NO_COUNT, Node, Whereabouts};
+use super::{Union, whiteout};
+
+/// How often what is in the way may change before we give up.
+const ATTEMPTS: usize = 16;
+
+impl Node {
+    /// Creates and opens a regular file, or opens the one that is there.
+    pub(super) fn create_file(self: &Arc<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        let exclusive = Creation { flags: how.flags.with(OpenFlags::EXCLUSIVE), ..*how };
+        for _ in 0..ATTEMPTS {
+            let made = self.make(caller, name, |place, stored| {
+                let created = place.create(caller, stored, &exclusive)?;
+                Ok((created.file, created.entry))
+            });
+            match made {
+                Ok((node, file, attributes)) => {
+                    let file = UnionFile::fixed(Arc::clone(&node), file);
+                    return Ok(Created { entry: node.entry(attributes), file });
+                }
+                Err(Errno::EEXIST) if !how.flags.is_exclusive() => {}
+                Err(error) => return Err(error),
+            }
+            match self.open_existing(caller, name, how.flags) {
+                Err(Errno::ENOENT) => {}
+                opened => return opened,
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    fn open_existing(self: &Arc<Self>, caller: &Caller, name: Name<'_>, flags: OpenFlags) -> Result<Created> {
+        let Entry { vnode, attributes } = self.look_up(caller, name)?;
+        match attributes.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Errno::EISDIR),
+            FileKind::Symlink => return Err(Errno::ELOOP),
+            _ => return Err(Errno::ENXIO),
+        }
+        let file = vnode.open(caller, flags)?;
+        let attributes = if flags.truncates() { file.getattr(caller)? } else { attributes };
+        Ok(Created { entry: Entry { vnode, attributes }, file })
+    }
+
+    /// Makes an unnamed file and opens it.
+    pub(super) fn make_unnamed(self: &Arc<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
+        self.only_directory()?;
+        let target = self.target_of_creation(usize::MAX)?;
+        let created = self.directory_in(&target)?.tmpfile(caller, how)?;
+        let node = self.union.made(&target, &created.entry)?;
+        node.set_whereabouts(Whereabouts::Nowhere);
+        let file = UnionFile::fixed(Arc::clone(&node), created.file);
+        Ok(Created { entry: node.entry(created.entry.attributes), file })
+    }
+
+    /// Makes a directory.
+    pub(super) fn make_directory(self: &Arc<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        let made = self.make(caller, name, |place, stored| Ok(((), place.mkdir(caller, stored, mode)?)));
+        made.map(|(node, (), attributes)| node.entry(attributes))
+    }
+
+    /// Makes a fifo, socket, device or regular file.
+    pub(super) fn make_special(
+        self: &Arc<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+    ) -> Result<Entry> {
+        let make = |place: &VnodeRef, stored: Name<'_>| {
+            let entry = place.mknod(caller, stored, kind, mode, device)?;
+            if whiteout::has_number(&entry.attributes)
+                && let Err(error) = whiteout::mark_as_users(&entry.vnode)
+            {
+                // It is a whiteout so far, where there was nothing to be seen.
+                place.unlink(&Caller::server(), stored)?;
+                return Err(error);
+            }
+            Ok(((), entry))
+        };
+        self.make(caller, name, make).map(|(node, (), attributes)| node.entry(attributes))
+    }
+
+    /// Makes a symlink.
+    pub(super) fn make_symlink(self: &Arc<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        let made = self.make(caller, name, |place, stored| Ok(((), place.symlink(caller, stored, target)?)));
+        made.map(|(node, (), attributes)| node.entry(attributes))
+    }
+
+    /// Gives an object one more name. The name is made in the branch that has the object.
+    pub(super) fn make_link(self: &Arc<Self>, caller: &Caller, target: &Arc<Node>, name: Name<'_>) -> Result<Entry> {
+        self.only_directory()?;
+        let stored = whiteout::stored(name)?;
+        let stored = Name::new(&stored)?;
+        if self.search_alone(caller, stored)?.found.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if target.is_hidden.load(Ordering::Relaxed) {
+            return Err(Errno::ENOENT);
+        }
+        if target.kind == FileKind::Directory {
+            self.may(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))?;
+            return Err(Errno::EPERM);
+        }
+        let Instance { member, vnode, .. } = target.writable(Extent::All)?;
+        let place = self.directory_in(&member)?;
+        let _names = self.alone();
+        let search = self.search(caller, stored)?;
+        if search.found.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        let covered = self.whiteout_here(&search, &member, Errno::EXDEV)?;
+        if covered {
+            whiteout::make_room(&place, stored)?;
+        }
+        let entry = place.link(caller, &vnode, stored)?;
+        if covered {
+            whiteout::remove(&place, stored)?;
+        }
+        target.is_at(self, stored);
+        Ok(Arc::clone(target).entry(entry.attributes))
+    }
+
+    /// Makes something by a name that nothing has, where new objects go.
+    fn make<T>(
+        self: &Arc<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        make: impl Fn(&VnodeRef, Name<'_>) -> Result<(T, Entry)>,
+    ) -> Result<(Arc<Node>, T, Attributes)> {
+        self.only_directory()?;
+        let stored = whiteout::stored(name)?;
+        let stored = Name::new(&stored)?;
+        let mut limit = usize::MAX;
+        for _ in 0..ATTEMPTS {
+            if self.union.branches.slots().len() > 1 && self.search_alone(caller, stored)?.found.is_some() {
+                // Before directories are made for nothing.
+                return Err(Errno::EEXIST);
+            }
+            let target = self.target_of_creation(limit)?;
+            let place = self.directory_in(&target)?;
+            let _names = self.alone();
+            let search = self.search(caller, stored)?;
+            if search.found.is_some() {
+                return Err(Errno::EEXIST);
+            }
+            let covered = match self.whiteout_here(&search, &target, Errno::EAGAIN) {
+                Ok(covered) => covered,
+                Err(_) => {
+                    // A whiteout on the left would hide what is made here.
+                    limit = search.whiteout.and_then(|index| self.slot_of(index)).unwrap_or(0);
+                    continue;
+                }
+            };
+            let (value, entry) = make_uncovered(&place, stored, covered, &make)?;
+            let node = self.union.made(&target, &entry)?;
+            node.is_at(self, stored);
+            return Ok((node, value, entry.attributes));
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Whether the whiteout that a search met is in the member; the error if it is on the left of it.
+    fn whiteout_here(&self, search: &Search, member: &Member, on_the_left: Errno) -> Result<bool> {
+        let Some(slot) = search.whiteout.and_then(|index| self.slot_of(index)) else { return Ok(false) };
+        let own = self.union.branches.position(member).ok_or(Errno::ESTALE)?;
+        if slot < own { Err(on_the_left) } else { Ok(slot == own) }
+    }
+
+    /// The place in the union of one of the instances.
+    fn slot_of(&self, index: usize) -> Option<usize> {
+        self.union.branches.position(&self.instances().get(index)?.member)
+    }
+
+    fn search_alone(&self, caller: &Caller, stored: Name<'_>) -> Result<Search> {
+        let _names = self.shared();
+        self.search(caller, stored)
+    }
+
+    /// The branch for a new object in this directory, no further to the right than `limit`: that of the leftmost
+    /// instance, or the nearest on the left of it; and if there is none, the next on the right that has the directory.
+    fn target_of_creation(&self, limit: usize) -> Result<Arc<Member>> {
+        let (branches, instances) = (&self.union.branches, self.instances());
+        let position = |instance: &Instance| branches.position(&instance.member).ok_or(Errno::ESTALE);
+        let leftmost = position(&instances[0])?.min(limit);
+        if let Some(member) = branches.writable_at_or_left_of(leftmost) {
+            return Ok(Arc::clone(member));
+        }
+        for instance in &instances[1..] {
+            if position(instance)? <= limit && branches.may_create(&instance.member) {
+                return Ok(Arc::clone(&instance.member));
+            }
+        }
+        Err(Errno::EROFS)
+    }
+}
+
+/// Makes something where a whiteout of its name may be.
+fn make_uncovered<T>(
+    place: &VnodeRef,
+    stored: Name<'_>,
+    covered: bool,
+    make: &impl Fn(&VnodeRef, Name<'_>) -> Result<(T, Entry)>,
+) -> Result<(T, Entry)> {
+    if !covered {
+        return make(place, stored);
+    }
+    whiteout::make_room(place, stored)?;
+    // Beside its whiteout an object is seen, and a directory hides what is to the right.
+    let (value, entry) = make(place, stored)?;
+    if entry.attributes.is_directory()
+        && let Err(error) = whiteout::set_opaque(&entry.vnode)
+    {
+        place.rmdir(&Caller::server(), stored)?;
+        return Err(error);
+    }
+    whiteout::remove(place, stored)?;
+    Ok((value, entry))
+}
+
+impl Union {
+    /// The vnode of what was just made in a branch.
+    fn made(self: &Arc<Self>, member: &Arc<Member>, entry: &Entry) -> Result<Arc<Node>> {
+        let Entry { vnode, attributes } = entry;
+        let identity = Identity::native(member, &vnode.handle(), attributes.ino)?;
+        let instance = Instance { member: Arc::clone(member), vnode: vnode.clone(), ino: attributes.ino };
+        Ok(self.table.find_or_insert(self, (identity, NO_COUNT), attributes.kind, vec![instance]))
+    }
+}

@@ -1,0 +1,114 @@
+//! Identity: what an object of a union is known by, whichever branch it is in.
+//!
+//! A branch has a tag, made of what it is called, and an object the handle that it has in its branch: together they are
+//! the handle in the union. A file that is copied to another branch takes its identity along, in an extended attribute.
+//! A directory that several branches have is known by the branch that was there first.
+
+use vnode::{Caller, Errno, Handle, Result, VnodeRef, XattrMode};
+
+use super::branches::Member;
+
+/// What an object is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// The handle in the union.
+    pub(super) handle: Handle,
+    /// The inode number in the union.
+    pub(super) ino: u64,
+}
+
+const FORM: u8 = 1;
+/// Inode numbers below this keep their digits; the tag is written before them.
+const INO_BITS: u32 = 47;
+/// Where a copied file keeps its identity, as root and as a user writes it.
+const ORIGIN: [&[u8]; 2] = [b"trusted.plyfs.origin", b"user.plyfs.origin"];
+
+impl Identity {
+    /// That of an object that has always been where it is.
+    ///
+    /// # Errors
+    /// `EOVERFLOW` for a handle in the branch that is too long to go into one of the union.
+    pub(super) fn native(member: &Member, lower: &Handle, ino: u64) -> Result<Self> {
+        let tag = member.tag.to_le_bytes();
+        let handle = Handle::new(&[&[FORM], &tag[..], lower.as_bytes()].concat())?;
+        Ok(Self { handle, ino: tagged(member.tag, ino) })
+    }
+
+    /// The identity that a copied object has brought along, and how many names lead to its original.
+    pub(super) fn brought(object: &VnodeRef) -> Result<Option<(Self, u32)>> {
+        let server = Caller::server();
+        for name in ORIGIN {
+            match object.getxattr(&server, name) {
+                Ok(value) => return Ok(Self::decode(&value)),
+                Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives a copy the identity of what it is a copy of. Where attributes cannot be set it gets another: then it has
+    /// this one until the mount ends.
+    pub(super) fn bring(&self, object: &VnodeRef, names: u32) -> Result<()> {
+        let value = [&self.ino.to_le_bytes()[..], &names.to_le_bytes(), self.handle.as_bytes()].concat();
+        let server = Caller::server();
+        for name in ORIGIN {
+            match object.setxattr(&server, name, &value, XattrMode::Set) {
+                Err(Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => {}
+                result => return result,
+            }
+        }
+        Ok(())
+    }
+
+    fn decode(value: &[u8]) -> Option<(Self, u32)> {
+        let (ino, rest) = value.split_first_chunk::<8>()?;
+        let (names, handle) = rest.split_first_chunk::<4>()?;
+        let handle = Handle::new(handle).ok()?;
+        parts(&handle)?;
+        Some((Self { handle, ino: u64::from_le_bytes(*ino) }, u32::from_le_bytes(*names)))
+    }
+}
+
+/// The branch's tag and the handle there, of a handle of the union.
+pub(super) fn parts(handle: &Handle) -> Option<(u16, Handle)> {
+    match handle.as_bytes() {
+        [FORM, low, high, lower @ ..] => Some((u16::from_le_bytes([*low, *high]), Handle::new(lower).ok()?)),
+        _ => None,
+    }
+}
+
+/// The inode number of an object with number `ino` in the branch of that tag. Below 2^63, which some programs take for
+/// negative.
+pub(super) fn tagged(tag: u16, ino: u64) -> u64 {
+    if ino >> INO_BITS == 0 {
+        return u64::from(tag) << INO_BITS | ino;
+    }
+    // Rare: a branch whose own numbers are as large, such as another union. Mixed, so that two branches hardly meet.
+    let mixed = hash(&[&tag.to_le_bytes()[..], &ino.to_le_bytes()].concat());
+    mixed & (u64::MAX >> 1) | 1 << (INO_BITS + 15)
+}
+
+/// The same number for the same bytes, always (FNV-1a, with its bits mixed once more).
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let hash = bytes.iter().fold(OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
+    let hash = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^ hash >> 29
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_two_branches_differ() {
+        assert_eq!(tagged(0, 12), 12);
+        assert_ne!(tagged(1, 12), tagged(2, 12));
+        for ino in [1, u64::from(u32::MAX), 1 << 50, u64::MAX] {
+            assert_ne!(tagged(1, ino), tagged(2, ino));
+            assert!(tagged(0xffff, ino) < 1 << 63);
+        }
+    }
+}

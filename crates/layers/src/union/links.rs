@@ -1,0 +1,104 @@
+//! Hard links of copied files: all names of a file lead to its one copy.
+//!
+//! The copy of a file with several names gets one more name, in `.wh..wh.plyfs/links`, made of its identity. Whoever meets
+//! the original under another of its names finds the copy there. The copy notes how many names still lead to the
+//! original; each is made a name of the copy before it is taken away or moved.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vnode::{Caller, Entry, Errno, Name, NameBuf, Result, VnodeRef};
+
+use super::Union;
+use super::branches::Member;
+use super::copy_up::Extent;
+use super::identity::Identity;
+use super::lookup::Found;
+use super::node::{Instance, NO_COUNT, Node};
+
+impl Union {
+    /// The copy of a file that has several names in a branch, if one was made by another of them.
+    pub(super) fn shared_copy(&self, member: &Arc<Member>, original: &Entry) -> Result<Option<(Instance, Entry)>> {
+        if original.attributes.nlink < 2 || self.branches.may_change(member) {
+            return Ok(None);
+        }
+        let Some(position) = self.branches.position(member) else { return Ok(None) };
+        let (ino, vnode) = (original.attributes.ino, original.vnode.clone());
+        let instance = Instance { member: Arc::clone(member), vnode, ino };
+        let (identity, _) = self.identity(&[instance], original.attributes.kind)?;
+        let name = name_of(&identity);
+        // The leftmost is the newest.
+        for slot in &self.branches.slots()[..position] {
+            let Some(links) = slot.member.work.links_if_there()? else { continue };
+            match links.lookup(&Caller::server(), name.as_name()) {
+                Ok(entry) => {
+                    let (member, ino) = (Arc::clone(&slot.member), entry.attributes.ino);
+                    return Ok(Some((Instance { member, vnode: entry.vnode.clone(), ino }, entry)));
+                }
+                Err(Errno::ENOENT) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Notes a finished copy of a file with several names, for those who meet the others.
+pub(super) fn share(identity: &Identity, target: &Member, copy: &VnodeRef) -> Result<()> {
+    let links = target.work.links()?;
+    links.link(&Caller::server(), copy, name_of(identity).as_name()).map(drop)
+}
+
+/// Takes that note back.
+pub(super) fn unshare(identity: &Identity, target: &Member) {
+    // What stays by mistake takes room and does no other harm.
+    let _ = target.work.links().and_then(|links| links.unlink(&Caller::server(), name_of(identity).as_name()));
+}
+
+impl Node {
+    /// Makes a name that leads to the original one of the copy. The caller holds no lock.
+    pub(super) fn settle(self: &Arc<Self>, found: &Found, node: &Arc<Node>, stored: Name<'_>) -> Result<()> {
+        let Instance { member, vnode, .. } = &found.instances[0];
+        if !self.union.branches.may_change(member) {
+            // The next copy comes to this name itself.
+            return node.writable(Extent::All).map(drop);
+        }
+        let place = self.directory_in(member)?;
+        let _names = self.alone();
+        let still_so = self.search(&Caller::server(), stored)?.found.is_some_and(|found| found.is_borrowed);
+        if !still_so {
+            return Ok(());
+        }
+        place.link(&Caller::server(), vnode, stored)?;
+        node.count_names(vnode)
+    }
+
+    /// One name fewer leads to the original.
+    fn count_names(&self, copy: &VnodeRef) -> Result<()> {
+        let names = self.names.load(Ordering::Relaxed);
+        if names == NO_COUNT {
+            return Ok(());
+        }
+        let left = names.saturating_sub(1);
+        self.names.store(left, Ordering::Relaxed);
+        self.identity.bring(copy, left)
+    }
+
+    /// A name is gone: with the last, what leads to the copy goes too.
+    pub(super) fn has_lost_a_name(&self) {
+        if self.names.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        let Instance { member, vnode, .. } = self.leftmost();
+        let is_last = vnode.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink == 1);
+        if is_last {
+            unshare(&self.identity, &member);
+        }
+    }
+}
+
+/// What leads to the copy of an object: its handle in hexadecimal digits.
+fn name_of(identity: &Identity) -> NameBuf {
+    let digits: String = identity.handle.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    NameBuf::new(digits.into_bytes()).expect("a handle has a name's length at most")
+}

@@ -1,0 +1,193 @@
+//! Looking up: what the branches have by a name (Unionfs, section 3.2).
+
+use std::sync::Arc;
+
+use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
+
+use super::Union;
+use super::branches::Member;
+use super::identity::Identity;
+use super::node::{Instance, NO_COUNT, Node};
+use super::whiteout;
+
+/// What a search through the branches came to.
+#[derive(Default)]
+pub(super) struct Search {
+    /// What there is by the name.
+    pub(super) found: Option<Found>,
+    /// Which of the directory's instances has the whiteout that ended the search.
+    pub(super) whiteout: Option<usize>,
+}
+
+/// An object in the branches.
+#[derive(Clone)]
+pub(super) struct Found {
+    /// Which of the directory's instances has the leftmost.
+    pub(super) at: usize,
+    /// From the left; several only of a directory.
+    pub(super) instances: Vec<Instance>,
+    /// Those of the leftmost.
+    pub(super) attributes: Attributes,
+    /// It is a copy, and this name still leads to the original.
+    pub(super) is_borrowed: bool,
+}
+
+impl Found {
+    /// The kind of the leftmost.
+    pub(super) fn kind(&self) -> FileKind {
+        self.attributes.kind
+    }
+}
+
+impl Union {
+    /// What there is by a name in a directory with these instances. The leftmost is asked as the caller, whose right to
+    /// search it decides; the others as the server.
+    pub(super) fn search(&self, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
+        let server = Caller::server();
+        let mut search = Search::default();
+        for (index, place) in directory.iter().enumerate() {
+            let entry = match place.vnode.lookup(if index == 0 { caller } else { &server }, stored) {
+                Ok(entry) if !whiteout::is_device(&entry)? => entry,
+                Err(Errno::ENOENT) if !whiteout::stands(&place.vnode, stored)? => continue,
+                Ok(_) | Err(Errno::ENOENT) => {
+                    search.whiteout = Some(index);
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
+            let directories = search.found.is_some();
+            if directories && !entry.attributes.is_directory() {
+                break;
+            }
+            let copy = if entry.attributes.is_directory() { None } else { self.shared_copy(&place.member, &entry)? };
+            let is_borrowed = copy.is_some();
+            let (instance, Entry { vnode, attributes }) = copy.unwrap_or_else(|| (place.with(&entry), entry));
+            match &mut search.found {
+                Some(found) => found.instances.push(instance),
+                None => {
+                    search.found = Some(Found { at: index, instances: vec![instance], attributes, is_borrowed });
+                }
+            }
+            let ends_here = !attributes.is_directory()
+                || self.rest_is_elsewhere(&directory[index..], &vnode, search.found.as_mut())?
+                || (index + 1 < directory.len()
+                    && (whiteout::is_opaque(&vnode)? || whiteout::stands(&place.vnode, stored)?));
+            if ends_here {
+                break;
+            }
+        }
+        Ok(search)
+    }
+
+    /// Finds the rest of a directory that has been moved here from elsewhere. `places` are the instances of the directory
+    /// above, from this branch on.
+    fn rest_is_elsewhere(&self, places: &[Instance], moved: &VnodeRef, found: Option<&mut Found>) -> Result<bool> {
+        let is_last = self.branches.position(&places[0].member) == Some(self.branches.slots().len() - 1);
+        if is_last {
+            return Ok(false);
+        }
+        let Some(path) = whiteout::redirect(moved)? else { return Ok(false) };
+        let rest = match path.strip_prefix(b"/") {
+            Some(path) => self.search_path(&self.roots_right_of(&places[0].member), path)?,
+            None => self.search(&places[1..], &Caller::server(), Name::new(&path)?)?.found,
+        };
+        if let (Some(found), Some(rest)) = (found, rest)
+            && rest.kind() == FileKind::Directory
+        {
+            found.instances.extend(rest.instances);
+        }
+        Ok(true)
+    }
+
+    /// What is at a path of names as they are in the branches.
+    pub(super) fn search_path(&self, roots: &[Instance], path: &[u8]) -> Result<Option<Found>> {
+        let server = Caller::server();
+        let mut found: Option<Found> = None;
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            let directory = found.as_ref().map_or(roots, |found| &found.instances);
+            match self.search(directory, &server, Name::new(name)?) {
+                Ok(Search { found: Some(next), .. }) => found = Some(next),
+                Ok(_) | Err(Errno::ENOTDIR) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The roots of the branches, as instances of the union's.
+    pub(super) fn roots(&self) -> Vec<Instance> {
+        self.branches.slots().iter().map(|slot| root_of(&slot.member)).collect()
+    }
+
+    fn roots_right_of(&self, member: &Member) -> Vec<Instance> {
+        let slots = self.branches.slots();
+        let from = self.branches.position(member).map_or(slots.len(), |position| position + 1);
+        slots[from..].iter().map(|slot| root_of(&slot.member)).collect()
+    }
+
+    /// The vnode of what was found.
+    pub(super) fn node(self: &Arc<Self>, found: Found) -> Result<Arc<Node>> {
+        let identity = self.identity(&found.instances, found.kind())?;
+        Ok(self.table.find_or_insert(self, identity, found.kind(), found.instances))
+    }
+
+    /// What an object with these instances is known by, and how many names lead to its original if it is a copy.
+    pub(super) fn identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
+        if kind == FileKind::Directory {
+            let oldest = instances.iter().min_by_key(|instance| instance.member.serial).ok_or(Errno::ESTALE)?;
+            return Ok((Identity::native(&oldest.member, &oldest.vnode.handle(), oldest.ino)?, NO_COUNT));
+        }
+        let Instance { member, vnode, ino } = instances.first().ok_or(Errno::ESTALE)?;
+        if member.work.exists()
+            && let Some(brought) = Identity::brought(vnode)?
+        {
+            return Ok(brought);
+        }
+        Ok((Identity::native(member, &vnode.handle(), *ino)?, NO_COUNT))
+    }
+}
+
+impl Instance {
+    /// Something in this directory.
+    fn with(&self, entry: &Entry) -> Instance {
+        Instance { member: Arc::clone(&self.member), vnode: entry.vnode.clone(), ino: entry.attributes.ino }
+    }
+}
+
+fn root_of(member: &Arc<Member>) -> Instance {
+    Instance { member: Arc::clone(member), vnode: member.root.clone(), ino: member.root_ino }
+}
+
+impl Node {
+    /// What there is by a name as it is in the branches. The caller holds the lock.
+    pub(super) fn search(&self, caller: &Caller, stored: Name<'_>) -> Result<Search> {
+        self.union.search(&self.instances(), caller, stored)
+    }
+
+    /// The vnode of what was found here. The caller holds the lock.
+    pub(super) fn child(self: &Arc<Self>, found: Found, stored: Name<'_>) -> Result<Arc<Node>> {
+        let child = self.union.node(found)?;
+        child.is_at(self, stored);
+        Ok(child)
+    }
+
+    /// What there is by a name and its vnode, for a plan: both may change as soon as they are known.
+    pub(super) fn look(self: &Arc<Self>, caller: &Caller, stored: Name<'_>) -> Result<(Search, Option<Arc<Node>>)> {
+        let _names = self.shared();
+        let search = self.search(caller, stored)?;
+        let node = search.found.clone().map(|found| self.child(found, stored)).transpose()?;
+        Ok((search, node))
+    }
+
+    /// The object by a name, for users.
+    pub(super) fn look_up(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        self.only_directory()?;
+        let stored = whiteout::stored(name)?;
+        let stored = Name::new(&stored)?;
+        let _names = self.shared();
+        let found = self.search(caller, stored)?.found.ok_or(Errno::ENOENT)?;
+        let attributes = found.attributes;
+        let child = self.child(found, stored)?;
+        Ok(child.entry(attributes))
+    }
+}

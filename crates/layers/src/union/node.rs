@@ -1,0 +1,263 @@
+//! The vnode of a union: an identity, and where in the branches it is now.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+use vnode::{Errno, FileKind, Handle, Name, NameBuf, Result, VnodeRef};
+
+use super::Union;
+use super::branches::Member;
+use super::file::UnionFile;
+use super::identity::Identity;
+
+/// An object in one branch.
+#[derive(Clone)]
+pub(super) struct Instance {
+    pub(super) member: Arc<Member>,
+    pub(super) vnode: VnodeRef,
+    /// Its inode number there.
+    pub(super) ino: u64,
+}
+
+/// One object of the union. There is at most one live vnode for it.
+pub(super) struct Node {
+    pub(super) union: Arc<Union>,
+    pub(super) identity: Identity,
+    pub(super) kind: FileKind,
+    /// Of a directory, over its names: held to look them up, and alone to change them. Of anything else, held alone while
+    /// it is copied. A directory's comes before that of one in it; a file's comes before any directory's.
+    lock: RwLock<()>,
+    /// Never empty: the leftmost is what users see; only a directory has others.
+    instances: RwLock<Arc<[Instance]>>,
+    /// Where it was last seen.
+    whereabouts: Mutex<Whereabouts>,
+    /// How often it was copied to another branch.
+    copies: AtomicU32,
+    /// How many names lead to the original of a copied file that has several; else [`NO_COUNT`].
+    pub(super) names: AtomicU32,
+    /// Its last name is gone, but only hidden in its branch.
+    pub(super) is_hidden: AtomicBool,
+    /// Open files that have to follow it there.
+    pub(super) followers: Mutex<Vec<Weak<UnionFile>>>,
+}
+
+/// What stands for no number of names.
+pub(super) const NO_COUNT: u32 = u32::MAX;
+
+/// Where an object was last seen.
+#[derive(Clone)]
+pub(super) enum Whereabouts {
+    /// Nowhere yet: it was reached by its handle. Also the root.
+    Unknown,
+    /// There.
+    At(Above),
+    /// It has lost its name, or has never had one.
+    Nowhere,
+}
+
+/// A directory and the name in its branches.
+#[derive(Clone)]
+pub(super) struct Above {
+    pub(super) directory: Arc<Node>,
+    pub(super) stored: NameBuf,
+}
+
+impl Node {
+    /// The leftmost instance: the one that users see.
+    pub(super) fn leftmost(&self) -> Instance {
+        self.read_instances()[0].clone()
+    }
+
+    /// All instances, from the left.
+    pub(super) fn instances(&self) -> Arc<[Instance]> {
+        Arc::clone(&self.read_instances())
+    }
+
+    /// The instance in a branch.
+    pub(super) fn instance_in(&self, member: &Member) -> Option<VnodeRef> {
+        let instances = self.read_instances();
+        instances
+            .iter()
+            .find(|instance| std::ptr::eq(&raw const *instance.member, member))
+            .map(|found| found.vnode.clone())
+    }
+
+    /// What was found of it just now.
+    pub(super) fn set_instances(&self, instances: Vec<Instance>) {
+        debug_assert!(!instances.is_empty());
+        *self.instances.write().unwrap_or_else(PoisonError::into_inner) = instances.into();
+    }
+
+    /// The directory has one more instance.
+    pub(super) fn add_instance(&self, added: Instance) {
+        let mut instances = self.instances.write().unwrap_or_else(PoisonError::into_inner);
+        let position = |instance: &Instance| self.union.branches.position(&instance.member);
+        let mut all: Vec<Instance> =
+            instances.iter().filter(|known| !Arc::ptr_eq(&known.member, &added.member)).cloned().collect();
+        all.push(added);
+        all.sort_by_key(position);
+        *instances = all.into();
+    }
+
+    /// The object is another now: a copy in another branch.
+    pub(super) fn moved_to(&self, copy: Instance) {
+        self.set_instances(vec![copy]);
+        self.copies.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often it was copied.
+    pub(super) fn copies(&self) -> u32 {
+        self.copies.load(Ordering::Acquire)
+    }
+
+    /// Where it was last seen.
+    pub(super) fn whereabouts(&self) -> Whereabouts {
+        self.lock_whereabouts().clone()
+    }
+
+    /// It was seen there.
+    pub(super) fn is_at(&self, directory: &Arc<Node>, stored: Name<'_>) {
+        if !self.was_at(directory, stored) {
+            let above = Above { directory: Arc::clone(directory), stored: stored.to_owned() };
+            self.set_whereabouts(Whereabouts::At(above));
+        }
+    }
+
+    /// Whether it was last seen there.
+    pub(super) fn was_at(&self, directory: &Node, stored: Name<'_>) -> bool {
+        match &*self.lock_whereabouts() {
+            Whereabouts::At(above) => {
+                std::ptr::eq(&raw const *above.directory, directory) && above.stored.as_name() == stored
+            }
+            _ => false,
+        }
+    }
+
+    /// The name there is gone.
+    pub(super) fn is_gone_from(&self, directory: &Node, stored: Name<'_>) {
+        if self.was_at(directory, stored) {
+            self.set_whereabouts(Whereabouts::Nowhere);
+        }
+    }
+
+    /// Where it is now.
+    pub(super) fn set_whereabouts(&self, whereabouts: Whereabouts) {
+        let before = std::mem::replace(&mut *self.lock_whereabouts(), whereabouts);
+        // Dropping a directory may take locks; this one is free by then.
+        drop(before);
+    }
+
+    /// Holds the lock together with others.
+    pub(super) fn shared(&self) -> RwLockReadGuard<'_, ()> {
+        self.lock.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds the lock alone.
+    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+        self.lock.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `ENOTDIR` for anything but a directory.
+    pub(super) fn only_directory(&self) -> Result<()> {
+        if self.kind == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) }
+    }
+
+    /// Another reference to it.
+    pub(super) fn reference(&self) -> Arc<Node> {
+        self.union.table.find(&self.identity.handle).expect("a vnode is in the table while it is live")
+    }
+
+    fn read_instances(&self) -> RwLockReadGuard<'_, Arc<[Instance]>> {
+        self.instances.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_whereabouts(&self) -> MutexGuard<'_, Whereabouts> {
+        self.whereabouts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_above(&mut self) -> Option<Arc<Node>> {
+        let whereabouts = self.whereabouts.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(whereabouts, Whereabouts::Nowhere) {
+            Whereabouts::At(above) => Some(above.directory),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.union.table.forget(&self.identity.handle);
+        // One after the other: each might be the last to hold the one above, and the way up longer than the stack.
+        let mut above = self.take_above();
+        while let Some(directory) = above {
+            let Some(mut node) = Arc::into_inner(directory) else { break };
+            above = node.take_above();
+        }
+    }
+}
+
+const SHARDS: usize = 64;
+
+/// The live vnodes by their handles.
+pub(super) struct Table {
+    shards: Vec<Mutex<HashMap<Handle, Weak<Node>>>>,
+    hasher: RandomState,
+}
+
+impl Table {
+    pub(super) fn new() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+    }
+
+    /// The live vnode with this handle.
+    pub(super) fn find(&self, handle: &Handle) -> Option<Arc<Node>> {
+        self.shard(handle).get(handle)?.upgrade()
+    }
+
+    /// The live vnode with this identity, or a new one where its instances say it is.
+    pub(super) fn find_or_insert(
+        &self,
+        union: &Arc<Union>,
+        (identity, names): (Identity, u32),
+        kind: FileKind,
+        instances: Vec<Instance>,
+    ) -> Arc<Node> {
+        let mut shard = self.shard(&identity.handle);
+        if let Some(node) = shard.get(&identity.handle).and_then(Weak::upgrade) {
+            drop(shard);
+            if kind == FileKind::Directory {
+                node.set_instances(instances);
+            }
+            return node;
+        }
+        let node = Arc::new(Node {
+            union: Arc::clone(union),
+            identity,
+            kind,
+            lock: RwLock::default(),
+            instances: RwLock::new(instances.into()),
+            whereabouts: Mutex::new(Whereabouts::Unknown),
+            copies: AtomicU32::new(0),
+            names: AtomicU32::new(names),
+            is_hidden: AtomicBool::new(false),
+            followers: Mutex::default(),
+        });
+        shard.insert(identity.handle, Arc::downgrade(&node));
+        node
+    }
+
+    /// A vnode has ended. Another may have taken its place already.
+    fn forget(&self, handle: &Handle) {
+        let mut shard = self.shard(handle);
+        if shard.get(handle).is_some_and(|node| node.strong_count() == 0) {
+            shard.remove(handle);
+        }
+    }
+
+    fn shard(&self, handle: &Handle) -> MutexGuard<'_, HashMap<Handle, Weak<Node>>> {
+        let shard = self.hasher.hash_one(handle) as usize % SHARDS;
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,400 @@
+//! Renaming (Unionfs, section 3.6): in the branch that has the source, with whiteouts where something on the right would
+//! come to light. A directory of several branches moves in one of them, and notes where the rest stays.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
+
+use vnode::{AccessMode, Caller, Errno, FileKind, Name, RenameMode, Result, VnodeRef};
+
+use super::branches::Member;
+use super::copy_up::Extent;
+use super::lookup::{Found, Search};
+use super::node::{Node, Whereabouts};
+use super::remove::remove_own_directory;
+use super::{Union, whiteout};
+
+/// How often what is renamed may change before we give up.
+const ATTEMPTS: usize = 16;
+
+/// A name in a directory of the union.
+#[derive(Clone, Copy)]
+struct Spot<'a> {
+    directory: &'a Arc<Node>,
+    stored: Name<'a>,
+}
+
+impl Spot<'_> {
+    fn search(&self, caller: &Caller) -> Result<Search> {
+        self.directory.search(caller, self.stored)
+    }
+
+    /// What is there now, for a plan.
+    fn look(&self, caller: &Caller) -> Result<(Search, Option<Arc<Node>>)> {
+        self.directory.look(caller, self.stored)
+    }
+
+    /// Makes what is there ready to be moved or replaced: the name is its own, and is counted.
+    fn settle(&self, search: &Search, node: Option<&Arc<Node>>) -> Result<()> {
+        let (Some(found), Some(node)) = (&search.found, node) else { return Ok(()) };
+        if found.is_borrowed {
+            self.directory.settle(found, node, self.stored)?;
+        }
+        self.directory.union.counts_names(found, node).map(drop)
+    }
+
+    fn position(&self, member: &Member) -> Result<usize> {
+        self.directory.union.branches.position(member).ok_or(Errno::ESTALE)
+    }
+
+    /// The place in the union of one of the directory's instances.
+    fn slot(&self, index: usize) -> Result<usize> {
+        self.position(&self.directory.instances().get(index).ok_or(Errno::ESTALE)?.member)
+    }
+
+    /// Whether there is something by that name on the right of a branch.
+    fn shows_more(&self, member: &Member) -> Result<bool> {
+        let own = self.position(member)?;
+        let instances = self.directory.instances();
+        let right: Vec<_> = instances
+            .iter()
+            .filter(|place| self.position(&place.member).is_ok_and(|slot| slot > own))
+            .cloned()
+            .collect();
+        Ok(self.directory.union.search(&right, &Caller::server(), self.stored)?.found.is_some())
+    }
+
+    /// The directory in a branch, which has it.
+    fn place(&self, member: &Member) -> Result<VnodeRef> {
+        self.directory.instance_in(member).ok_or(Errno::ESTALE)
+    }
+}
+
+impl Node {
+    /// Renames what has this name, as renameat2(2).
+    pub(super) fn rename_name(
+        self: &Arc<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &Arc<Node>,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.only_directory()?;
+        to.only_directory()?;
+        if matches!(mode, RenameMode::Whiteout | RenameMode::WhiteoutNoReplace) {
+            return Err(Errno::EINVAL);
+        }
+        let (stored, to_stored) = (whiteout::stored(name)?, whiteout::stored(to_name)?);
+        let source = Spot { directory: self, stored: Name::new(&stored)? };
+        let target = Spot { directory: to, stored: Name::new(&to_stored)? };
+        for _ in 0..ATTEMPTS {
+            let (node, member) = self.prepare(caller, source, target, mode)?;
+            let _locks = Locks::take(&self.union, self, to)?;
+            let done = match mode {
+                RenameMode::Exchange => exchange(caller, source, target, &member),
+                _ => replace(caller, source, target, &node, &member, mode),
+            };
+            match done {
+                Err(Errno::EAGAIN) => {}
+                done => return done,
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Brings what is renamed into one branch that may be changed, and is not on the right of what it replaces.
+    fn prepare(
+        self: &Arc<Self>,
+        caller: &Caller,
+        source: Spot<'_>,
+        target: Spot<'_>,
+        mode: RenameMode,
+    ) -> Result<(Arc<Node>, Arc<Member>)> {
+        let (here, node) = source.look(caller)?;
+        let (there, other) = target.look(caller)?;
+        let node = node.ok_or(Errno::ENOENT)?;
+        if mode == RenameMode::NoReplace && other.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if mode == RenameMode::Exchange && other.is_none() {
+            return Err(Errno::ENOENT);
+        }
+        source.settle(&here, Some(&node))?;
+        target.settle(&there, other.as_ref())?;
+        let limit = limit(target, &there, mode)?;
+        let mut member = node.writable_within(Extent::All, limit)?.member;
+        if let (RenameMode::Exchange, Some(other)) = (mode, other) {
+            let within = source.position(&member)?;
+            member = other.writable_within(Extent::All, within)?.member;
+            node.writable_within(Extent::All, source.position(&member)?)?;
+        }
+        source.directory.directory_in(&member)?;
+        target.directory.directory_in(&member)?;
+        Ok((node, member))
+    }
+
+    /// Whether this directory is in `other`, at any depth.
+    fn is_below(self: &Arc<Self>, other: &Node) -> bool {
+        let mut node = Arc::clone(self);
+        while let Whereabouts::At(above) = node.whereabouts() {
+            node = above.directory;
+            if std::ptr::eq(&raw const *node, other) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Where the branches on the right of `member` have this directory: a path of names as they are there.
+    fn rest_path(self: &Arc<Self>, member: &Member) -> Result<Vec<u8>> {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        let mut node = Arc::clone(self);
+        while let Whereabouts::At(above) = node.whereabouts() {
+            let moved = whiteout::redirect(&node.instance_in(member).ok_or(Errno::ESTALE)?)?;
+            match moved {
+                Some(path) if path.starts_with(b"/") => {
+                    names.push(path);
+                    names.reverse();
+                    return Ok(names.join(&b'/'));
+                }
+                Some(name) => names.push(name),
+                None => names.push(above.stored.as_bytes().to_vec()),
+            }
+            node = above.directory;
+        }
+        names.push(Vec::new());
+        names.reverse();
+        Ok(names.join(&b'/'))
+    }
+}
+
+/// How far to the right the source may be so that nothing by the target's name hides it.
+fn limit(target: Spot<'_>, there: &Search, mode: RenameMode) -> Result<usize> {
+    let branches = &target.directory.union.branches;
+    let mut limit = usize::MAX;
+    if let Some(index) = there.whiteout {
+        limit = target.slot(index)?;
+    }
+    if let Some(found) = &there.found {
+        let member = &found.instances[0].member;
+        if mode == RenameMode::Exchange || !branches.may_change(member) {
+            limit = limit.min(target.position(member)?);
+        }
+    }
+    Ok(limit)
+}
+
+/// Puts the source in the place of the target, if there is one. `EAGAIN` if they are not as they were prepared.
+fn replace(
+    caller: &Caller,
+    source: Spot<'_>,
+    target: Spot<'_>,
+    node: &Arc<Node>,
+    member: &Arc<Member>,
+    mode: RenameMode,
+) -> Result<()> {
+    let found = source.search(caller)?.found.ok_or(Errno::ENOENT)?;
+    let there = target.search(caller)?;
+    let borrowed = |found: &Found| found.is_borrowed;
+    if borrowed(&found)
+        || there.found.as_ref().is_some_and(borrowed)
+        || !Arc::ptr_eq(&found.instances[0].member, member)
+        || source.position(member)? > limit(target, &there, mode)?
+        || !Arc::ptr_eq(&node.union.node(found.clone())?, node)
+    {
+        return Err(Errno::EAGAIN);
+    }
+    let is_directory = node.kind == FileKind::Directory;
+    if is_directory && (Arc::ptr_eq(target.directory, node) || target.directory.is_below(node)) {
+        return Err(Errno::EINVAL);
+    }
+    let victim = match &there.found {
+        Some(_) if mode == RenameMode::NoReplace => return Err(Errno::EEXIST),
+        Some(victim) => Some(node.union.node(victim.clone())?),
+        None => None,
+    };
+    if victim.as_ref().is_some_and(|victim| Arc::ptr_eq(victim, node)) {
+        // Two names of one file: nothing happens.
+        return Ok(());
+    }
+    if let Some(victim) = &victim
+        && (Arc::ptr_eq(source.directory, victim) || source.directory.is_below(victim))
+    {
+        // It is not empty, and its lock comes before that of what is in it.
+        return Err(Errno::ENOTEMPTY);
+    }
+    let (from, to) = (source.place(member)?, target.place(member)?);
+    source.directory.may_remove(caller, &from, &found.attributes)?;
+    if let Some(found) = &there.found {
+        target.directory.may_remove(caller, &to, &found.attributes)?;
+    }
+    if let Some(victim) = &victim {
+        check_replacement(node, victim)?;
+    }
+    if is_directory && !Arc::ptr_eq(source.directory, target.directory) {
+        // Its entry for the directory above it changes.
+        node.may(caller, AccessMode::WRITE)?;
+    }
+    let _emptiness = match &victim {
+        Some(victim) if is_directory => Some(victim.alone()),
+        _ => None,
+    };
+    if let Some(victim) = &victim
+        && is_directory
+        && !victim.shows_nothing()?
+    {
+        return Err(Errno::ENOTEMPTY);
+    }
+    let leaves_whiteout = source.shows_more(member)?;
+    if is_directory {
+        prepare_directory(target, node, member)?;
+    }
+    if leaves_whiteout {
+        whiteout::create(&from, source.stored)?;
+    }
+    let moved = move_in(caller, source, target, &from, &to, member, there.found.as_ref());
+    if let Err(error) = moved {
+        if leaves_whiteout {
+            // It is seen beside its whiteout.
+            let _ = whiteout::remove(&from, source.stored);
+        }
+        return Err(error);
+    }
+    if let (Some(victim), Some(found)) = (&victim, &there.found) {
+        victim.is_gone_from(target.directory, target.stored);
+        remove_on_the_right(target, member, victim, found);
+        victim.has_lost_a_name();
+    }
+    node.is_at(target.directory, target.stored);
+    Ok(())
+}
+
+/// A file replaces a file and a directory a directory.
+fn check_replacement(node: &Node, victim: &Node) -> Result<()> {
+    match (node.kind == FileKind::Directory, victim.kind == FileKind::Directory) {
+        (true, false) => Err(Errno::ENOTDIR),
+        (false, true) => Err(Errno::EISDIR),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a directory ready to be found elsewhere with all that it has: the rest is noted, or there is none and what is on
+/// the right by the new name is hidden.
+fn prepare_directory(target: Spot<'_>, node: &Arc<Node>, member: &Member) -> Result<()> {
+    let own = node.instance_in(member).ok_or(Errno::ESTALE)?;
+    if node.instances().len() > 1 {
+        let path = node.rest_path(member)?;
+        whiteout::set_redirect(&own, &path)
+    } else if target.shows_more(member)? {
+        whiteout::set_opaque(&own)
+    } else {
+        Ok(())
+    }
+}
+
+/// The rename itself, and what has to go before and after it.
+fn move_in(
+    caller: &Caller,
+    source: Spot<'_>,
+    target: Spot<'_>,
+    from: &VnodeRef,
+    to: &VnodeRef,
+    member: &Member,
+    victim: Option<&Found>,
+) -> Result<()> {
+    whiteout::make_room(to, target.stored)?;
+    let is_directory = victim.is_some_and(|victim| victim.kind() == FileKind::Directory);
+    match from.rename(caller, source.stored, to, target.stored, RenameMode::Replace) {
+        Err(Errno::ENOTEMPTY | Errno::EEXIST) if is_directory => {
+            // It shows nothing, but has marks in it.
+            from.rename(caller, source.stored, to, target.stored, RenameMode::Exchange)?;
+            remove_own_directory(member, from, source.stored)?;
+        }
+        renamed => renamed?,
+    }
+    whiteout::remove(to, target.stored)?;
+    remove_on_the_left(target, member)
+}
+
+/// Removes what the target was in branches on the left, where it hides what has come in its place.
+fn remove_on_the_left(target: Spot<'_>, member: &Member) -> Result<()> {
+    let own = target.position(member)?;
+    let server = Caller::server();
+    for place in target.directory.instances().iter().rev() {
+        if target.position(&place.member)? >= own {
+            continue;
+        }
+        match place.vnode.lookup(&server, target.stored) {
+            Err(Errno::ENOENT) => {}
+            Err(error) => return Err(error),
+            Ok(entry) if entry.attributes.is_directory() => {
+                remove_own_directory(&place.member, &place.vnode, target.stored)?;
+            }
+            Ok(_) => place.vnode.unlink(&server, target.stored)?,
+        }
+    }
+    Ok(())
+}
+
+/// Removes what the target was in the branch that users saw it in, if that is on the right and may be changed: otherwise
+/// it is hidden there.
+fn remove_on_the_right(target: Spot<'_>, member: &Member, victim: &Node, found: &Found) {
+    let own = &found.instances[0].member;
+    let is_right = matches!((target.position(own), target.position(member)), (Ok(own), Ok(new)) if own > new);
+    if !is_right {
+        return;
+    }
+    let is_file = found.kind() != FileKind::Directory;
+    let removed = is_file && target.directory.union.branches.may_change(own) && {
+        let place = target.directory.instance_in(own);
+        // The rename is done, and users see nothing of what cannot be removed.
+        place.is_some_and(|place| place.unlink(&Caller::server(), target.stored).is_ok())
+    };
+    if !removed {
+        victim.is_hidden.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Lets two names change places. `EAGAIN` if they are not as they were prepared.
+fn exchange(caller: &Caller, source: Spot<'_>, target: Spot<'_>, member: &Arc<Member>) -> Result<()> {
+    let one = source.search(caller)?.found.ok_or(Errno::ENOENT)?;
+    let other = target.search(caller)?.found.ok_or(Errno::ENOENT)?;
+    if ![&one, &other].iter().all(|found| !found.is_borrowed && Arc::ptr_eq(&found.instances[0].member, member)) {
+        return Err(Errno::EAGAIN);
+    }
+    let one = source.directory.child(one, source.stored)?;
+    let other = target.directory.child(other, target.stored)?;
+    let is_above =
+        |node: &Arc<Node>, spot: Spot<'_>| Arc::ptr_eq(node, spot.directory) || spot.directory.is_below(node);
+    if is_above(&one, target) || is_above(&other, source) {
+        return Err(Errno::EINVAL);
+    }
+    for (node, spot) in [(&one, target), (&other, source)] {
+        if node.kind == FileKind::Directory {
+            prepare_directory(spot, node, member)?;
+        }
+    }
+    let (from, to) = (source.place(member)?, target.place(member)?);
+    from.rename(caller, source.stored, &to, target.stored, RenameMode::Exchange)?;
+    one.is_at(target.directory, target.stored);
+    other.is_at(source.directory, source.stored);
+    Ok(())
+}
+
+/// The locks of both directories, and before them that of all moves, so that no directory is moved into itself.
+struct Locks<'a> {
+    _names: (RwLockWriteGuard<'a, ()>, Option<RwLockWriteGuard<'a, ()>>),
+    _moves: Option<MutexGuard<'a, ()>>,
+}
+
+impl<'a> Locks<'a> {
+    fn take(union: &'a Union, from: &'a Arc<Node>, to: &'a Arc<Node>) -> Result<Self> {
+        if Arc::ptr_eq(from, to) {
+            return Ok(Self { _names: (from.alone(), None), _moves: None });
+        }
+        let moves = union.moves.lock().unwrap_or_else(PoisonError::into_inner);
+        let to_first = from.is_below(to) || (!to.is_below(from) && Arc::as_ptr(to) < Arc::as_ptr(from));
+        let (first, second) = if to_first { (to, from) } else { (from, to) };
+        Ok(Self { _names: (first.alone(), Some(second.alone())), _moves: Some(moves) })
+    }
+}

@@ -1,0 +1,172 @@
+//! The vnode interface of a [`Node`], each operation passed to the module of its group.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use vnode::{
+    AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
+    OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
+};
+
+use super::copy_up::Extent;
+use super::file::UnionFile;
+use super::listing::Listing;
+use super::node::{Node, Whereabouts};
+use super::whiteout::{self, Meaning};
+use crate::ioctl;
+
+impl Vnode for Node {
+    fn handle(&self) -> Handle {
+        self.identity.handle
+    }
+
+    fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    fn path(&self) -> Result<Vec<u8>> {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        let mut node = self.reference();
+        loop {
+            let above = match node.whereabouts() {
+                Whereabouts::At(above) => above,
+                Whereabouts::Unknown if node.is_root() => break,
+                Whereabouts::Unknown => return Err(Errno::EOPNOTSUPP),
+                Whereabouts::Nowhere => return Err(Errno::ENOENT),
+            };
+            let Meaning::Object(name) = whiteout::meaning(above.stored.as_bytes()) else {
+                return Err(Errno::ENOENT);
+            };
+            names.push(name.into_owned());
+            node = above.directory;
+        }
+        names.reverse();
+        Ok(names.join(&b'/'))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn getattr(&self, caller: &Caller) -> Result<Attributes> {
+        self.attributes(caller)
+    }
+
+    fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        self.reference().set_attributes(caller, changes)
+    }
+
+    fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+        self.may(caller, mode)
+    }
+
+    fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        self.reference().look_up(caller, name)
+    }
+
+    fn parent(&self, _caller: &Caller) -> Result<VnodeRef> {
+        self.only_directory()?;
+        let node = self.reference();
+        if node.is_root() {
+            return Ok(node);
+        }
+        node.find_whereabouts()?;
+        match node.whereabouts() {
+            Whereabouts::At(above) => Ok(above.directory),
+            _ => Err(Errno::ENOENT),
+        }
+    }
+
+    fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        self.reference().create_file(caller, name, how)
+    }
+
+    fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        self.reference().make_directory(caller, name, mode)
+    }
+
+    fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
+        self.reference().make_special(caller, name, kind, mode, device)
+    }
+
+    fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        self.reference().make_symlink(caller, name, target)
+    }
+
+    fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        self.reference().make_link(caller, &own(self, target)?, name)
+    }
+
+    fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        self.reference().unlink_name(caller, name)
+    }
+
+    fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        self.reference().remove_directory(caller, name)
+    }
+
+    fn rename(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.reference().rename_name(caller, name, &own(self, to)?, to_name, mode)
+    }
+
+    fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
+        self.leftmost().vnode.readlink(caller)
+    }
+
+    fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        match self.kind {
+            FileKind::Regular => UnionFile::open(&self.reference(), caller, flags),
+            FileKind::Directory => Err(Errno::EISDIR),
+            FileKind::Symlink => Err(Errno::ELOOP),
+            _ => Err(Errno::ENXIO),
+        }
+    }
+
+    fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
+        Ok(Arc::new(Listing::open(self.reference(), caller)?))
+    }
+
+    fn statfs(&self, caller: &Caller) -> Result<StatFs> {
+        self.union.space(caller)
+    }
+
+    fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        self.xattr(caller, name)
+    }
+
+    fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.reference().set_xattr(caller, name, value, mode)
+    }
+
+    fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
+        self.xattr_names(caller)
+    }
+
+    fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
+        self.reference().remove_xattr(caller, name)
+    }
+
+    fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
+        self.reference().make_unnamed(caller, how)
+    }
+
+    fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        if ioctl::changes(command) {
+            return self.reference().writable(Extent::All)?.vnode.ioctl(caller, command, input, output);
+        }
+        self.leftmost().vnode.ioctl(caller, command, input, output)
+    }
+}
+
+/// A vnode of the same union, known again.
+fn own(node: &Node, other: &VnodeRef) -> Result<Arc<Node>> {
+    let other = other.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?;
+    if Arc::ptr_eq(&node.union, &other.union) { Ok(other.reference()) } else { Err(Errno::EXDEV) }
+}

@@ -1,0 +1,236 @@
+//! Whiteouts and the other marks in a branch: what a name in a branch stands for, and which marks a directory bears.
+//!
+//! Two formats are read. That of the paper (Unionfs, section 2), which aufs and OCI layers use too: a file `.wh.NAME`
+//! hides NAME in the branches to the right, and `.wh..wh..opq` in a directory hides all that is below the same directory
+//! to the right. And that of Linux's overlayfs: a character device 0:0 in the place of the name, and extended attributes
+//! for opaque and moved directories. Names of users that begin with `.wh.` are kept as `.wh..wh.u` and their rest.
+
+use std::borrow::Cow;
+
+use vnode::{Attributes, Caller, Device, Entry, Errno, FileKind, Name, NameBuf, Result, VnodeRef, XattrMode};
+
+/// What every mark's name begins with.
+pub(super) const PREFIX: &[u8] = b".wh.";
+/// The directory at a branch's root that belongs to the union.
+pub(super) const STATE: &[u8] = b".wh..wh.plyfs";
+const OPAQUE: &[u8] = b".wh..wh..opq";
+const ESCAPE: &[u8] = b".wh..wh.u";
+
+/// The attributes of overlayfs, as root and as a user writes them.
+const OVERLAY_OPAQUE: [&[u8]; 2] = [b"trusted.overlay.opaque", b"user.overlay.opaque"];
+const OVERLAY_REDIRECT: [&[u8]; 2] = [b"trusted.overlay.redirect", b"user.overlay.redirect"];
+/// On a device 0:0 that is no whiteout.
+const USERS_DEVICE: [&[u8]; 1] = [b"trusted.plyfs.device"];
+/// Where a moved directory keeps the path that it had: the same as overlayfs, for which it means the same.
+const REDIRECT_MAX: usize = 4096;
+
+/// Extended attributes that are not shown to users.
+pub(super) fn is_own_attribute(name: &[u8]) -> bool {
+    const OWN: [&[u8]; 4] = [b"trusted.overlay.", b"user.overlay.", b"trusted.plyfs.", b"user.plyfs."];
+    OWN.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// What an entry of a branch stands for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Meaning<'a> {
+    /// An object that users see by this name.
+    Object(Cow<'a, [u8]>),
+    /// The absence of what users would see by this name.
+    Whiteout(Cow<'a, [u8]>),
+    /// A mark.
+    Mark,
+}
+
+/// What an entry stands for, by its name.
+pub(super) fn meaning(stored: &[u8]) -> Meaning<'_> {
+    let Some(rest) = stored.strip_prefix(PREFIX) else { return Meaning::Object(Cow::Borrowed(stored)) };
+    if let Some(tail) = stored.strip_prefix(ESCAPE) {
+        return Meaning::Object(Cow::Owned([PREFIX, tail].concat()));
+    }
+    if let Some(tail) = rest.strip_prefix(ESCAPE) {
+        return Meaning::Whiteout(Cow::Owned([PREFIX, tail].concat()));
+    }
+    if rest.starts_with(PREFIX) { Meaning::Mark } else { Meaning::Whiteout(Cow::Borrowed(rest)) }
+}
+
+/// The name in branches of what users see by `name`.
+///
+/// # Errors
+/// `ENAMETOOLONG` for a name that has no room for the escape.
+pub(super) fn stored(name: Name<'_>) -> Result<Cow<'_, [u8]>> {
+    match name.as_bytes().strip_prefix(PREFIX) {
+        None => Ok(Cow::Borrowed(name.as_bytes())),
+        Some(rest) => {
+            let stored = [ESCAPE, rest].concat();
+            Name::new(&stored)?;
+            Ok(Cow::Owned(stored))
+        }
+    }
+}
+
+/// The name of a whiteout.
+///
+/// # Errors
+/// `ENAMETOOLONG`: then only a device can be the whiteout.
+pub(super) fn whiteout_name(stored: Name<'_>) -> Result<NameBuf> {
+    NameBuf::new([PREFIX, stored.as_bytes()].concat())
+}
+
+/// Whether what was found is overlayfs's whiteout, and not a user's device of the same number.
+pub(super) fn is_device(found: &Entry) -> Result<bool> {
+    Ok(has_number(&found.attributes) && attribute(&found.vnode, &USERS_DEVICE)?.is_none())
+}
+
+/// Whether the device has the number of a whiteout.
+pub(super) fn has_number(attributes: &Attributes) -> bool {
+    attributes.kind == FileKind::CharacterDevice && attributes.rdev == Device::default()
+}
+
+/// Marks a device with the number of a whiteout as a user's: from now on it is seen.
+///
+/// # Errors
+/// `EPERM` where the mark cannot be set.
+pub(super) fn mark_as_users(device: &VnodeRef) -> Result<()> {
+    match device.setxattr(&Caller::server(), USERS_DEVICE[0], b"y", XattrMode::Set) {
+        Err(Errno::EOPNOTSUPP | Errno::EACCES) => Err(Errno::EPERM),
+        result => result,
+    }
+}
+
+/// Whether a whiteout of the name, as a file of its own, stands in the directory.
+pub(super) fn stands(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
+    match whiteout_name(stored) {
+        Ok(name) => exists(directory, name.as_name()),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Whether the directory hides what is below the same directory to the right.
+pub(super) fn is_opaque(directory: &VnodeRef) -> Result<bool> {
+    let value = attribute(directory, &OVERLAY_OPAQUE)?;
+    Ok(value.is_some_and(|value| value == b"y") || exists(directory, mark(OPAQUE))?)
+}
+
+/// Where the rest of a moved directory is: a path from the root of the branches to the right, or a name in the same
+/// directory there.
+pub(super) fn redirect(directory: &VnodeRef) -> Result<Option<Vec<u8>>> {
+    Ok(attribute(directory, &OVERLAY_REDIRECT)?.filter(|path| !path.is_empty() && path.len() <= REDIRECT_MAX))
+}
+
+/// Marks a directory that is not seen yet as opaque.
+pub(super) fn set_opaque(directory: &VnodeRef) -> Result<()> {
+    let server = Caller::server();
+    match directory.mknod(&server, mark(OPAQUE), FileKind::Regular, 0o444, Device::default()) {
+        Ok(_) | Err(Errno::EEXIST) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Notes where the rest of a directory stays when it moves.
+///
+/// # Errors
+/// `EXDEV` where the branch has no extended attributes to note it in: then programs copy.
+pub(super) fn set_redirect(directory: &VnodeRef, path: &[u8]) -> Result<()> {
+    if path.len() > REDIRECT_MAX {
+        return Err(Errno::EXDEV);
+    }
+    let server = Caller::server();
+    for name in OVERLAY_REDIRECT {
+        match directory.setxattr(&server, name, path, XattrMode::Set) {
+            Err(Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => {}
+            result => return result,
+        }
+    }
+    Err(Errno::EXDEV)
+}
+
+/// Hides a name in a directory: from now on, or, if something is there by that name, as soon as that is gone.
+pub(super) fn create(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    let server = Caller::server();
+    let made = match whiteout_name(stored) {
+        Ok(name) => directory.mknod(&server, name.as_name(), FileKind::Regular, 0o444, Device::default()),
+        Err(_) => directory.mknod(&server, stored, FileKind::CharacterDevice, 0, Device::default()),
+    };
+    match made {
+        Ok(_) => Ok(()),
+        Err(Errno::EEXIST) if stands(directory, stored)? => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes the whiteout of a name away, if there is one that is a file of its own.
+pub(super) fn remove(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    let Ok(name) = whiteout_name(stored) else { return Ok(()) };
+    match directory.unlink(&Caller::server(), name.as_name()) {
+        Err(Errno::ENOENT) => Ok(()),
+        result => result,
+    }
+}
+
+/// Makes room for an object where a device is the whiteout: the whiteout becomes a file of its own, in one step.
+pub(super) fn make_room(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    let server = Caller::server();
+    match directory.lookup(&server, stored) {
+        Ok(entry) if is_device(&entry)? => match whiteout_name(stored) {
+            Ok(name) => directory.rename(&server, stored, directory, name.as_name(), vnode::RenameMode::Replace),
+            Err(_) => directory.unlink(&server, stored),
+        },
+        Ok(_) | Err(Errno::ENOENT) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn exists(directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
+    match directory.lookup(&Caller::server(), name) {
+        Ok(_) => Ok(true),
+        Err(Errno::ENOENT | Errno::ENAMETOOLONG) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn attribute(object: &VnodeRef, names: &[&[u8]]) -> Result<Option<Vec<u8>>> {
+    let server = Caller::server();
+    for name in names {
+        match object.getxattr(&server, name) {
+            Ok(value) => return Ok(Some(value)),
+            Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn mark(name: &'static [u8]) -> Name<'static> {
+    Name::new(name).expect("a mark's name is a name")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(name: &[u8]) -> Meaning<'_> {
+        Meaning::Object(Cow::Borrowed(name))
+    }
+
+    #[test]
+    fn names_in_branches_and_names_that_users_see() {
+        for name in [&b"x"[..], b".wh", b".wh.x", b".wh..wh..opq", b".wh..wh.plyfs", b".wh..wh.ux", b".wh."] {
+            let name = Name::new(name).unwrap();
+            let kept = stored(name).unwrap();
+            assert_eq!(meaning(&kept), object(name.as_bytes()), "{name:?} is kept as {kept:?}");
+            let whiteout = whiteout_name(Name::new(&kept).unwrap()).unwrap();
+            assert_eq!(meaning(whiteout.as_bytes()), Meaning::Whiteout(Cow::Borrowed(name.as_bytes())), "{name:?}");
+        }
+        for mark in [STATE, OPAQUE, b".wh..wh.plnk", b".wh..wh.orph", b".wh..wh.aufs"] {
+            assert_eq!(meaning(mark), Meaning::Mark);
+        }
+    }
+
+    #[test]
+    fn names_without_room_for_an_escape_are_too_long() {
+        let long = [PREFIX, &[b'x'; 251]].concat();
+        assert_eq!(stored(Name::new(&long).unwrap()).err(), Some(Errno::ENAMETOOLONG));
+        assert!(whiteout_name(Name::new(&[b'x'; 251]).unwrap()).is_ok());
+        assert!(whiteout_name(Name::new(&[b'x'; 252]).unwrap()).is_err());
+    }
+}

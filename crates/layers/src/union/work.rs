@@ -1,0 +1,193 @@
+//! The work directory of a branch: where things are made before they are seen, and go before they are removed.
+//!
+//! It is `.wh..wh.plyfs/work` at the branch's root, made when it is first needed. Whatever is in it when a union begins
+//! to use it was left by one that was stopped half-way, and belongs to no name: it is removed.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use vnode::{
+    Caller, Creation, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, Name, NameBuf, OpenFileRef, OpenFlags,
+    RenameMode, Result, SetAttributes, VnodeRef,
+};
+
+use super::whiteout::STATE;
+
+const WORK: &[u8] = b"work";
+const LINKS: &[u8] = b"links";
+const LOCK: &[u8] = b"lock";
+
+/// The work directory of a branch.
+pub(super) struct Work {
+    root: VnodeRef,
+    /// The branch has been written by a union, now or earlier.
+    exists: AtomicBool,
+    opened: Mutex<Option<Opened>>,
+    next: AtomicU64,
+}
+
+struct Opened {
+    state: VnodeRef,
+    directory: VnodeRef,
+    /// Says to other unions that the directory is in use.
+    _lock: Option<OpenFileRef>,
+}
+
+impl Work {
+    /// That of the branch with this root.
+    pub(super) fn new(root: &VnodeRef) -> Self {
+        let exists = root.lookup(&Caller::server(), name(STATE)).is_ok();
+        Self { root: root.clone(), exists: AtomicBool::new(exists), opened: Mutex::default(), next: AtomicU64::new(0) }
+    }
+
+    /// Whether a union has ever written to the branch: otherwise nothing in it comes from another.
+    pub(super) fn exists(&self) -> bool {
+        self.exists.load(Ordering::Relaxed)
+    }
+
+    /// The directory, empty but for what this union is doing.
+    ///
+    /// # Errors
+    /// `EBUSY` if another union writes to the branch; those of making it.
+    pub(super) fn directory(&self) -> Result<VnodeRef> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = &*opened {
+            return Ok(opened.directory.clone());
+        }
+        let state = directory_in(&self.root, STATE)?;
+        let lock = take_lock(&state)?;
+        let directory = directory_in(&state, WORK)?;
+        clear(&directory)?;
+        self.exists.store(true, Ordering::Relaxed);
+        *opened = Some(Opened { state, directory: directory.clone(), _lock: lock });
+        Ok(directory)
+    }
+
+    /// The directory of names that lead to copies of files with several names.
+    pub(super) fn links(&self) -> Result<VnodeRef> {
+        self.directory()?;
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = opened.as_ref().map(|opened| opened.state.clone()).ok_or(Errno::ESTALE)?;
+        drop(opened);
+        directory_in(&state, LINKS)
+    }
+
+    /// That directory, if the branch has it.
+    pub(super) fn links_if_there(&self) -> Result<Option<VnodeRef>> {
+        if !self.exists() {
+            return Ok(None);
+        }
+        let server = Caller::server();
+        let found = self.root.lookup(&server, name(STATE)).and_then(|state| state.vnode.lookup(&server, name(LINKS)));
+        match found {
+            Ok(entry) => Ok(Some(entry.vnode)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A name that nothing in the directory has.
+    pub(super) fn name(&self) -> NameBuf {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        NameBuf::new(format!("{number}").into_bytes()).expect("a number is a name")
+    }
+
+    /// Moves an object out of sight.
+    pub(super) fn take(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<NameBuf> {
+        let (work, name) = (self.directory()?, self.name());
+        directory.rename(&Caller::server(), stored, &work, name.as_name(), RenameMode::NoReplace)?;
+        Ok(name)
+    }
+
+    /// Removes something in the directory, with all below it. What cannot be removed now is removed when the branch is
+    /// next used.
+    pub(super) fn discard(&self, name: &NameBuf) {
+        // Nobody waits for this, and what is left behind is found again.
+        let _ = self.directory().and_then(|work| remove_tree(&work, name.as_name()));
+    }
+}
+
+fn directory_in(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
+    let server = Caller::server();
+    match parent.mkdir(&server, name(bytes), 0o700) {
+        Ok(entry) => {
+            // What is made in it is to inherit nothing.
+            for list in [b"system.posix_acl_default", &b"system.posix_acl_access"[..]] {
+                let _ = entry.vnode.removexattr(&server, list);
+            }
+            entry.vnode.setattr(&server, &SetAttributes { mode: Some(0o700), ..SetAttributes::default() })?;
+            Ok(entry.vnode)
+        }
+        Err(Errno::EEXIST) => Ok(parent.lookup(&server, name(bytes))?.vnode),
+        Err(error) => Err(error),
+    }
+}
+
+/// Locks the state directory for as long as the result lives.
+fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
+    let server = Caller::server();
+    let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+    let file = state.create(&server, name(LOCK), &how)?.file;
+    let whole = Lock { family: LockFamily::Flock, kind: LockKind::Exclusive, start: 0, end: u64::MAX, pid: 0 };
+    match file.lock(&server, LockOwner(0), &whole) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::EAGAIN) => Err(Errno::EBUSY),
+        // A branch without locks: nobody can tell.
+        Err(_) => Ok(None),
+    }
+}
+
+fn clear(directory: &VnodeRef) -> Result<()> {
+    for (name, _) in entries(directory)? {
+        remove_tree(directory, name.as_name())?;
+    }
+    Ok(())
+}
+
+/// Removes an object with all below it. Not by recursion: a tree may be deeper than a thread's stack.
+pub(super) fn remove_tree(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    let server = Caller::server();
+    let entry = directory.lookup(&server, stored)?;
+    if !entry.attributes.is_directory() {
+        return directory.unlink(&server, stored);
+    }
+    // Directories are brought up beside the first, one level at a time, and removed when they are empty.
+    let mut way = vec![(directory.clone(), stored.to_owned(), entry.vnode)];
+    while let Some((parent, name, inner)) = way.pop() {
+        let mut below = Vec::new();
+        for (name, kind) in entries(&inner)? {
+            let is_directory = match kind {
+                Some(kind) => kind == FileKind::Directory,
+                None => inner.lookup(&server, name.as_name())?.attributes.is_directory(),
+            };
+            if is_directory {
+                below.push((inner.clone(), name.clone(), inner.lookup(&server, name.as_name())?.vnode));
+            } else {
+                inner.unlink(&server, name.as_name())?;
+            }
+        }
+        if below.is_empty() {
+            parent.rmdir(&server, name.as_name())?;
+        } else {
+            way.push((parent, name, inner));
+            way.extend(below);
+        }
+    }
+    Ok(())
+}
+
+/// The entries of a directory, all at once.
+pub(super) fn entries(directory: &VnodeRef) -> Result<Vec<(NameBuf, Option<FileKind>)>> {
+    let server = Caller::server();
+    let mut entries = Vec::new();
+    directory.open_directory(&server)?.read(&server, 0, &mut |entry| {
+        entries.push((entry.name.to_owned(), entry.kind));
+        ControlFlow::Continue(())
+    })?;
+    Ok(entries)
+}
+
+fn name(bytes: &'static [u8]) -> Name<'static> {
+    Name::new(bytes).expect("our own names are names")
+}

@@ -1,0 +1,272 @@
+//! The union, by its vnodes: what users see of several branches, and what their changes leave in each.
+
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::memory;
+use layers::{Branch, BranchMode};
+use vnode::{
+    Caller, Creation, Errno, FileKind, FileSystemRef, Name, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
+};
+
+use BranchMode::{ReadOnly, ReadWrite};
+
+/// Branches in memory and the union of them.
+struct Scene {
+    branches: Vec<FileSystemRef>,
+    union: FileSystemRef,
+}
+
+fn server() -> Caller {
+    Caller::server()
+}
+
+fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+/// A union of branches with these modes, each filled beforehand with these paths; a path that ends with a slash is a
+/// directory, and any other a file that holds its branch's number and its path.
+fn scene(branches: &[(BranchMode, &[&str])]) -> Scene {
+    let mut made = Vec::new();
+    let mut joined = Vec::new();
+    for (index, (mode, paths)) in branches.iter().enumerate() {
+        let branch = memory();
+        for path in *paths {
+            fill(&branch, index, path);
+        }
+        let file_system = branch.clone();
+        joined.push(Branch { file_system, mode: Some(*mode), label: format!("branch {index}") });
+        made.push(branch);
+    }
+    let union = layers::kind("union").unwrap().join(&[], joined).unwrap();
+    Scene { branches: made, union }
+}
+
+fn fill(branch: &FileSystemRef, index: usize, path: &str) {
+    let mut directory = branch.root();
+    let parts: Vec<&str> = path.split('/').collect();
+    let (last, above) = parts.split_last().unwrap();
+    for part in above {
+        directory = match directory.mkdir(&server(), name(part), 0o755) {
+            Ok(entry) => entry.vnode,
+            Err(Errno::EEXIST) => directory.lookup(&server(), name(part)).unwrap().vnode,
+            Err(error) => panic!("{path}: {error}"),
+        };
+    }
+    if !last.is_empty() {
+        write(&directory, last, format!("{index}:{path}").as_bytes());
+    }
+}
+
+fn write(directory: &VnodeRef, file: &str, data: &[u8]) {
+    let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+    let created = directory.create(&server(), name(file), &how).unwrap();
+    created.file.write_at(&server(), 0, data, false).unwrap();
+}
+
+fn at(file_system: &FileSystemRef, path: &str) -> Result<VnodeRef> {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    parts.into_iter().try_fold(file_system.root(), |node, part| Ok(node.lookup(&server(), name(part))?.vnode))
+}
+
+fn read(file_system: &FileSystemRef, path: &str) -> Result<String> {
+    let file = at(file_system, path)?.open(&server(), OpenFlags::READ)?;
+    let mut buffer = [0; 100];
+    let length = file.read_at(&server(), 0, &mut buffer)?;
+    Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+}
+
+/// The names in a directory, sorted.
+fn list(file_system: &FileSystemRef, path: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let open = at(file_system, path).unwrap().open_directory(&server()).unwrap();
+    open.read(&server(), 0, &mut |entry| {
+        names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_leftmost_wins_and_directories_merge() {
+    let scene =
+        scene(&[(ReadWrite, &["a", "d/x", "f"]), (ReadOnly, &["a", "b", "d/y", "f/z"]), (ReadOnly, &["d/x", "d/z"])]);
+    assert_eq!(list(&scene.union, ""), ["a", "b", "d", "f"]);
+    assert_eq!(list(&scene.union, "d"), ["x", "y", "z"]);
+    assert_eq!(read(&scene.union, "a").unwrap(), "0:a");
+    assert_eq!(read(&scene.union, "d/y").unwrap(), "1:d/y");
+    assert_eq!(read(&scene.union, "d/x").unwrap(), "0:d/x");
+    assert_eq!(at(&scene.union, "f").unwrap().kind(), FileKind::Regular);
+    assert_eq!(at(&scene.union, "c").err(), Some(Errno::ENOENT));
+}
+
+#[test]
+fn inode_numbers_of_readdir_and_stat_agree_and_differ_between_branches() {
+    let scene = scene(&[(ReadWrite, &["a", "d/x"]), (ReadOnly, &["b", "d/y"]), (ReadOnly, &["c", "d/z"])]);
+    for path in ["", "d"] {
+        let directory = at(&scene.union, path).unwrap();
+        let mut seen = Vec::new();
+        directory
+            .open_directory(&server())
+            .unwrap()
+            .read(&server(), 0, &mut |entry| {
+                seen.push((entry.name.to_owned(), entry.ino));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        let mut numbers: Vec<u64> = seen.iter().map(|(_, ino)| *ino).collect();
+        for (name, ino) in seen {
+            assert_eq!(directory.lookup(&server(), name.as_name()).unwrap().attributes.ino, ino, "{name:?}");
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), list(&scene.union, path).len());
+    }
+}
+
+#[test]
+fn writing_copies_the_file_with_all_above_it_and_nothing_else_changes() {
+    let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &["d/e/x", "d/e/y"])]);
+    let node = at(&scene.union, "d/e/x").unwrap();
+    let before = node.getattr(&server()).unwrap();
+    let reader = node.open(&server(), OpenFlags::READ).unwrap();
+    assert_eq!(list(&scene.branches[0], ""), [""; 0], "reading makes nothing");
+    let writer = node.open(&server(), OpenFlags::WRITE).unwrap();
+    writer.write_at(&server(), 0, b"9", false).unwrap();
+    assert_eq!(read(&scene.union, "d/e/x").unwrap(), "9:d/e/x");
+    assert_eq!(read(&scene.branches[0], "d/e/x").unwrap(), "9:d/e/x");
+    assert_eq!(read(&scene.branches[1], "d/e/x").unwrap(), "1:d/e/x");
+    let mut buffer = [0];
+    reader.read_at(&server(), 0, &mut buffer).unwrap();
+    assert_eq!(&buffer, b"9", "a file that was open before sees later writes");
+    let after = node.getattr(&server()).unwrap();
+    assert_eq!((before.ino, before.mode, before.size), (after.ino, after.mode, after.size));
+    assert_eq!(at(&scene.union, "d/e/x").unwrap().handle(), node.handle());
+    assert_eq!(list(&scene.union, "d/e"), ["x", "y"]);
+    assert_eq!(list(&scene.branches[0], ".wh..wh.plyfs/work"), [""; 0], "nothing is left in the work directory");
+}
+
+#[test]
+fn what_is_deleted_stays_deleted() {
+    let scene = scene(&[(ReadWrite, &["both"]), (ReadOnly, &["both", "low", "d/x", "d/y"])]);
+    let root = scene.union.root();
+    root.unlink(&server(), name("both")).unwrap();
+    root.unlink(&server(), name("low")).unwrap();
+    assert_eq!(root.rmdir(&server(), name("d")).err(), Some(Errno::ENOTEMPTY));
+    let directory = at(&scene.union, "d").unwrap();
+    directory.unlink(&server(), name("x")).unwrap();
+    assert_eq!(list(&scene.union, "d"), ["y"]);
+    directory.unlink(&server(), name("y")).unwrap();
+    root.rmdir(&server(), name("d")).unwrap();
+    assert_eq!(list(&scene.union, ""), [""; 0]);
+    for gone in ["both", "low", "d"] {
+        assert_eq!(at(&scene.union, gone).err(), Some(Errno::ENOENT), "{gone}");
+    }
+    assert_eq!(list(&scene.branches[1], "d"), ["x", "y"], "the read-only branch is as it was");
+    // Made anew, a directory has nothing of the old one.
+    root.mkdir(&server(), name("d"), 0o755).unwrap();
+    assert_eq!(list(&scene.union, "d"), [""; 0]);
+    write(&root, "low", b"new");
+    assert_eq!(read(&scene.union, "low").unwrap(), "new");
+    assert_eq!(list(&scene.union, ""), ["d", "low"]);
+}
+
+#[test]
+fn names_that_look_like_whiteouts_are_names_as_any_other() {
+    let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &["x"])]);
+    let root = scene.union.root();
+    write(&root, ".wh.x", b"mine");
+    assert_eq!(list(&scene.union, ""), [".wh.x", "x"]);
+    assert_eq!(read(&scene.union, ".wh.x").unwrap(), "mine");
+    root.unlink(&server(), name("x")).unwrap();
+    assert_eq!(list(&scene.union, ""), [".wh.x"]);
+    root.unlink(&server(), name(".wh.x")).unwrap();
+    assert_eq!(list(&scene.union, ""), [""; 0]);
+}
+
+#[test]
+fn files_are_renamed_and_what_they_were_does_not_come_back() {
+    let scene = scene(&[(ReadWrite, &["d/"]), (ReadOnly, &["low", "d/y", "e/z"])]);
+    let root = scene.union.root();
+    let (d, e) = (at(&scene.union, "d").unwrap(), at(&scene.union, "e").unwrap());
+    root.rename(&server(), name("low"), &d, name("y"), RenameMode::Replace).unwrap();
+    assert_eq!(list(&scene.union, ""), ["d", "e"]);
+    assert_eq!(read(&scene.union, "d/y").unwrap(), "1:low");
+    assert_eq!(d.rename(&server(), name("y"), &e, name("z"), RenameMode::NoReplace).err(), Some(Errno::EEXIST));
+    d.rename(&server(), name("y"), &e, name("z"), RenameMode::Exchange).unwrap();
+    assert_eq!(read(&scene.union, "d/y").unwrap(), "1:e/z");
+    assert_eq!(read(&scene.union, "e/z").unwrap(), "1:low");
+}
+
+#[test]
+fn directories_of_several_branches_are_renamed_whole() {
+    let scene = scene(&[(ReadWrite, &["d/new"]), (ReadOnly, &["d/old", "d/e/deep", "t/x"]), (ReadOnly, &["d/older"])]);
+    let root = scene.union.root();
+    root.rename(&server(), name("d"), &root, name("m"), RenameMode::Replace).unwrap();
+    assert_eq!(list(&scene.union, ""), ["m", "t"]);
+    assert_eq!(list(&scene.union, "m"), ["e", "new", "old", "older"]);
+    assert_eq!(read(&scene.union, "m/e/deep").unwrap(), "1:d/e/deep");
+    // Again, and into another directory, with one that was never copied.
+    let t = at(&scene.union, "t").unwrap();
+    root.rename(&server(), name("m"), &t, name("m2"), RenameMode::Replace).unwrap();
+    let m2 = at(&scene.union, "t/m2").unwrap();
+    m2.rename(&server(), name("e"), &root, name("e2"), RenameMode::Replace).unwrap();
+    assert_eq!(read(&scene.union, "e2/deep").unwrap(), "1:d/e/deep");
+    assert_eq!(list(&scene.union, "t/m2"), ["new", "old", "older"]);
+    assert_eq!(t.rename(&server(), name("m2"), &m2, name("inside"), RenameMode::Replace).err(), Some(Errno::EINVAL));
+    // A new directory by the old name is empty.
+    root.mkdir(&server(), name("d"), 0o755).unwrap();
+    assert_eq!(list(&scene.union, "d"), [""; 0]);
+    // What was moved can be changed and deleted.
+    let old = at(&scene.union, "t/m2/old").unwrap();
+    old.setattr(&server(), &SetAttributes { mode: Some(0o600), ..SetAttributes::default() }).unwrap();
+    assert_eq!(at(&scene.union, "t/m2/old").unwrap().getattr(&server()).unwrap().mode, 0o600);
+    for gone in ["new", "old", "older"] {
+        m2.unlink(&server(), name(gone)).unwrap();
+    }
+    t.rmdir(&server(), name("m2")).unwrap();
+    assert_eq!(list(&scene.union, "t"), ["x"]);
+}
+
+#[test]
+fn a_union_of_read_only_branches_refuses_every_change() {
+    let scene = scene(&[(ReadOnly, &["a"]), (ReadOnly, &["b"])]);
+    let root = scene.union.root();
+    assert!(scene.union.properties().read_only);
+    assert_eq!(root.unlink(&server(), name("a")).err(), Some(Errno::EROFS));
+    assert_eq!(root.mkdir(&server(), name("n"), 0o755).err(), Some(Errno::EROFS));
+    assert_eq!(at(&scene.union, "b").unwrap().open(&server(), OpenFlags::WRITE).err(), Some(Errno::EROFS));
+}
+
+#[test]
+fn handles_find_their_objects_after_a_restart_and_a_copy() {
+    let lower = scene(&[(ReadOnly, &["d/x"])]).branches.remove(0);
+    let upper = memory();
+    let join = || {
+        let branch = |file_system: &FileSystemRef, mode, label: &str| Branch {
+            file_system: file_system.clone(),
+            mode: Some(mode),
+            label: label.to_owned(),
+        };
+        let branches = vec![branch(&upper, ReadWrite, "upper"), branch(&lower, ReadOnly, "lower")];
+        layers::kind("union").unwrap().join(&[], branches).unwrap()
+    };
+    let (handle, directory, ino) = {
+        let union = join();
+        let node = at(&union, "d/x").unwrap();
+        let ino = node.getattr(&server()).unwrap().ino;
+        (node.handle(), at(&union, "d").unwrap().handle(), ino)
+    };
+    let union = join();
+    union.resolve(&handle).unwrap().open(&server(), OpenFlags::WRITE).unwrap();
+    drop(union);
+    let union = join();
+    let node = union.resolve(&handle).unwrap();
+    assert_eq!(node.getattr(&server()).unwrap().ino, ino);
+    assert_eq!(node.handle(), at(&union, "d/x").unwrap().handle());
+    assert_eq!(union.resolve(&directory).unwrap().handle(), at(&union, "d").unwrap().handle());
+}
