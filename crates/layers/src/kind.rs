@@ -1,6 +1,7 @@
 //! A kind of layer as whoever builds stacks sees it: its name, what it does, its options, and how to put it on.
 
 use std::fmt;
+use std::sync::Arc;
 
 use vnode::FileSystemRef;
 
@@ -24,7 +25,7 @@ pub(crate) enum Build {
     /// On one file system.
     Over(fn(&[Pair], FileSystemRef) -> Result<FileSystemRef, OptionError>),
     /// On any number of branches.
-    Joining(fn(&[Pair], Vec<Branch>) -> Result<FileSystemRef, OptionError>),
+    Joining(fn(&[Pair], Vec<Branch>, Option<BranchOpener>) -> Result<FileSystemRef, OptionError>),
 }
 
 /// An option's key and value, as a stack expression has them.
@@ -40,6 +41,9 @@ pub struct Branch {
     /// What it is called in messages and known by after a restart: its stack expression.
     pub label: String,
 }
+
+/// Opens a branch that is written as in a stack expression, such as `/srv/new=ro`; the error says in words what is wrong.
+pub type BranchOpener = Arc<dyn Fn(&str) -> Result<Branch, String> + Send + Sync>;
 
 /// How a fan-out layer may use a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,23 +80,29 @@ impl Kind {
         match self.build {
             Build::Over(build) => build(options, lower),
             Build::Joining(build) => {
-                build(options, vec![Branch { file_system: lower, mode: None, label: String::new() }])
+                build(options, vec![Branch { file_system: lower, mode: None, label: String::new() }], None)
             }
         }
     }
 
-    /// Makes a fan-out layer of its options and joins the branches, the one of highest priority first.
+    /// Makes a fan-out layer of its options and joins the branches, the one of highest priority first. Branches can be
+    /// added later if there is an opener.
     ///
     /// # Errors
     /// As [`Kind::stack`].
     ///
     /// # Panics
     /// If the layer does not join branches, or there is none.
-    pub fn join(&self, options: &[(String, String)], branches: Vec<Branch>) -> Result<FileSystemRef, OptionError> {
+    pub fn join(
+        &self,
+        options: &[(String, String)],
+        branches: Vec<Branch>,
+        opener: Option<BranchOpener>,
+    ) -> Result<FileSystemRef, OptionError> {
         assert!(!branches.is_empty(), "a fan-out layer has at least one branch");
         match self.build {
             Build::Over(_) => panic!("`{}` does not join branches", self.name),
-            Build::Joining(build) => build(options, branches),
+            Build::Joining(build) => build(options, branches, opener),
         }
     }
 }

@@ -27,7 +27,7 @@ mod kind;
 #[cfg(any(feature = "audit", feature = "map"))]
 mod users;
 
-pub use kind::{Branch, BranchMode, Kind};
+pub use kind::{Branch, BranchMode, BranchOpener, Kind};
 pub use options::{OptionError, OptionProblem, OptionSpecification};
 
 /// Every layer of this build, by name.

@@ -102,7 +102,7 @@ fn unions_conform() {
             mode: Some(if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly }),
             label: format!("branch {index}"),
         };
-        let union = layers::kind("union").unwrap().join(&[], (0..count).map(branch).collect()).unwrap();
+        let union = layers::kind("union").unwrap().join(&[], (0..count).map(branch).collect(), None).unwrap();
         check(&format!("union of {count}"), union, &[]);
     }
 }

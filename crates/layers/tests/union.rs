@@ -5,91 +5,10 @@ mod common;
 use std::ops::ControlFlow;
 
 use common::memory;
-use layers::{Branch, BranchMode};
-use vnode::{
-    Caller, Creation, Errno, FileKind, FileSystemRef, Name, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
-};
-
-use BranchMode::{ReadOnly, ReadWrite};
-
-/// Branches in memory and the union of them.
-struct Scene {
-    branches: Vec<FileSystemRef>,
-    union: FileSystemRef,
-}
-
-fn server() -> Caller {
-    Caller::server()
-}
-
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).unwrap()
-}
-
-/// A union of branches with these modes, each filled beforehand with these paths; a path that ends with a slash is a
-/// directory, and any other a file that holds its branch's number and its path.
-fn scene(branches: &[(BranchMode, &[&str])]) -> Scene {
-    let mut made = Vec::new();
-    let mut joined = Vec::new();
-    for (index, (mode, paths)) in branches.iter().enumerate() {
-        let branch = memory();
-        for path in *paths {
-            fill(&branch, index, path);
-        }
-        let file_system = branch.clone();
-        joined.push(Branch { file_system, mode: Some(*mode), label: format!("branch {index}") });
-        made.push(branch);
-    }
-    let union = layers::kind("union").unwrap().join(&[], joined).unwrap();
-    Scene { branches: made, union }
-}
-
-fn fill(branch: &FileSystemRef, index: usize, path: &str) {
-    let mut directory = branch.root();
-    let parts: Vec<&str> = path.split('/').collect();
-    let (last, above) = parts.split_last().unwrap();
-    for part in above {
-        directory = match directory.mkdir(&server(), name(part), 0o755) {
-            Ok(entry) => entry.vnode,
-            Err(Errno::EEXIST) => directory.lookup(&server(), name(part)).unwrap().vnode,
-            Err(error) => panic!("{path}: {error}"),
-        };
-    }
-    if !last.is_empty() {
-        write(&directory, last, format!("{index}:{path}").as_bytes());
-    }
-}
-
-fn write(directory: &VnodeRef, file: &str, data: &[u8]) {
-    let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
-    let created = directory.create(&server(), name(file), &how).unwrap();
-    created.file.write_at(&server(), 0, data, false).unwrap();
-}
-
-fn at(file_system: &FileSystemRef, path: &str) -> Result<VnodeRef> {
-    let parts = path.split('/').filter(|part| !part.is_empty());
-    parts.into_iter().try_fold(file_system.root(), |node, part| Ok(node.lookup(&server(), name(part))?.vnode))
-}
-
-fn read(file_system: &FileSystemRef, path: &str) -> Result<String> {
-    let file = at(file_system, path)?.open(&server(), OpenFlags::READ)?;
-    let mut buffer = [0; 100];
-    let length = file.read_at(&server(), 0, &mut buffer)?;
-    Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
-}
-
-/// The names in a directory, sorted.
-fn list(file_system: &FileSystemRef, path: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let open = at(file_system, path).unwrap().open_directory(&server()).unwrap();
-    open.read(&server(), 0, &mut |entry| {
-        names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
-        ControlFlow::Continue(())
-    })
-    .unwrap();
-    names.sort();
-    names
-}
+use common::unions::{at, list, name, read, scene, server, write};
+use layers::Branch;
+use layers::BranchMode::{ReadOnly, ReadWrite};
+use vnode::{Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, SetAttributes};
 
 #[test]
 fn the_leftmost_wins_and_directories_merge() {
@@ -253,7 +172,7 @@ fn handles_find_their_objects_after_a_restart_and_a_copy() {
             label: label.to_owned(),
         };
         let branches = vec![branch(&upper, ReadWrite, "upper"), branch(&lower, ReadOnly, "lower")];
-        layers::kind("union").unwrap().join(&[], branches).unwrap()
+        layers::kind("union").unwrap().join(&[], branches, None).unwrap()
     };
     let (handle, directory, ino) = {
         let union = join();

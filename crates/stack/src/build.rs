@@ -4,6 +4,7 @@ mod error;
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::Arc;
 
 use layers::OptionError;
 use vnode::FileSystemRef;
@@ -36,19 +37,30 @@ fn joins_branches(layer: &Layer) -> bool {
 
 /// Opens all branches and joins them.
 fn build_joined(source: &[Spanned<Branch>], layer: &Layer) -> Result<FileSystemRef, BuildError> {
-    let mut branches = Vec::with_capacity(source.len());
-    for branch in source {
-        let Branch { tree, mode } = &branch.value;
-        let mode = mode.as_ref().map(|mode| match mode.value {
-            Mode::ReadWrite => layers::BranchMode::ReadWrite,
-            Mode::ReadOnly => layers::BranchMode::ReadOnly,
-            Mode::NoCreate => layers::BranchMode::NoCreate,
-        });
-        let label = Branch { tree: tree.clone(), mode: None }.to_string();
-        branches.push(layers::Branch { file_system: build_tree(tree)?, mode, label });
-    }
+    let branches = source.iter().map(|branch| open_branch(&branch.value)).collect::<Result<Vec<_>, _>>()?;
     let (kind, pairs) = kind_and_options(layer)?;
-    kind.join(&pairs, branches).map_err(|error| option_error(error, layer))
+    kind.join(&pairs, branches, Some(Arc::new(open_later))).map_err(|error| option_error(error, layer))
+}
+
+/// Opens a branch.
+fn open_branch(branch: &Branch) -> Result<layers::Branch, BuildError> {
+    let Branch { tree, mode } = branch;
+    let mode = mode.as_ref().map(|mode| match mode.value {
+        Mode::ReadWrite => layers::BranchMode::ReadWrite,
+        Mode::ReadOnly => layers::BranchMode::ReadOnly,
+        Mode::NoCreate => layers::BranchMode::NoCreate,
+    });
+    let label = Branch { tree: tree.clone(), mode: None }.to_string();
+    Ok(layers::Branch { file_system: build_tree(tree)?, mode, label })
+}
+
+/// Opens a branch of a running stack, written as in an expression.
+fn open_later(text: &str) -> Result<layers::Branch, String> {
+    let stack = crate::syntax::parse(text).map_err(|error| error.to_string())?;
+    match (&stack.source[..], &stack.layers[..]) {
+        ([branch], []) => open_branch(&branch.value).map_err(|error| error.to_string()),
+        _ => Err("one branch is expected, a stack of its own in parentheses".to_owned()),
+    }
 }
 
 /// Puts layers on a file system.

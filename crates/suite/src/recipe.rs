@@ -79,7 +79,7 @@ impl Recipe {
             Base::Branches(directories) => {
                 let branches: Result<Vec<_>, RecipeError> = directories.iter().map(branch).collect();
                 let (name, options) = layers.next().ok_or_else(|| problem("nothing joins the branches"))?;
-                kind(name)?.join(options, branches?).map_err(problem)?
+                kind(name)?.join(options, branches?, Some(Arc::new(open_branch))).map_err(problem)?
             }
         };
         if self.is_prepared {
@@ -147,6 +147,13 @@ fn kind(name: &str) -> Result<&'static layers::Kind, RecipeError> {
 
 fn directory(path: &Path) -> Result<FileSystemRef, RecipeError> {
     Ok(Arc::new(dir::DirectoryFileSystem::open(path, dir::Options::default()).map_err(problem)?))
+}
+
+/// A branch that is added later: a directory, with a mode.
+fn open_branch(text: &str) -> Result<Branch, String> {
+    let (path, mode) = text.rsplit_once('=').ok_or("no mode")?;
+    let named = branch_of_text(&format!("{mode}={path}")).ok_or("no such mode")?;
+    branch(&named).map_err(|error| error.to_string())
 }
 
 fn branch((path, mode): &(PathBuf, BranchMode)) -> Result<Branch, RecipeError> {

@@ -94,6 +94,8 @@ pub enum ControlError {
     },
     /// An argument is missing or wrong, in words.
     BadArgument(String),
+    /// It cannot be done as things are, in words.
+    Refused(String),
     /// The command failed.
     Failed(Errno),
 }
@@ -103,7 +105,7 @@ impl fmt::Display for ControlError {
         match self {
             Self::UnknownTarget(target) => write!(formatter, "the stack has no layer `{target}`"),
             Self::UnknownCommand { target, command } => write!(formatter, "`{target}` has no command `{command}`"),
-            Self::BadArgument(what) => formatter.write_str(what),
+            Self::BadArgument(what) | Self::Refused(what) => formatter.write_str(what),
             Self::Failed(errno) => fmt::Display::fmt(errno, formatter),
         }
     }

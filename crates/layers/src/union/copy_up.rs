@@ -43,8 +43,7 @@ impl Union {
         if position <= limit && self.branches.may_change(member) {
             return Ok(None);
         }
-        let target = self.branches.writable_at_or_left_of(position.min(limit)).ok_or(Errno::EROFS)?;
-        Ok(Some(Arc::clone(target)))
+        self.branches.writable_at_or_left_of(position.min(limit)).map(Some).ok_or(Errno::EROFS)
     }
 }
 

@@ -30,7 +30,7 @@ impl Node {
             });
             match made {
                 Ok((node, file, attributes)) => {
-                    let file = UnionFile::fixed(Arc::clone(&node), file);
+                    let file = UnionFile::new(Arc::clone(&node), file, how.flags);
                     return Ok(Created { entry: node.entry(attributes), file });
                 }
                 Err(Errno::EEXIST) if !how.flags.is_exclusive() => {}
@@ -64,7 +64,7 @@ impl Node {
         let created = self.directory_in(&target)?.tmpfile(caller, how)?;
         let node = self.union.made(&target, &created.entry)?;
         node.set_whereabouts(Whereabouts::Nowhere);
-        let file = UnionFile::fixed(Arc::clone(&node), created.file);
+        let file = UnionFile::new(Arc::clone(&node), created.file, how.flags);
         Ok(Created { entry: node.entry(created.entry.attributes), file })
     }
 
@@ -200,7 +200,7 @@ impl Node {
         let position = |instance: &Instance| branches.position(&instance.member).ok_or(Errno::ESTALE);
         let leftmost = position(&instances[0])?.min(limit);
         if let Some(member) = branches.writable_at_or_left_of(leftmost) {
-            return Ok(Arc::clone(member));
+            return Ok(member);
         }
         for instance in &instances[1..] {
             if position(instance)? <= limit && branches.may_create(&instance.member) {

@@ -1,12 +1,13 @@
-//! An open file of a union. One that may be copied to another branch while it is open follows its object there.
+//! An open file of a union. It follows its object to another branch.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 use vnode::{
-    AllocateMode, Attributes, Caller, Errno, Lock, LockKind, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result,
-    SeekTarget,
+    AllocateMode, Attributes, Caller, Errno, Lock, LockFamily, LockKind, LockOwner, OpenFile, OpenFileRef, OpenFlags,
+    Result, SeekTarget,
 };
 
 use super::copy_up::Extent;
@@ -15,29 +16,43 @@ use crate::ioctl;
 
 /// An open file.
 pub(super) struct UnionFile {
+    this: Weak<UnionFile>,
     pub(super) node: Arc<Node>,
     flags: OpenFlags,
-    lower: Lower,
+    /// As it was opened, when its object had been copied so often.
+    opened: OpenFileRef,
+    copies: u32,
+    /// Opened again, after a later copy.
+    moved: RwLock<Option<Moved>>,
+    /// What the copies to come have to hold.
+    locks: Mutex<Vec<(LockOwner, Lock)>>,
+    /// The branches for which it is known that it may be written to where it is.
+    checked: AtomicU64,
+    /// The kernel may be reading and writing it by itself.
+    is_direct: AtomicBool,
 }
 
-/// The open file below.
-enum Lower {
-    /// Of an object that stays where it is.
-    Fixed(OpenFileRef),
-    /// Of one that may be copied.
-    Following(RwLock<Current>, Mutex<Vec<(LockOwner, Lock)>>),
-}
-
-/// Which copy of the object is open.
-struct Current {
+/// The open file of a copy.
+struct Moved {
     copies: u32,
     file: OpenFileRef,
 }
 
 impl UnionFile {
-    /// A file of a branch that may be changed.
-    pub(super) fn fixed(node: Arc<Node>, file: OpenFileRef) -> OpenFileRef {
-        Arc::new(Self { node, flags: OpenFlags::READ_WRITE, lower: Lower::Fixed(file) })
+    /// An object just made, with its open file.
+    pub(super) fn new(node: Arc<Node>, file: OpenFileRef, flags: OpenFlags) -> Arc<Self> {
+        let copies = node.copies();
+        Self::opened(node, file, copies, flags)
+    }
+
+    fn opened(node: Arc<Node>, opened: OpenFileRef, copies: u32, flags: OpenFlags) -> Arc<Self> {
+        let flags = flags.without(OpenFlags::TRUNCATE).without(OpenFlags::EXCLUSIVE);
+        let checked = AtomicU64::new(node.union.branches.generation());
+        let (moved, locks, is_direct) = (RwLock::default(), Mutex::default(), AtomicBool::new(false));
+        Arc::new_cyclic(|this| {
+            let this = Weak::clone(this);
+            Self { this, node, flags, opened, copies, moved, locks, checked, is_direct }
+        })
     }
 
     /// Opens a file as the caller. To be written to, it is copied if need be.
@@ -51,50 +66,55 @@ impl UnionFile {
             node.writable(extent)?;
         }
         let copies = node.copies();
-        let instance = node.leftmost();
-        let file = instance.vnode.open(caller, flags)?;
-        if node.union.branches.may_change(&instance.member) || !node.union.can_write(&instance.member) {
-            return Ok(Self::fixed(Arc::clone(node), file));
-        }
-        let lower = Lower::Following(RwLock::new(Current { copies, file }), Mutex::default());
-        let flags = flags.without(OpenFlags::TRUNCATE).without(OpenFlags::EXCLUSIVE);
-        let opened = Arc::new(Self { node: Arc::clone(node), flags, lower });
-        let mut followers = node.followers.lock().unwrap_or_else(PoisonError::into_inner);
-        followers.retain(|follower| follower.strong_count() > 0);
-        followers.push(Arc::downgrade(&opened));
-        Ok(opened)
+        let file = node.leftmost().vnode.open(caller, flags)?;
+        Ok(Self::opened(Arc::clone(node), file, copies, flags))
     }
 
     /// The open file of the object as it is now.
     fn lower(&self) -> Result<OpenFileRef> {
-        let (current, locks) = match &self.lower {
-            Lower::Fixed(file) => return Ok(Arc::clone(file)),
-            Lower::Following(current, locks) => (current, locks),
-        };
-        {
-            let current = current.read().unwrap_or_else(PoisonError::into_inner);
-            if current.copies == self.node.copies() {
-                return Ok(Arc::clone(&current.file));
-            }
-        }
-        let mut current = current.write().unwrap_or_else(PoisonError::into_inner);
         let copies = self.node.copies();
-        if current.copies != copies {
-            let server = Caller::server();
-            // What the caller may do with the file was decided when it was opened.
-            let file = self.node.leftmost().vnode.open(&server, self.flags)?;
-            for (owner, lock) in lock_of(locks).iter() {
-                file.lock(&server, *owner, lock)?;
-            }
-            *current = Current { copies, file };
+        if copies == self.copies {
+            return Ok(Arc::clone(&self.opened));
         }
-        Ok(Arc::clone(&current.file))
+        {
+            let moved = self.moved.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(moved) = moved.as_ref().filter(|moved| moved.copies == copies) {
+                return Ok(Arc::clone(&moved.file));
+            }
+        }
+        let mut moved = self.moved.write().unwrap_or_else(PoisonError::into_inner);
+        let copies = self.node.copies();
+        if let Some(moved) = moved.as_ref().filter(|moved| moved.copies == copies) {
+            return Ok(Arc::clone(&moved.file));
+        }
+        let server = Caller::server();
+        // What the caller may do with the file was decided when it was opened.
+        let file = self.node.leftmost().vnode.open(&server, self.flags)?;
+        for (owner, lock) in self.locks().iter() {
+            file.lock(&server, *owner, lock)?;
+        }
+        *moved = Some(Moved { copies, file: Arc::clone(&file) });
+        Ok(file)
+    }
+
+    /// The same to be changed: the branches stay as they are until the guard goes, and the object is where it may be.
+    fn lower_to_change(&self) -> Result<(RwLockReadGuard<'_, ()>, OpenFileRef)> {
+        let steady = self.node.union.steady();
+        let generation = self.node.union.branches.generation();
+        if self.checked.load(Ordering::Relaxed) != generation {
+            // What is left behind in a branch that is gone goes on there.
+            if self.flags.writes() && self.node.refresh().is_ok() {
+                self.node.writable(Extent::All)?;
+            }
+            self.checked.store(generation, Ordering::Relaxed);
+        }
+        Ok((steady, self.lower()?))
     }
 
     /// Remembers a lock for the copies to come.
     fn locked(&self, owner: LockOwner, lock: &Lock) {
-        let Lower::Following(_, locks) = &self.lower else { return };
-        let mut locks = lock_of(locks);
+        self.node.follow_with(&self.this);
+        let mut locks = self.locks();
         let whole = lock.start == 0 && lock.end == u64::MAX;
         if whole {
             // All that was held by this owner is replaced.
@@ -104,21 +124,28 @@ impl UnionFile {
             locks.push((owner, *lock));
         }
     }
-}
 
-impl Node {
-    /// The object has been copied: files with locks take them again there, before anybody else can.
-    pub(super) fn call_followers(&self) {
-        let followers = std::mem::take(&mut *self.followers.lock().unwrap_or_else(PoisonError::into_inner));
-        for follower in followers.iter().filter_map(std::sync::Weak::upgrade) {
-            // One that cannot be opened says so when it is used.
-            let _ = follower.lower();
-        }
+    /// Whether the kernel may be reading and writing it by itself.
+    pub(super) fn is_direct(&self) -> bool {
+        self.is_direct.load(Ordering::Relaxed)
+    }
+
+    /// What it is known by while it is open.
+    fn address(&self) -> usize {
+        self.this.as_ptr().addr()
+    }
+
+    fn locks(&self) -> MutexGuard<'_, Vec<(LockOwner, Lock)>> {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn lock_of(locks: &Mutex<Vec<(LockOwner, Lock)>>) -> MutexGuard<'_, Vec<(LockOwner, Lock)>> {
-    locks.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for UnionFile {
+    fn drop(&mut self) {
+        if self.is_direct() {
+            self.node.union.direct_files().remove(&self.address());
+        }
+    }
 }
 
 impl OpenFile for UnionFile {
@@ -127,7 +154,8 @@ impl OpenFile for UnionFile {
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        self.lower()?.write_at(caller, offset, data, kill_privileges)
+        let (_steady, file) = self.lower_to_change()?;
+        file.write_at(caller, offset, data, kill_privileges)
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
@@ -135,13 +163,12 @@ impl OpenFile for UnionFile {
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        self.lower()?.truncate(caller, size, kill_privileges)
+        let (_steady, file) = self.lower_to_change()?;
+        file.truncate(caller, size, kill_privileges)
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
-        if let Lower::Following(_, locks) = &self.lower {
-            lock_of(locks).retain(|(held, lock)| *held != owner || lock.family != vnode::LockFamily::Posix);
-        }
+        self.locks().retain(|(held, lock)| *held != owner || lock.family != LockFamily::Posix);
         self.lower()?.flush(caller, owner)
     }
 
@@ -150,7 +177,8 @@ impl OpenFile for UnionFile {
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
-        self.lower()?.allocate(caller, mode, offset, length)
+        let (_steady, file) = self.lower_to_change()?;
+        file.allocate(caller, mode, offset, length)
     }
 
     fn seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
@@ -158,7 +186,7 @@ impl OpenFile for UnionFile {
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
-        let to = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?.lower()?;
+        let (_steady, to) = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?.lower_to_change()?;
         self.lower()?.copy_range(caller, offset, &to, to_offset, length)
     }
 
@@ -173,9 +201,11 @@ impl OpenFile for UnionFile {
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
-        if ioctl::changes(command) {
-            self.node.writable(Extent::All)?;
+        if !ioctl::changes(command) {
+            return self.lower()?.ioctl(caller, command, input, output);
         }
+        let _steady = self.node.union.steady();
+        self.node.writable(Extent::All)?;
         self.lower()?.ioctl(caller, command, input, output)
     }
 
@@ -184,14 +214,40 @@ impl OpenFile for UnionFile {
     }
 
     fn backing(&self) -> Option<BorrowedFd<'_>> {
-        match &self.lower {
-            Lower::Fixed(file) => file.backing(),
-            // The kernel would go on reading the original.
-            Lower::Following(..) => None,
+        let union = &self.node.union;
+        let _steady = union.steady();
+        // Anywhere else a copy could be made, and the kernel would go on with the original.
+        if self.node.copies() != self.copies || !self.node.is_writable() {
+            return None;
         }
+        let backing = self.opened.backing()?;
+        if !self.is_direct.swap(true, Ordering::Relaxed) {
+            union.direct_files().insert(self.address(), Weak::clone(&self.this));
+        }
+        Some(backing)
     }
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+impl Node {
+    /// Has an open file with locks take them again wherever the object is copied to, before anybody else can.
+    fn follow_with(&self, file: &Weak<UnionFile>) {
+        let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        followers.retain(|follower| follower.strong_count() > 0);
+        if !followers.iter().any(|follower| follower.ptr_eq(file)) {
+            followers.push(Weak::clone(file));
+        }
+    }
+
+    /// The object has been copied.
+    pub(super) fn call_followers(&self) {
+        let followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for follower in followers.iter().filter_map(Weak::upgrade) {
+            // One that cannot be opened says so when it is used.
+            let _ = follower.lower();
+        }
     }
 }

@@ -17,7 +17,8 @@ use super::whiteout::{self, Meaning};
 /// An open directory.
 pub(super) struct Listing {
     node: Arc<Node>,
-    /// The leftmost instance, opened as the caller.
+    /// The leftmost instance when it was opened, as the caller.
+    place: Instance,
     leftmost: OpenDirectoryRef,
     is_merged: bool,
     gathered: Mutex<Option<Arc<[Item]>>>,
@@ -37,9 +38,10 @@ const FIRST_COOKIE: u64 = 3;
 impl Listing {
     pub(super) fn open(node: Arc<Node>, caller: &Caller) -> Result<Self> {
         node.only_directory()?;
-        let leftmost = node.leftmost().vnode.open_directory(caller)?;
+        let place = node.leftmost();
+        let leftmost = place.vnode.open_directory(caller)?;
         let is_merged = node.instances().len() > 1;
-        Ok(Self { node, leftmost, is_merged, gathered: Mutex::default() })
+        Ok(Self { node, place, leftmost, is_merged, gathered: Mutex::default() })
     }
 
     fn read_single(
@@ -48,13 +50,13 @@ impl Listing {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let place = self.node.leftmost();
+        let place = &self.place;
         self.leftmost.read(caller, cookie, &mut |entry| {
             let Meaning::Object(shown) = whiteout::meaning(entry.name.as_bytes()) else {
                 return ControlFlow::Continue(());
             };
             let Ok(name) = Name::new(&shown) else { return ControlFlow::Continue(()) };
-            match self.seen_in(&place, entry.name, entry.ino, entry.kind) {
+            match self.seen_in(place, entry.name, entry.ino, entry.kind) {
                 Ok(Some((ino, kind))) => sink(DirectoryEntry { name, ino, kind, cookie: entry.cookie }),
                 // Gone meanwhile, or hidden.
                 Ok(None) | Err(_) => ControlFlow::Continue(()),
@@ -72,12 +74,13 @@ impl Listing {
     ) -> Result<Option<(u64, Option<FileKind>)>> {
         let may_be_whiteout = matches!(kind, None | Some(FileKind::CharacterDevice));
         let may_be_copy = place.member.work.exists() && kind != Some(FileKind::Directory);
-        if !may_be_whiteout && !may_be_copy {
+        let may_be_another = kind == Some(FileKind::Directory) && self.node.union.table.has_other_names();
+        if !may_be_whiteout && !may_be_copy && !may_be_another {
             return Ok(Some((tagged(place.member.tag, ino), kind)));
         }
         let search = self.node.union.search(std::slice::from_ref(place), &Caller::server(), stored)?;
         let Some(found) = search.found else { return Ok(None) };
-        let (identity, _) = self.node.union.identity(&found.instances, found.kind())?;
+        let identity = self.node.union.present_identity(&found.instances, found.kind())?;
         Ok(Some((identity.ino, Some(found.kind()))))
     }
 
@@ -100,8 +103,12 @@ impl Listing {
         let instances = self.node.instances();
         let mut hidden: HashSet<NameBuf> = HashSet::new();
         let mut items: HashMap<NameBuf, Item> = HashMap::new();
-        for (index, place) in instances.iter().enumerate() {
-            let opened = if index == 0 { Arc::clone(&self.leftmost) } else { place.vnode.open_directory(&server)? };
+        for place in instances.iter() {
+            let opened = if place.is_same(&self.place) {
+                Arc::clone(&self.leftmost)
+            } else {
+                place.vnode.open_directory(&server)?
+            };
             let mut entries: Vec<(NameBuf, u64, Option<FileKind>)> = Vec::new();
             opened.read(&server, 0, &mut |entry| {
                 entries.push((entry.name.to_owned(), entry.ino, entry.kind));
@@ -146,7 +153,7 @@ impl Listing {
 
     fn ino_of(&self, instances: &[Instance], stored: &NameBuf) -> Option<u64> {
         let found = self.node.union.search(instances, &Caller::server(), stored.as_name()).ok()?.found?;
-        Some(self.node.union.identity(&found.instances, found.kind()).ok()?.0.ino)
+        Some(self.node.union.present_identity(&found.instances, found.kind()).ok()?.ino)
     }
 }
 
@@ -162,6 +169,7 @@ impl OpenDirectory for Listing {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let _steady = self.node.begin()?;
         if !self.is_merged {
             return self.read_single(caller, cookie, sink);
         }
@@ -177,6 +185,7 @@ impl OpenDirectory for Listing {
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        let _steady = self.node.begin()?;
         for place in self.node.instances().iter() {
             if self.node.union.branches.may_change(&place.member) {
                 match place.vnode.open_directory(&Caller::server())?.fsync(caller, data_only) {

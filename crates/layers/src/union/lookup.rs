@@ -131,6 +131,13 @@ impl Union {
         Ok(self.table.find_or_insert(self, identity, found.kind(), found.instances))
     }
 
+    /// As [`Union::identity`], or as the live vnode was known before the branches were changed.
+    pub(super) fn present_identity(&self, instances: &[Instance], kind: FileKind) -> Result<Identity> {
+        let (identity, _) = self.identity(instances, kind)?;
+        let live = if self.table.has_other_names() { self.table.find(&identity.handle) } else { None };
+        Ok(live.map_or(identity, |node| node.identity))
+    }
+
     /// What an object with these instances is known by, and how many names lead to its original if it is a copy.
     pub(super) fn identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
         if kind == FileKind::Directory {

@@ -10,6 +10,7 @@
 
 mod attributes;
 mod branches;
+mod change;
 mod copy_up;
 mod create;
 mod file;
@@ -19,14 +20,17 @@ mod listing;
 mod lookup;
 mod node;
 mod options;
+mod refresh;
+mod register;
 mod remove;
 mod rename;
 mod vnode_impl;
 mod whiteout;
 mod work;
 
-use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex};
+use std::collections::HashMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use vnode::{
     Caller, Control, ControlError, Description, Errno, FileKind, FileSystem, Handle, Name, Notifier, Properties,
@@ -34,10 +38,12 @@ use vnode::{
 };
 
 use crate::kind::Build;
-use crate::{Branch, Kind};
+use crate::{Branch, BranchOpener, Kind};
 use branches::Branches;
+use file::UnionFile;
 use node::{Node, Table};
 pub use options::create;
+use register::Register;
 
 /// What whoever builds stacks knows of it.
 pub const KIND: Kind = Kind {
@@ -51,6 +57,18 @@ pub const KIND: Kind = Kind {
 struct Union {
     branches: Branches,
     table: Table,
+    /// Held together by operations, and alone to change the branches.
+    changes: RwLock<()>,
+    /// The vnode of the root, which lives as long as the file system.
+    root: OnceLock<Weak<Node>>,
+    /// Open files that the kernel may be reading and writing by itself.
+    direct_files: Mutex<HashMap<usize, Weak<UnionFile>>>,
+    notifier: Mutex<Option<Arc<dyn Notifier>>>,
+    /// By which numbers branches are known.
+    register: Mutex<Register>,
+    mount_point: OnceLock<OwnedFd>,
+    /// Opens branches that come later.
+    opener: Option<BranchOpener>,
     /// Held to move something into another directory, so that none is moved into itself.
     moves: Mutex<()>,
 }
@@ -68,8 +86,28 @@ impl UnionFileSystem {
     /// # Panics
     /// If there is no branch.
     pub fn new(branches: Vec<Branch>) -> Self {
+        Self::with_opener(branches, None)
+    }
+
+    /// As [`UnionFileSystem::new`], with what opens branches that are added later.
+    ///
+    /// # Panics
+    /// If there is no branch.
+    pub fn with_opener(branches: Vec<Branch>, opener: Option<BranchOpener>) -> Self {
         assert!(!branches.is_empty(), "a union has at least one branch");
-        let union = Arc::new(Union { branches: Branches::new(branches), table: Table::new(), moves: Mutex::default() });
+        let (branches, register) = Branches::new(branches);
+        let union = Arc::new(Union {
+            branches,
+            register: Mutex::new(register),
+            mount_point: OnceLock::new(),
+            table: Table::new(),
+            changes: RwLock::default(),
+            root: OnceLock::new(),
+            direct_files: Mutex::default(),
+            notifier: Mutex::default(),
+            opener,
+            moves: Mutex::default(),
+        });
         let root = union.root_node();
         Self { union, root }
     }
@@ -77,9 +115,19 @@ impl UnionFileSystem {
 
 impl Union {
     fn root_node(self: &Arc<Self>) -> Arc<Node> {
+        if let Some(root) = self.root.get().and_then(Weak::upgrade) {
+            return root;
+        }
         let instances = self.roots();
         let identity = self.identity(&instances, FileKind::Directory).expect("a root has a handle");
-        self.table.find_or_insert(self, identity, FileKind::Directory, instances)
+        let root = self.table.find_or_insert(self, identity, FileKind::Directory, instances);
+        let _ = self.root.set(Arc::downgrade(&root));
+        root
+    }
+
+    /// Open files that the kernel may be reading and writing by itself, by their addresses.
+    fn direct_files(&self) -> MutexGuard<'_, HashMap<usize, Weak<UnionFile>>> {
+        self.direct_files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The object at a path of names as users see them, below the root.
@@ -87,6 +135,7 @@ impl Union {
         let server = Caller::server();
         let mut node = self.root_node();
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            node.refresh()?;
             let found = node.look_up(&server, Name::new(name)?)?;
             node = found.vnode.as_any().downcast_ref::<Node>().ok_or(Errno::ESTALE)?.reference();
         }
@@ -96,16 +145,14 @@ impl Union {
     /// The state of the leftmost branch that may be written, which is where most new objects go.
     fn space(&self, caller: &Caller) -> Result<StatFs> {
         let slots = self.branches.slots();
-        let member =
-            self.branches.slots().iter().map(|slot| &slot.member).find(|member| self.branches.may_create(member));
+        let member = slots.iter().map(|slot| &slot.member).find(|member| self.branches.may_create(member));
         member.unwrap_or(&slots[0].member).root.statfs(caller)
     }
 }
 
 impl Node {
     fn is_root(&self) -> bool {
-        let (first, own) = (&self.union.branches.slots()[0].member, self.leftmost());
-        Arc::ptr_eq(first, &own.member) && first.root.handle() == own.vnode.handle()
+        self.union.root.get().is_some_and(|root| std::ptr::eq(root.as_ptr(), self))
     }
 }
 
@@ -115,7 +162,9 @@ impl FileSystem for UnionFileSystem {
     }
 
     fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
+        let _steady = self.union.steady();
         if let Some(node) = self.union.table.find(handle) {
+            node.refresh()?;
             return Ok(node);
         }
         let (tag, lower) = identity::parts(handle).ok_or(Errno::ESTALE)?;
@@ -150,10 +199,9 @@ impl FileSystem for UnionFileSystem {
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
         if command.target == KIND.name {
-            let (target, command) = (command.target.clone(), command.command.clone());
-            return Err(ControlError::UnknownCommand { target, command });
+            return self.union.command(command);
         }
-        for slot in self.union.branches.slots() {
+        for slot in self.union.branches.slots().iter() {
             match slot.member.file_system.control(command) {
                 Err(ControlError::UnknownTarget(_)) => {}
                 answered => return answered,
@@ -164,12 +212,17 @@ impl FileSystem for UnionFileSystem {
 
     fn set_mount_point(&self, directory: BorrowedFd<'_>) {
         self.union.branches.slots().iter().for_each(|slot| slot.member.file_system.set_mount_point(directory));
+        if let Ok(directory) = directory.try_clone_to_owned() {
+            // A stack is mounted once.
+            let _ = self.union.mount_point.set(directory);
+        }
     }
 
     fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
-        for slot in self.union.branches.slots() {
+        for slot in self.union.branches.slots().iter() {
             slot.member.file_system.set_notifier(Arc::new(Everything(Arc::clone(&notifier))));
         }
+        *self.union.notifier.lock().unwrap_or_else(PoisonError::into_inner) = Some(notifier);
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::time::Instant;
 
 use vnode::{Errno, FileKind, Handle, Name, NameBuf, Result, VnodeRef};
 
@@ -23,6 +24,7 @@ pub(super) struct Instance {
 
 /// One object of the union. There is at most one live vnode for it.
 pub(super) struct Node {
+    this: Weak<Node>,
     pub(super) union: Arc<Union>,
     pub(super) identity: Identity,
     pub(super) kind: FileKind,
@@ -39,6 +41,14 @@ pub(super) struct Node {
     pub(super) names: AtomicU32,
     /// Its last name is gone, but only hidden in its branch.
     pub(super) is_hidden: AtomicBool,
+    /// For which state of the branches the instances are right.
+    pub(super) generation: AtomicU64,
+    /// When it was last looked for where it is.
+    pub(super) checked: Mutex<Instant>,
+    /// All branches that had it are gone.
+    pub(super) is_stale: AtomicBool,
+    /// Other handles by which it is found while it lives.
+    other_handles: Mutex<Vec<Handle>>,
     /// Open files that have to follow it there.
     pub(super) followers: Mutex<Vec<Weak<UnionFile>>>,
 }
@@ -166,7 +176,7 @@ impl Node {
 
     /// Another reference to it.
     pub(super) fn reference(&self) -> Arc<Node> {
-        self.union.table.find(&self.identity.handle).expect("a vnode is in the table while it is live")
+        self.this.upgrade().expect("whoever calls has a reference")
     }
 
     fn read_instances(&self) -> RwLockReadGuard<'_, Arc<[Instance]>> {
@@ -189,6 +199,8 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.union.table.forget(&self.identity.handle);
+        let others = self.other_handles.get_mut().unwrap_or_else(PoisonError::into_inner);
+        others.iter().for_each(|handle| self.union.table.forget(handle));
         // One after the other: each might be the last to hold the one above, and the way up longer than the stack.
         let mut above = self.take_above();
         while let Some(directory) = above {
@@ -203,12 +215,14 @@ const SHARDS: usize = 64;
 /// The live vnodes by their handles.
 pub(super) struct Table {
     shards: Vec<Mutex<HashMap<Handle, Weak<Node>>>>,
+    has_other_names: AtomicBool,
     hasher: RandomState,
 }
 
 impl Table {
     pub(super) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, has_other_names: AtomicBool::new(false), hasher: RandomState::new() }
     }
 
     /// The live vnode with this handle.
@@ -229,10 +243,14 @@ impl Table {
             drop(shard);
             if kind == FileKind::Directory {
                 node.set_instances(instances);
+                node.generation.store(union.branches.generation(), Ordering::Release);
+                *node.checked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             }
             return node;
         }
-        let node = Arc::new(Node {
+        let generation = AtomicU64::new(union.branches.generation());
+        let node = Arc::new_cyclic(|this| Node {
+            this: Weak::clone(this),
             union: Arc::clone(union),
             identity,
             kind,
@@ -242,10 +260,34 @@ impl Table {
             copies: AtomicU32::new(0),
             names: AtomicU32::new(names),
             is_hidden: AtomicBool::new(false),
+            generation,
+            checked: Mutex::new(Instant::now()),
+            is_stale: AtomicBool::new(false),
+            other_handles: Mutex::default(),
             followers: Mutex::default(),
         });
         shard.insert(identity.handle, Arc::downgrade(&node));
         node
+    }
+
+    /// From now on the vnode is found by another handle too.
+    pub(super) fn add_name(&self, handle: &Handle, node: &Arc<Node>) {
+        self.has_other_names.store(true, Ordering::Relaxed);
+        node.other_handles.lock().unwrap_or_else(PoisonError::into_inner).push(*handle);
+        self.shard(handle).insert(*handle, Arc::downgrade(node));
+    }
+
+    /// Whether vnodes are found by other handles than their own.
+    pub(super) fn has_other_names(&self) -> bool {
+        self.has_other_names.load(Ordering::Relaxed)
+    }
+
+    /// All live directories.
+    pub(super) fn directories(&self) -> Vec<Arc<Node>> {
+        let shards = self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
+        let live = shards.flat_map(|shard| shard.values().filter_map(Weak::upgrade).collect::<Vec<_>>());
+        // What is dropped here takes the lock of its shard.
+        live.collect::<Vec<_>>().into_iter().filter(|node| node.kind == FileKind::Directory).collect()
     }
 
     /// A vnode has ended. Another may have taken its place already.

@@ -3,8 +3,8 @@
 use vnode::FileSystemRef;
 
 use super::UnionFileSystem;
-use crate::Branch;
 use crate::options::{OptionError, OptionSpecification, Options};
+use crate::{Branch, BranchOpener};
 
 pub(super) const KNOWN: &[OptionSpecification] = &[];
 
@@ -12,7 +12,11 @@ pub(super) const KNOWN: &[OptionSpecification] = &[];
 ///
 /// # Errors
 /// For an option that does not exist or cannot have that value.
-pub fn create(pairs: &[(String, String)], branches: Vec<Branch>) -> Result<FileSystemRef, OptionError> {
+pub fn create(
+    pairs: &[(String, String)],
+    branches: Vec<Branch>,
+    opener: Option<BranchOpener>,
+) -> Result<FileSystemRef, OptionError> {
     Options::new(super::KIND.name, KNOWN, pairs)?;
-    Ok(std::sync::Arc::new(UnionFileSystem::new(branches)))
+    Ok(std::sync::Arc::new(UnionFileSystem::with_opener(branches, opener)))
 }

@@ -123,7 +123,7 @@ impl Node {
     fn place_of_whiteout(self: &Arc<Self>, member: &Member) -> Result<VnodeRef> {
         let position = self.union.branches.position(member).ok_or(Errno::ESTALE)?;
         let target = self.union.branches.writable_at_or_left_of(position).ok_or(Errno::EROFS)?;
-        self.directory_in(&Arc::clone(target))
+        self.directory_in(&target)
     }
 
     /// Whether the caller may take away a name of an object with these attributes, as the branch would decide.

@@ -49,26 +49,35 @@ impl Vnode for Node {
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
-        self.attributes(caller)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.attributes(caller)
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        self.reference().set_attributes(caller, changes)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.set_attributes(caller, changes)
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
-        self.may(caller, mode)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.may(caller, mode)
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        self.reference().look_up(caller, name)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.look_up(caller, name)
     }
 
     fn parent(&self, _caller: &Caller) -> Result<VnodeRef> {
         self.only_directory()?;
         let node = self.reference();
+        let _steady = node.begin()?;
         if node.is_root() {
-            return Ok(node);
+            return Ok(self.reference());
         }
         node.find_whereabouts()?;
         match node.whereabouts() {
@@ -78,31 +87,45 @@ impl Vnode for Node {
     }
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-        self.reference().create_file(caller, name, how)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.create_file(caller, name, how)
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        self.reference().make_directory(caller, name, mode)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.make_directory(caller, name, mode)
     }
 
     fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
-        self.reference().make_special(caller, name, kind, mode, device)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.make_special(caller, name, kind, mode, device)
     }
 
     fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        self.reference().make_symlink(caller, name, target)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.make_symlink(caller, name, target)
     }
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        self.reference().make_link(caller, &own(self, target)?, name)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.make_link(caller, &own(self, target)?, name)
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        self.reference().unlink_name(caller, name)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.unlink_name(caller, name)
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        self.reference().remove_directory(caller, name)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.remove_directory(caller, name)
     }
 
     fn rename(
@@ -113,16 +136,24 @@ impl Vnode for Node {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        self.reference().rename_name(caller, name, &own(self, to)?, to_name, mode)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.rename_name(caller, name, &own(self, to)?, to_name, mode)
     }
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
-        self.leftmost().vnode.readlink(caller)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.leftmost().vnode.readlink(caller)
     }
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
         match self.kind {
-            FileKind::Regular => UnionFile::open(&self.reference(), caller, flags),
+            FileKind::Regular => {
+                let node = self.reference();
+                let _steady = node.begin()?;
+                UnionFile::open(&node, caller, flags)
+            }
             FileKind::Directory => Err(Errno::EISDIR),
             FileKind::Symlink => Err(Errno::ELOOP),
             _ => Err(Errno::ENXIO),
@@ -130,43 +161,60 @@ impl Vnode for Node {
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
-        Ok(Arc::new(Listing::open(self.reference(), caller)?))
+        let node = self.reference();
+        let _steady = node.begin()?;
+        Ok(Arc::new(Listing::open(Arc::clone(&node), caller)?))
     }
 
     fn statfs(&self, caller: &Caller) -> Result<StatFs> {
+        let _steady = self.union.steady();
         self.union.space(caller)
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        self.xattr(caller, name)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.xattr(caller, name)
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        self.reference().set_xattr(caller, name, value, mode)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.set_xattr(caller, name, value, mode)
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
-        self.xattr_names(caller)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.xattr_names(caller)
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
-        self.reference().remove_xattr(caller, name)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.remove_xattr(caller, name)
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
-        self.reference().make_unnamed(caller, how)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        node.make_unnamed(caller, how)
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
-        if ioctl::changes(command) {
-            return self.reference().writable(Extent::All)?.vnode.ioctl(caller, command, input, output);
-        }
-        self.leftmost().vnode.ioctl(caller, command, input, output)
+        let node = self.reference();
+        let _steady = node.begin()?;
+        let instance = if ioctl::changes(command) { node.writable(Extent::All)? } else { node.leftmost() };
+        instance.vnode.ioctl(caller, command, input, output)
     }
 }
 
-/// A vnode of the same union, known again.
+/// A vnode of the same union, known again. An operation has been begun.
 fn own(node: &Node, other: &VnodeRef) -> Result<Arc<Node>> {
-    let other = other.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?;
-    if Arc::ptr_eq(&node.union, &other.union) { Ok(other.reference()) } else { Err(Errno::EXDEV) }
+    let other = other.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?.reference();
+    if !Arc::ptr_eq(&node.union, &other.union) {
+        return Err(Errno::EXDEV);
+    }
+    other.refresh()?;
+    Ok(other)
 }

@@ -17,6 +17,8 @@ use super::whiteout::STATE;
 const WORK: &[u8] = b"work";
 const LINKS: &[u8] = b"links";
 const LOCK: &[u8] = b"lock";
+/// What [`Work::REGISTER`] is made of before it is whole.
+const REGISTER_PART: &[u8] = b"branches.new";
 
 /// The work directory of a branch.
 pub(super) struct Work {
@@ -24,6 +26,8 @@ pub(super) struct Work {
     /// The branch has been written by a union, now or earlier.
     exists: AtomicBool,
     opened: Mutex<Option<Opened>>,
+    /// What the register is to say.
+    register: Mutex<String>,
     next: AtomicU64,
 }
 
@@ -35,10 +39,14 @@ struct Opened {
 }
 
 impl Work {
+    /// The name of the file that [`super::register`] reads.
+    pub(super) const REGISTER: &[u8] = b"branches";
+
     /// That of the branch with this root.
     pub(super) fn new(root: &VnodeRef) -> Self {
         let exists = root.lookup(&Caller::server(), name(STATE)).is_ok();
-        Self { root: root.clone(), exists: AtomicBool::new(exists), opened: Mutex::default(), next: AtomicU64::new(0) }
+        let (opened, register, next) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        Self { root: root.clone(), exists: AtomicBool::new(exists), opened, register, next }
     }
 
     /// Whether a union has ever written to the branch: otherwise nothing in it comes from another.
@@ -60,8 +68,23 @@ impl Work {
         let directory = directory_in(&state, WORK)?;
         clear(&directory)?;
         self.exists.store(true, Ordering::Relaxed);
+        write_register(&state, &self.register.lock().unwrap_or_else(PoisonError::into_inner))?;
         *opened = Some(Opened { state, directory: directory.clone(), _lock: lock });
         Ok(directory)
+    }
+
+    /// Has the register say this: now if the branch is being written to, else when it first is.
+    pub(super) fn remember(&self, text: String) {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
+        if *register == text {
+            return;
+        }
+        *register = text;
+        if let Some(opened) = &*opened {
+            // The next to read it makes the same numbers for all but new branches.
+            let _ = write_register(&opened.state, &register);
+        }
     }
 
     /// The directory of names that lead to copies of files with several names.
@@ -122,6 +145,23 @@ fn directory_in(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
         Err(Errno::EEXIST) => Ok(parent.lookup(&server, name(bytes))?.vnode),
         Err(error) => Err(error),
     }
+}
+
+/// Writes the register whole or not at all.
+fn write_register(state: &VnodeRef, text: &str) -> Result<()> {
+    let server = Caller::server();
+    let how = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
+    let part = name(REGISTER_PART);
+    let made = state.create(&server, part, &how)?;
+    let mut written = 0;
+    while written < text.len() {
+        match made.file.write_at(&server, written as u64, &text.as_bytes()[written..], false)? {
+            0 => return Err(Errno::ENOSPC),
+            bytes => written += bytes,
+        }
+    }
+    made.file.fsync(&server, false)?;
+    state.rename(&server, part, state, name(Work::REGISTER), RenameMode::Replace)
 }
 
 /// Locks the state directory for as long as the result lives.
@@ -188,6 +228,7 @@ pub(super) fn entries(directory: &VnodeRef) -> Result<Vec<(NameBuf, Option<FileK
     Ok(entries)
 }
 
-fn name(bytes: &'static [u8]) -> Name<'static> {
+/// A name of ours.
+pub(super) fn name(bytes: &'static [u8]) -> Name<'static> {
     Name::new(bytes).expect("our own names are names")
 }

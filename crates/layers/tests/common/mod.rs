@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod codecs;
+pub mod unions;
 
 use std::sync::Arc;
 

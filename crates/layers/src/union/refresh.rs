@@ -1,0 +1,142 @@
+//! Refreshing: what is known of an object follows the branches, whether the administrator changes which there are or
+//! somebody changes what is in one (Unionfs, section 3.7).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, RwLockReadGuard};
+use std::time::Duration;
+
+use vnode::{Caller, Errno, FileKind, Name, Result};
+
+use super::Union;
+use super::lookup::Found;
+use super::node::{Above, Instance, Node, Whereabouts};
+
+/// After so long a directory is looked for again where it was: it may have come or gone in another branch.
+const BELIEVED: Duration = Duration::from_secs(1);
+
+impl Union {
+    /// Begins an operation: the branches stay which they are until the result is dropped. Not to be called by who has
+    /// begun one.
+    pub(super) fn steady(&self) -> RwLockReadGuard<'_, ()> {
+        self.changes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node {
+    /// Begins an operation on the object.
+    ///
+    /// # Errors
+    /// `ESTALE` if it was in a branch that is no longer there.
+    pub(super) fn begin(self: &Arc<Self>) -> Result<RwLockReadGuard<'_, ()>> {
+        let steady = self.union.steady();
+        self.refresh()?;
+        Ok(steady)
+    }
+
+    /// Learns what has become of the object since the branches were changed.
+    pub(super) fn refresh(self: &Arc<Self>) -> Result<()> {
+        let now = self.union.branches.generation();
+        if self.generation.load(Ordering::Acquire) != now {
+            for node in self.way_to_current(now).into_iter().rev() {
+                node.follow()?;
+                node.generation.store(now, Ordering::Release);
+            }
+        } else if self.kind == FileKind::Directory && self.has_grown_old() {
+            self.follow()?;
+        }
+        if self.is_stale.load(Ordering::Relaxed) { Err(Errno::ESTALE) } else { Ok(()) }
+    }
+
+    /// The directories above that were not refreshed either, from this one upwards.
+    fn way_to_current(self: &Arc<Self>, now: u64) -> Vec<Arc<Node>> {
+        let mut way = vec![Arc::clone(self)];
+        while let Some(Whereabouts::At(above)) = way.last().map(|node| node.whereabouts())
+            && above.directory.generation.load(Ordering::Acquire) != now
+        {
+            way.push(above.directory);
+        }
+        way
+    }
+
+    fn has_grown_old(&self) -> bool {
+        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = checked.elapsed() > BELIEVED;
+        if is_old {
+            *checked = std::time::Instant::now();
+        }
+        is_old
+    }
+
+    /// Looks where the object was last seen.
+    fn follow(self: &Arc<Self>) -> Result<()> {
+        if self.is_root() {
+            self.set_instances(self.union.roots());
+            return Ok(());
+        }
+        if let Whereabouts::At(Above { directory, stored }) = self.whereabouts() {
+            let _names = directory.shared();
+            if !self.was_at(&directory, stored.as_name()) {
+                // Renamed just now, by somebody who knows where it is.
+                return Ok(());
+            }
+            match self.find_again(&directory, stored.as_name()) {
+                Ok(Some(found)) => return self.is_found(found),
+                Ok(None) => self.is_gone_from(&directory, stored.as_name()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.keep_what_is_left();
+        Ok(())
+    }
+
+    /// This object by its name, if it is still what users see by that.
+    fn find_again(&self, directory: &Arc<Node>, stored: Name<'_>) -> Result<Option<Found>> {
+        let found = match directory.search(&Caller::server(), stored) {
+            Ok(search) => search.found,
+            Err(Errno::ENOTDIR | Errno::ESTALE) => None,
+            Err(error) => return Err(error),
+        };
+        let Some(found) =
+            found.filter(|found| (found.kind() == FileKind::Directory) == (self.kind == FileKind::Directory))
+        else {
+            return Ok(None);
+        };
+        let (identity, _) = self.union.identity(&found.instances, found.kind())?;
+        let shares_instance = || {
+            let own = self.instances();
+            let is_own = |place: &Instance| own.iter().any(|known| known.is_same(place));
+            self.kind == FileKind::Directory && found.instances.iter().any(is_own)
+        };
+        Ok((identity.handle == self.identity.handle || shares_instance()).then_some(found))
+    }
+
+    fn is_found(self: &Arc<Self>, found: Found) -> Result<()> {
+        let (natural, _) = self.union.identity(&found.instances, found.kind())?;
+        if natural.handle != self.identity.handle {
+            // The branch that it was known by is gone. While it is in use it is known as before.
+            self.union.table.add_name(&natural.handle, self);
+        }
+        self.set_instances(found.instances);
+        Ok(())
+    }
+
+    /// Without a name, it is in the branches that are left, or lost.
+    fn keep_what_is_left(&self) {
+        let instances = self.instances();
+        let is_there = |place: &&Instance| self.union.branches.position(&place.member).is_some();
+        let left: Vec<Instance> = instances.iter().filter(is_there).cloned().collect();
+        if left.is_empty() {
+            self.is_stale.store(true, Ordering::Relaxed);
+        } else if left.len() < instances.len() {
+            self.set_instances(left);
+        }
+    }
+}
+
+impl Instance {
+    /// Whether both are one object of one branch.
+    pub(super) fn is_same(&self, other: &Instance) -> bool {
+        Arc::ptr_eq(&self.member, &other.member) && self.vnode.handle() == other.vnode.handle()
+    }
+}

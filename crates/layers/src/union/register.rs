@@ -1,0 +1,114 @@
+//! The register: by which numbers each branch is known, so that identities stay the same when branches come and go.
+//!
+//! It is a file `.wh..wh.plyfs/branches` in every branch that a union has written, one line for each branch that the union
+//! has or had: its tag, its serial number, and its stack expression.
+
+use vnode::{Caller, OpenFlags, VnodeRef};
+
+use super::identity::hash;
+use super::work::{self, Work};
+
+/// No register is longer.
+const BYTES_MAX: usize = 1 << 20;
+
+/// What is known of branches, those of earlier included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Register {
+    lines: Vec<Line>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    tag: u16,
+    serial: u32,
+    label: String,
+    /// A branch of this union has the line.
+    is_taken: bool,
+}
+
+impl Register {
+    /// What the first of the branches with these roots that has a register says; an empty one if none has.
+    pub(super) fn of(roots: impl Iterator<Item = VnodeRef>) -> Self {
+        let mut texts = roots.filter_map(|root| read(&root));
+        texts.next().map_or_else(Self::default, |text| Self::of_text(&text))
+    }
+
+    /// The tag and serial number of a branch: those that it had, or new ones.
+    pub(super) fn enter(&mut self, label: &str) -> (u16, u32) {
+        if let Some(line) = self.lines.iter_mut().find(|line| line.label == label && !line.is_taken) {
+            line.is_taken = true;
+            return (line.tag, line.serial);
+        }
+        let serial = self.lines.iter().map(|line| line.serial + 1).max().unwrap_or(0);
+        // The first keeps the inode numbers as they are.
+        let mut tag = if serial == 0 { 0 } else { (hash(label.as_bytes()) >> 48) as u16 };
+        while self.lines.iter().any(|line| line.tag == tag) {
+            tag = tag.wrapping_add(1);
+        }
+        self.lines.push(Line { tag, serial, label: label.to_owned(), is_taken: true });
+        (tag, serial)
+    }
+
+    /// A branch has left: if it comes back, it is known.
+    pub(super) fn leave(&mut self, tag: u16) {
+        self.lines.iter_mut().filter(|line| line.tag == tag).for_each(|line| line.is_taken = false);
+    }
+
+    /// As it is written.
+    pub(super) fn to_text(&self) -> String {
+        self.lines.iter().map(|line| format!("{} {} {}\n", line.tag, line.serial, line.label)).collect()
+    }
+
+    fn of_text(text: &str) -> Self {
+        let line = |line: &str| {
+            let mut words = line.splitn(3, ' ');
+            let (tag, serial) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            Some(Line { tag, serial, label: words.next()?.to_owned(), is_taken: false })
+        };
+        Self { lines: text.lines().filter_map(line).collect() }
+    }
+}
+
+fn read(root: &VnodeRef) -> Option<String> {
+    let server = Caller::server();
+    let state = root.lookup(&server, work::name(super::whiteout::STATE)).ok()?.vnode;
+    let found = state.lookup(&server, work::name(Work::REGISTER)).ok()?;
+    let file = found.vnode.open(&server, OpenFlags::READ).ok()?;
+    let mut text = vec![0; usize::try_from(found.attributes.size).ok()?.min(BYTES_MAX)];
+    let mut length = 0;
+    while length < text.len() {
+        match file.read_at(&server, length as u64, &mut text[length..]).ok()? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    text.truncate(length);
+    String::from_utf8(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_are_known_again() {
+        let mut register = Register::default();
+        assert_eq!(register.enter("/a"), (0, 0));
+        let b = register.enter("/b c");
+        assert_eq!((b.0 != 0, b.1), (true, 1));
+        let mut again = Register::of_text(&register.to_text());
+        let new = again.enter("/new");
+        assert_eq!((again.enter("/b c"), again.enter("/a"), new.1), (b, (0, 0), 2));
+        let twice = again.enter("/a");
+        assert!(twice.0 != 0 && twice.1 == 3, "two branches of one name are two");
+        again.leave(b.0);
+        assert_eq!(again.enter("/b c"), b);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_nobody() {
+        let mut register = Register::of_text("x\n1\n70000 1 /a\n\n5 2 /b\n");
+        assert_eq!(register.enter("/b"), (5, 2));
+        assert_eq!(register.enter("/a").1, 3);
+    }
+}

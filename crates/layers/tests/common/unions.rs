@@ -1,0 +1,115 @@
+//! What the tests of the union share: scenes of branches in memory, and short ways to look into them.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
+use layers::{Branch, BranchMode, BranchOpener};
+use vnode::{Caller, Control, ControlError, Creation, Errno, FileSystemRef, Name, OpenFlags, Result, VnodeRef};
+
+use super::memory;
+
+/// Branches in memory and the union of them.
+pub struct Scene {
+    pub branches: Vec<FileSystemRef>,
+    pub union: FileSystemRef,
+    offered: Arc<Mutex<HashMap<String, FileSystemRef>>>,
+}
+
+impl Scene {
+    /// Has the union know a branch that it can be told to add.
+    pub fn offer(&self, label: &str, branch: &FileSystemRef) {
+        self.offered.lock().unwrap().insert(label.to_owned(), branch.clone());
+    }
+
+    /// Sends the union a command.
+    pub fn tell(&self, command: &str, arguments: &[(&str, &str)]) -> std::result::Result<String, ControlError> {
+        let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        self.union.control(&Control { target: "union".to_owned(), command: command.to_owned(), arguments })
+    }
+}
+
+/// Opens what was offered, written as `LABEL=MODE`.
+fn opener(offered: &Arc<Mutex<HashMap<String, FileSystemRef>>>) -> BranchOpener {
+    let offered = offered.clone();
+    Arc::new(move |text| {
+        let (label, mode) = text.rsplit_once('=').unwrap_or((text, ""));
+        let mode = [BranchMode::ReadWrite, BranchMode::ReadOnly].into_iter().find(|known| known.to_string() == mode);
+        let file_system = offered.lock().unwrap().get(label).cloned().ok_or_else(|| format!("no {label}"))?;
+        Ok(Branch { file_system, mode, label: label.to_owned() })
+    })
+}
+
+pub fn server() -> Caller {
+    Caller::server()
+}
+
+pub fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+/// A union of branches with these modes, each filled beforehand with these paths; a path that ends with a slash is a
+/// directory, and any other a file that holds its branch's number and its path.
+pub fn scene(branches: &[(BranchMode, &[&str])]) -> Scene {
+    let mut made = Vec::new();
+    let mut joined = Vec::new();
+    for (index, (mode, paths)) in branches.iter().enumerate() {
+        let branch = memory();
+        for path in *paths {
+            fill(&branch, index, path);
+        }
+        let file_system = branch.clone();
+        joined.push(Branch { file_system, mode: Some(*mode), label: format!("branch {index}") });
+        made.push(branch);
+    }
+    let offered = Arc::default();
+    let union = layers::kind("union").unwrap().join(&[], joined, Some(opener(&offered))).unwrap();
+    Scene { branches: made, union, offered }
+}
+
+pub fn fill(branch: &FileSystemRef, index: usize, path: &str) {
+    let mut directory = branch.root();
+    let parts: Vec<&str> = path.split('/').collect();
+    let (last, above) = parts.split_last().unwrap();
+    for part in above {
+        directory = match directory.mkdir(&server(), name(part), 0o755) {
+            Ok(entry) => entry.vnode,
+            Err(Errno::EEXIST) => directory.lookup(&server(), name(part)).unwrap().vnode,
+            Err(error) => panic!("{path}: {error}"),
+        };
+    }
+    if !last.is_empty() {
+        write(&directory, last, format!("{index}:{path}").as_bytes());
+    }
+}
+
+pub fn write(directory: &VnodeRef, file: &str, data: &[u8]) {
+    let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+    let created = directory.create(&server(), name(file), &how).unwrap();
+    created.file.write_at(&server(), 0, data, false).unwrap();
+}
+
+pub fn at(file_system: &FileSystemRef, path: &str) -> Result<VnodeRef> {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    parts.into_iter().try_fold(file_system.root(), |node, part| Ok(node.lookup(&server(), name(part))?.vnode))
+}
+
+pub fn read(file_system: &FileSystemRef, path: &str) -> Result<String> {
+    let file = at(file_system, path)?.open(&server(), OpenFlags::READ)?;
+    let mut buffer = [0; 100];
+    let length = file.read_at(&server(), 0, &mut buffer)?;
+    Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+}
+
+/// The names in a directory, sorted.
+pub fn list(file_system: &FileSystemRef, path: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let open = at(file_system, path).unwrap().open_directory(&server()).unwrap();
+    open.read(&server(), 0, &mut |entry| {
+        names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    names.sort();
+    names
+}

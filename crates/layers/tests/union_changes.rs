@@ -1,0 +1,142 @@
+//! Branches of a union that come, go and change while objects are in use, and changes behind its back.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::memory;
+use common::unions::{at, fill, list, name, read, scene, server, write};
+use layers::BranchMode::{ReadOnly, ReadWrite};
+use vnode::{Errno, OpenFileRef, OpenFlags};
+
+fn text_of(file: &OpenFileRef) -> String {
+    let mut buffer = [0; 100];
+    let length = file.read_at(&server(), 0, &mut buffer).unwrap();
+    String::from_utf8_lossy(&buffer[..length]).into_owned()
+}
+
+#[test]
+fn branches_come_and_go_under_what_is_in_use() {
+    let scene = scene(&[(ReadWrite, &["d/x"]), (ReadOnly, &["d/y", "e/z", "f"])]);
+    let new = memory();
+    fill(&new, 7, "d/new");
+    fill(&new, 7, "f");
+    scene.offer("new", &new);
+    let (directory, gone) = (at(&scene.union, "d").unwrap(), at(&scene.union, "e").unwrap());
+    let file = at(&scene.union, "f").unwrap().open(&server(), OpenFlags::READ).unwrap();
+    let listed = scene.tell("add", &[("branch", "new=ro"), ("at", "1")]).unwrap();
+    assert_eq!(listed, "branch 0=rw\nnew=ro\nbranch 1=ro\n");
+    assert_eq!(read(&scene.union, "f").unwrap(), "7:f", "a branch on the left hides");
+    assert_eq!(text_of(&file), "1:f", "open files stay what they are");
+    assert_eq!(directory.lookup(&server(), name("new")).unwrap().attributes.size, 7);
+    scene.tell("remove", &[("branch", "branch 1")]).unwrap();
+    assert_eq!(list(&scene.union, ""), ["d", "f"]);
+    assert_eq!(list(&scene.union, "d"), ["new", "x"]);
+    assert_eq!(text_of(&file), "1:f");
+    assert_eq!(gone.getattr(&server()).err(), Some(Errno::ESTALE));
+    assert_eq!(directory.lookup(&server(), name("y")).err(), Some(Errno::ENOENT));
+    assert!(directory.lookup(&server(), name("x")).is_ok());
+}
+
+#[test]
+fn a_directory_keeps_its_number_whatever_branches_come_and_go() {
+    let scene = scene(&[(ReadWrite, &["d/x"]), (ReadOnly, &["d/y"]), (ReadOnly, &["d/z"])]);
+    let directory = at(&scene.union, "d").unwrap();
+    let number = || at(&scene.union, "d").unwrap().getattr(&server()).unwrap().ino;
+    let before = number();
+    let new = memory();
+    fill(&new, 7, "d/new");
+    scene.offer("new", &new);
+    scene.tell("add", &[("branch", "new=ro")]).unwrap();
+    assert_eq!(number(), before);
+    scene.tell("move", &[("branch", "branch 2"), ("at", "1")]).unwrap();
+    assert_eq!(number(), before);
+    scene.tell("remove", &[("branch", "branch 2")]).unwrap();
+    assert_eq!((number(), directory.getattr(&server()).unwrap().ino), (before, before));
+    assert_eq!(list(&scene.union, "d"), ["new", "x", "y"]);
+}
+
+#[test]
+fn what_is_written_to_a_branch_that_became_read_only_is_copied() {
+    let scene = scene(&[(ReadWrite, &["d/x"])]);
+    let new = memory();
+    scene.offer("new", &new);
+    let node = at(&scene.union, "d/x").unwrap();
+    let (reader, writer) = (node.open(&server(), OpenFlags::READ), node.open(&server(), OpenFlags::READ_WRITE));
+    let (reader, writer) = (reader.unwrap(), writer.unwrap());
+    let ino = node.getattr(&server()).unwrap().ino;
+    scene.tell("add", &[("branch", "new=rw"), ("at", "0")]).unwrap();
+    scene.tell("mode", &[("branch", "branch 0"), ("mode", "ro")]).unwrap();
+    writer.write_at(&server(), 0, b"new", false).unwrap();
+    assert_eq!((text_of(&reader), text_of(&writer)), ("new/x".to_owned(), "new/x".to_owned()));
+    assert_eq!(read(&scene.branches[0], "d/x").unwrap(), "0:d/x");
+    assert_eq!(read(&new, "d/x").unwrap(), "new/x");
+    assert_eq!(at(&scene.union, "d/x").unwrap().getattr(&server()).unwrap().ino, ino);
+}
+
+#[test]
+fn commands_that_cannot_be_done_say_why_and_change_nothing() {
+    let scene = scene(&[(ReadWrite, &["a"])]);
+    let before = scene.tell("branches", &[]).unwrap();
+    let error = |command: &str, arguments: &[(&str, &str)]| scene.tell(command, arguments).unwrap_err().to_string();
+    assert_eq!(error("remove", &[("branch", "branch 0")]), "the last branch of a union cannot be removed");
+    assert_eq!(error("remove", &[("branch", "x")]), "there is no branch x; there are branch 0");
+    assert_eq!(error("add", &[("branch", "x=ro")]), "no x");
+    assert_eq!(error("add", &[]), "branch= is missing");
+    assert_eq!(error("mode", &[("branch", "0"), ("mode", "wr")]), "mode=wr: a branch is rw, ro or nc");
+    scene.offer("x", &memory());
+    assert_eq!(error("add", &[("branch", "x=ro"), ("at", "2")]), "there are 1 branches, counted from 0");
+    assert_eq!(scene.tell("branches", &[]).unwrap(), before);
+}
+
+#[test]
+fn nobody_notices_branches_that_change_under_running_programs() {
+    let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &["d/x", "d/y"])]);
+    let spare = memory();
+    fill(&spare, 7, "d/new");
+    scene.offer("spare", &spare);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for worker in 0..3 {
+            let (scene, is_over) = (&scene, &is_over);
+            scope.spawn(move || {
+                let directory = at(&scene.union, "d").unwrap();
+                for round in 0.. {
+                    let file = format!("{worker}-{round}");
+                    write(&directory, &file, file.as_bytes());
+                    assert_eq!(read(&scene.union, &format!("d/{file}")).unwrap(), file);
+                    assert!(list(&scene.union, "d").contains(&file));
+                    directory.unlink(&server(), name(&file)).unwrap();
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        for round in 0..100 {
+            let at = (1 + round % 2).to_string();
+            scene.tell("add", &[("branch", "spare=ro"), ("at", &at)]).unwrap();
+            scene.tell("move", &[("branch", "branch 1"), ("at", "2")]).unwrap();
+            assert_eq!(list(&scene.union, "d").iter().filter(|name| *name == "new").count(), 1);
+            scene.tell("remove", &[("branch", "spare")]).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(list(&scene.union, "d"), ["x", "y"]);
+}
+
+#[test]
+fn changes_behind_the_back_become_visible() {
+    let scene = scene(&[(ReadWrite, &["d/x"]), (ReadOnly, &["e"])]);
+    let directory = at(&scene.union, "d").unwrap();
+    // Nobody looks `d` up again from here on.
+    fill(&scene.branches[1], 1, "d/new");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while directory.lookup(&server(), name("new")).is_err() {
+        assert!(Instant::now() < deadline, "it is seen some time");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    scene.branches[1].root().unlink(&server(), name("e")).unwrap();
+    assert_eq!(read(&scene.union, "e").err(), Some(Errno::ENOENT));
+}
