@@ -25,10 +25,10 @@ lint: ## Check format, lints and documentation
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
 
-bench: build ## Time the workloads on Plyfs, the lower file system and the peers; results in docs/bench
+bench: build ## Time the workloads and the unions on Plyfs, the lower file system and the peers; results in docs/bench
 	@scripts/bench-setup
 	$(CARGO) build --release --package bench
-	target/release/bench $(BENCH)
+	$(if $(BENCH),target/release/bench $(BENCH),target/release/bench; first=$$?; target/release/bench union && exit $$first)
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -20,6 +20,13 @@ use image::Image;
 use subjects::Subject;
 use workloads::{Sizes, Workload};
 
+const ROUNDS: u32 = 5;
+/// There are thirty subjects where there are two branches and more.
+const UNION_ROUNDS: u32 = 3;
+const UNION_COPIES: u32 = 10;
+/// The source of openssh has fewer files and directories in every release so far.
+const OBJECTS_PER_COPY_MAX: u64 = 1_500;
+
 /// Times the same work on Plyfs, on the file system below it, and on its peers, side by side on an ext4 in RAM.
 #[derive(Parser)]
 #[command(name = "bench", version)]
@@ -43,6 +50,33 @@ enum Command {
     },
     /// Microseconds per single operation, for tuning
     Latency,
+    /// Unions of several branches beside the peers that make unions: build, postmark, and the tree in two layouts
+    Union(Unions),
+}
+
+#[derive(Args)]
+struct Unions {
+    /// Workloads to run, separated by commas: build, postmark, tree
+    #[arg(long, value_delimiter = ',', value_name = "WORKLOAD")]
+    only: Vec<String>,
+    /// Numbers of branches, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "NUMBER", default_values_t = [1, 2, 4, 8, 16],
+          value_parser = branch_number)]
+    branches: Vec<usize>,
+    /// A union to measure, with {rw} for the branches, all to be written, or {ro}, only the first to be written; can be given several times
+    #[arg(long = "union", value_name = "EXPRESSION", default_values_t = ["{rw} | union".to_owned(), "{ro} | union".to_owned()])]
+    unions: Vec<String>,
+    /// Copies of the source tree (default: 10; 1 with --quick); of the layout DUP each branch has as many
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
+    copies: Option<u32>,
+}
+
+/// More would not fit what overlayfs takes as one option.
+fn branch_number(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=64) => Ok(number),
+        _ => Err("not a number from 1 to 64".to_owned()),
+    }
 }
 
 #[derive(Args)]
@@ -50,7 +84,7 @@ struct Options {
     /// Subjects to run, separated by commas: native, plyfs, overlayfs, bindfs, mergerfs, fuse-overlayfs, unionfs-fuse
     #[arg(long, global = true, value_delimiter = ',', value_name = "SUBJECT")]
     subjects: Vec<String>,
-    /// How often each subject does each workload (default: 5; 1 with --quick); the figures are medians
+    /// How often each subject does each workload (default: 5, of unions 3; with --quick 1); the figures are medians
     #[arg(long, global = true, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Small sizes: shows in about a minute that all works, the figures mean little
@@ -68,7 +102,7 @@ struct Options {
     /// The source archive of openssh; scripts/bench-setup fetches it
     #[arg(long, global = true, value_name = "FILE")]
     archive: Option<PathBuf>,
-    /// Where results.json, results.md and chart.svg go (default: docs/bench; nowhere with --quick)
+    /// Where the files of results go (default: docs/bench; nowhere with --quick)
     #[arg(long, global = true, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
     /// Size of the file system in RAM, in GiB
@@ -85,8 +119,8 @@ impl Options {
         }
     }
 
-    fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(if self.quick { 1 } else { 5 })
+    fn rounds(&self, otherwise: u32) -> u32 {
+        self.rounds.unwrap_or(if self.quick { 1 } else { otherwise })
     }
 }
 
@@ -107,23 +141,43 @@ fn start(line: &CommandLine) -> Result<bool> {
     if !rustix::process::geteuid().is_root() {
         bail!("root is needed for the file system in RAM: run it with sudo");
     }
-    let subjects = select_subjects(options)?;
-    match line.command {
+    let stacks = || subjects::all(&options.plyfs, &options.stacks, &options.plyfs_arguments);
+    match &line.command {
         None => {
+            let subjects = select_subjects(options, stacks())?;
             let chosen = select_workloads(&line.only)?;
             let image = new_image(options, None)?;
-            run::run(&image, &subjects, &chosen, &sizes(options), options.rounds(), options.output().as_deref())
+            run::run(&image, &subjects, &chosen, &sizes(options), options.rounds(ROUNDS), options.output().as_deref())
         }
         Some(Command::Latency) => {
+            let subjects = select_subjects(options, stacks())?;
             let image = new_image(options, None)?;
-            run::latency(&image, &subjects, &sizes(options), options.rounds(), options.output().as_deref())
+            run::latency(&image, &subjects, &sizes(options), options.rounds(ROUNDS), options.output().as_deref())
         }
         Some(Command::Memory { files }) => {
-            let files = if options.quick { files.min(20_000) } else { files };
+            let subjects = select_subjects(options, stacks())?;
+            let files = if options.quick { 20_000.min(*files) } else { *files };
             let image = new_image(options, Some(files + files / 500 + 10_000))?;
             memory::run(&image, &subjects, files, options.output().as_deref())
         }
+        Some(Command::Union(unions)) => run_unions(options, unions),
     }
+}
+
+fn run_unions(options: &Options, unions: &Unions) -> Result<bool> {
+    let mut branches = unions.branches.clone();
+    branches.sort_unstable();
+    branches.dedup();
+    let all = subjects::unions(&options.plyfs, &unions.unions, &options.plyfs_arguments, &branches);
+    let subjects = select_subjects(options, all)?;
+    let workloads = select_union_workloads(&unions.only)?;
+    let mut sizes = sizes(options);
+    sizes.copies = unions.copies.unwrap_or(if options.quick { 1 } else { UNION_COPIES });
+    let most = branches.last().copied().unwrap_or(1) as u64;
+    // All copies in all branches, as many whiteouts, and what postmark makes.
+    let inodes = 200_000 + 2 * most * u64::from(sizes.copies) * OBJECTS_PER_COPY_MAX;
+    let image = new_image(options, Some(inodes))?;
+    run::unions(&image, &subjects, &workloads, &sizes, options.rounds(UNION_ROUNDS), options.output().as_deref())
 }
 
 /// The image, with whatever a signal must tear down registered first.
@@ -138,9 +192,9 @@ fn sizes(options: &Options) -> Sizes {
     if options.quick { Sizes::quick(archive) } else { Sizes::full(archive) }
 }
 
-fn select_subjects(options: &Options) -> Result<Vec<Subject>> {
+fn select_subjects(options: &Options, all: Vec<Subject>) -> Result<Vec<Subject>> {
     let mut chosen = Vec::new();
-    for subject in subjects::all(&options.plyfs, &options.stacks, &options.plyfs_arguments) {
+    for subject in all {
         let wanted = options.subjects.is_empty() || options.subjects.iter().any(|name| *name == subject.family);
         if !wanted {
             continue;
@@ -156,7 +210,7 @@ fn select_subjects(options: &Options) -> Result<Vec<Subject>> {
         }
     }
     if chosen.is_empty() {
-        bail!("none of the subjects asked for is installed");
+        bail!("none of the subjects asked for can do this, or none is installed");
     }
     Ok(chosen)
 }
@@ -170,4 +224,17 @@ fn select_workloads(only: &[String]) -> Result<Vec<&'static Workload>> {
         }
     }
     Ok(all.iter().filter(|workload| only.is_empty() || only.iter().any(|name| name == workload.name)).collect())
+}
+
+/// A tree is two workloads, one for each layout.
+fn select_union_workloads(only: &[String]) -> Result<Vec<&'static Workload>> {
+    const NAMES: &[&str] = &["build", "postmark", "tree"];
+    if let Some(name) = only.iter().find(|name| !NAMES.contains(&name.as_str())) {
+        bail!("no workload for unions is called {name:?}; there are {}", NAMES.join(", "));
+    }
+    let plain = workloads::ALL.iter().filter(|workload| matches!(workload.name, "build" | "postmark"));
+    // Up to the comma, after which the layout is named.
+    let family = |workload: &Workload| workload.name.split(',').next();
+    let wanted = |workload: &&Workload| only.is_empty() || only.iter().any(|name| family(workload) == Some(name));
+    Ok(plain.chain(workloads::LAYOUTS).filter(wanted).collect())
 }

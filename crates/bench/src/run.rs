@@ -36,9 +36,33 @@ pub fn run(
     }
     let failed = results.workloads.values().any(|result| !result.failures.is_empty());
     if let Some(directory) = output {
-        report::write(directory, results)?;
+        report::write(directory, &mut results)?;
     }
     Ok(!failed)
+}
+
+/// Runs the workloads over unions, prints and writes the results; whether every union did everything. It takes hours: what
+/// is done is written at once.
+pub fn unions(
+    image: &Image,
+    subjects: &[Subject],
+    workloads: &[&Workload],
+    sizes: &Sizes,
+    rounds: u32,
+    output: Option<&Path>,
+) -> Result<bool> {
+    let mut results = Results::new(subjects);
+    let mut all_done = true;
+    for workload in workloads {
+        let result = interleave(image, subjects, workload, sizes, rounds);
+        print!("{}", report::union::table(workload.name, &result, &results));
+        all_done &= result.failures.is_empty();
+        results.workloads.insert(workload.name.to_owned(), result);
+        if let Some(directory) = output {
+            report::write_union(directory, &mut results)?;
+        }
+    }
+    Ok(all_done)
 }
 
 /// Runs the single operations, prints and writes their figures.

@@ -38,14 +38,16 @@ impl<'a> Session<'a> {
     pub fn new(image: &'a Image, subject: &'a Subject) -> Result<Self> {
         let own = image.directory().join("subject");
         let places = Places {
+            own: own.clone(),
             data: own.join("data"),
+            lower: (1..subject.branches).map(|number| own.join(format!("b{number}"))).collect(),
             mount: image.mount_point(),
             work: own.join("work"),
             empty: own.join("empty"),
         };
         // Each by itself: if a signal has taken the file system away, none must come into being elsewhere.
         let aside = own.join("aside");
-        for directory in [&own, &places.data, &places.work, &places.empty, &aside] {
+        for directory in [&own, &places.data, &places.work, &places.empty, &aside].into_iter().chain(&places.lower) {
             std::fs::create_dir(directory).with_context(|| format!("cannot make {}", directory.display()))?;
         }
         let lower = open_directory(&places.data)?;
@@ -68,6 +70,11 @@ impl<'a> Session<'a> {
     /// The directory on the lower file system, past the mount: for preparing, and for checks.
     pub fn data(&self) -> &Path {
         &self.lower_path
+    }
+
+    /// All directories that the subject joins, the first included, past the mount.
+    pub fn branches(&self) -> Vec<PathBuf> {
+        std::iter::once(&self.lower_path).chain(&self.places.lower).cloned().collect()
     }
 
     /// A directory beside it, for files of the workload that are not measured.

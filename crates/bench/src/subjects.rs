@@ -32,15 +32,23 @@ pub struct Subject {
     pub style: Style,
     /// The program.
     pub program: PathBuf,
-    /// Its arguments, with `{data}`, `{mount}`, `{work}` and `{empty}` for directories.
+    /// Its arguments, with words in braces for directories: see [`Names::fill`].
     pub arguments: Vec<String>,
+    /// How many directories it joins.
+    pub branches: usize,
+    /// What it is called with any number of branches; `None` where only one directory is measured.
+    pub series: Option<String>,
     version_arguments: &'static [&'static str],
 }
 
 /// The directories of one subject.
 pub struct Places {
-    /// The directory on the lower file system.
+    /// The directory that all of them but the mount point are in.
+    pub own: PathBuf,
+    /// The directory on the lower file system; of several branches the first.
     pub data: PathBuf,
+    /// The branches after the first.
+    pub lower: Vec<PathBuf>,
     /// Where it is mounted.
     pub mount: PathBuf,
     /// A second directory on the lower file system, for those that need one.
@@ -49,12 +57,75 @@ pub struct Places {
     pub empty: PathBuf,
 }
 
+/// The directories of one subject as they stand in its arguments.
+struct Names {
+    branches: Vec<String>,
+    mount: String,
+    work: String,
+    empty: String,
+}
+
+impl Names {
+    fn of(places: &Places, show: impl Fn(&Path) -> String) -> Self {
+        Self {
+            branches: std::iter::once(&places.data).chain(&places.lower).map(|path| show(path)).collect(),
+            mount: whole(&places.mount),
+            work: show(&places.work),
+            empty: show(&places.empty),
+        }
+    }
+
+    /// For the results: no path of this machine.
+    fn general(branches: usize) -> Self {
+        let lower = (1..branches).map(|number| format!("BRANCH{number}"));
+        Self {
+            branches: std::iter::once("DIRECTORY".to_owned()).chain(lower).collect(),
+            mount: "MOUNT".to_owned(),
+            work: "WORK".to_owned(),
+            empty: "EMPTY".to_owned(),
+        }
+    }
+
+    /// Puts directories in the place of the words in braces.
+    fn fill(&self, argument: &str) -> String {
+        let joined = |suffix: &str, between: &str| {
+            self.branches.iter().map(|branch| format!("{branch}{suffix}")).collect::<Vec<_>>().join(between)
+        };
+        let below: String = self.branches[1..].iter().map(|branch| format!(", {branch}=ro")).collect();
+        let lower = if self.branches.len() > 1 { self.branches[1..].join(":") } else { self.empty.clone() };
+        let words = [
+            ("{data}", self.branches[0].clone()),
+            ("{mount}", self.mount.clone()),
+            ("{work}", self.work.clone()),
+            ("{empty}", self.empty.clone()),
+            // All branches, all but the first, and as stacks write them: all for writing, or only the first.
+            ("{all}", joined("", ":")),
+            ("{all=RW}", joined("=RW", ":")),
+            ("{lower}", lower),
+            ("{rw}", joined("=rw", ", ")),
+            ("{ro}", format!("{}=rw{below}", self.branches[0])),
+        ];
+        words.iter().fold(argument.to_owned(), |text, (word, directories)| text.replace(word, directories))
+    }
+}
+
+fn whole(path: &Path) -> String {
+    path.to_str().expect("the harness made the path of ASCII").to_owned()
+}
+
 impl Subject {
     /// The command that mounts it there.
     pub fn command(&self, places: &Places) -> Command {
-        let path = |path: &Path| path.to_str().expect("the harness made the path of ASCII").to_owned();
         let mut command = Command::new(&self.program);
-        command.args(self.filled(&path(&places.data), &path(&places.mount), &path(&places.work), &path(&places.empty)));
+        let names = match self.style {
+            // The options of a mount have to fit a page, in newer mounts 256 bytes each: short names for many branches.
+            Style::Command => {
+                command.current_dir(&places.own);
+                Names::of(places, |path| whole(path.strip_prefix(&places.own).expect("they are in it")))
+            }
+            _ => Names::of(places, whole),
+        };
+        command.args(self.arguments.iter().map(|argument| names.fill(argument)));
         command
     }
 
@@ -63,16 +134,10 @@ impl Subject {
         let file = self.program.file_name().unwrap_or_default().to_string_lossy();
         // However the program under test is called in a build directory.
         let program = if self.family == PLYFS { PLYFS.into() } else { file };
-        let words = self.filled("DIRECTORY", "MOUNT", "WORK", "EMPTY");
-        let quoted = words.iter().map(|word| if word.contains(' ') { format!("'{word}'") } else { word.clone() });
+        let names = Names::general(self.branches);
+        let words = self.arguments.iter().map(|argument| names.fill(argument));
+        let quoted = words.map(|word| if word.contains(' ') { format!("'{word}'") } else { word });
         std::iter::once(program.into_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
-    }
-
-    fn filled(&self, data: &str, mount: &str, work: &str, empty: &str) -> Vec<String> {
-        let fill = |argument: &String| {
-            argument.replace("{data}", data).replace("{mount}", mount).replace("{work}", work).replace("{empty}", empty)
-        };
-        self.arguments.iter().map(fill).collect()
     }
 
     /// Why it cannot be measured, if so.
@@ -109,24 +174,42 @@ impl Subject {
 
 /// Every subject, in the order of the results; whether it is there is for [`Subject::missing`] to say.
 pub fn all(plyfs: &Path, stacks: &[String], plyfs_arguments: &str) -> Vec<Subject> {
-    let mut all = vec![Subject {
+    let mut all = vec![native()];
+    all.extend(stacks.iter().map(|stack| plyfs_subject(plyfs, stack, plyfs_arguments)));
+    all.extend(PEERS.iter().map(Peer::subject));
+    all
+}
+
+/// What can join branches, once for each number of them. The lower file system needs none to hold the same, and comes once.
+pub fn unions(plyfs: &Path, stacks: &[String], plyfs_arguments: &str, branches: &[usize]) -> Vec<Subject> {
+    let mut all = vec![native()];
+    for &branches in branches {
+        let own = stacks.iter().map(|stack| Subject {
+            name: format!("plyfs {}", stack.replace("{rw}", "all rw").replace("{ro}", "one rw")),
+            ..plyfs_subject(plyfs, stack, plyfs_arguments)
+        });
+        let peers = PEERS.iter().filter_map(Peer::union);
+        all.extend(own.chain(peers).map(|subject| Subject {
+            name: format!("{} ({branches})", subject.name),
+            series: Some(subject.name),
+            branches,
+            ..subject
+        }));
+    }
+    all
+}
+
+fn native() -> Subject {
+    Subject {
         name: NATIVE.to_owned(),
         family: NATIVE,
         style: Style::Directory,
         program: PathBuf::new(),
         arguments: Vec::new(),
+        branches: 1,
+        series: None,
         version_arguments: &[],
-    }];
-    all.extend(stacks.iter().map(|stack| plyfs_subject(plyfs, stack, plyfs_arguments)));
-    all.extend(PEERS.iter().map(|peer| Subject {
-        name: peer.name.to_owned(),
-        family: peer.name,
-        style: if peer.program == "mount" { Style::Command } else { Style::Server },
-        program: PathBuf::from(peer.program),
-        arguments: peer.arguments.iter().map(|word| (*word).to_owned()).collect(),
-        version_arguments: &["-V"],
-    }));
-    all
+    }
 }
 
 /// A stack that begins with this is mounted over the directory itself.
@@ -151,6 +234,8 @@ fn plyfs_subject(program: &Path, stack: &str, more: &str) -> Subject {
         style,
         program: std::path::absolute(program).unwrap_or_else(|_| program.to_owned()),
         arguments,
+        branches: 1,
+        series: None,
         version_arguments: &["--version"],
     }
 }
@@ -159,6 +244,33 @@ struct Peer {
     name: &'static str,
     program: &'static str,
     arguments: &'static [&'static str],
+    /// More options where it is to join branches; `None` if it cannot.
+    union_options: Option<&'static str>,
+}
+
+impl Peer {
+    fn subject(&self) -> Subject {
+        Subject {
+            name: self.name.to_owned(),
+            family: self.name,
+            style: if self.program == "mount" { Style::Command } else { Style::Server },
+            program: PathBuf::from(self.program),
+            arguments: self.arguments.iter().map(|word| (*word).to_owned()).collect(),
+            branches: 1,
+            series: None,
+            version_arguments: &["-V"],
+        }
+    }
+
+    fn union(&self) -> Option<Subject> {
+        let options = self.union_options?;
+        let mut subject = self.subject();
+        if !options.is_empty() {
+            let place = subject.arguments.len() - 2;
+            subject.arguments.splice(place..place, ["-o", options].map(str::to_owned));
+        }
+        Some(subject)
+    }
 }
 
 /// Each peer with the settings that its own manual recommends for speed and that keep it correct for a directory
@@ -167,7 +279,8 @@ const PEERS: &[Peer] = &[
     Peer {
         name: "overlayfs",
         program: "mount",
-        arguments: &["-t", "overlay", "overlay", "-o", "lowerdir={empty},upperdir={data},workdir={work}", "{mount}"],
+        arguments: &["-t", "overlay", "overlay", "-o", "lowerdir={lower},upperdir={data},workdir={work}", "{mount}"],
+        union_options: Some(""),
     },
     Peer {
         name: "bindfs",
@@ -180,6 +293,7 @@ const PEERS: &[Peer] = &[
             "{data}",
             "{mount}",
         ],
+        union_options: None,
     },
     Peer {
         name: "mergerfs",
@@ -189,14 +303,17 @@ const PEERS: &[Peer] = &[
             "-o",
             "allow_other,use_ino,cache.files=auto-full,cache.entry=60,cache.attr=60,\
              cache.symlinks=true,cache.readdir=true,cache.statfs=60",
-            "{data}",
+            "{all}",
             "{mount}",
         ],
+        // New files in the first branch, as the others do, however little room the image has.
+        union_options: Some("category.create=ff,minfreespace=0"),
     },
     Peer {
         name: "fuse-overlayfs",
         program: "fuse-overlayfs",
-        arguments: &["-f", "-o", "lowerdir={empty},upperdir={data},workdir={work}", "{mount}"],
+        arguments: &["-f", "-o", "lowerdir={lower},upperdir={data},workdir={work}", "{mount}"],
+        union_options: Some(""),
     },
     Peer {
         name: "unionfs-fuse",
@@ -205,9 +322,11 @@ const PEERS: &[Peer] = &[
             "-f",
             "-o",
             "cow,allow_other,use_ino,suid,dev,big_writes,auto_cache,default_permissions,entry_timeout=60,attr_timeout=60",
-            "{data}=RW",
+            "{all=RW}",
             "{mount}",
         ],
+        // Its own directory with the names of deleted files would be listed otherwise.
+        union_options: Some("hide_meta_files"),
     },
 ];
 
@@ -217,4 +336,28 @@ fn is_program(program: &Path) -> bool {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(name: &str) -> String {
+        let stacks = ["{ro} | union".to_owned()];
+        let all = unions(Path::new("target/release/plyfs"), &stacks, "", &[1, 3]);
+        all.into_iter().find(|subject| subject.name == name).expect("there is one").shown_command()
+    }
+
+    #[test]
+    fn branches_come_in_the_form_that_each_program_has_for_them() {
+        assert_eq!(
+            shown("plyfs one rw | union (3)"),
+            "plyfs mount -f 'DIRECTORY=rw, BRANCH1=ro, BRANCH2=ro | union' MOUNT"
+        );
+        assert_eq!(shown("plyfs one rw | union (1)"), "plyfs mount -f 'DIRECTORY=rw | union' MOUNT");
+        assert!(shown("mergerfs (3)").ends_with(" DIRECTORY:BRANCH1:BRANCH2 MOUNT"));
+        assert!(shown("unionfs-fuse (3)").ends_with(" DIRECTORY=RW:BRANCH1=RW:BRANCH2=RW MOUNT"));
+        assert!(shown("overlayfs (3)").contains("lowerdir=BRANCH1:BRANCH2,upperdir=DIRECTORY,"));
+        assert!(shown("overlayfs (1)").contains("lowerdir=EMPTY,upperdir=DIRECTORY,"));
+    }
 }

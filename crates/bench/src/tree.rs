@@ -1,4 +1,5 @@
 //! A directory tree held in memory: written out as often as wanted, and walked with single system calls.
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,6 +14,15 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat, unlink
 pub struct Tree {
     directories: Vec<PathBuf>,
     files: Vec<(PathBuf, u32, Vec<u8>)>,
+}
+
+/// What of a tree lies in which of several branches, as the Unionfs paper has it.
+#[derive(Clone, Copy)]
+pub enum Layout {
+    /// DIST: each object in one branch, one after the other in turn, and above it as many directories as it needs.
+    Distributed,
+    /// DUP: everything in every branch.
+    Duplicated,
 }
 
 /// Paths of copies, relative to the directory they were written to, ready for system calls.
@@ -44,25 +54,71 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Writes that many copies below a directory.
-    pub fn write_copies(&self, to: &Path, copies: u32) -> Result<Paths> {
+    /// Writes that many copies to the branches.
+    pub fn write_copies(&self, branches: &[PathBuf], copies: u32, layout: Layout) -> Result<Paths> {
         let mut paths = Paths { directories: Vec::new(), files: Vec::new() };
+        let mut branches: Vec<_> = branches.iter().map(|top| Branch { top, made: HashSet::new() }).collect();
+        let mut turn = (0..branches.len()).cycle();
         for copy in 0..copies {
             let name = PathBuf::from(format!("copy{copy:02}"));
             for directory in &self.directories {
                 let relative = name.join(directory);
-                fs::create_dir(to.join(&relative))?;
+                for branch in layout.choose(&mut branches, &mut turn) {
+                    branch.make_directory(&relative)?;
+                }
                 paths.directories.push(for_system_calls(&relative)?);
             }
             for (file, mode, contents) in &self.files {
                 let relative = name.join(file);
-                let path = to.join(&relative);
-                fs::write(&path, contents)?;
-                fs::set_permissions(&path, fs::Permissions::from_mode(*mode))?;
+                for branch in layout.choose(&mut branches, &mut turn) {
+                    branch.write(&relative, *mode, contents)?;
+                }
                 paths.files.push(for_system_calls(&relative)?);
             }
         }
         Ok(paths)
+    }
+}
+
+impl Layout {
+    /// The branches that get the next object.
+    fn choose<'a, 'b>(
+        self,
+        branches: &'a mut [Branch<'b>],
+        turn: &mut impl Iterator<Item = usize>,
+    ) -> &'a mut [Branch<'b>] {
+        match self {
+            Self::Distributed => {
+                let next = turn.next().expect("a cycle does not end");
+                &mut branches[next..=next]
+            }
+            Self::Duplicated => branches,
+        }
+    }
+}
+
+/// A branch that a tree is written to, and the directories that it has already.
+struct Branch<'a> {
+    top: &'a Path,
+    made: HashSet<PathBuf>,
+}
+
+impl Branch<'_> {
+    fn make_directory(&mut self, relative: &Path) -> Result<()> {
+        if relative.as_os_str().is_empty() || self.made.contains(relative) {
+            return Ok(());
+        }
+        self.make_directory(relative.parent().unwrap_or(Path::new("")))?;
+        fs::create_dir(self.top.join(relative))?;
+        self.made.insert(relative.to_owned());
+        Ok(())
+    }
+
+    fn write(&mut self, relative: &Path, mode: u32, contents: &[u8]) -> Result<()> {
+        self.make_directory(relative.parent().unwrap_or(Path::new("")))?;
+        let path = self.top.join(relative);
+        fs::write(&path, contents)?;
+        Ok(fs::set_permissions(&path, fs::Permissions::from_mode(mode))?)
     }
 }
 
@@ -140,4 +196,45 @@ fn for_system_calls(path: &Path) -> Result<CString> {
     // The name of a copy's top comes with a slash after it, because nothing is joined to it.
     let bytes = path.as_os_str().as_bytes();
     Ok(CString::new(bytes.strip_suffix(b"/").unwrap_or(bytes))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILES: usize = 5;
+    const BRANCHES: usize = 3;
+    const COPIES: u32 = 2;
+
+    /// A branch for each number, and which of the paths are there.
+    fn written(layout: Layout) -> (Vec<Vec<bool>>, Paths) {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let branches: Vec<_> = (0..BRANCHES).map(|number| scratch.path().join(number.to_string())).collect();
+        branches.iter().for_each(|branch| fs::create_dir(branch).expect("a branch"));
+        let files = (0..FILES).map(|number| (PathBuf::from(format!("d/{number}")), 0o644, vec![1])).collect();
+        let tree = Tree { directories: vec![PathBuf::new(), PathBuf::from("d")], files };
+        let paths = tree.write_copies(&branches, COPIES, layout).expect("it can be written");
+        let is_in = |branch: &PathBuf| {
+            let exists = |path: &CString| branch.join(path.to_str().expect("ASCII")).is_file();
+            paths.files.iter().map(exists).collect()
+        };
+        (branches.iter().map(is_in).collect(), paths)
+    }
+
+    #[test]
+    fn distributed_files_are_in_one_branch_each_and_evenly() {
+        let (branches, paths) = written(Layout::Distributed);
+        assert_eq!(paths.count(), (FILES as u64 + 2) * u64::from(COPIES));
+        for number in 0..paths.files.len() {
+            assert_eq!(branches.iter().filter(|files| files[number]).count(), 1, "{:?}", paths.files[number]);
+        }
+        let counts: Vec<_> = branches.iter().map(|files| files.iter().filter(|there| **there).count()).collect();
+        assert!(counts.iter().max() <= counts.iter().min().map(|least| least + COPIES as usize).as_ref(), "{counts:?}");
+    }
+
+    #[test]
+    fn duplicated_files_are_in_every_branch() {
+        let (branches, _) = written(Layout::Duplicated);
+        assert!(branches.iter().flatten().all(|there| *there));
+    }
 }

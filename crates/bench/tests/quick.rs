@@ -50,6 +50,50 @@ fn figures_are_written_and_nothing_stays() {
 }
 
 #[test]
+fn unions_are_measured_by_the_number_of_branches() {
+    if lacks_root() {
+        return;
+    }
+    let output = tempfile::tempdir().expect("a directory for the results");
+    let run = bench(&["union", "--subjects", "native,overlayfs", "--only", "tree", "--branches", "1,3", "--output"])
+        .arg(output.path())
+        .arg("--archive")
+        .arg(archive(output.path()))
+        .output()
+        .expect("bench starts");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let text = std::fs::read_to_string(output.path().join("union.json")).expect("union.json");
+    let results: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let has_overlayfs = !String::from_utf8_lossy(&run.stderr).contains("overlayfs is left out");
+    for layout in ["tree, DIST", "tree, DUP"] {
+        let steps = results["workloads"][layout]["steps"].as_array().expect("steps");
+        for step in ["stat, first", "stat, again", "readdir", "unlink"] {
+            let step = steps.iter().find(|found| found["step"] == step).expect("the step");
+            assert_eq!(step["subjects"]["native"]["ratio"], 1.0, "{layout}");
+            assert_eq!(step["subjects"]["overlayfs (3)"]["ratio"].is_number(), has_overlayfs, "{layout}");
+        }
+    }
+    for name in ["union.md", "union.svg", "union-tree.svg"] {
+        assert!(output.path().join(name).is_file(), "{name}");
+    }
+}
+
+/// A source archive with a few directories and files.
+fn archive(scratch: &Path) -> std::path::PathBuf {
+    let source = scratch.join("source");
+    for directory in ["", "empty", "below", "below/deeper"] {
+        std::fs::create_dir(source.join(directory)).expect("a directory");
+        for number in 0..if directory == "empty" { 0 } else { 5 } {
+            std::fs::write(source.join(directory).join(format!("file{number}")), "text").expect("a file");
+        }
+    }
+    let archive = scratch.join("source.tar.gz");
+    let status = Command::new("tar").arg("-czf").arg(&archive).arg("-C").arg(scratch).arg("source").status();
+    assert!(status.expect("tar starts").success());
+    archive
+}
+
+#[test]
 fn a_failing_subject_fails_the_run_and_no_other_subject() {
     if lacks_root() {
         return;

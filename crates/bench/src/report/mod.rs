@@ -2,6 +2,7 @@
 pub mod chart;
 pub mod markdown;
 pub mod table;
+pub mod union;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,6 +47,18 @@ pub struct SubjectNote {
     pub version: Option<String>,
     /// How it is mounted.
     pub command: String,
+    /// Where it stands among the same with other numbers of branches, if that is what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Member>,
+}
+
+/// One subject of a series that differs by the number of branches only.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// What all of them are called.
+    pub series: String,
+    /// How many branches this one joins.
+    pub branches: usize,
 }
 
 impl Machine {
@@ -69,6 +82,7 @@ impl Results {
             name: subject.name.clone(),
             version: subject.version(),
             command: if subject.arguments.is_empty() { "-".to_owned() } else { subject.shown_command() },
+            member: subject.series.clone().map(|series| Member { series, branches: subject.branches }),
         };
         Self { machine: Machine::this(), subjects: subjects.iter().map(note).collect(), workloads: BTreeMap::new() }
     }
@@ -80,7 +94,10 @@ impl Results {
 
     /// The workloads in their order.
     pub fn ordered(&self) -> impl Iterator<Item = (&'static str, &WorkloadResult)> {
-        workloads::ALL.iter().filter_map(|workload| Some((workload.name, self.workloads.get(workload.name)?)))
+        workloads::ALL
+            .iter()
+            .chain(workloads::LAYOUTS)
+            .filter_map(|workload| Some((workload.name, self.workloads.get(workload.name)?)))
     }
 
     /// Keeps the older figures of workloads that were not run now, if they were taken of the same things.
@@ -102,14 +119,26 @@ impl Results {
 }
 
 /// Writes results.json, results.md and chart.svg. Workloads left out this time keep their figures in the files.
-pub fn write(directory: &Path, mut results: Results) -> Result<()> {
-    let older = std::fs::read(directory.join("results.json")).ok();
+pub fn write(directory: &Path, results: &mut Results) -> Result<()> {
+    merge_json(directory, "results.json", results)?;
+    write_text(directory, "results.md", &markdown::render(results))?;
+    write_text(directory, "chart.svg", &chart::ratios::render(results))
+}
+
+/// The same for the unions: union.json, union.md, union.svg and union-tree.svg.
+pub fn write_union(directory: &Path, results: &mut Results) -> Result<()> {
+    merge_json(directory, "union.json", results)?;
+    write_text(directory, "union.md", &union::markdown(results))?;
+    write_text(directory, "union.svg", &chart::union::lines(results))?;
+    write_text(directory, "union-tree.svg", &chart::union::bars(results))
+}
+
+fn merge_json(directory: &Path, name: &str, results: &mut Results) -> Result<()> {
+    let older = std::fs::read(directory.join(name)).ok();
     if let Some(older) = older.and_then(|text| serde_json::from_slice(&text).ok()) {
         results.keep_older(older);
     }
-    write_json(directory, "results.json", &results)?;
-    write_text(directory, "results.md", &markdown::render(&results))?;
-    write_text(directory, "chart.svg", &chart::render(&results))
+    write_json(directory, name, results)
 }
 
 /// Writes one file of figures.
@@ -134,6 +163,7 @@ mod tests {
             name: (*name).to_owned(),
             version: Some((*version).to_owned()),
             command: String::new(),
+            member: None,
         };
         Results {
             machine: Machine::this(),

@@ -31,6 +31,11 @@ pub const ALL: &[Workload] = &[
     Workload { name: "fchown", run: fchown::run },
 ];
 
+/// Those that only several branches make different, in the order of the results; over a union they come after build and
+/// postmark.
+pub const LAYOUTS: &[Workload] =
+    &[Workload { name: "tree, DIST", run: tree::run }, Workload { name: "tree, DUP", run: tree::run_duplicated }];
+
 /// The single operations.
 pub const LATENCY: Workload = Workload { name: "latency", run: latency::run };
 

@@ -5,14 +5,24 @@ use anyhow::{Result, bail};
 
 use super::Sizes;
 use crate::session::Session;
-use crate::tree::{Tree, open_directory, walk};
+use crate::tree::{Layout, Tree, open_directory, walk};
 
-/// Steps: stat first and again, readdir, unlink; each but "again" on a fresh mount.
+/// Steps: stat first and again, readdir, unlink; each but "again" on a fresh mount. Over several branches, each object is
+/// in one of them.
 pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+    run_in(session, sizes, Layout::Distributed)
+}
+
+/// The same with each object in every branch.
+pub fn run_duplicated(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+    run_in(session, sizes, Layout::Duplicated)
+}
+
+fn run_in(session: &mut Session<'_>, sizes: &Sizes, layout: Layout) -> Result<()> {
     let template = session.aside().join("template");
     std::fs::create_dir(&template)?;
     session.run(Command::new("tar").arg("-xzf").arg(sizes.archive()?).arg("-C").arg(&template))?;
-    let paths = Tree::read(&template)?.write_copies(session.data(), sizes.copies)?;
+    let paths = Tree::read(&template)?.write_copies(&session.branches(), sizes.copies, layout)?;
     std::fs::remove_dir_all(&template)?;
 
     session.mount()?;

@@ -1,20 +1,14 @@
 //! The ratios as a picture: a row a step, a dot a subject, on a logarithmic scale.
-use std::fmt::Write;
-
-use super::Results;
+use super::{Scale, WIDTH, add, begin, colour, escape, is_stack, legend};
+use crate::report::Results;
 use crate::subjects::NATIVE;
 
-const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 190.0;
 const RIGHT: f64 = 40.0;
 const TOP: f64 = 92.0;
 const ROW: f64 = 30.0;
 const GAP: f64 = 12.0;
 const BOTTOM: f64 = 46.0;
-
-const TICKS: &[f64] = &[0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0];
-const STACK_COLOURS: &[&str] = &["#0b5fce", "#59a6ff", "#0a2f66"];
-const PEER_COLOURS: &[&str] = &["#7a7a7a", "#d9822b", "#b5487b", "#3a9a6b", "#8d6cc9", "#a88b00"];
 
 struct Dot<'a> {
     subject: &'a str,
@@ -32,14 +26,10 @@ pub fn render(results: &Results) -> String {
     let rows = rows(results);
     let gaps = rows.windows(2).filter(|pair| pair[0].workload != pair[1].workload).count() as f64;
     let height = TOP + rows.len() as f64 * ROW + gaps * GAP + BOTTOM;
-    let scale = Scale::of(&rows);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"13\" fill=\"#222\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-         <text x=\"20\" y=\"30\" font-size=\"18\" font-weight=\"600\">Time as a multiple of the lower file system's</text>\n"
-    );
-    legend(&mut svg, results);
+    let names = results.subject_names();
+    let scale = Scale::of(rows.iter().flat_map(|row| row.dots.iter().map(|dot| dot.ratio)), LEFT, WIDTH - RIGHT);
+    let mut svg = begin("Time as a multiple of the lower file system's", height);
+    legend(&mut svg, &names);
     grid(&mut svg, &scale, height);
     let mut y = TOP;
     let mut previous = "";
@@ -54,7 +44,7 @@ pub fn render(results: &Results) -> String {
             );
             previous = row.workload;
         }
-        draw_row(&mut svg, row, y, &scale, results);
+        draw_row(&mut svg, row, y, &scale, &names);
         y += ROW;
     }
     svg.push_str("</svg>\n");
@@ -75,38 +65,10 @@ fn rows(results: &Results) -> Vec<Row<'_>> {
     rows
 }
 
-struct Scale {
-    least: f64,
-    most: f64,
-}
-
-impl Scale {
-    fn of(rows: &[Row<'_>]) -> Self {
-        let ratios = || rows.iter().flat_map(|row| row.dots.iter().map(|dot| dot.ratio));
-        let least = ratios().fold(0.9, f64::min);
-        let most = ratios().fold(2.1, f64::max);
-        Self { least: least * 0.93, most: most * 1.12 }
-    }
-
-    fn x(&self, ratio: f64) -> f64 {
-        let part = (ratio.max(self.least) / self.least).ln() / (self.most / self.least).ln();
-        LEFT + part * (WIDTH - LEFT - RIGHT)
-    }
-}
-
-fn legend(svg: &mut String, results: &Results) {
-    let mut x = 20.0;
-    for name in results.subject_names().into_iter().filter(|name| *name != NATIVE) {
-        add(svg, format!("<circle cx=\"{:.1}\" cy=\"56\" r=\"5.5\" fill=\"{}\"/>", x + 6.0, colour(results, name)));
-        add(svg, format!("<text x=\"{:.1}\" y=\"60.5\">{}</text>", x + 17.0, escape(name)));
-        x += 38.0 + name.chars().count() as f64 * 7.4;
-    }
-}
-
 fn grid(svg: &mut String, scale: &Scale, height: f64) {
-    for tick in TICKS.iter().filter(|tick| **tick > scale.least && **tick < scale.most) {
-        let x = scale.x(*tick);
-        let (stroke, width) = if *tick == 1.0 { ("#222", 1.4) } else { ("#ddd", 1.0) };
+    for tick in scale.ticks() {
+        let x = scale.place(tick);
+        let (stroke, width) = if tick == 1.0 { ("#222", 1.4) } else { ("#ddd", 1.0) };
         let bottom = height - BOTTOM + 6.0;
         add(
             svg,
@@ -126,7 +88,7 @@ fn grid(svg: &mut String, scale: &Scale, height: f64) {
     }
 }
 
-fn draw_row(svg: &mut String, row: &Row<'_>, y: f64, scale: &Scale, results: &Results) {
+fn draw_row(svg: &mut String, row: &Row<'_>, y: f64, scale: &Scale, names: &[&str]) {
     let middle = y + ROW / 2.0;
     add(
         svg,
@@ -153,31 +115,12 @@ fn draw_row(svg: &mut String, row: &Row<'_>, y: f64, scale: &Scale, results: &Re
             svg,
             format!(
                 "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\" fill=\"{}\" fill-opacity=\"0.9\"><title>{}: {:.2}×</title></circle>",
-                scale.x(dot.ratio),
+                scale.place(dot.ratio),
                 middle + offset,
-                colour(results, dot.subject),
+                colour(names, dot.subject),
                 escape(dot.subject),
                 dot.ratio
             ),
         );
     }
-}
-
-fn is_stack(subject: &str) -> bool {
-    subject.starts_with("plyfs ")
-}
-
-fn colour(results: &Results, subject: &str) -> &'static str {
-    let same_kind = |name: &&str| *name != NATIVE && is_stack(name) == is_stack(subject);
-    let position = results.subject_names().into_iter().filter(same_kind).position(|name| name == subject).unwrap_or(0);
-    let colours = if is_stack(subject) { STACK_COLOURS } else { PEER_COLOURS };
-    colours[position % colours.len()]
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-fn add(svg: &mut String, element: String) {
-    writeln!(svg, "{element}").expect("a String takes everything");
 }

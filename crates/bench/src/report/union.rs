@@ -1,0 +1,147 @@
+//! The figures of unions: a row a series, a column a number of branches.
+use std::fmt::Write;
+
+use super::{Member, Results, SubjectNote, table};
+use crate::measure::{Figures, StepResult, WorkloadResult};
+use crate::subjects::NATIVE;
+
+/// The series, without the lower file system, in the order of the tables.
+pub fn series(results: &Results) -> Vec<&str> {
+    let mut all = Vec::new();
+    for member in members(results) {
+        if !all.contains(&member.series.as_str()) {
+            all.push(&member.series);
+        }
+    }
+    all
+}
+
+/// The numbers of branches, the smallest first.
+pub fn branches(results: &Results) -> Vec<usize> {
+    let mut all: Vec<_> = members(results).map(|member| member.branches).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The figures of a series with that many branches in a step.
+pub fn figures<'a>(results: &Results, step: &'a StepResult, series: &str, branches: usize) -> Option<&'a Figures> {
+    step.subjects.get(&note(results, series, branches)?.name)
+}
+
+/// For the terminal.
+pub fn table(title: &str, result: &WorkloadResult, results: &Results) -> String {
+    let width = series(results).iter().map(|name| name.len() + 2).max().unwrap_or(0).max(NATIVE.len() + 2);
+    let mut text = format!("\n{title}");
+    for step in &result.steps {
+        line(&mut text, format!("\n{:width$}{}", step.step, columns(results, |count| format!("{count:>18}"))));
+        if let Some(native) = step.subjects.get(NATIVE) {
+            line(&mut text, format!("{NATIVE:width$}{:>18}", table::seconds(step, native.seconds_median)));
+        }
+        for name in series(results) {
+            let cell = |count| format!("{:>18}", cell(results, step, name, count));
+            text.push_str(&format!("{name:width$}{}\n", columns(results, cell)));
+        }
+    }
+    for (subject, reason) in &result.failures {
+        line(&mut text, format!("FAILED {subject}: {reason}"));
+    }
+    text
+}
+
+/// The whole of union.md.
+pub fn markdown(results: &Results) -> String {
+    let mut text = String::from(
+        "# Unions\n\nWritten by `bench union`; how to read them: [README.md](README.md#unions). Each cell is the time as a \
+         multiple of the lower file system's without a union, and the median in seconds. The last column is the time with the \
+         most branches as a multiple of that with the fewest.\n\n",
+    );
+    let machine = &results.machine;
+    line(
+        &mut text,
+        format!(
+            "Linux {}, {} cores, {} GiB of memory, {}.\n\n![build and postmark](union.svg)\n\n![tree](union-tree.svg)",
+            machine.kernel, machine.cores, machine.memory_gib, machine.file_system
+        ),
+    );
+    for (workload, result) in results.ordered() {
+        section(&mut text, workload, result, results);
+    }
+    mounts(&mut text, results);
+    text
+}
+
+fn section(text: &mut String, workload: &str, result: &WorkloadResult, results: &Results) {
+    let load = result.load_average.map_or("unknown".to_owned(), |load| format!("{load:.1}"));
+    let rounds = if result.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", result.rounds) };
+    let small = if result.quick { ", small sizes: the figures mean little" } else { "" };
+    line(text, format!("\n## {workload}\n\n{rounds}; load average before: {load}{small}."));
+    for step in &result.steps {
+        let native = step.subjects.get(NATIVE).map(|native| table::seconds(step, native.seconds_median));
+        let native = native.map_or(String::new(), |seconds| format!(": {NATIVE} {seconds} s"));
+        let ends = branches(results);
+        let (Some(fewest), Some(most)) = (ends.first(), ends.last()) else { continue };
+        line(text, format!("\n### {workload}: {}{native}\n", step.step));
+        line(text, format!("| branches |{} {most} ÷ {fewest} |", columns(results, |count| format!(" {count} |"))));
+        line(text, format!("|---|{}--:|", "--:|".repeat(ends.len())));
+        for name in series(results) {
+            let growth = growth(results, step, name, *fewest, *most).unwrap_or("-".to_owned());
+            let cells = columns(results, |count| format!(" {} |", cell(results, step, name, count)));
+            line(text, format!("| {} |{cells} {growth} |", escape(name)));
+        }
+    }
+    if !result.failures.is_empty() {
+        line(text, "\nFailed:\n".to_owned());
+    }
+    for (subject, reason) in &result.failures {
+        line(text, format!("- {subject}: {reason}"));
+    }
+}
+
+fn growth(results: &Results, step: &StepResult, series: &str, fewest: usize, most: usize) -> Option<String> {
+    let of = |count| Some(figures(results, step, series, count)?.seconds_median);
+    Some(table::ratio(of(most)? / of(fewest)?))
+}
+
+/// Each series with the command for two branches, or the nearest that was measured.
+fn mounts(text: &mut String, results: &Results) {
+    line(text, "\n## Subjects\n\n| subject | version | mounted by |\n|---|---|---|".to_owned());
+    for name in series(results) {
+        let notes = results.subjects.iter().filter(|note| note.member.as_ref().is_some_and(|own| own.series == name));
+        let Some(note) = notes.min_by_key(|note| distance_from_two(note)) else { continue };
+        let version = note.version.as_deref().unwrap_or("-");
+        line(text, format!("| {} | {version} | `{}` |", escape(name), escape(&note.command)));
+    }
+}
+
+fn distance_from_two(note: &SubjectNote) -> usize {
+    note.member.as_ref().map_or(usize::MAX, |member| member.branches.abs_diff(2))
+}
+
+fn cell(results: &Results, step: &StepResult, series: &str, branches: usize) -> String {
+    let Some(figures) = figures(results, step, series, branches) else { return "-".to_owned() };
+    let seconds = table::seconds(step, figures.seconds_median);
+    figures.ratio.map_or(seconds.clone(), |ratio| format!("{} ({seconds})", table::ratio(ratio)))
+}
+
+fn columns(results: &Results, show: impl Fn(usize) -> String) -> String {
+    branches(results).into_iter().map(show).collect()
+}
+
+fn members(results: &Results) -> impl Iterator<Item = &Member> {
+    results.subjects.iter().filter_map(|note| note.member.as_ref())
+}
+
+fn note<'a>(results: &'a Results, series: &str, branches: usize) -> Option<&'a SubjectNote> {
+    let wanted = |member: &Member| member.series == series && member.branches == branches;
+    results.subjects.iter().find(|note| note.member.as_ref().is_some_and(wanted))
+}
+
+/// A table cell ends at a bar.
+fn escape(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn line(text: &mut String, line: String) {
+    writeln!(text, "{line}").expect("a String takes everything");
+}
