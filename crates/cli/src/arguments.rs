@@ -34,6 +34,9 @@ pub enum Command {
     LogLevel(LogLevel),
     /// Send a command to a layer or base of a running mount
     Control(Control),
+    /// Show or change the branches of a mounted union while programs use it
+    #[command(subcommand)]
+    Union(Union),
     /// Build a stack without mounting it, and tell what it is made of and what follows for caching
     Explain(Explain),
     /// Work in a stack without mounting it
@@ -121,6 +124,60 @@ pub struct Control {
     /// Arguments of the command
     #[arg(value_name = "KEY=VALUE")]
     pub arguments: Vec<String>,
+}
+
+/// `plyfs union`
+///
+/// A branch that the union has is named as it is written in the list, or by its number there, from 0.
+#[derive(Debug, Subcommand)]
+pub enum Union {
+    /// List the branches, the one of highest priority first
+    List {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+    },
+    /// Add a branch
+    Add {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The branch and its mode, as in a stack: "/srv/new=ro", "(/vault | rot13)=rw"; without a mode it is ro
+        #[arg(value_name = "BRANCH[=MODE]")]
+        branch: OsString,
+        /// Its place, counted from 0 for the highest priority; without it, the last
+        #[arg(long, value_name = "PLACE")]
+        at: Option<usize>,
+    },
+    /// Take a branch out of the union; nothing in it is changed, and files open in it stay open
+    #[command(alias = "rm")]
+    Remove {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The branch
+        branch: OsString,
+    },
+    /// Change what a branch may be used for
+    Mode {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The branch
+        branch: OsString,
+        /// rw (read and write), ro (read), or nc (read and change, but create nothing)
+        mode: String,
+    },
+    /// Give a branch another place
+    Move {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The branch
+        branch: OsString,
+        /// Its new place, counted from 0 for the highest priority
+        at: usize,
+    },
 }
 
 /// `plyfs explain`

@@ -39,6 +39,11 @@ impl Expression {
         stack::build(&self.stack).map_err(|error| failure(&error, &self.text))
     }
 
+    /// Whether it is one branch, with or without a mode, and no layer on it.
+    pub fn is_one_branch(&self) -> bool {
+        self.stack.source.len() == 1 && self.stack.layers.is_empty()
+    }
+
     /// The expression in its standard form, paths absolute: it means the same wherever it is read.
     pub fn standard_form(&self) -> String {
         self.stack.to_string()

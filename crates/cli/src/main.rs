@@ -46,6 +46,7 @@ fn run(command: &Command) -> Outcome {
         Command::Status(arguments) => commands::status::run(arguments),
         Command::LogLevel(arguments) => commands::log_level::run(arguments),
         Command::Control(arguments) => commands::control::run(arguments),
+        Command::Union(command) => commands::union::run(command),
         Command::Explain(arguments) => commands::explain::run(arguments),
         Command::Shell(arguments) => commands::shell::run(arguments),
         Command::Completions(arguments) => commands::generate::completions(arguments),

@@ -25,8 +25,11 @@ pub(crate) enum Build {
     /// On one file system.
     Over(fn(&[Pair], FileSystemRef) -> Result<FileSystemRef, OptionError>),
     /// On any number of branches.
-    Joining(fn(&[Pair], Vec<Branch>, Option<BranchOpener>) -> Result<FileSystemRef, OptionError>),
+    Joining(Join),
 }
+
+/// Makes a fan-out layer of its options, its branches, and what opens later ones.
+type Join = fn(&[Pair], Vec<Branch>, Option<BranchOpener>) -> Result<FileSystemRef, OptionError>;
 
 /// An option's key and value, as a stack expression has them.
 type Pair = (String, String);

@@ -8,6 +8,7 @@ pub mod mount;
 pub mod shell;
 pub mod status;
 pub mod umount;
+pub mod union;
 
 use std::path::Path;
 

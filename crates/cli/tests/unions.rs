@@ -1,0 +1,101 @@
+//! Mounted unions: branches that change under running programs, and data that never goes past a copy.
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+
+use support::{Scratch, can_mount, run};
+
+/// The union of the directories `upper` and `lower` in the scratch directory, mounted.
+fn mounted(scratch: &Scratch) -> String {
+    for name in ["upper", "lower"] {
+        fs::create_dir_all(scratch.path(name)).unwrap();
+    }
+    let mount = scratch.name("mount");
+    let stack = format!("{}=rw, {}=ro | union", scratch.name("upper"), scratch.name("lower"));
+    run(["mount", &stack, &mount]).succeeded();
+    mount
+}
+
+#[test]
+fn branches_change_while_programs_use_them() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for (path, text) in [("lower/f", "lower"), ("new/f", "new"), ("new/d/g", "g")] {
+        fs::create_dir_all(scratch.path(path).parent().unwrap()).unwrap();
+        fs::write(scratch.path(path), text).unwrap();
+    }
+    let mount = mounted(&scratch);
+    let see = |path: &str| fs::read_to_string(scratch.path(&format!("mount/{path}"))).ok();
+    let branch = |name: &str| scratch.name(name);
+    assert_eq!((see("f").as_deref(), see("d/g")), (Some("lower"), None));
+    let list = run(["union", "add", &mount, &format!("{}=ro", branch("new")), "--at", "1"]).succeeded();
+    assert_eq!(list, format!("{}=rw\n{}=ro\n{}=ro\n", branch("upper"), branch("new"), branch("lower")));
+    assert_eq!((see("f").as_deref(), see("d/g").as_deref()), (Some("new"), Some("g")));
+    run(["union", "move", &mount, "1", "2"]).succeeded();
+    assert_eq!(see("f").as_deref(), Some("lower"));
+    run(["union", "mode", &mount, &branch("new"), "rw"]).succeeded();
+    fs::write(scratch.path("mount/d/g"), "changed").unwrap();
+    assert_eq!(fs::read_to_string(scratch.path("new/d/g")).unwrap(), "changed");
+    run(["union", "rm", &mount, &branch("new")]).succeeded();
+    assert_eq!((see("f").as_deref(), see("d/g")), (Some("lower"), None));
+    assert_eq!(run(["union", "list", &mount]).succeeded().lines().count(), 2);
+    let unknown = run(["union", "remove", &mount, "/nowhere"]);
+    assert!(unknown.code != 0 && unknown.errors.contains("there is no branch /nowhere"), "{unknown:?}");
+    run(["umount", &mount]).succeeded();
+}
+
+#[test]
+fn a_file_open_for_reading_sees_what_is_written_to_its_copy() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("lower")).unwrap();
+    fs::write(scratch.path("lower/f"), "as it was").unwrap();
+    let mount = mounted(&scratch);
+    let path = scratch.path("mount/f");
+    let mut reader = File::open(&path).unwrap();
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "as it was");
+    let number = reader.metadata().unwrap().ino();
+    let mut writer = File::options().write(true).open(&path).unwrap();
+    writer.write_all(b"now it is").unwrap();
+    reader.seek(SeekFrom::Start(0)).unwrap();
+    text.clear();
+    reader.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "now it is");
+    assert_eq!((reader.metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino()), (number, number));
+    assert_eq!(fs::read_to_string(scratch.path("lower/f")).unwrap(), "as it was", "the lower branch is never written");
+    assert_eq!(fs::read_to_string(scratch.path("upper/f")).unwrap(), "now it is");
+    drop((reader, writer));
+    run(["umount", &mount]).succeeded();
+}
+
+#[test]
+fn a_branch_with_files_that_the_kernel_writes_stays_writable() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch);
+    let mut open = File::create(scratch.path("mount/open")).unwrap();
+    open.write_all(b"1").unwrap();
+    let upper = scratch.name("upper");
+    let refused = run(["union", "mode", &mount, &upper, "ro"]);
+    if rustix::process::geteuid().is_root() {
+        assert!(
+            refused.code != 0 && refused.errors.contains("1 files of") && refused.errors.contains(": open"),
+            "{refused:?}"
+        );
+    }
+    drop(open);
+    support::wait_until("the file is closed", || run(["union", "mode", &mount, &upper, "ro"]).code == 0);
+    assert_eq!(fs::write(scratch.path("mount/open"), "2").unwrap_err().kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    run(["umount", &mount]).succeeded();
+}
