@@ -11,11 +11,15 @@ mod side;
 
 use common::memory;
 use fastrand::Rng;
-use layers::{Branch, BranchMode, union::UnionFileSystem};
+use layers::{Branch, BranchMode};
 use vnode::{Attributes, Caller, FileSystemRef, RenameMode, SetAttributes, XattrMode};
 
+use BranchMode::{ReadOnly, ReadWrite};
 use operation::{Action, Operation};
 use side::Side;
+
+/// Options that are chosen from at random.
+const OPTIONS: &[(&str, &[&str])] = &[("delete", &["whiteout", "all"]), ("whiteouts", &["names", "overlay"])];
 
 const STEPS: usize = 6000;
 /// How many steps are made between two new branches, and how many branches there are at most.
@@ -26,35 +30,79 @@ const SHOWN: usize = 4000;
 
 #[test]
 fn a_union_does_as_one_file_system() {
+    run(|_| Plan { modes: vec![ReadWrite], options: Vec::new(), mixes: false });
+}
+
+#[test]
+fn a_union_of_many_writable_branches_with_random_options_does_as_one_file_system() {
+    run(|random| {
+        let mut modes = vec![ReadWrite];
+        modes.extend((0..random.usize(..4)).map(|_| ReadOnly));
+        Plan { modes, options: random_options(random), mixes: false }
+    });
+}
+
+/// The branches that a run begins with, and how they are joined.
+#[derive(Debug)]
+struct Plan {
+    modes: Vec<BranchMode>,
+    options: Vec<(String, String)>,
+    /// Whether a branch below a new one may stay writable.
+    mixes: bool,
+}
+
+fn random_options(random: &mut Rng) -> Vec<(String, String)> {
+    let mut options = Vec::new();
+    for (key, values) in OPTIONS {
+        if let Some(value) = values.get(random.usize(..=values.len())) {
+            options.push((key.to_string(), value.to_string()));
+        }
+    }
+    options
+}
+
+fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
     let number = |variable| std::env::var(variable).ok()?.parse::<u64>().ok();
     let seed = number("MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     let steps = number("MODEL_STEPS").map_or(STEPS, |steps| steps as usize);
-    println!("MODEL_SEED={seed} MODEL_STEPS={steps}");
     let mut random = Rng::with_seed(seed);
+    let Plan { modes, options, mixes } = plan(&mut random);
+    println!("MODEL_SEED={seed} MODEL_STEPS={steps} {modes:?} {options:?}");
     let plain = memory();
     let mut model = Side::new(Box::new(Shared(plain.clone())), false);
-    let mut branches = vec![memory()];
-    let mut union = Side::new(Box::new(join(&branches)), false);
+    let mut branches: Vec<(FileSystemRef, BranchMode)> = modes.into_iter().map(|mode| (memory(), mode)).collect();
+    let most = branches.len() + BRANCHES_MAX - 1;
+    let mut union = Side::new(Box::new(Shared(join(&branches, &options))), false);
     let mut done: Vec<Operation> = Vec::new();
     for step in 0..steps {
-        if step % STEPS_OF_A_BRANCH == STEPS_OF_A_BRANCH - 1 && branches.len() < BRANCHES_MAX {
+        if step % STEPS_OF_A_BRANCH == STEPS_OF_A_BRANCH - 1 && branches.len() < most {
             drop(union);
             model = Side::new(Box::new(Shared(plain.clone())), false);
-            branches.insert(0, above(&branches[0]));
-            union = Side::new(Box::new(join(&branches)), false);
+            let below = if mixes && random.bool() { branches[0].1 } else { ReadOnly };
+            branches[0].1 = below;
+            branches.insert(0, (above(&branches[0].0), ReadWrite));
+            union = Side::new(Box::new(Shared(join(&branches, &options))), false);
             compare(&model.tree(), &union.tree(), &format!("MODEL_SEED={seed}, step {step}, after a new branch"));
         }
         let operation = Operation::random(&mut random);
         if !is_comparable(&operation) {
             continue;
         }
-        let expected = comparable(&model.apply(&operation));
         let found = comparable(&union.apply(&operation));
+        if mixes && found.starts_with("EXDEV") {
+            // It is told to copy, as documented; nothing has changed.
+            continue;
+        }
+        let expected = comparable(&model.apply(&operation));
         done.push(operation);
         if expected != found {
             let first = done.len().saturating_sub(SHOWN);
             let shown: Vec<String> = done[first..].iter().map(|operation| format!("  {operation:?}")).collect();
-            panic!("MODEL_SEED={seed}, step {step}:\n{}\nmem: {expected}\nunion: {found}", shown.join("\n"));
+            let modes: Vec<_> = branches.iter().map(|(_, mode)| mode).collect();
+            panic!(
+                "MODEL_SEED={seed}, step {step}, {modes:?} {options:?}:\n{}\nmem: {expected}\nunion: {found}",
+                shown.join("\n")
+            );
         }
     }
     compare(&model.tree(), &union.tree(), &format!("MODEL_SEED={seed}, at the end"));
@@ -82,14 +130,14 @@ fn above(branch: &FileSystemRef) -> FileSystemRef {
     new
 }
 
-/// The branches, the first to be written.
-fn join(branches: &[FileSystemRef]) -> UnionFileSystem {
-    let branch = |(index, file_system): (usize, &FileSystemRef)| Branch {
+/// The union of the branches.
+fn join(branches: &[(FileSystemRef, BranchMode)], options: &[(String, String)]) -> FileSystemRef {
+    let branch = |(index, (file_system, mode)): (usize, &(FileSystemRef, BranchMode))| Branch {
         file_system: file_system.clone(),
-        mode: Some(if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly }),
+        mode: Some(*mode),
         label: format!("branch {}", branches.len() - index),
     };
-    UnionFileSystem::new(branches.iter().enumerate().map(branch).collect())
+    layers::kind("union").unwrap().join(options, branches.iter().enumerate().map(branch).collect(), None).unwrap()
 }
 
 /// Whether a union can do the same. What is held by its vnode would have to be let go for a new branch.

@@ -154,6 +154,27 @@ impl Node {
         Ok(place)
     }
 
+    /// The directory in a branch, for a change that a caller makes there: the leftmost instance decides who may, and what
+    /// new objects inherit.
+    pub(super) fn place_in(self: &Arc<Self>, member: &Arc<Member>) -> Result<VnodeRef> {
+        let place = self.directory_in(member)?;
+        let leftmost = self.leftmost();
+        if !Arc::ptr_eq(&leftmost.member, member) {
+            copy_rights(&leftmost.vnode, &place)?;
+        }
+        Ok(place)
+    }
+
+    /// A caller has changed something in the instance of a branch: users see that by the times of the leftmost.
+    pub(super) fn was_changed_in(&self, member: &Member) {
+        let leftmost = self.leftmost();
+        if !std::ptr::eq(&raw const *leftmost.member, member) && self.union.branches.may_change(&leftmost.member) {
+            let now = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
+            // The change is made.
+            let _ = leftmost.vnode.setattr(&Caller::server(), &now);
+        }
+    }
+
     /// Makes the directory in a branch that has the directory above it, as it is seen elsewhere.
     fn make_in(self: &Arc<Self>, member: &Arc<Member>, above: &Above, parent: &VnodeRef) -> Result<VnodeRef> {
         let stored = above.stored.as_name();
@@ -329,15 +350,44 @@ fn write_all(to: &dyn OpenFile, mut offset: u64, mut data: &[u8]) -> Result<()> 
 fn copy_attributes(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let attributes = original.getattr(&server)?;
-    let owner = SetAttributes { uid: Some(attributes.uid), gid: Some(attributes.gid), ..SetAttributes::default() };
-    match copy.setattr(&server, &owner) {
-        // A server that is no superuser owns all that it copies.
-        Err(Errno::EPERM) if !rustix::process::geteuid().is_root() => {}
-        result => drop(result?),
-    }
+    set_owner(copy, attributes.uid, attributes.gid)?;
     copy_xattrs(original, copy)?;
     let mode = (attributes.kind != FileKind::Symlink).then_some(attributes.mode);
     copy.setattr(&server, &SetAttributes { mode, ..times_of(&attributes) }).map(drop)
+}
+
+/// Gives a directory owner, mode and access control lists of another instance, if they differ.
+fn copy_rights(from: &VnodeRef, to: &VnodeRef) -> Result<()> {
+    let server = Caller::server();
+    let (wanted, present) = (from.getattr(&server)?, to.getattr(&server)?);
+    if (wanted.uid, wanted.gid) != (present.uid, present.gid) {
+        set_owner(to, wanted.uid, wanted.gid)?;
+    }
+    for list in [&b"system.posix_acl_access"[..], b"system.posix_acl_default"] {
+        let value = |object: &VnodeRef| match object.getxattr(&server, list) {
+            Ok(value) => Ok(Some(value)),
+            Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
+            Err(error) => Err(error),
+        };
+        match (value(from)?, value(to)?) {
+            (wanted, present) if wanted == present => {}
+            (Some(wanted), _) => to.setxattr(&server, list, &wanted, XattrMode::Set)?,
+            (None, _) => to.removexattr(&server, list)?,
+        }
+    }
+    if to.getattr(&server)?.mode != wanted.mode {
+        to.setattr(&server, &SetAttributes { mode: Some(wanted.mode), ..SetAttributes::default() })?;
+    }
+    Ok(())
+}
+
+fn set_owner(object: &VnodeRef, uid: u32, gid: u32) -> Result<()> {
+    let owner = SetAttributes { uid: Some(uid), gid: Some(gid), ..SetAttributes::default() };
+    match object.setattr(&Caller::server(), &owner) {
+        // A server that is no superuser owns all that it makes.
+        Err(Errno::EPERM) if !rustix::process::geteuid().is_root() => Ok(()),
+        result => result.map(drop),
+    }
 }
 
 fn copy_xattrs(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {

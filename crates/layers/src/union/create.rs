@@ -61,7 +61,7 @@ impl Node {
     pub(super) fn make_unnamed(self: &Arc<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
         self.only_directory()?;
         let target = self.target_of_creation(usize::MAX)?;
-        let created = self.directory_in(&target)?.tmpfile(caller, how)?;
+        let created = self.place_in(&target)?.tmpfile(caller, how)?;
         let node = self.union.made(&target, &created.entry)?;
         node.set_whereabouts(Whereabouts::Nowhere);
         let file = UnionFile::new(Arc::clone(&node), created.file, how.flags);
@@ -119,20 +119,16 @@ impl Node {
             return Err(Errno::EPERM);
         }
         let Instance { member, vnode, .. } = target.writable(Extent::All)?;
-        let place = self.directory_in(&member)?;
+        let place = self.place_in(&member)?;
         let _names = self.alone();
         let search = self.search(caller, stored)?;
         if search.found.is_some() {
             return Err(Errno::EEXIST);
         }
         let covered = self.whiteout_here(&search, &member, Errno::EXDEV)?;
-        if covered {
-            whiteout::make_room(&place, stored)?;
-        }
-        let entry = place.link(caller, &vnode, stored)?;
-        if covered {
-            whiteout::remove(&place, stored)?;
-        }
+        let link = |place: &VnodeRef, stored: Name<'_>| Ok(((), place.link(caller, &vnode, stored)?));
+        let ((), entry) = self.make_uncovered(&place, stored, covered, &link)?;
+        self.was_changed_in(&member);
         target.is_at(self, stored);
         Ok(Arc::clone(target).entry(entry.attributes))
     }
@@ -154,7 +150,7 @@ impl Node {
                 return Err(Errno::EEXIST);
             }
             let target = self.target_of_creation(limit)?;
-            let place = self.directory_in(&target)?;
+            let place = self.place_in(&target)?;
             let _names = self.alone();
             let search = self.search(caller, stored)?;
             if search.found.is_some() {
@@ -168,7 +164,8 @@ impl Node {
                     continue;
                 }
             };
-            let (value, entry) = make_uncovered(&place, stored, covered, &make)?;
+            let (value, entry) = self.make_uncovered(&place, stored, covered, &make)?;
+            self.was_changed_in(&target);
             let node = self.union.made(&target, &entry)?;
             node.is_at(self, stored);
             return Ok((node, value, entry.attributes));
@@ -209,29 +206,36 @@ impl Node {
         }
         Err(Errno::EROFS)
     }
-}
 
-/// Makes something where a whiteout of its name may be.
-fn make_uncovered<T>(
-    place: &VnodeRef,
-    stored: Name<'_>,
-    covered: bool,
-    make: &impl Fn(&VnodeRef, Name<'_>) -> Result<(T, Entry)>,
-) -> Result<(T, Entry)> {
-    if !covered {
-        return make(place, stored);
+    /// Makes something where a whiteout of its name may be.
+    fn make_uncovered<T>(
+        &self,
+        place: &VnodeRef,
+        stored: Name<'_>,
+        covered: bool,
+        make: &impl Fn(&VnodeRef, Name<'_>) -> Result<(T, Entry)>,
+    ) -> Result<(T, Entry)> {
+        if !covered {
+            return make(place, stored);
+        }
+        let had_device = whiteout::make_room(place, stored)?;
+        // Beside its whiteout an object is seen, and a directory hides what is to the right.
+        let made = make(place, stored).and_then(|(value, entry)| {
+            if entry.attributes.is_directory()
+                && let Err(error) = whiteout::set_opaque(&entry.vnode, self.union.settings.whiteouts)
+            {
+                place.rmdir(&Caller::server(), stored)?;
+                return Err(error);
+            }
+            Ok((value, entry))
+        });
+        if made.is_err() && had_device {
+            whiteout::take_back_room(place, stored);
+        }
+        let made = made?;
+        whiteout::remove(place, stored)?;
+        Ok(made)
     }
-    whiteout::make_room(place, stored)?;
-    // Beside its whiteout an object is seen, and a directory hides what is to the right.
-    let (value, entry) = make(place, stored)?;
-    if entry.attributes.is_directory()
-        && let Err(error) = whiteout::set_opaque(&entry.vnode)
-    {
-        place.rmdir(&Caller::server(), stored)?;
-        return Err(error);
-    }
-    whiteout::remove(place, stored)?;
-    Ok((value, entry))
 }
 
 impl Union {

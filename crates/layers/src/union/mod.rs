@@ -24,6 +24,7 @@ mod refresh;
 mod register;
 mod remove;
 mod rename;
+mod settings;
 mod vnode_impl;
 mod whiteout;
 mod work;
@@ -44,6 +45,7 @@ use file::UnionFile;
 use node::{Node, Table};
 pub use options::create;
 use register::Register;
+use settings::Settings;
 
 /// What whoever builds stacks knows of it.
 pub const KIND: Kind = Kind {
@@ -56,6 +58,7 @@ pub const KIND: Kind = Kind {
 /// What all vnodes of a union share.
 struct Union {
     branches: Branches,
+    settings: Settings,
     table: Table,
     /// Held together by operations, and alone to change the branches.
     changes: RwLock<()>,
@@ -86,18 +89,15 @@ impl UnionFileSystem {
     /// # Panics
     /// If there is no branch.
     pub fn new(branches: Vec<Branch>) -> Self {
-        Self::with_opener(branches, None)
+        Self::with_settings(branches, None, Settings::default())
     }
 
-    /// As [`UnionFileSystem::new`], with what opens branches that are added later.
-    ///
-    /// # Panics
-    /// If there is no branch.
-    pub fn with_opener(branches: Vec<Branch>, opener: Option<BranchOpener>) -> Self {
+    fn with_settings(branches: Vec<Branch>, opener: Option<BranchOpener>, settings: Settings) -> Self {
         assert!(!branches.is_empty(), "a union has at least one branch");
         let (branches, register) = Branches::new(branches);
         let union = Arc::new(Union {
             branches,
+            settings,
             register: Mutex::new(register),
             mount_point: OnceLock::new(),
             table: Table::new(),

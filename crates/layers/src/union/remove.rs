@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Name, Result, VnodeRef};
+use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
 
 use super::branches::Member;
 use super::copy_up::Extent;
 use super::lookup::{Found, Search};
-use super::node::Node;
+use super::node::{Instance, Node};
+use super::settings::Deletion;
 use super::whiteout::{self, Meaning};
 use super::{Union, work};
 
@@ -18,34 +19,32 @@ const ATTEMPTS: usize = 16;
 impl Node {
     /// Takes the name of anything but a directory away.
     pub(super) fn unlink_name(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
-        self.remove(caller, name, |found, place, stored, shows_more| {
+        self.remove(caller, name, |removal| {
+            let Removal { found, directory, stored, .. } = *removal;
             if found.kind() == FileKind::Directory {
-                let (Place::Own(directory) | Place::Left(directory)) = place;
                 self.may_remove(caller, directory, &found.attributes)?;
                 return Err(Errno::EISDIR);
             }
-            match place {
-                Place::Own(directory) if !shows_more => directory.unlink(caller, stored),
-                Place::Own(directory) => {
-                    self.may_remove(caller, directory, &found.attributes)?;
-                    whiteout::create(directory, stored)?;
-                    directory.unlink(caller, stored).inspect_err(|_| {
-                        // It is seen beside its whiteout; which is in nobody's way then.
-                        let _ = whiteout::remove(directory, stored);
-                    })
-                }
-                Place::Left(directory) => {
-                    self.may_remove(caller, directory, &found.attributes)?;
-                    whiteout::create(directory, stored)
-                }
+            if removal.is_on_the_left {
+                self.may_remove(caller, directory, &found.attributes)?;
+                return whiteout::hide(directory, stored, self.union.settings.whiteouts);
             }
+            if self.union.settings.deletion == Deletion::All && removal.shows_more(self)? {
+                self.may_remove(caller, directory, &found.attributes)?;
+                removal.remove_on_the_right(self);
+            }
+            if !removal.shows_more(self)? {
+                return directory.unlink(caller, stored);
+            }
+            self.may_remove(caller, directory, &found.attributes)?;
+            self.remove_hiding(removal, || directory.unlink(caller, stored))
         })
     }
 
     /// Removes a directory in which users see nothing.
     pub(super) fn remove_directory(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
-        self.remove(caller, name, |found, place, stored, shows_more| {
-            let (Place::Own(directory) | Place::Left(directory)) = place;
+        self.remove(caller, name, |removal| {
+            let Removal { found, directory, stored, .. } = *removal;
             self.may_remove(caller, directory, &found.attributes)?;
             if found.kind() != FileKind::Directory {
                 return Err(Errno::ENOTDIR);
@@ -55,13 +54,27 @@ impl Node {
             if !node.shows_nothing()? {
                 return Err(Errno::ENOTEMPTY);
             }
-            if shows_more {
-                whiteout::create(directory, stored)?;
+            if removal.is_on_the_left {
+                return whiteout::hide(directory, stored, self.union.settings.whiteouts);
             }
-            match place {
-                Place::Own(directory) => remove_own_directory(&found.instances[0].member, directory, stored),
-                Place::Left(_) => Ok(()),
+            let remove_own = || remove_own_directory(&found.instances[0].member, directory, stored);
+            if !removal.shows_more(self)? {
+                return remove_own();
             }
+            if self.union.settings.deletion == Deletion::Whiteout {
+                return self.remove_hiding(removal, remove_own);
+            }
+            if whiteout::can_stand_beside(stored, self.union.settings.whiteouts) {
+                // If we are stopped, it says what was about to go.
+                whiteout::cover(directory, stored)?;
+            }
+            removal.remove_on_the_right(self);
+            if removal.shows_more(self)? {
+                return self.remove_hiding(removal, remove_own);
+            }
+            let removed = remove_own();
+            whiteout::remove(directory, stored)?;
+            removed
         })
     }
 
@@ -70,7 +83,7 @@ impl Node {
         self: &Arc<Self>,
         caller: &Caller,
         name: Name<'_>,
-        remove: impl Fn(&Found, &Place, Name<'_>, bool) -> Result<()>,
+        remove: impl Fn(&Removal<'_>) -> Result<()>,
     ) -> Result<()> {
         self.only_directory()?;
         let stored = whiteout::stored(name)?;
@@ -88,30 +101,27 @@ impl Node {
             if self.union.counts_names(&before, &node)? {
                 continue;
             }
-            let own = self.union.branches.may_change(&leftmost.member);
-            let place = if own {
-                Place::Own(self.instances()[before.at].vnode.clone())
-            } else {
-                Place::Left(self.place_of_whiteout(&leftmost.member)?)
-            };
+            let is_on_the_left = !self.union.branches.may_change(&leftmost.member);
+            let member =
+                if is_on_the_left { self.branch_of_whiteout(&leftmost.member)? } else { Arc::clone(&leftmost.member) };
+            let directory = &self.place_in(&member)?;
             let _names = self.alone();
-            let Some(found) = self.search(caller, stored)?.found else { return Err(Errno::ENOENT) };
+            let Some(found) = &self.search(caller, stored)?.found else { return Err(Errno::ENOENT) };
             if found.is_borrowed || !Arc::ptr_eq(&found.instances[0].member, &leftmost.member) {
                 // It has been copied meanwhile.
                 continue;
             }
             let instances = self.instances();
-            let shows_more = match place {
-                Place::Left(_) => true,
-                Place::Own(_) => {
-                    self.union.search(&instances[found.at + 1..], &Caller::server(), stored)?.found.is_some()
-                }
-            };
             let node = self.union.node(found.clone())?;
-            remove(&found, &place, stored, shows_more)?;
-            if let Place::Left(_) = place {
+            let removal = Removal { found, right: &instances[found.at + 1..], directory, stored, is_on_the_left };
+            remove(&removal)?;
+            if is_on_the_left {
                 node.is_hidden.store(true, Ordering::Relaxed);
+                if self.union.settings.deletion == Deletion::All {
+                    removal.remove_on_the_right(self);
+                }
             }
+            self.was_changed_in(&member);
             node.is_gone_from(self, stored);
             node.has_lost_a_name();
             return Ok(());
@@ -119,11 +129,26 @@ impl Node {
         Err(Errno::EAGAIN)
     }
 
-    /// This directory in the branch where whiteouts of what is in `member` go.
-    fn place_of_whiteout(self: &Arc<Self>, member: &Member) -> Result<VnodeRef> {
+    /// Removes what has the name and leaves a whiteout.
+    fn remove_hiding(&self, removal: &Removal<'_>, remove: impl FnOnce() -> Result<()>) -> Result<()> {
+        let Removal { found, directory, stored, .. } = *removal;
+        if !whiteout::can_stand_beside(stored, self.union.settings.whiteouts) {
+            match found.instances[0].member.work.replace_by_device(directory, stored) {
+                Err(error) if whiteout::is_incapable(error) => {}
+                done => return done,
+            }
+        }
+        whiteout::cover(directory, stored)?;
+        remove().inspect_err(|_| {
+            // It is seen beside its whiteout; which is in nobody's way then.
+            let _ = whiteout::remove(directory, stored);
+        })
+    }
+
+    /// The branch where whiteouts of what is in `member` go.
+    fn branch_of_whiteout(&self, member: &Member) -> Result<Arc<Member>> {
         let position = self.union.branches.position(member).ok_or(Errno::ESTALE)?;
-        let target = self.union.branches.writable_at_or_left_of(position).ok_or(Errno::EROFS)?;
-        self.directory_in(&target)
+        self.union.branches.writable_at_or_left_of(position).ok_or(Errno::EROFS)
     }
 
     /// Whether the caller may take away a name of an object with these attributes, as the branch would decide.
@@ -156,10 +181,82 @@ impl Node {
     }
 }
 
-/// The directory in the branch that has the leftmost object, or in one on the left of it.
-enum Place {
-    Own(VnodeRef),
-    Left(VnodeRef),
+/// What is removed, and where.
+struct Removal<'a> {
+    found: &'a Found,
+    /// Instances of the directory on the right of the one that has the leftmost object.
+    right: &'a [Instance],
+    /// The directory in the branch where the removal is noted: that of the leftmost object, or one on the left of it.
+    directory: &'a VnodeRef,
+    stored: Name<'a>,
+    is_on_the_left: bool,
+}
+
+impl Removal<'_> {
+    /// Whether something would come to light.
+    fn shows_more(&self, directory: &Node) -> Result<bool> {
+        if self.right.is_empty() {
+            return Ok(false);
+        }
+        Ok(directory.union.search(self.right, &Caller::server(), self.stored)?.found.is_some())
+    }
+
+    /// Removes what may be removed of that, from right to left. Users see none of it: what stays is hidden.
+    fn remove_on_the_right(&self, directory: &Node) {
+        let branches = &directory.union.branches;
+        for place in within_reach(self.right, self.stored).iter().rev() {
+            if branches.may_change(&place.member) {
+                // An error is as good as a branch that is read-only.
+                let _ = self.remove_at(place);
+            }
+        }
+    }
+
+    fn remove_at(&self, place: &Instance) -> Result<()> {
+        let server = Caller::server();
+        let entry = place.vnode.lookup(&server, self.stored)?;
+        let is_directory = entry.attributes.is_directory();
+        if is_directory != (self.found.kind() == FileKind::Directory) || whiteout::is_device(&entry)? {
+            return Ok(());
+        }
+        if !is_directory {
+            return place.vnode.unlink(&server, self.stored);
+        }
+        // Another of that name may be part of a directory that was moved.
+        let handle = entry.vnode.handle();
+        let is_part =
+            |instance: &Instance| Arc::ptr_eq(&instance.member, &place.member) && instance.vnode.handle() == handle;
+        if self.found.instances.iter().any(is_part) && has_only_marks(&entry.vnode)? {
+            remove_own_directory(&place.member, &place.vnode, self.stored)?;
+        }
+        Ok(())
+    }
+}
+
+/// Those of the places that a search from the left comes to: up to a whiteout of the name.
+pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> &'a [Instance] {
+    let ends = |place: &Instance| {
+        let is_device = |entry: Entry| whiteout::is_device(&entry).unwrap_or(true);
+        whiteout::stands(&place.vnode, stored).unwrap_or(true)
+            || place.vnode.lookup(&Caller::server(), stored).is_ok_and(is_device)
+    };
+    let end = places.iter().position(ends).map_or(places.len(), |index| index + 1);
+    &places[..end]
+}
+
+/// Whether the directory has nothing that could be seen.
+fn has_only_marks(directory: &VnodeRef) -> Result<bool> {
+    let server = Caller::server();
+    for (name, kind) in work::entries(directory)? {
+        if !matches!(whiteout::meaning(name.as_bytes()), Meaning::Object(_)) {
+            continue;
+        }
+        let may_be_device = matches!(kind, None | Some(FileKind::CharacterDevice));
+        if !may_be_device || !whiteout::is_device(&directory.lookup(&server, name.as_name())?)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Removes a directory that has nothing but marks, out of sight at once.

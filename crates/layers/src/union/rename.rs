@@ -9,8 +9,9 @@ use vnode::{AccessMode, Caller, Errno, FileKind, Name, RenameMode, Result, Vnode
 use super::branches::Member;
 use super::copy_up::Extent;
 use super::lookup::{Found, Search};
-use super::node::{Node, Whereabouts};
-use super::remove::remove_own_directory;
+use super::node::{Instance, Node, Whereabouts};
+use super::remove::{remove_own_directory, within_reach};
+use super::settings::{Deletion, Settings};
 use super::{Union, whiteout};
 
 /// How often what is renamed may change before we give up.
@@ -51,16 +52,16 @@ impl Spot<'_> {
         self.position(&self.directory.instances().get(index).ok_or(Errno::ESTALE)?.member)
     }
 
+    /// The directory in the branches on the right of one.
+    fn right_of(&self, member: &Member) -> Result<Vec<Instance>> {
+        let own = self.position(member)?;
+        let is_right = |place: &&Instance| self.position(&place.member).is_ok_and(|slot| slot > own);
+        Ok(self.directory.instances().iter().filter(is_right).cloned().collect())
+    }
+
     /// Whether there is something by that name on the right of a branch.
     fn shows_more(&self, member: &Member) -> Result<bool> {
-        let own = self.position(member)?;
-        let instances = self.directory.instances();
-        let right: Vec<_> = instances
-            .iter()
-            .filter(|place| self.position(&place.member).is_ok_and(|slot| slot > own))
-            .cloned()
-            .collect();
-        Ok(self.directory.union.search(&right, &Caller::server(), self.stored)?.found.is_some())
+        Ok(self.directory.union.search(&self.right_of(member)?, &Caller::server(), self.stored)?.found.is_some())
     }
 
     /// The directory in a branch, which has it.
@@ -128,8 +129,8 @@ impl Node {
             member = other.writable_within(Extent::All, within)?.member;
             node.writable_within(Extent::All, source.position(&member)?)?;
         }
-        source.directory.directory_in(&member)?;
-        target.directory.directory_in(&member)?;
+        source.directory.place_in(&member)?;
+        target.directory.place_in(&member)?;
         Ok((node, member))
     }
 
@@ -249,22 +250,19 @@ fn replace(
     if is_directory {
         prepare_directory(target, node, member)?;
     }
-    if leaves_whiteout {
-        whiteout::create(&from, source.stored)?;
-    }
-    let moved = move_in(caller, source, target, &from, &to, member, there.found.as_ref());
-    if let Err(error) = moved {
-        if leaves_whiteout {
-            // It is seen beside its whiteout.
-            let _ = whiteout::remove(&from, source.stored);
-        }
-        return Err(error);
-    }
+    let way = Way { caller, source, target, from: &from, to: &to, member };
+    let victim_kind = victim.as_ref().map(|victim| victim.kind);
+    way.go(victim_kind == Some(FileKind::Directory), leaves_whiteout)?;
     if let (Some(victim), Some(found)) = (&victim, &there.found) {
         victim.is_gone_from(target.directory, target.stored);
         remove_on_the_right(target, member, victim, found);
         victim.has_lost_a_name();
     }
+    if leaves_whiteout && !is_directory && node.union.settings.deletion == Deletion::All {
+        way.take_others_along();
+    }
+    source.directory.was_changed_in(member);
+    target.directory.was_changed_in(member);
     node.is_at(target.directory, target.stored);
     Ok(())
 }
@@ -286,34 +284,112 @@ fn prepare_directory(target: Spot<'_>, node: &Arc<Node>, member: &Member) -> Res
         let path = node.rest_path(member)?;
         whiteout::set_redirect(&own, &path)
     } else if target.shows_more(member)? {
-        whiteout::set_opaque(&own)
+        whiteout::set_opaque(&own, node.union.settings.whiteouts)
     } else {
         Ok(())
     }
 }
 
-/// The rename itself, and what has to go before and after it.
-fn move_in(
-    caller: &Caller,
-    source: Spot<'_>,
-    target: Spot<'_>,
-    from: &VnodeRef,
-    to: &VnodeRef,
-    member: &Member,
-    victim: Option<&Found>,
-) -> Result<()> {
-    whiteout::make_room(to, target.stored)?;
-    let is_directory = victim.is_some_and(|victim| victim.kind() == FileKind::Directory);
-    match from.rename(caller, source.stored, to, target.stored, RenameMode::Replace) {
-        Err(Errno::ENOTEMPTY | Errno::EEXIST) if is_directory => {
-            // It shows nothing, but has marks in it.
-            from.rename(caller, source.stored, to, target.stored, RenameMode::Exchange)?;
-            remove_own_directory(member, from, source.stored)?;
+/// A rename in one branch.
+struct Way<'a> {
+    caller: &'a Caller,
+    source: Spot<'a>,
+    target: Spot<'a>,
+    /// The source's directory in the branch.
+    from: &'a VnodeRef,
+    /// The target's directory in the branch.
+    to: &'a VnodeRef,
+    member: &'a Arc<Member>,
+}
+
+impl Way<'_> {
+    /// The rename itself, and what has to go before and after it.
+    fn go(&self, replaces_directory: bool, leaves_whiteout: bool) -> Result<()> {
+        // Not as the caller, who may have no right to replace what belongs to the server.
+        let had_device = whiteout::make_room(self.to, self.target.stored)?;
+        let moved =
+            if leaves_whiteout { self.leave_whiteout(replaces_directory) } else { self.rename(replaces_directory) };
+        if moved.is_err() && had_device {
+            whiteout::take_back_room(self.to, self.target.stored);
         }
-        renamed => renamed?,
+        moved?;
+        if let Err(error) = remove_on_the_left(self.target, self.member) {
+            // Users see the target as it was, and are to see the source so too.
+            self.go_back();
+            return Err(error);
+        }
+        whiteout::remove(self.to, self.target.stored)
     }
-    whiteout::remove(to, target.stored)?;
-    remove_on_the_left(target, member)
+
+    fn leave_whiteout(&self, replaces_directory: bool) -> Result<()> {
+        let (source, target) = (self.source.stored, self.target.stored);
+        if !whiteout::can_stand_beside(source, self.settings().whiteouts) {
+            match self.from.rename(self.caller, source, self.to, target, RenameMode::Whiteout) {
+                Err(Errno::ENOTEMPTY | Errno::EEXIST) if replaces_directory => {
+                    self.from.rename(self.caller, source, self.to, target, RenameMode::Exchange)?;
+                    return self.member.work.replace_by_device(self.from, source);
+                }
+                Err(error) if whiteout::is_incapable(error) => {}
+                done => return done,
+            }
+        }
+        whiteout::cover(self.from, source)?;
+        self.rename(replaces_directory).inspect_err(|_| {
+            // It is seen beside its whiteout.
+            let _ = whiteout::remove(self.from, source);
+        })
+    }
+
+    fn rename(&self, replaces_directory: bool) -> Result<()> {
+        let (source, target) = (self.source.stored, self.target.stored);
+        match self.from.rename(self.caller, source, self.to, target, RenameMode::Replace) {
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) if replaces_directory => {
+                // It shows nothing, but has marks in it.
+                self.from.rename(self.caller, source, self.to, target, RenameMode::Exchange)?;
+                remove_own_directory(self.member, self.from, source)
+            }
+            renamed => renamed,
+        }
+    }
+
+    fn go_back(&self) {
+        let (server, source, target) = (Caller::server(), self.source.stored, self.target.stored);
+        // If this fails too, the source is in the branch, hidden by the target.
+        let _ = whiteout::make_room(self.from, source)
+            .and_then(|_| self.to.rename(&server, target, self.from, source, RenameMode::NoReplace))
+            .and_then(|()| whiteout::remove(self.from, source));
+    }
+
+    /// Renames what else had the source's name, from right to left (Unionfs's `DELETE_ALL`). All of it is hidden already
+    /// by the whiteout and the target, so users see no step of this; where it is done, the whiteout is not needed.
+    fn take_others_along(&self) {
+        let Ok(right) = self.source.right_of(self.member) else { return };
+        for place in within_reach(&right, self.source.stored).iter().rev() {
+            if self.target.directory.union.branches.may_change(&place.member) {
+                // An error is as good as a branch that is read-only.
+                let _ = self.take_along(place);
+            }
+        }
+        if self.source.shows_more(self.member) == Ok(false) {
+            let _ = whiteout::lift(self.from, self.source.stored);
+        }
+    }
+
+    fn take_along(&self, place: &Instance) -> Result<()> {
+        let (server, source, target) = (Caller::server(), self.source.stored, self.target.stored);
+        let entry = place.vnode.lookup(&server, source)?;
+        if entry.attributes.is_directory() || whiteout::is_device(&entry)? {
+            return Ok(());
+        }
+        match self.target.directory.instance_in(&place.member) {
+            Some(to) => place.vnode.rename(&server, source, &to, target, RenameMode::Replace),
+            None => place.vnode.unlink(&server, source),
+        }
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.source.directory.union.settings
+    }
 }
 
 /// Removes what the target was in branches on the left, where it hides what has come in its place.
@@ -376,6 +452,8 @@ fn exchange(caller: &Caller, source: Spot<'_>, target: Spot<'_>, member: &Arc<Me
     }
     let (from, to) = (source.place(member)?, target.place(member)?);
     from.rename(caller, source.stored, &to, target.stored, RenameMode::Exchange)?;
+    source.directory.was_changed_in(member);
+    target.directory.was_changed_in(member);
     one.is_at(target.directory, target.stored);
     other.is_at(source.directory, source.stored);
     Ok(())

@@ -7,7 +7,9 @@
 
 use std::borrow::Cow;
 
-use vnode::{Attributes, Caller, Device, Entry, Errno, FileKind, Name, NameBuf, Result, VnodeRef, XattrMode};
+use vnode::{
+    Attributes, Caller, Device, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef, XattrMode,
+};
 
 /// What every mark's name begins with.
 pub(super) const PREFIX: &[u8] = b".wh.";
@@ -28,6 +30,16 @@ const REDIRECT_MAX: usize = 4096;
 pub(super) fn is_own_attribute(name: &[u8]) -> bool {
     const OWN: [&[u8]; 4] = [b"trusted.overlay.", b"user.overlay.", b"trusted.plyfs.", b"user.plyfs."];
     OWN.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// How whiteouts and opaque directories are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Format {
+    /// As files with names of their own.
+    #[default]
+    Names,
+    /// As overlayfs does. Where the branch cannot, as files.
+    Overlay,
 }
 
 /// What an entry of a branch stands for.
@@ -118,9 +130,11 @@ pub(super) fn redirect(directory: &VnodeRef) -> Result<Option<Vec<u8>>> {
 }
 
 /// Marks a directory that is not seen yet as opaque.
-pub(super) fn set_opaque(directory: &VnodeRef) -> Result<()> {
-    let server = Caller::server();
-    match directory.mknod(&server, mark(OPAQUE), FileKind::Regular, 0o444, Device::default()) {
+pub(super) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
+    if format == Format::Overlay && set_attribute(directory, &OVERLAY_OPAQUE, b"y")? {
+        return Ok(());
+    }
+    match directory.mknod(&Caller::server(), mark(OPAQUE), FileKind::Regular, 0o444, Device::default()) {
         Ok(_) | Err(Errno::EEXIST) => Ok(()),
         Err(error) => Err(error),
     }
@@ -134,28 +148,46 @@ pub(super) fn set_redirect(directory: &VnodeRef, path: &[u8]) -> Result<()> {
     if path.len() > REDIRECT_MAX {
         return Err(Errno::EXDEV);
     }
-    let server = Caller::server();
-    for name in OVERLAY_REDIRECT {
-        match directory.setxattr(&server, name, path, XattrMode::Set) {
-            Err(Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => {}
-            result => return result,
-        }
-    }
-    Err(Errno::EXDEV)
+    if set_attribute(directory, &OVERLAY_REDIRECT, path)? { Ok(()) } else { Err(Errno::EXDEV) }
 }
 
-/// Hides a name in a directory: from now on, or, if something is there by that name, as soon as that is gone.
-pub(super) fn create(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
-    let server = Caller::server();
-    let made = match whiteout_name(stored) {
-        Ok(name) => directory.mknod(&server, name.as_name(), FileKind::Regular, 0o444, Device::default()),
-        Err(_) => directory.mknod(&server, stored, FileKind::CharacterDevice, 0, Device::default()),
-    };
-    match made {
+/// Whether the whiteout of a name is one that can stand beside what has the name.
+pub(super) fn can_stand_beside(stored: Name<'_>, format: Format) -> bool {
+    format == Format::Names && whiteout_name(stored).is_ok()
+}
+
+/// Hides a name that nothing has in this directory.
+pub(super) fn hide(directory: &VnodeRef, stored: Name<'_>, format: Format) -> Result<()> {
+    if !can_stand_beside(stored, format) {
+        match make_device(directory, stored) {
+            Err(error) if is_incapable(error) => {}
+            made => return made,
+        }
+    }
+    cover(directory, stored)
+}
+
+/// Puts a whiteout beside what has the name in this directory: it is seen until it goes.
+///
+/// # Errors
+/// `ENAMETOOLONG` for a name whose whiteout can only stand in its place.
+pub(super) fn cover(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    let name = whiteout_name(stored)?;
+    match directory.mknod(&Caller::server(), name.as_name(), FileKind::Regular, 0o444, Device::default()) {
         Ok(_) => Ok(()),
         Err(Errno::EEXIST) if stands(directory, stored)? => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Makes a device that is a whiteout.
+pub(super) fn make_device(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    directory.mknod(&Caller::server(), stored, FileKind::CharacterDevice, 0, Device::default()).map(drop)
+}
+
+/// Whether the error says that a branch has no devices, or none of the renames that put them into a place.
+pub(super) fn is_incapable(error: Errno) -> bool {
+    matches!(error, Errno::EPERM | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP)
 }
 
 /// Takes the whiteout of a name away, if there is one that is a file of its own.
@@ -167,17 +199,41 @@ pub(super) fn remove(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     }
 }
 
-/// Makes room for an object where a device is the whiteout: the whiteout becomes a file of its own, in one step.
-pub(super) fn make_room(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+/// Takes the whiteout of a name away, of whichever form.
+pub(super) fn lift(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    match directory.lookup(&Caller::server(), stored) {
+        Ok(entry) if is_device(&entry)? => directory.unlink(&Caller::server(), stored)?,
+        Ok(_) | Err(Errno::ENOENT) => {}
+        Err(error) => return Err(error),
+    }
+    remove(directory, stored)
+}
+
+/// Makes room for an object where a device is the whiteout: the whiteout becomes a file of its own, in one step. Whether
+/// one was there.
+pub(super) fn make_room(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
     let server = Caller::server();
     match directory.lookup(&server, stored) {
-        Ok(entry) if is_device(&entry)? => match whiteout_name(stored) {
-            Ok(name) => directory.rename(&server, stored, directory, name.as_name(), vnode::RenameMode::Replace),
-            Err(_) => directory.unlink(&server, stored),
-        },
-        Ok(_) | Err(Errno::ENOENT) => Ok(()),
+        Ok(entry) if is_device(&entry)? => {
+            match whiteout_name(stored) {
+                Ok(name) => directory.rename(&server, stored, directory, name.as_name(), RenameMode::Replace)?,
+                Err(_) => directory.unlink(&server, stored)?,
+            }
+            Ok(true)
+        }
+        Ok(_) | Err(Errno::ENOENT) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Puts the device back that made room for an object, since none has come.
+pub(super) fn take_back_room(directory: &VnodeRef, stored: Name<'_>) {
+    let server = Caller::server();
+    // Where it stays a file of its own, that hides the name as well.
+    let _ = match whiteout_name(stored) {
+        Ok(name) => directory.rename(&server, name.as_name(), directory, stored, RenameMode::NoReplace),
+        Err(_) => make_device(directory, stored),
+    };
 }
 
 fn exists(directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
@@ -198,6 +254,17 @@ fn attribute(object: &VnodeRef, names: &[&[u8]]) -> Result<Option<Vec<u8>>> {
         }
     }
     Ok(None)
+}
+
+/// Sets the first of these attributes that can be set: whether one could.
+fn set_attribute(object: &VnodeRef, names: &[&[u8]], value: &[u8]) -> Result<bool> {
+    for name in names {
+        match object.setxattr(&Caller::server(), name, value, XattrMode::Set) {
+            Err(Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => {}
+            result => return result.map(|()| true),
+        }
+    }
+    Ok(false)
 }
 
 fn mark(name: &'static [u8]) -> Name<'static> {

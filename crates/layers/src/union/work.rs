@@ -12,7 +12,7 @@ use vnode::{
     RenameMode, Result, SetAttributes, VnodeRef,
 };
 
-use super::whiteout::STATE;
+use super::whiteout::{self, STATE};
 
 const WORK: &[u8] = b"work";
 const LINKS: &[u8] = b"links";
@@ -121,6 +121,15 @@ impl Work {
         let (work, name) = (self.directory()?, self.name());
         directory.rename(&Caller::server(), stored, &work, name.as_name(), RenameMode::NoReplace)?;
         Ok(name)
+    }
+
+    /// Puts a whiteout into the place of an object, in one step.
+    pub(super) fn replace_by_device(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+        let (work, name) = (self.directory()?, self.name());
+        whiteout::make_device(&work, name.as_name())?;
+        let exchanged = work.rename(&Caller::server(), name.as_name(), directory, stored, RenameMode::Exchange);
+        self.discard(&name);
+        exchanged
     }
 
     /// Removes something in the directory, with all below it. What cannot be removed now is removed when the branch is

@@ -1,0 +1,386 @@
+//! The options of the union, by its vnodes: what each leaves in the branches.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use bases::dir;
+use common::{list, memory, name, walk};
+use layers::{Branch, BranchMode};
+use vnode::{
+    Caller, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
+};
+
+use BranchMode::{NoCreate, ReadOnly, ReadWrite};
+
+/// Branches and the union of them.
+struct Scene {
+    branches: Vec<FileSystemRef>,
+    union: FileSystemRef,
+}
+
+fn server() -> Caller {
+    Caller::server()
+}
+
+/// A union with these options, of branches in memory with these modes, each filled with these paths: a directory where
+/// one ends with a slash, and else a file that holds the number of its branch.
+fn scene(options: &[(&str, &str)], branches: &[(BranchMode, &[&str])]) -> Scene {
+    let made: Vec<FileSystemRef> = branches.iter().map(|_| memory()).collect();
+    for (index, (branch, (_, paths))) in made.iter().zip(branches).enumerate() {
+        paths.iter().for_each(|path| fill(branch, path, &index.to_string()));
+    }
+    let modes: Vec<_> = made.iter().cloned().zip(branches.iter().map(|(mode, _)| *mode)).collect();
+    Scene { union: join(options, &modes), branches: made }
+}
+
+fn join(options: &[(&str, &str)], branches: &[(FileSystemRef, BranchMode)]) -> FileSystemRef {
+    let options: Vec<_> = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    let branch = |(index, (file_system, mode)): (usize, &(FileSystemRef, BranchMode))| Branch {
+        file_system: file_system.clone(),
+        mode: Some(*mode),
+        label: format!("branch {index}"),
+    };
+    let branches = branches.iter().enumerate().map(branch).collect();
+    layers::kind("union").unwrap().join(&options, branches, None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn fill(file_system: &FileSystemRef, path: &str, data: &str) {
+    let mut directory = file_system.root();
+    let (above, last) = path.rsplit_once('/').unwrap_or(("", path));
+    for part in above.split('/').filter(|part| !part.is_empty()) {
+        directory = match directory.mkdir(&server(), name(part), 0o755) {
+            Ok(entry) => entry.vnode,
+            Err(Errno::EEXIST) => directory.lookup(&server(), name(part)).unwrap().vnode,
+            Err(error) => panic!("{path}: {error}"),
+        };
+    }
+    if !last.is_empty() {
+        write(&directory, last, data);
+    }
+}
+
+fn write(directory: &VnodeRef, file: &str, data: &str) {
+    let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+    let created = directory.create(&server(), name(file), &how).unwrap();
+    created.file.write_at(&server(), 0, data.as_bytes(), false).unwrap();
+}
+
+fn at(file_system: &FileSystemRef, path: &str) -> Result<VnodeRef> {
+    Ok(walk(file_system, &server(), path)?.vnode)
+}
+
+fn read(file_system: &FileSystemRef, path: &str) -> Result<String> {
+    Ok(String::from_utf8(common::contents(&at(file_system, path)?, &server())).unwrap())
+}
+
+/// The names in a directory of a branch, without those of the union's own directory.
+fn names(file_system: &FileSystemRef, path: &str) -> Vec<String> {
+    let mut names = list(&at(file_system, path).unwrap(), &server());
+    names.retain(|name| name != ".wh..wh.plyfs");
+    names
+}
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn deleting_all_removes_a_file_from_every_branch_and_leaves_no_whiteout() {
+    let modes = [(ReadWrite, &["x", "y"][..]), (ReadWrite, &["x", "d/"]), (NoCreate, &["x", "y"])];
+    let all = scene(&[("delete", "all")], &modes);
+    all.union.root().unlink(&server(), name("x")).unwrap();
+    all.union.root().unlink(&server(), name("y")).unwrap();
+    assert_eq!(list(&all.union.root(), &server()), ["d"]);
+    assert_eq!((names(&all.branches[0], ""), names(&all.branches[2], "")), (vec![], vec![]));
+    assert_eq!(names(&all.branches[1], ""), ["d"]);
+
+    let whiteout = scene(&[], &modes);
+    whiteout.union.root().unlink(&server(), name("x")).unwrap();
+    assert_eq!(names(&whiteout.branches[0], ""), [".wh.x", "y"]);
+    assert_eq!(names(&whiteout.branches[1], ""), ["d", "x"], "by default nothing is removed on the right");
+}
+
+#[test]
+fn what_cannot_be_deleted_is_hidden_on_the_left() {
+    let modes =
+        [(ReadWrite, &["x"][..]), (ReadOnly, &["x", "z"]), (ReadWrite, &["x", "z", "e/f"]), (ReadWrite, &["e"])];
+    let all = scene(&[("delete", "all")], &modes);
+    let root = all.union.root();
+    for gone in ["x", "z"] {
+        root.unlink(&server(), name(gone)).unwrap();
+        assert_eq!(at(&all.union, gone).err(), Some(Errno::ENOENT));
+    }
+    assert_eq!(names(&all.branches[0], ""), [".wh.x", ".wh.z"]);
+    assert_eq!(names(&all.branches[1], ""), ["x", "z"], "a read-only branch stays as it is");
+    assert_eq!(names(&all.branches[2], ""), ["e"]);
+    // A directory is not deleted with a file that hid it.
+    let over = scene(&[("delete", "all")], &[(ReadWrite, &["e"]), (ReadWrite, &["e/f"])]);
+    over.union.root().unlink(&server(), name("e")).unwrap();
+    assert_eq!(at(&over.union, "e").err(), Some(Errno::ENOENT));
+    assert_eq!(read(&over.branches[1], "e/f").unwrap(), "1");
+}
+
+#[test]
+fn deleting_all_removes_a_directory_from_every_branch() {
+    for format in ["names", "overlay"] {
+        let options = [("delete", "all"), ("whiteouts", format)];
+        let all = scene(&options, &[(ReadWrite, &["d/"]), (ReadWrite, &["d/x"]), (ReadWrite, &["d/"])]);
+        let root = all.union.root();
+        assert_eq!(root.rmdir(&server(), name("d")).err(), Some(Errno::ENOTEMPTY));
+        at(&all.union, "d").unwrap().unlink(&server(), name("x")).unwrap();
+        root.rmdir(&server(), name("d")).unwrap();
+        for branch in &all.branches {
+            assert_eq!(names(branch, ""), NOTHING, "{format}");
+        }
+        let some = scene(&options, &[(ReadWrite, &["d/"]), (ReadOnly, &["d/"]), (ReadWrite, &["d/"])]);
+        some.union.root().rmdir(&server(), name("d")).unwrap();
+        assert_eq!(names(&some.branches[2], ""), NOTHING);
+        assert_eq!(list(&some.union.root(), &server()), NOTHING);
+    }
+}
+
+#[test]
+fn deleting_all_never_removes_what_a_directory_hides() {
+    let hidden = scene(&[("delete", "all")], &[(ReadWrite, &[".wh.x"]), (ReadWrite, &["x/kept"])]);
+    let root = hidden.union.root();
+    root.mkdir(&server(), name("x"), 0o755).unwrap();
+    root.rmdir(&server(), name("x")).unwrap();
+    assert_eq!(at(&hidden.union, "x").err(), Some(Errno::ENOENT));
+    assert_eq!(read(&hidden.branches[1], "x/kept").unwrap(), "1");
+}
+
+#[test]
+fn deleting_all_takes_every_instance_along_in_a_rename() {
+    for format in ["names", "overlay"] {
+        let options = [("delete", "all"), ("whiteouts", format)];
+        let modes = [(ReadWrite, &["a"][..]), (ReadWrite, &["a", "b"]), (ReadWrite, &["a"])];
+        let all = scene(&options, &modes);
+        let root = all.union.root();
+        root.rename(&server(), name("a"), &root, name("b"), RenameMode::Replace).unwrap();
+        for (index, branch) in all.branches.iter().enumerate() {
+            assert_eq!(names(branch, ""), ["b"], "{format}");
+            assert_eq!(read(branch, "b").unwrap(), index.to_string());
+        }
+        let some = scene(&options, &[(ReadWrite, &["a"]), (ReadOnly, &["a"]), (ReadWrite, &["a"])]);
+        let root = some.union.root();
+        root.rename(&server(), name("a"), &root, name("b"), RenameMode::Replace).unwrap();
+        assert_eq!(list(&root, &server()), ["b"]);
+        assert_eq!(read(&some.union, "b").unwrap(), "0");
+        assert_eq!(names(&some.branches[2], ""), ["b"]);
+        assert_eq!(names(&some.branches[1], ""), ["a"]);
+    }
+}
+
+#[test]
+fn whiteouts_of_overlayfs_stand_in_the_place_of_the_name() {
+    let long = "l".repeat(255);
+    let modes = [(ReadWrite, &["both", long.as_str(), "e/"][..]), (ReadOnly, &["both", "low", &long, "d/x", "e/"])];
+    let scene = scene(&[("whiteouts", "overlay")], &modes);
+    let root = scene.union.root();
+    for gone in ["both", "low", &long] {
+        root.unlink(&server(), name(gone)).unwrap();
+    }
+    at(&scene.union, "d").unwrap().unlink(&server(), name("x")).unwrap();
+    root.rmdir(&server(), name("d")).unwrap();
+    root.rmdir(&server(), name("e")).unwrap();
+    assert_eq!(list(&root, &server()), NOTHING);
+    assert_eq!(names(&scene.branches[0], ""), ["both", "d", "e", long.as_str(), "low"]);
+    for gone in ["both", "d", "e", "low", &long] {
+        let attributes = walk(&scene.branches[0], &server(), gone).unwrap().attributes;
+        assert_eq!((attributes.kind, attributes.rdev), (FileKind::CharacterDevice, Device::default()), "{gone}");
+    }
+    root.mkdir(&server(), name("d"), 0o755).unwrap();
+    assert_eq!(list(&at(&scene.union, "d").unwrap(), &server()), NOTHING);
+    let made = at(&scene.branches[0], "d").unwrap();
+    assert_eq!(list(&made, &server()), NOTHING, "no mark in it but an attribute");
+    assert_eq!(made.getxattr(&server(), b"trusted.overlay.opaque").unwrap(), b"y");
+    // Made anew where it was deleted, and refused there.
+    write(&root, &long, "new");
+    assert_eq!(read(&scene.union, &long).unwrap(), "new");
+    let nobody = common::user(4000);
+    root.setattr(&server(), &SetAttributes { mode: Some(0o755), ..SetAttributes::default() }).unwrap();
+    assert_eq!(root.mkdir(&nobody, name("low"), 0o755).err(), Some(Errno::EACCES));
+    assert_eq!(names(&scene.branches[0], ""), ["both", "d", "e", long.as_str(), "low"]);
+}
+
+/// A tmpfs, until it is dropped.
+struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    /// `None`, with a word about it, where nothing can be mounted.
+    fn new() -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let mounted = rustix::process::geteuid().is_root() && run("mount", &["-t", "tmpfs", "none"], directory.path());
+        if !mounted {
+            println!("skipped: a tmpfs cannot be mounted");
+        }
+        mounted.then(|| Self(directory))
+    }
+
+    fn directory(&self, name: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        run("umount", &["-l"], self.0.path());
+    }
+}
+
+fn run(program: &str, arguments: &[&str], path: &Path) -> bool {
+    Command::new(program).args(arguments).arg(path).status().is_ok_and(|status| status.success())
+}
+
+fn open(path: &Path) -> FileSystemRef {
+    Arc::new(dir::DirectoryFileSystem::open(path, dir::Options::default()).unwrap())
+}
+
+/// What the union shows, a line for each object.
+fn tree_of_union(directory: &VnodeRef, path: &str, lines: &mut Vec<String>) {
+    for entry in list(directory, &server()) {
+        let found = directory.lookup(&server(), name(&entry)).unwrap();
+        let kind = found.attributes.kind;
+        let content = match kind {
+            FileKind::Regular => String::from_utf8(common::contents(&found.vnode, &server())).unwrap(),
+            FileKind::Symlink => String::from_utf8(found.vnode.readlink(&server()).unwrap()).unwrap(),
+            _ => String::new(),
+        };
+        let path = format!("{path}/{entry}");
+        lines.push(format!("{path} {kind:?} {:o} {content}", found.attributes.mode));
+        if kind == FileKind::Directory {
+            tree_of_union(&found.vnode, &path, lines);
+        }
+    }
+}
+
+/// The same of what the kernel shows, without the union's own directory.
+fn tree_of_kernel(directory: &Path, path: &str, lines: &mut Vec<String>) {
+    let mut entries: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for entry in entries {
+        let shown = entry.file_name().unwrap().to_str().unwrap();
+        if shown == ".wh..wh.plyfs" {
+            continue;
+        }
+        let attributes = fs::symlink_metadata(&entry).unwrap();
+        let (kind, content) = match attributes.file_type() {
+            kind if kind.is_dir() => (FileKind::Directory, String::new()),
+            kind if kind.is_symlink() => {
+                (FileKind::Symlink, fs::read_link(&entry).unwrap().into_os_string().into_string().unwrap())
+            }
+            kind if kind.is_fifo() => (FileKind::Fifo, String::new()),
+            kind if kind.is_file() => (FileKind::Regular, fs::read_to_string(&entry).unwrap()),
+            kind => panic!("{}: {kind:?} is not a kind that the test makes", entry.display()),
+        };
+        let path = format!("{path}/{shown}");
+        lines.push(format!("{path} {kind:?} {:o} {content}", attributes.mode() & 0o7777));
+        if kind == FileKind::Directory {
+            tree_of_kernel(&entry, &path, lines);
+        }
+    }
+}
+
+/// Changes of a tree in which every mark of a branch is needed.
+fn change(random: &mut fastrand::Rng, directory: &VnodeRef) {
+    let pick = |random: &mut fastrand::Rng| ["a", "b", "c"][random.usize(..3)];
+    let place = |random: &mut fastrand::Rng| {
+        let mut place = directory.clone();
+        for _ in 0..random.usize(..3) {
+            match place.lookup(&server(), name(pick(random))) {
+                Ok(entry) if entry.attributes.is_directory() => place = entry.vnode,
+                _ => break,
+            }
+        }
+        place
+    };
+    let (from, to) = (place(random), place(random));
+    let (one, other) = (name(pick(random)), name(pick(random)));
+    // Most of these fail, as some are meant to.
+    let _ = match random.u32(..9) {
+        0 | 1 => from.create(&server(), one, &Creation { mode: 0o644, flags: OpenFlags::WRITE }).map(drop),
+        2 | 3 => from.mkdir(&server(), one, 0o755).map(drop),
+        4 => from.unlink(&server(), one),
+        5 => from.rmdir(&server(), one),
+        6 => from.symlink(&server(), one, b"target").map(drop),
+        _ => from.rename(&server(), one, &to, other, RenameMode::Replace),
+    };
+}
+
+/// The same by the kernel.
+fn change_by_kernel(random: &mut fastrand::Rng, root: &Path) {
+    let path = |random: &mut fastrand::Rng| {
+        let parts = (0..random.usize(1..4)).map(|_| ["a", "b", "c"][random.usize(..3)]);
+        parts.fold(root.to_owned(), |path, part| path.join(part))
+    };
+    let (one, other) = (path(random), path(random));
+    let _ = match random.u32(..9) {
+        0 | 1 => fs::write(one, "of the kernel"),
+        2 | 3 => fs::create_dir(one),
+        4 => fs::remove_file(one),
+        5 => fs::remove_dir(one),
+        6 => std::os::unix::fs::symlink("target", one),
+        _ => fs::rename(one, other),
+    };
+}
+
+fn mount_overlay(lower: &[&Path], upper: Option<(&Path, &Path)>, at: &Path) -> bool {
+    let lower: Vec<String> = lower.iter().map(|path| path.display().to_string()).collect();
+    let mut options = format!("redirect_dir=on,lowerdir={}", lower.join(":"));
+    if let Some((upper, work)) = upper {
+        options += &format!(",upperdir={},workdir={}", upper.display(), work.display());
+    }
+    run("mount", &["-t", "overlay", "none", "-o", &options], at)
+}
+
+#[test]
+fn a_tree_moves_between_overlayfs_and_the_union() {
+    let Some(scratch) = Scratch::new() else { return };
+    let mut random = common::random();
+    for round in 0..12 {
+        let place = |name: &str| scratch.directory(&format!("{round}/{name}"));
+        let (top, middle, bottom, mount) = (place("top"), place("middle"), place("bottom"), place("mount"));
+        for (path, count) in [(&bottom, 60), (&middle, 30)] {
+            (0..count).for_each(|_| change_by_kernel(&mut random, path));
+        }
+        let branches = || [(open(&top), ReadWrite), (open(&middle), ReadOnly), (open(&bottom), ReadOnly)];
+        let deletion = ["whiteout", "all"][random.usize(..2)];
+        let options = [("whiteouts", "overlay"), ("delete", deletion)];
+        for turn in 0..4 {
+            let union = join(&options, &branches());
+            let mut expected = Vec::new();
+            if turn > 0 {
+                // What overlayfs left there.
+                tree_of_union(&union.root(), "", &mut expected);
+                let mut seen = Vec::new();
+                if !mount_overlay(&[&top, &middle, &bottom], None, &mount) {
+                    println!("skipped: overlayfs cannot be mounted");
+                    return;
+                }
+                tree_of_kernel(&mount, "", &mut seen);
+                run("umount", &[], &mount);
+                assert_eq!(expected, seen, "round {round}, turn {turn}: what the kernel wrote");
+            }
+            (0..40).for_each(|_| change(&mut random, &union.root()));
+            expected.clear();
+            tree_of_union(&union.root(), "", &mut expected);
+            drop(union);
+            if !mount_overlay(&[&middle, &bottom], Some((&top, &place("work"))), &mount) {
+                println!("skipped: overlayfs cannot be mounted");
+                return;
+            }
+            let mut seen = Vec::new();
+            tree_of_kernel(&mount, "", &mut seen);
+            if expected == seen {
+                (0..40).for_each(|_| change_by_kernel(&mut random, &mount));
+            }
+            run("umount", &[], &mount);
+            assert_eq!(expected, seen, "round {round}, turn {turn}: what the union wrote");
+        }
+    }
+}
