@@ -39,8 +39,8 @@ pub fn table(title: &str, result: &WorkloadResult, results: &Results) -> String 
             line(&mut text, format!("{NATIVE:width$}{:>18}", table::seconds(step, native.seconds_median)));
         }
         for name in series(results) {
-            let cell = |count| format!("{:>18}", cell(results, step, name, count));
-            text.push_str(&format!("{name:width$}{}\n", columns(results, cell)));
+            let cell = |count| format!("{:>18}", cell(results, result, step, name, count));
+            line(&mut text, format!("{name:width$}{}", columns(results, cell)));
         }
     }
     for (subject, reason) in &result.failures {
@@ -86,7 +86,7 @@ fn section(text: &mut String, workload: &str, result: &WorkloadResult, results: 
         line(text, format!("|---|{}--:|", "--:|".repeat(ends.len())));
         for name in series(results) {
             let growth = growth(results, step, name, *fewest, *most).unwrap_or("-".to_owned());
-            let cells = columns(results, |count| format!(" {} |", cell(results, step, name, count)));
+            let cells = columns(results, |count| format!(" {} |", cell(results, result, step, name, count)));
             line(text, format!("| {} |{cells} {growth} |", escape(name)));
         }
     }
@@ -118,8 +118,11 @@ fn distance_from_two(note: &SubjectNote) -> usize {
     note.member.as_ref().map_or(usize::MAX, |member| member.branches.abs_diff(2))
 }
 
-fn cell(results: &Results, step: &StepResult, series: &str, branches: usize) -> String {
-    let Some(figures) = figures(results, step, series, branches) else { return "-".to_owned() };
+fn cell(results: &Results, result: &WorkloadResult, step: &StepResult, series: &str, branches: usize) -> String {
+    let Some(note) = note(results, series, branches) else { return "-".to_owned() };
+    let Some(figures) = step.subjects.get(&note.name) else {
+        return if result.failures.contains_key(&note.name) { "failed" } else { "-" }.to_owned();
+    };
     let seconds = table::seconds(step, figures.seconds_median);
     figures.ratio.map_or(seconds.clone(), |ratio| format!("{} ({seconds})", table::ratio(ratio)))
 }
@@ -144,4 +147,32 @@ fn escape(text: &str) -> String {
 
 fn line(text: &mut String, line: String) {
     writeln!(text, "{line}").expect("a String takes everything");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use super::*;
+    use crate::measure::Sample;
+    use crate::subjects;
+
+    #[test]
+    fn a_row_has_ratios_failures_and_growth() {
+        let all = subjects::unions(Path::new("plyfs"), &["{rw} | union".to_owned()], "", &[1, 2, 4]);
+        let mut results = Results::new(&all);
+        let mut result = WorkloadResult::default();
+        for (name, seconds) in [(NATIVE, 1.0), ("mergerfs (1)", 2.0), ("mergerfs (4)", 3.0)] {
+            result.add(name, &[Sample { step: "postmark", operations: 0, seconds }]);
+        }
+        result.fail("mergerfs (2)", "it crashed".to_owned());
+        result.conclude();
+        results.workloads = BTreeMap::from([("postmark".to_owned(), result)]);
+        let text = markdown(&results);
+        assert!(text.contains("| branches | 1 | 2 | 4 | 4 ÷ 1 |\n"), "{text}");
+        assert!(text.contains("| mergerfs | 2.00x (2.00) | failed | 3.00x (3.00) | 1.50x |\n"), "{text}");
+        assert!(text.contains("- mergerfs (2): it crashed\n"), "{text}");
+        assert!(text.contains("| overlayfs | - | - | - | - |\n"), "{text}");
+    }
 }
