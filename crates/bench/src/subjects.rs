@@ -3,10 +3,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What `--subjects` accepts; a family is several subjects where several stacks are measured.
-pub const FAMILIES: &[&str] = &["native", "plyfs", "overlayfs", "bindfs", "mergerfs", "fuse-overlayfs", "unionfs-fuse"];
+pub const FAMILIES: &[&str] = &[NATIVE, PLYFS, OVERLAYFS, "bindfs", "mergerfs", "fuse-overlayfs", "unionfs-fuse"];
 
 /// The subject that the ratios refer to.
 pub const NATIVE: &str = "native";
+
+/// The one that is a part of the kernel.
+pub const OVERLAYFS: &str = "overlayfs";
 
 const PLYFS: &str = "plyfs";
 
@@ -277,7 +280,7 @@ impl Peer {
 /// reached through the mount only: caching for a minute, several threads, large writes.
 const PEERS: &[Peer] = &[
     Peer {
-        name: "overlayfs",
+        name: OVERLAYFS,
         program: "mount",
         arguments: &["-t", "overlay", "overlay", "-o", "lowerdir={lower},upperdir={data},workdir={work}", "{mount}"],
         union_options: Some(""),

@@ -3,7 +3,7 @@ use std::fmt::Write;
 
 use super::{Member, Results, SubjectNote, table};
 use crate::measure::{Figures, StepResult, WorkloadResult};
-use crate::subjects::NATIVE;
+use crate::subjects::{NATIVE, OVERLAYFS};
 
 /// The series, without the lower file system, in the order of the tables.
 pub fn series(results: &Results) -> Vec<&str> {
@@ -53,8 +53,8 @@ pub fn table(title: &str, result: &WorkloadResult, results: &Results) -> String 
 pub fn markdown(results: &Results) -> String {
     let mut text = String::from(
         "# Unions\n\nWritten by `bench union`; how to read them: [README.md](README.md#unions). Each cell is the time as a \
-         multiple of the lower file system's without a union, and the median in seconds. The last column is the time with the \
-         most branches as a multiple of that with the fewest.\n\n",
+         multiple of the lower file system's without a union, and the median in seconds; in bold the fastest outside the \
+         kernel. The last column is the time with the most branches as a multiple of that with the fewest.\n\n",
     );
     let machine = &results.machine;
     line(
@@ -86,7 +86,10 @@ fn section(text: &mut String, workload: &str, result: &WorkloadResult, results: 
         line(text, format!("|---|{}--:|", "--:|".repeat(ends.len())));
         for name in series(results) {
             let growth = growth(results, step, name, *fewest, *most).unwrap_or("-".to_owned());
-            let cells = columns(results, |count| format!(" {} |", cell(results, result, step, name, count)));
+            let cells = columns(results, |count| {
+                let mark = if fastest(results, step, count) == Some(name) { "**" } else { "" };
+                format!(" {mark}{}{mark} |", cell(results, result, step, name, count))
+            });
             line(text, format!("| {} |{cells} {growth} |", escape(name)));
         }
     }
@@ -96,6 +99,13 @@ fn section(text: &mut String, workload: &str, result: &WorkloadResult, results: 
     for (subject, reason) in &result.failures {
         line(text, format!("- {subject}: {reason}"));
     }
+}
+
+/// Of those that are no part of the kernel.
+fn fastest<'a>(results: &'a Results, step: &StepResult, branches: usize) -> Option<&'a str> {
+    let seconds = |name| Some((figures(results, step, name, branches)?.seconds_median, name));
+    let all = series(results).into_iter().filter(|name| *name != OVERLAYFS).filter_map(seconds);
+    all.min_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, name)| name)
 }
 
 fn growth(results: &Results, step: &StepResult, series: &str, fewest: usize, most: usize) -> Option<String> {
@@ -171,7 +181,7 @@ mod tests {
         results.workloads = BTreeMap::from([("postmark".to_owned(), result)]);
         let text = markdown(&results);
         assert!(text.contains("| branches | 1 | 2 | 4 | 4 ÷ 1 |\n"), "{text}");
-        assert!(text.contains("| mergerfs | 2.00x (2.00) | failed | 3.00x (3.00) | 1.50x |\n"), "{text}");
+        assert!(text.contains("| mergerfs | **2.00x (2.00)** | failed | **3.00x (3.00)** | 1.50x |\n"), "{text}");
         assert!(text.contains("- mergerfs (2): it crashed\n"), "{text}");
         assert!(text.contains("| overlayfs | - | - | - | - |\n"), "{text}");
     }
