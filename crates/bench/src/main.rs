@@ -21,8 +21,11 @@ use subjects::Subject;
 use workloads::{Sizes, Workload};
 
 const ROUNDS: u32 = 5;
-/// There are thirty subjects where there are two branches and more.
+/// Of the trees. What takes a minute each is done once: there are more than thirty subjects, one for each union and each
+/// number of branches.
 const UNION_ROUNDS: u32 = 3;
+/// The Unionfs paper's two ways to delete, and what overlayfs can do too.
+const UNIONS: [&str; 3] = ["{rw} | union", "{rw} | union(delete=all)", "{ro} | union"];
 const UNION_COPIES: u32 = 10;
 /// The source of openssh has fewer files and directories in every release so far.
 const OBJECTS_PER_COPY_MAX: u64 = 1_500;
@@ -64,7 +67,7 @@ struct Unions {
           value_parser = branch_number)]
     branches: Vec<usize>,
     /// A union to measure, with {rw} for the branches, all to be written, or {ro}, only the first to be written; can be given several times
-    #[arg(long = "union", value_name = "EXPRESSION", default_values_t = ["{rw} | union".to_owned(), "{ro} | union".to_owned()])]
+    #[arg(long = "union", value_name = "EXPRESSION", default_values_t = UNIONS.map(str::to_owned))]
     unions: Vec<String>,
     /// Copies of the source tree (default: 10; 1 with --quick); of the layout DUP each branch has as many
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
@@ -84,7 +87,7 @@ struct Options {
     /// Subjects to run, separated by commas: native, plyfs, overlayfs, bindfs, mergerfs, fuse-overlayfs, unionfs-fuse
     #[arg(long, global = true, value_delimiter = ',', value_name = "SUBJECT")]
     subjects: Vec<String>,
-    /// How often each subject does each workload (default: 5, of unions 3; with --quick 1); the figures are medians
+    /// How often each subject does each workload (default: 5; of unions 3, build and postmark 1; with --quick 1); the figures are medians
     #[arg(long, global = true, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Small sizes: shows in about a minute that all works, the figures mean little
@@ -177,7 +180,10 @@ fn run_unions(options: &Options, unions: &Unions) -> Result<bool> {
     // All copies in all branches, as many whiteouts, and what postmark makes.
     let inodes = 200_000 + 2 * most * u64::from(sizes.copies) * OBJECTS_PER_COPY_MAX;
     let image = new_image(options, Some(inodes))?;
-    run::unions(&image, &subjects, &workloads, &sizes, options.rounds(UNION_ROUNDS), options.output().as_deref())
+    let rounds = |workload: &Workload| {
+        options.rounds(if workloads::LAYOUTS.iter().any(|tree| tree.name == workload.name) { UNION_ROUNDS } else { 1 })
+    };
+    run::unions(&image, &subjects, &workloads, &sizes, rounds, options.output().as_deref())
 }
 
 /// The image, with whatever a signal must tear down registered first.

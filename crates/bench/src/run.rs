@@ -48,13 +48,13 @@ pub fn unions(
     subjects: &[Subject],
     workloads: &[&Workload],
     sizes: &Sizes,
-    rounds: u32,
+    rounds: impl Fn(&Workload) -> u32,
     output: Option<&Path>,
 ) -> Result<bool> {
     let mut results = Results::new(subjects);
     let mut all_done = true;
     for workload in workloads {
-        let result = interleave(image, subjects, workload, sizes, rounds);
+        let result = interleave(image, subjects, workload, sizes, rounds(workload));
         print!("{}", report::union::table(workload.name, &result, &results));
         all_done &= result.failures.is_empty();
         results.workloads.insert(workload.name.to_owned(), result);
