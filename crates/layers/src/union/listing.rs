@@ -50,7 +50,7 @@ impl Listing {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let place = &self.place;
+        let place = std::slice::from_ref(&self.place);
         self.leftmost.read(caller, cookie, &mut |entry| {
             let Meaning::Object(shown) = whiteout::meaning(entry.name.as_bytes()) else {
                 return ControlFlow::Continue(());
@@ -64,23 +64,30 @@ impl Listing {
         })
     }
 
-    /// The inode number and kind that users see of an entry; `None` for a whiteout.
+    /// The inode number and kind that users see of an entry that the first of these places has; `None` for a whiteout.
     fn seen_in(
         &self,
-        place: &Instance,
+        places: &[Instance],
         stored: Name<'_>,
         ino: u64,
         kind: Option<FileKind>,
     ) -> Result<Option<(u64, Option<FileKind>)>> {
+        let (union, member) = (&self.node.union, &places[0].member);
         let may_be_whiteout = matches!(kind, None | Some(FileKind::CharacterDevice));
-        let may_be_copy = place.member.work.exists() && kind != Some(FileKind::Directory);
-        let may_be_another = kind == Some(FileKind::Directory) && self.node.union.table.has_other_names();
-        if !may_be_whiteout && !may_be_copy && !may_be_another {
-            return Ok(Some((tagged(place.member.tag, ino), kind)));
+        let is_native = match kind {
+            // The rest of a moved directory may have been there before it.
+            Some(FileKind::Directory) => {
+                !union.table.has_other_names()
+                    && union.branches.position(member) == Some(union.branches.slots().len() - 1)
+            }
+            _ => !member.work.exists(),
+        };
+        if !may_be_whiteout && is_native {
+            return Ok(Some((tagged(member.tag, ino), kind)));
         }
-        let search = self.node.union.search(std::slice::from_ref(place), &Caller::server(), stored)?;
+        let search = union.search(places, &Caller::server(), stored)?;
         let Some(found) = search.found else { return Ok(None) };
-        let identity = self.node.union.present_identity(&found.instances, found.kind())?;
+        let identity = union.present_identity(&found.instances, found.kind())?;
         Ok(Some((identity.ino, Some(found.kind()))))
     }
 
@@ -103,7 +110,7 @@ impl Listing {
         let instances = self.node.instances();
         let mut hidden: HashSet<NameBuf> = HashSet::new();
         let mut items: HashMap<NameBuf, Item> = HashMap::new();
-        for place in instances.iter() {
+        for (index, place) in instances.iter().enumerate() {
             let opened = if place.is_same(&self.place) {
                 Arc::clone(&self.leftmost)
             } else {
@@ -124,14 +131,10 @@ impl Listing {
                         if hidden.contains(&name) {
                             continue;
                         }
-                        if let Some(item) = items.get_mut(&name) {
-                            // A directory of several branches is known by the one that was there first.
-                            if item.kind == Some(FileKind::Directory) && kind != Some(FileKind::Regular) {
-                                item.ino = self.ino_of(&instances, &stored).unwrap_or(item.ino);
-                            }
+                        if items.contains_key(&name) {
                             continue;
                         }
-                        match self.seen_in(place, stored.as_name(), ino, kind)? {
+                        match self.seen_in(&instances[index..], stored.as_name(), ino, kind)? {
                             Some((ino, kind)) => {
                                 items.insert(name.clone(), Item { cookie: cookie_of(&name), name, ino, kind });
                             }
@@ -149,11 +152,6 @@ impl Listing {
             items[index].cookie = items[index].cookie.max(items[index - 1].cookie + 1);
         }
         Ok(items)
-    }
-
-    fn ino_of(&self, instances: &[Instance], stored: &NameBuf) -> Option<u64> {
-        let found = self.node.union.search(instances, &Caller::server(), stored.as_name()).ok()?.found?;
-        Some(self.node.union.present_identity(&found.instances, found.kind()).ok()?.ino)
     }
 }
 
