@@ -122,6 +122,16 @@ fn files_are_renamed_and_what_they_were_does_not_come_back() {
 }
 
 #[test]
+fn what_is_replaced_stays_in_read_only_branches() {
+    let scene = scene(&[(ReadWrite, &["g"]), (ReadOnly, &["g"]), (ReadWrite, &["f"])]);
+    let root = scene.union.root();
+    root.rename(&server(), name("f"), &root, name("g"), RenameMode::Replace).unwrap();
+    assert_eq!(read(&scene.union, "g").unwrap(), "2:f");
+    assert_eq!(list(&scene.union, ""), ["g"]);
+    assert_eq!(read(&scene.branches[1], "g").unwrap(), "1:g");
+}
+
+#[test]
 fn directories_of_several_branches_are_renamed_whole() {
     let scene = scene(&[(ReadWrite, &["d/new"]), (ReadOnly, &["d/old", "d/e/deep", "t/x"]), (ReadOnly, &["d/older"])]);
     let root = scene.union.root();

@@ -115,6 +115,7 @@ impl Union {
         change(&mut slots, &mut changed)?;
         self.branches.replace(slots, &changed);
         *register = changed;
+        self.recover();
         // Directories are known by the branch that was there first: where that is another now, those in use have to be found
         // by both.
         for directory in self.table.directories() {

@@ -14,6 +14,7 @@ use vnode::{
 
 use super::branches::Member;
 use super::node::{Above, Instance, NO_COUNT, Node, Whereabouts};
+use super::work::Purpose;
 use super::{Union, links, whiteout};
 
 /// How much of a file's data is copied.
@@ -101,16 +102,15 @@ impl Node {
             self.names.store(NO_COUNT, Ordering::Relaxed);
             return Ok(());
         }
-        // One too many until the copy has its place: a crash may leave a count too high, which keeps the copy, but none
-        // too low.
-        self.identity.bring(copy, names)?;
+        // The names of the copy are as many before it comes to its place as after, so that its count is right at any time.
+        self.identity.bring(copy, names - 1)?;
         links::share(&self.identity, target, copy)?;
         if let Err(error) = self.place(name, target) {
             links::unshare(&self.identity, target);
             return Err(error);
         }
         self.names.store(names - 1, Ordering::Relaxed);
-        self.identity.bring(copy, names - 1)
+        Ok(())
     }
 
     /// Renames a finished copy to where the object is seen now.
@@ -231,7 +231,7 @@ fn times_of(attributes: &Attributes) -> SetAttributes {
 
 /// Makes a copy in the work directory of a branch, complete but for its identity.
 fn copy_of(original: &Instance, target: &Member, extent: Extent) -> Result<(NameBuf, VnodeRef)> {
-    let (work, name) = (target.work.directory()?, target.work.name());
+    let (work, name) = (target.work.directory()?, target.work.name_for(Purpose::Copy));
     match copy_into(&work, name.as_name(), original, extent) {
         Ok(copy) => Ok((name, copy)),
         Err(error) => {
@@ -250,13 +250,17 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, extent: Exten
             let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
             let made = work.create(&server, name, &how)?;
             let size = match extent {
-                Extent::All => attributes.size,
-                Extent::UpTo(size) => size.min(attributes.size),
+                Extent::UpTo(size) if size < attributes.size && may_be_cut(from, &attributes)? => size,
+                _ => attributes.size,
             };
             if size > 0 {
                 copy_data(&*from.open(&server, OpenFlags::READ)?, &*made.file, size)?;
             }
             copy_attributes(from, &made.entry.vnode)?;
+            if size < attributes.size {
+                let changed = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
+                made.entry.vnode.setattr(&server, &changed)?;
+            }
             made.file.fsync(&server, false)?;
             Ok(made.entry.vnode)
         }
@@ -274,6 +278,20 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, extent: Exten
             copy_attributes(from, &made)?;
             Ok(made)
         }
+    }
+}
+
+/// Whether a copy that has less of the data is as the original is after it is cut off, also to those who find no more than
+/// the copy: nothing else changes with the data, and no other name leads to the copy before it has its place.
+fn may_be_cut(original: &VnodeRef, attributes: &Attributes) -> Result<bool> {
+    const SET_ID: u32 = 0o6000;
+    if attributes.mode & SET_ID != 0 || attributes.nlink > 1 {
+        return Ok(false);
+    }
+    match original.getxattr(&Caller::server(), b"security.capability") {
+        Ok(_) => Ok(false),
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(true),
+        Err(error) => Err(error),
     }
 }
 

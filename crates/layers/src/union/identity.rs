@@ -89,6 +89,19 @@ pub(super) fn tagged(tag: u16, ino: u64) -> u64 {
     mixed & (u64::MAX >> 1) | 1 << (INO_BITS + 15)
 }
 
+/// Bytes as hexadecimal digits.
+pub(super) fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of hexadecimal digits; `None` for anything else.
+pub(super) fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?, 16).ok())
+        .collect()
+}
+
 /// The same number for the same bytes, always (FNV-1a, with its bits mixed once more).
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;

@@ -7,14 +7,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{Caller, Entry, Errno, Name, NameBuf, Result, VnodeRef};
+use vnode::{Caller, Entry, Errno, Name, NameBuf, RenameMode, Result, VnodeRef};
 
-use super::Union;
 use super::branches::Member;
 use super::copy_up::Extent;
 use super::identity::Identity;
 use super::lookup::Found;
 use super::node::{Instance, NO_COUNT, Node};
+use super::work::Purpose;
+use super::{Union, identity};
 
 impl Union {
     /// The copy of a file that has several names in a branch, if one was made by another of them.
@@ -69,19 +70,38 @@ impl Node {
         if !still_so {
             return Ok(());
         }
-        place.link(&Caller::server(), vnode, stored)?;
-        node.count_names(vnode)
+        let names = node.names.load(Ordering::Relaxed);
+        if names == NO_COUNT {
+            return place.link(&Caller::server(), vnode, stored).map(drop);
+        }
+        node.take_name(member, vnode, names, |work, name| {
+            work.rename(&Caller::server(), name.as_name(), &place, stored, RenameMode::NoReplace)
+        })
     }
 
-    /// One name fewer leads to the original.
-    fn count_names(&self, copy: &VnodeRef) -> Result<()> {
-        let names = self.names.load(Ordering::Relaxed);
-        if names == NO_COUNT {
-            return Ok(());
-        }
+    /// Makes one more name of the copy in the work directory, counts one fewer of the original's, and has the name
+    /// placed. What is left in the work directory after a crash tells the count to go back to.
+    fn take_name(
+        &self,
+        member: &Member,
+        copy: &VnodeRef,
+        names: u32,
+        place: impl FnOnce(&VnodeRef, &NameBuf) -> Result<()>,
+    ) -> Result<()> {
+        let (work, name) = (member.work.directory()?, member.work.name_for(Purpose::Name(names)));
+        work.link(&Caller::server(), copy, name.as_name())?;
         let left = names.saturating_sub(1);
-        self.names.store(left, Ordering::Relaxed);
-        self.identity.bring(copy, left)
+        let placed = self.identity.bring(copy, left).and_then(|()| place(&work, &name));
+        match placed {
+            Ok(()) => self.names.store(left, Ordering::Relaxed),
+            Err(_) => {
+                // Should that fail too, the name that stays tells.
+                if self.identity.bring(copy, names).is_ok() {
+                    member.work.discard(&name);
+                }
+            }
+        }
+        placed
     }
 
     /// A name is gone: with the last, what leads to the copy goes too.
@@ -99,6 +119,6 @@ impl Node {
 
 /// What leads to the copy of an object: its handle in hexadecimal digits.
 fn name_of(identity: &Identity) -> NameBuf {
-    let digits: String = identity.handle.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    NameBuf::new(digits.into_bytes()).expect("a handle has a name's length at most")
+    NameBuf::new(identity::digits(identity.handle.as_bytes()).into_bytes())
+        .expect("a handle has a name's length at most")
 }

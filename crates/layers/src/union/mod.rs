@@ -20,6 +20,7 @@ mod listing;
 mod lookup;
 mod node;
 mod options;
+mod record;
 mod refresh;
 mod register;
 mod remove;
@@ -108,6 +109,7 @@ impl UnionFileSystem {
             opener,
             moves: Mutex::default(),
         });
+        union.recover();
         let root = union.root_node();
         Self { union, root }
     }

@@ -61,20 +61,19 @@ impl Node {
             if !removal.shows_more(self)? {
                 return remove_own();
             }
-            if self.union.settings.deletion == Deletion::Whiteout {
-                return self.remove_hiding(removal, remove_own);
-            }
             if whiteout::can_stand_beside(stored, self.union.settings.whiteouts) {
-                // If we are stopped, it says what was about to go.
-                whiteout::cover(directory, stored)?;
+                node.is_at(self, stored);
+                node.keep_rest(&found.instances[0].member)?;
             }
-            removal.remove_on_the_right(self);
-            if removal.shows_more(self)? {
-                return self.remove_hiding(removal, remove_own);
+            self.remove_hiding(removal, remove_own)?;
+            if self.union.settings.deletion == Deletion::All {
+                removal.remove_on_the_right(self);
+                if removal.shows_more(self) == Ok(false) {
+                    // What is not needed any more may stay.
+                    let _ = whiteout::lift(directory, stored);
+                }
             }
-            let removed = remove_own();
-            whiteout::remove(directory, stored)?;
-            removed
+            Ok(())
         })
     }
 

@@ -4,14 +4,16 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 
-use vnode::{AccessMode, Caller, Errno, FileKind, Name, RenameMode, Result, VnodeRef};
+use vnode::{AccessMode, Caller, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::branches::Member;
 use super::copy_up::Extent;
 use super::lookup::{Found, Search};
 use super::node::{Instance, Node, Whereabouts};
-use super::remove::{remove_own_directory, within_reach};
-use super::settings::{Deletion, Settings};
+use super::record::{self, Record};
+use super::remove::within_reach;
+use super::settings::Deletion;
+use super::whiteout::Format;
 use super::{Union, whiteout};
 
 /// How often what is renamed may change before we give up.
@@ -45,6 +47,10 @@ impl Spot<'_> {
 
     fn position(&self, member: &Member) -> Result<usize> {
         self.directory.union.branches.position(member).ok_or(Errno::ESTALE)
+    }
+
+    fn may_change(&self, member: &Member) -> bool {
+        self.directory.union.branches.may_change(member)
     }
 
     /// The place in the union of one of the directory's instances.
@@ -146,6 +152,19 @@ impl Node {
         false
     }
 
+    /// Notes of a directory of several branches where the others have it, so that a whiteout of its name hides nothing of
+    /// it. A branch without extended attributes cannot.
+    pub(super) fn keep_rest(self: &Arc<Self>, member: &Member) -> Result<()> {
+        if self.instances().len() < 2 {
+            return Ok(());
+        }
+        let own = self.instance_in(member).ok_or(Errno::ESTALE)?;
+        match whiteout::set_redirect(&own, &self.rest_path(member)?) {
+            Err(Errno::EXDEV) => Ok(()),
+            result => result,
+        }
+    }
+
     /// Where the branches on the right of `member` have this directory: a path of names as they are there.
     fn rest_path(self: &Arc<Self>, member: &Member) -> Result<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
@@ -171,15 +190,22 @@ impl Node {
 
 /// How far to the right the source may be so that nothing by the target's name hides it.
 fn limit(target: Spot<'_>, there: &Search, mode: RenameMode) -> Result<usize> {
-    let branches = &target.directory.union.branches;
     let mut limit = usize::MAX;
     if let Some(index) = there.whiteout {
         limit = target.slot(index)?;
     }
-    if let Some(found) = &there.found {
-        let member = &found.instances[0].member;
-        if mode == RenameMode::Exchange || !branches.may_change(member) {
-            limit = limit.min(target.position(member)?);
+    let Some(found) = &there.found else { return Ok(limit) };
+    if mode == RenameMode::Exchange {
+        return Ok(limit.min(target.position(&found.instances[0].member)?));
+    }
+    // What may not be changed there cannot be removed either, so it has to be hidden.
+    for place in &target.directory.instances()[found.at..] {
+        let is_there = || match place.vnode.lookup(&Caller::server(), target.stored) {
+            Err(Errno::ENOENT) => Ok(false),
+            result => result.map(|_| true),
+        };
+        if !target.may_change(&place.member) && is_there()? {
+            return Ok(limit.min(target.position(&place.member)?));
         }
     }
     Ok(limit)
@@ -251,13 +277,13 @@ fn replace(
         prepare_directory(target, node, member)?;
     }
     let way = Way { caller, source, target, from: &from, to: &to, member };
-    let victim_kind = victim.as_ref().map(|victim| victim.kind);
-    way.go(victim_kind == Some(FileKind::Directory), leaves_whiteout)?;
+    let record = way.go(found.instances[0].ino, there.found.as_ref(), leaves_whiteout)?;
     if let (Some(victim), Some(found)) = (&victim, &there.found) {
         victim.is_gone_from(target.directory, target.stored);
         remove_on_the_right(target, member, victim, found);
         victim.has_lost_a_name();
     }
+    record.iter().for_each(|record| member.work.discard(record));
     if leaves_whiteout && !is_directory && node.union.settings.deletion == Deletion::All {
         way.take_others_along();
     }
@@ -290,6 +316,14 @@ fn prepare_directory(target: Spot<'_>, node: &Arc<Node>, member: &Member) -> Res
     }
 }
 
+/// A rename that was made.
+struct Moved {
+    /// What the target was on the left of it, nearest first.
+    left: Vec<record::Spot>,
+    /// Tells of that, and of what is on the right.
+    record: Option<NameBuf>,
+}
+
 /// A rename in one branch.
 struct Way<'a> {
     caller: &'a Caller,
@@ -303,61 +337,135 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// The rename itself, and what has to go before and after it.
-    fn go(&self, replaces_directory: bool, leaves_whiteout: bool) -> Result<()> {
+    /// The rename of the object with this number, which is one step of the branch, and what has to go before and after it.
+    /// The record that tells of it, if there is one, is to be kept until the target is removed on the right too.
+    fn go(&self, ino: u64, victim: Option<&Found>, leaves_whiteout: bool) -> Result<Option<NameBuf>> {
         // Not as the caller, who may have no right to replace what belongs to the server.
         let had_device = whiteout::make_room(self.to, self.target.stored)?;
-        let moved =
-            if leaves_whiteout { self.leave_whiteout(replaces_directory) } else { self.rename(replaces_directory) };
+        let moved = self.rename_recorded(ino, victim, leaves_whiteout);
         if moved.is_err() && had_device {
             whiteout::take_back_room(self.to, self.target.stored);
         }
-        moved?;
-        if let Err(error) = remove_on_the_left(self.target, self.member) {
-            // Users see the target as it was, and are to see the source so too.
-            self.go_back();
-            return Err(error);
+        let Moved { left, record } = moved?;
+        for spot in &left {
+            if let Err(error) = self.member_of(spot).and_then(|member| record::remove(&member, spot)) {
+                // Users see the target as it was, and are to see the source so too. If that cannot be, the next union of
+                // these branches finds the record.
+                if self.go_back().is_ok() {
+                    record.iter().for_each(|record| self.member.work.discard(record));
+                }
+                return Err(error);
+            }
         }
-        whiteout::remove(self.to, self.target.stored)
+        whiteout::remove(self.to, self.target.stored)?;
+        Ok(record)
     }
 
-    fn leave_whiteout(&self, replaces_directory: bool) -> Result<()> {
-        let (source, target) = (self.source.stored, self.target.stored);
-        if !whiteout::can_stand_beside(source, self.settings().whiteouts) {
-            match self.from.rename(self.caller, source, self.to, target, RenameMode::Whiteout) {
-                Err(Errno::ENOTEMPTY | Errno::EEXIST) if replaces_directory => {
-                    self.from.rename(self.caller, source, self.to, target, RenameMode::Exchange)?;
-                    return self.member.work.replace_by_device(self.from, source);
+    /// Renames, having recorded what is to be removed then. What is on the left is left to be done.
+    fn rename_recorded(&self, ino: u64, victim: Option<&Found>, leaves_whiteout: bool) -> Result<Moved> {
+        let (left, right) = victim.map_or(Ok(Default::default()), |victim| self.others(victim))?;
+        let all = [&left[..], &right[..]].concat();
+        let record = self.write(ino, &all)?;
+        match self.rename(leaves_whiteout) {
+            Ok(()) => return Ok(Moved { left, record }),
+            Err(error) => {
+                record.iter().for_each(|record| self.member.work.discard(record));
+                let is_directory = victim.is_some_and(|victim| victim.kind() == FileKind::Directory);
+                if !is_directory || !matches!(error, Errno::ENOTEMPTY | Errno::EEXIST) {
+                    return Err(error);
                 }
+            }
+        }
+        // It shows nothing, but has marks in it.
+        let other = self.to.lookup(&Caller::server(), self.target.stored)?.attributes.ino;
+        let mut emptied = record::Spot::new(self.member, self.from, self.source.stored, other);
+        emptied.leaves_device = leaves_whiteout && !whiteout::can_stand_beside(self.source.stored, self.format());
+        if leaves_whiteout && !emptied.leaves_device {
+            whiteout::cover(self.from, self.source.stored)?;
+        }
+        let record = self.write(ino, &[&all[..], std::slice::from_ref(&emptied)].concat())?;
+        let give_up = |error| {
+            record.iter().for_each(|record| self.member.work.discard(record));
+            if leaves_whiteout {
+                let _ = whiteout::remove(self.from, self.source.stored);
+            }
+            error
+        };
+        self.exchange().map_err(give_up)?;
+        if let Err(error) = record::remove(self.member, &emptied) {
+            // Everything goes back; if it cannot, the record stays.
+            return Err(if self.exchange().is_ok() { give_up(error) } else { error });
+        }
+        Ok(Moved { left, record })
+    }
+
+    fn exchange(&self) -> Result<()> {
+        let (source, target) = (self.source.stored, self.target.stored);
+        self.from.rename(self.caller, source, self.to, target, RenameMode::Exchange)
+    }
+
+    /// Renames in one step, also where a whiteout has to stay.
+    fn rename(&self, leaves_whiteout: bool) -> Result<()> {
+        let (source, target) = (self.source.stored, self.target.stored);
+        if !leaves_whiteout {
+            return self.from.rename(self.caller, source, self.to, target, RenameMode::Replace);
+        }
+        if !whiteout::can_stand_beside(source, self.format()) {
+            match self.from.rename(self.caller, source, self.to, target, RenameMode::Whiteout) {
                 Err(error) if whiteout::is_incapable(error) => {}
                 done => return done,
             }
         }
         whiteout::cover(self.from, source)?;
-        self.rename(replaces_directory).inspect_err(|_| {
+        self.from.rename(self.caller, source, self.to, target, RenameMode::Replace).inspect_err(|_| {
             // It is seen beside its whiteout.
             let _ = whiteout::remove(self.from, source);
         })
     }
 
-    fn rename(&self, replaces_directory: bool) -> Result<()> {
-        let (source, target) = (self.source.stored, self.target.stored);
-        match self.from.rename(self.caller, source, self.to, target, RenameMode::Replace) {
-            Err(Errno::ENOTEMPTY | Errno::EEXIST) if replaces_directory => {
-                // It shows nothing, but has marks in it.
-                self.from.rename(self.caller, source, self.to, target, RenameMode::Exchange)?;
-                remove_own_directory(self.member, self.from, source)
-            }
-            renamed => renamed,
+    /// Records what is to be removed when the object with this number has its new name.
+    fn write(&self, ino: u64, removed: &[record::Spot]) -> Result<Option<NameBuf>> {
+        if removed.is_empty() {
+            return Ok(None);
         }
+        let moved = record::Spot::new(self.member, self.to, self.target.stored, ino);
+        Record { moved, removed: removed.to_vec() }.write(self.member).map(Some)
     }
 
-    fn go_back(&self) {
+    /// What the target is in other branches and has to be removed where something replaces it: on the left it would hide
+    /// that, and on the right it would count among the names of its file.
+    fn others(&self, victim: &Found) -> Result<(Vec<record::Spot>, Vec<record::Spot>)> {
+        let (target, own) = (self.target, self.target.position(self.member)?);
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        for place in target.directory.instances().iter().rev() {
+            let position = target.position(&place.member)?;
+            let is_counted = Arc::ptr_eq(&place.member, &victim.instances[0].member)
+                && victim.kind() != FileKind::Directory
+                && victim.attributes.nlink > 1;
+            if position == own || (position > own && !is_counted) || !target.may_change(&place.member) {
+                continue;
+            }
+            match place.vnode.lookup(&Caller::server(), target.stored) {
+                Err(Errno::ENOENT) => {}
+                Err(error) => return Err(error),
+                Ok(entry) => {
+                    let found = record::Spot::new(&place.member, &place.vnode, target.stored, entry.attributes.ino);
+                    if position < own { left.push(found) } else { right.push(found) }
+                }
+            }
+        }
+        Ok((left, right))
+    }
+
+    fn member_of(&self, spot: &record::Spot) -> Result<Arc<Member>> {
+        self.target.directory.union.branches.tagged(spot.tag).ok_or(Errno::ESTALE)
+    }
+
+    fn go_back(&self) -> Result<()> {
         let (server, source, target) = (Caller::server(), self.source.stored, self.target.stored);
-        // If this fails too, the source is in the branch, hidden by the target.
-        let _ = whiteout::make_room(self.from, source)
+        whiteout::make_room(self.from, source)
             .and_then(|_| self.to.rename(&server, target, self.from, source, RenameMode::NoReplace))
-            .and_then(|()| whiteout::remove(self.from, source));
+            .and_then(|()| whiteout::remove(self.from, source))
     }
 
     /// Renames what else had the source's name, from right to left (Unionfs's `DELETE_ALL`). All of it is hidden already
@@ -387,29 +495,9 @@ impl Way<'_> {
         }
     }
 
-    fn settings(&self) -> &Settings {
-        &self.source.directory.union.settings
+    fn format(&self) -> Format {
+        self.source.directory.union.settings.whiteouts
     }
-}
-
-/// Removes what the target was in branches on the left, where it hides what has come in its place.
-fn remove_on_the_left(target: Spot<'_>, member: &Member) -> Result<()> {
-    let own = target.position(member)?;
-    let server = Caller::server();
-    for place in target.directory.instances().iter().rev() {
-        if target.position(&place.member)? >= own {
-            continue;
-        }
-        match place.vnode.lookup(&server, target.stored) {
-            Err(Errno::ENOENT) => {}
-            Err(error) => return Err(error),
-            Ok(entry) if entry.attributes.is_directory() => {
-                remove_own_directory(&place.member, &place.vnode, target.stored)?;
-            }
-            Ok(_) => place.vnode.unlink(&server, target.stored)?,
-        }
-    }
-    Ok(())
 }
 
 /// Removes what the target was in the branch that users saw it in, if that is on the right and may be changed: otherwise

@@ -1,17 +1,19 @@
 //! The work directory of a branch: where things are made before they are seen, and go before they are removed.
 //!
 //! It is `.wh..wh.plyfs/work` at the branch's root, made when it is first needed. Whatever is in it when a union begins
-//! to use it was left by one that was stopped half-way, and belongs to no name: it is removed.
+//! to use it was left by one that was stopped half-way, and belongs to no name: it is removed. What has to be done beside
+//! that, its name tells: see [`Purpose`].
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use vnode::{
-    Caller, Creation, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, Name, NameBuf, OpenFileRef, OpenFlags,
-    RenameMode, Result, SetAttributes, VnodeRef,
+    Caller, Creation, Entry, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, Name, NameBuf, OpenFileRef,
+    OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
 };
 
+use super::identity::Identity;
 use super::whiteout::{self, STATE};
 
 const WORK: &[u8] = b"work";
@@ -19,6 +21,43 @@ const LINKS: &[u8] = b"links";
 const LOCK: &[u8] = b"lock";
 /// What [`Work::REGISTER`] is made of before it is whole.
 const REGISTER_PART: &[u8] = b"branches.new";
+
+/// What something in the work directory is for: its name begins with it. So a name that is left behind is the record of
+/// what was not finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Made to be seen elsewhere, or taken out of sight to be removed.
+    Passing,
+    /// A copy of a file. If it has got its name in the links directory already, that goes too: there is the original.
+    Copy,
+    /// A name of a copied file that is to take the place of one of the original's, which are this many: the copy's count
+    /// is set to that again.
+    Name(u32),
+    /// Tells which removals belong to a rename.
+    Record,
+}
+
+impl Purpose {
+    fn prefix(self) -> String {
+        match self {
+            Self::Passing => String::new(),
+            Self::Copy => "copy.".to_owned(),
+            Self::Name(names) => format!("name.{names}."),
+            Self::Record => "record.".to_owned(),
+        }
+    }
+
+    /// That of a name.
+    pub(super) fn of(name: &[u8]) -> Self {
+        let text = std::str::from_utf8(name).unwrap_or_default();
+        let count = || text.strip_prefix("name.")?.split_once('.')?.0.parse().ok();
+        match text.split_once('.') {
+            Some(("copy", _)) => Self::Copy,
+            Some(("record", _)) => Self::Record,
+            _ => count().map_or(Self::Passing, Self::Name),
+        }
+    }
+}
 
 /// The work directory of a branch.
 pub(super) struct Work {
@@ -54,7 +93,7 @@ impl Work {
         self.exists.load(Ordering::Relaxed)
     }
 
-    /// The directory, empty but for what this union is doing.
+    /// The directory, empty but for what this union is doing, and for records.
     ///
     /// # Errors
     /// `EBUSY` if another union writes to the branch; those of making it.
@@ -66,7 +105,7 @@ impl Work {
         let state = directory_in(&self.root, STATE)?;
         let lock = take_lock(&state)?;
         let directory = directory_in(&state, WORK)?;
-        clear(&directory)?;
+        clear(&state, &directory)?;
         self.exists.store(true, Ordering::Relaxed);
         write_register(&state, &self.register.lock().unwrap_or_else(PoisonError::into_inner))?;
         *opened = Some(Opened { state, directory: directory.clone(), _lock: lock });
@@ -112,8 +151,13 @@ impl Work {
 
     /// A name that nothing in the directory has.
     pub(super) fn name(&self) -> NameBuf {
+        self.name_for(Purpose::Passing)
+    }
+
+    /// Such a name, which tells what it is for.
+    pub(super) fn name_for(&self, purpose: Purpose) -> NameBuf {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        NameBuf::new(format!("{number}").into_bytes()).expect("a number is a name")
+        NameBuf::new(format!("{}{number}", purpose.prefix()).into_bytes()).expect("a number is a name")
     }
 
     /// Moves an object out of sight.
@@ -187,11 +231,44 @@ fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
     }
 }
 
-fn clear(directory: &VnodeRef) -> Result<()> {
-    for (name, _) in entries(directory)? {
-        remove_tree(directory, name.as_name())?;
+/// Undoes what was not finished, but for renames.
+fn clear(state: &VnodeRef, work: &VnodeRef) -> Result<()> {
+    for (name, _) in entries(work)? {
+        match Purpose::of(name.as_bytes()) {
+            Purpose::Record => continue,
+            Purpose::Passing => {}
+            Purpose::Copy => unshare(state, &work.lookup(&Caller::server(), name.as_name())?)?,
+            Purpose::Name(names) => {
+                let object = work.lookup(&Caller::server(), name.as_name())?.vnode;
+                if let Some((identity, _)) = Identity::brought(&object)? {
+                    identity.bring(&object, names)?;
+                }
+            }
+        }
+        remove_tree(work, name.as_name())?;
     }
     Ok(())
+}
+
+/// Takes away the name in the links directory of a copy that has not come to its place.
+fn unshare(state: &VnodeRef, copy: &Entry) -> Result<()> {
+    let server = Caller::server();
+    if copy.attributes.is_directory() || copy.attributes.nlink < 2 {
+        return Ok(());
+    }
+    let links = match state.lookup(&server, name(LINKS)) {
+        Ok(entry) => entry.vnode,
+        Err(Errno::ENOENT) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    links.open_directory(&server)?.read(&server, 0, &mut |entry| {
+        if entry.ino == copy.attributes.ino {
+            found.push(entry.name.to_owned());
+        }
+        ControlFlow::Continue(())
+    })?;
+    found.iter().try_for_each(|name| links.unlink(&server, name.as_name()))
 }
 
 /// Removes an object with all below it. Not by recursion: a tree may be deeper than a thread's stack.

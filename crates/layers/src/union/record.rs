@@ -1,0 +1,263 @@
+//! State records of renames: a rename that has to be followed by removals writes down which, before it is made.
+//!
+//! Most renames are one step. But what is replaced may be in another branch than what replaces it, or be a directory with
+//! marks in it that has to change places with the other first. Then a record in the work directory of the branch that the
+//! object moves in names the object, where it goes, and what is to be removed when it is there. Whoever uses the branch
+//! next finds the object there and does what is left, or does not and forgets about it.
+
+use std::fmt::Write as _;
+
+use vnode::{Caller, Creation, Errno, Handle, Name, NameBuf, OpenFlags, Result, VnodeRef};
+
+use super::branches::Member;
+use super::remove::remove_own_directory;
+use super::work::{self, Purpose};
+use super::{Union, identity, whiteout};
+
+/// What the first line of a record says.
+const FORM: &str = "plyfs rename 1";
+/// No record of a rename is longer.
+const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// An object at a name in a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    /// The branch's tag.
+    pub(super) tag: u16,
+    /// The directory's handle there.
+    directory: Handle,
+    /// Its path from the branch's root, for branches whose handles do not outlive a mount.
+    path: Option<Vec<u8>>,
+    pub(super) name: NameBuf,
+    /// The inode number of the object.
+    ino: u64,
+    /// When it is removed, a device that is a whiteout takes its place.
+    pub(super) leaves_device: bool,
+}
+
+/// What one rename leaves to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Where the object is if the rename was made.
+    pub(super) moved: Spot,
+    /// What is not to be seen then.
+    pub(super) removed: Vec<Spot>,
+}
+
+impl Spot {
+    /// The object with that number at a name in a directory of the branch.
+    pub(super) fn new(member: &Member, directory: &VnodeRef, stored: Name<'_>, ino: u64) -> Self {
+        let (path, name) = (directory.path().ok(), stored.to_owned());
+        Self { tag: member.tag, directory: directory.handle(), path, name, ino, leaves_device: false }
+    }
+
+    /// The directory, if it is still there.
+    fn directory_in(&self, member: &Member) -> Option<VnodeRef> {
+        if let Ok(directory) = member.file_system.resolve(&self.directory) {
+            return Some(directory);
+        }
+        let names = self.path.as_ref()?.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        names.into_iter().try_fold(member.root.clone(), |directory, name| {
+            Some(directory.lookup(&Caller::server(), Name::new(name).ok()?).ok()?.vnode)
+        })
+    }
+
+    /// The directory and whether the object is a directory, if it is there.
+    fn find(&self, member: &Member) -> Result<Option<(VnodeRef, bool)>> {
+        let Some(directory) = self.directory_in(member) else { return Ok(None) };
+        match directory.lookup(&Caller::server(), self.name.as_name()) {
+            Ok(entry) if entry.attributes.ino == self.ino => Ok(Some((directory, entry.attributes.is_directory()))),
+            Ok(_) | Err(Errno::ENOENT | Errno::ESTALE) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn encode(&self, verb: &str, text: &mut String) {
+        let path = self.path.as_ref().map_or("-".to_owned(), |path| format!("/{}", digits(path)));
+        let (directory, name) = (digits(self.directory.as_bytes()), digits(self.name.as_bytes()));
+        // Writing to a string does not fail.
+        let device = if self.leaves_device { " device" } else { "" };
+        let _ = writeln!(text, "{verb} {} {directory} {path} {name} {}{device}", self.tag, self.ino);
+    }
+
+    fn decode(words: &[&str]) -> Option<Self> {
+        let (words, leaves_device) = words.strip_suffix(&["device"]).map_or((words, false), |words| (words, true));
+        let [tag, directory, path, name, ino] = words else { return None };
+        let path = match path.strip_prefix('/') {
+            Some(path) => Some(bytes(path)?),
+            None => None,
+        };
+        let (directory, name) = (Handle::new(&bytes(directory)?).ok()?, NameBuf::new(bytes(name)?).ok()?);
+        let (tag, ino) = (tag.parse().ok()?, ino.parse().ok()?);
+        Some(Self { tag, directory, path, name, ino, leaves_device })
+    }
+}
+
+impl Record {
+    /// Writes it down in the work directory of the branch that the object moves in: its name there.
+    pub(super) fn write(&self, member: &Member) -> Result<NameBuf> {
+        let (work, name) = (member.work.directory()?, member.work.name_for(Purpose::Record));
+        let written = write(&work, name.as_name(), self.encode().as_bytes());
+        if written.is_err() {
+            member.work.discard(&name);
+        }
+        written.map(|()| name)
+    }
+
+    fn encode(&self) -> String {
+        let mut text = format!("{FORM}\n");
+        self.moved.encode("moved", &mut text);
+        self.removed.iter().for_each(|removed| removed.encode("remove", &mut text));
+        text.push_str("end\n");
+        text
+    }
+
+    /// `None` for one that was not written to its end: then the rename was not made.
+    pub(super) fn decode(text: &str) -> Option<Self> {
+        let body = text.strip_prefix(FORM)?.strip_prefix('\n')?.strip_suffix("end\n")?;
+        let mut lines = body.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let moved = match lines.next()?.split_first()? {
+            (&"moved", words) => Spot::decode(words)?,
+            _ => return None,
+        };
+        let removed = lines.map(|line| match line.split_first()? {
+            (&"remove", words) => Spot::decode(words),
+            _ => None,
+        });
+        Some(Self { moved, removed: removed.collect::<Option<_>>()? })
+    }
+}
+
+impl Union {
+    /// Finishes the renames that were stopped half-way in branches that may be changed. What another union is working on
+    /// is left to it.
+    pub(super) fn recover(&self) {
+        for slot in self.branches.slots().iter() {
+            if self.branches.may_change(&slot.member) && slot.member.work.exists() {
+                // What cannot be done now stays recorded.
+                let _ = self.recover_in(&slot.member);
+            }
+        }
+    }
+
+    fn recover_in(&self, member: &Member) -> Result<()> {
+        let work = member.work.directory()?;
+        for (name, record) in records(&work)? {
+            let is_done = match record {
+                Some(record) => self.finish(member, &record)?,
+                None => true,
+            };
+            if is_done {
+                work.unlink(&Caller::server(), name.as_name())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what a record says is left: whether that is all.
+    fn finish(&self, member: &Member, record: &Record) -> Result<bool> {
+        if record.moved.find(member)?.is_none() {
+            return Ok(true);
+        }
+        let mut is_all = true;
+        for removed in &record.removed {
+            match self.branches.tagged(removed.tag) {
+                Some(member) => remove(&member, removed)?,
+                // The branch is not among them now; when it is again, this is still to be done.
+                None => is_all = false,
+            }
+        }
+        Ok(is_all)
+    }
+}
+
+/// The records in a work directory; `None` for what is none.
+pub(super) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Option<Record>)>> {
+    let mut found = Vec::new();
+    for (name, _) in work::entries(work)? {
+        if Purpose::of(name.as_bytes()) == Purpose::Record {
+            let text = read(work, name.as_name())?;
+            found.push((name, Record::decode(&text)));
+        }
+    }
+    Ok(found)
+}
+
+/// Removes an object if it is still there.
+pub(super) fn remove(member: &Member, spot: &Spot) -> Result<()> {
+    match spot.find(member)? {
+        Some((directory, _)) if spot.leaves_device => {
+            match member.work.replace_by_device(&directory, spot.name.as_name()) {
+                Err(error) if whiteout::is_incapable(error) => {
+                    whiteout::cover(&directory, spot.name.as_name())?;
+                    remove_own_directory(member, &directory, spot.name.as_name())
+                }
+                done => done,
+            }
+        }
+        Some((directory, true)) => remove_own_directory(member, &directory, spot.name.as_name()),
+        Some((directory, false)) => directory.unlink(&Caller::server(), spot.name.as_name()),
+        None => Ok(()),
+    }
+}
+
+fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
+    let server = Caller::server();
+    let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
+    let file = work.create(&server, name, &how)?.file;
+    let mut written = 0;
+    while written < text.len() {
+        match file.write_at(&server, written as u64, &text[written..], false)? {
+            0 => return Err(Errno::ENOSPC),
+            bytes => written += bytes,
+        }
+    }
+    file.fsync(&server, false)
+}
+
+fn read(work: &VnodeRef, name: Name<'_>) -> Result<String> {
+    let server = Caller::server();
+    let entry = work.lookup(&server, name)?;
+    let size = usize::try_from(entry.attributes.size).unwrap_or(usize::MAX);
+    if entry.attributes.is_directory() || size > RECORD_BYTES_MAX {
+        return Ok(String::new());
+    }
+    let (file, mut text) = (entry.vnode.open(&server, OpenFlags::READ)?, vec![0; size]);
+    let mut read = 0;
+    while read < size {
+        match file.read_at(&server, read as u64, &mut text[read..])? {
+            0 => break,
+            bytes => read += bytes,
+        }
+    }
+    Ok(String::from_utf8(text).unwrap_or_default())
+}
+
+fn digits(bytes: &[u8]) -> String {
+    identity::digits(bytes)
+}
+
+fn bytes(digits: &str) -> Option<Vec<u8>> {
+    identity::bytes(digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spot(tag: u16, name: &[u8], path: Option<&[u8]>) -> Spot {
+        let (directory, name) = (Handle::new(&[1, 0, 255]).unwrap(), NameBuf::new(name.to_vec()).unwrap());
+        Spot { tag, directory, path: path.map(<[u8]>::to_vec), name, ino: u64::MAX, leaves_device: tag == 7 }
+    }
+
+    #[test]
+    fn a_record_says_the_same_when_it_is_read() {
+        let removed = vec![spot(7, b"a b\n", Some(b"")), spot(65535, &[200; 255], Some(b"x/y"))];
+        let record = Record { moved: spot(0, b"end", None), removed };
+        let text = record.encode();
+        assert_eq!(Record::decode(&text), Some(record));
+        for length in 0..text.len() {
+            assert_eq!(Record::decode(&text[..length]), None, "cut after {length} bytes");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The unions and operations that are tried.
+
+use super::scene::Operation::{
+    Chmod, Create, Device, Exchange, Fifo, Link, Mkdir, OpenAndTruncate, OpenToWrite, Rename, Resize, Rmdir, SetXattr,
+    Symlink, Unlink,
+};
+use super::scene::{Operation, Scenario};
+
+type Branches = &'static [(&'static str, &'static [&'static str])];
+
+const fn scenario(name: &'static str, branches: Branches, operation: Operation) -> Scenario {
+    Scenario { name, branches, earlier: &[], operation }
+}
+
+const fn later(
+    name: &'static str,
+    branches: Branches,
+    earlier: &'static [Operation],
+    operation: Operation,
+) -> Scenario {
+    Scenario { name, branches, earlier, operation }
+}
+
+/// The one of that name.
+pub fn named(name: &str) -> &'static Scenario {
+    let all = [COPY_UP, RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE];
+    let mut all = all.into_iter().flatten();
+    all.find(|scenario| scenario.name == name).unwrap_or_else(|| panic!("there is no {name}"))
+}
+
+const DEEP: Branches = &[("rw", &[]), ("ro", &["a/b/c/f", "a/b/g", "other"])];
+const LINKED: Branches = &[("rw", &["x"]), ("ro", &["a/f", "a/g=a/f", "b/h=a/f", "b/i=a/f"])];
+
+pub const COPY_UP: &[Scenario] = &[
+    scenario("copy-up to write", DEEP, OpenToWrite("a/b/c/f")),
+    scenario("copy-up to truncate on opening", DEEP, OpenAndTruncate("a/b/c/f")),
+    scenario("copy-up to resize", DEEP, Resize("a/b/c/f", 3)),
+    scenario("copy-up to lengthen", DEEP, Resize("a/b/c/f", 300)),
+    scenario("copy-up of a set-id file to resize", &[("rw", &[]), ("ro", &["a/f*"])], Resize("a/f", 3)),
+    scenario("copy-up to change the mode", DEEP, Chmod("a/b/c/f")),
+    scenario("copy-up of a directory", DEEP, Chmod("a/b")),
+    scenario("copy-up to set an attribute", DEEP, SetXattr("a/b/g")),
+    scenario("copy-up of a symlink's name", &[("rw", &[]), ("ro", &["a/l>target"])], Link("a/l", "m")),
+    scenario("copy-up of a file with several names to write", LINKED, OpenToWrite("a/f")),
+    scenario("copy-up of a file with several names to truncate", LINKED, OpenAndTruncate("b/h")),
+    scenario("copy-up of a file with several names to change the mode", LINKED, Chmod("a/g")),
+    later("copy-up of a copied file by another name", LINKED, &[Chmod("a/g")], OpenToWrite("a/f")),
+    scenario(
+        "copy-up past a branch",
+        &[("rw", &["a/"]), ("ro", &["a/b/"]), ("nc", &["a/b/f"]), ("ro", &["a/b/c/f"])],
+        Chmod("a/b/c/f"),
+    ),
+];
+
+pub const RENAME_FILE: &[Scenario] = &[
+    scenario("rename in one branch", &[("rw", &["f", "d/"])], Rename("f", "d/g")),
+    scenario("rename in one branch over a file", &[("rw", &["f", "d/g"])], Rename("f", "d/g")),
+    scenario("rename over what is on the right", &[("rw", &["f"]), ("ro", &["g"])], Rename("f", "g")),
+    scenario("rename with something on the right to hide", &[("rw", &["f"]), ("ro", &["f"])], Rename("f", "g")),
+    scenario("rename to where a whiteout is", &[("rw", &["f", ".wh.g"]), ("ro", &["g"])], Rename("f", "g")),
+    scenario("rename to where a device is the whiteout", &[("rw", &["f", "g!"]), ("ro", &["g"])], Rename("f", "g")),
+    scenario("rename from a read-only branch", &[("rw", &["d/"]), ("ro", &["a/f", "a/g"])], Rename("a/f", "d/g")),
+    scenario("rename from a read-only branch over a file there", &[("rw", &[]), ("ro", &["f", "g"])], Rename("f", "g")),
+    scenario("rename over a file on the left", &[("rw", &["g"]), ("rw", &["f"])], Rename("f", "g")),
+    scenario(
+        "rename over a file on the left and another between",
+        &[("rw", &["g"]), ("rw", &["g"]), ("rw", &["f", "g"]), ("ro", &["f", "g"])],
+        Rename("f", "g"),
+    ),
+    scenario(
+        "rename over a file on the left and a read-only one between",
+        &[("rw", &["g"]), ("ro", &["g"]), ("rw", &["f"])],
+        Rename("f", "g"),
+    ),
+    scenario("rename over a file on the right", &[("rw", &["f"]), ("rw", &["g"])], Rename("f", "g")),
+    scenario(
+        "rename over a file on the right with two names",
+        &[("rw", &["f"]), ("rw", &["g", "h=g"])],
+        Rename("f", "g"),
+    ),
+    scenario(
+        "rename over a file on the left with two names",
+        &[("rw", &["g", "h=g"]), ("rw", &["f"])],
+        Rename("f", "g"),
+    ),
+    scenario("rename of one of several names", LINKED, Rename("a/f", "b/j")),
+    scenario("rename over one of several names", LINKED, Rename("x", "a/f")),
+    later("rename of a name of a copied file", LINKED, &[Chmod("a/g")], Rename("b/h", "a/h")),
+    later("rename over a name of a copied file", LINKED, &[Chmod("a/g")], Rename("x", "b/h")),
+    scenario("exchange of files", &[("rw", &["f"]), ("ro", &["d/g"])], Exchange("f", "d/g")),
+    scenario("exchange of a file and a directory", &[("rw", &["f"]), ("ro", &["d/g"])], Exchange("f", "d")),
+];
+
+pub const RENAME_DIRECTORY: &[Scenario] = &[
+    scenario("rename of a directory of one branch", &[("rw", &["d/f", "e/"])], Rename("d", "e/g")),
+    scenario(
+        "rename of a directory of a read-only branch",
+        &[("rw", &[]), ("ro", &["a/d/f", "e/h"])],
+        Rename("a/d", "e/g"),
+    ),
+    scenario(
+        "rename of a directory of several branches",
+        &[("rw", &["d/f", "d/s/x"]), ("ro", &["d/g", "d/s/y", "e/h"]), ("ro", &["d/k"])],
+        Rename("d", "e/g"),
+    ),
+    later(
+        "rename of a directory that was renamed",
+        &[("rw", &["d/f"]), ("ro", &["d/g", "e/h"])],
+        &[Rename("d", "e/g")],
+        Rename("e/g", "e/i"),
+    ),
+    scenario(
+        "rename of a directory to where a whiteout is",
+        &[("rw", &["d/f", ".wh.e"]), ("ro", &["d/k", "e/h"])],
+        Rename("d", "e"),
+    ),
+    scenario(
+        "rename of a directory of one branch to where a whiteout is",
+        &[("rw", &["d/f", ".wh.e"]), ("ro", &["e/h"])],
+        Rename("d", "e"),
+    ),
+    scenario(
+        "rename of a directory over an empty one of the same branch",
+        &[("rw", &["d/f", "e/"]), ("ro", &["d/g"])],
+        Rename("d", "e"),
+    ),
+    scenario(
+        "rename of a directory over one with whiteouts",
+        &[("rw", &["d/f", "e/.wh.h", "e/.wh.i"]), ("ro", &["d/g", "e/h", "e/i"])],
+        Rename("d", "e"),
+    ),
+    scenario(
+        "rename of a directory over one with whiteouts, of one branch",
+        &[("rw", &["d/f", "e/.wh.h"]), ("ro", &["e/h"])],
+        Rename("d", "e"),
+    ),
+    scenario(
+        "rename of a directory over an empty one on the right",
+        &[("rw", &["d/f"]), ("ro", &["e/"])],
+        Rename("d", "e"),
+    ),
+    scenario(
+        "rename of a directory over an empty one on the left",
+        &[("rw", &["e/.wh.x", "e/.wh.y"]), ("rw", &["d/f", "e/x"]), ("ro", &["e/y"])],
+        Rename("d", "e"),
+    ),
+    scenario("exchange of directories", &[("rw", &["d/f"]), ("ro", &["d/g", "a/e/h"])], Exchange("d", "a/e")),
+];
+
+pub const REMOVE: &[Scenario] = &[
+    scenario("unlink", &[("rw", &["f"])], Unlink("f")),
+    scenario("unlink with something on the right", &[("rw", &["f"]), ("ro", &["f"])], Unlink("f")),
+    scenario("unlink in a read-only branch", DEEP, Unlink("a/b/c/f")),
+    scenario("unlink in the right of two branches", &[("rw", &["g"]), ("rw", &["f"]), ("ro", &["f"])], Unlink("f")),
+    scenario("unlink of one of several names", LINKED, Unlink("a/f")),
+    later("unlink of a name of a copied file", LINKED, &[Chmod("a/g")], Unlink("b/h")),
+    later(
+        "unlink of the last name of a copied file",
+        LINKED,
+        &[Unlink("a/f"), Unlink("a/g"), Unlink("b/h")],
+        Unlink("b/i"),
+    ),
+    scenario("rmdir", &[("rw", &["d/"])], Rmdir("d")),
+    scenario(
+        "rmdir of a directory with whiteouts",
+        &[("rw", &["d/.wh.f", "d/.wh.g"]), ("ro", &["d/f", "d/g"])],
+        Rmdir("d"),
+    ),
+    scenario("rmdir of an opaque directory", &[("rw", &["d/.wh..wh..opq"]), ("ro", &["d/f"])], Rmdir("d")),
+    scenario("rmdir of an empty directory of two branches", &[("rw", &["d/"]), ("ro", &["d/"])], Rmdir("d")),
+    scenario("rmdir in a read-only branch", &[("rw", &[]), ("ro", &["a/d/"])], Rmdir("a/d")),
+    later(
+        "rmdir of a moved directory",
+        &[("rw", &["d/f"]), ("ro", &["d/g"])],
+        &[Rename("d", "e"), Unlink("e/f"), Unlink("e/g")],
+        Rmdir("e"),
+    ),
+];
+
+pub const CREATE: &[Scenario] = &[
+    scenario("create", DEEP, Create("a/b/c/new")),
+    scenario("mkdir", DEEP, Mkdir("a/b/c/new")),
+    scenario("create where a whiteout is", &[("rw", &[".wh.f"]), ("ro", &["f"])], Create("f")),
+    scenario("create where a device is the whiteout", &[("rw", &["f!"]), ("ro", &["f"])], Create("f")),
+    scenario("create where a whiteout is on the left", &[("rw", &[".wh.f"]), ("rw", &["f"])], Create("f")),
+    scenario("mkdir where a whiteout is", &[("rw", &["a/.wh.d"]), ("ro", &["a/d/f"])], Mkdir("a/d")),
+    scenario("mkdir where a device is the whiteout", &[("rw", &["d!"]), ("ro", &["d/f"])], Mkdir("d")),
+    scenario("symlink where a whiteout is", &[("rw", &[".wh.f"]), ("ro", &["f"])], Symlink("f")),
+    scenario("fifo where a whiteout is", &[("rw", &[".wh.f"]), ("ro", &["f"])], Fifo("f")),
+    scenario("device with the number of whiteouts", &[("rw", &[]), ("ro", &["g"])], Device("f")),
+    scenario("device with the number of whiteouts where one is", &[("rw", &[".wh.f"]), ("ro", &["f"])], Device("f")),
+    scenario("link", &[("rw", &["f"]), ("ro", &["g"])], Link("g", "h")),
+    scenario("link where a whiteout is", &[("rw", &["x", ".wh.f"]), ("ro", &["f"])], Link("x", "f")),
+    scenario("link of a file of a read-only branch", DEEP, Link("a/b/c/f", "a/b/new")),
+    scenario("link of a file with several names", LINKED, Link("a/f", "a/j")),
+    later("link of a copied file by a name that is not copied", LINKED, &[Chmod("a/g")], Link("b/h", "a/j")),
+];
