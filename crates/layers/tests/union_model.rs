@@ -14,12 +14,16 @@ use fastrand::Rng;
 use layers::{Branch, BranchMode};
 use vnode::{Attributes, Caller, FileSystemRef, RenameMode, SetAttributes, XattrMode};
 
-use BranchMode::{ReadOnly, ReadWrite};
+use BranchMode::{NoCreate, ReadOnly, ReadWrite};
 use operation::{Action, Operation};
 use side::Side;
 
 /// Options that are chosen from at random.
-const OPTIONS: &[(&str, &[&str])] = &[("delete", &["whiteout", "all"]), ("whiteouts", &["names", "overlay"])];
+const OPTIONS: &[(&str, &[&str])] = &[
+    ("delete", &["whiteout", "all"]),
+    ("whiteouts", &["names", "overlay"]),
+    ("create", &["first", "most-free", "least-used", "random", "round-robin", "existing-path"]),
+];
 
 const STEPS: usize = 6000;
 /// How many steps are made between two new branches, and how many branches there are at most.
@@ -37,8 +41,8 @@ fn a_union_does_as_one_file_system() {
 fn a_union_of_many_writable_branches_with_random_options_does_as_one_file_system() {
     run(|random| {
         let mut modes = vec![ReadWrite];
-        modes.extend((0..random.usize(..4)).map(|_| ReadOnly));
-        Plan { modes, options: random_options(random), mixes: false }
+        modes.extend((0..random.usize(..4)).map(|_| [ReadWrite, ReadOnly, NoCreate][random.usize(..3)]));
+        Plan { modes, options: random_options(random), mixes: true }
     });
 }
 
@@ -74,6 +78,7 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
     let most = branches.len() + BRANCHES_MAX - 1;
     let mut union = Side::new(Box::new(Shared(join(&branches, &options))), false);
     let mut done: Vec<Operation> = Vec::new();
+
     for step in 0..steps {
         if step % STEPS_OF_A_BRANCH == STEPS_OF_A_BRANCH - 1 && branches.len() < most {
             drop(union);
@@ -96,6 +101,13 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
         let expected = comparable(&model.apply(&operation));
         done.push(operation);
         if expected != found {
+            if std::env::var("MODEL_DUMP").is_ok() {
+                for (index, (branch, mode)) in branches.iter().enumerate() {
+                    for line in Side::new(Box::new(Shared(branch.clone())), false).tree() {
+                        println!("branch {index} {mode}{line}");
+                    }
+                }
+            }
             let first = done.len().saturating_sub(SHOWN);
             let shown: Vec<String> = done[first..].iter().map(|operation| format!("  {operation:?}")).collect();
             let modes: Vec<_> = branches.iter().map(|(_, mode)| mode).collect();

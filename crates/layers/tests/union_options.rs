@@ -384,3 +384,150 @@ fn a_tree_moves_between_overlayfs_and_the_union() {
         }
     }
 }
+
+/// Which branches have a path.
+fn having(branches: &[FileSystemRef], path: &str) -> Vec<usize> {
+    (0..branches.len()).filter(|index| at(&branches[*index], path).is_ok()).collect()
+}
+
+#[test]
+fn new_objects_are_placed_in_turn_with_the_directories_above_them() {
+    let scene = scene(&[("create", "round-robin")], &[(ReadWrite, &[]), (ReadOnly, &[]), (ReadWrite, &[])]);
+    let root = scene.union.root();
+    root.mkdir(&server(), name("d"), 0o750).unwrap();
+    let directory = at(&scene.union, "d").unwrap();
+    let number = directory.getattr(&server()).unwrap().ino;
+    for file in ["a", "b", "c", "e"] {
+        write(&directory, file, file);
+    }
+    assert_eq!(list(&directory, &server()), ["a", "b", "c", "e"]);
+    assert_eq!((names(&scene.branches[0], "d").len(), names(&scene.branches[2], "d").len()), (2, 2));
+    for branch in [0, 2] {
+        assert_eq!(walk(&scene.branches[branch], &server(), "d").unwrap().attributes.mode, 0o750);
+    }
+    assert_eq!(names(&scene.branches[1], ""), NOTHING);
+    assert_eq!(walk(&scene.union, &server(), "d").unwrap().attributes.ino, number, "it is the directory that it was");
+    assert_eq!(at(&scene.union, "d").unwrap().handle(), directory.handle());
+    let handle = directory.handle();
+    let joined = [(scene.branches[0].clone(), ReadWrite), (scene.branches[2].clone(), ReadWrite)];
+    drop((scene.union, directory, root));
+    let later = join(&[], &joined);
+    assert_eq!(walk(&later, &server(), "d").unwrap().attributes.ino, number, "after a restart too");
+    assert_eq!(at(&later, "d").unwrap().handle(), handle);
+}
+
+#[test]
+fn the_leftmost_directory_decides_what_may_be_done_in_other_branches() {
+    let scene = scene(&[("create", "most-free")], &[(ReadWrite, &["d/"]), (ReadWrite, &["d/old"])]);
+    fill(&scene.branches[0], "ballast", &"x".repeat(100_000));
+    let directory = at(&scene.union, "d").unwrap();
+    let (owner, stranger) = (common::user(1000), common::user(1001));
+    let owned = SetAttributes { uid: Some(1000), gid: Some(7), mode: Some(0o2770), ..SetAttributes::default() };
+    directory.setattr(&server(), &owned).unwrap();
+    let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+    assert_eq!(directory.create(&stranger, name("new"), &how).err(), Some(Errno::EACCES));
+    assert_eq!(directory.unlink(&stranger, name("old")), Err(Errno::EACCES));
+    let before = directory.getattr(&server()).unwrap();
+    let made = directory.create(&owner, name("new"), &how).unwrap().entry.attributes;
+    assert_eq!((made.uid, made.gid), (1000, 7), "as in a directory with the set-group-id bit");
+    assert_eq!(having(&scene.branches, "d/new"), [1]);
+    let after = directory.getattr(&server()).unwrap();
+    assert!(after.mtime > before.mtime, "the directory has changed where it is seen");
+    directory.unlink(&owner, name("old")).unwrap();
+    assert!(directory.getattr(&server()).unwrap().mtime > after.mtime);
+    assert_eq!(list(&directory, &server()), ["new"]);
+}
+
+#[test]
+fn each_policy_chooses_its_branch() {
+    let small = |size: u64, used: usize| {
+        let branch = common::small_memory(size);
+        fill(&branch, "ballast", &"x".repeat(used));
+        branch
+    };
+    let branches = || vec![small(4 << 20, 3 << 20), small(8 << 20, 5 << 20), small(3 << 20, 1 << 20)];
+    let chosen = |options: &[(&str, &str)]| {
+        let branches = branches();
+        fill(&branches[2], "only/x", "");
+        let joined: Vec<_> = branches.iter().map(|branch| (branch.clone(), ReadWrite)).collect();
+        let union = join(options, &joined);
+        write(&at(&union, "only").unwrap(), "new", "");
+        write(&union.root(), "new", "");
+        (having(&branches, "only/new"), having(&branches, "new"))
+    };
+    assert_eq!(chosen(&[]), (vec![2], vec![0]));
+    assert_eq!(chosen(&[("create", "first")]), (vec![2], vec![0]));
+    assert_eq!(chosen(&[("create", "existing-path")]), (vec![2], vec![0]));
+    assert_eq!(chosen(&[("create", "most-free")]), (vec![1], vec![1]));
+    assert_eq!(chosen(&[("create", "least-used")]), (vec![2], vec![2]));
+    assert_eq!(chosen(&[("create", "first"), ("minimum-free", "2m")]).1, [1], "a branch with less is passed over");
+    assert_eq!(chosen(&[("create", "first"), ("minimum-free", "9g")]).1, [0], "unless all have less");
+    let (mut at_random, all) = ([0; 3], branches());
+    let joined: Vec<_> = all.iter().map(|branch| (branch.clone(), ReadWrite)).collect();
+    let union = join(&[("create", "random")], &joined);
+    for file in 0..200 {
+        write(&union.root(), &file.to_string(), "");
+        at_random[having(&all, &file.to_string())[0]] += 1;
+    }
+    assert!(at_random.iter().all(|count| *count > 20), "{at_random:?}");
+}
+
+#[test]
+fn nothing_is_placed_where_it_would_be_hidden() {
+    let modes = [
+        (ReadWrite, &["d/.wh..wh..opq", "e/.wh.x", "f/"][..]),
+        (ReadWrite, &["e/x", "e/y", "f"]),
+        (ReadWrite, &["f/z"]),
+    ];
+    let scene = scene(&[("create", "least-used")], &modes);
+    fill(&scene.branches[0], "ballast", &"x".repeat(10_000));
+    write(&at(&scene.union, "d").unwrap(), "new", "");
+    assert_eq!(having(&scene.branches, "d/new"), [0], "an opaque directory is in no branch on the right");
+    let e = at(&scene.union, "e").unwrap();
+    write(&e, "x", "new");
+    assert_eq!(having(&scene.branches, "e/x"), [0, 1], "a whiteout hides the name on the right");
+    assert_eq!(read(&scene.union, "e/x").unwrap(), "new");
+    write(&at(&scene.union, "f").unwrap(), "new", "");
+    assert_eq!(having(&scene.branches, "f/new"), [0], "behind a file there is no directory");
+    for path in ["d/new", "e/x", "f/new"] {
+        assert!(at(&scene.union, path).is_ok(), "{path}");
+    }
+}
+
+#[test]
+fn a_file_goes_to_the_left_when_its_new_name_would_be_hidden() {
+    let modes = [(ReadWrite, &["d/.wh..wh..opq", ".wh.gone"][..]), (ReadWrite, &["file", "two"])];
+    let scene = scene(&[], &modes);
+    let (root, d) = (scene.union.root(), at(&scene.union, "d").unwrap());
+    let file = at(&scene.union, "file").unwrap();
+    let open = file.open(&server(), OpenFlags::READ_WRITE).unwrap();
+    let number = file.getattr(&server()).unwrap().ino;
+    root.rename(&server(), name("file"), &d, name("file"), RenameMode::Replace).unwrap();
+    open.write_at(&server(), 0, b"later", false).unwrap();
+    assert_eq!(read(&scene.union, "d/file").unwrap(), "later", "an open file follows");
+    assert_eq!((having(&scene.branches, "d/file"), having(&scene.branches, "file")), (vec![0], vec![]));
+    assert_eq!(walk(&scene.union, &server(), "d/file").unwrap().attributes.ino, number);
+    let two = at(&scene.union, "two").unwrap();
+    root.link(&server(), &two, name("gone")).unwrap();
+    assert_eq!(read(&scene.union, "gone").unwrap(), "1");
+    // A file with several names stays where they are: then programs copy.
+    fill(&scene.branches[1], "first", "linked");
+    let first = at(&scene.union, "first").unwrap();
+    root.link(&server(), &first, name("second")).unwrap();
+    let moved = root.rename(&server(), name("first"), &d, name("first"), RenameMode::Replace);
+    assert_eq!(moved, Err(Errno::EXDEV));
+    assert_eq!(read(&scene.union, "second").unwrap(), "linked");
+}
+
+#[test]
+fn a_replaced_name_uncovers_nothing_that_was_hidden_behind_it() {
+    // Behind the file that is replaced: a directory, a whiteout.
+    let modes = [(ReadWrite, &["a", "b"][..]), (ReadWrite, &["a/kept", ".wh.b"]), (ReadWrite, &["x", "y", "b"])];
+    let scene = scene(&[], &modes);
+    let root = scene.union.root();
+    root.rename(&server(), name("x"), &root, name("a"), RenameMode::Replace).unwrap();
+    root.rename(&server(), name("y"), &root, name("b"), RenameMode::Replace).unwrap();
+    assert_eq!((read(&scene.union, "a").unwrap(), read(&scene.union, "b").unwrap()), ("2".to_owned(), "2".to_owned()));
+    assert_eq!(list(&root, &server()), ["a", "b"]);
+    assert_eq!(read(&scene.branches[1], "a/kept").unwrap(), "1", "nothing below a hidden directory is lost");
+}

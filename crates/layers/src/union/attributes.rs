@@ -55,7 +55,7 @@ impl Node {
                 return Err(Errno::EPERM);
             }
         }
-        let instance = self.writable(changes.size.map_or(Extent::All, Extent::UpTo))?;
+        let (_object, instance) = self.held_writable(changes.size.map_or(Extent::All, Extent::UpTo))?;
         Ok(self.shown(instance.vnode.setattr(caller, changes)?))
     }
 
@@ -115,7 +115,8 @@ impl Node {
             }
             self.may(caller, AccessMode::WRITE)?;
         }
-        self.writable(Extent::All)?.vnode.setxattr(caller, name, value, mode)
+        let (_object, instance) = self.held_writable(Extent::All)?;
+        instance.vnode.setxattr(caller, name, value, mode)
     }
 
     /// Removes an extended attribute.
@@ -128,7 +129,8 @@ impl Node {
                 result => result,
             };
         }
-        self.writable(Extent::All)?.vnode.removexattr(caller, name)
+        let (_object, instance) = self.held_writable(Extent::All)?;
+        instance.vnode.removexattr(caller, name)
     }
 
     /// The names of the extended attributes that are not the union's own.

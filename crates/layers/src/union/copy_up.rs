@@ -3,8 +3,8 @@
 //! A copy is made whole in the work directory and then renamed to its place, so there is the old object or the new one,
 //! never a part.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, RwLockReadGuard};
 
 use rustix::io::Errno as SystemError;
 use vnode::{
@@ -13,6 +13,7 @@ use vnode::{
 };
 
 use super::branches::Member;
+use super::identity::Identity;
 use super::node::{Above, Instance, NO_COUNT, Node, Whereabouts};
 use super::work::Purpose;
 use super::{Union, links, whiteout};
@@ -34,17 +35,8 @@ const PART_BYTES: usize = 256 << 10;
 impl Union {
     /// Whether what is in the member may be changed, there or in a copy.
     pub(super) fn can_write(&self, member: &Member) -> bool {
-        self.target_of_copy(member, usize::MAX).is_ok()
-    }
-
-    /// Where a copy of what is in the member is made, so that it is no further to the right than `limit`; `None` if it
-    /// may be changed where it is.
-    fn target_of_copy(&self, member: &Member, limit: usize) -> Result<Option<Arc<Member>>> {
-        let position = self.branches.position(member).ok_or(Errno::ESTALE)?;
-        if position <= limit && self.branches.may_change(member) {
-            return Ok(None);
-        }
-        self.branches.writable_at_or_left_of(position.min(limit)).map(Some).ok_or(Errno::EROFS)
+        let Some(position) = self.branches.position(member) else { return false };
+        self.branches.may_change(member) || self.branches.writable_at_or_left_of(position).is_some()
     }
 }
 
@@ -59,10 +51,28 @@ impl Node {
         self.writable_within(extent, usize::MAX)
     }
 
+    /// As [`Node::writable`], of a file with what keeps it there while it is changed.
+    pub(super) fn held_writable(
+        self: &Arc<Self>,
+        extent: Extent,
+    ) -> Result<(Option<RwLockReadGuard<'_, ()>>, Instance)> {
+        for _ in 0..ATTEMPTS {
+            let instance = self.writable(extent)?;
+            if self.kind == FileKind::Directory {
+                return Ok((None, instance));
+            }
+            let object = self.shared();
+            if self.leftmost().is_same(&instance) {
+                return Ok((Some(object), instance));
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
     /// As [`Node::writable`], in a branch no further to the right than `limit`.
     pub(super) fn writable_within(self: &Arc<Self>, extent: Extent, limit: usize) -> Result<Instance> {
         let leftmost = self.leftmost();
-        let Some(target) = self.union.target_of_copy(&leftmost.member, limit)? else { return Ok(leftmost) };
+        let Some(target) = self.target_of_copy(&leftmost.member, limit)? else { return Ok(leftmost) };
         if self.kind != FileKind::Directory {
             return self.copy_up(extent, limit);
         }
@@ -70,11 +80,33 @@ impl Node {
         Ok(self.leftmost())
     }
 
+    /// Where a copy of what is in the member is made, so that it is no further to the right than `limit`; `None` if it
+    /// may be changed where it is.
+    fn target_of_copy(self: &Arc<Self>, member: &Member, limit: usize) -> Result<Option<Arc<Member>>> {
+        let branches = &self.union.branches;
+        let position = branches.position(member).ok_or(Errno::ESTALE)?;
+        if position <= limit && branches.may_change(member) {
+            return Ok(None);
+        }
+        let position = position.min(limit);
+        if self.kind == FileKind::Directory {
+            return self.nearest_branch(position).map(Some);
+        }
+        self.find_whereabouts()?;
+        match self.whereabouts() {
+            Whereabouts::At(above) => above.directory.nearest_branch(position).map(Some),
+            _ => branches.writable_at_or_left_of(position).map(Some).ok_or(Errno::EROFS),
+        }
+    }
+
     fn copy_up(self: &Arc<Self>, extent: Extent, limit: usize) -> Result<Instance> {
         let _copying = self.alone();
         let original = self.leftmost();
-        let Some(target) = self.union.target_of_copy(&original.member, limit)? else { return Ok(original) };
-        self.find_whereabouts()?;
+        let Some(target) = self.target_of_copy(&original.member, limit)? else { return Ok(original) };
+        let moves = self.union.branches.may_change(&original.member);
+        if moves {
+            self.may_move(&original)?;
+        }
         let (name, copy) = copy_of(&original, &target, extent)?;
         let placed = self.finish_copy(&original, &target, &name, &copy);
         if let Err(error) = placed {
@@ -84,7 +116,35 @@ impl Node {
         let ino = copy.getattr(&Caller::server())?.ino;
         self.moved_to(Instance { member: target, vnode: copy, ino });
         self.call_followers();
+        if moves {
+            self.remove_original(&original);
+        }
         Ok(self.leftmost())
+    }
+
+    /// Whether what may be changed where it is can go to another branch all the same.
+    ///
+    /// # Errors
+    /// `EXDEV` for a file with several names, of which only one would move, and for one that the kernel may be reading
+    /// and writing by itself.
+    fn may_move(&self, original: &Instance) -> Result<()> {
+        let has_link_beside = u32::from(self.names.load(Ordering::Relaxed) != NO_COUNT);
+        let names = original.vnode.getattr(&Caller::server())?.nlink.saturating_sub(has_link_beside);
+        let is_direct =
+            self.union.direct_in(&original.member).iter().any(|file| std::ptr::eq(&raw const *file.node, self));
+        if names > 1 || is_direct { Err(Errno::EXDEV) } else { Ok(()) }
+    }
+
+    /// Removes what a copy has taken the place of, in a branch that may be changed: users see nothing of it.
+    fn remove_original(&self, original: &Instance) {
+        let Whereabouts::At(Above { directory, stored }) = self.whereabouts() else { return };
+        let _names = directory.alone();
+        let (server, stored) = (Caller::server(), stored.as_name());
+        let Some(place) = directory.instance_in(&original.member) else { return };
+        let is_original = |entry: vnode::Entry| entry.vnode.handle() == original.vnode.handle();
+        if self.was_at(&directory, stored) && place.lookup(&server, stored).is_ok_and(is_original) {
+            let _ = keeping_times(&place, || place.unlink(&server, stored));
+        }
     }
 
     /// Gives a copy its identity, has the original's other names lead to it, and puts it into its place.
@@ -185,10 +245,14 @@ impl Node {
         if !self.was_at(&above.directory, stored) {
             return Err(Errno::ESTALE);
         }
+        if !self.would_show_in(member, above)? {
+            return Err(Errno::EXDEV);
+        }
         let server = Caller::server();
         let (work, name) = (member.work.directory()?, member.work.name());
         let directory = work.mkdir(&server, name.as_name(), 0o700)?.vnode;
         let made = copy_attributes(&self.leftmost().vnode, &directory).and_then(|()| {
+            self.keep_identity(member, &directory)?;
             keeping_times(parent, || work.rename(&server, name.as_name(), parent, stored, RenameMode::NoReplace))
         });
         if let Err(error) = made {
@@ -198,6 +262,17 @@ impl Node {
         let ino = directory.getattr(&server)?.ino;
         self.add_instance(Instance { member: Arc::clone(member), vnode: directory.clone(), ino });
         Ok(directory)
+    }
+
+    /// Has this directory be known as it is when it comes to a branch that was there earlier than all that have it.
+    fn keep_identity(&self, member: &Member, made: &VnodeRef) -> Result<()> {
+        if self.instances().iter().any(|instance| instance.member.serial < member.serial) {
+            return Ok(());
+        }
+        member.work.note_copied_directories()?;
+        self.identity.bring(made, NO_COUNT)?;
+        // Without attributes it cannot be in that branch.
+        if Identity::brought(made)?.is_some() { Ok(()) } else { Err(Errno::EXDEV) }
     }
 
     /// Finds where an object is that was reached by its handle.
@@ -415,6 +490,8 @@ fn copy_xattrs(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
         let value = match original.getxattr(&server, name) {
             Ok(value) => value,
             Err(Errno::ENODATA) => continue,
+            // A capability of no bytes can be set but not read.
+            Err(Errno::EINVAL) => Vec::new(),
             Err(error) => return Err(error),
         };
         match copy.setxattr(&server, name, &value, XattrMode::Set) {

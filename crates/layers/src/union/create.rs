@@ -60,8 +60,8 @@ impl Node {
     /// Makes an unnamed file and opens it.
     pub(super) fn make_unnamed(self: &Arc<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
         self.only_directory()?;
-        let target = self.target_of_creation(usize::MAX)?;
-        let created = self.place_in(&target)?.tmpfile(caller, how)?;
+        let (target, place) = self.place_of_new(usize::MAX)?;
+        let created = place.tmpfile(caller, how)?;
         let node = self.union.made(&target, &created.entry)?;
         node.set_whereabouts(Whereabouts::Nowhere);
         let file = UnionFile::new(Arc::clone(&node), created.file, how.flags);
@@ -118,19 +118,32 @@ impl Node {
             self.may(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))?;
             return Err(Errno::EPERM);
         }
-        let Instance { member, vnode, .. } = target.writable(Extent::All)?;
-        let place = self.place_in(&member)?;
-        let _names = self.alone();
-        let search = self.search(caller, stored)?;
-        if search.found.is_some() {
-            return Err(Errno::EEXIST);
+        let mut limit = usize::MAX;
+        for _ in 0..ATTEMPTS {
+            let Instance { member, vnode, .. } = target.writable_within(Extent::All, limit)?;
+            let own = self.union.branches.position(&member).ok_or(Errno::ESTALE)?;
+            if !self.can_be_in(&member)? {
+                limit = self.union.branches.position(&*self.nearest_branch(own)?).ok_or(Errno::ESTALE)?;
+                continue;
+            }
+            let place = self.place_in(&member)?;
+            let _names = self.alone();
+            let search = self.search(caller, stored)?;
+            if search.found.is_some() {
+                return Err(Errno::EEXIST);
+            }
+            let Ok(covered) = self.whiteout_here(&search, &member, Errno::EAGAIN) else {
+                // A whiteout on the left would hide the name.
+                limit = search.whiteout.and_then(|index| self.slot_of(index)).unwrap_or(0);
+                continue;
+            };
+            let link = |place: &VnodeRef, stored: Name<'_>| Ok(((), place.link(caller, &vnode, stored)?));
+            let ((), entry) = self.make_uncovered(&place, stored, covered, &link)?;
+            self.was_changed_in(&member);
+            target.is_at(self, stored);
+            return Ok(Arc::clone(target).entry(entry.attributes));
         }
-        let covered = self.whiteout_here(&search, &member, Errno::EXDEV)?;
-        let link = |place: &VnodeRef, stored: Name<'_>| Ok(((), place.link(caller, &vnode, stored)?));
-        let ((), entry) = self.make_uncovered(&place, stored, covered, &link)?;
-        self.was_changed_in(&member);
-        target.is_at(self, stored);
-        Ok(Arc::clone(target).entry(entry.attributes))
+        Err(Errno::EAGAIN)
     }
 
     /// Makes something by a name that nothing has, where new objects go.
@@ -149,8 +162,7 @@ impl Node {
                 // Before directories are made for nothing.
                 return Err(Errno::EEXIST);
             }
-            let target = self.target_of_creation(limit)?;
-            let place = self.place_in(&target)?;
+            let (target, place) = self.place_of_new(limit)?;
             let _names = self.alone();
             let search = self.search(caller, stored)?;
             if search.found.is_some() {
@@ -188,23 +200,6 @@ impl Node {
     fn search_alone(&self, caller: &Caller, stored: Name<'_>) -> Result<Search> {
         let _names = self.shared();
         self.search(caller, stored)
-    }
-
-    /// The branch for a new object in this directory, no further to the right than `limit`: that of the leftmost
-    /// instance, or the nearest on the left of it; and if there is none, the next on the right that has the directory.
-    fn target_of_creation(&self, limit: usize) -> Result<Arc<Member>> {
-        let (branches, instances) = (&self.union.branches, self.instances());
-        let position = |instance: &Instance| branches.position(&instance.member).ok_or(Errno::ESTALE);
-        let leftmost = position(&instances[0])?.min(limit);
-        if let Some(member) = branches.writable_at_or_left_of(leftmost) {
-            return Ok(member);
-        }
-        for instance in &instances[1..] {
-            if position(instance)? <= limit && branches.may_create(&instance.member) {
-                return Ok(Arc::clone(&instance.member));
-            }
-        }
-        Err(Errno::EROFS)
     }
 
     /// Makes something where a whiteout of its name may be.

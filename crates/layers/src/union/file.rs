@@ -32,6 +32,12 @@ pub(super) struct UnionFile {
     is_direct: AtomicBool,
 }
 
+/// While it lives, the branches and the object stay where they are.
+struct Steady<'a> {
+    _branches: RwLockReadGuard<'a, ()>,
+    _object: RwLockReadGuard<'a, ()>,
+}
+
 /// The open file of a copy.
 struct Moved {
     copies: u32,
@@ -98,7 +104,7 @@ impl UnionFile {
     }
 
     /// The same to be changed: the branches stay as they are until the guard goes, and the object is where it may be.
-    fn lower_to_change(&self) -> Result<(RwLockReadGuard<'_, ()>, OpenFileRef)> {
+    fn lower_to_change(&self) -> Result<(Steady<'_>, OpenFileRef)> {
         let steady = self.node.union.steady();
         let generation = self.node.union.branches.generation();
         if self.checked.load(Ordering::Relaxed) != generation {
@@ -108,7 +114,8 @@ impl UnionFile {
             }
             self.checked.store(generation, Ordering::Relaxed);
         }
-        Ok((steady, self.lower()?))
+        let object = self.node.shared();
+        Ok((Steady { _branches: steady, _object: object }, self.lower()?))
     }
 
     /// Remembers a lock for the copies to come.
@@ -206,6 +213,7 @@ impl OpenFile for UnionFile {
         }
         let _steady = self.node.union.steady();
         self.node.writable(Extent::All)?;
+        let _object = self.node.shared();
         self.lower()?.ioctl(caller, command, input, output)
     }
 
@@ -215,7 +223,7 @@ impl OpenFile for UnionFile {
 
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         let union = &self.node.union;
-        let _steady = union.steady();
+        let (_steady, _object) = (union.steady(), self.node.shared());
         // Anywhere else a copy could be made, and the kernel would go on with the original.
         if self.node.copies() != self.copies || !self.node.is_writable() {
             return None;

@@ -78,6 +78,7 @@ impl Listing {
             // The rest of a moved directory may have been there before it.
             Some(FileKind::Directory) => {
                 !union.table.has_other_names()
+                    && !member.work.has_copied_directories()
                     && union.branches.position(member) == Some(union.branches.slots().len() - 1)
             }
             _ => !member.work.exists(),

@@ -119,7 +119,8 @@ impl Union {
         self.branches.slots().iter().map(|slot| root_of(&slot.member)).collect()
     }
 
-    fn roots_right_of(&self, member: &Member) -> Vec<Instance> {
+    /// Those on the right of a branch.
+    pub(super) fn roots_right_of(&self, member: &Member) -> Vec<Instance> {
         let slots = self.branches.slots();
         let from = self.branches.position(member).map_or(slots.len(), |position| position + 1);
         slots[from..].iter().map(|slot| root_of(&slot.member)).collect()
@@ -142,6 +143,11 @@ impl Union {
     pub(super) fn identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
         if kind == FileKind::Directory {
             let oldest = instances.iter().min_by_key(|instance| instance.member.serial).ok_or(Errno::ESTALE)?;
+            if oldest.member.work.has_copied_directories()
+                && let Some((identity, _)) = Identity::brought(&oldest.vnode)?
+            {
+                return Ok((identity, NO_COUNT));
+            }
             return Ok((Identity::native(&oldest.member, &oldest.vnode.handle(), oldest.ino)?, NO_COUNT));
         }
         let Instance { member, vnode, ino } = instances.first().ok_or(Errno::ESTALE)?;

@@ -20,6 +20,7 @@ mod listing;
 mod lookup;
 mod node;
 mod options;
+mod placement;
 mod record;
 mod refresh;
 mod register;
@@ -32,6 +33,7 @@ mod work;
 
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use vnode::{
@@ -73,6 +75,8 @@ struct Union {
     mount_point: OnceLock<OwnedFd>,
     /// Opens branches that come later.
     opener: Option<BranchOpener>,
+    /// Counts what was placed in turn.
+    turn: AtomicUsize,
     /// Held to move something into another directory, so that none is moved into itself.
     moves: Mutex<()>,
 }
@@ -107,6 +111,7 @@ impl UnionFileSystem {
             direct_files: Mutex::default(),
             notifier: Mutex::default(),
             opener,
+            turn: AtomicUsize::new(0),
             moves: Mutex::default(),
         });
         union.recover();

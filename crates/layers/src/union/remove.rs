@@ -145,9 +145,9 @@ impl Node {
     }
 
     /// The branch where whiteouts of what is in `member` go.
-    fn branch_of_whiteout(&self, member: &Member) -> Result<Arc<Member>> {
+    fn branch_of_whiteout(self: &Arc<Self>, member: &Member) -> Result<Arc<Member>> {
         let position = self.union.branches.position(member).ok_or(Errno::ESTALE)?;
-        self.union.branches.writable_at_or_left_of(position).ok_or(Errno::EROFS)
+        self.nearest_branch(position)
     }
 
     /// Whether the caller may take away a name of an object with these attributes, as the branch would decide.

@@ -128,13 +128,25 @@ impl Node {
         }
         source.settle(&here, Some(&node))?;
         target.settle(&there, other.as_ref())?;
-        let limit = limit(target, &there, mode)?;
-        let mut member = node.writable_within(Extent::All, limit)?.member;
-        if let (RenameMode::Exchange, Some(other)) = (mode, other) {
-            let within = source.position(&member)?;
-            member = other.writable_within(Extent::All, within)?.member;
-            node.writable_within(Extent::All, source.position(&member)?)?;
-        }
+        let mut limit = limit(target, &there, mode)?;
+        let member = loop {
+            let mut member = node.writable_within(Extent::All, limit)?.member;
+            if let (RenameMode::Exchange, Some(other)) = (mode, &other) {
+                let within = source.position(&member)?;
+                member = other.writable_within(Extent::All, within)?.member;
+                node.writable_within(Extent::All, source.position(&member)?)?;
+            }
+            let position = source.position(&member)?;
+            if !source.directory.can_be_in(&member)? || !target.directory.can_be_in(&member)? {
+                // It would be hidden there.
+                limit = position.checked_sub(1).ok_or(Errno::EXDEV)?;
+                continue;
+            }
+            limit = limit_behind(target, &there, position, node.kind == FileKind::Directory)?;
+            if position <= limit {
+                break member;
+            }
+        };
         source.directory.place_in(&member)?;
         target.directory.place_in(&member)?;
         Ok((node, member))
@@ -170,21 +182,44 @@ impl Node {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut node = Arc::clone(self);
         while let Whereabouts::At(above) = node.whereabouts() {
-            let moved = whiteout::redirect(&node.instance_in(member).ok_or(Errno::ESTALE)?)?;
-            match moved {
-                Some(path) if path.starts_with(b"/") => {
-                    names.push(path);
-                    names.reverse();
-                    return Ok(names.join(&b'/'));
-                }
-                Some(name) => names.push(name),
-                None => names.push(above.stored.as_bytes().to_vec()),
-            }
+            names.push(above.stored.as_bytes().to_vec());
             node = above.directory;
         }
-        names.push(Vec::new());
         names.reverse();
-        Ok(names.join(&b'/'))
+        let position = self.union.branches.position(member).ok_or(Errno::ESTALE)?;
+        self.union.path_behind(self.union.roots(), &names.join(&b'/'), position)
+    }
+}
+
+impl Union {
+    /// Where the branches on the right of a position have the directory that is at a path from these roots.
+    fn path_behind(&self, roots: Vec<Instance>, path: &[u8], position: usize) -> Result<Vec<u8>> {
+        let mut places = roots;
+        let mut behind = Vec::new();
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            let found = self.search(&places, &Caller::server(), Name::new(name)?)?.found.ok_or(Errno::ESTALE)?;
+            match self.last_redirect(&found.instances, position)? {
+                Some((instance, path)) if path.starts_with(b"/") => {
+                    behind = self.path_behind(self.roots_right_of(&instance.member), &path, position)?;
+                }
+                Some((_, name)) => behind = [&behind[..], b"/", &name].concat(),
+                None => behind = [&behind[..], b"/", name].concat(),
+            }
+            places = found.instances;
+        }
+        Ok(behind)
+    }
+
+    /// The rightmost of the instances, up to a position, that says where the rest is.
+    fn last_redirect<'a>(&self, instances: &'a [Instance], position: usize) -> Result<Option<(&'a Instance, Vec<u8>)>> {
+        for instance in instances.iter().rev() {
+            if self.branches.position(&instance.member).is_some_and(|own| own <= position)
+                && let Some(path) = whiteout::redirect(&instance.vnode)?
+            {
+                return Ok(Some((instance, path)));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -211,6 +246,30 @@ fn limit(target: Spot<'_>, there: &Search, mode: RenameMode) -> Result<usize> {
     Ok(limit)
 }
 
+/// The same because of what is behind the object that users see by the target's name, for a source at `position`: a
+/// whiteout that would come to light, or something that cannot be replaced. A directory there may be part of one that
+/// was moved.
+fn limit_behind(target: Spot<'_>, there: &Search, position: usize, is_directory: bool) -> Result<usize> {
+    let Some(found) = &there.found else { return Ok(usize::MAX) };
+    let instances = target.directory.instances();
+    for place in &instances[found.at + 1..] {
+        let own = target.position(&place.member)?;
+        if own > position {
+            break;
+        }
+        if whiteout::stands(&place.vnode, target.stored)? {
+            return Ok(own);
+        }
+        match place.vnode.lookup(&Caller::server(), target.stored) {
+            Ok(entry) if whiteout::is_device(&entry)? => return Ok(own),
+            Ok(entry) if is_directory || entry.attributes.is_directory() => return Ok(own - 1),
+            Ok(_) | Err(Errno::ENOENT) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(usize::MAX)
+}
+
 /// Puts the source in the place of the target, if there is one. `EAGAIN` if they are not as they were prepared.
 fn replace(
     caller: &Caller,
@@ -222,16 +281,17 @@ fn replace(
 ) -> Result<()> {
     let found = source.search(caller)?.found.ok_or(Errno::ENOENT)?;
     let there = target.search(caller)?;
+    let is_directory = node.kind == FileKind::Directory;
     let borrowed = |found: &Found| found.is_borrowed;
     if borrowed(&found)
         || there.found.as_ref().is_some_and(borrowed)
         || !Arc::ptr_eq(&found.instances[0].member, member)
         || source.position(member)? > limit(target, &there, mode)?
+        || source.position(member)? > limit_behind(target, &there, source.position(member)?, is_directory)?
         || !Arc::ptr_eq(&node.union.node(found.clone())?, node)
     {
         return Err(Errno::EAGAIN);
     }
-    let is_directory = node.kind == FileKind::Directory;
     if is_directory && (Arc::ptr_eq(target.directory, node) || target.directory.is_below(node)) {
         return Err(Errno::EINVAL);
     }

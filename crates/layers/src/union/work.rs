@@ -19,6 +19,8 @@ use super::whiteout::{self, STATE};
 const WORK: &[u8] = b"work";
 const LINKS: &[u8] = b"links";
 const LOCK: &[u8] = b"lock";
+/// The mark of [`Work::has_copied_directories`].
+const COPIED: &[u8] = b"directories";
 /// What [`Work::REGISTER`] is made of before it is whole.
 const REGISTER_PART: &[u8] = b"branches.new";
 
@@ -64,6 +66,8 @@ pub(super) struct Work {
     root: VnodeRef,
     /// The branch has been written by a union, now or earlier.
     exists: AtomicBool,
+    /// Directories have come to the branch that were known by another.
+    has_copied_directories: AtomicBool,
     opened: Mutex<Option<Opened>>,
     /// What the register is to say.
     register: Mutex<String>,
@@ -83,9 +87,29 @@ impl Work {
 
     /// That of the branch with this root.
     pub(super) fn new(root: &VnodeRef) -> Self {
-        let exists = root.lookup(&Caller::server(), name(STATE)).is_ok();
+        let server = Caller::server();
+        let state = root.lookup(&server, name(STATE));
+        let exists = AtomicBool::new(state.is_ok());
+        let has_copied_directories = state.is_ok_and(|state| state.vnode.lookup(&server, name(COPIED)).is_ok());
         let (opened, register, next) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        Self { root: root.clone(), exists: AtomicBool::new(exists), opened, register, next }
+        let has_copied_directories = AtomicBool::new(has_copied_directories);
+        Self { root: root.clone(), exists, has_copied_directories, opened, register, next }
+    }
+
+    /// Whether directories have come to the branch that were known by another: otherwise none has an identity with it.
+    pub(super) fn has_copied_directories(&self) -> bool {
+        self.has_copied_directories.load(Ordering::Relaxed)
+    }
+
+    /// Such a directory is about to come.
+    pub(super) fn note_copied_directories(&self) -> Result<()> {
+        if self.has_copied_directories() {
+            return Ok(());
+        }
+        let how = Creation { mode: 0o600, flags: OpenFlags::READ };
+        self.state()?.create(&Caller::server(), name(COPIED), &how)?;
+        self.has_copied_directories.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether a union has ever written to the branch: otherwise nothing in it comes from another.
@@ -128,11 +152,13 @@ impl Work {
 
     /// The directory of names that lead to copies of files with several names.
     pub(super) fn links(&self) -> Result<VnodeRef> {
+        directory_in(&self.state()?, LINKS)
+    }
+
+    fn state(&self) -> Result<VnodeRef> {
         self.directory()?;
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = opened.as_ref().map(|opened| opened.state.clone()).ok_or(Errno::ESTALE)?;
-        drop(opened);
-        directory_in(&state, LINKS)
+        opened.as_ref().map(|opened| opened.state.clone()).ok_or(Errno::ESTALE)
     }
 
     /// That directory, if the branch has it.
