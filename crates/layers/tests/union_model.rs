@@ -11,6 +11,7 @@ mod side;
 
 use common::memory;
 use fastrand::Rng;
+use layers::union::CheckOptions;
 use layers::{Branch, BranchMode};
 use vnode::{Attributes, Caller, FileSystemRef, RenameMode, SetAttributes, XattrMode};
 
@@ -82,6 +83,7 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
     for step in 0..steps {
         if step % STEPS_OF_A_BRANCH == STEPS_OF_A_BRANCH - 1 && branches.len() < most {
             drop(union);
+            check(&branches, &format!("MODEL_SEED={seed}, step {step}"));
             model = Side::new(Box::new(Shared(plain.clone())), false);
             let below = if mixes && random.bool() { branches[0].1 } else { ReadOnly };
             branches[0].1 = below;
@@ -118,6 +120,16 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
         }
     }
     compare(&model.tree(), &union.tree(), &format!("MODEL_SEED={seed}, at the end"));
+    drop(union);
+    check(&branches, &format!("MODEL_SEED={seed}, at the end"));
+}
+
+/// Nothing is wrong in the branches of a union that has ended.
+fn check(branches: &[(FileSystemRef, BranchMode)], when: &str) {
+    let mut findings = Vec::new();
+    let report = &mut |finding| findings.push(finding);
+    layers::union::check(named(branches), &CheckOptions::default(), report).unwrap();
+    assert_eq!(findings, [], "{when}");
 }
 
 fn compare(model: &[String], union: &[String], when: &str) {
@@ -142,14 +154,19 @@ fn above(branch: &FileSystemRef) -> FileSystemRef {
     new
 }
 
-/// The union of the branches.
-fn join(branches: &[(FileSystemRef, BranchMode)], options: &[(String, String)]) -> FileSystemRef {
+/// The branches as a union takes them.
+fn named(branches: &[(FileSystemRef, BranchMode)]) -> Vec<Branch> {
     let branch = |(index, (file_system, mode)): (usize, &(FileSystemRef, BranchMode))| Branch {
         file_system: file_system.clone(),
         mode: Some(*mode),
         label: format!("branch {}", branches.len() - index),
     };
-    layers::kind("union").unwrap().join(options, branches.iter().enumerate().map(branch).collect(), None).unwrap()
+    branches.iter().enumerate().map(branch).collect()
+}
+
+/// The union of the branches.
+fn join(branches: &[(FileSystemRef, BranchMode)], options: &[(String, String)]) -> FileSystemRef {
+    layers::kind("union").unwrap().join(options, named(branches), None).unwrap()
 }
 
 /// Whether a union can do the same. What is held by its vnode would have to be let go for a new branch.

@@ -7,6 +7,7 @@
 use vnode::{Caller, Errno, Handle, Result, VnodeRef, XattrMode};
 
 use super::branches::Member;
+use super::whiteout;
 
 /// What an object is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,15 +37,17 @@ impl Identity {
 
     /// The identity that a copied object has brought along, and how many names lead to its original.
     pub(super) fn brought(object: &VnodeRef) -> Result<Option<(Self, u32)>> {
-        let server = Caller::server();
-        for name in ORIGIN {
-            match object.getxattr(&server, name) {
-                Ok(value) => return Ok(Self::decode(&value)),
-                Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
+        Ok(origin(object)?.and_then(|value| Self::decode(&value)))
+    }
+
+    /// Whether an object has brought an identity along, readable or not.
+    pub(super) fn is_brought(object: &VnodeRef) -> Result<bool> {
+        Ok(origin(object)?.is_some())
+    }
+
+    /// Takes an identity back: the object has one of its own then.
+    pub(super) fn forget(object: &VnodeRef) -> Result<()> {
+        whiteout::remove_attribute(object, &ORIGIN)
     }
 
     /// Gives a copy the identity of what it is a copy of. Where attributes cannot be set it gets another: then it has
@@ -68,6 +71,11 @@ impl Identity {
         parts(&handle)?;
         Some((Self { handle, ino: u64::from_le_bytes(*ino) }, u32::from_le_bytes(*names)))
     }
+}
+
+/// What an object says of its identity.
+fn origin(object: &VnodeRef) -> Result<Option<Vec<u8>>> {
+    whiteout::attribute(object, &ORIGIN)
 }
 
 /// The branch's tag and the handle there, of a handle of the union.

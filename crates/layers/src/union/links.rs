@@ -118,7 +118,7 @@ impl Node {
 }
 
 /// What leads to the copy of an object: its handle in hexadecimal digits.
-fn name_of(identity: &Identity) -> NameBuf {
+pub(super) fn name_of(identity: &Identity) -> NameBuf {
     NameBuf::new(identity::digits(identity.handle.as_bytes()).into_bytes())
         .expect("a handle has a name's length at most")
 }

@@ -167,7 +167,8 @@ impl Instance {
     }
 }
 
-fn root_of(member: &Arc<Member>) -> Instance {
+/// The root of a branch, as an instance of the union's.
+pub(super) fn root_of(member: &Arc<Member>) -> Instance {
     Instance { member: Arc::clone(member), vnode: member.root.clone(), ino: member.root_ino }
 }
 

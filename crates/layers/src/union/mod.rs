@@ -11,6 +11,7 @@
 mod attributes;
 mod branches;
 mod change;
+mod check;
 mod copy_up;
 mod create;
 mod file;
@@ -44,6 +45,7 @@ use vnode::{
 use crate::kind::Build;
 use crate::{Branch, BranchOpener, Kind};
 use branches::Branches;
+pub use check::{CheckError, CheckOptions, Finding, Problem, check};
 use file::UnionFile;
 use node::{Node, Table};
 pub use options::create;
@@ -98,9 +100,17 @@ impl UnionFileSystem {
     }
 
     fn with_settings(branches: Vec<Branch>, opener: Option<BranchOpener>, settings: Settings) -> Self {
+        let union = Self::assemble(branches, opener, settings);
+        union.recover();
+        let root = union.root_node();
+        Self { union, root }
+    }
+
+    /// The union as it is found, with nothing done to the branches.
+    fn assemble(branches: Vec<Branch>, opener: Option<BranchOpener>, settings: Settings) -> Arc<Union> {
         assert!(!branches.is_empty(), "a union has at least one branch");
         let (branches, register) = Branches::new(branches);
-        let union = Arc::new(Union {
+        Arc::new(Union {
             branches,
             settings,
             register: Mutex::new(register),
@@ -113,10 +123,7 @@ impl UnionFileSystem {
             opener,
             turn: AtomicUsize::new(0),
             moves: Mutex::default(),
-        });
-        union.recover();
-        let root = union.root_node();
-        Self { union, root }
+        })
     }
 }
 

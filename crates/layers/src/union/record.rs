@@ -140,7 +140,8 @@ impl Union {
         }
     }
 
-    fn recover_in(&self, member: &Member) -> Result<()> {
+    /// Does so in one branch.
+    pub(super) fn recover_in(&self, member: &Member) -> Result<()> {
         let work = member.work.directory()?;
         for (name, record) in records(&work)? {
             let is_done = match record {

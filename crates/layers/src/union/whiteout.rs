@@ -21,6 +21,7 @@ const ESCAPE: &[u8] = b".wh..wh.u";
 /// The attributes of overlayfs, as root and as a user writes them.
 const OVERLAY_OPAQUE: [&[u8]; 2] = [b"trusted.overlay.opaque", b"user.overlay.opaque"];
 const OVERLAY_REDIRECT: [&[u8]; 2] = [b"trusted.overlay.redirect", b"user.overlay.redirect"];
+const OVERLAY_METACOPY: [&[u8]; 2] = [b"trusted.overlay.metacopy", b"user.overlay.metacopy"];
 /// On a device 0:0 that is no whiteout.
 const USERS_DEVICE: [&[u8]; 1] = [b"trusted.plyfs.device"];
 /// Where a moved directory keeps the path that it had: the same as overlayfs, for which it means the same.
@@ -151,6 +152,35 @@ pub(super) fn set_redirect(directory: &VnodeRef, path: &[u8]) -> Result<()> {
     if set_attribute(directory, &OVERLAY_REDIRECT, path)? { Ok(()) } else { Err(Errno::EXDEV) }
 }
 
+/// Takes every mark of opaque directories away.
+pub(super) fn remove_opaque(object: &VnodeRef) -> Result<()> {
+    remove_attribute(object, &OVERLAY_OPAQUE)?;
+    match object.unlink(&Caller::server(), mark(OPAQUE)) {
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
+        result => result,
+    }
+}
+
+/// Whether something that is no directory is marked as an opaque one.
+pub(super) fn is_opaque_file(file: &VnodeRef) -> Result<bool> {
+    Ok(attribute(file, &OVERLAY_OPAQUE)?.is_some())
+}
+
+/// Whether there is a mark of moved directories, readable or not.
+pub(super) fn has_redirect(object: &VnodeRef) -> Result<bool> {
+    Ok(attribute(object, &OVERLAY_REDIRECT)?.is_some())
+}
+
+/// Takes the mark of moved directories away.
+pub(super) fn remove_redirect(object: &VnodeRef) -> Result<()> {
+    remove_attribute(object, &OVERLAY_REDIRECT)
+}
+
+/// Whether the file is one of overlayfs's that has its data in another layer, and may tell where.
+pub(super) fn has_data_elsewhere(file: &VnodeRef) -> Result<bool> {
+    Ok(attribute(file, &OVERLAY_METACOPY)?.is_some())
+}
+
 /// Whether the whiteout of a name is one that can stand beside what has the name.
 pub(super) fn can_stand_beside(stored: Name<'_>, format: Format) -> bool {
     format == Format::Names && whiteout_name(stored).is_ok()
@@ -244,7 +274,8 @@ fn exists(directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
     }
 }
 
-fn attribute(object: &VnodeRef, names: &[&[u8]]) -> Result<Option<Vec<u8>>> {
+/// The value of the first of these attributes that the object has.
+pub(super) fn attribute(object: &VnodeRef, names: &[&[u8]]) -> Result<Option<Vec<u8>>> {
     let server = Caller::server();
     for name in names {
         match object.getxattr(&server, name) {
@@ -254,6 +285,19 @@ fn attribute(object: &VnodeRef, names: &[&[u8]]) -> Result<Option<Vec<u8>>> {
         }
     }
     Ok(None)
+}
+
+/// Takes these attributes away, where they are.
+pub(super) fn remove_attribute(object: &VnodeRef, names: &[&[u8]]) -> Result<()> {
+    for name in names {
+        match object.removexattr(&Caller::server(), name) {
+            Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP) => {}
+            // What could not be set by this name is not there either.
+            Err(Errno::EPERM | Errno::EACCES) if attribute(object, &[name])?.is_none() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Sets the first of these attributes that can be set: whether one could.

@@ -16,14 +16,6 @@ use vnode::{
 use super::identity::Identity;
 use super::whiteout::{self, STATE};
 
-const WORK: &[u8] = b"work";
-const LINKS: &[u8] = b"links";
-const LOCK: &[u8] = b"lock";
-/// The mark of [`Work::has_copied_directories`].
-const COPIED: &[u8] = b"directories";
-/// What [`Work::REGISTER`] is made of before it is whole.
-const REGISTER_PART: &[u8] = b"branches.new";
-
 /// What something in the work directory is for: its name begins with it. So a name that is left behind is the record of
 /// what was not finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,15 +74,26 @@ struct Opened {
 }
 
 impl Work {
+    /// The name of the directory itself. Whatever else there is in the state directory has its name here too: for the
+    /// check, all others are unknown.
+    pub(super) const WORK: &[u8] = b"work";
+    /// The directory of names that lead to copies of files with several names.
+    pub(super) const LINKS: &[u8] = b"links";
+    /// The file that is locked while the branch is written to.
+    pub(super) const LOCK: &[u8] = b"lock";
     /// The name of the file that [`super::register`] reads.
     pub(super) const REGISTER: &[u8] = b"branches";
+    /// The mark of [`Work::has_copied_directories`].
+    pub(super) const COPIED: &[u8] = b"directories";
+    /// What the register is made of before it is whole.
+    pub(super) const REGISTER_PART: &[u8] = b"branches.new";
 
     /// That of the branch with this root.
     pub(super) fn new(root: &VnodeRef) -> Self {
         let server = Caller::server();
         let state = root.lookup(&server, name(STATE));
         let exists = AtomicBool::new(state.is_ok());
-        let has_copied_directories = state.is_ok_and(|state| state.vnode.lookup(&server, name(COPIED)).is_ok());
+        let has_copied_directories = state.is_ok_and(|state| state.vnode.lookup(&server, name(Work::COPIED)).is_ok());
         let (opened, register, next) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
         let has_copied_directories = AtomicBool::new(has_copied_directories);
         Self { root: root.clone(), exists, has_copied_directories, opened, register, next }
@@ -107,7 +110,7 @@ impl Work {
             return Ok(());
         }
         let how = Creation { mode: 0o600, flags: OpenFlags::READ };
-        self.state()?.create(&Caller::server(), name(COPIED), &how)?;
+        self.state()?.create(&Caller::server(), name(Work::COPIED), &how)?;
         self.has_copied_directories.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -128,12 +131,24 @@ impl Work {
         }
         let state = directory_in(&self.root, STATE)?;
         let lock = take_lock(&state)?;
-        let directory = directory_in(&state, WORK)?;
+        let directory = directory_in(&state, Work::WORK)?;
         clear(&state, &directory)?;
         self.exists.store(true, Ordering::Relaxed);
         write_register(&state, &self.register.lock().unwrap_or_else(PoisonError::into_inner))?;
         *opened = Some(Opened { state, directory: directory.clone(), _lock: lock });
         Ok(directory)
+    }
+
+    /// Keeps other unions from writing to the branch while the result lives, if one has ever done so.
+    ///
+    /// # Errors
+    /// `EBUSY` if one is doing so now.
+    pub(super) fn lock(&self) -> Result<Option<OpenFileRef>> {
+        match self.root.lookup(&Caller::server(), name(STATE)) {
+            Ok(state) => take_lock(&state.vnode),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Has the register say this: now if the branch is being written to, else when it first is.
@@ -152,7 +167,7 @@ impl Work {
 
     /// The directory of names that lead to copies of files with several names.
     pub(super) fn links(&self) -> Result<VnodeRef> {
-        directory_in(&self.state()?, LINKS)
+        directory_in(&self.state()?, Work::LINKS)
     }
 
     fn state(&self) -> Result<VnodeRef> {
@@ -167,7 +182,8 @@ impl Work {
             return Ok(None);
         }
         let server = Caller::server();
-        let found = self.root.lookup(&server, name(STATE)).and_then(|state| state.vnode.lookup(&server, name(LINKS)));
+        let found =
+            self.root.lookup(&server, name(STATE)).and_then(|state| state.vnode.lookup(&server, name(Work::LINKS)));
         match found {
             Ok(entry) => Ok(Some(entry.vnode)),
             Err(Errno::ENOENT) => Ok(None),
@@ -230,7 +246,7 @@ fn directory_in(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
 fn write_register(state: &VnodeRef, text: &str) -> Result<()> {
     let server = Caller::server();
     let how = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
-    let part = name(REGISTER_PART);
+    let part = name(Work::REGISTER_PART);
     let made = state.create(&server, part, &how)?;
     let mut written = 0;
     while written < text.len() {
@@ -247,7 +263,7 @@ fn write_register(state: &VnodeRef, text: &str) -> Result<()> {
 fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
     let server = Caller::server();
     let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
-    let file = state.create(&server, name(LOCK), &how)?.file;
+    let file = state.create(&server, name(Work::LOCK), &how)?.file;
     let whole = Lock { family: LockFamily::Flock, kind: LockKind::Exclusive, start: 0, end: u64::MAX, pid: 0 };
     match file.lock(&server, LockOwner(0), &whole) {
         Ok(()) => Ok(Some(file)),
@@ -282,7 +298,7 @@ fn unshare(state: &VnodeRef, copy: &Entry) -> Result<()> {
     if copy.attributes.is_directory() || copy.attributes.nlink < 2 {
         return Ok(());
     }
-    let links = match state.lookup(&server, name(LINKS)) {
+    let links = match state.lookup(&server, name(Work::LINKS)) {
         Ok(entry) => entry.vnode,
         Err(Errno::ENOENT) => return Ok(()),
         Err(error) => return Err(error),

@@ -1,0 +1,128 @@
+//! Finds what is wrong in the branches of a union, and repairs it: what was left half-way, marks that contradict each
+//! other or lead nowhere, and records that nothing needs.
+//!
+//! Only branches that may be changed are looked through; the others are looked at where those refer to them. Nothing that
+//! users see changes by a repair.
+
+mod problem;
+mod state;
+mod tree;
+
+use std::fmt;
+use std::sync::Arc;
+
+use vnode::{Errno, OpenFileRef, Result};
+
+use super::branches::{Member, Slot};
+use super::settings::Settings;
+use super::{Union, UnionFileSystem};
+use crate::{Branch, BranchMode};
+pub use problem::Problem;
+
+/// What a check does beside finding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Repair what is found.
+    pub repair: bool,
+    /// Find also what is in nobody's way: whiteouts that hide nothing, and identities of files whose originals are gone.
+    pub idle: bool,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The branch: its stack expression.
+    pub branch: String,
+    /// Where in the branch, from its root.
+    pub path: Vec<u8>,
+    /// What.
+    pub problem: Problem,
+    /// What came of its repair; `None` if that was not asked for.
+    pub repair: Option<Result<()>>,
+}
+
+/// Why branches could not be checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckError {
+    /// A union is writing to this branch.
+    InUse(String),
+    /// This branch cannot be read.
+    Branch(String, Errno),
+}
+
+impl fmt::Display for CheckError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse(label) => write!(formatter, "a mount is using the branch {label}; unmount it first"),
+            Self::Branch(label, errno) => write!(formatter, "cannot read the branch {label}: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for CheckError {}
+
+/// Looks through the branches of a union, the one of highest priority first, and tells of each finding as it is made.
+///
+/// # Errors
+/// If a branch is in use or cannot be read.
+///
+/// # Panics
+/// If there is no branch.
+pub fn check(
+    branches: Vec<Branch>,
+    options: &CheckOptions,
+    report: &mut dyn FnMut(Finding),
+) -> std::result::Result<(), CheckError> {
+    let union = UnionFileSystem::assemble(branches, None, Settings::default());
+    let slots: Vec<Slot> =
+        union.branches.slots().iter().filter(|slot| slot.mode != BranchMode::ReadOnly).cloned().collect();
+    let failed = |slot: &Slot, errno| match errno {
+        Errno::EBUSY => CheckError::InUse(slot.member.label.clone()),
+        errno => CheckError::Branch(slot.member.label.clone(), errno),
+    };
+    // Nobody else begins to write meanwhile.
+    let lock = |slot: &Slot| slot.member.work.lock().map_err(|errno| failed(slot, errno));
+    let locks = slots.iter().map(lock).collect::<std::result::Result<Vec<BranchLock>, _>>()?;
+    if options.repair {
+        // From here on the union itself holds them.
+        drop(locks);
+    }
+    // All that was not finished is, before anything else is judged.
+    for slot in &slots {
+        let mut check = Check { union: &union, member: &slot.member, options: *options, report: &mut *report };
+        check.work().map_err(|errno| failed(slot, errno))?;
+    }
+    for slot in &slots {
+        let mut check = Check { union: &union, member: &slot.member, options: *options, report: &mut *report };
+        check.tree().and_then(|()| check.state()).map_err(|errno| failed(slot, errno))?;
+    }
+    Ok(())
+}
+
+/// The check of one branch.
+struct Check<'a> {
+    union: &'a Arc<Union>,
+    member: &'a Arc<Member>,
+    options: CheckOptions,
+    report: &'a mut dyn FnMut(Finding),
+}
+
+/// Keeps other unions from writing to a branch.
+type BranchLock = Option<OpenFileRef>;
+
+impl Check<'_> {
+    /// Tells of something, and repairs it if asked to.
+    fn found(&mut self, path: Vec<u8>, problem: Problem, repair: impl FnOnce() -> Result<()>) {
+        let repair = self.options.repair.then(repair);
+        self.tell(path, problem, repair);
+    }
+
+    fn tell(&mut self, path: Vec<u8>, problem: Problem, repair: Option<Result<()>>) {
+        (self.report)(Finding { branch: self.member.label.clone(), path, problem, repair });
+    }
+}
+
+/// The path of something in a directory.
+fn below(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
+}

@@ -1,0 +1,90 @@
+//! What can be wrong in a branch, and what is done about it, in words.
+
+use std::fmt;
+
+/// What is wrong with an object in a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// It has a whiteout beside it, and is seen all the same.
+    BesideWhiteout,
+    /// It is a directory with a whiteout beside it, which hides what is on the right.
+    DirectoryBesideWhiteout,
+    /// It is a whiteout, and there is another of the same name.
+    TwoWhiteouts,
+    /// It is a whiteout that hides nothing.
+    IdleWhiteout,
+    /// It is a directory that is opaque, and whose rest is elsewhere.
+    OpaqueAndMoved,
+    /// It is no directory, and marked as an opaque one.
+    OpaqueFile,
+    /// It is no directory, and marked as one that was moved.
+    MovedFile,
+    /// Its rest is to be at this path, where no branch on the right has a directory.
+    MovedFromNowhere(Vec<u8>),
+    /// Where its rest is cannot be read.
+    UnreadableRedirect,
+    /// What it is a copy of cannot be read.
+    UnreadableOrigin,
+    /// It is known by the same identity as this other file of the branch.
+    SameIdentity(Vec<u8>),
+    /// What it is a copy of is gone.
+    OriginGone,
+    /// It was being made or removed when a union was stopped.
+    LeftOver,
+    /// It is the record of a rename that was stopped half-way.
+    UnfinishedRename,
+    /// It is a name of a copied file's that no name of the original needs.
+    OrphanedLink,
+    /// It is a name of a copied file's that leads to another file.
+    WrongLink,
+    /// It is in the union's own directory, and nothing that a union puts there.
+    Unknown,
+}
+
+impl Problem {
+    /// What is wrong, as what is said of the object.
+    pub fn description(&self) -> String {
+        match self {
+            Self::BesideWhiteout => "stands beside its own whiteout".into(),
+            Self::DirectoryBesideWhiteout => "is a directory beside its own whiteout".into(),
+            Self::TwoWhiteouts => "is hidden by two whiteouts".into(),
+            Self::IdleWhiteout => "is a whiteout that hides nothing".into(),
+            Self::OpaqueAndMoved => "is marked both as opaque and as moved".into(),
+            Self::OpaqueFile => "is marked as an opaque directory, but is no directory".into(),
+            Self::MovedFile => "is marked as a moved directory, but is no directory".into(),
+            Self::MovedFromNowhere(path) => {
+                format!("was moved from {}, where there is no directory", String::from_utf8_lossy(path))
+            }
+            Self::UnreadableRedirect => "does not tell where it was moved from".into(),
+            Self::UnreadableOrigin => "does not tell what it is a copy of".into(),
+            Self::SameIdentity(path) => format!("has the same identity as {}", String::from_utf8_lossy(path)),
+            Self::OriginGone => "is a copy of what is gone".into(),
+            Self::LeftOver => "is left over from an operation that was stopped".into(),
+            Self::UnfinishedRename => "is the record of a rename that was stopped".into(),
+            Self::OrphanedLink => "keeps a copied file that has no name any more".into(),
+            Self::WrongLink => "leads to another copy than its name says".into(),
+            Self::Unknown => "is nothing that a union puts there".into(),
+        }
+    }
+
+    /// What a repair does.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::BesideWhiteout | Self::IdleWhiteout => "remove the whiteout",
+            Self::DirectoryBesideWhiteout => "mark the directory as opaque and remove the whiteout",
+            Self::TwoWhiteouts => "remove one of them",
+            Self::OpaqueAndMoved | Self::OpaqueFile => "remove the mark of opaque directories",
+            Self::MovedFile | Self::UnreadableRedirect => "remove the mark of moved directories",
+            Self::MovedFromNowhere(_) => "mark the directory as opaque instead",
+            Self::UnreadableOrigin | Self::SameIdentity(_) | Self::OriginGone => "give it an identity of its own",
+            Self::LeftOver | Self::OrphanedLink | Self::WrongLink | Self::Unknown => "remove it",
+            Self::UnfinishedRename => "finish or forget the rename",
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.description())
+    }
+}

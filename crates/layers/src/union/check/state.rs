@@ -1,0 +1,145 @@
+//! Checks the union's own directory in a branch: what was not finished, names of copied files, and what does not belong
+//! there.
+
+use std::collections::HashMap;
+
+use vnode::{Caller, Entry, Errno, Handle, NameBuf, Result, VnodeRef};
+
+use super::super::identity::{self, Identity};
+use super::super::whiteout::STATE;
+use super::super::work::{self, Purpose, Work};
+use super::super::{links, record};
+use super::{Check, Problem, below};
+
+impl Check<'_> {
+    /// Finds what was not finished. Everything is repaired at once, as the next union of the branch would do.
+    pub(super) fn work(&mut self) -> Result<()> {
+        let Some(state) = self.state_directory()? else { return Ok(()) };
+        let part = state.lookup(&Caller::server(), work::name(Work::REGISTER_PART)).is_ok();
+        let directory = found(state.lookup(&Caller::server(), work::name(Work::WORK)))?;
+        let unfinished = directory.as_ref().map_or(Ok(Vec::new()), unfinished)?;
+        if self.options.repair {
+            self.union.recover_in(self.member)?;
+        }
+        if part {
+            // Written again and renamed, or in the way of that.
+            let repair = self.options.repair.then_some(Ok(()));
+            self.tell(below(STATE, Work::REGISTER_PART), Problem::LeftOver, repair);
+        }
+        let Some(directory) = directory else { return Ok(()) };
+        for (name, problem) in unfinished {
+            let stays = || directory.lookup(&Caller::server(), name.as_name()).is_ok();
+            // What belongs to a branch that is not among these has to wait for it.
+            let repair = self.options.repair.then(|| if stays() { Err(Errno::ENODEV) } else { Ok(()) });
+            self.tell(below(&below(STATE, Work::WORK), name.as_bytes()), problem, repair);
+        }
+        Ok(())
+    }
+
+    /// Finds what does not belong there.
+    pub(super) fn state(&mut self) -> Result<()> {
+        let Some(state) = self.state_directory()? else { return Ok(()) };
+        for (name, _) in work::entries(&state)? {
+            let remove = || work::remove_tree(&state, name.as_name());
+            let entry = state.lookup(&Caller::server(), name.as_name())?;
+            let known = match name.as_bytes() {
+                Work::WORK | Work::LINKS => entry.attributes.is_directory(),
+                Work::LOCK | Work::REGISTER | Work::REGISTER_PART | Work::COPIED => !entry.attributes.is_directory(),
+                _ => false,
+            };
+            if !known {
+                self.found(below(STATE, name.as_bytes()), Problem::Unknown, remove);
+            }
+        }
+        self.links()
+    }
+
+    /// Finds names of copied files that lead astray, or that nobody needs.
+    fn links(&mut self) -> Result<()> {
+        let Some(directory) = self.own(Work::LINKS)? else { return Ok(()) };
+        let (mut right, mut astray) = (Vec::new(), Vec::new());
+        // How many names that are to go an inode has here.
+        let mut wrong: HashMap<u64, u32> = HashMap::new();
+        for (name, _) in work::entries(&directory)? {
+            let entry = directory.lookup(&Caller::server(), name.as_name())?;
+            let problem = if is_link(name.as_bytes(), &entry) {
+                match Identity::brought(&entry.vnode)? {
+                    Some((identity, names)) if links::name_of(&identity) == name => {
+                        right.push((name, entry, identity, names));
+                        continue;
+                    }
+                    Some(_) => Problem::WrongLink,
+                    // A branch without attributes says nothing of its copies.
+                    None => continue,
+                }
+            } else {
+                Problem::Unknown
+            };
+            *wrong.entry(entry.attributes.ino).or_default() += 1;
+            astray.push((name, problem));
+        }
+        for (name, problem) in astray {
+            self.found_link(&directory, &name, problem);
+        }
+        for (name, entry, identity, names) in right {
+            let others = entry.attributes.nlink - 1 - wrong.get(&entry.attributes.ino).copied().unwrap_or(0);
+            if others == 0 && (names == 0 || self.is_gone(&identity)) {
+                self.found_link(&directory, &name, Problem::OrphanedLink);
+            }
+        }
+        Ok(())
+    }
+
+    fn found_link(&mut self, directory: &VnodeRef, name: &NameBuf, problem: Problem) {
+        let path = below(&below(STATE, Work::LINKS), name.as_bytes());
+        self.found(path, problem, || work::remove_tree(directory, name.as_name()));
+    }
+
+    /// Whether the branch that an identity comes from is one of these and has lost the object.
+    pub(super) fn is_gone(&self, identity: &Identity) -> bool {
+        let Some((tag, lower)) = identity::parts(&identity.handle) else { return true };
+        let Some(member) = self.union.branches.tagged(tag) else { return false };
+        member.file_system.properties().persistent_handles
+            && matches!(member.file_system.resolve(&lower), Err(Errno::ESTALE | Errno::ENOENT))
+    }
+
+    fn state_directory(&self) -> Result<Option<VnodeRef>> {
+        found(self.member.root.lookup(&Caller::server(), work::name(STATE)))
+    }
+
+    /// One of the union's own directories, if the branch has it.
+    fn own(&self, name: &'static [u8]) -> Result<Option<VnodeRef>> {
+        let Some(state) = self.state_directory()? else { return Ok(None) };
+        found(state.lookup(&Caller::server(), work::name(name)))
+    }
+}
+
+/// Whether it is a file whose name is made of an identity.
+fn is_link(name: &[u8], entry: &Entry) -> bool {
+    let bytes = std::str::from_utf8(name).ok().and_then(identity::bytes);
+    let handle = bytes.and_then(|bytes| Handle::new(&bytes).ok());
+    !entry.attributes.is_directory() && handle.is_some_and(|handle| identity::parts(&handle).is_some())
+}
+
+/// What is in a work directory.
+fn unfinished(directory: &VnodeRef) -> Result<Vec<(NameBuf, Problem)>> {
+    let mut found = Vec::new();
+    for (name, _) in work::entries(directory)? {
+        if Purpose::of(name.as_bytes()) != Purpose::Record {
+            found.push((name, Problem::LeftOver));
+        }
+    }
+    for (name, record) in record::records(directory)? {
+        found.push((name, record.map_or(Problem::LeftOver, |_| Problem::UnfinishedRename)));
+    }
+    Ok(found)
+}
+
+/// The directory that was looked up.
+fn found(entry: Result<Entry>) -> Result<Option<VnodeRef>> {
+    match entry {
+        Ok(entry) => Ok(entry.attributes.is_directory().then_some(entry.vnode)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,190 @@
+//! Checks the tree of a branch: whiteouts, opaque and moved directories, and the identities of copies.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use vnode::{Caller, Entry, Errno, Handle, Name, Result, VnodeRef};
+
+use super::super::identity::Identity;
+use super::super::lookup::root_of;
+use super::super::node::Instance;
+use super::super::whiteout::{self, Format, Meaning, PREFIX, STATE};
+use super::super::work;
+use super::{Check, Problem, below};
+
+/// A directory of the branch that is to be looked through.
+struct Place {
+    path: Vec<u8>,
+    own: Instance,
+    /// Where the branches on the right have it.
+    right: Vec<Instance>,
+}
+
+impl Place {
+    /// What there is by a name on the right.
+    fn shows_on_the_right(&self, check: &Check<'_>, stored: Name<'_>) -> Result<bool> {
+        Ok(check.union.search(&self.right, &Caller::server(), stored)?.found.is_some())
+    }
+}
+
+/// Which file of the branch has an identity: its inode number and path.
+type Known = HashMap<Handle, (u64, Vec<u8>)>;
+
+impl Check<'_> {
+    /// Looks through the branch, all but the union's own directory.
+    pub(super) fn tree(&mut self) -> Result<()> {
+        let (own, right) = (root_of(self.member), self.union.roots_right_of(self.member));
+        let mut way = vec![Place { path: Vec::new(), own, right }];
+        let mut known = Known::new();
+        while let Some(place) = way.pop() {
+            self.directory(&place, &mut known, &mut way)?;
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, place: &Place, known: &mut Known, way: &mut Vec<Place>) -> Result<()> {
+        for (stored, _) in work::entries(&place.own.vnode)? {
+            if place.path.is_empty() && stored.as_bytes() == STATE {
+                continue;
+            }
+            match whiteout::meaning(stored.as_bytes()) {
+                Meaning::Mark => {}
+                Meaning::Whiteout(_) => self.whiteout(place, Name::new(&stored.as_bytes()[PREFIX.len()..])?)?,
+                Meaning::Object(_) => match place.own.vnode.lookup(&Caller::server(), stored.as_name()) {
+                    Ok(entry) if entry.attributes.is_directory() => {
+                        way.push(self.subdirectory(place, stored.as_name(), &entry)?);
+                    }
+                    Ok(entry) => self.file(place, stored.as_name(), &entry, known)?,
+                    // Removed by a repair.
+                    Err(Errno::ENOENT) => {}
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a whiteout that is a file of its own.
+    fn whiteout(&mut self, place: &Place, hidden: Name<'_>) -> Result<()> {
+        let directory = &place.own.vnode;
+        let path = below(&place.path, hidden.as_bytes());
+        let remove = || whiteout::remove(directory, hidden);
+        let entry = match directory.lookup(&Caller::server(), hidden) {
+            Ok(entry) => entry,
+            Err(Errno::ENOENT) => {
+                if self.options.idle && !place.shows_on_the_right(self, hidden)? {
+                    let path = below(&place.path, &[PREFIX, hidden.as_bytes()].concat());
+                    self.found(path, Problem::IdleWhiteout, remove);
+                }
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if whiteout::is_device(&entry)? {
+            self.found(path, Problem::TwoWhiteouts, remove);
+        } else if !entry.attributes.is_directory() {
+            self.found(path, Problem::BesideWhiteout, remove);
+        } else {
+            let hides = whiteout::redirect(&entry.vnode)?.is_none() && place.shows_on_the_right(self, hidden)?;
+            self.found(path, Problem::DirectoryBesideWhiteout, || {
+                if hides && !whiteout::is_opaque(&entry.vnode)? {
+                    whiteout::set_opaque(&entry.vnode, Format::Names)?;
+                }
+                remove()
+            });
+        }
+        Ok(())
+    }
+
+    /// Checks the marks of a directory. The answer is where to go on.
+    fn subdirectory(&mut self, place: &Place, stored: Name<'_>, entry: &Entry) -> Result<Place> {
+        let path = below(&place.path, stored.as_bytes());
+        let own = Instance { member: Arc::clone(self.member), vnode: entry.vnode.clone(), ino: entry.attributes.ino };
+        let instances = [std::slice::from_ref(&place.own), &place.right[..]].concat();
+        let found = self.union.search(&instances, &Caller::server(), stored)?.found;
+        let right: Vec<Instance> = found.map_or_else(Vec::new, |found| found.instances.into_iter().skip(1).collect());
+        let directory = &entry.vnode;
+        match whiteout::redirect(directory)? {
+            None if whiteout::has_redirect(directory)? => {
+                self.found(path.clone(), Problem::UnreadableRedirect, || whiteout::remove_redirect(directory));
+            }
+            Some(from) => self.moved(place, stored, directory, &path, from, right.is_empty())?,
+            None => {}
+        }
+        Ok(Place { path, own, right })
+    }
+
+    /// Checks the marks of a directory that was moved.
+    fn moved(
+        &mut self,
+        place: &Place,
+        stored: Name<'_>,
+        directory: &VnodeRef,
+        path: &[u8],
+        from: Vec<u8>,
+        has_no_rest: bool,
+    ) -> Result<()> {
+        if has_no_rest && !self.is_last() {
+            let hides = place.shows_on_the_right(self, stored)?;
+            self.found(path.to_vec(), Problem::MovedFromNowhere(from), || {
+                if hides {
+                    whiteout::set_opaque(directory, Format::Names)?;
+                }
+                whiteout::remove_redirect(directory)
+            });
+        } else if whiteout::is_opaque(directory)? {
+            self.found(path.to_vec(), Problem::OpaqueAndMoved, || whiteout::remove_opaque(directory));
+        }
+        Ok(())
+    }
+
+    /// Whether there is no branch on the right, so that nothing can be said of what should be there.
+    fn is_last(&self) -> bool {
+        let slots = self.union.branches.slots();
+        slots.last().is_some_and(|slot| Arc::ptr_eq(&slot.member, self.member))
+    }
+
+    /// Checks the marks and the identity of anything but a directory.
+    fn file(&mut self, place: &Place, stored: Name<'_>, entry: &Entry, known: &mut Known) -> Result<()> {
+        let (path, file) = (below(&place.path, stored.as_bytes()), &entry.vnode);
+        if whiteout::is_device(entry)? {
+            if self.options.idle && !place.shows_on_the_right(self, stored)? {
+                self.found(path, Problem::IdleWhiteout, || place.own.vnode.unlink(&Caller::server(), stored));
+            }
+            return Ok(());
+        }
+        if whiteout::is_opaque_file(file)? {
+            self.found(path.clone(), Problem::OpaqueFile, || whiteout::remove_opaque(file));
+        }
+        if whiteout::has_redirect(file)? && !whiteout::has_data_elsewhere(file)? {
+            self.found(path.clone(), Problem::MovedFile, || whiteout::remove_redirect(file));
+        }
+        self.identity(path, entry, known)
+    }
+
+    fn identity(&mut self, path: Vec<u8>, entry: &Entry, known: &mut Known) -> Result<()> {
+        let file = &entry.vnode;
+        if !Identity::is_brought(file)? {
+            return Ok(());
+        }
+        let forget = || Identity::forget(file);
+        let Some((identity, _)) = Identity::brought(file)? else {
+            self.found(path, Problem::UnreadableOrigin, forget);
+            return Ok(());
+        };
+        let ino = entry.attributes.ino;
+        match known.get(&identity.handle) {
+            Some((other, of)) if *other != ino => {
+                self.found(path, Problem::SameIdentity(of.clone()), forget);
+            }
+            Some(_) => {}
+            None => {
+                known.insert(identity.handle, (ino, path.clone()));
+                if self.options.idle && self.is_gone(&identity) {
+                    self.found(path, Problem::OriginGone, forget);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! The check of a union's branches: each defect, made by hand, is found, repaired, and then not found any more, and what
+//! users see stays as it was.
+
+#[path = "crash/view.rs"]
+#[allow(dead_code)]
+mod view;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bases::dir::{DirectoryFileSystem, Options};
+use layers::union::{CheckError, CheckOptions, Finding, Problem, UnionFileSystem, check};
+use layers::{Branch, BranchMode};
+use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
+use tempfile::TempDir;
+use view::View;
+use vnode::{Caller, FileSystem, Name, OpenFlags, RenameMode, SetAttributes, VnodeRef};
+
+use BranchMode::{ReadOnly, ReadWrite};
+
+/// Two branches in directories: one to write, one to read.
+struct Scene {
+    directory: TempDir,
+}
+
+impl Scene {
+    fn new(left: &[&str], right: &[&str]) -> Self {
+        let scene = Self { directory: tempfile::tempdir().unwrap() };
+        for (branch, paths) in [("left", left), ("right", right)] {
+            fs::create_dir(scene.path(branch)).unwrap();
+            for path in paths {
+                let path = scene.path(&format!("{branch}/{path}"));
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                match path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+                    true => fs::create_dir_all(path).unwrap(),
+                    false => fs::write(&path, path.file_name().unwrap().as_encoded_bytes()).unwrap(),
+                }
+            }
+        }
+        scene
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.directory.path().join(path)
+    }
+
+    fn branches(&self) -> Vec<Branch> {
+        let branch = |(name, mode): (&str, BranchMode)| Branch {
+            file_system: Arc::new(DirectoryFileSystem::open(&self.path(name), Options::default()).unwrap()),
+            mode: Some(mode),
+            label: name.to_owned(),
+        };
+        [("left", ReadWrite), ("right", ReadOnly)].map(branch).into()
+    }
+
+    fn union(&self) -> UnionFileSystem {
+        UnionFileSystem::new(self.branches())
+    }
+
+    fn check(&self, options: CheckOptions) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        check(self.branches(), &options, &mut |finding| findings.push(finding)).unwrap();
+        findings
+    }
+
+    /// Finds these, by paths, repairs them, and finds nothing then.
+    fn finds(&self, options: CheckOptions, expected: &[(&str, Problem)]) {
+        let told = |findings: Vec<Finding>| {
+            let mut told: Vec<_> = findings
+                .into_iter()
+                .map(|finding| (String::from_utf8(finding.path).unwrap(), finding.problem, finding.repair))
+                .collect();
+            told.sort_by(|one, other| one.0.cmp(&other.0));
+            told
+        };
+        let with = |repair: Option<vnode::Result<()>>| {
+            let all = expected.iter().map(|(path, problem)| ((*path).to_owned(), problem.clone(), repair));
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(told(self.check(options)), with(None), "first");
+        assert_eq!(told(self.check(options)), with(None), "nothing was changed");
+        assert_eq!(told(self.check(CheckOptions { repair: true, ..options })), with(Some(Ok(()))));
+        assert_eq!(told(self.check(options)), [], "after the repair");
+    }
+
+    /// As [`Scene::finds`], of what is always looked for; users see the same before and after.
+    fn finds_and_keeps(&self, expected: &[(&str, Problem)]) {
+        let before = View::of(&self.union());
+        self.finds(CheckOptions::default(), expected);
+        let after = View::of(&self.union());
+        assert_eq!(after.since(&before), before.since(&before));
+    }
+
+    fn mark(&self, path: &str, name: &str, value: &str) {
+        let name =
+            if rustix::process::geteuid().is_root() { format!("trusted.{name}") } else { format!("user.{name}") };
+        setxattr(self.path(path), name, value.as_bytes(), XattrFlags::empty()).unwrap();
+    }
+}
+
+const IDLE: CheckOptions = CheckOptions { repair: false, idle: true };
+
+fn server() -> Caller {
+    Caller::server()
+}
+
+fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+fn at(union: &UnionFileSystem, path: &str) -> VnodeRef {
+    view::at(union, path)
+}
+
+fn chmod(union: &UnionFileSystem, path: &str) {
+    let changes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+    at(union, path).setattr(&server(), &changes).unwrap();
+}
+
+#[test]
+fn what_stands_beside_its_whiteout() {
+    let scene = Scene::new(&["a", ".wh.a", "d/e/x", "d/.wh.e", "o/x", ".wh.o"], &["a", "d/e/y"]);
+    scene.finds_and_keeps(&[
+        ("a", Problem::BesideWhiteout),
+        ("d/e", Problem::DirectoryBesideWhiteout),
+        ("o", Problem::DirectoryBesideWhiteout),
+    ]);
+    assert!(scene.path("left/d/e/.wh..wh..opq").exists());
+    assert!(!scene.path("left/o/.wh..wh..opq").exists(), "it hides nothing");
+}
+
+#[test]
+fn two_whiteouts_of_one_name() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scene = Scene::new(&[".wh.a"], &["a"]);
+    mknodat(CWD, scene.path("left/a"), FileType::CharacterDevice, Mode::empty(), makedev(0, 0)).unwrap();
+    scene.finds_and_keeps(&[("a", Problem::TwoWhiteouts)]);
+}
+
+#[test]
+fn whiteouts_that_hide_nothing_are_found_if_asked_for() {
+    let scene = Scene::new(&[".wh.a", ".wh.b", "d/.wh.c"], &["b"]);
+    scene.finds_and_keeps(&[]);
+    scene.finds(IDLE, &[(".wh.a", Problem::IdleWhiteout), ("d/.wh.c", Problem::IdleWhiteout)]);
+}
+
+#[test]
+fn marks_that_contradict_each_other_or_lead_nowhere() {
+    let scene = Scene::new(&["both/x", "away/x", "away2/", "odd/x", "file"], &["old/y", "away2/z", "odd/w"]);
+    scene.mark("left/both", "overlay.redirect", "/old");
+    scene.mark("left/both", "overlay.opaque", "y");
+    fs::write(scene.path("left/both/.wh..wh..opq"), "").unwrap();
+    scene.mark("left/away", "overlay.redirect", "/nowhere/at/all");
+    scene.mark("left/away2", "overlay.redirect", "gone");
+    scene.mark("left/odd", "overlay.redirect", "");
+    scene.mark("left/file", "overlay.redirect", "/old");
+    scene.mark("left/file", "overlay.opaque", "y");
+    let before = View::of(&scene.union());
+    scene.finds(
+        CheckOptions::default(),
+        &[
+            ("away", Problem::MovedFromNowhere(b"/nowhere/at/all".to_vec())),
+            ("away2", Problem::MovedFromNowhere(b"gone".to_vec())),
+            ("both", Problem::OpaqueAndMoved),
+            ("file", Problem::OpaqueFile),
+            ("file", Problem::MovedFile),
+            ("odd", Problem::UnreadableRedirect),
+        ],
+    );
+    let after = View::of(&scene.union());
+    assert_eq!(after.since(&before), before.since(&before));
+    assert!(scene.path("left/away2/.wh..wh..opq").exists());
+    assert!(!scene.path("left/both/.wh..wh..opq").exists());
+}
+
+#[test]
+fn what_was_not_finished() {
+    let scene = Scene::new(&["a"], &["b"]);
+    chmod(&scene.union(), "b");
+    let work = scene.path("left/.wh..wh.plyfs/work");
+    fs::create_dir_all(work.join("7/d/.wh.x")).unwrap();
+    fs::write(work.join("copy.3"), "part").unwrap();
+    fs::write(work.join("record.4"), "plyfs rename 1\nmoved 0 0").unwrap();
+    fs::write(scene.path("left/.wh..wh.plyfs/branches.new"), "0 0").unwrap();
+    let of = |name: &'static str| format!(".wh..wh.plyfs/{name}");
+    let expected = ["work/7", "work/copy.3", "work/record.4"].map(of);
+    let mut found: Vec<(&str, Problem)> = expected.iter().map(|path| (path.as_str(), Problem::LeftOver)).collect();
+    let part = of("branches.new");
+    found.insert(0, (&part, Problem::LeftOver));
+    scene.finds(CheckOptions::default(), &found);
+}
+
+#[test]
+fn what_is_unknown_in_the_state_directory() {
+    let scene = Scene::new(&["a"], &["b", "c"]);
+    chmod(&scene.union(), "b");
+    fs::create_dir_all(scene.path("left/.wh..wh.plyfs/stranger/x")).unwrap();
+    fs::create_dir_all(scene.path("left/.wh..wh.plyfs/links")).unwrap();
+    fs::write(scene.path("left/.wh..wh.plyfs/links/stranger"), "").unwrap();
+    scene.finds_and_keeps(&[
+        (".wh..wh.plyfs/links/stranger", Problem::Unknown),
+        (".wh..wh.plyfs/stranger", Problem::Unknown),
+    ]);
+}
+
+#[test]
+fn names_of_copied_files_that_nobody_needs_or_that_lead_astray() {
+    let scene = Scene::new(&[], &["a", "b"]);
+    for (file, link) in [("a", "a2"), ("b", "b2")] {
+        fs::hard_link(scene.path(&format!("right/{file}")), scene.path(&format!("right/{link}"))).unwrap();
+        chmod(&scene.union(), file);
+        chmod(&scene.union(), link);
+    }
+    assert_eq!(scene.check(CheckOptions::default()), [], "they are needed");
+    let links = scene.path("left/.wh..wh.plyfs/links");
+    let all = || {
+        let mut all: Vec<_> = fs::read_dir(&links).unwrap().map(|entry| entry.unwrap().path()).collect();
+        all.sort();
+        all
+    };
+    let [one, other] = &all()[..] else { panic!("{:?}", all()) };
+    // As if the last names had gone, but not that in the links directory.
+    let union = scene.union();
+    let root = union.root();
+    let keep = scene.path("left/keep");
+    fs::hard_link(one, &keep).unwrap();
+    for file in ["a", "a2", "b", "b2"] {
+        root.unlink(&server(), name(file)).unwrap();
+    }
+    drop((root, union));
+    assert_eq!(all().len(), 1, "the copy with another name stays");
+    let stays = all()[0].clone();
+    fs::remove_file(&keep).unwrap();
+    let path = |link: &Path| format!(".wh..wh.plyfs/links/{}", link.file_name().unwrap().to_str().unwrap());
+    let wrong = if stays == *one { other } else { one };
+    fs::hard_link(&stays, wrong).unwrap();
+    let (wrong, stays) = (path(wrong), path(&stays));
+    let mut expected = [(wrong.as_str(), Problem::WrongLink), (stays.as_str(), Problem::OrphanedLink)];
+    expected.sort_by_key(|(path, _)| *path);
+    scene.finds_and_keeps(&expected);
+}
+
+#[test]
+fn identities_that_are_not_of_their_files() {
+    let scene = Scene::new(&["mine"], &["a", "b"]);
+    chmod(&scene.union(), "a");
+    let (copy, twin) = (scene.path("left/a"), scene.path("left/z/twin"));
+    fs::create_dir(scene.path("left/z")).unwrap();
+    fs::write(&twin, "twin").unwrap();
+    let mut value = vec![0; 1000];
+    let attribute = ["trusted.plyfs.origin", "user.plyfs.origin"];
+    let origin = attribute.iter().find_map(|name| {
+        let length = rustix::fs::getxattr(&copy, *name, &mut value).ok()?;
+        value.truncate(length);
+        Some(name)
+    });
+    let origin = *origin.expect("a copy tells of its origin");
+    setxattr(&twin, origin, &value, XattrFlags::empty()).unwrap();
+    setxattr(scene.path("left/mine"), origin, b"nonsense", XattrFlags::empty()).unwrap();
+    scene.finds(
+        CheckOptions::default(),
+        &[("mine", Problem::UnreadableOrigin), ("z/twin", Problem::SameIdentity(b"a".to_vec()))],
+    );
+    let ino = |path| at(&scene.union(), path).getattr(&server()).unwrap().ino;
+    assert_ne!(ino("a"), ino("z/twin"));
+    // The original goes behind the union's back.
+    fs::remove_file(scene.path("right/a")).unwrap();
+    assert_eq!(scene.check(CheckOptions::default()), []);
+    scene.finds(IDLE, &[("a", Problem::OriginGone)]);
+}
+
+#[test]
+fn a_branch_that_is_being_written_to_is_left_alone() {
+    let scene = Scene::new(&[], &["a"]);
+    let union = scene.union();
+    chmod(&union, "a");
+    for repair in [false, true] {
+        let options = CheckOptions { repair, idle: false };
+        let checked = check(scene.branches(), &options, &mut |finding| panic!("{finding:?}"));
+        assert_eq!(checked, Err(CheckError::InUse("left".to_owned())));
+    }
+    drop(union);
+    assert_eq!(scene.check(CheckOptions::default()), []);
+}
+
+#[test]
+fn a_union_that_was_used_is_in_order() {
+    let scene = Scene::new(&["l/a", "l/b"], &["l/c", "r/d", "r/s/e", "t"]);
+    let union = scene.union();
+    let root = union.root();
+    let rename = |from: &str, to: &str| {
+        root.rename(&server(), name(from), &union.root(), name(to), RenameMode::Replace).unwrap()
+    };
+    rename("l", "m");
+    rename("r", "l");
+    root.unlink(&server(), name("t")).unwrap();
+    root.mkdir(&server(), name("t"), 0o700).unwrap();
+    at(&union, "l/s").unlink(&server(), name("e")).unwrap();
+    at(&union, "l").rmdir(&server(), name("s")).unwrap();
+    at(&union, "m/c").open(&server(), OpenFlags::WRITE).unwrap();
+    drop((root, union));
+    assert_eq!(scene.check(CheckOptions::default()), []);
+}
