@@ -531,3 +531,53 @@ fn a_replaced_name_uncovers_nothing_that_was_hidden_behind_it() {
     assert_eq!(list(&root, &server()), ["a", "b"]);
     assert_eq!(read(&scene.branches[1], "a/kept").unwrap(), "1", "nothing below a hidden directory is lost");
 }
+
+#[test]
+fn copies_belong_to_whom_the_option_says() {
+    let caller = Caller::with_groups(1000, 1001, &[], 0o027);
+    let copied = |options: &[(&str, &str)]| {
+        let scene = scene(options, &[(ReadWrite, &[]), (ReadOnly, &["d/x"])]);
+        for (path, mode) in [("d", 0o777), ("d/x", 0o646)] {
+            let changes = SetAttributes { uid: Some(5), gid: Some(6), mode: Some(mode), ..SetAttributes::default() };
+            at(&scene.branches[1], path).unwrap().setattr(&server(), &changes).unwrap();
+        }
+        at(&scene.branches[1], "d/x").unwrap().setxattr(&server(), b"user.a", b"1", vnode::XattrMode::Set).unwrap();
+        let node = at(&scene.union, "d/x").unwrap();
+        node.open(&caller, OpenFlags::WRITE).unwrap().write_at(&caller, 0, b"9", false).unwrap();
+        assert_eq!(read(&scene.union, "d/x").unwrap(), "9");
+        assert_eq!(node.getxattr(&server(), b"user.a").unwrap(), b"1");
+        ["d", "d/x"].map(|path| {
+            let attributes = walk(&scene.branches[0], &server(), path).unwrap().attributes;
+            (attributes.uid, attributes.gid, attributes.mode)
+        })
+    };
+    assert_eq!(copied(&[]), [(5, 6, 0o777), (5, 6, 0o646)], "as the original");
+    assert_eq!(copied(&[("copyup", "owner")]), copied(&[]));
+    let constant = [("copyup", "const"), ("copyup-owner", "7:8"), ("copyup-mode", "640")];
+    assert_eq!(copied(&constant), [(7, 8, 0o750), (7, 8, 0o640)]);
+    assert_eq!(copied(&[("copyup", "current")]), [(1000, 1001, 0o750), (1000, 1001, 0o640)]);
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let refused = |options: &[(&str, &str)]| {
+        let options: Vec<_> = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let branch = Branch { file_system: memory(), mode: None, label: String::new() };
+        layers::kind("union").unwrap().join(&options, vec![branch], None).map(drop).unwrap_err().to_string()
+    };
+    for (options, words) in [
+        (&[("delete", "some")][..], "expected whiteout or all"),
+        (&[("whiteouts", "")], "expected names or overlay"),
+        (&[("create", "last")], "random"),
+        (&[("minimum-free", "12x")], "512m"),
+        (&[("minimum-free", "99999999999t")], "512m"),
+        (&[("copyup", "const")], "needs the option `copyup-owner`"),
+        (&[("copyup", "const"), ("copyup-owner", "1:2")], "needs the option `copyup-mode`"),
+        (&[("copyup-mode", "644")], "only together with copyup=const"),
+        (&[("copyup", "const"), ("copyup-owner", "1"), ("copyup-mode", "644")], "1000:1000"),
+        (&[("copyup", "const"), ("copyup-owner", "1:2"), ("copyup-mode", "77777")], "0640"),
+    ] {
+        let error = refused(options);
+        assert!(error.contains(words), "{options:?}: {error}");
+    }
+}

@@ -55,7 +55,7 @@ impl Node {
                 return Err(Errno::EPERM);
             }
         }
-        let (_object, instance) = self.held_writable(changes.size.map_or(Extent::All, Extent::UpTo))?;
+        let (_object, instance) = self.held_writable(caller, changes.size.map_or(Extent::All, Extent::UpTo))?;
         Ok(self.shown(instance.vnode.setattr(caller, changes)?))
     }
 
@@ -115,7 +115,7 @@ impl Node {
             }
             self.may(caller, AccessMode::WRITE)?;
         }
-        let (_object, instance) = self.held_writable(Extent::All)?;
+        let (_object, instance) = self.held_writable(caller, Extent::All)?;
         instance.vnode.setxattr(caller, name, value, mode)
     }
 
@@ -129,7 +129,7 @@ impl Node {
                 result => result,
             };
         }
-        let (_object, instance) = self.held_writable(Extent::All)?;
+        let (_object, instance) = self.held_writable(caller, Extent::All)?;
         instance.vnode.removexattr(caller, name)
     }
 

@@ -15,6 +15,7 @@ use vnode::{
 use super::branches::Member;
 use super::identity::Identity;
 use super::node::{Above, Instance, NO_COUNT, Node, Whereabouts};
+use super::settings::{Ownership, Rights};
 use super::work::Purpose;
 use super::{Union, links, whiteout};
 
@@ -38,6 +39,16 @@ impl Union {
         let Some(position) = self.branches.position(member) else { return false };
         self.branches.may_change(member) || self.branches.writable_at_or_left_of(position).is_some()
     }
+
+    /// What a copy that a caller causes has instead of the original's rights.
+    fn rights_of_copy(&self, caller: &Caller) -> Option<Rights> {
+        match self.settings.copy_up {
+            Ownership::Original => None,
+            Ownership::Constant(rights) => Some(rights),
+            Ownership::Current if caller.server => None,
+            Ownership::Current => Some(Rights { uid: caller.uid, gid: caller.gid, mode: 0o666 & !umask_of(caller) }),
+        }
+    }
 }
 
 impl Node {
@@ -47,17 +58,18 @@ impl Node {
     }
 
     /// The instance to be changed: the leftmost, or a copy of it.
-    pub(super) fn writable(self: &Arc<Self>, extent: Extent) -> Result<Instance> {
-        self.writable_within(extent, usize::MAX)
+    pub(super) fn writable(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
+        self.writable_within(caller, extent, usize::MAX)
     }
 
     /// As [`Node::writable`], of a file with what keeps it there while it is changed.
     pub(super) fn held_writable(
         self: &Arc<Self>,
+        caller: &Caller,
         extent: Extent,
     ) -> Result<(Option<RwLockReadGuard<'_, ()>>, Instance)> {
         for _ in 0..ATTEMPTS {
-            let instance = self.writable(extent)?;
+            let instance = self.writable(caller, extent)?;
             if self.kind == FileKind::Directory {
                 return Ok((None, instance));
             }
@@ -70,13 +82,13 @@ impl Node {
     }
 
     /// As [`Node::writable`], in a branch no further to the right than `limit`.
-    pub(super) fn writable_within(self: &Arc<Self>, extent: Extent, limit: usize) -> Result<Instance> {
+    pub(super) fn writable_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
         let leftmost = self.leftmost();
         let Some(target) = self.target_of_copy(&leftmost.member, limit)? else { return Ok(leftmost) };
         if self.kind != FileKind::Directory {
-            return self.copy_up(extent, limit);
+            return self.copy_up(caller, extent, limit);
         }
-        self.directory_in(&target)?;
+        self.directory_in(caller, &target)?;
         Ok(self.leftmost())
     }
 
@@ -99,7 +111,7 @@ impl Node {
         }
     }
 
-    fn copy_up(self: &Arc<Self>, extent: Extent, limit: usize) -> Result<Instance> {
+    fn copy_up(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
         let _copying = self.alone();
         let original = self.leftmost();
         let Some(target) = self.target_of_copy(&original.member, limit)? else { return Ok(original) };
@@ -107,8 +119,8 @@ impl Node {
         if moves {
             self.may_move(&original)?;
         }
-        let (name, copy) = copy_of(&original, &target, extent)?;
-        let placed = self.finish_copy(&original, &target, &name, &copy);
+        let (name, copy) = copy_of(&original, &target, extent, self.union.rights_of_copy(caller))?;
+        let placed = self.finish_copy(caller, &original, &target, &name, &copy);
         if let Err(error) = placed {
             target.work.discard(&name);
             return Err(error);
@@ -150,6 +162,7 @@ impl Node {
     /// Gives a copy its identity, has the original's other names lead to it, and puts it into its place.
     fn finish_copy(
         self: &Arc<Self>,
+        caller: &Caller,
         original: &Instance,
         target: &Arc<Member>,
         name: &NameBuf,
@@ -158,14 +171,14 @@ impl Node {
         let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
         if names < 2 {
             self.identity.bring(copy, NO_COUNT)?;
-            self.place(name, target)?;
+            self.place(caller, name, target)?;
             self.names.store(NO_COUNT, Ordering::Relaxed);
             return Ok(());
         }
         // The names of the copy are as many before it comes to its place as after, so that its count is right at any time.
         self.identity.bring(copy, names - 1)?;
         links::share(&self.identity, target, copy)?;
-        if let Err(error) = self.place(name, target) {
+        if let Err(error) = self.place(caller, name, target) {
             links::unshare(&self.identity, target);
             return Err(error);
         }
@@ -174,7 +187,7 @@ impl Node {
     }
 
     /// Renames a finished copy to where the object is seen now.
-    fn place(self: &Arc<Self>, name: &NameBuf, target: &Arc<Member>) -> Result<()> {
+    fn place(self: &Arc<Self>, caller: &Caller, name: &NameBuf, target: &Arc<Member>) -> Result<()> {
         let server = Caller::server();
         let work = target.work.directory()?;
         for _ in 0..ATTEMPTS {
@@ -184,7 +197,7 @@ impl Node {
                 Whereabouts::Nowhere => return work.unlink(&server, name.as_name()),
                 Whereabouts::Unknown => return Err(Errno::ESTALE),
             };
-            let place = directory.directory_in(target)?;
+            let place = directory.directory_in(caller, target)?;
             let _names = directory.alone();
             if self.was_at(&directory, stored.as_name()) {
                 return keeping_times(&place, || {
@@ -196,7 +209,7 @@ impl Node {
     }
 
     /// The directory in a branch, made there with all above it if need be.
-    pub(super) fn directory_in(self: &Arc<Self>, member: &Arc<Member>) -> Result<VnodeRef> {
+    pub(super) fn directory_in(self: &Arc<Self>, caller: &Caller, member: &Arc<Member>) -> Result<VnodeRef> {
         let mut way = Vec::new();
         let mut node = Arc::clone(self);
         let mut place = loop {
@@ -209,15 +222,15 @@ impl Node {
             way.push((std::mem::replace(&mut node, directory), above));
         };
         for (node, above) in way.iter().rev() {
-            place = node.make_in(member, above, &place)?;
+            place = node.make_in(caller, member, above, &place)?;
         }
         Ok(place)
     }
 
     /// The directory in a branch, for a change that a caller makes there: the leftmost instance decides who may, and what
     /// new objects inherit.
-    pub(super) fn place_in(self: &Arc<Self>, member: &Arc<Member>) -> Result<VnodeRef> {
-        let place = self.directory_in(member)?;
+    pub(super) fn place_in(self: &Arc<Self>, caller: &Caller, member: &Arc<Member>) -> Result<VnodeRef> {
+        let place = self.directory_in(caller, member)?;
         let leftmost = self.leftmost();
         if !Arc::ptr_eq(&leftmost.member, member) {
             copy_rights(&leftmost.vnode, &place)?;
@@ -236,7 +249,13 @@ impl Node {
     }
 
     /// Makes the directory in a branch that has the directory above it, as it is seen elsewhere.
-    fn make_in(self: &Arc<Self>, member: &Arc<Member>, above: &Above, parent: &VnodeRef) -> Result<VnodeRef> {
+    fn make_in(
+        self: &Arc<Self>,
+        caller: &Caller,
+        member: &Arc<Member>,
+        above: &Above,
+        parent: &VnodeRef,
+    ) -> Result<VnodeRef> {
         let stored = above.stored.as_name();
         let _names = above.directory.alone();
         if let Some(made) = self.instance_in(member) {
@@ -249,9 +268,12 @@ impl Node {
             return Err(Errno::EXDEV);
         }
         let server = Caller::server();
+        // On the right of the leftmost, that decides.
+        let is_leftmost = self.union.branches.position(member) < self.union.branches.position(&self.leftmost().member);
+        let rights = if is_leftmost { self.union.rights_of_copy(caller) } else { None };
         let (work, name) = (member.work.directory()?, member.work.name());
         let directory = work.mkdir(&server, name.as_name(), 0o700)?.vnode;
-        let made = copy_attributes(&self.leftmost().vnode, &directory).and_then(|()| {
+        let made = copy_attributes(&self.leftmost().vnode, &directory, rights).and_then(|()| {
             self.keep_identity(member, &directory)?;
             keeping_times(parent, || work.rename(&server, name.as_name(), parent, stored, RenameMode::NoReplace))
         });
@@ -286,6 +308,17 @@ impl Node {
     }
 }
 
+/// The umask of a process, which only requests that make something bring along.
+fn umask_of(caller: &Caller) -> u32 {
+    const NOBODY_ELSE: u32 = 0o077;
+    if caller.pid == 0 || caller.umask != 0 {
+        return caller.umask;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", caller.pid)).unwrap_or_default();
+    let umask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
+    umask.unwrap_or(NOBODY_ELSE)
+}
+
 /// Does something to a directory that users are not to see of its times.
 fn keeping_times(directory: &VnodeRef, change: impl FnOnce() -> Result<()>) -> Result<()> {
     let server = Caller::server();
@@ -305,9 +338,14 @@ fn times_of(attributes: &Attributes) -> SetAttributes {
 }
 
 /// Makes a copy in the work directory of a branch, complete but for its identity.
-fn copy_of(original: &Instance, target: &Member, extent: Extent) -> Result<(NameBuf, VnodeRef)> {
+fn copy_of(
+    original: &Instance,
+    target: &Member,
+    extent: Extent,
+    rights: Option<Rights>,
+) -> Result<(NameBuf, VnodeRef)> {
     let (work, name) = (target.work.directory()?, target.work.name_for(Purpose::Copy));
-    match copy_into(&work, name.as_name(), original, extent) {
+    match copy_into(&work, name.as_name(), original, extent, rights) {
         Ok(copy) => Ok((name, copy)),
         Err(error) => {
             target.work.discard(&name);
@@ -316,7 +354,13 @@ fn copy_of(original: &Instance, target: &Member, extent: Extent) -> Result<(Name
     }
 }
 
-fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, extent: Extent) -> Result<VnodeRef> {
+fn copy_into(
+    work: &VnodeRef,
+    name: Name<'_>,
+    original: &Instance,
+    extent: Extent,
+    rights: Option<Rights>,
+) -> Result<VnodeRef> {
     let server = Caller::server();
     let from = &original.vnode;
     let attributes = from.getattr(&server)?;
@@ -331,7 +375,7 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, extent: Exten
             if size > 0 {
                 copy_data(&*from.open(&server, OpenFlags::READ)?, &*made.file, size)?;
             }
-            copy_attributes(from, &made.entry.vnode)?;
+            copy_attributes(from, &made.entry.vnode, rights)?;
             if size < attributes.size {
                 let changed = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
                 made.entry.vnode.setattr(&server, &changed)?;
@@ -341,7 +385,7 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, extent: Exten
         }
         FileKind::Symlink => {
             let made = work.symlink(&server, name, &from.readlink(&server)?)?.vnode;
-            copy_attributes(from, &made)?;
+            copy_attributes(from, &made, rights)?;
             Ok(made)
         }
         FileKind::Directory => Err(Errno::EISDIR),
@@ -350,7 +394,7 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, extent: Exten
             if whiteout::has_number(&attributes) {
                 whiteout::mark_as_users(&made)?;
             }
-            copy_attributes(from, &made)?;
+            copy_attributes(from, &made, rights)?;
             Ok(made)
         }
     }
@@ -438,14 +482,20 @@ fn write_all(to: &dyn OpenFile, mut offset: u64, mut data: &[u8]) -> Result<()> 
     Ok(())
 }
 
-/// Gives a copy owner, extended attributes, access control lists, permissions and times of the original, in an order in
-/// which none undoes another.
-fn copy_attributes(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
+/// Gives a copy extended attributes and times of the original, and unless it has others, its owner, access control lists
+/// and permissions, in an order in which none undoes another.
+fn copy_attributes(original: &VnodeRef, copy: &VnodeRef, rights: Option<Rights>) -> Result<()> {
     let server = Caller::server();
     let attributes = original.getattr(&server)?;
-    set_owner(copy, attributes.uid, attributes.gid)?;
-    copy_xattrs(original, copy)?;
-    let mode = (attributes.kind != FileKind::Symlink).then_some(attributes.mode);
+    let (uid, gid) = rights.map_or((attributes.uid, attributes.gid), |rights| (rights.uid, rights.gid));
+    set_owner(copy, uid, gid)?;
+    copy_xattrs(original, copy, rights.is_none())?;
+    let mode = match (attributes.kind, rights) {
+        (FileKind::Symlink, _) => None,
+        (_, None) => Some(attributes.mode),
+        (FileKind::Directory, Some(rights)) => Some(rights.directory_mode()),
+        (_, Some(rights)) => Some(rights.mode),
+    };
     copy.setattr(&server, &SetAttributes { mode, ..times_of(&attributes) }).map(drop)
 }
 
@@ -483,10 +533,13 @@ fn set_owner(object: &VnodeRef, uid: u32, gid: u32) -> Result<()> {
     }
 }
 
-fn copy_xattrs(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
+fn copy_xattrs(original: &VnodeRef, copy: &VnodeRef, with_rights: bool) -> Result<()> {
     let server = Caller::server();
     let names = original.listxattr(&server)?;
     for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !whiteout::is_own_attribute(name)) {
+        if !with_rights && decides_access(name) {
+            continue;
+        }
         let value = match original.getxattr(&server, name) {
             Ok(value) => value,
             Err(Errno::ENODATA) => continue,

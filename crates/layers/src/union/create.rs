@@ -60,7 +60,7 @@ impl Node {
     /// Makes an unnamed file and opens it.
     pub(super) fn make_unnamed(self: &Arc<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
         self.only_directory()?;
-        let (target, place) = self.place_of_new(usize::MAX)?;
+        let (target, place) = self.place_of_new(caller, usize::MAX)?;
         let created = place.tmpfile(caller, how)?;
         let node = self.union.made(&target, &created.entry)?;
         node.set_whereabouts(Whereabouts::Nowhere);
@@ -120,13 +120,13 @@ impl Node {
         }
         let mut limit = usize::MAX;
         for _ in 0..ATTEMPTS {
-            let Instance { member, vnode, .. } = target.writable_within(Extent::All, limit)?;
+            let Instance { member, vnode, .. } = target.writable_within(caller, Extent::All, limit)?;
             let own = self.union.branches.position(&member).ok_or(Errno::ESTALE)?;
             if !self.can_be_in(&member)? {
                 limit = self.union.branches.position(&*self.nearest_branch(own)?).ok_or(Errno::ESTALE)?;
                 continue;
             }
-            let place = self.place_in(&member)?;
+            let place = self.place_in(caller, &member)?;
             let _names = self.alone();
             let search = self.search(caller, stored)?;
             if search.found.is_some() {
@@ -162,7 +162,7 @@ impl Node {
                 // Before directories are made for nothing.
                 return Err(Errno::EEXIST);
             }
-            let (target, place) = self.place_of_new(limit)?;
+            let (target, place) = self.place_of_new(caller, limit)?;
             let _names = self.alone();
             let search = self.search(caller, stored)?;
             if search.found.is_some() {

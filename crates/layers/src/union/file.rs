@@ -12,6 +12,7 @@ use vnode::{
 
 use super::copy_up::Extent;
 use super::node::Node;
+use super::settings::Ownership;
 use crate::ioctl;
 
 /// An open file.
@@ -63,16 +64,22 @@ impl UnionFile {
 
     /// Opens a file as the caller. To be written to, it is copied if need be.
     pub(super) fn open(node: &Arc<Node>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        let mut opener = caller;
+        let server = Caller::server();
         if flags.writes() || flags.truncates() {
             if !node.is_writable() {
+                if node.union.settings.copy_up != Ownership::Original {
+                    // The caller may open the original, and need not be who the copy belongs to.
+                    opener = &server;
+                }
                 let wanted = if flags.reads() { 6 } else { 2 };
                 node.may(caller, vnode::AccessMode::from_bits(wanted))?;
             }
             let extent = if flags.truncates() { Extent::UpTo(0) } else { Extent::All };
-            node.writable(extent)?;
+            node.writable(caller, extent)?;
         }
         let copies = node.copies();
-        let file = node.leftmost().vnode.open(caller, flags)?;
+        let file = node.leftmost().vnode.open(opener, flags)?;
         Ok(Self::opened(Arc::clone(node), file, copies, flags))
     }
 
@@ -104,13 +111,13 @@ impl UnionFile {
     }
 
     /// The same to be changed: the branches stay as they are until the guard goes, and the object is where it may be.
-    fn lower_to_change(&self) -> Result<(Steady<'_>, OpenFileRef)> {
+    fn lower_to_change(&self, caller: &Caller) -> Result<(Steady<'_>, OpenFileRef)> {
         let steady = self.node.union.steady();
         let generation = self.node.union.branches.generation();
         if self.checked.load(Ordering::Relaxed) != generation {
             // What is left behind in a branch that is gone goes on there.
             if self.flags.writes() && self.node.refresh().is_ok() {
-                self.node.writable(Extent::All)?;
+                self.node.writable(caller, Extent::All)?;
             }
             self.checked.store(generation, Ordering::Relaxed);
         }
@@ -161,7 +168,7 @@ impl OpenFile for UnionFile {
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        let (_steady, file) = self.lower_to_change()?;
+        let (_steady, file) = self.lower_to_change(caller)?;
         file.write_at(caller, offset, data, kill_privileges)
     }
 
@@ -170,7 +177,7 @@ impl OpenFile for UnionFile {
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        let (_steady, file) = self.lower_to_change()?;
+        let (_steady, file) = self.lower_to_change(caller)?;
         file.truncate(caller, size, kill_privileges)
     }
 
@@ -184,7 +191,7 @@ impl OpenFile for UnionFile {
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
-        let (_steady, file) = self.lower_to_change()?;
+        let (_steady, file) = self.lower_to_change(caller)?;
         file.allocate(caller, mode, offset, length)
     }
 
@@ -193,7 +200,7 @@ impl OpenFile for UnionFile {
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
-        let (_steady, to) = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?.lower_to_change()?;
+        let (_steady, to) = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?.lower_to_change(caller)?;
         self.lower()?.copy_range(caller, offset, &to, to_offset, length)
     }
 
@@ -212,7 +219,7 @@ impl OpenFile for UnionFile {
             return self.lower()?.ioctl(caller, command, input, output);
         }
         let _steady = self.node.union.steady();
-        self.node.writable(Extent::All)?;
+        self.node.writable(caller, Extent::All)?;
         let _object = self.node.shared();
         self.lower()?.ioctl(caller, command, input, output)
     }

@@ -58,13 +58,19 @@ pub(super) fn unshare(identity: &Identity, target: &Member) {
 
 impl Node {
     /// Makes a name that leads to the original one of the copy. The caller holds no lock.
-    pub(super) fn settle(self: &Arc<Self>, found: &Found, node: &Arc<Node>, stored: Name<'_>) -> Result<()> {
+    pub(super) fn settle(
+        self: &Arc<Self>,
+        caller: &Caller,
+        found: &Found,
+        node: &Arc<Node>,
+        stored: Name<'_>,
+    ) -> Result<()> {
         let Instance { member, vnode, .. } = &found.instances[0];
         if !self.union.branches.may_change(member) {
             // The next copy comes to this name itself.
-            return node.writable(Extent::All).map(drop);
+            return node.writable(caller, Extent::All).map(drop);
         }
-        let place = self.directory_in(member)?;
+        let place = self.directory_in(caller, member)?;
         let _names = self.alone();
         let still_so = self.search(&Caller::server(), stored)?.found.is_some_and(|found| found.is_borrowed);
         if !still_so {

@@ -3,9 +3,9 @@
 use vnode::FileSystemRef;
 
 use super::UnionFileSystem;
-use super::settings::{Deletion, Policy, Settings};
+use super::settings::{Deletion, Ownership, Policy, Rights, Settings};
 use super::whiteout::Format;
-use crate::options::{OptionError, OptionSpecification, Options};
+use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::{Branch, BranchOpener};
 
 pub(super) const KNOWN: &[OptionSpecification] = &[
@@ -19,6 +19,13 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
         value: "names|overlay",
         summary: "how whiteouts are written: `.wh.` files, or as overlayfs does (default names)",
     },
+    OptionSpecification {
+        key: "copyup",
+        value: "owner|const|current",
+        summary: "whose copies are: the original's owner's, always one's, the caller's (default owner)",
+    },
+    OptionSpecification { key: "copyup-owner", value: "UID:GID", summary: "the owner and group of copyup=const" },
+    OptionSpecification { key: "copyup-mode", value: "MODE", summary: "the permission bits of copyup=const, in octal" },
     OptionSpecification {
         key: "create",
         value: "first|most-free|least-used|random|round-robin|existing-path",
@@ -58,9 +65,46 @@ fn settings(options: &Options<'_>) -> Result<Settings, OptionError> {
     Ok(Settings {
         deletion: options.choice("delete", &deletions)?.unwrap_or_default(),
         whiteouts: options.choice("whiteouts", &formats)?.unwrap_or_default(),
+        copy_up: ownership(options)?,
         create: options.choice("create", &policies)?.unwrap_or_default(),
         minimum_free: options.read("minimum-free", size)?.unwrap_or_default(),
     })
+}
+
+/// Whose copies are.
+fn ownership(options: &Options<'_>) -> Result<Ownership, OptionError> {
+    let owner = options.read("copyup-owner", |value| {
+        let (uid, gid) = value.split_once(':').ok_or("two numbers such as 1000:1000")?;
+        Ok((number(uid)?, number(gid)?))
+    })?;
+    let mode = options.read("copyup-mode", |value| match u32::from_str_radix(value, 8) {
+        Ok(mode @ 0..=0o7777) => Ok(mode),
+        _ => Err("permission bits such as 0640".to_owned()),
+    })?;
+    let choices = [("owner", Choice::Owner), ("const", Choice::Constant), ("current", Choice::Current)];
+    match options.choice("copyup", &choices)?.unwrap_or(Choice::Owner) {
+        Choice::Constant => {
+            let (uid, gid) = owner.ok_or_else(|| options.error("copyup-owner", OptionProblem::Missing))?;
+            let mode = mode.ok_or_else(|| options.error("copyup-mode", OptionProblem::Missing))?;
+            Ok(Ownership::Constant(Rights { uid, gid, mode }))
+        }
+        other => {
+            let useless = [("copyup-owner", owner.is_some()), ("copyup-mode", mode.is_some())];
+            if let Some((key, _)) = useless.into_iter().find(|(_, given)| *given) {
+                let expected = "only together with copyup=const".to_owned();
+                let value = options.text(key).unwrap_or_default().to_owned();
+                return Err(options.error(key, OptionProblem::BadValue { value, expected }));
+            }
+            Ok(if matches!(other, Choice::Current) { Ownership::Current } else { Ownership::Original })
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Choice {
+    Owner,
+    Constant,
+    Current,
 }
 
 /// A number of bytes, with a unit of 1,024 bytes or a power of that.

@@ -13,10 +13,10 @@ use super::whiteout;
 
 impl Node {
     /// The branch for a new object in this directory, no further to the right than `limit`, and the directory there.
-    pub(super) fn place_of_new(self: &Arc<Self>, limit: usize) -> Result<(Arc<Member>, VnodeRef)> {
+    pub(super) fn place_of_new(self: &Arc<Self>, caller: &Caller, limit: usize) -> Result<(Arc<Member>, VnodeRef)> {
         for member in self.candidates(limit)? {
             if self.can_be_in(&member)? {
-                let place = self.place_in(&member)?;
+                let place = self.place_in(caller, &member)?;
                 return Ok((member, place));
             }
         }

@@ -93,17 +93,17 @@ impl Node {
                 _ => return Err(Errno::ENOENT),
             };
             if before.is_borrowed {
-                self.settle(&before, &node, stored)?;
+                self.settle(caller, &before, &node, stored)?;
                 continue;
             }
             let leftmost = &before.instances[0];
-            if self.union.counts_names(&before, &node)? {
+            if self.union.counts_names(caller, &before, &node)? {
                 continue;
             }
             let is_on_the_left = !self.union.branches.may_change(&leftmost.member);
             let member =
                 if is_on_the_left { self.branch_of_whiteout(&leftmost.member)? } else { Arc::clone(&leftmost.member) };
-            let directory = &self.place_in(&member)?;
+            let directory = &self.place_in(caller, &member)?;
             let _names = self.alone();
             let Some(found) = &self.search(caller, stored)?.found else { return Err(Errno::ENOENT) };
             if found.is_borrowed || !Arc::ptr_eq(&found.instances[0].member, &leftmost.member) {
@@ -273,12 +273,12 @@ pub(super) fn remove_own_directory(member: &Member, directory: &VnodeRef, stored
 impl Union {
     /// Has a file with several names copied where its names can be counted, one of which is about to go: whether it was not
     /// there yet.
-    pub(super) fn counts_names(&self, found: &Found, node: &Arc<Node>) -> Result<bool> {
+    pub(super) fn counts_names(&self, caller: &Caller, found: &Found, node: &Arc<Node>) -> Result<bool> {
         let is_counted = found.kind() == FileKind::Directory || self.branches.may_change(&found.instances[0].member);
         if is_counted || node.shown(found.attributes).nlink < 2 {
             return Ok(false);
         }
-        node.writable(Extent::All)?;
+        node.writable(caller, Extent::All)?;
         Ok(true)
     }
 }

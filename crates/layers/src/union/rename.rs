@@ -37,12 +37,12 @@ impl Spot<'_> {
     }
 
     /// Makes what is there ready to be moved or replaced: the name is its own, and is counted.
-    fn settle(&self, search: &Search, node: Option<&Arc<Node>>) -> Result<()> {
+    fn settle(&self, caller: &Caller, search: &Search, node: Option<&Arc<Node>>) -> Result<()> {
         let (Some(found), Some(node)) = (&search.found, node) else { return Ok(()) };
         if found.is_borrowed {
-            self.directory.settle(found, node, self.stored)?;
+            self.directory.settle(caller, found, node, self.stored)?;
         }
-        self.directory.union.counts_names(found, node).map(drop)
+        self.directory.union.counts_names(caller, found, node).map(drop)
     }
 
     fn position(&self, member: &Member) -> Result<usize> {
@@ -126,15 +126,15 @@ impl Node {
         if mode == RenameMode::Exchange && other.is_none() {
             return Err(Errno::ENOENT);
         }
-        source.settle(&here, Some(&node))?;
-        target.settle(&there, other.as_ref())?;
+        source.settle(caller, &here, Some(&node))?;
+        target.settle(caller, &there, other.as_ref())?;
         let mut limit = limit(target, &there, mode)?;
         let member = loop {
-            let mut member = node.writable_within(Extent::All, limit)?.member;
+            let mut member = node.writable_within(caller, Extent::All, limit)?.member;
             if let (RenameMode::Exchange, Some(other)) = (mode, &other) {
                 let within = source.position(&member)?;
-                member = other.writable_within(Extent::All, within)?.member;
-                node.writable_within(Extent::All, source.position(&member)?)?;
+                member = other.writable_within(caller, Extent::All, within)?.member;
+                node.writable_within(caller, Extent::All, source.position(&member)?)?;
             }
             let position = source.position(&member)?;
             if !source.directory.can_be_in(&member)? || !target.directory.can_be_in(&member)? {
@@ -147,8 +147,8 @@ impl Node {
                 break member;
             }
         };
-        source.directory.place_in(&member)?;
-        target.directory.place_in(&member)?;
+        source.directory.place_in(caller, &member)?;
+        target.directory.place_in(caller, &member)?;
         Ok((node, member))
     }
 

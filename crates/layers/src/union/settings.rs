@@ -9,10 +9,40 @@ pub(super) struct Settings {
     pub(super) deletion: Deletion,
     /// How whiteouts are written.
     pub(super) whiteouts: Format,
+    /// Who owns what is copied up, and what may be done with it.
+    pub(super) copy_up: Ownership,
     /// Where new objects go.
     pub(super) create: Policy,
     /// A branch with fewer free bytes gets new objects only if all have fewer.
     pub(super) minimum_free: u64,
+}
+
+/// Whose a copy in another branch is (Unionfs, section 2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Ownership {
+    /// As the original.
+    #[default]
+    Original,
+    /// Always the same.
+    Constant(Rights),
+    /// The caller's, as something new.
+    Current,
+}
+
+/// Owner, group and permission bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rights {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// Of anything but a directory.
+    pub(super) mode: u32,
+}
+
+impl Rights {
+    /// The permission bits of a directory: who may read it may search it.
+    pub(super) fn directory_mode(&self) -> u32 {
+        self.mode | (self.mode & 0o444) >> 2
+    }
 }
 
 /// Which of the branches in which something may be created a new object goes to.

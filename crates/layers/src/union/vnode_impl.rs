@@ -204,7 +204,7 @@ impl Vnode for Node {
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
         let node = self.reference();
         let _steady = node.begin()?;
-        let instance = if ioctl::changes(command) { node.writable(Extent::All)? } else { node.leftmost() };
+        let instance = if ioctl::changes(command) { node.writable(caller, Extent::All)? } else { node.leftmost() };
         instance.vnode.ioctl(caller, command, input, output)
     }
 }
