@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vnode::FileSystemRef;
 
-use crate::options::{OptionError, OptionSpecification};
+use crate::options::{OptionError, OptionSpecification, Options};
 
 /// A kind of layer.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +73,19 @@ impl Kind {
     /// Whether it joins several branches.
     pub fn joins_branches(&self) -> bool {
         matches!(self.build, Build::Joining(_))
+    }
+
+    /// Whether branches that are not there are left out because the options say so, rather than an error.
+    ///
+    /// # Errors
+    /// For an option that does not exist, or another value of this one.
+    pub fn leaves_out_missing_branches(&self, options: &[(String, String)]) -> Result<bool, OptionError> {
+        const KEY: &str = "missing";
+        let given = Options::new(self.name, self.options, options)?;
+        if !self.options.iter().any(|option| option.key == KEY) {
+            return Ok(false);
+        }
+        Ok(given.choice(KEY, &[("fail", false), ("skip", true)])?.unwrap_or(false))
     }
 
     /// Makes the layer of its options and puts it on `lower`: for a fan-out layer, its only branch.

@@ -37,8 +37,22 @@ fn joins_branches(layer: &Layer) -> bool {
 
 /// Opens all branches and joins them.
 fn build_joined(source: &[Spanned<Branch>], layer: &Layer) -> Result<FileSystemRef, BuildError> {
-    let branches = source.iter().map(|branch| open_branch(&branch.value)).collect::<Result<Vec<_>, _>>()?;
     let (kind, pairs) = kind_and_options(layer)?;
+    let leaves_out = kind.leaves_out_missing_branches(&pairs).map_err(|error| option_error(error, layer))?;
+    let (mut branches, mut missing) = (Vec::with_capacity(source.len()), None);
+    for branch in source {
+        match open_branch(&branch.value) {
+            Ok(branch) => branches.push(branch),
+            Err(error) if leaves_out && error.is_missing() => {
+                tracing::warn!(%error, "a branch is left out");
+                missing = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if let (true, Some(error)) = (branches.is_empty(), missing) {
+        return Err(error);
+    }
     kind.join(&pairs, branches, Some(Arc::new(open_later))).map_err(|error| option_error(error, layer))
 }
 

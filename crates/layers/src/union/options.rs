@@ -36,6 +36,11 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
         value: "SIZE",
         summary: "pass over branches with less free space, unless all have less (default 0)",
     },
+    OptionSpecification {
+        key: "missing",
+        value: "fail|skip",
+        summary: "whether a branch that is not there is an error, or left out (default fail)",
+    },
 ];
 
 /// Makes the union.
@@ -47,6 +52,8 @@ pub fn create(
     branches: Vec<Branch>,
     opener: Option<BranchOpener>,
 ) -> Result<FileSystemRef, OptionError> {
+    // Whoever opens the branches leaves them out; here is seen that the value is one.
+    super::KIND.leaves_out_missing_branches(pairs)?;
     let settings = settings(&Options::new(super::KIND.name, KNOWN, pairs)?)?;
     Ok(std::sync::Arc::new(UnionFileSystem::with_settings(branches, opener, settings)))
 }

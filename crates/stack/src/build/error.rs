@@ -54,6 +54,11 @@ impl BuildError {
     pub(crate) fn new(problem: BuildProblem, span: Span) -> Self {
         BuildError { problem, span }
     }
+
+    /// Whether what is to be opened is not there.
+    pub fn is_missing(&self) -> bool {
+        matches!(self.problem, BuildProblem::Directory(OpenError::Missing(_)))
+    }
 }
 
 impl From<SyntaxError> for BuildError {

@@ -82,3 +82,16 @@ fn paths_become_absolute_and_nothing_else_does() {
         assert_eq!(stack.to_string(), absolute);
     }
 }
+
+#[test]
+fn a_missing_branch_is_an_error_unless_it_is_to_be_left_out() {
+    let error = |text: &str| error(text).1;
+    assert!(error("mem:, /no/such=ro | union").contains("/no/such"));
+    assert!(error("mem:, /no/such=ro | union(missing=fail)").contains("/no/such"));
+    assert!(error("mem:, /no/such=ro | union(missing=maybe)").contains("fail or skip"));
+    assert!(error("/no/such=rw, /nor/this=ro | union(missing=skip)").contains("/nor/this"), "nothing is left");
+    assert!(error("mem:, /dev/null=ro | union(missing=skip)").contains("/dev/null"), "it is there, and no directory");
+    let union = build(&parse("/no/such=rw, mem:=rw, (/nor/this | readonly) | union(missing=skip)").unwrap()).unwrap();
+    let text = crate::explain(union.as_ref());
+    assert!(text.contains("mem:=rw") && !text.contains("/no/such") && !text.contains("/nor/this"), "{text}");
+}
