@@ -34,7 +34,7 @@ pub enum Command {
     LogLevel(LogLevel),
     /// Send a command to a layer or base of a running mount
     Control(Control),
-    /// Show or change the branches of a mounted union while programs use it
+    /// Show or change the branches of a mounted union while programs use it, or check those of one that is not mounted
     #[command(subcommand)]
     Union(Union),
     /// Build a stack without mounting it, and tell what it is made of and what follows for caching
@@ -148,6 +148,20 @@ pub enum Union {
         /// Its place, counted from 0 for the highest priority; without it, the last
         #[arg(long, value_name = "PLACE")]
         at: Option<usize>,
+    },
+    /// Find what is wrong in the branches of a union that is not mounted: what was left half-way, marks that contradict each other, records that nothing needs
+    ///
+    /// Looks through the branches that may be written, and tells of each finding in one line. Ends with 1 if something is wrong, or with --repair, if something could not be repaired.
+    Check {
+        /// The union's stack as it is mounted, or its branches: "/rw=rw, /cd=ro | union", or /rw=rw /cd=ro
+        #[arg(value_name = "STACK|BRANCH", required = true)]
+        branches: Vec<OsString>,
+        /// Repair what is found
+        #[arg(long)]
+        repair: bool,
+        /// Find also what is in nobody's way: whiteouts that hide nothing, and copies of files that are gone
+        #[arg(long)]
+        idle: bool,
     },
     /// Take a branch out of the union; nothing in it is changed, and files open in it stay open
     #[command(alias = "rm")]

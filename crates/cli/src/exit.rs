@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Exit {
     /// Done.
     Success,
-    /// A command of the shell failed, or something without a code of its own.
+    /// A command of the shell failed, a check found something, or something without a code of its own.
     Failure,
     /// The command line is wrong.
     Usage,
@@ -54,7 +54,11 @@ const fn row(exit: Exit, number: u8, meaning: &'static str) -> Row {
 /// Every exit code, by number.
 pub const TABLE: [Row; 15] = [
     row(Exit::Success, 0, "done"),
-    row(Exit::Failure, 1, "a command of the shell failed, or something without a code of its own"),
+    row(
+        Exit::Failure,
+        1,
+        "a command of the shell failed, a check found something, or something without a code of its own",
+    ),
     row(Exit::Usage, 2, "the command line or a mount option is wrong"),
     row(Exit::Expression, 3, "the text of the stack expression is wrong"),
     row(Exit::Unknown, 4, "unknown kind, layer or layer option, or a wrong value for one"),

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use stack::syntax::{self, Base, Branch, Span, Spanned, Stack, Tree};
-use stack::{BuildError, BuildProblem, OpenError};
+use stack::{BuildError, BuildProblem, OpenBranch, OpenError};
 use vnode::FileSystemRef;
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -42,6 +42,15 @@ impl Expression {
     /// Whether it is one branch, with or without a mode, and no layer on it.
     pub fn is_one_branch(&self) -> bool {
         self.stack.source.len() == 1 && self.stack.layers.is_empty()
+    }
+
+    /// Opens the branches of the union that this is, or, without any layer, those that it names.
+    pub fn build_branches(&self) -> Outcome<Vec<OpenBranch>> {
+        let branches = stack::build_branches(&self.stack).ok_or_else(|| {
+            let message = "this is no union; name its branches, or the stack as it is mounted";
+            Failure::new(Exit::Expression, message)
+        })?;
+        branches.map_err(|error| failure(&error, &self.text))
     }
 
     /// The expression in its standard form, paths absolute: it means the same wherever it is read.

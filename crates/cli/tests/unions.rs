@@ -99,3 +99,46 @@ fn a_branch_with_files_that_the_kernel_writes_stays_writable() {
     assert_eq!(fs::write(scratch.path("mount/open"), "2").unwrap_err().kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     run(["umount", &mount]).succeeded();
 }
+
+#[test]
+fn the_branches_of_a_union_are_checked_and_repaired() {
+    let scratch = Scratch::new();
+    for path in ["upper/d/f", "upper/d/.wh.f", "upper/.wh.gone", "lower/x"] {
+        fs::create_dir_all(scratch.path(path).parent().unwrap()).unwrap();
+        fs::write(scratch.path(path), "").unwrap();
+    }
+    let (upper, lower) = (scratch.name("upper"), scratch.name("lower"));
+    let stack = format!("{upper}=rw, {lower} | union | audit");
+    let line = |outcome: &str| format!("{upper}: d/f stands beside its own whiteout; {outcome}\n");
+    for words in [["union", "check", &stack, "--"], ["union", "check", &upper, &lower]] {
+        let found = run(words);
+        assert_eq!((found.code, found.output), (1, line("--repair would remove the whiteout")));
+        assert_eq!(found.errors, "plyfs: 1 finding; to repair, add --repair\n");
+    }
+    assert_eq!(run(["union", "check", "--repair", &stack]).succeeded(), line("repaired"));
+    assert_eq!(run(["union", "check", &stack]).succeeded(), "");
+    let idle = run(["union", "check", "--idle", &stack]);
+    assert_eq!(idle.code, 1);
+    assert!(idle.output.starts_with(&format!("{upper}: .wh.gone is a whiteout that hides nothing")), "{idle:?}");
+    let single = run(["union", "check", &format!("{lower} | readonly")]);
+    assert_eq!(single.code, 3, "{single:?}");
+    assert_eq!(run(["union", "check", &scratch.name("missing")]).code, 5);
+}
+
+#[test]
+fn a_branch_in_use_is_not_checked() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch);
+    fs::write(scratch.path("mount/f"), "").unwrap();
+    let (upper, lower) = (scratch.name("upper"), scratch.name("lower"));
+    for words in [["union", "check", &upper, &lower], ["union", "check", "--repair", &upper]] {
+        let refused = run(words);
+        assert_eq!(refused.code, 12, "{refused:?}");
+        assert!(refused.errors.contains(&format!("{mount} is using the branch {upper}; unmount it")), "{refused:?}");
+    }
+    run(["umount", &mount]).succeeded();
+    run(["union", "check", &upper, &lower]).succeeded();
+}

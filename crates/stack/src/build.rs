@@ -27,6 +27,15 @@ pub fn build(stack: &Stack) -> Result<FileSystemRef, BuildError> {
     }
 }
 
+/// Opens the branches that a stack joins: those of its union, or, if it names no layer, all that it names.
+///
+/// # Errors
+/// As [`build`]; [`BuildProblem::SeveralBranches`] is not among them. `None` for a stack whose first layer is no union.
+pub fn build_branches(stack: &Stack) -> Option<Result<Vec<layers::Branch>, BuildError>> {
+    let is_joined = stack.layers.first().is_none_or(|layer| joins_branches(&layer.value));
+    is_joined.then(|| stack.source.iter().map(|branch| open_branch(&branch.value)).collect())
+}
+
 /// Whether the layer is one that joins branches.
 fn joins_branches(layer: &Layer) -> bool {
     match &layer.name.value {

@@ -11,5 +11,9 @@ pub mod suggest;
 pub mod syntax;
 
 pub use bases::dir::OpenError;
-pub use build::{BuildError, BuildProblem, build, build_directory, build_layers, make_absolute, make_layers_absolute};
+pub use build::{
+    BuildError, BuildProblem, build, build_branches, build_directory, build_layers, make_absolute, make_layers_absolute,
+};
 pub use explain::explain;
+pub use layers::Branch as OpenBranch;
+pub use layers::union::{CheckError, CheckOptions, Finding, check as check_union};

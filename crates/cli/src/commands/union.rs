@@ -1,11 +1,13 @@
-//! `plyfs union`: the branches of a mounted union.
+//! `plyfs union`: the branches of a union, mounted or not.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
+
+use stack::{CheckError, CheckOptions, Finding, OpenBranch};
 
 use super::{print, running};
 use crate::arguments::Union;
-use crate::control::Request;
+use crate::control::{Request, client};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
 
@@ -29,7 +31,82 @@ pub fn run(command: &Union) -> Outcome {
             let arguments = vec![("branch".to_owned(), known(branch)?), ("at".to_owned(), at.to_string())];
             tell(mount_point, "move", arguments)
         }
+        Union::Check { branches, repair, idle } => check(branches, CheckOptions { repair: *repair, idle: *idle }),
     }
+}
+
+/// Checks the branches of a union that is not mounted.
+fn check(branches: &[OsString], options: CheckOptions) -> Outcome {
+    let expression = Expression::read(&branches.join(OsStr::new(", ")))?;
+    let branches = expression.build_branches()?;
+    refuse_mounted(&branches)?;
+    let (mut findings, mut left, mut printed) = (0, 0, Ok(()));
+    let report = &mut |finding: Finding| {
+        findings += 1;
+        left += usize::from(finding.repair != Some(Ok(())));
+        if printed.is_ok() {
+            printed = print(&line(&finding));
+        }
+    };
+    stack::check_union(branches, &options, report).map_err(|error| match error {
+        CheckError::InUse(_) => Failure::new(Exit::Busy, error),
+        CheckError::Branch(..) => Failure::new(Exit::Stack, format!("{error}; repair what it lies on")),
+    })?;
+    printed?;
+    match (left, options.repair) {
+        (0, _) => Ok(()),
+        (left, true) => {
+            let message = format!("{left} of {findings} findings could not be repaired; the lines above tell why");
+            Err(Failure::new(Exit::Failure, message))
+        }
+        (left, false) => {
+            let what = if left == 1 { "1 finding".to_owned() } else { format!("{left} findings") };
+            Err(Failure::new(Exit::Failure, format!("{what}; to repair, add --repair")))
+        }
+    }
+}
+
+/// Fails if a mounted union has one of the branches that are to be looked through, also if it has not written there yet.
+fn refuse_mounted(branches: &[OpenBranch]) -> Outcome {
+    let is_looked_through = |(index, branch): &(usize, &OpenBranch)| match branch.mode {
+        Some(mode) => mode.to_string() != "ro",
+        None => *index == 0,
+    };
+    let labels: Vec<&str> =
+        branches.iter().enumerate().filter(is_looked_through).map(|(_, branch)| branch.label.as_str()).collect();
+    for mount in client::mounts() {
+        let (target, name) = ("union".to_owned(), "branches".to_owned());
+        // One that has no union, or does not answer, knows no branches.
+        let list = mount.text(&Request::Control { target, name, arguments: Vec::new() }).unwrap_or_default();
+        let used = list.lines().filter_map(|line| line.rsplit_once('=')).map(|(label, _)| label);
+        if let Some(label) = used.into_iter().find(|label| labels.contains(label)) {
+            let mount_point = &mount.report.mount_point;
+            let remedy = format!("unmount it first: plyfs umount {mount_point}");
+            return Err(Failure::new(
+                Exit::Busy,
+                format!("the mount on {mount_point} is using the branch {label}; {remedy}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// One finding. Names come from others: nothing in them may speak to the terminal.
+fn line(finding: &Finding) -> String {
+    let mut place = String::new();
+    for character in format!("{}: {}", finding.branch, String::from_utf8_lossy(&finding.path)).chars() {
+        match character {
+            _ if character.is_control() => place.extend(character.escape_default()),
+            _ => place.push(character),
+        }
+    }
+    let (problem, remedy) = (&finding.problem, finding.problem.remedy());
+    let outcome = match finding.repair {
+        None => format!("--repair would {remedy}"),
+        Some(Ok(())) => "repaired".to_owned(),
+        Some(Err(errno)) => format!("cannot {remedy}: {errno}"),
+    };
+    format!("{place} {problem}; {outcome}\n")
 }
 
 /// Sends the union a command and prints the branches, which are the answer.
