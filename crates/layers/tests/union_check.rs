@@ -55,7 +55,7 @@ impl Scene {
     }
 
     fn union(&self) -> UnionFileSystem {
-        UnionFileSystem::new(self.branches())
+        UnionFileSystem::new(self.branches()).unwrap()
     }
 
     fn check(&self, options: CheckOptions) -> Vec<Finding> {
@@ -184,11 +184,11 @@ fn what_was_not_finished() {
     fs::create_dir_all(work.join("7/d/.wh.x")).unwrap();
     fs::write(work.join("copy.3"), "part").unwrap();
     fs::write(work.join("record.4"), "plyfs rename 1\nmoved 0 0").unwrap();
-    fs::write(scene.path("left/.wh..wh.plyfs/branches.new"), "0 0").unwrap();
+    fs::write(scene.path("left/.wh..wh.plyfs/part"), "0 0").unwrap();
     let of = |name: &'static str| format!(".wh..wh.plyfs/{name}");
     let expected = ["work/7", "work/copy.3", "work/record.4"].map(of);
     let mut found: Vec<(&str, Problem)> = expected.iter().map(|path| (path.as_str(), Problem::LeftOver)).collect();
-    let part = of("branches.new");
+    let part = of("part");
     found.insert(0, (&part, Problem::LeftOver));
     scene.finds(CheckOptions::default(), &found);
 }

@@ -9,7 +9,7 @@ mod operation;
 #[path = "../../bases/tests/model/side.rs"]
 mod side;
 
-use common::memory;
+use common::{Shared, memory};
 use fastrand::Rng;
 use layers::union::CheckOptions;
 use layers::{Branch, BranchMode};
@@ -192,25 +192,4 @@ fn comparable(text: &str) -> String {
         _ => line.to_owned(),
     });
     lines.collect::<Vec<_>>().join("\n")
-}
-
-/// A shared file system, to be owned.
-struct Shared(FileSystemRef);
-
-impl vnode::FileSystem for Shared {
-    fn root(&self) -> vnode::VnodeRef {
-        self.0.root()
-    }
-
-    fn resolve(&self, handle: &vnode::Handle) -> vnode::Result<vnode::VnodeRef> {
-        self.0.resolve(handle)
-    }
-
-    fn properties(&self) -> vnode::Properties {
-        self.0.properties()
-    }
-
-    fn describe(&self) -> Vec<vnode::Description> {
-        self.0.describe()
-    }
 }

@@ -46,6 +46,16 @@ pub enum OptionProblem {
         /// Why.
         error: Errno,
     },
+    /// It is no option but a branch that cannot be used.
+    Branch {
+        /// Why.
+        error: Errno,
+    },
+    /// It is no option: what was stopped half-way cannot be finished.
+    Unfinished {
+        /// Why, in words.
+        message: String,
+    },
     /// A file that it names has a line that cannot be understood.
     FileLine {
         /// The path.
@@ -65,6 +75,8 @@ impl OptionError {
             OptionProblem::UnknownKey { .. }
             | OptionProblem::GivenTwice
             | OptionProblem::Missing
+            | OptionProblem::Branch { .. }
+            | OptionProblem::Unfinished { .. }
             | OptionProblem::Conflict { .. } => false,
         }
     }
@@ -90,6 +102,10 @@ impl fmt::Display for OptionError {
             }
             OptionProblem::File { path, error } => {
                 write!(formatter, "option `{key}` of `{layer}`: cannot use `{path}`: {error}")
+            }
+            OptionProblem::Branch { error } => write!(formatter, "`{layer}` cannot use the branch {key}: {error}"),
+            OptionProblem::Unfinished { message } => {
+                write!(formatter, "`{layer}` cannot finish the merging of snapshots that was stopped: {message}")
             }
             OptionProblem::FileLine { path, line, message } => {
                 write!(formatter, "option `{key}` of `{layer}`: {path}, line {line}: {message}")

@@ -1,26 +1,39 @@
 //! The branches of a union: which trees, in which order, and what each may be used for.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use vnode::{Caller, FileSystemRef, VnodeRef};
+use vnode::{Caller, Errno, FileSystemRef, Result, VnodeRef};
 
+use super::history::{self, History};
 use super::register::Register;
 use super::work::Work;
 use crate::{Branch, BranchMode};
 
-/// A tree of the union.
-pub(super) struct Member {
+/// A branch as it was given: one tree, or several layers that snapshots have made of it.
+pub(super) struct Base {
     /// What its handles and inode numbers are marked with: 0 for the one that was there first.
     pub(super) tag: u16,
     /// Smaller for those that were there earlier.
     pub(super) serial: u32,
     /// What it is called: its stack expression.
     pub(super) label: String,
-    /// The tree.
+    /// The tree that all layers are in.
     pub(super) file_system: FileSystemRef,
     /// Its root.
+    pub(super) root: VnodeRef,
+    /// What it may be used for, but for its snapshots and those of branches on its left.
+    pub(super) mode: Mutex<BranchMode>,
+    pub(super) history: Mutex<History>,
+}
+
+/// A tree of the union: a branch, or a layer of one.
+pub(super) struct Member {
+    pub(super) base: Arc<Base>,
+    /// The number of the layer; 0 for the branch itself.
+    pub(super) layer: u32,
+    /// The root.
     pub(super) root: VnodeRef,
     /// The root's inode number.
     pub(super) root_ino: u64,
@@ -35,6 +48,13 @@ pub(super) struct Slot {
     pub(super) mode: BranchMode,
 }
 
+/// A branch that cannot be used, and why.
+#[derive(Debug)]
+pub(super) struct BadBranch {
+    pub(super) label: String,
+    pub(super) error: Errno,
+}
+
 /// The branches, the one of highest priority first. They are changed only while no operation is under way.
 pub(super) struct Branches {
     slots: ArcSwap<Vec<Slot>>,
@@ -43,19 +63,26 @@ pub(super) struct Branches {
 }
 
 impl Branches {
-    /// The branches as they were given, and the numbers that they are known by. Those without a mode are written to if they are the first, and only read if not.
-    pub(super) fn new(branches: Vec<Branch>) -> (Self, Register) {
+    /// The branches as they were given, and the numbers that they are known by. Those without a mode are written to if they
+    /// are the first, and only read if not.
+    pub(super) fn new(branches: Vec<Branch>) -> std::result::Result<(Self, Register), BadBranch> {
         let mut register = Register::of(branches.iter().map(|branch| branch.file_system.root()));
-        let mut slots: Vec<Slot> = Vec::with_capacity(branches.len());
+        let mut slots: Vec<Vec<Slot>> = Vec::with_capacity(branches.len());
         // From the last, which a union usually grows from.
         for (index, branch) in branches.into_iter().enumerate().rev() {
             let default = if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly };
-            slots.push(Slot::new(branch, default, &mut register));
+            slots.push(slots_of(branch, default, &mut register)?);
         }
-        slots.reverse();
-        let branches = Self { slots: ArcSwap::from_pointee(Vec::new()), generation: AtomicU64::new(0) };
+        let mut slots: Vec<Slot> = slots.into_iter().rev().flatten().collect();
+        assign_modes(&mut slots);
+        let branches = Self::of_slots(Vec::new());
         branches.replace(slots, &register);
-        (branches, register)
+        Ok((branches, register))
+    }
+
+    /// These.
+    pub(super) fn of_slots(slots: Vec<Slot>) -> Self {
+        Self { slots: ArcSwap::from_pointee(slots), generation: AtomicU64::new(0) }
     }
 
     /// All of them.
@@ -82,10 +109,15 @@ impl Branches {
         self.slots().iter().position(|slot| std::ptr::eq(&raw const *slot.member, member))
     }
 
-    /// The member with that tag.
-    pub(super) fn tagged(&self, tag: u16) -> Option<Arc<Member>> {
+    /// The branch with that tag.
+    pub(super) fn tagged(&self, tag: u16) -> Option<Arc<Base>> {
         let slots = self.slots();
-        slots.iter().map(|slot| &slot.member).find(|member| member.tag == tag).cloned()
+        slots.iter().map(|slot| &slot.member.base).find(|base| base.tag == tag).cloned()
+    }
+
+    /// The newest layer of the branch with that tag: the only one that is ever changed.
+    pub(super) fn newest_tagged(&self, tag: u16) -> Option<Arc<Member>> {
+        self.slots().iter().map(|slot| &slot.member).find(|member| member.base.tag == tag).cloned()
     }
 
     /// Whether what is in the member may be changed where it is.
@@ -112,16 +144,92 @@ impl Branches {
 }
 
 impl Slot {
-    /// A branch as a member, known by what the register says of it.
-    pub(super) fn new(branch: Branch, default: BranchMode, register: &mut Register) -> Self {
-        let Branch { file_system, mode, label } = branch;
-        let read_only = file_system.properties().read_only;
-        let mode = if read_only { BranchMode::ReadOnly } else { mode.unwrap_or(default) };
-        let root = file_system.root();
-        let (tag, serial) = register.enter(&label);
+    /// The tree to be read.
+    pub(super) fn read_only(member: &Arc<Member>) -> Self {
+        Self { member: Arc::clone(member), mode: BranchMode::ReadOnly }
+    }
+}
+
+impl Member {
+    fn new(base: &Arc<Base>, layer: u32, root: VnodeRef) -> Self {
         // A root that tells nothing now will not do so later; then its number hardly matters.
         let root_ino = root.getattr(&Caller::server()).map_or(1, |attributes| attributes.ino);
         let work = Work::new(&root);
-        Self { member: Arc::new(Member { tag, serial, label, file_system, root, root_ino, work }), mode }
+        Self { base: Arc::clone(base), layer, root, root_ino, work }
+    }
+
+    /// Smaller for those that were there earlier.
+    pub(super) fn age(&self) -> (u32, u32) {
+        (self.base.serial, self.layer)
+    }
+
+    /// A layer of a branch.
+    pub(super) fn of_layer(base: &Arc<Base>, layer: u32) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self::new(base, layer, history::layer_root(&base.root, layer)?)))
+    }
+
+    /// Where an object of the branch is in the layer that has it, from the layer's root.
+    pub(super) fn path_in_layer(base: &Base, object: &VnodeRef) -> Result<Vec<u8>> {
+        let path = object.path().map_err(|_| Errno::ESTALE)?;
+        let layers = base.history().layers();
+        for prefix in layers.into_iter().filter(|layer| *layer != 0).map(history::layer_path) {
+            match path.strip_prefix(&prefix[..]) {
+                Some([]) => return Ok(Vec::new()),
+                Some([b'/', rest @ ..]) => return Ok(rest.to_vec()),
+                _ => {}
+            }
+        }
+        Ok(path)
+    }
+}
+
+impl Base {
+    pub(super) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it may be used for, but for snapshots.
+    pub(super) fn mode(&self) -> BranchMode {
+        *self.mode.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what it may be used for.
+    pub(super) fn set_mode(&self, mode: BranchMode) {
+        *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = mode;
+    }
+}
+
+/// A branch's layers, the newest first, known by what the register says of it.
+pub(super) fn slots_of(
+    branch: Branch,
+    default: BranchMode,
+    register: &mut Register,
+) -> std::result::Result<Vec<Slot>, BadBranch> {
+    let Branch { file_system, mode, label } = branch;
+    let root = file_system.root();
+    let make = |register: &mut Register| -> Result<Vec<Slot>> {
+        let history = History::of(&root)?;
+        let layers = history.layers();
+        let (tag, serial) = register.enter(&label);
+        let mode = if file_system.properties().read_only { BranchMode::ReadOnly } else { mode.unwrap_or(default) };
+        let (label, mode, history) = (label.clone(), Mutex::new(mode), Mutex::new(history));
+        let base = Arc::new(Base { tag, serial, label, file_system, root, mode, history });
+        let slot = |layer| Ok(Slot::read_only(&Member::of_layer(&base, layer)?));
+        layers.into_iter().map(slot).collect()
+    };
+    make(register).map_err(|error| BadBranch { label, error })
+}
+
+/// Sets what each tree may be used for. Only the newest layer of a branch may be written, and with snapshots nothing on
+/// the right of it: they keep the state of the whole union.
+pub(super) fn assign_modes(slots: &mut [Slot]) {
+    let mut is_kept = false;
+    let mut last: Option<Arc<Base>> = None;
+    for slot in slots {
+        let base = &slot.member.base;
+        let is_newest = !last.as_ref().is_some_and(|last| Arc::ptr_eq(last, base));
+        slot.mode = if is_newest && !is_kept { base.mode() } else { BranchMode::ReadOnly };
+        is_kept |= slot.mode == BranchMode::ReadWrite && !base.history().snapshots.is_empty();
+        last = Some(Arc::clone(base));
     }
 }

@@ -1,14 +1,14 @@
 //! Changing the branches while programs run (Unionfs, section 3.7): no operation is under way meanwhile, and what is known
 //! of objects is learnt anew when they are next used.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 
 use vnode::{Control, ControlError};
 
-use super::branches::{Member, Slot};
+use super::branches::{Member, Slot, assign_modes, slots_of};
 use super::file::UnionFile;
 use super::register::Register;
-use super::{Everything, KIND, Union};
+use super::{Everything, Union};
 use crate::BranchMode;
 
 /// How many files in the way are named.
@@ -29,26 +29,29 @@ impl Union {
                 let at = arguments.position()?.ok_or_else(|| missing("at"))?;
                 self.move_to(arguments.required("branch")?, at)
             }
-            other => Err(ControlError::UnknownCommand { target: KIND.name.to_owned(), command: other.to_owned() }),
+            _ => self.snapshot_command(control),
         }
     }
 
     /// The branches, one a line, the one of highest priority first.
     fn list(&self) -> String {
-        self.branches.slots().iter().map(|slot| format!("{}={}\n", slot.member.label, slot.mode)).collect()
+        let slots = self.branches.slots();
+        let newest =
+            slots.chunk_by(|one, other| Arc::ptr_eq(&one.member.base, &other.member.base)).map(|group| &group[0]);
+        newest.map(|slot| format!("{}={}\n", slot.member.base.label, slot.mode)).collect()
     }
 
     /// Adds a branch at a place, or as the last.
     fn add(self: &Arc<Self>, text: &str, at: Option<usize>) -> Answer {
         let opener = self.opener.as_ref().ok_or_else(|| refused("this union cannot open branches"))?;
         let branch = opener(text).map_err(ControlError::BadArgument)?;
-        self.change(|slots, register| {
-            if slots.iter().any(|slot| slot.member.label == branch.label) {
+        self.change(|groups, register| {
+            if groups.iter().any(|group| group[0].member.base.label == branch.label) {
                 return Err(refused(&format!("{} is a branch already", branch.label)));
             }
-            let at = at.unwrap_or(slots.len());
-            if at > slots.len() {
-                return Err(bad_place(slots));
+            let at = at.unwrap_or(groups.len());
+            if at > groups.len() {
+                return Err(bad_place(groups));
             }
             if let Some(notifier) = &*self.notifier.lock().unwrap_or_else(PoisonError::into_inner) {
                 branch.file_system.set_notifier(Arc::new(Everything(Arc::clone(notifier))));
@@ -56,83 +59,74 @@ impl Union {
             if let Some(directory) = self.mount_point.get() {
                 branch.file_system.set_mount_point(std::os::fd::AsFd::as_fd(directory));
             }
-            slots.insert(at, Slot::new(branch, BranchMode::ReadOnly, register));
+            let added = slots_of(branch, BranchMode::ReadOnly, register);
+            groups.insert(at, added.map_err(|bad| refused(&format!("{} cannot be used: {}", bad.label, bad.error)))?);
             Ok(())
         })
     }
 
     /// Takes a branch out. What is open in it stays open.
     fn remove(&self, which: &str) -> Answer {
-        self.change(|slots, register| {
-            let position = find(slots, which)?;
-            if slots.len() == 1 {
+        self.change(|groups, register| {
+            let position = find(groups, which)?;
+            if groups.len() == 1 {
                 return Err(refused("the last branch of a union cannot be removed"));
             }
-            let removed = slots.remove(position);
-            register.leave(removed.member.tag);
+            register.leave(groups.remove(position)[0].member.base.tag);
             Ok(())
         })
     }
 
     /// Changes what a branch may be used for.
     fn set_mode(&self, which: &str, mode: BranchMode) -> Answer {
-        self.change(|slots, _| {
-            let position = find(slots, which)?;
-            let slot = &mut slots[position];
-            if mode != BranchMode::ReadOnly && slot.member.file_system.properties().read_only {
-                return Err(refused(&format!("{} can only be read", slot.member.label)));
+        self.change(|groups, _| {
+            let newest = &groups[find(groups, which)?][0].member;
+            if mode != BranchMode::ReadOnly && newest.base.file_system.properties().read_only {
+                return Err(refused(&format!("{} can only be read", newest.base.label)));
             }
             if mode == BranchMode::ReadOnly {
-                self.none_is_direct(&slot.member)?;
+                self.none_is_direct(newest)?;
             }
-            slot.mode = mode;
+            newest.base.set_mode(mode);
             Ok(())
         })
     }
 
     /// Gives a branch another place.
     fn move_to(&self, which: &str, at: usize) -> Answer {
-        self.change(|slots, _| {
-            let position = find(slots, which)?;
-            if at >= slots.len() {
-                return Err(bad_place(slots));
+        self.change(|groups, _| {
+            let position = find(groups, which)?;
+            if at >= groups.len() {
+                return Err(bad_place(groups));
             }
-            let slot = slots.remove(position);
-            slots.insert(at, slot);
+            let group = groups.remove(position);
+            groups.insert(at, group);
             Ok(())
         })
     }
 
-    /// Changes the branches as a whole or not at all, and tells the front end. The answer is the list of branches.
-    pub(super) fn change(
-        &self,
-        change: impl FnOnce(&mut Vec<Slot>, &mut Register) -> Result<(), ControlError>,
-    ) -> Answer {
-        let changing = self.changes.write().unwrap_or_else(PoisonError::into_inner);
-        let mut slots: Vec<Slot> = self.branches.slots().iter().cloned().collect();
-        let mut register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut changed = register.clone();
-        change(&mut slots, &mut changed)?;
-        self.branches.replace(slots, &changed);
-        *register = changed;
-        self.recover();
-        // Directories are known by the branch that was there first: where that is another now, those in use have to be found
-        // by both.
-        for directory in self.table.directories() {
-            // What is lost says so when it is used.
-            let _ = directory.refresh();
-        }
-        drop((register, changing));
-        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(notifier) = notifier {
-            notifier.everything_changed();
-        }
+    /// Changes the branches as a whole or not at all. The answer is the list of branches.
+    fn change(&self, change: impl FnOnce(&mut Groups, &mut Register) -> Result<(), ControlError>) -> Answer {
+        let mut changing = self.changing();
+        let mut groups = changing.groups();
+        let mut register = changing.register.clone();
+        change(&mut groups, &mut register)?;
+        *changing.register = register;
+        changing.install(groups);
+        changing.finish();
         Ok(self.list())
+    }
+
+    /// Waits for all operations under way, and lets none begin until the result is dropped.
+    pub(super) fn changing(&self) -> Changing<'_> {
+        let alone = self.changes.write().unwrap_or_else(PoisonError::into_inner);
+        let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
+        Changing { union: self, register, _alone: alone }
     }
 
     /// `Refused` if the kernel may be reading or writing files of the branch by itself: it would not notice that they are
     /// copied, or not to be written.
-    fn none_is_direct(&self, member: &Arc<Member>) -> Result<(), ControlError> {
+    pub(super) fn none_is_direct(&self, member: &Arc<Member>) -> Result<(), ControlError> {
         let files = self.direct_in(member);
         if files.is_empty() {
             return Ok(());
@@ -143,7 +137,7 @@ impl Union {
         };
         let names: Vec<String> = files.iter().take(NAMED).map(name).collect();
         let more = if files.len() > NAMED { ", …" } else { "" };
-        Err(refused(&format!("{} files of {} are open: {}{more}", files.len(), member.label, names.join(", "))))
+        Err(refused(&format!("{} files of {} are open: {}{more}", files.len(), member.base.label, names.join(", "))))
     }
 
     /// The open files of a branch that the kernel may be reading and writing by itself.
@@ -153,15 +147,55 @@ impl Union {
     }
 }
 
+/// The layers of each branch together, the newest first.
+pub(super) type Groups = Vec<Vec<Slot>>;
+
+/// The branches while nobody uses them.
+pub(super) struct Changing<'a> {
+    union: &'a Union,
+    register: MutexGuard<'a, Register>,
+    _alone: RwLockWriteGuard<'a, ()>,
+}
+
+impl Changing<'_> {
+    /// The branches as they are.
+    pub(super) fn groups(&self) -> Groups {
+        let is_one = |one: &Slot, other: &Slot| Arc::ptr_eq(&one.member.base, &other.member.base);
+        self.union.branches.slots().chunk_by(is_one).map(<[Slot]>::to_vec).collect()
+    }
+
+    /// Puts others in their place.
+    pub(super) fn install(&self, groups: Groups) {
+        let mut slots = groups.concat();
+        assign_modes(&mut slots);
+        self.union.branches.replace(slots, &self.register);
+        // Directories are known by the branch that was there first: where that is another now, those in use have to be found
+        // by both.
+        for directory in self.union.table.directories() {
+            // What is lost says so when it is used.
+            let _ = directory.refresh();
+        }
+    }
+
+    /// Lets operations begin again, and tells the front end.
+    pub(super) fn finish(self) {
+        let notifier = self.union.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        drop(self);
+        if let Some(notifier) = notifier {
+            notifier.everything_changed();
+        }
+    }
+}
+
 /// The arguments of a command.
-struct Arguments<'a>(&'a Control);
+pub(super) struct Arguments<'a>(pub(super) &'a Control);
 
 impl Arguments<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.0.arguments.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    fn required(&self, key: &str) -> Result<&str, ControlError> {
+    pub(super) fn required(&self, key: &str) -> Result<&str, ControlError> {
         self.get(key).ok_or_else(|| missing(key))
     }
 
@@ -179,17 +213,17 @@ impl Arguments<'_> {
 }
 
 /// The place of the branch that is called so, by its stack expression or its number from 0.
-fn find(slots: &[Slot], which: &str) -> Result<usize, ControlError> {
-    let by_label = slots.iter().position(|slot| slot.member.label == which);
-    let by_number = || which.parse().ok().filter(|number| *number < slots.len());
+fn find(groups: &[Vec<Slot>], which: &str) -> Result<usize, ControlError> {
+    let by_label = groups.iter().position(|group| group[0].member.base.label == which);
+    let by_number = || which.parse().ok().filter(|number| *number < groups.len());
     by_label.or_else(by_number).ok_or_else(|| {
-        let known: Vec<&str> = slots.iter().map(|slot| slot.member.label.as_str()).collect();
+        let known: Vec<&str> = groups.iter().map(|group| group[0].member.base.label.as_str()).collect();
         ControlError::BadArgument(format!("there is no branch {which}; there are {}", known.join(", ")))
     })
 }
 
-fn bad_place(slots: &[Slot]) -> ControlError {
-    ControlError::BadArgument(format!("there are {} branches, counted from 0", slots.len()))
+fn bad_place(groups: &[Vec<Slot>]) -> ControlError {
+    ControlError::BadArgument(format!("there are {} branches, counted from 0", groups.len()))
 }
 
 fn missing(key: &str) -> ControlError {

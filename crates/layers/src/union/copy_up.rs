@@ -54,7 +54,13 @@ impl Union {
 impl Node {
     /// Whether it may be changed where it is.
     pub(super) fn is_writable(&self) -> bool {
-        self.union.branches.may_change(&self.leftmost().member)
+        self.union.branches.may_change(&self.leftmost().member) || self.is_nameless()
+    }
+
+    /// Whether it has no name in any branch, so that it is in no snapshot and in nobody's way: it is changed where it is.
+    pub(super) fn is_nameless(&self) -> bool {
+        matches!(self.whereabouts(), Whereabouts::Nowhere)
+            && self.leftmost().vnode.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink == 0)
     }
 
     /// The instance to be changed: the leftmost, or a copy of it.
@@ -84,6 +90,9 @@ impl Node {
     /// As [`Node::writable`], in a branch no further to the right than `limit`.
     pub(super) fn writable_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
         let leftmost = self.leftmost();
+        if self.is_nameless() {
+            return Ok(leftmost);
+        }
         let Some(target) = self.target_of_copy(&leftmost.member, limit)? else { return Ok(leftmost) };
         if self.kind != FileKind::Directory {
             return self.copy_up(caller, extent, limit);
@@ -114,18 +123,28 @@ impl Node {
     fn copy_up(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
         let _copying = self.alone();
         let original = self.leftmost();
+        if self.is_nameless() {
+            return Ok(original);
+        }
         let Some(target) = self.target_of_copy(&original.member, limit)? else { return Ok(original) };
         let moves = self.union.branches.may_change(&original.member);
         if moves {
             self.may_move(&original)?;
         }
+        let server = Caller::server();
         let (name, copy) = copy_of(&original, &target, extent, self.union.rights_of_copy(caller))?;
-        let placed = self.finish_copy(caller, &original, &target, &name, &copy);
-        if let Err(error) = placed {
-            target.work.discard(&name);
-            return Err(error);
+        // Without a name it lives as long as it is open, and nobody may have opened it again yet.
+        let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);
+        let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();
+        let placed = held.and_then(|held| self.finish_copy(caller, &original, &target, &name, &copy).map(|()| held));
+        match placed {
+            Ok(held) => self.hold(held),
+            Err(error) => {
+                target.work.discard(&name);
+                return Err(error);
+            }
         }
-        let ino = copy.getattr(&Caller::server())?.ino;
+        let ino = copy.getattr(&server)?.ino;
         self.moved_to(Instance { member: target, vnode: copy, ino });
         self.call_followers();
         if moves {
@@ -288,7 +307,7 @@ impl Node {
 
     /// Has this directory be known as it is when it comes to a branch that was there earlier than all that have it.
     fn keep_identity(&self, member: &Member, made: &VnodeRef) -> Result<()> {
-        if self.instances().iter().any(|instance| instance.member.serial < member.serial) {
+        if self.instances().iter().any(|instance| instance.member.age() < member.age()) {
             return Ok(());
         }
         member.work.note_copied_directories()?;
@@ -302,7 +321,8 @@ impl Node {
         if !matches!(self.whereabouts(), Whereabouts::Unknown) {
             return Ok(());
         }
-        let path = self.leftmost().vnode.path().map_err(|_| Errno::ESTALE)?;
+        let Instance { member, vnode, .. } = self.leftmost();
+        let path = Member::path_in_layer(&member.base, &vnode)?;
         let found = self.union.node_at(&path)?;
         if Arc::ptr_eq(&found, self) { Ok(()) } else { Err(Errno::ESTALE) }
     }
@@ -320,7 +340,7 @@ fn umask_of(caller: &Caller) -> u32 {
 }
 
 /// Does something to a directory that users are not to see of its times.
-fn keeping_times(directory: &VnodeRef, change: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(super) fn keeping_times(directory: &VnodeRef, change: impl FnOnce() -> Result<()>) -> Result<()> {
     let server = Caller::server();
     let before = directory.getattr(&server)?;
     change()?;
@@ -335,6 +355,25 @@ fn times_of(attributes: &Attributes) -> SetAttributes {
         mtime: Some(SetTime::To(attributes.mtime)),
         ..SetAttributes::default()
     }
+}
+
+/// Makes a copy in the work directory of a branch, with an identity, of a file that others may be writing: it is as the
+/// file was at one time.
+///
+/// # Errors
+/// `EBUSY` if it is written whenever it is read.
+pub(super) fn copy_untouched(original: &Instance, target: &Member, identity: &Identity) -> Result<NameBuf> {
+    let server = Caller::server();
+    for _ in 0..ATTEMPTS {
+        let before = original.vnode.getattr(&server)?;
+        let (name, copy) = copy_of(original, target, Extent::All, None)?;
+        let after = original.vnode.getattr(&server)?;
+        if (before.ctime, before.size) == (after.ctime, after.size) {
+            return identity.bring(&copy, NO_COUNT).map(|()| name);
+        }
+        target.work.discard(&name);
+    }
+    Err(Errno::EBUSY)
 }
 
 /// Makes a copy in the work directory of a branch, complete but for its identity.
@@ -484,7 +523,7 @@ fn write_all(to: &dyn OpenFile, mut offset: u64, mut data: &[u8]) -> Result<()> 
 
 /// Gives a copy extended attributes and times of the original, and unless it has others, its owner, access control lists
 /// and permissions, in an order in which none undoes another.
-fn copy_attributes(original: &VnodeRef, copy: &VnodeRef, rights: Option<Rights>) -> Result<()> {
+pub(super) fn copy_attributes(original: &VnodeRef, copy: &VnodeRef, rights: Option<Rights>) -> Result<()> {
     let server = Caller::server();
     let attributes = original.getattr(&server)?;
     let (uid, gid) = rights.map_or((attributes.uid, attributes.gid), |rights| (rights.uid, rights.gid));
@@ -531,6 +570,21 @@ fn set_owner(object: &VnodeRef, uid: u32, gid: u32) -> Result<()> {
         Err(Errno::EPERM) if !rustix::process::geteuid().is_root() => Ok(()),
         result => result.map(drop),
     }
+}
+
+/// As [`copy_attributes`], to an object that may have extended attributes which the original does not have.
+pub(super) fn replace_attributes(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
+    let server = Caller::server();
+    let (wanted, there) = (original.listxattr(&server)?, copy.listxattr(&server)?);
+    let is_wanted = |name: &[u8]| wanted.split(|&byte| byte == 0).any(|wanted| wanted == name);
+    let surplus = there.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !is_wanted(name));
+    for name in surplus.filter(|name| !whiteout::is_own_attribute(name)) {
+        match copy.removexattr(&server, name) {
+            Err(Errno::ENODATA) => {}
+            result => result?,
+        }
+    }
+    copy_attributes(original, copy, None)
 }
 
 fn copy_xattrs(original: &VnodeRef, copy: &VnodeRef, with_rights: bool) -> Result<()> {

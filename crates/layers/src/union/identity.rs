@@ -6,7 +6,7 @@
 
 use vnode::{Caller, Errno, Handle, Result, VnodeRef, XattrMode};
 
-use super::branches::Member;
+use super::branches::Base;
 use super::whiteout;
 
 /// What an object is known by.
@@ -29,10 +29,10 @@ impl Identity {
     ///
     /// # Errors
     /// `EOVERFLOW` for a handle in the branch that is too long to go into one of the union.
-    pub(super) fn native(member: &Member, lower: &Handle, ino: u64) -> Result<Self> {
-        let tag = member.tag.to_le_bytes();
+    pub(super) fn native(base: &Base, lower: &Handle, ino: u64) -> Result<Self> {
+        let tag = base.tag.to_le_bytes();
         let handle = Handle::new(&[&[FORM], &tag[..], lower.as_bytes()].concat())?;
-        Ok(Self { handle, ino: tagged(member.tag, ino) })
+        Ok(Self { handle, ino: tagged(base.tag, ino) })
     }
 
     /// The identity that a copied object has brought along, and how many names lead to its original.
@@ -64,7 +64,7 @@ impl Identity {
         Ok(())
     }
 
-    fn decode(value: &[u8]) -> Option<(Self, u32)> {
+    pub(super) fn decode(value: &[u8]) -> Option<(Self, u32)> {
         let (ino, rest) = value.split_first_chunk::<8>()?;
         let (names, handle) = rest.split_first_chunk::<4>()?;
         let handle = Handle::new(handle).ok()?;

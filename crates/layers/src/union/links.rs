@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{Caller, Entry, Errno, Name, NameBuf, RenameMode, Result, VnodeRef};
+use vnode::{Caller, Entry, Errno, Handle, Name, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::branches::Member;
 use super::copy_up::Extent;
@@ -54,6 +54,14 @@ pub(super) fn share(identity: &Identity, target: &Member, copy: &VnodeRef) -> Re
 pub(super) fn unshare(identity: &Identity, target: &Member) {
     // What stays by mistake takes room and does no other harm.
     let _ = target.work.links().and_then(|links| links.unlink(&Caller::server(), name_of(identity).as_name()));
+}
+
+/// One name fewer leads to the original of a copy that no vnode stands for.
+pub(super) fn count_name(copy: &VnodeRef) -> Result<()> {
+    match Identity::brought(copy)? {
+        Some((identity, names)) if names != NO_COUNT => identity.bring(copy, names.saturating_sub(1)),
+        _ => Ok(()),
+    }
 }
 
 impl Node {
@@ -123,8 +131,12 @@ impl Node {
     }
 }
 
-/// What leads to the copy of an object: its handle in hexadecimal digits.
+/// What leads to the copy of an object.
 pub(super) fn name_of(identity: &Identity) -> NameBuf {
-    NameBuf::new(identity::digits(identity.handle.as_bytes()).into_bytes())
-        .expect("a handle has a name's length at most")
+    name_of_handle(&identity.handle)
+}
+
+/// A handle in hexadecimal digits.
+pub(super) fn name_of_handle(handle: &Handle) -> NameBuf {
+    NameBuf::new(identity::digits(handle.as_bytes()).into_bytes()).expect("a handle has a name's length at most")
 }

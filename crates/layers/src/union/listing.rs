@@ -84,7 +84,7 @@ impl Listing {
             _ => !member.work.exists(),
         };
         if !may_be_whiteout && is_native {
-            return Ok(Some((tagged(member.tag, ino), kind)));
+            return Ok(Some((tagged(member.base.tag, ino), kind)));
         }
         let search = union.search(places, &Caller::server(), stored)?;
         let Some(found) = search.found else { return Ok(None) };

@@ -142,13 +142,13 @@ impl Union {
     /// What an object with these instances is known by, and how many names lead to its original if it is a copy.
     pub(super) fn identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
         if kind == FileKind::Directory {
-            let oldest = instances.iter().min_by_key(|instance| instance.member.serial).ok_or(Errno::ESTALE)?;
+            let oldest = instances.iter().min_by_key(|instance| instance.member.age()).ok_or(Errno::ESTALE)?;
             if oldest.member.work.has_copied_directories()
                 && let Some((identity, _)) = Identity::brought(&oldest.vnode)?
             {
                 return Ok((identity, NO_COUNT));
             }
-            return Ok((Identity::native(&oldest.member, &oldest.vnode.handle(), oldest.ino)?, NO_COUNT));
+            return Ok((Identity::native(&oldest.member.base, &oldest.vnode.handle(), oldest.ino)?, NO_COUNT));
         }
         let Instance { member, vnode, ino } = instances.first().ok_or(Errno::ESTALE)?;
         if member.work.exists()
@@ -156,7 +156,7 @@ impl Union {
         {
             return Ok(brought);
         }
-        Ok((Identity::native(member, &vnode.handle(), *ino)?, NO_COUNT))
+        Ok((Identity::native(&member.base, &vnode.handle(), *ino)?, NO_COUNT))
     }
 }
 

@@ -14,7 +14,10 @@ mod change;
 mod check;
 mod copy_up;
 mod create;
+mod diff;
 mod file;
+mod fold;
+mod history;
 mod identity;
 mod links;
 mod listing;
@@ -28,6 +31,7 @@ mod register;
 mod remove;
 mod rename;
 mod settings;
+mod snapshots;
 mod vnode_impl;
 mod whiteout;
 mod work;
@@ -43,8 +47,8 @@ use vnode::{
 };
 
 use crate::kind::Build;
-use crate::{Branch, BranchOpener, Kind};
-use branches::Branches;
+use crate::{Branch, BranchOpener, Kind, OptionError, OptionProblem};
+use branches::{BadBranch, Branches, Member};
 pub use check::{CheckError, CheckOptions, Finding, Problem, check};
 use file::UnionFile;
 use node::{Node, Table};
@@ -93,24 +97,46 @@ impl UnionFileSystem {
     /// The union of these branches, the one of highest priority first. A branch without a mode may be written to if it is
     /// the first, and only read if not.
     ///
+    /// # Errors
+    /// [`OptionError`] that names the branch that cannot be used.
+    ///
     /// # Panics
     /// If there is no branch.
-    pub fn new(branches: Vec<Branch>) -> Self {
+    pub fn new(branches: Vec<Branch>) -> std::result::Result<Self, OptionError> {
         Self::with_settings(branches, None, Settings::default())
     }
 
-    fn with_settings(branches: Vec<Branch>, opener: Option<BranchOpener>, settings: Settings) -> Self {
-        let union = Self::assemble(branches, opener, settings);
+    fn with_settings(
+        branches: Vec<Branch>,
+        opener: Option<BranchOpener>,
+        settings: Settings,
+    ) -> std::result::Result<Self, OptionError> {
+        let union = Self::assemble(branches, opener, settings)?;
         union.recover();
+        union.finish_folds().map_err(|error| OptionError {
+            layer: KIND.name,
+            key: String::new(),
+            problem: OptionProblem::Unfinished { message: error.to_string() },
+        })?;
         let root = union.root_node();
-        Self { union, root }
+        Ok(Self { union, root })
     }
 
     /// The union as it is found, with nothing done to the branches.
-    fn assemble(branches: Vec<Branch>, opener: Option<BranchOpener>, settings: Settings) -> Arc<Union> {
+    fn assemble(
+        branches: Vec<Branch>,
+        opener: Option<BranchOpener>,
+        settings: Settings,
+    ) -> std::result::Result<Arc<Union>, OptionError> {
         assert!(!branches.is_empty(), "a union has at least one branch");
-        let (branches, register) = Branches::new(branches);
-        Arc::new(Union {
+        let (branches, register) = Branches::new(branches).map_err(bad_branch)?;
+        Ok(Arc::new(Union::of(branches, register, settings, opener)))
+    }
+}
+
+impl Union {
+    fn of(branches: Branches, register: Register, settings: Settings, opener: Option<BranchOpener>) -> Self {
+        Self {
             branches,
             settings,
             register: Mutex::new(register),
@@ -123,11 +149,9 @@ impl UnionFileSystem {
             opener,
             turn: AtomicUsize::new(0),
             moves: Mutex::default(),
-        })
+        }
     }
-}
 
-impl Union {
     fn root_node(self: &Arc<Self>) -> Arc<Node> {
         if let Some(root) = self.root.get().and_then(Weak::upgrade) {
             return root;
@@ -182,20 +206,20 @@ impl FileSystem for UnionFileSystem {
             return Ok(node);
         }
         let (tag, lower) = identity::parts(handle).ok_or(Errno::ESTALE)?;
-        let member = self.union.branches.tagged(tag).ok_or(Errno::ESTALE)?;
-        let path = member.file_system.resolve(&lower)?.path().map_err(|_| Errno::ESTALE)?;
+        let base = self.union.branches.tagged(tag).ok_or(Errno::ESTALE)?;
+        let path = Member::path_in_layer(&base, &base.file_system.resolve(&lower)?)?;
         let node = self.union.node_at(&path).map_err(|_| Errno::ESTALE)?;
         if node.identity.handle == *handle { Ok(node) } else { Err(Errno::ESTALE) }
     }
 
     fn sync(&self) -> Result<()> {
-        self.union.branches.slots().iter().try_for_each(|slot| slot.member.file_system.sync())
+        self.union.branches.slots().iter().try_for_each(|slot| slot.member.base.file_system.sync())
     }
 
     fn properties(&self) -> Properties {
         let slots = self.union.branches.slots();
         let own = Properties { names_untouched: false, ..Properties::TRANSPARENT };
-        let all = slots.iter().map(|slot| slot.member.file_system.properties());
+        let all = slots.iter().map(|slot| slot.member.base.file_system.properties());
         // That a branch is read-only says nothing of the union.
         let all = all.fold(own, |all, one| all.stacked_on(Properties { read_only: false, ..one }));
         let read_only = slots.iter().all(|slot| !self.union.branches.may_change(&slot.member));
@@ -204,8 +228,8 @@ impl FileSystem for UnionFileSystem {
 
     fn describe(&self) -> Vec<Description> {
         let slots = self.union.branches.slots();
-        let mut members: Vec<_> = slots.iter().flat_map(|slot| slot.member.file_system.describe()).collect();
-        let details: Vec<_> = slots.iter().map(|slot| format!("{}={}", slot.member.label, slot.mode)).collect();
+        let mut members: Vec<_> = slots.iter().flat_map(|slot| slot.member.base.file_system.describe()).collect();
+        let details: Vec<_> = slots.iter().map(|slot| format!("{}={}", slot.member.base.label, slot.mode)).collect();
         let properties = Properties { names_untouched: false, ..Properties::TRANSPARENT };
         members.push(Description { kind: KIND.name.to_owned(), details: details.join(", "), properties });
         members
@@ -216,7 +240,7 @@ impl FileSystem for UnionFileSystem {
             return self.union.command(command);
         }
         for slot in self.union.branches.slots().iter() {
-            match slot.member.file_system.control(command) {
+            match slot.member.base.file_system.control(command) {
                 Err(ControlError::UnknownTarget(_)) => {}
                 answered => return answered,
             }
@@ -225,7 +249,7 @@ impl FileSystem for UnionFileSystem {
     }
 
     fn set_mount_point(&self, directory: BorrowedFd<'_>) {
-        self.union.branches.slots().iter().for_each(|slot| slot.member.file_system.set_mount_point(directory));
+        self.union.branches.slots().iter().for_each(|slot| slot.member.base.file_system.set_mount_point(directory));
         if let Ok(directory) = directory.try_clone_to_owned() {
             // A stack is mounted once.
             let _ = self.union.mount_point.set(directory);
@@ -234,10 +258,14 @@ impl FileSystem for UnionFileSystem {
 
     fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
         for slot in self.union.branches.slots().iter() {
-            slot.member.file_system.set_notifier(Arc::new(Everything(Arc::clone(&notifier))));
+            slot.member.base.file_system.set_notifier(Arc::new(Everything(Arc::clone(&notifier))));
         }
         *self.union.notifier.lock().unwrap_or_else(PoisonError::into_inner) = Some(notifier);
     }
+}
+
+fn bad_branch(BadBranch { label, error }: BadBranch) -> OptionError {
+    OptionError { layer: KIND.name, key: label, problem: OptionProblem::Branch { error } }
 }
 
 /// Passes on that something has changed in a branch. What users see of it may depend on all branches.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Instant;
 
-use vnode::{Errno, FileKind, Handle, Name, NameBuf, Result, VnodeRef};
+use vnode::{Errno, FileKind, Handle, Name, NameBuf, OpenFileRef, Result, VnodeRef};
 
 use super::Union;
 use super::branches::Member;
@@ -47,6 +47,8 @@ pub(super) struct Node {
     pub(super) checked: Mutex<Instant>,
     /// All branches that had it are gone.
     pub(super) is_stale: AtomicBool,
+    /// Keeps a copy without a name.
+    held: Mutex<Option<OpenFileRef>>,
     /// Other handles by which it is found while it lives.
     other_handles: Mutex<Vec<Handle>>,
     /// Open files that have to follow it there.
@@ -109,6 +111,11 @@ impl Node {
         all.push(added);
         all.sort_by_key(position);
         *instances = all.into();
+    }
+
+    /// Keeps a copy without a name for as long as the vnode lives.
+    pub(super) fn hold(&self, file: Option<OpenFileRef>) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = file;
     }
 
     /// The object is another now: a copy in another branch.
@@ -241,9 +248,14 @@ impl Table {
         let mut shard = self.shard(&identity.handle);
         if let Some(node) = shard.get(&identity.handle).and_then(Weak::upgrade) {
             drop(shard);
-            if kind == FileKind::Directory {
+            let generation = union.branches.generation();
+            if kind != FileKind::Directory && node.generation.load(Ordering::Acquire) != generation {
+                node.names.store(names, Ordering::Relaxed);
                 node.set_instances(instances);
-                node.generation.store(union.branches.generation(), Ordering::Release);
+                node.generation.store(generation, Ordering::Release);
+            } else if kind == FileKind::Directory {
+                node.set_instances(instances);
+                node.generation.store(generation, Ordering::Release);
                 *node.checked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             }
             return node;
@@ -263,6 +275,7 @@ impl Table {
             generation,
             checked: Mutex::new(Instant::now()),
             is_stale: AtomicBool::new(false),
+            held: Mutex::default(),
             other_handles: Mutex::default(),
             followers: Mutex::default(),
         });

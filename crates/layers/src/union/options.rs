@@ -55,7 +55,7 @@ pub fn create(
     // Whoever opens the branches leaves them out; here is seen that the value is one.
     super::KIND.leaves_out_missing_branches(pairs)?;
     let settings = settings(&Options::new(super::KIND.name, KNOWN, pairs)?)?;
-    Ok(std::sync::Arc::new(UnionFileSystem::with_settings(branches, opener, settings)))
+    Ok(std::sync::Arc::new(UnionFileSystem::with_settings(branches, opener, settings)?))
 }
 
 fn settings(options: &Options<'_>) -> Result<Settings, OptionError> {

@@ -26,7 +26,7 @@ pub(super) struct Spot {
     pub(super) tag: u16,
     /// The directory's handle there.
     directory: Handle,
-    /// Its path from the branch's root, for branches whose handles do not outlive a mount.
+    /// Its path from the branch's root, whatever layer it is in, for branches whose handles do not outlive a mount.
     path: Option<Vec<u8>>,
     pub(super) name: NameBuf,
     /// The inode number of the object.
@@ -48,16 +48,16 @@ impl Spot {
     /// The object with that number at a name in a directory of the branch.
     pub(super) fn new(member: &Member, directory: &VnodeRef, stored: Name<'_>, ino: u64) -> Self {
         let (path, name) = (directory.path().ok(), stored.to_owned());
-        Self { tag: member.tag, directory: directory.handle(), path, name, ino, leaves_device: false }
+        Self { tag: member.base.tag, directory: directory.handle(), path, name, ino, leaves_device: false }
     }
 
     /// The directory, if it is still there.
     fn directory_in(&self, member: &Member) -> Option<VnodeRef> {
-        if let Ok(directory) = member.file_system.resolve(&self.directory) {
+        if let Ok(directory) = member.base.file_system.resolve(&self.directory) {
             return Some(directory);
         }
         let names = self.path.as_ref()?.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
-        names.into_iter().try_fold(member.root.clone(), |directory, name| {
+        names.into_iter().try_fold(member.base.root.clone(), |directory, name| {
             Some(directory.lookup(&Caller::server(), Name::new(name).ok()?).ok()?.vnode)
         })
     }
@@ -162,7 +162,7 @@ impl Union {
         }
         let mut is_all = true;
         for removed in &record.removed {
-            match self.branches.tagged(removed.tag) {
+            match self.branches.newest_tagged(removed.tag) {
                 Some(member) => remove(&member, removed)?,
                 // The branch is not among them now; when it is again, this is still to be done.
                 None => is_all = false,

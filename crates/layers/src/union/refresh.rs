@@ -112,7 +112,10 @@ impl Node {
     }
 
     fn is_found(self: &Arc<Self>, found: Found) -> Result<()> {
-        let (natural, _) = self.union.identity(&found.instances, found.kind())?;
+        let (natural, names) = self.union.identity(&found.instances, found.kind())?;
+        if self.kind != FileKind::Directory {
+            self.names.store(names, Ordering::Relaxed);
+        }
         if natural.handle != self.identity.handle {
             // The branch that it was known by is gone. While it is in use it is known as before.
             self.union.table.add_name(&natural.handle, self);
@@ -124,13 +127,24 @@ impl Node {
     /// Without a name, it is in the branches that are left, or lost.
     fn keep_what_is_left(&self) {
         let instances = self.instances();
-        let is_there = |place: &&Instance| self.union.branches.position(&place.member).is_some();
-        let left: Vec<Instance> = instances.iter().filter(is_there).cloned().collect();
-        if left.is_empty() {
-            self.is_stale.store(true, Ordering::Relaxed);
-        } else if left.len() < instances.len() {
+        let left: Vec<Instance> = instances.iter().filter_map(|place| self.union.left_of(place)).collect();
+        if !left.is_empty() {
             self.set_instances(left);
+        } else if !self.is_nameless() {
+            self.is_stale.store(true, Ordering::Relaxed);
         }
+    }
+}
+
+impl Union {
+    /// The instance in a branch that is still there; if only its layer is gone, in the oldest layer.
+    fn left_of(&self, place: &Instance) -> Option<Instance> {
+        if self.branches.position(&place.member).is_some() {
+            return Some(place.clone());
+        }
+        let slots = self.branches.slots();
+        let layer = slots.iter().rfind(|slot| Arc::ptr_eq(&slot.member.base, &place.member.base))?;
+        Some(Instance { member: Arc::clone(&layer.member), ..place.clone() })
     }
 }
 

@@ -3,7 +3,7 @@
 //! It is a file `.wh..wh.plyfs/branches` in every branch that a union has written, one line for each branch that the union
 //! has or had: its tag, its serial number, and its stack expression.
 
-use vnode::{Caller, OpenFlags, VnodeRef};
+use vnode::{Caller, VnodeRef};
 
 use super::identity::hash;
 use super::work::{self, Work};
@@ -70,20 +70,9 @@ impl Register {
 }
 
 fn read(root: &VnodeRef) -> Option<String> {
-    let server = Caller::server();
-    let state = root.lookup(&server, work::name(super::whiteout::STATE)).ok()?.vnode;
-    let found = state.lookup(&server, work::name(Work::REGISTER)).ok()?;
-    let file = found.vnode.open(&server, OpenFlags::READ).ok()?;
-    let mut text = vec![0; usize::try_from(found.attributes.size).ok()?.min(BYTES_MAX)];
-    let mut length = 0;
-    while length < text.len() {
-        match file.read_at(&server, length as u64, &mut text[length..]).ok()? {
-            0 => break,
-            read => length += read,
-        }
-    }
-    text.truncate(length);
-    String::from_utf8(text).ok()
+    let state = root.lookup(&Caller::server(), work::name(super::whiteout::STATE)).ok()?.vnode;
+    // One that cannot be read is one that is not there: the numbers are made anew.
+    work::read_whole(&state, Work::REGISTER, BYTES_MAX).ok()?
 }
 
 #[cfg(test)]

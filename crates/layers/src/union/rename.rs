@@ -518,7 +518,7 @@ impl Way<'_> {
     }
 
     fn member_of(&self, spot: &record::Spot) -> Result<Arc<Member>> {
-        self.target.directory.union.branches.tagged(spot.tag).ok_or(Errno::ESTALE)
+        self.target.directory.union.branches.newest_tagged(spot.tag).ok_or(Errno::ESTALE)
     }
 
     fn go_back(&self) -> Result<()> {

@@ -210,6 +210,38 @@ pub(super) fn cover(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     }
 }
 
+/// The name in branches that a whiteout of this name hides; `None` for what is no whiteout.
+pub(super) fn stored_of_whiteout(name: &[u8]) -> Option<Name<'_>> {
+    match meaning(name) {
+        Meaning::Whiteout(_) => Name::new(&name[PREFIX.len()..]).ok(),
+        _ => None,
+    }
+}
+
+/// Takes the mark of an opaque directory away.
+pub(super) fn clear_opaque(directory: &VnodeRef) -> Result<()> {
+    clear_attributes(directory, &OVERLAY_OPAQUE)?;
+    match directory.unlink(&Caller::server(), mark(OPAQUE)) {
+        Err(Errno::ENOENT) => Ok(()),
+        result => result,
+    }
+}
+
+/// Forgets where the rest of a directory is: it is here.
+pub(super) fn clear_redirect(directory: &VnodeRef) -> Result<()> {
+    clear_attributes(directory, &OVERLAY_REDIRECT)
+}
+
+fn clear_attributes(directory: &VnodeRef, names: &[&[u8]]) -> Result<()> {
+    for name in names {
+        match directory.removexattr(&Caller::server(), name) {
+            Err(Errno::ENODATA | Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
 /// Makes a device that is a whiteout.
 pub(super) fn make_device(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     directory.mknod(&Caller::server(), stored, FileKind::CharacterDevice, 0, Device::default()).map(drop)

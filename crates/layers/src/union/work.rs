@@ -85,8 +85,14 @@ impl Work {
     pub(super) const REGISTER: &[u8] = b"branches";
     /// The mark of [`Work::has_copied_directories`].
     pub(super) const COPIED: &[u8] = b"directories";
-    /// What the register is made of before it is whole.
-    pub(super) const REGISTER_PART: &[u8] = b"branches.new";
+    /// The name of the file that [`super::history`] reads.
+    pub(super) const HISTORY: &[u8] = b"history";
+    /// The directory of later layers.
+    pub(super) const LAYERS: &[u8] = b"layers";
+    /// Where directories are while a layer is folded.
+    pub(super) const MOVING: &[u8] = b"moving";
+    /// What a file of the state directory is called before it is whole.
+    pub(super) const PART: &[u8] = b"part";
 
     /// That of the branch with this root.
     pub(super) fn new(root: &VnodeRef) -> Self {
@@ -134,7 +140,8 @@ impl Work {
         let directory = directory_in(&state, Work::WORK)?;
         clear(&state, &directory)?;
         self.exists.store(true, Ordering::Relaxed);
-        write_register(&state, &self.register.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
+        write_whole(&state, Self::REGISTER, register.as_bytes())?;
         *opened = Some(Opened { state, directory: directory.clone(), _lock: lock });
         Ok(directory)
     }
@@ -161,13 +168,25 @@ impl Work {
         *register = text;
         if let Some(opened) = &*opened {
             // The next to read it makes the same numbers for all but new branches.
-            let _ = write_register(&opened.state, &register);
+            let _ = write_whole(&opened.state, Self::REGISTER, register.as_bytes());
         }
     }
 
     /// The directory of names that lead to copies of files with several names.
     pub(super) fn links(&self) -> Result<VnodeRef> {
-        directory_in(&self.state()?, Work::LINKS)
+        self.state_directory(Work::LINKS)
+    }
+
+    /// A directory in the state directory, made if need be.
+    pub(super) fn state_directory(&self, name: &'static [u8]) -> Result<VnodeRef> {
+        directory_in(&self.state()?, name)
+    }
+
+    /// Writes a file of the state directory whole or not at all, and lasting.
+    pub(super) fn write_state(&self, file: &'static [u8], text: &[u8]) -> Result<()> {
+        let state = self.state()?;
+        write_whole(&state, file, text)?;
+        state.open_directory(&Caller::server())?.fsync(&Caller::server(), false)
     }
 
     fn state(&self) -> Result<VnodeRef> {
@@ -242,21 +261,40 @@ fn directory_in(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
     }
 }
 
-/// Writes the register whole or not at all.
-fn write_register(state: &VnodeRef, text: &str) -> Result<()> {
+/// Writes a file of the state directory whole or not at all.
+fn write_whole(state: &VnodeRef, file: &'static [u8], text: &[u8]) -> Result<()> {
     let server = Caller::server();
     let how = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
-    let part = name(Work::REGISTER_PART);
-    let made = state.create(&server, part, &how)?;
+    let made = state.create(&server, name(Work::PART), &how)?;
     let mut written = 0;
     while written < text.len() {
-        match made.file.write_at(&server, written as u64, &text.as_bytes()[written..], false)? {
+        match made.file.write_at(&server, written as u64, &text[written..], false)? {
             0 => return Err(Errno::ENOSPC),
             bytes => written += bytes,
         }
     }
     made.file.fsync(&server, false)?;
-    state.rename(&server, part, state, name(Work::REGISTER), RenameMode::Replace)
+    state.rename(&server, name(Work::PART), state, name(file), RenameMode::Replace)
+}
+
+/// The text of a file of the state directory, if it is there.
+pub(super) fn read_whole(state: &VnodeRef, file: &'static [u8], bytes_max: usize) -> Result<Option<String>> {
+    let server = Caller::server();
+    let found = match state.lookup(&server, name(file)) {
+        Err(Errno::ENOENT) => return Ok(None),
+        found => found?,
+    };
+    let file = found.vnode.open(&server, OpenFlags::READ)?;
+    let mut text = vec![0; usize::try_from(found.attributes.size).unwrap_or(bytes_max).min(bytes_max)];
+    let mut length = 0;
+    while length < text.len() {
+        match file.read_at(&server, length as u64, &mut text[length..])? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    text.truncate(length);
+    String::from_utf8(text).map(Some).map_err(|_| Errno::EIO)
 }
 
 /// Locks the state directory for as long as the result lives.

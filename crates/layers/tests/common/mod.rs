@@ -89,3 +89,24 @@ pub fn random() -> fastrand::Rng {
     println!("PLYFS_TEST_SEED={seed}");
     fastrand::Rng::with_seed(seed)
 }
+
+/// A shared file system, to be owned.
+pub struct Shared(pub FileSystemRef);
+
+impl vnode::FileSystem for Shared {
+    fn root(&self) -> vnode::VnodeRef {
+        self.0.root()
+    }
+
+    fn resolve(&self, handle: &vnode::Handle) -> vnode::Result<vnode::VnodeRef> {
+        self.0.resolve(handle)
+    }
+
+    fn properties(&self) -> vnode::Properties {
+        self.0.properties()
+    }
+
+    fn describe(&self) -> Vec<vnode::Description> {
+        self.0.describe()
+    }
+}

@@ -85,7 +85,7 @@ impl<'a> Scene<'a> {
 
     /// A new union of them.
     pub fn union(&self) -> UnionFileSystem {
-        UnionFileSystem::new(self.branches())
+        UnionFileSystem::new(self.branches()).unwrap()
     }
 
     /// Them.

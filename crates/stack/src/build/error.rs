@@ -131,6 +131,8 @@ fn option(formatter: &mut fmt::Formatter<'_>, error: &OptionError) -> fmt::Resul
         OptionProblem::Missing => format!("; add {}=...", error.key),
         OptionProblem::BadValue { .. } => String::new(),
         OptionProblem::Conflict { with } => format!("; leave {} or {with} out", error.key),
+        OptionProblem::Unfinished { .. } => String::new(),
+        OptionProblem::Branch { .. } => "; correct the branch, or leave it out".to_owned(),
         OptionProblem::File { .. } => "; correct the path or its permissions".to_owned(),
         OptionProblem::FileLine { .. } => "; correct that line".to_owned(),
     };

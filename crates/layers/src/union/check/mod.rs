@@ -16,7 +16,7 @@ use vnode::{Errno, OpenFileRef, Result};
 use super::branches::{Member, Slot};
 use super::settings::Settings;
 use super::{Union, UnionFileSystem};
-use crate::{Branch, BranchMode};
+use crate::{Branch, BranchMode, OptionProblem};
 pub use problem::Problem;
 
 /// What a check does beside finding.
@@ -73,12 +73,15 @@ pub fn check(
     options: &CheckOptions,
     report: &mut dyn FnMut(Finding),
 ) -> std::result::Result<(), CheckError> {
-    let union = UnionFileSystem::assemble(branches, None, Settings::default());
+    let union = UnionFileSystem::assemble(branches, None, Settings::default()).map_err(|bad| match bad.problem {
+        OptionProblem::Branch { error } => CheckError::Branch(bad.key, error),
+        _ => CheckError::Branch(bad.key, Errno::EIO),
+    })?;
     let slots: Vec<Slot> =
         union.branches.slots().iter().filter(|slot| slot.mode != BranchMode::ReadOnly).cloned().collect();
     let failed = |slot: &Slot, errno| match errno {
-        Errno::EBUSY => CheckError::InUse(slot.member.label.clone()),
-        errno => CheckError::Branch(slot.member.label.clone(), errno),
+        Errno::EBUSY => CheckError::InUse(slot.member.base.label.clone()),
+        errno => CheckError::Branch(slot.member.base.label.clone(), errno),
     };
     // Nobody else begins to write meanwhile.
     let lock = |slot: &Slot| slot.member.work.lock().map_err(|errno| failed(slot, errno));
@@ -118,7 +121,7 @@ impl Check<'_> {
     }
 
     fn tell(&mut self, path: Vec<u8>, problem: Problem, repair: Option<Result<()>>) {
-        (self.report)(Finding { branch: self.member.label.clone(), path, problem, repair });
+        (self.report)(Finding { branch: self.member.base.label.clone(), path, problem, repair });
     }
 }
 

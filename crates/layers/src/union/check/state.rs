@@ -15,7 +15,7 @@ impl Check<'_> {
     /// Finds what was not finished. Everything is repaired at once, as the next union of the branch would do.
     pub(super) fn work(&mut self) -> Result<()> {
         let Some(state) = self.state_directory()? else { return Ok(()) };
-        let part = state.lookup(&Caller::server(), work::name(Work::REGISTER_PART)).is_ok();
+        let part = state.lookup(&Caller::server(), work::name(Work::PART)).is_ok();
         let directory = found(state.lookup(&Caller::server(), work::name(Work::WORK)))?;
         let unfinished = directory.as_ref().map_or(Ok(Vec::new()), unfinished)?;
         if self.options.repair {
@@ -24,7 +24,7 @@ impl Check<'_> {
         if part {
             // Written again and renamed, or in the way of that.
             let repair = self.options.repair.then_some(Ok(()));
-            self.tell(below(STATE, Work::REGISTER_PART), Problem::LeftOver, repair);
+            self.tell(below(STATE, Work::PART), Problem::LeftOver, repair);
         }
         let Some(directory) = directory else { return Ok(()) };
         for (name, problem) in unfinished {
@@ -43,8 +43,10 @@ impl Check<'_> {
             let remove = || work::remove_tree(&state, name.as_name());
             let entry = state.lookup(&Caller::server(), name.as_name())?;
             let known = match name.as_bytes() {
-                Work::WORK | Work::LINKS => entry.attributes.is_directory(),
-                Work::LOCK | Work::REGISTER | Work::REGISTER_PART | Work::COPIED => !entry.attributes.is_directory(),
+                Work::WORK | Work::LINKS | Work::LAYERS | Work::MOVING => entry.attributes.is_directory(),
+                Work::LOCK | Work::REGISTER | Work::HISTORY | Work::PART | Work::COPIED => {
+                    !entry.attributes.is_directory()
+                }
                 _ => false,
             };
             if !known {

@@ -1,0 +1,361 @@
+//! Folding: a layer's changes are made in the layer below it, which then takes its place (the paper's snapmerge).
+//!
+//! Objects are renamed, so nothing is copied, and what users see stays the same at each step but where a directory was
+//! moved. A fold that was interrupted is simply done again: what was moved already is no longer there to be moved.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef};
+
+use super::branches::Member;
+use super::copy_up::{copy_attributes, replace_attributes};
+use super::identity::Identity;
+use super::lookup::root_of;
+use super::node::Instance;
+use super::whiteout::{self, Meaning};
+use super::{Union, links, work};
+
+/// A fold under way.
+pub(super) struct Fold<'a> {
+    pub(super) union: &'a Union,
+    /// The layer that goes.
+    pub(super) upper: &'a Arc<Member>,
+    /// The layer that takes its changes.
+    pub(super) lower: &'a Arc<Member>,
+    /// The branches on the right of that.
+    pub(super) below: Vec<Arc<Member>>,
+}
+
+/// A directory of the upper layer.
+struct Directory {
+    path: Vec<NameBuf>,
+    /// What the rest of it is known by while it is on its way.
+    key: NameBuf,
+    /// Where the rest of it is, if it has been moved.
+    rest: Option<Vec<u8>>,
+}
+
+/// Where a directory of the lower layer is, and where the rest of it is below that; `None` if there is none.
+struct Place {
+    from: VnodeRef,
+    name: NameBuf,
+    rest_below: Option<Vec<u8>>,
+}
+
+impl Fold<'_> {
+    /// Moves all changes.
+    pub(super) fn run(&self) -> Result<()> {
+        self.bring_rests()?;
+        let below: Vec<Instance> = self.below.iter().map(root_of).collect();
+        self.fold_directory(&self.upper.root, &self.lower.root, below)?;
+        replace_attributes(&self.upper.root, &self.lower.root)?;
+        self.fold_links()
+    }
+
+    fn fold_directory(&self, upper: &VnodeRef, lower: &VnodeRef, mut below: Vec<Instance>) -> Result<()> {
+        if whiteout::is_opaque(upper)? {
+            for (name, _) in work::entries(lower)? {
+                if whiteout::meaning(name.as_bytes()) != Meaning::Mark {
+                    self.take_away(lower, name.as_name())?;
+                }
+            }
+            whiteout::set_opaque(lower, self.format())?;
+        }
+        if whiteout::is_opaque(lower)? {
+            below.clear();
+        }
+        // Whiteouts first: one beside its object says that the object hides what is on the right.
+        let (objects, marks): (Vec<_>, Vec<_>) = work::entries(upper)?
+            .into_iter()
+            .partition(|(name, _)| matches!(whiteout::meaning(name.as_bytes()), Meaning::Object(_)));
+        for (name, _) in marks {
+            let Some(stored) = whiteout::stored_of_whiteout(name.as_bytes()) else { continue };
+            match lookup(upper, stored)? {
+                None => self.hide(lower, stored, &below)?,
+                Some(entry) if entry.attributes.is_directory() && whiteout::redirect(&entry.vnode)?.is_none() => {
+                    whiteout::set_opaque(&entry.vnode, self.format())?;
+                }
+                Some(_) => {}
+            }
+            upper.unlink(&Caller::server(), name.as_name())?;
+        }
+        objects.iter().try_for_each(|(name, _)| self.fold_object(upper, lower, name.as_name(), &below))
+    }
+
+    fn fold_object(&self, upper: &VnodeRef, lower: &VnodeRef, name: Name<'_>, below: &[Instance]) -> Result<()> {
+        let server = Caller::server();
+        let Some(entry) = lookup(upper, name)? else { return Ok(()) };
+        if whiteout::is_device(&entry)? {
+            self.hide(lower, name, below)?;
+            return upper.unlink(&server, name);
+        }
+        let there = lookup(lower, name)?;
+        let merges = there.as_ref().is_some_and(|there| there.attributes.is_directory())
+            && entry.attributes.is_directory()
+            && !whiteout::is_opaque(&entry.vnode)?
+            && whiteout::redirect(&entry.vnode)?.is_none();
+        if let (true, Some(there)) = (merges, &there) {
+            let is_last = whiteout::is_opaque(&there.vnode)? || whiteout::stands(lower, name)?;
+            let rest = if is_last { Vec::new() } else { self.directory_below(&there.vnode, name, below)? };
+            self.fold_directory(&entry.vnode, &there.vnode, rest)?;
+            replace_attributes(&entry.vnode, &there.vnode)?;
+            return super::remove::remove_own_directory(self.upper, upper, name);
+        }
+        let hides_more = entry.attributes.is_directory()
+            && (there.is_some() || whiteout::stands(lower, name)?)
+            && whiteout::redirect(&entry.vnode)?.is_none()
+            && self.is_below(below, name)?;
+        if hides_more {
+            whiteout::set_opaque(&entry.vnode, self.format())?;
+        }
+        if there.is_some_and(|there| there.attributes.is_directory() || entry.attributes.is_directory()) {
+            self.take_away(lower, name)?;
+        }
+        self.forget_older_copies(&entry)?;
+        upper.rename(&server, name, lower, name, RenameMode::Replace)?;
+        whiteout::remove(lower, name)
+    }
+
+    /// Where the lower layer has older copies of these files for those who meet their other names, nobody meets these any
+    /// more, or the upper layer has notes of its own for them.
+    fn forget_older_copies(&self, entry: &Entry) -> Result<()> {
+        match self.lower.work.links_if_there()? {
+            Some(links) => forget_copies(&links, entry),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes what the lower layer has by a name, and hides what is below it.
+    fn hide(&self, lower: &VnodeRef, name: Name<'_>, below: &[Instance]) -> Result<()> {
+        if lookup(lower, name)?.is_some() {
+            self.take_away(lower, name)?;
+        }
+        whiteout::remove(lower, name)?;
+        if self.is_below(below, name)? { whiteout::hide(lower, name, self.format()) } else { Ok(()) }
+    }
+
+    /// The rests of moved directories move along in the lower layer. First all leave their places, since one may come to
+    /// where another was.
+    fn bring_rests(&self) -> Result<()> {
+        let mut directories = Vec::new();
+        find_directories(&self.upper.root, &mut Vec::new(), &mut directories)?;
+        let on_the_way = self.lower.work.state_directory(work::Work::MOVING)?;
+        // The deepest first: a path is right as long as nothing above it has moved.
+        let mut moved: Vec<&Directory> = directories.iter().filter(|directory| directory.rest.is_some()).collect();
+        moved.sort_by_key(|directory| std::cmp::Reverse(directory.rest.as_ref().map(Vec::len)));
+        for directory in moved {
+            self.take_rest(directory, &on_the_way)?;
+        }
+        // The highest first: they have been found in that order.
+        directories.iter().try_for_each(|directory| self.bring_rest(directory, &on_the_way))
+    }
+
+    fn take_rest(&self, directory: &Directory, on_the_way: &VnodeRef) -> Result<()> {
+        let Some(path) = &directory.rest else { return Ok(()) };
+        if lookup(on_the_way, directory.key.as_name())?.is_some() {
+            // By a fold that was stopped.
+            return Ok(());
+        }
+        let Some(Place { from, name, rest_below }) = self.find_in_lower(path)? else { return Ok(()) };
+        let server = Caller::server();
+        let rest = from.lookup(&server, name.as_name())?.vnode;
+        match rest_below {
+            Some(path) => whiteout::set_redirect(&rest, &path)?,
+            None => whiteout::set_opaque(&rest, self.format())?,
+        }
+        from.rename(&server, name.as_name(), on_the_way, directory.key.as_name(), RenameMode::NoReplace)
+    }
+
+    fn bring_rest(&self, directory: &Directory, on_the_way: &VnodeRef) -> Result<()> {
+        let server = Caller::server();
+        if lookup(on_the_way, directory.key.as_name())?.is_none() {
+            return Ok(());
+        }
+        let Some((name, above)) = directory.path.split_last() else { return Ok(()) };
+        let (mut upper, mut lower) = (self.upper.root.clone(), self.lower.root.clone());
+        for part in above {
+            upper = upper.lookup(&server, part.as_name())?.vnode;
+            lower = self.directory_like(&upper, &lower, part.as_name())?;
+        }
+        whiteout::remove(&upper, name.as_name())?;
+        whiteout::clear_redirect(&upper.lookup(&server, name.as_name())?.vnode)?;
+        if lookup(&lower, name.as_name())?.is_some() {
+            self.take_away(&lower, name.as_name())?;
+        }
+        on_the_way.rename(&server, directory.key.as_name(), &lower, name.as_name(), RenameMode::NoReplace)?;
+        whiteout::remove(&lower, name.as_name())
+    }
+
+    /// Where the lower layer has a directory at a path.
+    fn find_in_lower(&self, path: &[u8]) -> Result<Option<Place>> {
+        let mut found: Option<Place> = None;
+        let mut from = self.lower.root.clone();
+        let mut rest_below = if whiteout::is_opaque(&from)? { None } else { Some(Vec::new()) };
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            let name = NameBuf::new(name.to_vec())?;
+            let entry = match lookup(&from, name.as_name())? {
+                Some(entry) if entry.attributes.is_directory() => entry,
+                _ => return Ok(None),
+            };
+            let hides = whiteout::is_opaque(&entry.vnode)? || whiteout::stands(&from, name.as_name())?;
+            rest_below = match whiteout::redirect(&entry.vnode)? {
+                Some(elsewhere) => Some(elsewhere),
+                None if hides => None,
+                None => rest_below.map(|above| [&above, &b"/"[..], name.as_bytes()].concat()),
+            };
+            found = Some(Place { from, name, rest_below: rest_below.clone() });
+            from = entry.vnode;
+        }
+        Ok(found)
+    }
+
+    /// The directory of that name in the lower layer that the upper one is folded into, made if need be: it then hides what
+    /// that hides, and has its rest where that has it.
+    fn directory_like(&self, upper: &VnodeRef, lower: &VnodeRef, name: Name<'_>) -> Result<VnodeRef> {
+        let there = lookup(lower, name)?;
+        let (rest, is_opaque) = (whiteout::redirect(upper)?, whiteout::is_opaque(upper)?);
+        let merges = rest.is_none() && !is_opaque;
+        if let Some(entry) = there.as_ref().filter(|entry| merges && entry.attributes.is_directory()) {
+            return Ok(entry.vnode.clone());
+        }
+        let server = Caller::server();
+        let (work, part) = (self.lower.work.directory()?, self.lower.work.name());
+        let made = work.mkdir(&server, part.as_name(), 0o700)?.vnode;
+        copy_attributes(upper, &made, None)?;
+        if let Some(rest) = rest {
+            whiteout::set_redirect(&made, &rest)?;
+        } else if is_opaque || there.is_some() || whiteout::stands(lower, name)? {
+            whiteout::set_opaque(&made, self.format())?;
+        }
+        if there.is_some() {
+            self.take_away(lower, name)?;
+        }
+        work.rename(&server, part.as_name(), lower, name, RenameMode::NoReplace)?;
+        whiteout::remove(lower, name)?;
+        whiteout::clear_opaque(upper)?;
+        whiteout::clear_redirect(upper)?;
+        Ok(made)
+    }
+
+    /// The names that lead to copies of files with several names go along; where the lower layer has the original under
+    /// other names, these become names of the copy.
+    fn fold_links(&self) -> Result<()> {
+        let server = Caller::server();
+        let Some(from) = self.upper.work.links_if_there()? else { return Ok(()) };
+        let entries = work::entries(&from)?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let to = self.lower.work.links()?;
+        let mut copies = HashMap::new();
+        for (name, _) in entries {
+            copies.insert(name.clone(), from.lookup(&server, name.as_name())?.vnode);
+            from.rename(&server, name.as_name(), &to, name.as_name(), RenameMode::Replace)?;
+        }
+        self.give_names(&self.lower.root, &copies)
+    }
+
+    fn give_names(&self, directory: &VnodeRef, copies: &HashMap<NameBuf, VnodeRef>) -> Result<()> {
+        let server = Caller::server();
+        for (name, kind) in work::entries(directory)? {
+            if name.as_bytes() == whiteout::STATE {
+                continue;
+            }
+            let entry = directory.lookup(&server, name.as_name())?;
+            if kind == Some(FileKind::Directory) || entry.attributes.is_directory() {
+                self.give_names(&entry.vnode, copies)?;
+            } else {
+                let identity = match Identity::brought(&entry.vnode)? {
+                    Some((identity, _)) => identity,
+                    None => Identity::native(&self.lower.base, &entry.vnode.handle(), entry.attributes.ino)?,
+                };
+                let copy = copies.get(&links::name_of(&identity));
+                if let Some(copy) = copy.filter(|copy| copy.handle() != entry.vnode.handle()) {
+                    let (work, part) = (self.lower.work.directory()?, self.lower.work.name());
+                    work.link(&server, copy, part.as_name())?;
+                    work.rename(&server, part.as_name(), directory, name.as_name(), RenameMode::Replace)?;
+                    links::count_name(copy)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn format(&self) -> whiteout::Format {
+        self.union.settings.whiteouts
+    }
+
+    fn take_away(&self, directory: &VnodeRef, name: Name<'_>) -> Result<()> {
+        let taken = self.lower.work.take(directory, name)?;
+        self.lower.work.discard(&taken);
+        Ok(())
+    }
+
+    fn is_below(&self, below: &[Instance], name: Name<'_>) -> Result<bool> {
+        Ok(self.union.search(below, &Caller::server(), name)?.found.is_some())
+    }
+
+    /// The rest of a directory of the lower layer, in the branches on the right of that.
+    fn directory_below(&self, directory: &VnodeRef, name: Name<'_>, below: &[Instance]) -> Result<Vec<Instance>> {
+        let found = match whiteout::redirect(directory)? {
+            None => self.union.search(below, &Caller::server(), name)?.found,
+            Some(path) => match path.strip_prefix(b"/") {
+                Some(path) => {
+                    let roots: Vec<Instance> = self.below.iter().map(root_of).collect();
+                    self.union.search_path(&roots, path)?
+                }
+                None => self.union.search(below, &Caller::server(), Name::new(&path)?)?.found,
+            },
+        };
+        Ok(found.filter(|found| found.kind() == FileKind::Directory).map(|found| found.instances).unwrap_or_default())
+    }
+}
+
+/// All directories in this one, each before those in it.
+fn find_directories(directory: &VnodeRef, path: &mut Vec<NameBuf>, found: &mut Vec<Directory>) -> Result<()> {
+    let server = Caller::server();
+    for (name, kind) in work::entries(directory)? {
+        let may_be_directory = matches!(kind, None | Some(FileKind::Directory));
+        if !may_be_directory || name.as_bytes() == whiteout::STATE {
+            continue;
+        }
+        let entry = directory.lookup(&server, name.as_name())?;
+        if !entry.attributes.is_directory() {
+            continue;
+        }
+        path.push(name);
+        let rest = whiteout::redirect(&entry.vnode)?;
+        if rest.as_ref().is_some_and(|rest| !rest.starts_with(b"/")) {
+            // A name beside it, as overlayfs may write it: nobody knows where that is once its directory is folded.
+            return Err(Errno::EXDEV);
+        }
+        found.push(Directory { path: path.clone(), key: links::name_of_handle(&entry.vnode.handle()), rest });
+        find_directories(&entry.vnode, path, found)?;
+        path.pop();
+    }
+    Ok(())
+}
+
+/// Takes the notes of copies of a file away, or of all files in a directory.
+fn forget_copies(links: &VnodeRef, entry: &Entry) -> Result<()> {
+    let server = Caller::server();
+    if entry.attributes.is_directory() {
+        return work::entries(&entry.vnode)?
+            .iter()
+            .try_for_each(|(name, _)| forget_copies(links, &entry.vnode.lookup(&server, name.as_name())?));
+    }
+    let Some((identity, _)) = Identity::brought(&entry.vnode)? else { return Ok(()) };
+    match links.unlink(&server, links::name_of(&identity).as_name()) {
+        Err(Errno::ENOENT) => Ok(()),
+        result => result,
+    }
+}
+
+fn lookup(directory: &VnodeRef, name: Name<'_>) -> Result<Option<Entry>> {
+    match directory.lookup(&Caller::server(), name) {
+        Ok(entry) => Ok(Some(entry)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,196 @@
+//! The history of a branch: its layers, each of which holds what was changed since the one below it was frozen by a snapshot.
+//!
+//! The first layer is the branch itself. Later ones are directories `.wh..wh.plyfs/layers/NUMBER` in it, in no order but
+//! that of the file `.wh..wh.plyfs/history`: a line for each snapshot, oldest first, with the layer that it froze, its time
+//! and its name, and last a line with the layer that is written and, after it, one that is being folded.
+
+use std::ops::ControlFlow;
+
+use vnode::{Caller, Errno, NameBuf, Result, VnodeRef};
+
+use super::whiteout::STATE;
+use super::work::{self, Work};
+
+/// No history is longer.
+const BYTES_MAX: usize = 1 << 20;
+
+/// The layers of a branch and the snapshots that froze them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct History {
+    /// Oldest first.
+    pub(super) snapshots: Vec<Snapshot>,
+    /// The layer that is written, above all those frozen.
+    pub(super) current: u32,
+    /// The layer that was being folded into the one below it.
+    pub(super) folding: Option<u32>,
+}
+
+/// A state of the branch that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    /// The layer that it froze.
+    pub(super) layer: u32,
+    /// When, in seconds since 1970.
+    pub(super) taken: i64,
+    pub(super) name: String,
+}
+
+impl History {
+    /// That of the branch with this root.
+    ///
+    /// # Errors
+    /// Of reading it; `EIO` if it makes no sense.
+    pub(super) fn of(root: &VnodeRef) -> Result<Self> {
+        match read(root)? {
+            None => Ok(Self::default()),
+            Some(text) => Self::of_text(&text).ok_or(Errno::EIO),
+        }
+    }
+
+    /// All layers, the newest first.
+    pub(super) fn layers(&self) -> Vec<u32> {
+        let frozen = self.snapshots.iter().rev().map(|snapshot| snapshot.layer);
+        std::iter::once(self.current).chain(frozen).collect()
+    }
+
+    /// The place of the snapshot of that name.
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        self.snapshots.iter().position(|snapshot| snapshot.name == name)
+    }
+
+    /// A number that no layer has.
+    pub(super) fn next_layer(&self) -> u32 {
+        self.layers().into_iter().max().map_or(1, |largest| largest + 1)
+    }
+
+    /// Writes it whole or not at all.
+    pub(super) fn write(&self, work: &Work) -> Result<()> {
+        work.write_state(Work::HISTORY, self.to_text().as_bytes())
+    }
+
+    fn to_text(&self) -> String {
+        let line = |snapshot: &Snapshot| format!("{} {} {}\n", snapshot.layer, snapshot.taken, snapshot.name);
+        let lines: String = self.snapshots.iter().map(line).collect();
+        let folding = self.folding.map(|layer| format!(" {layer}")).unwrap_or_default();
+        format!("{lines}{}{folding}\n", self.current)
+    }
+
+    fn of_text(text: &str) -> Option<Self> {
+        let (lines, current) = match text.strip_suffix('\n')?.rsplit_once('\n') {
+            Some((lines, current)) => (lines, current),
+            None => ("", text.trim_end()),
+        };
+        let snapshot = |line: &str| {
+            let mut words = line.splitn(3, ' ');
+            let (layer, taken) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            Some(Snapshot { layer, taken, name: words.next()?.to_owned() })
+        };
+        let snapshots = lines.lines().map(snapshot).collect::<Option<Vec<_>>>()?;
+        let (current, folding) = match current.split_once(' ') {
+            Some((current, folding)) => (current, Some(folding.parse().ok()?)),
+            None => (current, None),
+        };
+        let history = Self { snapshots, current: current.parse().ok()?, folding };
+        let mut layers = history.layers();
+        layers.sort_unstable();
+        layers.dedup();
+        (layers.len() == history.snapshots.len() + 1).then_some(history)
+    }
+}
+
+/// The root of a layer in the branch with this root.
+pub(super) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
+    if layer == 0 {
+        return Ok(root.clone());
+    }
+    let server = Caller::server();
+    let mut place = root.clone();
+    for name in [STATE, Work::LAYERS] {
+        place = place.lookup(&server, work::name(name))?.vnode;
+    }
+    Ok(place.lookup(&server, number(layer).as_name())?.vnode)
+}
+
+/// Where a layer's objects are in the file system of its branch: what their paths begin with.
+pub(super) fn layer_path(layer: u32) -> Vec<u8> {
+    if layer == 0 {
+        return Vec::new();
+    }
+    [STATE, b"/", Work::LAYERS, b"/", number(layer).as_bytes()].concat()
+}
+
+/// Makes the root of a new layer. What is left of one that was not finished goes.
+pub(super) fn make_layer(work: &Work, layer: u32) -> Result<VnodeRef> {
+    let (layers, name) = (layers(work)?, number(layer));
+    match work::remove_tree(&layers, name.as_name()) {
+        Ok(()) | Err(Errno::ENOENT) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(layers.mkdir(&Caller::server(), name.as_name(), 0o700)?.vnode)
+}
+
+/// Takes a layer that is no longer used away.
+pub(super) fn discard_layer(work: &Work, layer: u32) -> Result<()> {
+    let taken = work.take(&layers(work)?, number(layer).as_name())?;
+    work.discard(&taken);
+    Ok(())
+}
+
+/// Takes away layers that the history does not know: they were not finished, or were being removed.
+pub(super) fn discard_unknown(work: &Work, history: &History) -> Result<()> {
+    let layers = layers(work)?;
+    let known: Vec<NameBuf> = history.layers().into_iter().map(number).collect();
+    let mut unknown = Vec::new();
+    let server = Caller::server();
+    layers.open_directory(&server)?.read(&server, 0, &mut |entry| {
+        if !known.iter().any(|name| name.as_name() == entry.name) {
+            unknown.push(entry.name.to_owned());
+        }
+        ControlFlow::Continue(())
+    })?;
+    unknown.iter().try_for_each(|name| work::remove_tree(&layers, name.as_name()))
+}
+
+/// The time now.
+pub(super) fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
+}
+
+fn layers(work: &Work) -> Result<VnodeRef> {
+    work.state_directory(Work::LAYERS)
+}
+
+fn number(layer: u32) -> NameBuf {
+    NameBuf::new(layer.to_string().into_bytes()).expect("a number is a name")
+}
+
+fn read(root: &VnodeRef) -> Result<Option<String>> {
+    let server = Caller::server();
+    let state = match root.lookup(&server, work::name(STATE)) {
+        Err(Errno::ENOENT) => return Ok(None),
+        found => found?.vnode,
+    };
+    work::read_whole(&state, Work::HISTORY, BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let snapshot = |layer, name: &str| Snapshot { layer, taken: 7, name: name.to_owned() };
+        for snapshots in [vec![], vec![snapshot(0, "a b")], vec![snapshot(0, "x"), snapshot(5, "y"), snapshot(2, "z")]]
+        {
+            let history = History { snapshots, current: 9, folding: None };
+            assert_eq!(History::of_text(&history.to_text()), Some(history.clone()));
+            let folding = History { folding: Some(5), ..history.clone() };
+            assert_eq!(History::of_text(&folding.to_text()), Some(folding));
+            assert_eq!((history.layers()[0], history.next_layer()), (9, 10));
+        }
+        for wrong in ["", "x\n", "0 7 a\n", "0 7 a\n0\n", "0 a\n1\n"] {
+            assert_eq!(History::of_text(wrong), None, "{wrong:?}");
+        }
+    }
+}

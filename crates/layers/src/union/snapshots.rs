@@ -1,0 +1,323 @@
+//! Snapshots: states of a union that are kept while it goes on changing (Unionfs, sections 1 and 3.8).
+//!
+//! To take one freezes the newest layer of the branch that is written and puts an empty one on top; all else is read-only
+//! from then on. So it is there at once, however much there is.
+
+use std::sync::Arc;
+
+use vnode::{Caller, Control, ControlError, Errno, RenameMode, Result, Vnode};
+
+use super::branches::{Branches, Member, Slot};
+use super::change::{Arguments, Groups, refused};
+use super::copy_up::{copy_attributes, copy_untouched, keeping_times};
+use super::diff::{self, Difference};
+use super::fold::Fold;
+use super::history::{self, Snapshot};
+use super::node::{Instance, Node, Whereabouts};
+use super::register::Register;
+use super::{KIND, Union};
+use crate::BranchMode;
+
+type Answer = std::result::Result<String, ControlError>;
+type Outcome = std::result::Result<(), ControlError>;
+
+impl Union {
+    /// Answers a command on snapshots.
+    pub(super) fn snapshot_command(self: &Arc<Self>, control: &Control) -> Answer {
+        let arguments = Arguments(control);
+        match control.command.as_str() {
+            "snapshots" => Ok(self.snapshots()),
+            "snapshot-take" => self.take(arguments.required("name")?),
+            "snapshot-diff" => self.diff(arguments.required("from")?, arguments.get("to")),
+            "snapshot-merge" => self.merge(arguments.get("name")),
+            "snapshot-drop" => self.drop_snapshot(arguments.required("name")?),
+            "snapshot-restore" => self.restore(arguments.required("name")?),
+            other => Err(ControlError::UnknownCommand { target: KIND.name.to_owned(), command: other.to_owned() }),
+        }
+    }
+
+    /// The snapshots as JSON, oldest first.
+    fn snapshots(&self) -> String {
+        let slots = self.branches.slots();
+        let history = history_slot(&slots).map(|slot| slot.member.base.history().clone()).unwrap_or_default();
+        let line = |snapshot: &Snapshot| serde_json::json!({ "name": snapshot.name, "taken": snapshot.taken });
+        serde_json::Value::Array(history.snapshots.iter().map(line).collect()).to_string()
+    }
+
+    /// Keeps the state of now.
+    fn take(self: &Arc<Self>, name: &str) -> Answer {
+        check_name(name)?;
+        let changing = self.changing();
+        let mut groups = changing.groups();
+        let at = groups.iter().position(|group| group[0].mode == BranchMode::ReadWrite);
+        let at = at.ok_or_else(|| refused("no branch can be written, so nothing will change"))?;
+        let newest = Arc::clone(&groups[at][0].member);
+        let base = Arc::clone(&newest.base);
+        let mut history = base.history().clone();
+        if history.find(name).is_some() {
+            return Err(refused(&format!("there is a snapshot {name} already")));
+        }
+        for group in groups.iter().filter(|group| !Arc::ptr_eq(&group[0].member, &newest)) {
+            self.none_is_direct(&group[0].member)?;
+        }
+        let kept = self.keep_direct_files(&newest)?;
+        let layer = history.next_layer();
+        let taken = history::now();
+        history.snapshots.push(Snapshot { layer: newest.layer, taken, name: name.to_owned() });
+        history.current = layer;
+        let first = first_layer(&groups[at]);
+        let prepare = || -> Result<Arc<Member>> {
+            history::discard_unknown(&first.work, &base.history())?;
+            let root = history::make_layer(&first.work, layer)?;
+            copy_attributes(&newest.root, &root, None)?;
+            history.write(&first.work)?;
+            Member::of_layer(&base, layer)
+        };
+        let member = prepare().map_err(|error| {
+            kept.iter().for_each(|kept| newest.work.discard(&kept.copy));
+            ControlError::Failed(error)
+        })?;
+        *base.history() = history;
+        groups[at].insert(0, Slot { member: Arc::clone(&member), mode: base.mode() });
+        changing.install(groups);
+        let moved = kept.iter().try_for_each(|kept| kept.go_on_in(&member));
+        changing.finish();
+        moved.map_err(ControlError::Failed)?;
+        Ok(String::new())
+    }
+
+    /// Copies of files that the kernel may be writing by itself: the copies are for the snapshot, and the files go on.
+    fn keep_direct_files(&self, member: &Arc<Member>) -> std::result::Result<Vec<Kept>, ControlError> {
+        let mut kept: Vec<Kept> = Vec::new();
+        for file in self.direct_in(member) {
+            let node = Arc::clone(&file.node);
+            if kept.iter().any(|kept| Arc::ptr_eq(&kept.node, &node))
+                || matches!(node.whereabouts(), Whereabouts::Nowhere)
+            {
+                continue;
+            }
+            match Kept::new(node, member) {
+                Ok(one) => kept.push(one),
+                Err(error) => {
+                    kept.iter().for_each(|kept| member.work.discard(&kept.copy));
+                    let path = file.node.path().unwrap_or_default();
+                    let path = String::from_utf8_lossy(&path).into_owned();
+                    return Err(refused(&match error {
+                        Errno::EMLINK => format!("{path} is open and has several names; close it"),
+                        Errno::EBUSY => format!("{path} is being written without pause"),
+                        error => format!("{path} is open and cannot be copied: {error}"),
+                    }));
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    /// What differs between a snapshot and a later one, or now, as JSON.
+    fn diff(self: &Arc<Self>, from: &str, to: Option<&str>) -> Answer {
+        let steady = self.steady();
+        let (older, newer) = (self.view(from)?, to.map(|to| self.view(to)).transpose()?);
+        let newer = newer.unwrap_or_else(|| self.view_of(self.branches.slots().to_vec()));
+        drop(steady);
+        let differences = diff::compare(&older.root_node(), &newer.root_node()).map_err(ControlError::Failed)?;
+        let entry = |difference: &Difference| {
+            let path = String::from_utf8_lossy(&difference.path);
+            let kind = format!("{:?}", difference.kind).to_lowercase();
+            serde_json::json!({ "change": difference.change.name(), "path": path, "kind": kind })
+        };
+        Ok(serde_json::Value::Array(differences.iter().map(entry).collect()).to_string())
+    }
+
+    /// The union as it was at a snapshot.
+    fn view(self: &Arc<Self>, name: &str) -> std::result::Result<Arc<Union>, ControlError> {
+        let slots = self.branches.slots();
+        let slot = history_slot(&slots).ok_or_else(|| unknown(name))?;
+        let (history, base) = (slot.member.base.history(), &slot.member.base);
+        let position = history.find(name).ok_or_else(|| unknown(name))?;
+        let layers: Vec<u32> = history.snapshots[..=position].iter().map(|snapshot| snapshot.layer).collect();
+        let is_kept = |slot: &&Slot| !Arc::ptr_eq(&slot.member.base, base) || layers.contains(&slot.member.layer);
+        Ok(self.view_of(slots.iter().filter(is_kept).cloned().collect()))
+    }
+
+    /// A union of some of the trees, to be read.
+    fn view_of(&self, slots: Vec<Slot>) -> Arc<Union> {
+        let slots = slots.into_iter().map(|slot| Slot { mode: BranchMode::ReadOnly, ..slot }).collect();
+        Arc::new(Union::of(Branches::of_slots(slots), Register::default(), self.settings.clone(), None))
+    }
+
+    /// Forgets a snapshot: what was changed after it is now changed in the layer that it froze.
+    fn drop_snapshot(self: &Arc<Self>, name: &str) -> Answer {
+        let changing = self.changing();
+        let mut groups = changing.groups();
+        let at = history_group(&groups).ok_or_else(|| unknown(name))?;
+        let position = groups[at][0].member.base.history().find(name).ok_or_else(|| unknown(name))?;
+        let folded = self.fold(&mut groups, at, position);
+        changing.install(groups);
+        changing.finish();
+        folded.map(|()| String::new())
+    }
+
+    /// Forgets all snapshots before this one, or all there are.
+    fn merge(self: &Arc<Self>, name: Option<&str>) -> Answer {
+        let changing = self.changing();
+        let mut groups = changing.groups();
+        let Some(at) = history_group(&groups) else {
+            return Err(refused("there is no snapshot"));
+        };
+        let base = Arc::clone(&groups[at][0].member.base);
+        let count = match name {
+            Some(name) => base.history().find(name).ok_or_else(|| unknown(name))?,
+            None => base.history().snapshots.len(),
+        };
+        // The newest first: each fold moves the least.
+        let folded = (0..count).rev().try_for_each(|position| self.fold(&mut groups, at, position));
+        changing.install(groups);
+        changing.finish();
+        folded.map(|()| String::new())
+    }
+
+    /// Goes back to the state of a snapshot. What was changed since is gone, with later snapshots.
+    fn restore(self: &Arc<Self>, name: &str) -> Answer {
+        let changing = self.changing();
+        let mut groups = changing.groups();
+        let at = history_group(&groups).ok_or_else(|| unknown(name))?;
+        let base = Arc::clone(&groups[at][0].member.base);
+        let mut history = base.history().clone();
+        let position = history.find(name).ok_or_else(|| unknown(name))?;
+        let layer = history.next_layer();
+        let frozen: Vec<u32> = history.snapshots[..=position].iter().map(|snapshot| snapshot.layer).collect();
+        history.snapshots.truncate(position + 1);
+        history.current = layer;
+        let first = first_layer(&groups[at]);
+        let (kept, gone): (Vec<Slot>, Vec<Slot>) =
+            std::mem::take(&mut groups[at]).into_iter().partition(|slot| frozen.contains(&slot.member.layer));
+        let prepare = || -> Result<Arc<Member>> {
+            let root = history::make_layer(&first.work, layer)?;
+            copy_attributes(&kept[0].member.root, &root, None)?;
+            history.write(&first.work)?;
+            Member::of_layer(&base, layer)
+        };
+        let member = prepare().map_err(ControlError::Failed)?;
+        *base.history() = history;
+        groups[at].push(Slot { member, mode: base.mode() });
+        groups[at].extend(kept);
+        changing.install(groups);
+        changing.finish();
+        // What cannot be removed now is removed when the branch is next used.
+        for slot in gone {
+            let _ = history::discard_layer(&first.work, slot.member.layer);
+        }
+        Ok(String::new())
+    }
+
+    /// Finishes folds that were stopped.
+    pub(super) fn finish_folds(self: &Arc<Self>) -> Outcome {
+        if self.branches.slots().iter().all(|slot| slot.member.base.history().folding.is_none()) {
+            return Ok(());
+        }
+        let changing = self.changing();
+        let mut groups = changing.groups();
+        for at in 0..groups.len() {
+            let base = Arc::clone(&groups[at][0].member.base);
+            let Some(upper) = base.history().folding.filter(|_| base.mode() != BranchMode::ReadOnly) else { continue };
+            if let Some(index) = groups[at].iter().position(|slot| slot.member.layer == upper)
+                && let Some(position) = groups[at].len().checked_sub(index + 2)
+            {
+                self.fold(&mut groups, at, position)?;
+            }
+        }
+        changing.install(groups);
+        changing.finish();
+        Ok(())
+    }
+
+    /// Folds the layer above a snapshot into the one that it froze, which takes its place.
+    fn fold(self: &Arc<Self>, groups: &mut Groups, at: usize, position: usize) -> Outcome {
+        let group = &groups[at];
+        let index = group.len() - 1 - position;
+        let (upper, lower) = (Arc::clone(&group[index - 1].member), Arc::clone(&group[index].member));
+        let right = group[index + 1..].iter().chain(groups[at + 1..].iter().flatten());
+        let below: Vec<Arc<Member>> = right.map(|slot| Arc::clone(&slot.member)).collect();
+        let first = first_layer(group);
+        let view = self.view_of(below.iter().map(|member| Slot::read_only(member)).collect());
+        // Whoever uses the branch after a fold that was stopped finishes it first.
+        let mut history = lower.base.history().clone();
+        history.folding = Some(upper.layer);
+        history.write(&first.work).map_err(ControlError::Failed)?;
+        Fold { union: &view, upper: &upper, lower: &lower, below }.run().map_err(|error| match error {
+            Errno::EXDEV => refused("a directory of the layer has been moved by overlayfs; it cannot be merged"),
+            error => ControlError::Failed(error),
+        })?;
+        history.folding = None;
+        history.snapshots.remove(position);
+        match history.snapshots.get_mut(position) {
+            Some(next) => next.layer = lower.layer,
+            None => history.current = lower.layer,
+        }
+        history.write(&first.work).map_err(ControlError::Failed)?;
+        *lower.base.history() = history;
+        groups[at].remove(index - 1);
+        // What cannot be removed now is removed when the branch is next used.
+        let _ = history::discard_layer(&first.work, upper.layer);
+        Ok(())
+    }
+}
+
+/// A file that goes on being written, and the copy that a snapshot keeps of it.
+struct Kept {
+    node: Arc<Node>,
+    member: Arc<Member>,
+    copy: vnode::NameBuf,
+}
+
+impl Kept {
+    /// # Errors
+    /// `EMLINK` for a file of several names, `EBUSY` for one that never rests, and those of copying.
+    fn new(node: Arc<Node>, member: &Arc<Member>) -> Result<Self> {
+        let original = node.leftmost();
+        if original.vnode.getattr(&Caller::server())?.nlink > 1 {
+            return Err(Errno::EMLINK);
+        }
+        let copy = copy_untouched(&original, member, &node.identity)?;
+        Ok(Self { node, member: Arc::clone(member), copy })
+    }
+
+    /// The file moves to the new layer, and the copy to its place.
+    fn go_on_in(&self, new: &Arc<Member>) -> Result<()> {
+        let Whereabouts::At(above) = self.node.whereabouts() else { return Ok(()) };
+        let server = Caller::server();
+        let (stored, old) = (above.stored.as_name(), above.directory.instance_in(&self.member).ok_or(Errno::ESTALE)?);
+        let place = above.directory.directory_in(&server, new)?;
+        keeping_times(&old, || {
+            old.rename(&server, stored, &place, stored, RenameMode::NoReplace)?;
+            let work = self.member.work.directory()?;
+            work.rename(&server, self.copy.as_name(), &old, stored, RenameMode::NoReplace)
+        })?;
+        let Instance { vnode, ino, .. } = self.node.leftmost();
+        self.node.set_instances(vec![Instance { member: Arc::clone(new), vnode, ino }]);
+        Ok(())
+    }
+}
+
+/// The branch whose snapshots are those of the union: the first that has any or can be written.
+fn history_slot(slots: &[Slot]) -> Option<&Slot> {
+    slots.iter().find(|slot| slot.mode == BranchMode::ReadWrite || !slot.member.base.history().snapshots.is_empty())
+}
+
+fn history_group(groups: &Groups) -> Option<usize> {
+    groups.iter().position(|group| !group[0].member.base.history().snapshots.is_empty())
+}
+
+fn first_layer(group: &[Slot]) -> Arc<Member> {
+    let first = group.iter().find(|slot| slot.member.layer == 0).or(group.last());
+    Arc::clone(&first.expect("a branch has a layer").member)
+}
+
+fn check_name(name: &str) -> Outcome {
+    let is_name = !name.is_empty() && name.len() <= 255 && !name.chars().any(char::is_control);
+    if is_name { Ok(()) } else { Err(ControlError::BadArgument("a snapshot has a name of one line".to_owned())) }
+}
+
+fn unknown(name: &str) -> ControlError {
+    ControlError::BadArgument(format!("there is no snapshot {name}; plyfs snapshot list tells which there are"))
+}

@@ -1,0 +1,244 @@
+//! Snapshots of a union: what they keep while the union goes on changing.
+//!
+//! `MODEL_SEED` replays a failure of the random test, `MODEL_STEPS` says how many steps are made.
+
+mod common;
+#[path = "../../bases/tests/model/operation.rs"]
+mod operation;
+#[path = "../../bases/tests/model/side.rs"]
+mod side;
+
+use common::memory;
+use common::unions::{Scene, at, list, name, read, scene, server, write};
+use fastrand::Rng;
+use layers::BranchMode::{ReadOnly, ReadWrite};
+use operation::{Action, Operation};
+use side::Side;
+use vnode::{Errno, FileSystemRef, OpenFlags, RenameMode};
+
+const STEPS: usize = 3000;
+/// How many steps are made between two commands.
+const STEPS_OF_A_COMMAND: usize = 60;
+
+fn take(scene: &Scene, snapshot: &str) {
+    scene.tell("snapshot-take", &[("name", snapshot)]).unwrap();
+}
+
+/// `added path`, one a line.
+fn diff(scene: &Scene, from: &str, to: Option<&str>) -> Vec<String> {
+    let to = to.map(|to| ("to", to));
+    let arguments: Vec<_> = [("from", from)].into_iter().chain(to).collect();
+    let answer: serde_json::Value = serde_json::from_str(&scene.tell("snapshot-diff", &arguments).unwrap()).unwrap();
+    let word = |entry: &serde_json::Value, key: &str| entry[key].as_str().unwrap().to_owned();
+    answer
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| format!("{} {}", word(entry, "change"), word(entry, "path")))
+        .collect()
+}
+
+fn names(scene: &Scene) -> Vec<String> {
+    let answer: serde_json::Value = serde_json::from_str(&scene.tell("snapshots", &[]).unwrap()).unwrap();
+    answer.as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_snapshot_keeps_its_state_and_brings_it_back() {
+    let scene = scene(&[(ReadWrite, &["a", "d/x", "d/y"]), (ReadOnly, &["b", "d/z"])]);
+    let ino = at(&scene.union, "d/x").unwrap().getattr(&server()).unwrap().ino;
+    take(&scene, "first");
+    let root = scene.union.root();
+    write(&at(&scene.union, "d").unwrap(), "x", b"new");
+    write(&root, "n", b"new");
+    root.unlink(&server(), name("b")).unwrap();
+    root.rename(&server(), name("a"), &at(&scene.union, "d").unwrap(), name("a"), RenameMode::Replace).unwrap();
+    assert_eq!(
+        diff(&scene, "first", None),
+        ["deleted a", "deleted b", "added d/a", "changed d/x", "added n"].map(str::to_owned)
+    );
+    assert_eq!(read(&scene.branches[0], "d/x").unwrap(), "0:d/x", "the frozen layer stays as it is");
+    assert_eq!(at(&scene.union, "d/x").unwrap().getattr(&server()).unwrap().ino, ino);
+    take(&scene, "second");
+    root.unlink(&server(), name("n")).unwrap();
+    assert_eq!(diff(&scene, "second", None), ["deleted n".to_owned()]);
+    assert_eq!(diff(&scene, "first", Some("second")).len(), 5);
+    assert_eq!(names(&scene), ["first", "second"]);
+    scene.tell("snapshot-restore", &[("name", "first")]).unwrap();
+    assert_eq!(names(&scene), ["first"]);
+    assert_eq!((list(&scene.union, ""), list(&scene.union, "d")), (v(&["a", "b", "d"]), v(&["x", "y", "z"])));
+    assert_eq!(read(&scene.union, "d/x").unwrap(), "0:d/x");
+    assert_eq!(at(&scene.union, "d/x").unwrap().getattr(&server()).unwrap().ino, ino);
+    assert!(diff(&scene, "first", None).is_empty());
+}
+
+#[test]
+fn files_that_are_open_go_on_and_the_snapshot_does_not_see_it() {
+    let scene = scene(&[(ReadWrite, &["d/x"])]);
+    let file = at(&scene.union, "d/x").unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
+    take(&scene, "s");
+    file.write_at(&server(), 0, b"new", false).unwrap();
+    assert_eq!(read(&scene.union, "d/x").unwrap(), "new/x");
+    scene.tell("snapshot-restore", &[("name", "s")]).unwrap();
+    assert_eq!(read(&scene.union, "d/x").unwrap(), "0:d/x");
+    let mut buffer = [0; 3];
+    file.read_at(&server(), 0, &mut buffer).unwrap();
+    assert_eq!(&buffer, b"new", "what is open stays what it is");
+}
+
+#[test]
+fn dropping_and_merging_change_nothing_that_users_see() {
+    let scene = scene(&[(ReadWrite, &["d/x", "e/y"]), (ReadOnly, &["d/z", "f/g"])]);
+    let root = scene.union.root();
+    take(&scene, "1");
+    root.rename(&server(), name("d"), &root, name("moved"), RenameMode::Replace).unwrap();
+    root.unlink(&server(), name("f")).err();
+    at(&scene.union, "f").unwrap().unlink(&server(), name("g")).unwrap();
+    take(&scene, "2");
+    write(&at(&scene.union, "moved").unwrap(), "new", b"n");
+    root.rmdir(&server(), name("f")).unwrap();
+    take(&scene, "3");
+    root.mkdir(&server(), name("f"), 0o755).unwrap();
+    let seen = || (list(&scene.union, ""), list(&scene.union, "moved"), list(&scene.union, "f"));
+    let before = seen();
+    assert_eq!(before, (v(&["e", "f", "moved"]), v(&["new", "x", "z"]), v(&[])));
+    scene.tell("snapshot-drop", &[("name", "2")]).unwrap();
+    assert_eq!((names(&scene), seen()), (v(&["1", "3"]), before.clone()));
+    scene.tell("snapshot-merge", &[]).unwrap();
+    assert_eq!((names(&scene), seen()), (v(&[]), before));
+    assert_eq!(list(&scene.branches[0], "moved"), v(&["new", "x"]));
+    root.unlink(&server(), name("nothing")).unwrap_err();
+}
+
+#[test]
+fn commands_on_snapshots_that_cannot_be_done_say_why() {
+    let scene = scene(&[(ReadWrite, &["a"])]);
+    let error = |command: &str, arguments: &[(&str, &str)]| scene.tell(command, arguments).unwrap_err().to_string();
+    assert_eq!(error("snapshot-merge", &[]), "there is no snapshot");
+    let unknown = "there is no snapshot x; plyfs snapshot list tells which there are";
+    assert_eq!(error("snapshot-drop", &[("name", "x")]), unknown);
+    assert_eq!(error("snapshot-diff", &[("from", "x")]), unknown);
+    assert_eq!(error("snapshot-take", &[("name", "a\nb")]), "a snapshot has a name of one line");
+    take(&scene, "x");
+    assert_eq!(error("snapshot-take", &[("name", "x")]), "there is a snapshot x already");
+    let read_only = common::unions::scene(&[(ReadOnly, &["a"])]);
+    let refused = read_only.tell("snapshot-take", &[("name", "x")]).unwrap_err().to_string();
+    assert_eq!(refused, "no branch can be written, so nothing will change");
+}
+
+#[test]
+fn snapshots_are_there_again_after_a_restart() {
+    let upper = memory();
+    let join = || {
+        let branch = layers::Branch { file_system: upper.clone(), mode: Some(ReadWrite), label: "upper".to_owned() };
+        layers::kind("union").unwrap().join(&[], vec![branch], None).unwrap()
+    };
+    let tell = |union: &FileSystemRef, command: &str, name: &str| {
+        let arguments = vec![("name".to_owned(), name.to_owned())];
+        let (target, command) = ("union".to_owned(), command.to_owned());
+        union.control(&vnode::Control { target, command, arguments }).unwrap()
+    };
+    let union = join();
+    write(&union.root(), "a", b"1");
+    tell(&union, "snapshot-take", "s");
+    write(&union.root(), "a", b"2");
+    drop(union);
+    let union = join();
+    assert_eq!(read(&union, "a").unwrap(), "2");
+    tell(&union, "snapshot-restore", "s");
+    assert_eq!(read(&union, "a").unwrap(), "1");
+    write(&union.root(), "a", b"3");
+    tell(&union, "snapshot-drop", "s");
+    drop(union);
+    assert_eq!(read(&upper, "a").unwrap(), "3");
+    assert_eq!((read(&join(), "a").unwrap(), at(&upper, "b").err()), ("3".to_owned(), Some(Errno::ENOENT)));
+}
+
+fn v(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Random operations beside the same on `mem`, with snapshots that come and go: users see no difference, and each snapshot
+/// is what was seen when it was taken.
+#[test]
+fn whatever_is_done_between_them_snapshots_keep_what_was_seen() {
+    let number = |variable| std::env::var(variable).ok()?.parse::<u64>().ok();
+    let seed = number("MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
+    let steps = number("MODEL_STEPS").map_or(STEPS, |steps| steps as usize);
+    println!("MODEL_SEED={seed} MODEL_STEPS={steps}");
+    let mut random = Rng::with_seed(seed);
+    let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &[])]);
+    let plain = memory();
+    let mut model = Side::new(Box::new(common::Shared(plain)), false);
+    let mut union = Side::new(Box::new(common::Shared(scene.union.clone())), false);
+    let mut kept: Vec<(String, Vec<String>)> = Vec::new();
+    for step in 0..steps {
+        if step % STEPS_OF_A_COMMAND == STEPS_OF_A_COMMAND - 1 {
+            command(&scene, &union, &mut kept, &mut random, step);
+            let (expected, found) = (comparable(&model.tree()), comparable(&union.tree()));
+            same(&expected, &found, &format!("MODEL_SEED={seed}, step {step}, after a command"));
+        }
+        let operation = Operation::random(&mut random);
+        if is_comparable(&operation) {
+            let (expected, found) = (model.apply(&operation), union.apply(&operation));
+            let (expected, found) = (comparable(&[expected]), comparable(&[found]));
+            same(&expected, &found, &format!("MODEL_SEED={seed}, step {step}: {operation:?}"));
+        }
+    }
+    drop(union);
+    while let Some((snapshot, seen)) = kept.pop() {
+        scene.tell("snapshot-restore", &[("name", &snapshot)]).unwrap();
+        let union = Side::new(Box::new(common::Shared(scene.union.clone())), false);
+        same(&seen, &comparable(&union.tree()), &format!("MODEL_SEED={seed}, {snapshot}"));
+    }
+}
+
+fn same(expected: &[String], found: &[String], when: &str) {
+    let end = String::from("the end");
+    let longer = expected.len().max(found.len());
+    let lines = (0..longer).map(|line| (expected.get(line).unwrap_or(&end), found.get(line).unwrap_or(&end)));
+    let difference = lines.into_iter().find(|(expected, found)| expected != found);
+    assert!(difference.is_none(), "{when}: {difference:?}");
+}
+
+/// Takes a snapshot, drops one, or forgets the older.
+fn command(scene: &Scene, union: &Side, kept: &mut Vec<(String, Vec<String>)>, random: &mut Rng, step: usize) {
+    match random.u8(..5) {
+        0 if !kept.is_empty() => {
+            let (snapshot, _) = kept.remove(random.usize(..kept.len()));
+            scene.tell("snapshot-drop", &[("name", &snapshot)]).unwrap();
+        }
+        1 if !kept.is_empty() => {
+            let position = random.usize(..kept.len());
+            scene.tell("snapshot-merge", &[("name", &kept[position].0)]).unwrap();
+            kept.drain(..position);
+        }
+        _ => {
+            let snapshot = format!("step {step}");
+            take(scene, &snapshot);
+            kept.push((snapshot, comparable(&union.tree())));
+        }
+    }
+}
+
+fn is_comparable(operation: &Operation) -> bool {
+    !matches!(
+        operation.action,
+        Action::Hold { .. }
+            | Action::LinkHeld { .. }
+            | Action::InHeld { .. }
+            | Action::Copy { .. }
+            | Action::Rename { mode: RenameMode::Whiteout | RenameMode::WhiteoutNoReplace, .. }
+    )
+}
+
+/// Without the link counts of directories, which nobody counts for a directory of several branches.
+fn comparable(lines: &[String]) -> Vec<String> {
+    let line = |line: &str| match line.split_once(" nlink ") {
+        Some((before, after)) if before.contains("Directory") => {
+            format!("{before} {}", after.split_once(' ').map_or("", |(_, rest)| rest))
+        }
+        _ => line.to_owned(),
+    };
+    lines.iter().flat_map(|text| text.lines()).map(line).collect()
+}
