@@ -102,6 +102,17 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
         }
         let expected = comparable(&model.apply(&operation));
         done.push(operation);
+        if number("MODEL_TREES").is_some_and(|from| step as u64 >= from) {
+            println!("step {step}: {:?}", done.last().unwrap());
+            if std::env::var("MODEL_DUMP").is_ok() && number("MODEL_DUMP") == Some(step as u64) {
+                for (index, (branch, mode)) in branches.iter().enumerate() {
+                    for line in Side::new(Box::new(Shared(branch.clone())), false).tree() {
+                        println!("BEFORE {index} {mode}{line}");
+                    }
+                }
+            }
+            compare(&model.tree(), &union.tree(), &format!("step {step}"));
+        }
         if expected != found {
             if std::env::var("MODEL_DUMP").is_ok() {
                 for (index, (branch, mode)) in branches.iter().enumerate() {

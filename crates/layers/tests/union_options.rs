@@ -581,3 +581,94 @@ fn options_that_cannot_be_are_refused() {
         assert!(error.contains(words), "{options:?}: {error}");
     }
 }
+
+#[test]
+fn a_file_that_meets_a_full_branch_moves_to_one_with_room() {
+    let part = vec![b'p'; 100_000];
+    let fill_up = |when_full: &str| {
+        let branches =
+            [common::small_memory(2 << 20), memory(), common::small_memory(1 << 20), common::small_memory(1 << 20)];
+        fill(&branches[3], "d/x", "begin");
+        let modes = [ReadWrite, ReadWrite, ReadWrite, ReadWrite];
+        let joined: Vec<_> = branches.iter().cloned().zip(modes).collect();
+        let union = join(&[("when-full", when_full)], &joined);
+        let node = at(&union, "d/x").unwrap();
+        let number = node.getattr(&server()).unwrap().ino;
+        let reader = node.open(&server(), OpenFlags::READ).unwrap();
+        let writer = node.open(&server(), OpenFlags::READ_WRITE).unwrap();
+        let mut end = 0;
+        let written = loop {
+            if end >= 3 << 20 {
+                break Ok(());
+            }
+            match writer.write_at(&server(), end, &part, false) {
+                Ok(length) => end += length as u64,
+                Err(error) => break Err(error),
+            }
+        };
+        let mut byte = [0];
+        if end > 0 {
+            reader.read_at(&server(), end - 1, &mut byte).unwrap();
+            assert_eq!(&byte, b"p", "whoever had it open sees what was written last");
+        }
+        assert_eq!(node.getattr(&server()).unwrap().size, end);
+        assert_eq!(walk(&union, &server(), "d/x").unwrap().attributes.ino, number);
+        (written, having(&branches, "d/x"))
+    };
+    assert_eq!(fill_up("fail"), (Err(Errno::ENOSPC), vec![3]));
+    assert_eq!(fill_up("move"), (Ok(()), vec![1]), "past the branch that is as small");
+}
+
+#[test]
+fn new_objects_and_copies_pass_over_full_branches() {
+    let few = || -> FileSystemRef {
+        let options = bases::mem::Options { size: 1 << 20, inodes: 8, mode: 0o777, uid: 0, gid: 0 };
+        Arc::new(bases::mem::MemoryFileSystem::new(options))
+    };
+    for (when_full, expected) in [("fail", Err(Errno::ENOSPC)), ("move", Ok(()))] {
+        let branches = [memory(), few(), few()];
+        (0..7).for_each(|file| fill(&branches[1], &file.to_string(), ""));
+        let joined = [(branches[1].clone(), ReadWrite), (branches[0].clone(), ReadWrite)];
+        let union = join(&[("when-full", when_full)], &joined);
+        let made = union.root().mkdir(&server(), name("new"), 0o755).map(drop);
+        assert_eq!(made, expected, "{when_full}");
+        if made.is_ok() {
+            assert_eq!(having(&branches, "new"), [0]);
+        }
+        let lower = memory();
+        fill(&lower, "big", &"x".repeat(2 << 20));
+        let joined = [(branches[0].clone(), ReadWrite), (branches[2].clone(), ReadWrite), (lower, ReadOnly)];
+        let union = join(&[("when-full", when_full)], &joined);
+        let changes = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+        let changed = at(&union, "big").unwrap().setattr(&server(), &changes).map(drop);
+        assert_eq!(changed, expected, "{when_full}");
+        if changed.is_ok() {
+            assert_eq!(having(&branches, "big"), [0]);
+        }
+        assert_eq!(walk(&union, &server(), "big").unwrap().attributes.size, 2 << 20);
+    }
+}
+
+#[test]
+fn a_branch_that_becomes_read_only_below_is_copied_from() {
+    let (Some(scratch), upper) = (Scratch::new(), memory()) else { return };
+    let place = scratch.directory("");
+    fs::create_dir(place.join("d")).unwrap();
+    fs::write(place.join("d/x"), "lower").unwrap();
+    fs::write(place.join("y"), "lower").unwrap();
+    fs::write(place.join("z"), "lower").unwrap();
+    let union = join(&[], &[(upper.clone(), ReadWrite), (open(&place), ReadWrite)]);
+    let (x, root) = (at(&union, "d/x").unwrap(), union.root());
+    let file = x.open(&server(), OpenFlags::READ).unwrap();
+    assert!(run("mount", &["-o", "remount,ro"], &place));
+    x.open(&server(), OpenFlags::WRITE).unwrap().write_at(&server(), 0, b"upper", false).unwrap();
+    let mut data = [0; 5];
+    file.read_at(&server(), 0, &mut data).unwrap();
+    assert_eq!(&data, b"upper");
+    root.rename(&server(), name("y"), &at(&union, "d").unwrap(), name("y"), RenameMode::Replace).unwrap();
+    root.unlink(&server(), name("z")).unwrap();
+    assert_eq!((read(&union, "d/x").unwrap(), read(&union, "d/y").unwrap()), ("upper".to_owned(), "lower".to_owned()));
+    assert_eq!(list(&root, &server()), ["d"]);
+    assert_eq!(fs::read_to_string(place.join("d/x")).unwrap(), "lower");
+    assert!(union.describe().last().unwrap().details.ends_with("=ro"), "it is shown as what it is now");
+}

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 
-use vnode::{Control, ControlError};
+use vnode::{AccessMode, Caller, Control, ControlError, Errno};
 
 use super::branches::{Member, Slot, assign_modes, slots_of};
 use super::file::UnionFile;
@@ -103,6 +103,24 @@ impl Union {
             groups.insert(at, group);
             Ok(())
         })
+    }
+
+    /// Finds branches that were to be written and have become read-only below us, and goes on with them as such: whether
+    /// there were any. No operation has been begun.
+    pub(super) fn learn_what_is_read_only(&self) -> bool {
+        let is_read_only = |slot: &&Slot| {
+            let wanted = AccessMode::WRITE;
+            slot.mode != BranchMode::ReadOnly && slot.member.root.access(&Caller::server(), wanted) == Err(Errno::EROFS)
+        };
+        let found: Vec<Slot> = self.branches.slots().iter().filter(is_read_only).cloned().collect();
+        if found.is_empty() {
+            return false;
+        }
+        let changed = self.change(|_, _| {
+            found.iter().for_each(|slot| slot.member.base.set_mode(BranchMode::ReadOnly));
+            Ok(())
+        });
+        changed.is_ok()
     }
 
     /// Changes the branches as a whole or not at all. The answer is the list of branches.

@@ -120,23 +120,42 @@ impl Node {
         }
     }
 
-    fn copy_up(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
+    fn copy_up(self: &Arc<Self>, caller: &Caller, extent: Extent, mut limit: usize) -> Result<Instance> {
         let _copying = self.alone();
         let original = self.leftmost();
         if self.is_nameless() {
             return Ok(original);
         }
-        let Some(target) = self.target_of_copy(&original.member, limit)? else { return Ok(original) };
+        loop {
+            let Some(target) = self.target_of_copy(&original.member, limit)? else { return Ok(original) };
+            match self.copy_to(caller, extent, &original, &target) {
+                Err(error) if self.passes_over(error) => {
+                    let position = self.union.branches.position(&target).ok_or(Errno::ESTALE)?;
+                    limit = position.checked_sub(1).ok_or(error)?;
+                }
+                copied => return copied.map(|()| self.leftmost()),
+            }
+        }
+    }
+
+    fn copy_to(
+        self: &Arc<Self>,
+        caller: &Caller,
+        extent: Extent,
+        original: &Instance,
+        target: &Arc<Member>,
+    ) -> Result<()> {
         let moves = self.union.branches.may_change(&original.member);
         if moves {
-            self.may_move(&original)?;
+            self.may_move(original)?;
         }
         let server = Caller::server();
-        let (name, copy) = copy_of(&original, &target, extent, self.union.rights_of_copy(caller))?;
+        let rights = if moves { None } else { self.union.rights_of_copy(caller) };
+        let (name, copy) = copy_of(original, target, extent, rights)?;
         // Without a name it lives as long as it is open, and nobody may have opened it again yet.
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);
         let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();
-        let placed = held.and_then(|held| self.finish_copy(caller, &original, &target, &name, &copy).map(|()| held));
+        let placed = held.and_then(|held| self.finish_copy(caller, original, target, &name, &copy).map(|()| held));
         match placed {
             Ok(held) => self.hold(held),
             Err(error) => {
@@ -145,12 +164,12 @@ impl Node {
             }
         }
         let ino = copy.getattr(&server)?.ino;
-        self.moved_to(Instance { member: target, vnode: copy, ino });
+        self.moved_to(Instance { member: Arc::clone(target), vnode: copy, ino });
         self.call_followers();
         if moves {
-            self.remove_original(&original);
+            self.remove_original(original);
         }
-        Ok(self.leftmost())
+        Ok(())
     }
 
     /// Whether what may be changed where it is can go to another branch all the same.

@@ -14,6 +14,7 @@ use super::file::UnionFile;
 use super::identity::Identity;
 use super::lookup::Search;
 use super::node::{Instance, NO_COUNT, Node, Whereabouts};
+use super::placement::FullBranches;
 use super::{Union, whiteout};
 
 /// How often what is in the way may change before we give up.
@@ -60,8 +61,14 @@ impl Node {
     /// Makes an unnamed file and opens it.
     pub(super) fn make_unnamed(self: &Arc<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
         self.only_directory()?;
-        let (target, place) = self.place_of_new(caller, usize::MAX)?;
-        let created = place.tmpfile(caller, how)?;
+        let mut full = FullBranches::default();
+        let (target, created) = loop {
+            let (target, place) = self.place_of_new(caller, usize::MAX, &mut full)?;
+            match place.tmpfile(caller, how) {
+                Err(error) if self.passes_over(error) => full.note(target, error),
+                created => break (target, created?),
+            }
+        };
         let node = self.union.made(&target, &created.entry)?;
         node.set_whereabouts(Whereabouts::Nowhere);
         let file = UnionFile::new(Arc::clone(&node), created.file, how.flags);
@@ -157,12 +164,13 @@ impl Node {
         let stored = whiteout::stored(name)?;
         let stored = Name::new(&stored)?;
         let mut limit = usize::MAX;
-        for _ in 0..ATTEMPTS {
+        let mut full = FullBranches::default();
+        for _ in 0..ATTEMPTS + self.union.branches.slots().len() {
             if self.union.branches.slots().len() > 1 && self.search_alone(caller, stored)?.found.is_some() {
                 // Before directories are made for nothing.
                 return Err(Errno::EEXIST);
             }
-            let (target, place) = self.place_of_new(caller, limit)?;
+            let (target, place) = self.place_of_new(caller, limit, &mut full)?;
             let _names = self.alone();
             let search = self.search(caller, stored)?;
             if search.found.is_some() {
@@ -176,7 +184,13 @@ impl Node {
                     continue;
                 }
             };
-            let (value, entry) = self.make_uncovered(&place, stored, covered, &make)?;
+            let (value, entry) = match self.make_uncovered(&place, stored, covered, &make) {
+                Err(error) if self.passes_over(error) => {
+                    full.note(target, error);
+                    continue;
+                }
+                made => made?,
+            };
             self.was_changed_in(&target);
             let node = self.union.made(&target, &entry)?;
             node.is_at(self, stored);

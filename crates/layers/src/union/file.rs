@@ -12,6 +12,7 @@ use vnode::{
 
 use super::copy_up::Extent;
 use super::node::Node;
+use super::placement::is_full;
 use super::settings::Ownership;
 use crate::ioctl;
 
@@ -125,6 +126,27 @@ impl UnionFile {
         Ok((Steady { _branches: steady, _object: object }, self.lower()?))
     }
 
+    /// Changes the file, which may need so many bytes: where it is, or elsewhere if the branch is full or has become
+    /// read-only.
+    fn changing<T>(&self, caller: &Caller, bytes: u64, change: impl Fn(&OpenFileRef) -> Result<T>) -> Result<T> {
+        let union = &self.node.union;
+        loop {
+            let copies = self.node.copies();
+            let changed = self.lower_to_change(caller).and_then(|(_steady, file)| change(&file));
+            let is_elsewhere = match changed {
+                Err(error) if is_full(error) && union.settings.moves_when_full => {
+                    let _steady = union.steady();
+                    self.node.copies() != copies || self.node.move_from_full(caller, bytes)
+                }
+                Err(Errno::EROFS) => union.learn_what_is_read_only(),
+                _ => false,
+            };
+            if !is_elsewhere {
+                return changed;
+            }
+        }
+    }
+
     /// Remembers a lock for the copies to come.
     fn locked(&self, owner: LockOwner, lock: &Lock) {
         self.node.follow_with(&self.this);
@@ -168,8 +190,7 @@ impl OpenFile for UnionFile {
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        let (_steady, file) = self.lower_to_change(caller)?;
-        file.write_at(caller, offset, data, kill_privileges)
+        self.changing(caller, data.len() as u64, |file| file.write_at(caller, offset, data, kill_privileges))
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
@@ -177,8 +198,7 @@ impl OpenFile for UnionFile {
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        let (_steady, file) = self.lower_to_change(caller)?;
-        file.truncate(caller, size, kill_privileges)
+        self.changing(caller, 0, |file| file.truncate(caller, size, kill_privileges))
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
@@ -191,8 +211,7 @@ impl OpenFile for UnionFile {
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
-        let (_steady, file) = self.lower_to_change(caller)?;
-        file.allocate(caller, mode, offset, length)
+        self.changing(caller, length, |file| file.allocate(caller, mode, offset, length))
     }
 
     fn seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
@@ -200,8 +219,8 @@ impl OpenFile for UnionFile {
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
-        let (_steady, to) = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?.lower_to_change(caller)?;
-        self.lower()?.copy_range(caller, offset, &to, to_offset, length)
+        let to = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?;
+        to.changing(caller, length, |to| self.lower()?.copy_range(caller, offset, to, to_offset, length))
     }
 
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
@@ -232,7 +251,7 @@ impl OpenFile for UnionFile {
         let union = &self.node.union;
         let (_steady, _object) = (union.steady(), self.node.shared());
         // Anywhere else a copy could be made, and the kernel would go on with the original.
-        if self.node.copies() != self.copies || !self.node.is_writable() {
+        if self.node.copies() != self.copies || !self.node.is_writable() || self.node.may_meet_a_full_branch() {
             return None;
         }
         let backing = self.opened.backing()?;

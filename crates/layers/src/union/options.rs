@@ -37,6 +37,11 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
         summary: "pass over branches with less free space, unless all have less (default 0)",
     },
     OptionSpecification {
+        key: "when-full",
+        value: "fail|move",
+        summary: "whether what meets a full branch fails, or goes to another with its file (default fail)",
+    },
+    OptionSpecification {
         key: "missing",
         value: "fail|skip",
         summary: "whether a branch that is not there is an error, or left out (default fail)",
@@ -75,6 +80,7 @@ fn settings(options: &Options<'_>) -> Result<Settings, OptionError> {
         copy_up: ownership(options)?,
         create: options.choice("create", &policies)?.unwrap_or_default(),
         minimum_free: options.read("minimum-free", size)?.unwrap_or_default(),
+        moves_when_full: options.choice("when-full", &[("fail", false), ("move", true)])?.unwrap_or_default(),
     })
 }
 

@@ -7,20 +7,92 @@ use std::sync::atomic::Ordering;
 use vnode::{Caller, Errno, Result, StatFs, VnodeRef};
 
 use super::branches::Member;
+use super::copy_up::Extent;
 use super::node::{Above, Instance, Node, Whereabouts};
 use super::settings::Policy;
 use super::whiteout;
 
+/// Branches that had no room for something new.
+#[derive(Default)]
+pub(super) struct FullBranches {
+    members: Vec<Arc<Member>>,
+    error: Option<Errno>,
+}
+
+impl FullBranches {
+    /// Passes over a branch because of an error.
+    pub(super) fn note(&mut self, member: Arc<Member>, error: Errno) {
+        self.members.push(member);
+        self.error = Some(error);
+    }
+
+    fn has(&self, member: &Arc<Member>) -> bool {
+        self.members.iter().any(|full| Arc::ptr_eq(full, member))
+    }
+}
+
+/// Whether the error says that a branch is full.
+pub(super) fn is_full(error: Errno) -> bool {
+    matches!(error, Errno::ENOSPC | Errno::EDQUOT)
+}
+
 impl Node {
     /// The branch for a new object in this directory, no further to the right than `limit`, and the directory there.
-    pub(super) fn place_of_new(self: &Arc<Self>, caller: &Caller, limit: usize) -> Result<(Arc<Member>, VnodeRef)> {
+    /// Not in one of those that were found full.
+    pub(super) fn place_of_new(
+        self: &Arc<Self>,
+        caller: &Caller,
+        limit: usize,
+        full: &mut FullBranches,
+    ) -> Result<(Arc<Member>, VnodeRef)> {
         for member in self.candidates(limit)? {
-            if self.can_be_in(&member)? {
-                let place = self.place_in(caller, &member)?;
-                return Ok((member, place));
+            if full.has(&member) || !self.can_be_in(&member)? {
+                continue;
+            }
+            match self.place_in(caller, &member) {
+                Err(error) if self.passes_over(error) => full.note(member, error),
+                place => return Ok((member, place?)),
             }
         }
-        Err(Errno::EROFS)
+        Err(full.error.unwrap_or(Errno::EROFS))
+    }
+
+    /// Whether the error says that another branch is to be tried.
+    pub(super) fn passes_over(&self, error: Errno) -> bool {
+        self.union.settings.moves_when_full && is_full(error)
+    }
+
+    /// Whether its branch being full would move the file.
+    pub(super) fn may_meet_a_full_branch(&self) -> bool {
+        let branches = &self.union.branches;
+        let left = || branches.position(&self.leftmost().member)?.checked_sub(1);
+        self.union.settings.moves_when_full
+            && left().is_some_and(|position| branches.writable_at_or_left_of(position).is_some())
+    }
+
+    /// Moves a file from a full branch to the nearest on the left that has room for it and so many bytes more: whether it
+    /// could. An operation has been begun.
+    pub(super) fn move_from_full(self: &Arc<Self>, caller: &Caller, bytes: u64) -> bool {
+        let branches = &self.union.branches;
+        let Some(mut position) = branches.position(&self.leftmost().member) else { return false };
+        let Ok(attributes) = self.leftmost().vnode.getattr(&Caller::server()) else { return false };
+        let wanted = (attributes.blocks.saturating_mul(512))
+            .min(attributes.size)
+            .saturating_add(bytes)
+            .saturating_add(self.union.settings.minimum_free);
+        while let Some(left) = position.checked_sub(1)
+            && let Some(member) = branches.writable_at_or_left_of(left)
+            && let Some(found) = branches.position(&member)
+        {
+            let has_room = space_of(&member).is_some_and(|space| free(&space) >= wanted);
+            let original = self.leftmost();
+            let moved = || self.writable_within(caller, Extent::All, found).is_ok_and(|now| !now.is_same(&original));
+            if has_room && moved() {
+                return true;
+            }
+            position = found;
+        }
+        false
     }
 
     /// The nearest branch in which something may be created, from a place to the left, that the directory can be in.

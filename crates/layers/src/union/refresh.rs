@@ -34,6 +34,18 @@ impl Node {
         Ok(steady)
     }
 
+    /// Does an operation that changes something. If a branch has become read-only below us, once more without it, as if
+    /// it had been given so (Unionfs, section 2).
+    pub(super) fn changing<T>(self: &Arc<Self>, change: impl Fn(&Arc<Self>) -> Result<T>) -> Result<T> {
+        loop {
+            let changed = self.begin().and_then(|_steady| change(self));
+            match changed {
+                Err(Errno::EROFS) if self.union.learn_what_is_read_only() => {}
+                changed => return changed,
+            }
+        }
+    }
+
     /// Learns what has become of the object since the branches were changed.
     pub(super) fn refresh(self: &Arc<Self>) -> Result<()> {
         let now = self.union.branches.generation();

@@ -248,23 +248,35 @@ fn limit(target: Spot<'_>, there: &Search, mode: RenameMode) -> Result<usize> {
 
 /// The same because of what is behind the object that users see by the target's name, for a source at `position`: a
 /// whiteout that would come to light, or something that cannot be replaced. A directory there may be part of one that
-/// was moved.
+/// was moved: then only what stays on the left of it may have its name.
 fn limit_behind(target: Spot<'_>, there: &Search, position: usize, is_directory: bool) -> Result<usize> {
     let Some(found) = &there.found else { return Ok(usize::MAX) };
+    let seen = target.position(&found.instances[0].member)?;
+    if position <= seen {
+        return Ok(usize::MAX);
+    }
     let instances = target.directory.instances();
     for place in &instances[found.at + 1..] {
         let own = target.position(&place.member)?;
-        if own > position {
-            break;
-        }
-        if whiteout::stands(&place.vnode, target.stored)? {
+        if own <= position && whiteout::stands(&place.vnode, target.stored)? {
             return Ok(own);
         }
-        match place.vnode.lookup(&Caller::server(), target.stored) {
-            Ok(entry) if whiteout::is_device(&entry)? => return Ok(own),
-            Ok(entry) if is_directory || entry.attributes.is_directory() => return Ok(own - 1),
-            Ok(_) | Err(Errno::ENOENT) => {}
+        let entry = match place.vnode.lookup(&Caller::server(), target.stored) {
+            Ok(entry) => entry,
+            Err(Errno::ENOENT) => continue,
             Err(error) => return Err(error),
+        };
+        if entry.attributes.is_directory() {
+            let handle = entry.vnode.handle();
+            let is_same =
+                |instance: &Instance| Arc::ptr_eq(&instance.member, &place.member) && instance.vnode.handle() == handle;
+            if own <= position || !found.instances.iter().any(is_same) {
+                return Ok(seen);
+            }
+        } else if own <= position && whiteout::is_device(&entry)? {
+            return Ok(own);
+        } else if own <= position && is_directory {
+            return Ok(seen);
         }
     }
     Ok(usize::MAX)
@@ -549,7 +561,11 @@ impl Way<'_> {
         if entry.attributes.is_directory() || whiteout::is_device(&entry)? {
             return Ok(());
         }
-        match self.target.directory.instance_in(&place.member) {
+        // A directory by the target's name may be part of one that was moved: nothing is to come before it.
+        let right = self.target.right_of(self.member)?;
+        let is_directory =
+            |place: &Instance| place.vnode.lookup(&server, target).is_ok_and(|entry| entry.attributes.is_directory());
+        match self.target.directory.instance_in(&place.member).filter(|_| !right.iter().any(is_directory)) {
             Some(to) => place.vnode.rename(&server, source, &to, target, RenameMode::Replace),
             None => place.vnode.unlink(&server, source),
         }

@@ -15,6 +15,8 @@ pub(super) struct Settings {
     pub(super) create: Policy,
     /// A branch with fewer free bytes gets new objects only if all have fewer.
     pub(super) minimum_free: u64,
+    /// What meets a full branch goes to another: new objects, copies, and files that are written.
+    pub(super) moves_when_full: bool,
 }
 
 /// Whose a copy in another branch is (Unionfs, section 2).

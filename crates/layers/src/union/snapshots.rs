@@ -239,7 +239,7 @@ impl Union {
         let right = group[index + 1..].iter().chain(groups[at + 1..].iter().flatten());
         let below: Vec<Arc<Member>> = right.map(|slot| Arc::clone(&slot.member)).collect();
         let first = first_layer(group);
-        let view = self.view_of(below.iter().map(|member| Slot::read_only(member)).collect());
+        let view = self.view_of(below.iter().map(Slot::read_only).collect());
         // Whoever uses the branch after a fold that was stopped finishes it first.
         let mut history = lower.base.history().clone();
         history.folding = Some(upper.layer);

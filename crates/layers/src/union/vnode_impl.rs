@@ -55,9 +55,7 @@ impl Vnode for Node {
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.set_attributes(caller, changes)
+        self.reference().changing(|node| node.set_attributes(caller, changes))
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
@@ -87,45 +85,31 @@ impl Vnode for Node {
     }
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.create_file(caller, name, how)
+        self.reference().changing(|node| node.create_file(caller, name, how))
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.make_directory(caller, name, mode)
+        self.reference().changing(|node| node.make_directory(caller, name, mode))
     }
 
     fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.make_special(caller, name, kind, mode, device)
+        self.reference().changing(|node| node.make_special(caller, name, kind, mode, device))
     }
 
     fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.make_symlink(caller, name, target)
+        self.reference().changing(|node| node.make_symlink(caller, name, target))
     }
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.make_link(caller, &own(self, target)?, name)
+        self.reference().changing(|node| node.make_link(caller, &own(node, target)?, name))
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.unlink_name(caller, name)
+        self.reference().changing(|node| node.unlink_name(caller, name))
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.remove_directory(caller, name)
+        self.reference().changing(|node| node.remove_directory(caller, name))
     }
 
     fn rename(
@@ -136,9 +120,7 @@ impl Vnode for Node {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.rename_name(caller, name, &own(self, to)?, to_name, mode)
+        self.reference().changing(|node| node.rename_name(caller, name, &own(node, to)?, to_name, mode))
     }
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
@@ -149,11 +131,7 @@ impl Vnode for Node {
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
         match self.kind {
-            FileKind::Regular => {
-                let node = self.reference();
-                let _steady = node.begin()?;
-                UnionFile::open(&node, caller, flags)
-            }
+            FileKind::Regular => self.reference().changing(|node| UnionFile::open(node, caller, flags)),
             FileKind::Directory => Err(Errno::EISDIR),
             FileKind::Symlink => Err(Errno::ELOOP),
             _ => Err(Errno::ENXIO),
@@ -178,9 +156,7 @@ impl Vnode for Node {
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.set_xattr(caller, name, value, mode)
+        self.reference().changing(|node| node.set_xattr(caller, name, value, mode))
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
@@ -190,15 +166,11 @@ impl Vnode for Node {
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.remove_xattr(caller, name)
+        self.reference().changing(|node| node.remove_xattr(caller, name))
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.make_unnamed(caller, how)
+        self.reference().changing(|node| node.make_unnamed(caller, how))
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
