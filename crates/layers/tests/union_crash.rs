@@ -2,8 +2,9 @@
 //! branches shows the tree from before the operation or the one from after it, and goes on from there.
 //!
 //! The process is killed before the first system call of the operation that may change something, in another run before the
-//! second, and so on until the operation ends by itself. `CRASH_EVERY_CALL=1` also stops it between calls that change
-//! nothing. `CRASH_SCENARIO` picks the scenarios whose names contain it.
+//! second, and so on until the operation ends by itself. Where something was left unfinished, the union that comes next is
+//! stopped in the same way. `CRASH_EVERY_CALL=1` also stops between calls that change nothing, and every recovery.
+//! `CRASH_SCENARIO` picks the scenarios whose names contain it.
 
 #[path = "crash/scenarios.rs"]
 mod scenarios;
@@ -14,10 +15,12 @@ mod trace;
 #[path = "crash/view.rs"]
 mod view;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use scene::{Scenario, Scene, perform, perform_from};
+use layers::union::{CheckOptions, Finding, Problem, check as check_branches};
+use scene::{Scenario, Scene, UnionOptions, perform, perform_from};
 use tempfile::TempDir;
 use trace::End;
 use view::View;
@@ -26,33 +29,50 @@ use vnode::Result;
 /// What the process that is to be stopped finds its task in.
 const CHILD_SCENARIO: &str = "CRASH_CHILD_SCENARIO";
 const CHILD_DIRECTORY: &str = "CRASH_CHILD_DIRECTORY";
+const CHILD_OPTIONS: &str = "CRASH_CHILD_OPTIONS";
+/// Set where nothing is done but to begin a union of the branches.
+const CHILD_RECOVERS: &str = "CRASH_CHILD_RECOVERS";
 
 /// More system calls than any operation makes.
 const CALLS_MAX: usize = 20_000;
 
 #[test]
 fn copy_up_is_done_or_undone() {
-    check(scenarios::COPY_UP);
+    check(scenarios::COPY_UP, "");
 }
 
 #[test]
 fn rename_of_files_is_done_or_undone() {
-    check(scenarios::RENAME_FILE);
+    check(scenarios::RENAME_FILE, "");
 }
 
 #[test]
 fn rename_of_directories_is_done_or_undone() {
-    check(scenarios::RENAME_DIRECTORY);
+    check(scenarios::RENAME_DIRECTORY, "");
 }
 
 #[test]
 fn removal_is_done_or_undone() {
-    check(scenarios::REMOVE);
+    check(scenarios::REMOVE, "");
 }
 
 #[test]
 fn creation_is_done_or_undone() {
-    check(scenarios::CREATE);
+    check(scenarios::CREATE, "");
+}
+
+#[test]
+fn with_whiteouts_of_overlayfs_all_is_done_or_undone() {
+    for scenarios in [scenarios::RENAME_FILE, scenarios::RENAME_DIRECTORY, scenarios::REMOVE, scenarios::CREATE] {
+        check(scenarios, "whiteouts=overlay");
+    }
+}
+
+#[test]
+fn deletion_from_all_branches_is_done_or_undone() {
+    for scenarios in [scenarios::RENAME_FILE, scenarios::RENAME_DIRECTORY, scenarios::REMOVE] {
+        check(scenarios, "delete=all");
+    }
 }
 
 /// Not a test by itself: the process that is stopped.
@@ -63,24 +83,36 @@ fn child() {
     };
     let directory = PathBuf::from(directory);
     let scenario = scenarios::named(&name);
-    let union = Scene::made(scenario, &directory).union();
-    let done = perform_from(&union, scenario.operation, trace::begin);
+    let options = std::env::var(CHILD_OPTIONS).unwrap();
+    let scene = Scene::made(scenario, options.leak(), &directory);
+    if std::env::var_os(CHILD_RECOVERS).is_some() {
+        trace::begin();
+        drop(scene.union());
+        trace::end(0);
+    }
+    let union = scene.union();
+    let done = perform_from(&*union, scenario.operation, trace::begin);
     trace::end(i32::from(done.is_err()));
 }
 
-fn check(scenarios: &[Scenario]) {
+fn check(scenarios: &[Scenario], options: UnionOptions) {
     let chosen = std::env::var("CRASH_SCENARIO").unwrap_or_default();
-    let mut failures = Vec::new();
+    let (mut failures, mut recovered) = (Vec::new(), HashSet::new());
     for scenario in scenarios.iter().filter(|scenario| scenario.name.contains(&chosen)) {
-        if let Err(failure) = check_one(scenario) {
-            failures.push(format!("{}: {failure}", scenario.name));
+        match Trial::of(scenario, options).run(&mut recovered) {
+            Ok(done) => println!("{} {options}: {done}", scenario.name),
+            Err(failure) => failures.push(format!("{} {options}: {failure}", scenario.name)),
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
-/// What an operation makes of a scenario if nothing stops it.
-struct Whole {
+/// A scenario, and what the operation makes of it if nothing stops it.
+struct Trial {
+    scenario: &'static Scenario,
+    options: UnionOptions,
+    /// Which system calls are stopped at.
+    counts: fn(libc::c_long) -> bool,
     before: Vec<String>,
     after: Vec<String>,
     /// What it answers when it is done once more, and what it makes then.
@@ -88,84 +120,158 @@ struct Whole {
     after_again: Vec<String>,
 }
 
-impl Whole {
-    fn of(scenario: &Scenario) -> Self {
+impl Trial {
+    fn of(scenario: &Scenario, options: UnionOptions) -> Self {
+        let scenario = scenarios::named(scenario.name);
         let directory = directory();
-        let scene = Scene::make(scenario, directory.path());
-        let before = View::of(&scene.union());
-        perform(&scene.union(), scenario.operation).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
-        let after = View::of(&scene.union()).since(&before);
-        let again = perform(&scene.union(), scenario.operation);
-        let after_again = View::of(&scene.union()).since(&before);
-        Self { before: before.since(&before), after, again, after_again }
+        let scene = Scene::make(scenario, options, directory.path());
+        let before = View::of(&*scene.union());
+        perform(&*scene.union(), scenario.operation).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
+        let after = View::of(&*scene.union()).since(&before);
+        let again = perform(&*scene.union(), scenario.operation);
+        let after_again = View::of(&*scene.union()).since(&before);
+        let counts = if every_call() { trace::any } else { trace::changes };
+        Self { scenario, options, counts, before: before.since(&before), after, again, after_again }
     }
-}
 
-fn check_one(scenario: &Scenario) -> std::result::Result<(), String> {
-    let whole = Whole::of(scenario);
-    let (mut done, mut undone) = (0, 0);
-    let counts = if std::env::var_os("CRASH_EVERY_CALL").is_some() { trace::any } else { trace::changes };
-    for call in 1..CALLS_MAX {
-        let directory = directory();
-        let scene = Scene::make(scenario, directory.path());
-        let before = View::of(&scene.union());
-        match trace::run(&mut child_of(scenario, directory.path()), call, counts) {
-            End::Killed => {}
-            End::Exited { code, .. } => {
-                assert_eq!(code, 0, "{}: the operation fails", scenario.name);
-                println!("{}: {} stops, undone after {undone}, done after {done}", scenario.name, call - 1);
-                return Ok(());
+    /// Stops the operation everywhere. `recovered` has what was left unfinished when the union after it was stopped too.
+    fn run(&self, recovered: &mut HashSet<Vec<String>>) -> std::result::Result<String, String> {
+        let (mut done, mut undone, mut repaired, mut recoveries) = (0, 0, 0, 0);
+        for call in 1..CALLS_MAX {
+            let directory = directory();
+            let scene = Scene::make(self.scenario, self.options, directory.path());
+            let before = View::of(&*scene.union());
+            match trace::run(&mut self.child(directory.path()), call, self.counts) {
+                End::Killed => {}
+                End::Exited { code, .. } => {
+                    assert_eq!(code, 0, "{}: the operation fails", self.scenario.name);
+                    return Ok(format!(
+                        "{} stops, undone after {undone}, done after {done}; {recoveries} stops of recoveries, {repaired} repairs",
+                        call - 1
+                    ));
+                }
+            }
+            let mut unfinished = scene.unfinished();
+            if unfinished.iter().any(|name| name.contains("record")) || every_call() {
+                // What is to be done then differs.
+                unfinished.push(format!("{} {}", self.scenario.name, self.options));
+            }
+            self.stopped(&scene, &before, call, &mut repaired)
+                .map(|is_done| if is_done { done += 1 } else { undone += 1 })
+                .map_err(|failure| format!("stopped before call {call}, {failure}"))?;
+            if !unfinished.is_empty() && recovered.insert(unfinished) {
+                recoveries += self
+                    .stop_recoveries(call)
+                    .map_err(|failure| format!("stopped before call {call}, then when it recovered {failure}"))?;
             }
         }
-        let found = View::of(&scene.union()).since(&before);
-        // The operation may change nothing that users see.
-        let is_done = found == whole.after;
-        if !is_done && found != whole.before {
-            return Err(difference(&format!("stopped before call {call}"), &whole, &found));
-        }
-        if is_done {
-            done += 1
-        } else {
-            undone += 1
-        }
-        let again = perform(&scene.union(), scenario.operation);
-        let (expected, then) = match is_done && whole.before != whole.after {
-            true => (whole.again, &whole.after_again),
-            false => (Ok(()), &whole.after),
-        };
-        if again != expected {
-            return Err(format!(
-                "stopped before call {call} (done: {is_done}), then again: {again:?}, not {expected:?}"
-            ));
-        }
-        let found = View::of(&scene.union()).since(&before);
-        if found != *then {
-            return Err(difference(&format!("stopped before call {call}, then done again"), &whole, &found));
-        }
+        Err(format!("more than {CALLS_MAX} system calls"))
     }
-    Err(format!("more than {CALLS_MAX} system calls"))
+
+    /// Looks at branches whose union was stopped: whether the operation was done.
+    fn stopped(
+        &self,
+        scene: &Scene<'_>,
+        before: &View,
+        call: usize,
+        repaired: &mut usize,
+    ) -> std::result::Result<bool, String> {
+        if call.is_multiple_of(2) {
+            // The check finds what the next union would, and does the same.
+            *repaired += repair(scene, |_| true)?;
+        }
+        let is_done = self.is_done(scene, before)?;
+        // Once a union has been there, what is found is in nobody's way.
+        *repaired += repair(scene, |problem| {
+            matches!(problem, Problem::BesideWhiteout | Problem::DirectoryBesideWhiteout | Problem::OrphanedLink)
+        })?;
+        if self.is_done(scene, before)? != is_done && self.before != self.after {
+            return Err("changes by a repair".to_owned());
+        }
+        let (expected, then) = match is_done && self.before != self.after {
+            true => (self.again, &self.after_again),
+            false => (Ok(()), &self.after),
+        };
+        let again = perform(&*scene.union(), self.scenario.operation);
+        if again != expected {
+            return Err(format!("(done: {is_done}), then again: {again:?}, not {expected:?}"));
+        }
+        let found = View::of(&*scene.union()).since(before);
+        if found != *then {
+            return Err(self.difference("then done again", &found));
+        }
+        Ok(is_done)
+    }
+
+    /// Whether users see the tree after the operation; if not, they see that before it.
+    fn is_done(&self, scene: &Scene<'_>, before: &View) -> std::result::Result<bool, String> {
+        let found = View::of(&*scene.union()).since(before);
+        // The operation may change nothing that users see.
+        let is_done = found == self.after;
+        if is_done || found == self.before { Ok(is_done) } else { Err(self.difference("then", &found)) }
+    }
+
+    /// Stops the union that comes after one stopped before this call, too. The answer is how often.
+    fn stop_recoveries(&self, call: usize) -> std::result::Result<usize, String> {
+        for recovery_call in 1..CALLS_MAX {
+            let directory = directory();
+            let scene = Scene::make(self.scenario, self.options, directory.path());
+            let before = View::of(&*scene.union());
+            assert_eq!(trace::run(&mut self.child(directory.path()), call, self.counts), End::Killed);
+            let mut recovery = self.child(directory.path());
+            recovery.env(CHILD_RECOVERS, "1");
+            if trace::run(&mut recovery, recovery_call, self.counts) != End::Killed {
+                return Ok(recovery_call - 1);
+            }
+            self.is_done(&scene, &before).map_err(|failure| format!("before call {recovery_call}: {failure}"))?;
+        }
+        Err(format!("more than {CALLS_MAX} system calls"))
+    }
+
+    fn difference(&self, when: &str, found: &[String]) -> String {
+        let lines = |all: &[String], than: &[String]| {
+            let differing = all.iter().filter(|line| !than.contains(line));
+            differing.map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+        };
+        format!(
+            "{when}:\n  of before, not found:\n{}\n  of after, not found:\n{}\n  found, not of before:\n{}\n  found, not of after:\n{}",
+            lines(&self.before, found),
+            lines(&self.after, found),
+            lines(found, &self.before),
+            lines(found, &self.after)
+        )
+    }
+
+    fn child(&self, directory: &Path) -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("a test is a program"));
+        command.args(["--exact", "child", "--nocapture", "--test-threads=1", "--quiet"]);
+        command.env(CHILD_SCENARIO, self.scenario.name).env(CHILD_DIRECTORY, directory);
+        command.env(CHILD_OPTIONS, self.options).stdout(Stdio::null());
+        command
+    }
 }
 
-fn difference(when: &str, whole: &Whole, found: &[String]) -> String {
-    let lines = |all: &[String], than: &[String]| {
-        let differing = all.iter().filter(|line| !than.contains(line));
-        differing.map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+fn every_call() -> bool {
+    std::env::var_os("CRASH_EVERY_CALL").is_some()
+}
+
+/// Has the check find what is wrong, all of which is to be of this kind, and repair it. The answer is how much that was.
+fn repair(scene: &Scene<'_>, expected: impl Fn(&Problem) -> bool) -> std::result::Result<usize, String> {
+    let check = |repair| {
+        let (mut findings, options) = (Vec::<Finding>::new(), CheckOptions { repair, idle: false });
+        check_branches(scene.branches(), &options, &mut |finding| findings.push(finding)).unwrap();
+        findings
     };
-    format!(
-        "{when}:\n  of before, not found:\n{}\n  of after, not found:\n{}\n  found, not of before:\n{}\n  found, not of after:\n{}",
-        lines(&whole.before, found),
-        lines(&whole.after, found),
-        lines(found, &whole.before),
-        lines(found, &whole.after)
-    )
-}
-
-fn child_of(scenario: &Scenario, directory: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("a test is a program"));
-    command.args(["--exact", "child", "--nocapture", "--test-threads=1", "--quiet"]);
-    command.env(CHILD_SCENARIO, scenario.name).env(CHILD_DIRECTORY, directory);
-    command.stdout(std::process::Stdio::null());
-    command
+    let found = check(false);
+    if let Some(finding) = found.iter().find(|finding| !expected(&finding.problem)) {
+        return Err(format!("the check finds {finding:?}"));
+    }
+    let repaired = check(true);
+    let left = check(false);
+    match repaired.iter().all(|finding| finding.repair == Some(Ok(()))) && left.is_empty() {
+        true => Ok(found.len()),
+        false => Err(format!("not repaired: {repaired:?}, {left:?}")),
+    }
 }
 
 /// A scratch directory, in memory if files there can have all attributes: nothing here is about power cuts.

@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bases::dir::{DirectoryFileSystem, Options};
-use layers::union::UnionFileSystem;
 use layers::{Branch, BranchMode};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, makedev, mknodat, setxattr, utimensat,
 };
 use vnode::{
-    Caller, Creation, FileKind, FileSystem, Name, NameBuf, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
-    XattrMode,
+    Caller, Creation, FileKind, FileSystem, FileSystemRef, Name, NameBuf, OpenFlags, RenameMode, Result, SetAttributes,
+    VnodeRef, XattrMode,
 };
 
 use super::view::at;
@@ -55,16 +54,20 @@ pub struct Scenario {
     pub operation: Operation,
 }
 
+/// Options of a union: `delete=all`, say, or none.
+pub type UnionOptions = &'static str;
+
 /// The branches of a scenario, in directories.
 pub struct Scene<'a> {
     scenario: &'a Scenario,
+    options: UnionOptions,
     directory: PathBuf,
 }
 
 impl<'a> Scene<'a> {
     /// Makes them, with all that users have done earlier.
-    pub fn make(scenario: &'a Scenario, directory: &Path) -> Self {
-        let scene = Self { scenario, directory: directory.to_owned() };
+    pub fn make(scenario: &'a Scenario, options: UnionOptions, directory: &Path) -> Self {
+        let scene = Self::made(scenario, options, directory);
         for (index, (_, paths)) in scenario.branches.iter().enumerate() {
             let branch = scene.branch(index);
             fs::create_dir(&branch).unwrap();
@@ -73,19 +76,34 @@ impl<'a> Scene<'a> {
             paths.iter().for_each(|path| fill(&branch, index, path));
         }
         for operation in scenario.earlier {
-            perform(&scene.union(), *operation).unwrap();
+            perform(&*scene.union(), *operation).unwrap();
         }
         scene
     }
 
     /// Those that were made already.
-    pub fn made(scenario: &'a Scenario, directory: &Path) -> Self {
-        Self { scenario, directory: directory.to_owned() }
+    pub fn made(scenario: &'a Scenario, options: UnionOptions, directory: &Path) -> Self {
+        Self { scenario, options, directory: directory.to_owned() }
     }
 
     /// A new union of them.
-    pub fn union(&self) -> UnionFileSystem {
-        UnionFileSystem::new(self.branches()).unwrap()
+    pub fn union(&self) -> FileSystemRef {
+        let options = self.options.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+        layers::kind("union").unwrap().join(options.as_slice(), self.branches(), None).unwrap()
+    }
+
+    /// What is in the work directories, without the numbers.
+    pub fn unfinished(&self) -> Vec<String> {
+        let of_branch = |index| {
+            let entries = fs::read_dir(self.branch(index).join(".wh..wh.plyfs/work")).into_iter().flatten();
+            entries.map(move |entry| {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                format!("{index} {}", name.trim_end_matches(|letter: char| letter.is_ascii_digit()))
+            })
+        };
+        let mut all: Vec<String> = (0..self.scenario.branches.len()).flat_map(of_branch).collect();
+        all.sort();
+        all
     }
 
     /// Them.
