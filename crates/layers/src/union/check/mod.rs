@@ -15,6 +15,8 @@ use vnode::{Errno, OpenFileRef, Result};
 
 use super::branches::{Member, Slot};
 use super::settings::Settings;
+use super::whiteout::STATE;
+use super::work::Work;
 use super::{Union, UnionFileSystem};
 use crate::{Branch, BranchMode, OptionProblem};
 pub use problem::Problem;
@@ -121,6 +123,10 @@ impl Check<'_> {
     }
 
     fn tell(&mut self, path: Vec<u8>, problem: Problem, repair: Option<Result<()>>) {
+        let path = match self.member.layer {
+            0 => path,
+            layer => below(&[STATE, b"/", Work::LAYERS, b"/", layer.to_string().as_bytes()].concat(), &path),
+        };
         (self.report)(Finding { branch: self.member.base.label.clone(), path, problem, repair });
     }
 }
