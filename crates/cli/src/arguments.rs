@@ -37,6 +37,9 @@ pub enum Command {
     /// Show or change the branches of a mounted union while programs use it, or check those of one that is not mounted
     #[command(subcommand)]
     Union(Union),
+    /// Keep states of a mounted union, compare them, and go back to them
+    #[command(subcommand)]
+    Snapshot(Snapshot),
     /// Build a stack without mounting it, and tell what it is made of and what follows for caching
     Explain(Explain),
     /// Work in a stack without mounting it
@@ -191,6 +194,67 @@ pub enum Union {
         branch: OsString,
         /// Its new place, counted from 0 for the highest priority
         at: usize,
+    },
+}
+
+/// `plyfs snapshot`
+///
+/// A snapshot keeps the state of the whole union. It is there at once, however much there is, and takes room only for what is changed afterwards. While there are snapshots only the branch that was written first can be changed.
+#[derive(Debug, Subcommand)]
+pub enum Snapshot {
+    /// Keep the state of now, under running programs
+    Take {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// Its name; without it, the time
+        name: Option<String>,
+    },
+    /// List the snapshots, oldest first
+    List {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell what was added (+), changed (~) and deleted (-) since a snapshot
+    Diff {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The snapshot
+        from: String,
+        /// A later one; without it, now
+        to: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget all snapshots before one, or all there are; the state of now stays as it is
+    Merge {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The snapshot that becomes the oldest
+        name: Option<String>,
+    },
+    /// Forget a snapshot; the state of now and other snapshots stay as they are
+    Drop {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The snapshot
+        name: String,
+    },
+    /// Go back to a snapshot: what was changed since is lost, later snapshots too
+    Restore {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The snapshot
+        name: String,
     },
 }
 

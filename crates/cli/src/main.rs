@@ -47,6 +47,7 @@ fn run(command: &Command) -> Outcome {
         Command::LogLevel(arguments) => commands::log_level::run(arguments),
         Command::Control(arguments) => commands::control::run(arguments),
         Command::Union(command) => commands::union::run(command),
+        Command::Snapshot(command) => commands::snapshot::run(command),
         Command::Explain(arguments) => commands::explain::run(arguments),
         Command::Shell(arguments) => commands::shell::run(arguments),
         Command::Completions(arguments) => commands::generate::completions(arguments),

@@ -142,3 +142,41 @@ fn a_branch_in_use_is_not_checked() {
     run(["umount", &mount]).succeeded();
     run(["union", "check", &upper, &lower]).succeeded();
 }
+
+#[test]
+fn a_snapshot_is_taken_under_a_program_that_writes_and_brings_its_state_back() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("lower")).unwrap();
+    fs::write(scratch.path("lower/f"), "lower").unwrap();
+    let mount = mounted(&scratch);
+    let path = |name: &str| scratch.path(&format!("mount/{name}"));
+    let mut log = File::create(path("log")).unwrap();
+    log.write_all(b"before").unwrap();
+    assert_eq!(run(["snapshot", "take", &mount, "first"]).succeeded(), "first\n");
+    log.write_all(b" and after").unwrap();
+    fs::remove_file(path("f")).unwrap();
+    fs::create_dir(path("new")).unwrap();
+    assert_eq!(fs::read_to_string(path("log")).unwrap(), "before and after");
+    assert_eq!(fs::read_to_string(scratch.path("upper/log")).unwrap(), "before", "the frozen layer is not written");
+    assert_eq!(run(["snapshot", "diff", &mount, "first"]).succeeded(), "- f\n~ log\n+ new/\n");
+    let json = run(["snapshot", "diff", "--json", &mount, "first"]).succeeded();
+    assert!(json.contains(r#"{"change":"deleted","kind":"regular","path":"f"}"#), "{json}");
+    assert!(run(["snapshot", "list", &mount]).succeeded().ends_with("  first\n"));
+    drop(log);
+    support::wait_until("the log is closed", || run(["snapshot", "restore", &mount, "first"]).code == 0);
+    assert_eq!(fs::read_to_string(path("log")).unwrap(), "before");
+    assert!(path("f").exists() && !path("new").exists());
+    fs::write(path("f"), "changed").unwrap();
+    run(["umount", &mount]).succeeded();
+    let mount = mounted(&scratch);
+    assert_eq!(fs::read_to_string(path("f")).unwrap(), "changed");
+    run(["snapshot", "merge", &mount]).succeeded();
+    assert_eq!(run(["snapshot", "list", &mount]).succeeded(), "");
+    assert_eq!(fs::read_to_string(scratch.path("upper/f")).unwrap(), "changed");
+    let unknown = run(["snapshot", "restore", &mount, "first"]);
+    assert!(unknown.code != 0 && unknown.errors.contains("there is no snapshot first"), "{unknown:?}");
+    run(["umount", &mount]).succeeded();
+}

@@ -83,7 +83,7 @@ fn files_that_are_open_go_on_and_the_snapshot_does_not_see_it() {
     assert_eq!(read(&scene.union, "d/x").unwrap(), "0:d/x");
     let mut buffer = [0; 3];
     file.read_at(&server(), 0, &mut buffer).unwrap();
-    assert_eq!(&buffer, b"new", "what is open stays what it is");
+    assert_eq!(&buffer, b"0:d", "whoever has it open goes back as well");
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub mod generate;
 pub mod log_level;
 pub mod mount;
 pub mod shell;
+pub mod snapshot;
 pub mod status;
 pub mod umount;
 pub mod union;

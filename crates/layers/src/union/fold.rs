@@ -12,7 +12,7 @@ use super::branches::Member;
 use super::copy_up::{copy_attributes, replace_attributes};
 use super::identity::Identity;
 use super::lookup::root_of;
-use super::node::Instance;
+use super::node::{Instance, NO_COUNT};
 use super::whiteout::{self, Meaning};
 use super::{Union, links, work};
 
@@ -46,6 +46,9 @@ struct Place {
 impl Fold<'_> {
     /// Moves all changes.
     pub(super) fn run(&self) -> Result<()> {
+        if self.upper.work.has_copied_directories() {
+            self.lower.work.note_copied_directories()?;
+        }
         self.bring_rests()?;
         let below: Vec<Instance> = self.below.iter().map(root_of).collect();
         self.fold_directory(&self.upper.root, &self.lower.root, below)?;
@@ -223,6 +226,7 @@ impl Fold<'_> {
         let (work, part) = (self.lower.work.directory()?, self.lower.work.name());
         let made = work.mkdir(&server, part.as_name(), 0o700)?.vnode;
         copy_attributes(upper, &made, None)?;
+        self.keep_identity(upper, &made)?;
         if let Some(rest) = rest {
             whiteout::set_redirect(&made, &rest)?;
         } else if is_opaque || there.is_some() || whiteout::stands(lower, name)? {
@@ -236,6 +240,19 @@ impl Fold<'_> {
         whiteout::clear_opaque(upper)?;
         whiteout::clear_redirect(upper)?;
         Ok(made)
+    }
+
+    /// Has a directory that is made for another be known as that.
+    fn keep_identity(&self, upper: &VnodeRef, made: &VnodeRef) -> Result<()> {
+        let identity = match Identity::brought(upper)? {
+            Some((identity, _)) => identity,
+            None => {
+                let ino = upper.getattr(&Caller::server())?.ino;
+                Identity::native(&self.upper.base, &upper.handle(), ino)?
+            }
+        };
+        self.lower.work.note_copied_directories()?;
+        identity.bring(made, NO_COUNT)
     }
 
     /// The names that lead to copies of files with several names go along; where the lower layer has the original under

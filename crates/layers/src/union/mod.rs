@@ -228,8 +228,13 @@ impl FileSystem for UnionFileSystem {
 
     fn describe(&self) -> Vec<Description> {
         let slots = self.union.branches.slots();
-        let mut members: Vec<_> = slots.iter().flat_map(|slot| slot.member.base.file_system.describe()).collect();
-        let details: Vec<_> = slots.iter().map(|slot| format!("{}={}", slot.member.base.label, slot.mode)).collect();
+        // Layers of one branch lie side by side.
+        let newest: Vec<_> = slots
+            .chunk_by(|one, other| Arc::ptr_eq(&one.member.base, &other.member.base))
+            .map(|group| &group[0])
+            .collect();
+        let mut members: Vec<_> = newest.iter().flat_map(|slot| slot.member.base.file_system.describe()).collect();
+        let details: Vec<_> = newest.iter().map(|slot| format!("{}={}", slot.member.base.label, slot.mode)).collect();
         let properties = Properties { names_untouched: false, ..Properties::TRANSPARENT };
         members.push(Description { kind: KIND.name.to_owned(), details: details.join(", "), properties });
         members

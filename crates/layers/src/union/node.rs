@@ -124,6 +124,17 @@ impl Node {
         self.copies.fetch_add(1, Ordering::Release);
     }
 
+    /// The object was found after the branches were changed. If it is another file now, as after going back to a snapshot,
+    /// its open files follow.
+    pub(super) fn is_again(&self, instances: Vec<Instance>, names: u32) {
+        let is_another = self.leftmost().vnode.handle() != instances[0].vnode.handle();
+        self.names.store(names, Ordering::Relaxed);
+        self.set_instances(instances);
+        if is_another {
+            self.copies.fetch_add(1, Ordering::Release);
+        }
+    }
+
     /// How often it was copied.
     pub(super) fn copies(&self) -> u32 {
         self.copies.load(Ordering::Acquire)
@@ -250,8 +261,7 @@ impl Table {
             drop(shard);
             let generation = union.branches.generation();
             if kind != FileKind::Directory && node.generation.load(Ordering::Acquire) != generation {
-                node.names.store(names, Ordering::Relaxed);
-                node.set_instances(instances);
+                node.is_again(instances, names);
                 node.generation.store(generation, Ordering::Release);
             } else if kind == FileKind::Directory {
                 node.set_instances(instances);

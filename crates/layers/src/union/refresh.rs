@@ -125,14 +125,15 @@ impl Node {
 
     fn is_found(self: &Arc<Self>, found: Found) -> Result<()> {
         let (natural, names) = self.union.identity(&found.instances, found.kind())?;
-        if self.kind != FileKind::Directory {
-            self.names.store(names, Ordering::Relaxed);
-        }
         if natural.handle != self.identity.handle {
             // The branch that it was known by is gone. While it is in use it is known as before.
             self.union.table.add_name(&natural.handle, self);
         }
-        self.set_instances(found.instances);
+        if self.kind == FileKind::Directory {
+            self.set_instances(found.instances);
+        } else {
+            self.is_again(found.instances, names);
+        }
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use super::change::{Arguments, Groups, refused};
 use super::copy_up::{copy_attributes, copy_untouched, keeping_times};
 use super::diff::{self, Difference};
 use super::fold::Fold;
-use super::history::{self, Snapshot};
+use super::history::{self, History, Snapshot};
 use super::node::{Instance, Node, Whereabouts};
 use super::register::Register;
 use super::{KIND, Union};
@@ -66,14 +66,7 @@ impl Union {
         history.snapshots.push(Snapshot { layer: newest.layer, taken, name: name.to_owned() });
         history.current = layer;
         let first = first_layer(&groups[at]);
-        let prepare = || -> Result<Arc<Member>> {
-            history::discard_unknown(&first.work, &base.history())?;
-            let root = history::make_layer(&first.work, layer)?;
-            copy_attributes(&newest.root, &root, None)?;
-            history.write(&first.work)?;
-            Member::of_layer(&base, layer)
-        };
-        let member = prepare().map_err(|error| {
+        let member = begin_layer(&first, &newest, &history).map_err(|error| {
             kept.iter().for_each(|kept| newest.work.discard(&kept.copy));
             ControlError::Failed(error)
         })?;
@@ -191,13 +184,9 @@ impl Union {
         let first = first_layer(&groups[at]);
         let (kept, gone): (Vec<Slot>, Vec<Slot>) =
             std::mem::take(&mut groups[at]).into_iter().partition(|slot| frozen.contains(&slot.member.layer));
-        let prepare = || -> Result<Arc<Member>> {
-            let root = history::make_layer(&first.work, layer)?;
-            copy_attributes(&kept[0].member.root, &root, None)?;
-            history.write(&first.work)?;
-            Member::of_layer(&base, layer)
-        };
-        let member = prepare().map_err(ControlError::Failed)?;
+        // The kernel would go on with what is gone.
+        gone.iter().try_for_each(|slot| self.none_is_direct(&slot.member))?;
+        let member = begin_layer(&first, &kept[0].member, &history).map_err(ControlError::Failed)?;
         *base.history() = history;
         groups[at].push(Slot { member, mode: base.mode() });
         groups[at].extend(kept);
@@ -261,6 +250,15 @@ impl Union {
         let _ = history::discard_layer(&first.work, upper.layer);
         Ok(())
     }
+}
+
+/// Makes an empty layer on top of another, and writes the history that knows it.
+fn begin_layer(first: &Member, below: &Member, history: &History) -> Result<Arc<Member>> {
+    history::discard_unknown(&first.work, &first.base.history())?;
+    let root = history::make_layer(&first.work, history.current)?;
+    copy_attributes(&below.root, &root, None)?;
+    history.write(&first.work)?;
+    Member::of_layer(&first.base, history.current)
 }
 
 /// A file that goes on being written, and the copy that a snapshot keeps of it.

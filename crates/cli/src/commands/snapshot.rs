@@ -1,0 +1,95 @@
+//! `plyfs snapshot`: states of a mounted union that are kept.
+
+use std::path::Path;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table};
+use serde::Deserialize;
+
+use super::{print, running};
+use crate::arguments::Snapshot;
+use crate::control::Request;
+use crate::exit::{Exit, Failure, Outcome};
+
+/// A line of the list.
+#[derive(Deserialize)]
+struct Kept {
+    name: String,
+    taken: i64,
+}
+
+/// A difference between two states.
+#[derive(Deserialize)]
+struct Difference {
+    change: String,
+    path: String,
+    kind: String,
+}
+
+/// Runs the command.
+pub fn run(command: &Snapshot) -> Outcome {
+    match command {
+        Snapshot::Take { mount_point, name } => {
+            let name = name.clone().unwrap_or_else(|| jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S").to_string());
+            ask(mount_point, "snapshot-take", &[("name", &name)])?;
+            print(&format!("{name}\n"))
+        }
+        Snapshot::List { mount_point, json } => {
+            let answer = ask(mount_point, "snapshots", &[])?;
+            if *json { print(&format!("{answer}\n")) } else { print(&list(&read(&answer)?)) }
+        }
+        Snapshot::Diff { mount_point, from, to, json } => {
+            let to = to.as_ref().map(|to| ("to", to.as_str()));
+            let arguments: Vec<_> = [("from", from.as_str())].into_iter().chain(to).collect();
+            let answer = ask(mount_point, "snapshot-diff", &arguments)?;
+            if *json { print(&format!("{answer}\n")) } else { print(&differences(&read(&answer)?)) }
+        }
+        Snapshot::Merge { mount_point, name } => {
+            let arguments: Vec<_> = name.iter().map(|name| ("name", name.as_str())).collect();
+            ask(mount_point, "snapshot-merge", &arguments).map(drop)
+        }
+        Snapshot::Drop { mount_point, name } => ask(mount_point, "snapshot-drop", &[("name", name)]).map(drop),
+        Snapshot::Restore { mount_point, name } => ask(mount_point, "snapshot-restore", &[("name", name)]).map(drop),
+    }
+}
+
+fn ask(mount_point: &Path, command: &str, arguments: &[(&str, &str)]) -> Outcome<String> {
+    let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let request = Request::Control { target: "union".to_owned(), name: command.to_owned(), arguments };
+    running(mount_point)?.text(&request)
+}
+
+fn read<'a, T: Deserialize<'a>>(answer: &'a str) -> Outcome<Vec<T>> {
+    serde_json::from_str(answer).map_err(|error| {
+        Failure::new(Exit::NoAnswer, format!("the server's answer cannot be read: {error}; is it of another version?"))
+    })
+}
+
+fn list(snapshots: &[Kept]) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    for Kept { name, taken } in snapshots {
+        let time = jiff::Timestamp::from_second(*taken).map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
+        let time = time.map(|time| time.strftime("%Y-%m-%d %H:%M:%S").to_string()).unwrap_or_default();
+        table.add_row([time, printable(name)]);
+    }
+    if snapshots.is_empty() { String::new() } else { format!("{}\n", table.trim_fmt()) }
+}
+
+/// One a line: `+` for what was added, `~` for what was changed, `-` for what was deleted; a directory ends with a slash.
+fn differences(differences: &[Difference]) -> String {
+    let line = |Difference { change, path, kind }: &Difference| {
+        let sign = match change.as_str() {
+            "added" => '+',
+            "deleted" => '-',
+            _ => '~',
+        };
+        let slash = if kind == "directory" { "/" } else { "" };
+        format!("{sign} {}{slash}\n", printable(path))
+    };
+    differences.iter().map(line).collect()
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
+}
