@@ -2,7 +2,7 @@
 
 use super::scene::Operation::{
     Chmod, Create, Device, Exchange, Fifo, Link, Mkdir, OpenAndTruncate, OpenToWrite, Rename, Resize, Rmdir, SetXattr,
-    Symlink, Unlink,
+    Snapshot, Symlink, Unlink,
 };
 use super::scene::{Operation, Scenario};
 
@@ -23,7 +23,7 @@ const fn later(
 
 /// The one of that name.
 pub fn named(name: &str) -> &'static Scenario {
-    let all = [COPY_UP, RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE];
+    let all = [COPY_UP, RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE, SNAPSHOT];
     let mut all = all.into_iter().flatten();
     all.find(|scenario| scenario.name == name).unwrap_or_else(|| panic!("there is no {name}"))
 }
@@ -87,6 +87,8 @@ pub const RENAME_FILE: &[Scenario] = &[
     scenario("rename over one of several names", LINKED, Rename("x", "a/f")),
     later("rename of a name of a copied file", LINKED, &[Chmod("a/g")], Rename("b/h", "a/h")),
     later("rename over a name of a copied file", LINKED, &[Chmod("a/g")], Rename("x", "b/h")),
+    scenario("rename to what is hidden on the left", &[("rw", &[".wh.g"]), ("rw", &["f", "g"])], Rename("f", "g")),
+    scenario("exchange of files of two writable branches", &[("rw", &["f"]), ("rw", &["d/g"])], Exchange("f", "d/g")),
     scenario("exchange of files", &[("rw", &["f"]), ("ro", &["d/g"])], Exchange("f", "d/g")),
     scenario("exchange of a file and a directory", &[("rw", &["f"]), ("ro", &["d/g"])], Exchange("f", "d")),
 ];
@@ -194,4 +196,26 @@ pub const CREATE: &[Scenario] = &[
     scenario("link of a file of a read-only branch", DEEP, Link("a/b/c/f", "a/b/new")),
     scenario("link of a file with several names", LINKED, Link("a/f", "a/j")),
     later("link of a copied file by a name that is not copied", LINKED, &[Chmod("a/g")], Link("b/h", "a/j")),
+];
+
+/// What was done before and after a snapshot.
+const SNAPSHOT_BRANCHES: Branches =
+    &[("rw", &["a", "d/x", "d/y", "e/f", "g/"]), ("ro", &["b", "d/z", "l/f", "l/g=l/f", "e/h"])];
+const CHANGES: &[Operation] = &[
+    Unlink("b"),
+    Snapshot("snapshot-take", "first"),
+    OpenAndTruncate("d/x"),
+    Unlink("d/y"),
+    Chmod("l/f"),
+    Rename("e", "g/e"),
+    Unlink("d/z"),
+    Rename("a", "d/a"),
+    Mkdir("b"),
+    Create("b/new"),
+];
+
+pub const SNAPSHOT: &[Scenario] = &[
+    later("taking a snapshot", SNAPSHOT_BRANCHES, CHANGES, Snapshot("snapshot-take", "second")),
+    later("merging a snapshot", SNAPSHOT_BRANCHES, CHANGES, Snapshot("snapshot-drop", "first")),
+    later("going back to a snapshot", SNAPSHOT_BRANCHES, CHANGES, Snapshot("snapshot-restore", "first")),
 ];

@@ -12,8 +12,8 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, makedev, mknodat, setxattr, utimensat,
 };
 use vnode::{
-    Caller, Creation, FileKind, FileSystem, FileSystemRef, Name, NameBuf, OpenFlags, RenameMode, Result, SetAttributes,
-    VnodeRef, XattrMode,
+    Caller, Control, ControlError, Creation, Errno, FileKind, FileSystem, FileSystemRef, Name, NameBuf, OpenFlags,
+    RenameMode, Result, SetAttributes, VnodeRef, XattrMode,
 };
 
 use super::view::at;
@@ -40,6 +40,8 @@ pub enum Operation {
     Rename(&'static str, &'static str),
     /// From, to.
     Exchange(&'static str, &'static str),
+    /// A command on snapshots, and the snapshot's name.
+    Snapshot(&'static str, &'static str),
 }
 
 /// A union before an operation, and the operation.
@@ -197,6 +199,17 @@ pub fn perform_from(union: &dyn FileSystem, operation: Operation, ready: impl Fn
             place.rmdir(&caller, name.as_name())
         }
         Operation::Rename(from, to) => rename(union, from, to, RenameMode::Replace, ready),
+        Operation::Snapshot(command, name) => {
+            let arguments = vec![("name".to_owned(), name.to_owned())];
+            let control = Control { target: "union".to_owned(), command: command.to_owned(), arguments };
+            ready();
+            match union.control(&control) {
+                Ok(_) => Ok(()),
+                Err(ControlError::Failed(errno)) => Err(errno),
+                // There is, or there is no such snapshot.
+                Err(_) => Err(Errno::EINVAL),
+            }
+        }
         Operation::Exchange(from, to) => rename(union, from, to, RenameMode::Exchange, ready),
     }
 }

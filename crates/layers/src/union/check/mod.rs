@@ -79,8 +79,10 @@ pub fn check(
         OptionProblem::Branch { error } => CheckError::Branch(bad.key, error),
         _ => CheckError::Branch(bad.key, Errno::EIO),
     })?;
-    let slots: Vec<Slot> =
-        union.branches.slots().iter().filter(|slot| slot.mode != BranchMode::ReadOnly).cloned().collect();
+    let changeable = || -> Vec<Slot> {
+        union.branches.slots().iter().filter(|slot| slot.mode != BranchMode::ReadOnly).cloned().collect()
+    };
+    let slots = changeable();
     let failed = |slot: &Slot, errno| match errno {
         Errno::EBUSY => CheckError::InUse(slot.member.base.label.clone()),
         errno => CheckError::Branch(slot.member.base.label.clone(), errno),
@@ -97,7 +99,16 @@ pub fn check(
         let mut check = Check { union: &union, member: &slot.member, options: *options, report: &mut *report };
         check.work().map_err(|errno| failed(slot, errno))?;
     }
+    let mut half_merged = false;
     for slot in &slots {
+        let mut check = Check { union: &union, member: &slot.member, options: *options, report: &mut *report };
+        half_merged |= check.merge();
+    }
+    if half_merged {
+        // What is between two layers is neither right nor wrong.
+        return Ok(());
+    }
+    for slot in &changeable() {
         let mut check = Check { union: &union, member: &slot.member, options: *options, report: &mut *report };
         check.tree().and_then(|()| check.state()).map_err(|errno| failed(slot, errno))?;
     }

@@ -33,6 +33,8 @@ pub enum Problem {
     LeftOver,
     /// It is the record of a rename that was stopped half-way.
     UnfinishedRename,
+    /// It is a layer that was being merged into the one below it when a union was stopped.
+    UnfinishedMerge,
     /// It is a name of a copied file's that no name of the original needs.
     OrphanedLink,
     /// It is a name of a copied file's that leads to another file.
@@ -61,6 +63,7 @@ impl Problem {
             Self::OriginGone => "is a copy of what is gone".into(),
             Self::LeftOver => "is left over from an operation that was stopped".into(),
             Self::UnfinishedRename => "is the record of a rename that was stopped".into(),
+            Self::UnfinishedMerge => "is a layer whose merge was stopped".into(),
             Self::OrphanedLink => "keeps a copied file that has no name any more".into(),
             Self::WrongLink => "leads to another copy than its name says".into(),
             Self::Unknown => "is nothing that a union puts there".into(),
@@ -78,6 +81,7 @@ impl Problem {
             Self::MovedFromNowhere(_) => "mark the directory as opaque instead",
             Self::UnreadableOrigin | Self::SameIdentity(_) | Self::OriginGone => "give it an identity of its own",
             Self::LeftOver | Self::OrphanedLink | Self::WrongLink | Self::Unknown => "remove it",
+            Self::UnfinishedMerge => "finish the merge",
             Self::UnfinishedRename => "finish or forget the rename",
         }
     }

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use vnode::{Caller, Entry, Errno, Handle, NameBuf, Result, VnodeRef};
+use vnode::{Caller, ControlError, Entry, Errno, Handle, NameBuf, Result, VnodeRef};
 
 use super::super::identity::{self, Identity};
 use super::super::whiteout::STATE;
 use super::super::work::{self, Purpose, Work};
 use super::super::{links, record};
-use super::{Check, Problem, below};
+use super::{Check, Finding, Problem, below};
 
 impl Check<'_> {
     /// Finds what was not finished. Everything is repaired at once, as the next union of the branch would do.
@@ -34,6 +34,21 @@ impl Check<'_> {
             self.tell(below(&below(STATE, Work::WORK), name.as_bytes()), problem, repair);
         }
         Ok(())
+    }
+
+    /// Finds a merge of layers that was not finished: whether it still is not.
+    pub(super) fn merge(&mut self) -> bool {
+        let Some(layer) = self.member.base.history().folding else { return false };
+        let repair = self.options.repair.then(|| self.union.finish_folds().map_err(errno_of));
+        let stays = repair != Some(Ok(()));
+        let path = [STATE, b"/", Work::LAYERS, b"/", layer.to_string().as_bytes()].concat();
+        (self.report)(Finding {
+            branch: self.member.base.label.clone(),
+            path,
+            problem: Problem::UnfinishedMerge,
+            repair,
+        });
+        stays
     }
 
     /// Finds what does not belong there.
@@ -113,6 +128,14 @@ impl Check<'_> {
     fn own(&self, name: &'static [u8]) -> Result<Option<VnodeRef>> {
         let Some(state) = self.state_directory()? else { return Ok(None) };
         found(state.lookup(&Caller::server(), work::name(name)))
+    }
+}
+
+/// What a command to a union failed with.
+fn errno_of(error: ControlError) -> Errno {
+    match error {
+        ControlError::Failed(errno) => errno,
+        _ => Errno::EBUSY,
     }
 }
 
