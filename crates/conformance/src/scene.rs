@@ -24,7 +24,9 @@ impl<'a> Scene<'a> {
         let mut directory = b".".to_vec();
         if !subject.abilities().has(Ability::ReadOnly) {
             directory = format!("{name}.{}.{number}", std::process::id()).into_bytes();
-            me.mkdir(&directory, 0o777)?;
+            if !subject.make_directory(&directory)? {
+                me.mkdir(&directory, 0o777)?;
+            }
             me.chmod(&directory, 0o777)?;
         }
         me.chdir(&directory)?;

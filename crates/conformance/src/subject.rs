@@ -20,6 +20,14 @@ pub trait Subject: Send + Sync {
     /// A new process of this identity, with umask 022, in the root of the subject.
     /// Without [`crate::Ability::Users`] the identity is ignored.
     fn client(&self, identity: &Identity) -> Box<dyn Client>;
+
+    /// Makes the directory that a test is to work in, if there is more to it than mkdir(2) does: whether it did.
+    ///
+    /// # Errors
+    /// Of making it.
+    fn make_directory(&self, _name: &[u8]) -> Result<bool> {
+        Ok(false)
+    }
 }
 
 /// Whom a client acts as.

@@ -3,11 +3,14 @@
 //! As root the bases are tried with several users, and once more by a process without privileges.
 //! What a stack cannot do is declared below; tests that need it are counted as not applicable.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex};
 
-use conformance::{Abilities, Ability, Mounted, Subject, Test, Tree, Verdict};
+use conformance::{Abilities, Ability, Client, Identity, Mounted, Subject, Test, Tree, Verdict};
 use layers::BranchMode;
 use libtest_mimic::{Arguments, Failed, Trial};
 use suite::{Base, Place, Recipe, Served, make_branches, patiently, serve_if_asked};
@@ -79,8 +82,8 @@ struct Plan {
     way: Way,
     sort: Sort,
     in_memory: bool,
-    /// The modes of the branches, of a union.
-    branches: Vec<BranchMode>,
+    /// The branches, of a union.
+    union: Option<Union>,
     layers: Vec<&'static str>,
     is_root: bool,
 }
@@ -91,9 +94,8 @@ impl Plan {
         let user = if self.is_root { "" } else { "user " };
         let small = if self.sort == Sort::Small { " small" } else { "" };
         let mut stack = [&[base], &self.layers[..]].concat().join("|");
-        if !self.branches.is_empty() {
-            let modes: Vec<String> = self.branches.iter().map(BranchMode::to_string).collect();
-            stack = format!("union {}", modes.join(","));
+        if let Some(union) = &self.union {
+            stack = union.to_string();
         }
         format!("{user}{}{small} {stack}", self.way)
     }
@@ -117,6 +119,16 @@ impl Plan {
             // Its view decides by the mode that it shows.
             abilities = abilities.without(Ability::AccessControlLists);
         }
+        if let Some(union) = &self.union
+            && union.options.iter().any(|(key, _)| *key == "create")
+        {
+            // Nobody counts the directories in a directory of several branches; and a file that the kernel reads and writes
+            // by itself does not change places with one in another branch.
+            abilities = abilities.without(Ability::DirectoryLinks);
+            if self.way == Way::Mount {
+                abilities = abilities.without(Ability::Exchange);
+            }
+        }
         match self.sort {
             Sort::Ordinary => abilities,
             Sort::ReadOnly => abilities.without(Ability::Write).with(Ability::ReadOnly),
@@ -138,8 +150,16 @@ impl Plan {
         let base = match (self.in_memory, self.sort) {
             (true, Sort::Small) => Base::Memory("size=48m".to_owned()),
             (true, _) => Base::Memory("size=2g".to_owned()),
-            (false, _) if !self.branches.is_empty() => Base::Branches(make_branches(&place, &self.branches)?),
-            (false, _) => Base::Directory(place.path().to_owned()),
+            (false, _) => match &self.union {
+                Some(union) => Base::Branches(make_branches(&place, &union.modes)?),
+                None => Base::Directory(place.path().to_owned()),
+            },
+        };
+        let branches = match (&base, &self.union) {
+            (Base::Branches(branches), Some(union)) if union.layout == Layout::Duplicated => {
+                branches.iter().map(|(path, _)| path.clone()).collect()
+            }
+            _ => Vec::new(),
         };
         let log = place.beside("logs")?.join("audit");
         let mut recipe = Recipe::plain(base);
@@ -148,6 +168,7 @@ impl Plan {
                 "audit" => recipe.with_layer(layer, &[("to", &log.display().to_string())]),
                 // A user that no test has is shown as another: so the layer decides what is allowed, in all tests.
                 "map" => recipe.with_layer(layer, &[("user-map", "70000/70001"), ("group-map", "70000/70001")]),
+                "union" => recipe.with_layer(layer, self.union.as_ref().map_or(&[], |union| &union.options[..])),
                 other => recipe.with_layer(other, &[]),
             };
         }
@@ -157,12 +178,80 @@ impl Plan {
         let (title, abilities) = (self.title(), self.abilities());
         if self.way == Way::Tree {
             let subject = Tree::new(recipe.build()?).titled(title).limited_to(abilities);
-            return Ok(Live { subject: Arc::new(subject), _served: None, _place: place });
+            let subject = Arc::new(Duplicated { subject, branches });
+            return Ok(Live { subject, _served: None, _place: place });
         }
         let mount_point = place.beside("mount")?;
         let served = Served::start(&recipe, &mount_point)?;
         let subject = Mounted::new(&mount_point)?.titled(title).limited_to(abilities);
-        Ok(Live { subject: Arc::new(subject), _served: Some(served), _place: place })
+        Ok(Live { subject: Arc::new(Duplicated { subject, branches }), _served: Some(served), _place: place })
+    }
+}
+
+/// What a union is made of.
+#[derive(Clone, Debug)]
+struct Union {
+    modes: Vec<BranchMode>,
+    options: Vec<(&'static str, &'static str)>,
+    layout: Layout,
+}
+
+/// Where in the branches directories are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// Where they are made.
+    AsMade,
+    /// That of each test in every branch.
+    Duplicated,
+}
+
+impl Union {
+    fn plain(modes: &[BranchMode]) -> Self {
+        Self { modes: modes.to_vec(), options: Vec::new(), layout: Layout::AsMade }
+    }
+
+    /// Branches with these modes over and over, as many as `count`.
+    fn of(count: usize, modes: &[BranchMode], layout: Layout, options: &[(&'static str, &'static str)]) -> Self {
+        let modes = modes.iter().copied().cycle().take(count).collect();
+        Self { modes, options: options.to_vec(), layout }
+    }
+}
+
+impl fmt::Display for Union {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let modes: Vec<String> = self.modes.iter().map(BranchMode::to_string).collect();
+        write!(formatter, "union {}", modes.join(","))?;
+        if self.layout == Layout::Duplicated {
+            formatter.write_str(" duplicated")?;
+        }
+        self.options.iter().try_for_each(|(key, value)| write!(formatter, " {key}={value}"))
+    }
+}
+
+/// A subject each of whose tests works in a directory that is made in all these branches, if there are any.
+struct Duplicated<S> {
+    subject: S,
+    branches: Vec<PathBuf>,
+}
+
+impl<S: Subject> Subject for Duplicated<S> {
+    fn title(&self) -> &str {
+        self.subject.title()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.subject.abilities()
+    }
+
+    fn client(&self, identity: &Identity) -> Box<dyn Client> {
+        self.subject.client(identity)
+    }
+
+    fn make_directory(&self, name: &[u8]) -> vnode::Result<bool> {
+        for branch in &self.branches {
+            std::fs::create_dir(branch.join(OsStr::from_bytes(name)))?;
+        }
+        Ok(!self.branches.is_empty())
     }
 }
 
@@ -251,16 +340,18 @@ fn plans(is_root: bool) -> Vec<Plan> {
             if in_memory && !is_root && way == Way::Tree {
                 continue;
             }
-            let plan = |sort, layers: &[&'static str]| {
-                let (layers, branches) = (layers.to_vec(), Vec::new());
-                Plan { way, sort, in_memory, branches, layers, is_root }
+            let plan = |sort, layers: &[&'static str]| Plan {
+                way,
+                sort,
+                in_memory,
+                union: None,
+                layers: layers.to_vec(),
+                is_root,
             };
             plans.push(plan(Sort::Ordinary, &[]));
             if !in_memory {
-                let mut modes = vec![BranchMode::ReadWrite];
-                for count in [1, 4] {
-                    modes.resize(count, BranchMode::ReadOnly);
-                    plans.push(Plan { branches: modes.clone(), ..plan(Sort::Ordinary, &["union"]) });
+                for union in unions(way, is_root) {
+                    plans.push(Plan { union: Some(union), ..plan(Sort::Ordinary, &["union"]) });
                 }
             }
             for kind in layers::kinds().iter().filter(|kind| !kind.joins_branches()) {
@@ -278,4 +369,33 @@ fn plans(is_root: bool) -> Vec<Plan> {
         }
     }
     plans
+}
+
+/// Unions of 1 to 16 branches, their new objects in one or distributed over several (DIST) or their directories in all
+/// (DUP), with either mode of deletion and either form of whiteouts. All by their vnodes, some mounted.
+fn unions(way: Way, is_root: bool) -> Vec<Union> {
+    use BranchMode::{NoCreate, ReadOnly, ReadWrite};
+    use Layout::{AsMade, Duplicated};
+    const DISTRIBUTED: (&str, &str) = ("create", "round-robin");
+    const ALL: (&str, &str) = ("delete", "all");
+    const OVERLAY: (&str, &str) = ("whiteouts", "overlay");
+    let mut unions = vec![Union::plain(&[ReadWrite]), Union::plain(&[ReadWrite, ReadOnly, ReadOnly, ReadOnly])];
+    // What a user without privileges writes differs, and not what many branches do.
+    let modes = [ReadWrite, ReadWrite, ReadOnly, NoCreate];
+    unions.push(Union::of(4, &modes, AsMade, &[DISTRIBUTED, ALL, OVERLAY]));
+    if !is_root {
+        return unions;
+    }
+    unions.push(Union::of(2, &[ReadWrite, ReadOnly], Duplicated, &[OVERLAY]));
+    unions.push(Union::of(16, &[ReadWrite], AsMade, &[DISTRIBUTED]));
+    if way == Way::Mount {
+        return unions;
+    }
+    unions.push(Union::of(8, &[ReadWrite, ReadOnly, ReadWrite, NoCreate], Duplicated, &[ALL, OVERLAY]));
+    unions.push(Union::of(1, &[ReadWrite], AsMade, &[ALL, OVERLAY]));
+    unions.push(Union::of(2, &[ReadWrite], AsMade, &[DISTRIBUTED]));
+    unions.push(Union::of(4, &[ReadWrite], Duplicated, &[DISTRIBUTED, ALL]));
+    unions.push(Union::of(8, &[ReadWrite, ReadWrite, ReadOnly], AsMade, &[("create", "most-free"), OVERLAY]));
+    unions.push(Union::of(16, &[ReadWrite, ReadOnly], Duplicated, &[ALL]));
+    unions
 }

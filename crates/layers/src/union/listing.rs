@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, NameBuf, OpenDirectory, OpenDirectoryRef, Result};
@@ -20,7 +21,8 @@ pub(super) struct Listing {
     /// The leftmost instance when it was opened, as the caller.
     place: Instance,
     leftmost: OpenDirectoryRef,
-    is_merged: bool,
+    /// As it was when this reading began: a directory may come to be in several branches.
+    is_merged: AtomicBool,
     gathered: Mutex<Option<Arc<[Item]>>>,
 }
 
@@ -40,7 +42,7 @@ impl Listing {
         node.only_directory()?;
         let place = node.leftmost();
         let leftmost = place.vnode.open_directory(caller)?;
-        let is_merged = node.instances().len() > 1;
+        let is_merged = AtomicBool::new(node.instances().len() > 1);
         Ok(Self { node, place, leftmost, is_merged, gathered: Mutex::default() })
     }
 
@@ -169,7 +171,10 @@ impl OpenDirectory for Listing {
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let _steady = self.node.begin()?;
-        if !self.is_merged {
+        if cookie == 0 && self.node.instances().len() > 1 {
+            self.is_merged.store(true, Ordering::Relaxed);
+        }
+        if !self.is_merged.load(Ordering::Relaxed) {
             return self.read_single(caller, cookie, sink);
         }
         let items = self.gathered(cookie == 0)?;

@@ -121,7 +121,14 @@ pub(super) fn stands(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
 /// Whether the directory hides what is below the same directory to the right.
 pub(super) fn is_opaque(directory: &VnodeRef) -> Result<bool> {
     let value = attribute(directory, &OVERLAY_OPAQUE)?;
-    Ok(value.is_some_and(|value| value == b"y") || exists(directory, mark(OPAQUE))?)
+    if value.is_some_and(|value| value == b"y") {
+        return Ok(true);
+    }
+    match exists(directory, mark(OPAQUE)) {
+        // A server that is no superuser cannot look into it, and neither can anybody through it.
+        Err(Errno::EACCES) => Ok(false),
+        exists => exists,
+    }
 }
 
 /// Where the rest of a moved directory is: a path from the root of the branches to the right, or a name in the same
