@@ -170,7 +170,9 @@ impl Trial {
             self.stopped(&scene, &before, call, &mut repaired)
                 .map(|is_done| if is_done { done += 1 } else { undone += 1 })
                 .map_err(|failure| format!("stopped before call {call}, {failure}"))?;
-            if !unfinished.is_empty() && recovered.insert(unfinished) {
+            let is_first = self.options.is_empty() || every_call();
+            // With other options the same is left, and its recovery was stopped already.
+            if is_first && !unfinished.is_empty() && recovered.insert(unfinished) {
                 recoveries += self
                     .stop_recoveries(call)
                     .map_err(|failure| format!("stopped before call {call}, then when it recovered {failure}"))?;
@@ -194,7 +196,8 @@ impl Trial {
         let is_done = self.is_done(scene, before)?;
         // Once a union has been there, what is found is in nobody's way.
         *repaired += repair(scene, |problem| {
-            matches!(problem, Problem::BesideWhiteout | Problem::DirectoryBesideWhiteout | Problem::OrphanedLink)
+            use Problem::{BesideWhiteout, DirectoryBesideWhiteout, OrphanedLink, TwoWhiteouts};
+            matches!(problem, BesideWhiteout | DirectoryBesideWhiteout | TwoWhiteouts | OrphanedLink)
         })?;
         if self.is_done(scene, before)? != is_done && self.before != self.after {
             return Err("changes by a repair".to_owned());
