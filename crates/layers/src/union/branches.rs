@@ -7,6 +7,7 @@ use arc_swap::{ArcSwap, Guard};
 use vnode::{Caller, Errno, FileSystemRef, Result, VnodeRef};
 
 use super::history::{self, History};
+use super::marks::MarkCache;
 use super::register::Register;
 use super::work::Work;
 use crate::{Branch, BranchMode};
@@ -39,6 +40,8 @@ pub(super) struct Member {
     pub(super) root_ino: u64,
     /// Where things are made before they are seen.
     pub(super) work: Work,
+    /// What is known of the marks of its directories.
+    pub(super) marks: MarkCache,
 }
 
 /// A tree at its place in the union.
@@ -155,7 +158,7 @@ impl Member {
         // A root that tells nothing now will not do so later; then its number hardly matters.
         let root_ino = root.getattr(&Caller::server()).map_or(1, |attributes| attributes.ino);
         let work = Work::new(&root);
-        Self { base: Arc::clone(base), layer, root, root_ino, work }
+        Self { base: Arc::clone(base), layer, root, root_ino, work, marks: MarkCache::default() }
     }
 
     /// Smaller for those that were there earlier.

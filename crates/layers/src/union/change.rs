@@ -192,6 +192,7 @@ impl Changing<'_> {
         for directory in self.union.table.directories() {
             // What is lost says so when it is used.
             let _ = directory.refresh();
+            directory.forget_names();
         }
     }
 

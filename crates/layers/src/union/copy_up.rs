@@ -164,7 +164,7 @@ impl Node {
             }
         }
         let ino = copy.getattr(&server)?.ino;
-        self.moved_to(Instance { member: Arc::clone(target), vnode: copy, ino });
+        self.moved_to(Instance::new(target, copy, ino));
         self.call_followers();
         if moves {
             self.remove_original(original);
@@ -320,7 +320,7 @@ impl Node {
             return Err(error);
         }
         let ino = directory.getattr(&server)?.ino;
-        self.add_instance(Instance { member: Arc::clone(member), vnode: directory.clone(), ino });
+        self.add_instance(Instance::new(member, directory.clone(), ino));
         Ok(directory)
     }
 

@@ -252,7 +252,7 @@ impl Union {
     fn made(self: &Arc<Self>, member: &Arc<Member>, entry: &Entry) -> Result<Arc<Node>> {
         let Entry { vnode, attributes } = entry;
         let identity = Identity::native(&member.base, &vnode.handle(), attributes.ino)?;
-        let instance = Instance { member: Arc::clone(member), vnode: vnode.clone(), ino: attributes.ino };
+        let instance = Instance::new(member, vnode.clone(), attributes.ino);
         Ok(self.table.find_or_insert(self, (identity, NO_COUNT), attributes.kind, vec![instance]))
     }
 }

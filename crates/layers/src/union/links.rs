@@ -25,7 +25,7 @@ impl Union {
         }
         let Some(position) = self.branches.position(member) else { return Ok(None) };
         let (ino, vnode) = (original.attributes.ino, original.vnode.clone());
-        let instance = Instance { member: Arc::clone(member), vnode, ino };
+        let instance = Instance::new(member, vnode, ino);
         let (identity, _) = self.identity(&[instance], original.attributes.kind)?;
         let name = name_of(&identity);
         // The leftmost is the newest.
@@ -34,7 +34,7 @@ impl Union {
             match links.lookup(&Caller::server(), name.as_name()) {
                 Ok(entry) => {
                     let (member, ino) = (Arc::clone(&slot.member), entry.attributes.ino);
-                    return Ok(Some((Instance { member, vnode: entry.vnode.clone(), ino }, entry)));
+                    return Ok(Some((Instance::new(&member, entry.vnode.clone(), ino), entry)));
                 }
                 Err(Errno::ENOENT) => {}
                 Err(error) => return Err(error),

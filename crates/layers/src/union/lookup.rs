@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
+use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result};
 
 use super::Union;
 use super::branches::Member;
@@ -46,9 +46,15 @@ impl Union {
         let server = Caller::server();
         let mut search = Search::default();
         for (index, place) in directory.iter().enumerate() {
+            let names = place.names.ask(&place.vnode, stored)?;
+            if index > 0 && !names.may_have_object && !names.may_have_whiteout {
+                continue;
+            }
+            let has_whiteout =
+                || if names.may_have_whiteout { whiteout::stands(&place.vnode, stored) } else { Ok(false) };
             let entry = match place.vnode.lookup(if index == 0 { caller } else { &server }, stored) {
                 Ok(entry) if !whiteout::is_device(&entry)? => entry,
-                Err(Errno::ENOENT) if !whiteout::stands(&place.vnode, stored)? => continue,
+                Err(Errno::ENOENT) if !has_whiteout()? => continue,
                 Ok(_) | Err(Errno::ENOENT) => {
                     search.whiteout = Some(index);
                     break;
@@ -68,10 +74,12 @@ impl Union {
                     search.found = Some(Found { at: index, instances: vec![instance], attributes, is_borrowed });
                 }
             }
-            let ends_here = !attributes.is_directory()
-                || self.rest_is_elsewhere(&directory[index..], &vnode, search.found.as_mut())?
-                || (index + 1 < directory.len()
-                    && (whiteout::is_opaque(&vnode)? || whiteout::stands(&place.vnode, stored)?));
+            if !attributes.is_directory() || self.is_last(&place.member) {
+                break;
+            }
+            let marks = place.member.marks.of(&vnode, &attributes)?;
+            let ends_here = self.rest_is_elsewhere(&directory[index..], marks.redirect, search.found.as_mut())?
+                || (index + 1 < directory.len() && (marks.is_opaque || has_whiteout()?));
             if ends_here {
                 break;
             }
@@ -81,12 +89,13 @@ impl Union {
 
     /// Finds the rest of a directory that has been moved here from elsewhere. `places` are the instances of the directory
     /// above, from this branch on.
-    fn rest_is_elsewhere(&self, places: &[Instance], moved: &VnodeRef, found: Option<&mut Found>) -> Result<bool> {
-        let is_last = self.branches.position(&places[0].member) == Some(self.branches.slots().len() - 1);
-        if is_last {
-            return Ok(false);
-        }
-        let Some(path) = whiteout::redirect(moved)? else { return Ok(false) };
+    fn rest_is_elsewhere(
+        &self,
+        places: &[Instance],
+        redirect: Option<Vec<u8>>,
+        found: Option<&mut Found>,
+    ) -> Result<bool> {
+        let Some(path) = redirect else { return Ok(false) };
         let rest = match path.strip_prefix(b"/") {
             Some(path) => self.search_path(&self.roots_right_of(&places[0].member), path)?,
             None => self.search(&places[1..], &Caller::server(), Name::new(&path)?)?.found,
@@ -97,6 +106,11 @@ impl Union {
             found.instances.extend(rest.instances);
         }
         Ok(true)
+    }
+
+    /// Whether there is no branch on the right of this one.
+    fn is_last(&self, member: &Arc<Member>) -> bool {
+        self.branches.slots().last().is_some_and(|slot| Arc::ptr_eq(&slot.member, member))
     }
 
     /// What is at a path of names as they are in the branches.
@@ -150,7 +164,7 @@ impl Union {
             }
             return Ok((Identity::native(&oldest.member.base, &oldest.vnode.handle(), oldest.ino)?, NO_COUNT));
         }
-        let Instance { member, vnode, ino } = instances.first().ok_or(Errno::ESTALE)?;
+        let Instance { member, vnode, ino, .. } = instances.first().ok_or(Errno::ESTALE)?;
         if member.work.exists()
             && let Some(brought) = Identity::brought(vnode)?
         {
@@ -163,13 +177,13 @@ impl Union {
 impl Instance {
     /// Something in this directory.
     fn with(&self, entry: &Entry) -> Instance {
-        Instance { member: Arc::clone(&self.member), vnode: entry.vnode.clone(), ino: entry.attributes.ino }
+        Instance::new(&self.member, entry.vnode.clone(), entry.attributes.ino)
     }
 }
 
 /// The root of a branch, as an instance of the union's.
 pub(super) fn root_of(member: &Arc<Member>) -> Instance {
-    Instance { member: Arc::clone(member), vnode: member.root.clone(), ino: member.root_ino }
+    Instance::new(member, member.root.clone(), member.root_ino)
 }
 
 impl Node {

@@ -22,6 +22,8 @@ mod identity;
 mod links;
 mod listing;
 mod lookup;
+mod marks;
+mod names;
 mod node;
 mod options;
 mod placement;

@@ -12,6 +12,7 @@ use super::Union;
 use super::branches::Member;
 use super::file::UnionFile;
 use super::identity::Identity;
+use super::names::NameCache;
 
 /// An object in one branch.
 #[derive(Clone)]
@@ -20,6 +21,15 @@ pub(super) struct Instance {
     pub(super) vnode: VnodeRef,
     /// Its inode number there.
     pub(super) ino: u64,
+    /// Of a directory, what is known of the names in it.
+    pub(super) names: Arc<NameCache>,
+}
+
+impl Instance {
+    /// The object in a branch, with that inode number.
+    pub(super) fn new(member: &Arc<Member>, vnode: VnodeRef, ino: u64) -> Self {
+        Self { member: Arc::clone(member), vnode, ino, names: Arc::default() }
+    }
 }
 
 /// One object of the union. There is at most one live vnode for it.
@@ -53,6 +63,24 @@ pub(super) struct Node {
     other_handles: Mutex<Vec<Handle>>,
     /// Open files that have to follow it there.
     pub(super) followers: Mutex<Vec<Weak<UnionFile>>>,
+}
+
+/// The lock of an object, held alone: with it, names in a directory are changed.
+pub(super) struct Alone<'a> {
+    node: &'a Node,
+    _lock: RwLockWriteGuard<'a, ()>,
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        if self.node.kind == FileKind::Directory {
+            for instance in self.node.instances().iter() {
+                if self.node.union.branches.may_change(&instance.member) {
+                    instance.names.forget();
+                }
+            }
+        }
+    }
 }
 
 /// What stands for no number of names.
@@ -96,9 +124,17 @@ impl Node {
             .map(|found| found.vnode.clone())
     }
 
-    /// What was found of it just now.
-    pub(super) fn set_instances(&self, instances: Vec<Instance>) {
+    /// What was found of it just now. What is known of the names in each is kept.
+    pub(super) fn set_instances(&self, mut instances: Vec<Instance>) {
         debug_assert!(!instances.is_empty());
+        if self.kind == FileKind::Directory {
+            let known = self.instances();
+            for instance in &mut instances {
+                if let Some(same) = known.iter().find(|known| known.is_same(instance)) {
+                    instance.names = Arc::clone(&same.names);
+                }
+            }
+        }
         *self.instances.write().unwrap_or_else(PoisonError::into_inner) = instances.into();
     }
 
@@ -183,8 +219,15 @@ impl Node {
     }
 
     /// Holds the lock alone.
-    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
-        self.lock.write().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn alone(&self) -> Alone<'_> {
+        Alone { node: self, _lock: self.lock.write().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// What is known of the names in this directory may have been changed.
+    pub(super) fn forget_names(&self) {
+        for instance in self.instances().iter() {
+            instance.names.forget();
+        }
     }
 
     /// `ENOTDIR` for anything but a directory.

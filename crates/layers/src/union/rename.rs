@@ -2,14 +2,14 @@
 //! come to light. A directory of several branches moves in one of them, and notes where the rest stays.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use vnode::{AccessMode, Caller, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::branches::Member;
 use super::copy_up::Extent;
 use super::lookup::{Found, Search};
-use super::node::{Instance, Node, Whereabouts};
+use super::node::{Alone, Instance, Node, Whereabouts};
 use super::record::{self, Record};
 use super::remove::within_reach;
 use super::settings::Deletion;
@@ -626,7 +626,7 @@ fn exchange(caller: &Caller, source: Spot<'_>, target: Spot<'_>, member: &Arc<Me
 
 /// The locks of both directories, and before them that of all moves, so that no directory is moved into itself.
 struct Locks<'a> {
-    _names: (RwLockWriteGuard<'a, ()>, Option<RwLockWriteGuard<'a, ()>>),
+    _names: (Alone<'a>, Option<Alone<'a>>),
     _moves: Option<MutexGuard<'a, ()>>,
 }
 

@@ -292,7 +292,7 @@ impl Kept {
             work.rename(&server, self.copy.as_name(), &old, stored, RenameMode::NoReplace)
         })?;
         let Instance { vnode, ino, .. } = self.node.leftmost();
-        self.node.set_instances(vec![Instance { member: Arc::clone(new), vnode, ino }]);
+        self.node.set_instances(vec![Instance::new(new, vnode, ino)]);
         Ok(())
     }
 }

@@ -131,6 +131,28 @@ pub(super) fn is_opaque(directory: &VnodeRef) -> Result<bool> {
     }
 }
 
+/// What a directory says of the branches on its right.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// It hides what they have.
+    pub(super) is_opaque: bool,
+    /// As [`redirect`].
+    pub(super) redirect: Option<Vec<u8>>,
+}
+
+/// The marks of a directory, asked for together: most have none, and one question tells so.
+pub(super) fn marks(directory: &VnodeRef) -> Result<Marks> {
+    let names = match directory.listxattr(&Caller::server()) {
+        Err(Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) => Vec::new(),
+        names => names?,
+    };
+    let has = |wanted: &[&[u8]]| names.split(|&byte| byte == 0).any(|name| wanted.contains(&name));
+    let opaque = if has(&OVERLAY_OPAQUE) { attribute(directory, &OVERLAY_OPAQUE)? } else { None };
+    let is_opaque = opaque.is_some_and(|value| value == b"y") || exists(directory, mark(OPAQUE))?;
+    let redirect = if has(&OVERLAY_REDIRECT) { redirect(directory)? } else { None };
+    Ok(Marks { is_opaque, redirect })
+}
+
 /// Where the rest of a moved directory is: a path from the root of the branches to the right, or a name in the same
 /// directory there.
 pub(super) fn redirect(directory: &VnodeRef) -> Result<Option<Vec<u8>>> {

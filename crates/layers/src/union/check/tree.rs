@@ -99,7 +99,7 @@ impl Check<'_> {
     /// Checks the marks of a directory. The answer is where to go on.
     fn subdirectory(&mut self, place: &Place, stored: Name<'_>, entry: &Entry) -> Result<Place> {
         let path = below(&place.path, stored.as_bytes());
-        let own = Instance { member: Arc::clone(self.member), vnode: entry.vnode.clone(), ino: entry.attributes.ino };
+        let own = Instance::new(self.member, entry.vnode.clone(), entry.attributes.ino);
         let instances = [std::slice::from_ref(&place.own), &place.right[..]].concat();
         let found = self.union.search(&instances, &Caller::server(), stored)?.found;
         let right: Vec<Instance> = found.map_or_else(Vec::new, |found| found.instances.into_iter().skip(1).collect());
