@@ -150,6 +150,7 @@ impl Node {
             self.may_move(original)?;
         }
         let server = Caller::server();
+        let was_shared = self.names.load(Ordering::Relaxed) != NO_COUNT;
         let rights = if moves { None } else { self.union.rights_of_copy(caller) };
         let (name, copy) = copy_of(original, target, extent, rights)?;
         // Without a name it lives as long as it is open, and nobody may have opened it again yet.
@@ -168,6 +169,9 @@ impl Node {
         self.call_followers();
         if moves {
             self.remove_original(original);
+            if was_shared {
+                links::unshare(&self.identity, &original.member);
+            }
         }
         Ok(())
     }

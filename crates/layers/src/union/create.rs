@@ -170,7 +170,11 @@ impl Node {
                 // Before directories are made for nothing.
                 return Err(Errno::EEXIST);
             }
-            let (target, place) = self.place_of_new(caller, limit, &mut full)?;
+            let (target, place) = match self.place_of_new(caller, limit, &mut full) {
+                // The directory has just been moved to where it cannot be in that branch.
+                Err(Errno::EXDEV) => continue,
+                placed => placed?,
+            };
             let _names = self.alone();
             let search = self.search(caller, stored)?;
             if search.found.is_some() {

@@ -103,7 +103,11 @@ impl Node {
             let is_on_the_left = !self.union.branches.may_change(&leftmost.member);
             let member =
                 if is_on_the_left { self.branch_of_whiteout(&leftmost.member)? } else { Arc::clone(&leftmost.member) };
-            let directory = &self.place_in(caller, &member)?;
+            let directory = &match self.place_in(caller, &member) {
+                // It has just been moved to where it cannot be in that branch.
+                Err(Errno::EXDEV) => continue,
+                placed => placed?,
+            };
             let _names = self.alone();
             let Some(found) = &self.search(caller, stored)?.found else { return Err(Errno::ENOENT) };
             if found.is_borrowed || !Arc::ptr_eq(&found.instances[0].member, &leftmost.member) {

@@ -94,8 +94,12 @@ impl Node {
         let (stored, to_stored) = (whiteout::stored(name)?, whiteout::stored(to_name)?);
         let source = Spot { directory: self, stored: Name::new(&stored)? };
         let target = Spot { directory: to, stored: Name::new(&to_stored)? };
-        for _ in 0..ATTEMPTS {
-            let (node, member) = self.prepare(caller, source, target, mode)?;
+        for attempt in 1..=ATTEMPTS {
+            let (node, member) = match self.prepare(caller, source, target, mode) {
+                // Perhaps a directory has just been moved to where it cannot be in that branch.
+                Err(Errno::EXDEV) if attempt < ATTEMPTS => continue,
+                prepared => prepared?,
+            };
             let _locks = Locks::take(&self.union, self, to)?;
             let done = match mode {
                 RenameMode::Exchange => exchange(caller, source, target, &member),
