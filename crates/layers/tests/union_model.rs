@@ -159,7 +159,9 @@ fn above(branch: &FileSystemRef) -> FileSystemRef {
     let Attributes { mode, uid, gid, .. } = from.getattr(&server).unwrap();
     let changes = SetAttributes { mode: Some(mode), uid: Some(uid), gid: Some(gid), ..SetAttributes::default() };
     for name in from.listxattr(&server).unwrap().split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
-        to.setxattr(&server, name, &from.getxattr(&server, name).unwrap(), XattrMode::Set).unwrap();
+        // A capability of no bytes can be set but not read.
+        let value = from.getxattr(&server, name).unwrap_or_default();
+        to.setxattr(&server, name, &value, XattrMode::Set).unwrap();
     }
     to.setattr(&server, &changes).unwrap();
     new
