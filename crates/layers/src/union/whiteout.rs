@@ -148,7 +148,12 @@ pub(super) fn marks(directory: &VnodeRef) -> Result<Marks> {
     };
     let has = |wanted: &[&[u8]]| names.split(|&byte| byte == 0).any(|name| wanted.contains(&name));
     let opaque = if has(&OVERLAY_OPAQUE) { attribute(directory, &OVERLAY_OPAQUE)? } else { None };
-    let is_opaque = opaque.is_some_and(|value| value == b"y") || exists(directory, mark(OPAQUE))?;
+    let has_mark = || match exists(directory, mark(OPAQUE)) {
+        // A directory that the server, who is no superuser, may not search shows nothing to anybody.
+        Err(Errno::EACCES) => Ok(false),
+        result => result,
+    };
+    let is_opaque = opaque.is_some_and(|value| value == b"y") || has_mark()?;
     let redirect = if has(&OVERLAY_REDIRECT) { redirect(directory)? } else { None };
     Ok(Marks { is_opaque, redirect })
 }
