@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::memory;
 use common::unions::{at, fill, list, name, read, scene, server, write};
 use layers::BranchMode::{ReadOnly, ReadWrite};
-use vnode::{Errno, OpenFileRef, OpenFlags};
+use vnode::{Errno, Lock, LockFamily, LockKind, LockOwner, OpenFileRef, OpenFlags};
 
 fn text_of(file: &OpenFileRef) -> String {
     let mut buffer = [0; 100];
@@ -73,6 +73,26 @@ fn what_is_written_to_a_branch_that_became_read_only_is_copied() {
     assert_eq!(read(&scene.branches[0], "d/x").unwrap(), "0:d/x");
     assert_eq!(read(&new, "d/x").unwrap(), "new/x");
     assert_eq!(at(&scene.union, "d/x").unwrap().getattr(&server()).unwrap().ino, ino);
+}
+
+#[test]
+fn locks_come_along_with_a_copy_unless_they_were_released() {
+    let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &["x"])]);
+    let open = |flags| at(&scene.union, "x").unwrap().open(&server(), flags).unwrap();
+    let (first, second) = (open(OpenFlags::READ), open(OpenFlags::READ));
+    let lock = |start| Lock { family: LockFamily::Posix, kind: LockKind::Shared, start, end: start, pid: 1 };
+    first.lock(&server(), LockOwner(1), &lock(1)).unwrap();
+    first.lock(&server(), LockOwner(2), &lock(2)).unwrap();
+    // Closing another descriptor of the file releases what was taken through the first.
+    second.flush(&server(), LockOwner(2)).unwrap();
+    let writer = open(OpenFlags::READ_WRITE);
+    writer.write_at(&server(), 0, b"new", false).unwrap();
+    let in_the_way = |start| {
+        let exclusive = Lock { kind: LockKind::Exclusive, ..lock(start) };
+        writer.test_lock(&server(), LockOwner(3), &exclusive).unwrap().is_some()
+    };
+    assert_eq!((in_the_way(1), in_the_way(2)), (true, false));
+    assert_eq!(text_of(&first), "new");
 }
 
 #[test]

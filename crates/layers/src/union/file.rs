@@ -202,7 +202,7 @@ impl OpenFile for UnionFile {
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
-        self.locks().retain(|(held, lock)| *held != owner || lock.family != LockFamily::Posix);
+        self.node.forget_locks(owner);
         self.lower()?.flush(caller, owner)
     }
 
@@ -273,6 +273,15 @@ impl Node {
         followers.retain(|follower| follower.strong_count() > 0);
         if !followers.iter().any(|follower| follower.ptr_eq(file)) {
             followers.push(Weak::clone(file));
+        }
+    }
+
+    /// Whoever closes any of its descriptors of a file has no byte-range locks on it any more, through whichever they were
+    /// taken.
+    fn forget_locks(&self, owner: LockOwner) {
+        let followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for follower in followers.iter().filter_map(Weak::upgrade) {
+            follower.locks().retain(|(held, lock)| *held != owner || lock.family != LockFamily::Posix);
         }
     }
 
