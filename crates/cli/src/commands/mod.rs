@@ -13,6 +13,7 @@ pub mod union;
 
 use std::path::Path;
 
+use crate::control::Request;
 use crate::control::client::{self, Mount};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mount_table;
@@ -21,6 +22,18 @@ use crate::mount_table;
 fn running(path: &Path) -> Outcome<Mount> {
     let mount_point = mount_table::canonical(path);
     client::find(&mount_point).ok_or_else(|| not_running(&mount_point))
+}
+
+/// Sends the union of the running mount on this path a command: its answer.
+fn ask_union(mount_point: &Path, command: &str, arguments: &[(&str, &str)]) -> Outcome<String> {
+    let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let request = Request::Control { target: "union".to_owned(), name: command.to_owned(), arguments };
+    running(mount_point)?.text(&request)
+}
+
+/// Names come from others: nothing in them may speak to the terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
 
 /// Why there is no mount that answers on this mount point.

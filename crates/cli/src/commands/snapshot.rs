@@ -1,14 +1,11 @@
 //! `plyfs snapshot`: states of a mounted union that are kept.
 
-use std::path::Path;
-
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use serde::Deserialize;
 
-use super::{print, running};
+use super::{ask_union, print, printable};
 use crate::arguments::Snapshot;
-use crate::control::Request;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// A line of the list.
@@ -31,32 +28,28 @@ pub fn run(command: &Snapshot) -> Outcome {
     match command {
         Snapshot::Take { mount_point, name } => {
             let name = name.clone().unwrap_or_else(|| jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S").to_string());
-            ask(mount_point, "snapshot-take", &[("name", &name)])?;
+            ask_union(mount_point, "snapshot-take", &[("name", &name)])?;
             print(&format!("{name}\n"))
         }
         Snapshot::List { mount_point, json } => {
-            let answer = ask(mount_point, "snapshots", &[])?;
+            let answer = ask_union(mount_point, "snapshots", &[])?;
             if *json { print(&format!("{answer}\n")) } else { print(&list(&read(&answer)?)) }
         }
         Snapshot::Diff { mount_point, from, to, json } => {
             let to = to.as_ref().map(|to| ("to", to.as_str()));
             let arguments: Vec<_> = [("from", from.as_str())].into_iter().chain(to).collect();
-            let answer = ask(mount_point, "snapshot-diff", &arguments)?;
+            let answer = ask_union(mount_point, "snapshot-diff", &arguments)?;
             if *json { print(&format!("{answer}\n")) } else { print(&differences(&read(&answer)?)) }
         }
         Snapshot::Merge { mount_point, name } => {
             let arguments: Vec<_> = name.iter().map(|name| ("name", name.as_str())).collect();
-            ask(mount_point, "snapshot-merge", &arguments).map(drop)
+            ask_union(mount_point, "snapshot-merge", &arguments).map(drop)
         }
-        Snapshot::Drop { mount_point, name } => ask(mount_point, "snapshot-drop", &[("name", name)]).map(drop),
-        Snapshot::Restore { mount_point, name } => ask(mount_point, "snapshot-restore", &[("name", name)]).map(drop),
+        Snapshot::Drop { mount_point, name } => ask_union(mount_point, "snapshot-drop", &[("name", name)]).map(drop),
+        Snapshot::Restore { mount_point, name } => {
+            ask_union(mount_point, "snapshot-restore", &[("name", name)]).map(drop)
+        }
     }
-}
-
-fn ask(mount_point: &Path, command: &str, arguments: &[(&str, &str)]) -> Outcome<String> {
-    let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let request = Request::Control { target: "union".to_owned(), name: command.to_owned(), arguments };
-    running(mount_point)?.text(&request)
 }
 
 fn read<'a, T: Deserialize<'a>>(answer: &'a str) -> Outcome<Vec<T>> {
@@ -88,8 +81,4 @@ fn differences(differences: &[Difference]) -> String {
         format!("{sign} {}{slash}\n", printable(path))
     };
     differences.iter().map(line).collect()
-}
-
-fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }

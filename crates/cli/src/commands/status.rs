@@ -7,7 +7,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
 
-use super::{not_running, print};
+use super::{not_running, print, printable};
 use crate::arguments::Status;
 use crate::control::Report;
 use crate::control::client;
@@ -179,11 +179,6 @@ fn duration(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let clock = format!("{:02}:{:02}:{:02}", rest / 3_600, rest / 60 % 60, rest % 60);
     if days == 0 { clock } else { format!("{days}d {clock}") }
-}
-
-/// Names come from others: nothing in them may speak to the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use stack::{CheckError, CheckOptions, Finding, OpenBranch};
 
-use super::{print, running};
+use super::{ask_union, print};
 use crate::arguments::Union;
 use crate::control::{Request, client};
 use crate::exit::{Exit, Failure, Outcome};
@@ -14,22 +14,19 @@ use crate::expression::Expression;
 /// Runs the command.
 pub fn run(command: &Union) -> Outcome {
     match command {
-        Union::List { mount_point } => tell(mount_point, "branches", vec![]),
+        Union::List { mount_point } => tell(mount_point, "branches", &[]),
         Union::Add { mount_point, branch, at } => {
-            let branch = ("branch".to_owned(), branch_text(branch)?);
-            let at = at.map(|at| ("at".to_owned(), at.to_string()));
-            tell(mount_point, "add", [branch].into_iter().chain(at).collect())
+            let (branch, at) = (branch_text(branch)?, at.map(|at| at.to_string()));
+            let at = at.as_ref().map(|at| ("at", at.as_str()));
+            let arguments: Vec<_> = [("branch", branch.as_str())].into_iter().chain(at).collect();
+            tell(mount_point, "add", &arguments)
         }
-        Union::Remove { mount_point, branch } => {
-            tell(mount_point, "remove", vec![("branch".to_owned(), known(branch)?)])
-        }
+        Union::Remove { mount_point, branch } => tell(mount_point, "remove", &[("branch", &known(branch)?)]),
         Union::Mode { mount_point, branch, mode } => {
-            let arguments = vec![("branch".to_owned(), known(branch)?), ("mode".to_owned(), mode.clone())];
-            tell(mount_point, "mode", arguments)
+            tell(mount_point, "mode", &[("branch", &known(branch)?), ("mode", mode)])
         }
         Union::Move { mount_point, branch, at } => {
-            let arguments = vec![("branch".to_owned(), known(branch)?), ("at".to_owned(), at.to_string())];
-            tell(mount_point, "move", arguments)
+            tell(mount_point, "move", &[("branch", &known(branch)?), ("at", &at.to_string())])
         }
         Union::Check { branches, repair, idle } => check(branches, CheckOptions { repair: *repair, idle: *idle }),
     }
@@ -110,9 +107,8 @@ fn line(finding: &Finding) -> String {
 }
 
 /// Sends the union a command and prints the branches, which are the answer.
-fn tell(mount_point: &Path, command: &str, arguments: Vec<(String, String)>) -> Outcome {
-    let request = Request::Control { target: "union".to_owned(), name: command.to_owned(), arguments };
-    print(&running(mount_point)?.text(&request)?)
+fn tell(mount_point: &Path, command: &str, arguments: &[(&str, &str)]) -> Outcome {
+    print(&ask_union(mount_point, command, arguments)?)
 }
 
 /// A branch in its standard form: the server has another working directory.
