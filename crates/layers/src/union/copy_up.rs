@@ -17,7 +17,7 @@ use super::identity::Identity;
 use super::node::{Above, Instance, NO_COUNT, Node, Whereabouts};
 use super::settings::{Ownership, Rights};
 use super::work::Purpose;
-use super::{Union, links, whiteout};
+use super::{Union, links, whiteout, work};
 
 /// How much of a file's data is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -525,21 +525,8 @@ fn copy_part(from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Re
         if read == 0 {
             break;
         }
-        write_all(to, offset, &buffer[..read])?;
+        work::write_all(to, offset, &buffer[..read])?;
         offset += read as u64;
-    }
-    Ok(())
-}
-
-fn write_all(to: &dyn OpenFile, mut offset: u64, mut data: &[u8]) -> Result<()> {
-    while !data.is_empty() {
-        match to.write_at(&Caller::server(), offset, data, false)? {
-            0 => return Err(Errno::ENOSPC),
-            written => {
-                offset += written as u64;
-                data = &data[written..];
-            }
-        }
     }
     Ok(())
 }

@@ -139,10 +139,12 @@ impl Node {
             if search.found.is_some() {
                 return Err(Errno::EEXIST);
             }
-            let Ok(covered) = self.whiteout_here(&search, &member, Errno::EAGAIN) else {
-                // A whiteout on the left would hide the name.
-                limit = search.whiteout.and_then(|index| self.slot_of(index)).unwrap_or(0);
-                continue;
+            let covered = match self.whiteout_here(&search, &member) {
+                Ok(covered) => covered,
+                Err(nearest) => {
+                    limit = nearest;
+                    continue;
+                }
             };
             let link = |place: &VnodeRef, stored: Name<'_>| Ok(((), place.link(caller, &vnode, stored)?));
             let ((), entry) = self.make_uncovered(&place, stored, covered, &link)?;
@@ -180,11 +182,10 @@ impl Node {
             if search.found.is_some() {
                 return Err(Errno::EEXIST);
             }
-            let covered = match self.whiteout_here(&search, &target, Errno::EAGAIN) {
+            let covered = match self.whiteout_here(&search, &target) {
                 Ok(covered) => covered,
-                Err(_) => {
-                    // A whiteout on the left would hide what is made here.
-                    limit = search.whiteout.and_then(|index| self.slot_of(index)).unwrap_or(0);
+                Err(nearest) => {
+                    limit = nearest;
                     continue;
                 }
             };
@@ -203,11 +204,14 @@ impl Node {
         Err(Errno::EAGAIN)
     }
 
-    /// Whether the whiteout that a search met is in the member; the error if it is on the left of it.
-    fn whiteout_here(&self, search: &Search, member: &Member, on_the_left: Errno) -> Result<bool> {
+    /// Whether the whiteout that a search met is in the member. One on the left of it would hide what is made there: then
+    /// the place of that one, further to the right than which nothing can be made.
+    fn whiteout_here(&self, search: &Search, member: &Member) -> std::result::Result<bool, usize> {
         let Some(slot) = search.whiteout.and_then(|index| self.slot_of(index)) else { return Ok(false) };
-        let own = self.union.branches.position(member).ok_or(Errno::ESTALE)?;
-        if slot < own { Err(on_the_left) } else { Ok(slot == own) }
+        match self.union.branches.position(member) {
+            Some(own) if slot >= own => Ok(slot == own),
+            _ => Err(slot),
+        }
     }
 
     /// The place in the union of one of the instances.

@@ -11,20 +11,18 @@ use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, V
 use super::branches::Member;
 use super::copy_up::{copy_attributes, replace_attributes};
 use super::identity::Identity;
-use super::lookup::root_of;
 use super::node::{Instance, NO_COUNT};
 use super::whiteout::{self, Meaning};
 use super::{Union, links, work};
 
 /// A fold under way.
 pub(super) struct Fold<'a> {
+    /// The branches on the right of both.
     pub(super) union: &'a Union,
     /// The layer that goes.
     pub(super) upper: &'a Arc<Member>,
     /// The layer that takes its changes.
     pub(super) lower: &'a Arc<Member>,
-    /// The branches on the right of that.
-    pub(super) below: Vec<Arc<Member>>,
 }
 
 /// A directory of the upper layer.
@@ -50,7 +48,7 @@ impl Fold<'_> {
             self.lower.work.note_copied_directories()?;
         }
         self.bring_rests()?;
-        let below: Vec<Instance> = self.below.iter().map(root_of).collect();
+        let below = self.union.roots();
         self.fold_directory(&self.upper.root, &self.lower.root, below)?;
         replace_attributes(&self.upper.root, &self.lower.root)?;
         self.fold_links()
@@ -182,7 +180,7 @@ impl Fold<'_> {
             lower = self.directory_like(&upper, &lower, part.as_name())?;
         }
         whiteout::remove(&upper, name.as_name())?;
-        whiteout::clear_redirect(&upper.lookup(&server, name.as_name())?.vnode)?;
+        whiteout::remove_redirect(&upper.lookup(&server, name.as_name())?.vnode)?;
         if lookup(&lower, name.as_name())?.is_some() {
             self.take_away(&lower, name.as_name())?;
         }
@@ -237,20 +235,22 @@ impl Fold<'_> {
         }
         work.rename(&server, part.as_name(), lower, name, RenameMode::NoReplace)?;
         whiteout::remove(lower, name)?;
-        whiteout::clear_opaque(upper)?;
-        whiteout::clear_redirect(upper)?;
+        whiteout::remove_opaque(upper)?;
+        whiteout::remove_redirect(upper)?;
         Ok(made)
+    }
+
+    /// What an object of the branch is known by in its layer.
+    fn identity_of(&self, object: &VnodeRef, ino: u64) -> Result<Identity> {
+        match Identity::brought(object)? {
+            Some((identity, _)) => Ok(identity),
+            None => Identity::native(&self.lower.base, &object.handle(), ino),
+        }
     }
 
     /// Has a directory that is made for another be known as that.
     fn keep_identity(&self, upper: &VnodeRef, made: &VnodeRef) -> Result<()> {
-        let identity = match Identity::brought(upper)? {
-            Some((identity, _)) => identity,
-            None => {
-                let ino = upper.getattr(&Caller::server())?.ino;
-                Identity::native(&self.upper.base, &upper.handle(), ino)?
-            }
-        };
+        let identity = self.identity_of(upper, upper.getattr(&Caller::server())?.ino)?;
         self.lower.work.note_copied_directories()?;
         identity.bring(made, NO_COUNT)
     }
@@ -283,10 +283,7 @@ impl Fold<'_> {
             if kind == Some(FileKind::Directory) || entry.attributes.is_directory() {
                 self.give_names(&entry.vnode, copies)?;
             } else {
-                let identity = match Identity::brought(&entry.vnode)? {
-                    Some((identity, _)) => identity,
-                    None => Identity::native(&self.lower.base, &entry.vnode.handle(), entry.attributes.ino)?,
-                };
+                let identity = self.identity_of(&entry.vnode, entry.attributes.ino)?;
                 let copy = copies.get(&links::name_of(&identity));
                 if let Some(copy) = copy.filter(|copy| copy.handle() != entry.vnode.handle()) {
                     let (work, part) = (self.lower.work.directory()?, self.lower.work.name());
@@ -317,13 +314,7 @@ impl Fold<'_> {
     fn directory_below(&self, directory: &VnodeRef, name: Name<'_>, below: &[Instance]) -> Result<Vec<Instance>> {
         let found = match whiteout::redirect(directory)? {
             None => self.union.search(below, &Caller::server(), name)?.found,
-            Some(path) => match path.strip_prefix(b"/") {
-                Some(path) => {
-                    let roots: Vec<Instance> = self.below.iter().map(root_of).collect();
-                    self.union.search_path(&roots, path)?
-                }
-                None => self.union.search(below, &Caller::server(), Name::new(&path)?)?.found,
-            },
+            Some(path) => self.union.search_rest(&path, &self.union.roots(), below)?,
         };
         Ok(found.filter(|found| found.kind() == FileKind::Directory).map(|found| found.instances).unwrap_or_default())
     }

@@ -12,7 +12,7 @@ use super::whiteout::STATE;
 use super::work::{self, Work};
 
 /// No history is longer.
-const BYTES_MAX: usize = 1 << 20;
+const BYTES_MAX: u64 = 1 << 20;
 
 /// The layers of a branch and the snapshots that froze them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -96,16 +96,21 @@ impl Union {
         found: Option<&mut Found>,
     ) -> Result<bool> {
         let Some(path) = redirect else { return Ok(false) };
-        let rest = match path.strip_prefix(b"/") {
-            Some(path) => self.search_path(&self.roots_right_of(&places[0].member), path)?,
-            None => self.search(&places[1..], &Caller::server(), Name::new(&path)?)?.found,
-        };
+        let rest = self.search_rest(&path, &self.roots_right_of(&places[0].member), &places[1..])?;
         if let (Some(found), Some(rest)) = (found, rest)
             && rest.kind() == FileKind::Directory
         {
             found.instances.extend(rest.instances);
         }
         Ok(true)
+    }
+
+    /// What there is where a moved directory says that the rest of it is: a path from these roots, or a name beside it.
+    pub(super) fn search_rest(&self, path: &[u8], roots: &[Instance], beside: &[Instance]) -> Result<Option<Found>> {
+        match path.strip_prefix(b"/") {
+            Some(path) => self.search_path(roots, path),
+            None => Ok(self.search(beside, &Caller::server(), Name::new(path)?)?.found),
+        }
     }
 
     /// Whether there is no branch on the right of this one.

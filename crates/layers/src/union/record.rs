@@ -17,7 +17,7 @@ use super::{Union, identity, whiteout};
 /// What the first line of a record says.
 const FORM: &str = "plyfs rename 1";
 /// No record of a rename is longer.
-const RECORD_BYTES_MAX: usize = 1 << 20;
+const RECORD_BYTES_MAX: u64 = 1 << 20;
 
 /// An object at a name in a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +73,8 @@ impl Spot {
     }
 
     fn encode(&self, verb: &str, text: &mut String) {
-        let path = self.path.as_ref().map_or("-".to_owned(), |path| format!("/{}", digits(path)));
-        let (directory, name) = (digits(self.directory.as_bytes()), digits(self.name.as_bytes()));
+        let path = self.path.as_ref().map_or("-".to_owned(), |path| format!("/{}", identity::digits(path)));
+        let (directory, name) = (identity::digits(self.directory.as_bytes()), identity::digits(self.name.as_bytes()));
         // Writing to a string does not fail.
         let device = if self.leaves_device { " device" } else { "" };
         let _ = writeln!(text, "{verb} {} {directory} {path} {name} {}{device}", self.tag, self.ino);
@@ -84,10 +84,11 @@ impl Spot {
         let (words, leaves_device) = words.strip_suffix(&["device"]).map_or((words, false), |words| (words, true));
         let [tag, directory, path, name, ino] = words else { return None };
         let path = match path.strip_prefix('/') {
-            Some(path) => Some(bytes(path)?),
+            Some(path) => Some(identity::bytes(path)?),
             None => None,
         };
-        let (directory, name) = (Handle::new(&bytes(directory)?).ok()?, NameBuf::new(bytes(name)?).ok()?);
+        let (directory, name) =
+            (Handle::new(&identity::bytes(directory)?).ok()?, NameBuf::new(identity::bytes(name)?).ok()?);
         let (tag, ino) = (tag.parse().ok()?, ino.parse().ok()?);
         Some(Self { tag, directory, path, name, ino, leaves_device })
     }
@@ -206,40 +207,16 @@ fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
     let server = Caller::server();
     let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
     let file = work.create(&server, name, &how)?.file;
-    let mut written = 0;
-    while written < text.len() {
-        match file.write_at(&server, written as u64, &text[written..], false)? {
-            0 => return Err(Errno::ENOSPC),
-            bytes => written += bytes,
-        }
-    }
+    work::write_all(&*file, 0, text)?;
     file.fsync(&server, false)
 }
 
 fn read(work: &VnodeRef, name: Name<'_>) -> Result<String> {
-    let server = Caller::server();
-    let entry = work.lookup(&server, name)?;
-    let size = usize::try_from(entry.attributes.size).unwrap_or(usize::MAX);
-    if entry.attributes.is_directory() || size > RECORD_BYTES_MAX {
+    let entry = work.lookup(&Caller::server(), name)?;
+    if entry.attributes.is_directory() || entry.attributes.size > RECORD_BYTES_MAX {
         return Ok(String::new());
     }
-    let (file, mut text) = (entry.vnode.open(&server, OpenFlags::READ)?, vec![0; size]);
-    let mut read = 0;
-    while read < size {
-        match file.read_at(&server, read as u64, &mut text[read..])? {
-            0 => break,
-            bytes => read += bytes,
-        }
-    }
-    Ok(String::from_utf8(text).unwrap_or_default())
-}
-
-fn digits(bytes: &[u8]) -> String {
-    identity::digits(bytes)
-}
-
-fn bytes(digits: &str) -> Option<Vec<u8>> {
-    identity::bytes(digits)
+    Ok(String::from_utf8(work::read_all(&entry, RECORD_BYTES_MAX)?).unwrap_or_default())
 }
 
 #[cfg(test)]

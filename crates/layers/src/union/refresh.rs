@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLockReadGuard};
 use std::time::Duration;
 
-use vnode::{Caller, Errno, FileKind, Name, Result};
+use vnode::{Caller, Errno, FileKind, Name, Result, VnodeRef};
 
 use super::Union;
+use super::branches::Member;
 use super::lookup::Found;
 use super::node::{Above, Instance, Node, Whereabouts};
 
@@ -164,6 +165,11 @@ impl Union {
 impl Instance {
     /// Whether both are one object of one branch.
     pub(super) fn is_same(&self, other: &Instance) -> bool {
-        Arc::ptr_eq(&self.member, &other.member) && self.vnode.handle() == other.vnode.handle()
+        self.is(&other.member, &other.vnode)
+    }
+
+    /// Whether it is that object of that branch.
+    pub(super) fn is(&self, member: &Arc<Member>, vnode: &VnodeRef) -> bool {
+        Arc::ptr_eq(&self.member, member) && self.vnode.handle() == vnode.handle()
     }
 }

@@ -9,7 +9,7 @@ use super::identity::hash;
 use super::work::{self, Work};
 
 /// No register is longer.
-const BYTES_MAX: usize = 1 << 20;
+const BYTES_MAX: u64 = 1 << 20;
 
 /// What is known of branches, those of earlier included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -226,9 +226,7 @@ impl Removal<'_> {
             return place.vnode.unlink(&server, self.stored);
         }
         // Another of that name may be part of a directory that was moved.
-        let handle = entry.vnode.handle();
-        let is_part =
-            |instance: &Instance| Arc::ptr_eq(&instance.member, &place.member) && instance.vnode.handle() == handle;
+        let is_part = |instance: &Instance| instance.is(&place.member, &entry.vnode);
         if self.found.instances.iter().any(is_part) && has_only_marks(&entry.vnode)? {
             remove_own_directory(&place.member, &place.vnode, self.stored)?;
         }

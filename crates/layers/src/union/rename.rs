@@ -271,9 +271,7 @@ fn limit_behind(target: Spot<'_>, there: &Search, position: usize, is_directory:
             Err(error) => return Err(error),
         };
         if entry.attributes.is_directory() {
-            let handle = entry.vnode.handle();
-            let is_same =
-                |instance: &Instance| Arc::ptr_eq(&instance.member, &place.member) && instance.vnode.handle() == handle;
+            let is_same = |instance: &Instance| instance.is(&place.member, &entry.vnode);
             if own <= position || !found.instances.iter().any(is_same) {
                 return Ok(seen);
             }

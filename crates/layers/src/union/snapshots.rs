@@ -226,14 +226,13 @@ impl Union {
         let index = group.len() - 1 - position;
         let (upper, lower) = (Arc::clone(&group[index - 1].member), Arc::clone(&group[index].member));
         let right = group[index + 1..].iter().chain(groups[at + 1..].iter().flatten());
-        let below: Vec<Arc<Member>> = right.map(|slot| Arc::clone(&slot.member)).collect();
+        let view = self.view_of(right.cloned().collect());
         let first = first_layer(group);
-        let view = self.view_of(below.iter().map(Slot::read_only).collect());
         // Whoever uses the branch after a fold that was stopped finishes it first.
         let mut history = lower.base.history().clone();
         history.folding = Some(upper.layer);
         history.write(&first.work).map_err(ControlError::Failed)?;
-        Fold { union: &view, upper: &upper, lower: &lower, below }.run().map_err(|error| match error {
+        Fold { union: &view, upper: &upper, lower: &lower }.run().map_err(|error| match error {
             Errno::EXDEV => refused("a directory of the layer has been moved by overlayfs; it cannot be merged"),
             error => ControlError::Failed(error),
         })?;

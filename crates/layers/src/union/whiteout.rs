@@ -121,9 +121,10 @@ pub(super) fn stands(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
 /// Whether the directory hides what is below the same directory to the right.
 pub(super) fn is_opaque(directory: &VnodeRef) -> Result<bool> {
     let value = attribute(directory, &OVERLAY_OPAQUE)?;
-    if value.is_some_and(|value| value == b"y") {
-        return Ok(true);
-    }
+    Ok(value.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?)
+}
+
+fn has_opaque_mark(directory: &VnodeRef) -> Result<bool> {
     match exists(directory, mark(OPAQUE)) {
         // A server that is no superuser cannot look into it, and neither can anybody through it.
         Err(Errno::EACCES) => Ok(false),
@@ -148,12 +149,7 @@ pub(super) fn marks(directory: &VnodeRef) -> Result<Marks> {
     };
     let has = |wanted: &[&[u8]]| names.split(|&byte| byte == 0).any(|name| wanted.contains(&name));
     let opaque = if has(&OVERLAY_OPAQUE) { attribute(directory, &OVERLAY_OPAQUE)? } else { None };
-    let has_mark = || match exists(directory, mark(OPAQUE)) {
-        // A directory that the server, who is no superuser, may not search shows nothing to anybody.
-        Err(Errno::EACCES) => Ok(false),
-        result => result,
-    };
-    let is_opaque = opaque.is_some_and(|value| value == b"y") || has_mark()?;
+    let is_opaque = opaque.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?;
     let redirect = if has(&OVERLAY_REDIRECT) { redirect(directory)? } else { None };
     Ok(Marks { is_opaque, redirect })
 }
@@ -250,30 +246,6 @@ pub(super) fn stored_of_whiteout(name: &[u8]) -> Option<Name<'_>> {
         Meaning::Whiteout(_) => Name::new(&name[PREFIX.len()..]).ok(),
         _ => None,
     }
-}
-
-/// Takes the mark of an opaque directory away.
-pub(super) fn clear_opaque(directory: &VnodeRef) -> Result<()> {
-    clear_attributes(directory, &OVERLAY_OPAQUE)?;
-    match directory.unlink(&Caller::server(), mark(OPAQUE)) {
-        Err(Errno::ENOENT) => Ok(()),
-        result => result,
-    }
-}
-
-/// Forgets where the rest of a directory is: it is here.
-pub(super) fn clear_redirect(directory: &VnodeRef) -> Result<()> {
-    clear_attributes(directory, &OVERLAY_REDIRECT)
-}
-
-fn clear_attributes(directory: &VnodeRef, names: &[&[u8]]) -> Result<()> {
-    for name in names {
-        match directory.removexattr(&Caller::server(), name) {
-            Err(Errno::ENODATA | Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => {}
-            result => result?,
-        }
-    }
-    Ok(())
 }
 
 /// Makes a device that is a whiteout.

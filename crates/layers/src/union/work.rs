@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use vnode::{
-    Caller, Creation, Entry, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, Name, NameBuf, OpenFileRef,
-    OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
+    Caller, Creation, Entry, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, Name, NameBuf, OpenFile,
+    OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
 };
 
 use super::identity::Identity;
@@ -266,35 +266,50 @@ fn write_whole(state: &VnodeRef, file: &'static [u8], text: &[u8]) -> Result<()>
     let server = Caller::server();
     let how = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
     let made = state.create(&server, name(Work::PART), &how)?;
-    let mut written = 0;
-    while written < text.len() {
-        match made.file.write_at(&server, written as u64, &text[written..], false)? {
-            0 => return Err(Errno::ENOSPC),
-            bytes => written += bytes,
-        }
-    }
+    write_all(&*made.file, 0, text)?;
     made.file.fsync(&server, false)?;
     state.rename(&server, name(Work::PART), state, name(file), RenameMode::Replace)
 }
 
 /// The text of a file of the state directory, if it is there.
-pub(super) fn read_whole(state: &VnodeRef, file: &'static [u8], bytes_max: usize) -> Result<Option<String>> {
+pub(super) fn read_whole(state: &VnodeRef, file: &'static [u8], bytes_max: u64) -> Result<Option<String>> {
     let server = Caller::server();
     let found = match state.lookup(&server, name(file)) {
         Err(Errno::ENOENT) => return Ok(None),
         found => found?,
     };
-    let file = found.vnode.open(&server, OpenFlags::READ)?;
-    let mut text = vec![0; usize::try_from(found.attributes.size).unwrap_or(bytes_max).min(bytes_max)];
+    String::from_utf8(read_all(&found, bytes_max)?).map(Some).map_err(|_| Errno::EIO)
+}
+
+/// The data of a file, or as much of it.
+pub(super) fn read_all(file: &Entry, bytes_max: u64) -> Result<Vec<u8>> {
+    let server = Caller::server();
+    let opened = file.vnode.open(&server, OpenFlags::READ)?;
+    let size = file.attributes.size.min(bytes_max);
+    let mut data = vec![0; usize::try_from(size).map_err(|_| Errno::EFBIG)?];
     let mut length = 0;
-    while length < text.len() {
-        match file.read_at(&server, length as u64, &mut text[length..])? {
+    while length < data.len() {
+        match opened.read_at(&server, length as u64, &mut data[length..])? {
             0 => break,
             read => length += read,
         }
     }
-    text.truncate(length);
-    String::from_utf8(text).map(Some).map_err(|_| Errno::EIO)
+    data.truncate(length);
+    Ok(data)
+}
+
+/// Writes all of the data at an offset.
+pub(super) fn write_all(file: &dyn OpenFile, mut offset: u64, mut data: &[u8]) -> Result<()> {
+    while !data.is_empty() {
+        match file.write_at(&Caller::server(), offset, data, false)? {
+            0 => return Err(Errno::ENOSPC),
+            written => {
+                offset += written as u64;
+                data = &data[written..];
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Locks the state directory for as long as the result lives.
