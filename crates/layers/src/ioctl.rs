@@ -6,13 +6,19 @@
 pub(crate) fn changes(command: u32) -> bool {
     const FIGETBSZ: u32 = 2;
     const FIONREAD: u32 = 0x541b;
-    // struct fiemap goes both ways: the request is written, the extents are read.
-    const FS_IOC_FIEMAP: u32 = 0xc020_660b;
     let direction = command >> 30;
     let terminal = command >> 8 == 0x54;
     let reads_only = direction == 2;
     !(reads_only || terminal || matches!(command, FIGETBSZ | FIONREAD | FS_IOC_FIEMAP))
 }
+
+/// Whether it asks where the data of a file are.
+pub(crate) fn asks_for_data(command: u32) -> bool {
+    command == FS_IOC_FIEMAP
+}
+
+/// struct fiemap goes both ways: the request is written, the extents are read.
+const FS_IOC_FIEMAP: u32 = 0xc020_660b;
 
 #[cfg(test)]
 mod tests {

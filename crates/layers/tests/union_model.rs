@@ -24,6 +24,8 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ("delete", &["whiteout", "all"]),
     ("whiteouts", &["names", "overlay"]),
     ("create", &["first", "most-free", "least-used", "random", "round-robin", "existing-path"]),
+    ("when-full", &["fail", "move"]),
+    ("metacopy", &["on", "on", "off"]),
 ];
 
 const STEPS: usize = 6000;
@@ -36,6 +38,16 @@ const SHOWN: usize = 4000;
 #[test]
 fn a_union_does_as_one_file_system() {
     run(|_| Plan { modes: vec![ReadWrite], options: Vec::new(), mixes: false });
+}
+
+#[test]
+fn a_union_that_copies_only_attributes_does_as_one_file_system() {
+    run(|random| {
+        let formats = ["names", "overlay"];
+        let options = [("metacopy", "on"), ("whiteouts", formats[random.usize(..2)])];
+        let options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        Plan { modes: vec![ReadWrite], options, mixes: false }
+    });
 }
 
 #[test]

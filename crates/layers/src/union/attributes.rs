@@ -28,6 +28,15 @@ impl Node {
         if self.is_hidden.load(Ordering::Relaxed) {
             attributes.nlink = 0;
         }
+        // A metadata-only copy has the room that its data take. What has them all takes no less than its size.
+        const BLOCK_BYTES: u64 = 512;
+        if self.kind == FileKind::Regular
+            && attributes.blocks.saturating_mul(BLOCK_BYTES) < attributes.size
+            && let Ok(Some(data)) = self.data()
+            && let Ok(there) = data.vnode.getattr(&Caller::server())
+        {
+            attributes.blocks = there.blocks;
+        }
         attributes
     }
 
@@ -44,7 +53,8 @@ impl Node {
 
     /// Changes them, in a copy where the branch may not be changed.
     pub(super) fn set_attributes(self: &Arc<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        if !self.is_writable() {
+        // Data that come or go on the way come as the server.
+        if !self.is_writable() || (changes.size.is_some() && self.is_metadata_only()?) {
             if changes.size.is_some() && self.kind == FileKind::Regular {
                 self.may(caller, AccessMode::WRITE)?;
             }
@@ -55,7 +65,7 @@ impl Node {
                 return Err(Errno::EPERM);
             }
         }
-        let (_object, instance) = self.held_writable(caller, changes.size.map_or(Extent::All, Extent::UpTo))?;
+        let (_object, instance) = self.held_writable(caller, changes.size.map_or(Extent::Nothing, Extent::UpTo))?;
         Ok(self.shown(instance.vnode.setattr(caller, changes)?))
     }
 
@@ -115,7 +125,9 @@ impl Node {
             }
             self.may(caller, AccessMode::WRITE)?;
         }
-        let (_object, instance) = self.held_writable(caller, Extent::All)?;
+        // Nothing could give it back in one step that is taken from a file by writing.
+        let extent = if name == b"security.capability" { Extent::All } else { Extent::Nothing };
+        let (_object, instance) = self.held_writable(caller, extent)?;
         instance.vnode.setxattr(caller, name, value, mode)
     }
 
@@ -129,7 +141,7 @@ impl Node {
                 result => result,
             };
         }
-        let (_object, instance) = self.held_writable(caller, Extent::All)?;
+        let (_object, instance) = self.held_writable(caller, Extent::Nothing)?;
         instance.vnode.removexattr(caller, name)
     }
 

@@ -224,7 +224,7 @@ pub(super) fn slots_of(
 }
 
 /// Sets what each tree may be used for. Only the newest layer of a branch may be written, and with snapshots nothing on
-/// the right of it: they keep the state of the whole union.
+/// the right of it: they keep the state of the whole union. So do files that have their data there.
 pub(super) fn assign_modes(slots: &mut [Slot]) {
     let mut is_kept = false;
     let mut last: Option<Arc<Base>> = None;
@@ -233,6 +233,7 @@ pub(super) fn assign_modes(slots: &mut [Slot]) {
         let is_newest = !last.as_ref().is_some_and(|last| Arc::ptr_eq(last, base));
         slot.mode = if is_newest && !is_kept { base.mode() } else { BranchMode::ReadOnly };
         is_kept |= slot.mode == BranchMode::ReadWrite && !base.history().snapshots.is_empty();
+        is_kept |= slot.member.work.has_metacopies();
         last = Some(Arc::clone(base));
     }
 }

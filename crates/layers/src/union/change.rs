@@ -80,12 +80,16 @@ impl Union {
     /// Changes what a branch may be used for.
     fn set_mode(&self, which: &str, mode: BranchMode) -> Answer {
         self.change(|groups, _| {
-            let newest = &groups[find(groups, which)?][0].member;
+            let at = find(groups, which)?;
+            let newest = &groups[at][0].member;
             if mode != BranchMode::ReadOnly && newest.base.file_system.properties().read_only {
                 return Err(refused(&format!("{} can only be read", newest.base.label)));
             }
             if mode == BranchMode::ReadOnly {
                 self.none_is_direct(newest)?;
+            } else if let Some(left) = groups[..at].iter().flatten().find(|slot| slot.member.work.has_metacopies()) {
+                let (left, label) = (&left.member.base.label, &newest.base.label);
+                return Err(refused(&format!("{label} has data of files in {left} (metacopy)")));
             }
             newest.base.set_mode(mode);
             Ok(())

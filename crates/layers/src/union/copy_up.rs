@@ -14,6 +14,7 @@ use vnode::{
 
 use super::branches::Member;
 use super::identity::Identity;
+use super::metacopy::NewMark;
 use super::node::{Above, Instance, NO_COUNT, Node, Whereabouts};
 use super::settings::{Ownership, Rights};
 use super::work::Purpose;
@@ -26,6 +27,8 @@ pub(super) enum Extent {
     All,
     /// The first bytes: the rest is about to be cut off.
     UpTo(u64),
+    /// Nothing, if that can be: they are not about to be changed.
+    Nothing,
 }
 
 /// How often an object may move while its copy is made before we give up.
@@ -91,13 +94,31 @@ impl Node {
     pub(super) fn writable_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
         let leftmost = self.leftmost();
         if self.is_nameless() {
-            return Ok(leftmost);
+            return self.with_data(caller, extent);
         }
-        let Some(target) = self.target_of_copy(&leftmost.member, limit)? else { return Ok(leftmost) };
+        let Some(target) = self.target_of_copy(&leftmost.member, limit)? else {
+            return self.with_data(caller, extent);
+        };
         if self.kind != FileKind::Directory {
-            return self.copy_up(caller, extent, limit);
+            self.copy_up(caller, extent, limit)?;
+            // Another may have made it.
+            return self.with_data(caller, extent);
         }
         self.directory_in(caller, &target)?;
+        Ok(self.leftmost())
+    }
+
+    /// The leftmost instance, which may be changed where it is, with as much of its data. A metadata-only copy that does not
+    /// find room for them may move.
+    fn with_data(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
+        match self.bring_data(extent) {
+            Err(error) if self.passes_over(error) && !self.is_nameless() => {
+                let position = self.union.branches.position(&self.leftmost().member).ok_or(Errno::ESTALE)?;
+                self.copy_up(caller, extent, position.checked_sub(1).ok_or(error)?)?;
+                self.bring_data(extent)?;
+            }
+            brought => brought?,
+        }
         Ok(self.leftmost())
     }
 
@@ -152,7 +173,14 @@ impl Node {
         let server = Caller::server();
         let was_shared = self.names.load(Ordering::Relaxed) != NO_COUNT;
         let rights = if moves { None } else { self.union.rights_of_copy(caller) };
-        let (name, copy) = copy_of(original, target, extent, rights)?;
+        // What moves is no longer there for its data to be found.
+        let can_wait = extent == Extent::Nothing && !moves;
+        let mark = if can_wait { self.mark_of_copy(original, target)? } else { None };
+        if mark.is_some() {
+            target.work.note_metacopies()?;
+        }
+        let data = self.data()?;
+        let (name, copy) = copy_of(original, target, &How { extent, data, mark, rights })?;
         // Without a name it lives as long as it is open, and nobody may have opened it again yet.
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);
         let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();
@@ -389,7 +417,8 @@ pub(super) fn copy_untouched(original: &Instance, target: &Member, identity: &Id
     let server = Caller::server();
     for _ in 0..ATTEMPTS {
         let before = original.vnode.getattr(&server)?;
-        let (name, copy) = copy_of(original, target, Extent::All, None)?;
+        let how = How { extent: Extent::All, data: None, mark: None, rights: None };
+        let (name, copy) = copy_of(original, target, &how)?;
         let after = original.vnode.getattr(&server)?;
         if (before.ctime, before.size) == (after.ctime, after.size) {
             return identity.bring(&copy, NO_COUNT).map(|()| name);
@@ -399,15 +428,21 @@ pub(super) fn copy_untouched(original: &Instance, target: &Member, identity: &Id
     Err(Errno::EBUSY)
 }
 
-/// Makes a copy in the work directory of a branch, complete but for its identity.
-fn copy_of(
-    original: &Instance,
-    target: &Member,
+/// How a copy is made.
+struct How {
     extent: Extent,
+    /// What has the original's data, if that is a metadata-only copy itself.
+    data: Option<Instance>,
+    /// The copy is to have this instead of data, if it can.
+    mark: Option<NewMark>,
+    /// What it has instead of the original's.
     rights: Option<Rights>,
-) -> Result<(NameBuf, VnodeRef)> {
+}
+
+/// Makes a copy in the work directory of a branch, complete but for its identity.
+fn copy_of(original: &Instance, target: &Member, how: &How) -> Result<(NameBuf, VnodeRef)> {
     let (work, name) = (target.work.directory()?, target.work.name_for(Purpose::Copy));
-    match copy_into(&work, name.as_name(), original, extent, rights) {
+    match copy_into(&work, name.as_name(), original, how) {
         Ok(copy) => Ok((name, copy)),
         Err(error) => {
             target.work.discard(&name);
@@ -416,26 +451,24 @@ fn copy_of(
     }
 }
 
-fn copy_into(
-    work: &VnodeRef,
-    name: Name<'_>,
-    original: &Instance,
-    extent: Extent,
-    rights: Option<Rights>,
-) -> Result<VnodeRef> {
+fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) -> Result<VnodeRef> {
     let server = Caller::server();
-    let from = &original.vnode;
+    let (from, rights) = (&original.vnode, how.rights);
     let attributes = from.getattr(&server)?;
     match attributes.kind {
         FileKind::Regular => {
-            let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
-            let made = work.create(&server, name, &how)?;
-            let size = match extent {
+            let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
+            let made = work.create(&server, name, &creation)?;
+            let size = match how.extent {
                 Extent::UpTo(size) if size < attributes.size && may_be_cut(from, &attributes)? => size,
                 _ => attributes.size,
             };
-            if size > 0 {
-                copy_data(&*from.open(&server, OpenFlags::READ)?, &*made.file, size)?;
+            let has_mark = how.mark.as_ref().map_or(Ok(false), |mark| mark.set(&made.entry.vnode))?;
+            if has_mark {
+                made.file.truncate(&server, size, false)?;
+            } else if size > 0 {
+                let data = how.data.as_ref().map_or(from, |data| &data.vnode);
+                copy_data(&*data.open(&server, OpenFlags::READ)?, &*made.file, size)?;
             }
             copy_attributes(from, &made.entry.vnode, rights)?;
             if size < attributes.size {
@@ -477,7 +510,7 @@ fn may_be_cut(original: &VnodeRef, attributes: &Attributes) -> Result<bool> {
 }
 
 /// Copies data, holes left out.
-fn copy_data(from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
+pub(super) fn copy_data(from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
     let server = Caller::server();
     if let (Some(source), Some(target)) = (from.backing(), to.backing())
         && rustix::fs::ioctl_ficlone(target, source).is_ok()

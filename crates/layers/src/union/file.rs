@@ -68,8 +68,8 @@ impl UnionFile {
         let mut opener = caller;
         let server = Caller::server();
         if flags.writes() || flags.truncates() {
-            if !node.is_writable() {
-                if node.union.settings.copy_up != Ownership::Original {
+            if !node.is_writable() || node.is_metadata_only()? {
+                if !node.is_writable() && node.union.settings.copy_up != Ownership::Original {
                     // The caller may open the original, and need not be who the copy belongs to.
                     opener = &server;
                 }
@@ -80,7 +80,7 @@ impl UnionFile {
             node.writable(caller, extent)?;
         }
         let copies = node.copies();
-        let file = node.leftmost().vnode.open(opener, flags)?;
+        let file = node.open_leftmost(opener, flags)?;
         Ok(Self::opened(Arc::clone(node), file, copies, flags))
     }
 
@@ -103,7 +103,7 @@ impl UnionFile {
         }
         let server = Caller::server();
         // What the caller may do with the file was decided when it was opened.
-        let file = self.node.leftmost().vnode.open(&server, self.flags)?;
+        let file = self.node.open_leftmost(&server, self.flags)?;
         for (owner, lock) in self.locks().iter() {
             file.lock(&server, *owner, lock)?;
         }
@@ -220,6 +220,9 @@ impl OpenFile for UnionFile {
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
         let to = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?;
+        if !to.flags.writes() {
+            return Err(Errno::EBADF);
+        }
         to.changing(caller, length, |to| self.lower()?.copy_range(caller, offset, to, to_offset, length))
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef};
 
-use super::branches::Member;
+use super::branches::{Member, Slot};
 use super::copy_up::{copy_attributes, replace_attributes};
 use super::identity::Identity;
 use super::node::{Instance, NO_COUNT};
@@ -42,6 +42,16 @@ struct Place {
 }
 
 impl Fold<'_> {
+    /// Brings the data of files that may be in the lower layer, before anything is moved.
+    ///
+    /// # Errors
+    /// `EIO` if some are not there: nothing has been moved then, now or earlier.
+    pub(super) fn bring_data(&self) -> Result<()> {
+        let both = [self.upper, self.lower].map(Slot::read_only);
+        let right = self.union.branches.slots();
+        self.union.view_of(both.into_iter().chain(right.iter().cloned()).collect()).bring_all(self.upper)
+    }
+
     /// Moves all changes.
     pub(super) fn run(&self) -> Result<()> {
         if self.upper.work.has_copied_directories() {

@@ -76,7 +76,7 @@ impl Node {
         let Instance { member, vnode, .. } = &found.instances[0];
         if !self.union.branches.may_change(member) {
             // The next copy comes to this name itself.
-            return node.writable(caller, Extent::All).map(drop);
+            return node.writable(caller, Extent::Nothing).map(drop);
         }
         let place = self.directory_in(caller, member)?;
         let _names = self.alone();

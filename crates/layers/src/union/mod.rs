@@ -23,6 +23,7 @@ mod links;
 mod listing;
 mod lookup;
 mod marks;
+mod metacopy;
 mod names;
 mod node;
 mod options;

@@ -12,6 +12,7 @@ use super::Union;
 use super::branches::Member;
 use super::file::UnionFile;
 use super::identity::Identity;
+use super::metacopy;
 use super::names::NameCache;
 
 /// An object in one branch.
@@ -46,7 +47,11 @@ pub(super) struct Node {
     /// Where it was last seen.
     whereabouts: Mutex<Whereabouts>,
     /// How often it was copied to another branch.
-    copies: AtomicU32,
+    pub(super) copies: AtomicU32,
+    /// One more than that when it was last seen to have its data itself.
+    pub(super) own_data_at: AtomicU64,
+    /// Files are open that are read where its data are.
+    pub(super) is_read_elsewhere: AtomicBool,
     /// How many names lead to the original of a copied file that has several; else [`NO_COUNT`].
     pub(super) names: AtomicU32,
     /// Its last name is gone, but only hidden in its branch.
@@ -161,12 +166,15 @@ impl Node {
     }
 
     /// The object was found after the branches were changed. If it is another file now, as after going back to a snapshot,
-    /// its open files follow.
+    /// its open files follow. They do so too if its data have come to it meanwhile.
     pub(super) fn is_again(&self, instances: Vec<Instance>, names: u32) {
         let is_another = self.leftmost().vnode.handle() != instances[0].vnode.handle();
+        let has_data_now =
+            self.is_read_elsewhere.load(Ordering::Relaxed) && metacopy::is_marked(&instances[0].vnode) == Ok(false);
         self.names.store(names, Ordering::Relaxed);
         self.set_instances(instances);
-        if is_another {
+        if is_another || has_data_now {
+            self.is_read_elsewhere.store(false, Ordering::Relaxed);
             self.copies.fetch_add(1, Ordering::Release);
         }
     }
@@ -323,6 +331,8 @@ impl Table {
             instances: RwLock::new(instances.into()),
             whereabouts: Mutex::new(Whereabouts::Unknown),
             copies: AtomicU32::new(0),
+            own_data_at: AtomicU64::new(0),
+            is_read_elsewhere: AtomicBool::new(false),
             names: AtomicU32::new(names),
             is_hidden: AtomicBool::new(false),
             generation,

@@ -27,6 +27,11 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
     OptionSpecification { key: "copyup-owner", value: "UID:GID", summary: "the owner and group of copyup=const" },
     OptionSpecification { key: "copyup-mode", value: "MODE", summary: "the permission bits of copyup=const, in octal" },
     OptionSpecification {
+        key: "metacopy",
+        value: "on|off",
+        summary: "copy only attributes until the data of a file are changed (default off)",
+    },
+    OptionSpecification {
         key: "create",
         value: "first|most-free|least-used|random|round-robin|existing-path",
         summary: "which writable branch new objects go to (default first)",
@@ -78,6 +83,7 @@ fn settings(options: &Options<'_>) -> Result<Settings, OptionError> {
         deletion: options.choice("delete", &deletions)?.unwrap_or_default(),
         whiteouts: options.choice("whiteouts", &formats)?.unwrap_or_default(),
         copy_up: ownership(options)?,
+        metacopy: options.choice("metacopy", &[("on", true), ("off", false)])?.unwrap_or_default(),
         create: options.choice("create", &policies)?.unwrap_or_default(),
         minimum_free: options.read("minimum-free", size)?.unwrap_or_default(),
         moves_when_full: options.choice("when-full", &[("fail", false), ("move", true)])?.unwrap_or_default(),

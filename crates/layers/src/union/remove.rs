@@ -280,7 +280,7 @@ impl Union {
         if is_counted || node.shown(found.attributes).nlink < 2 {
             return Ok(false);
         }
-        node.writable(caller, Extent::All)?;
+        node.writable(caller, Extent::Nothing)?;
         Ok(true)
     }
 }

@@ -134,11 +134,11 @@ impl Node {
         target.settle(caller, &there, other.as_ref())?;
         let mut limit = limit(target, &there, mode)?;
         let member = loop {
-            let mut member = node.writable_within(caller, Extent::All, limit)?.member;
+            let mut member = node.writable_within(caller, Extent::Nothing, limit)?.member;
             if let (RenameMode::Exchange, Some(other)) = (mode, &other) {
                 let within = source.position(&member)?;
-                member = other.writable_within(caller, Extent::All, within)?.member;
-                node.writable_within(caller, Extent::All, source.position(&member)?)?;
+                member = other.writable_within(caller, Extent::Nothing, within)?.member;
+                node.writable_within(caller, Extent::Nothing, source.position(&member)?)?;
             }
             let position = source.position(&member)?;
             if !source.directory.can_be_in(&member)? || !target.directory.can_be_in(&member)? {
@@ -151,6 +151,10 @@ impl Node {
                 break member;
             }
         };
+        node.note_path_of_data()?;
+        if let (RenameMode::Exchange, Some(other)) = (mode, &other) {
+            other.note_path_of_data()?;
+        }
         source.directory.place_in(caller, &member)?;
         target.directory.place_in(caller, &member)?;
         Ok((node, member))
@@ -182,7 +186,7 @@ impl Node {
     }
 
     /// Where the branches on the right of `member` have this directory: a path of names as they are there.
-    fn rest_path(self: &Arc<Self>, member: &Member) -> Result<Vec<u8>> {
+    pub(super) fn rest_path(self: &Arc<Self>, member: &Member) -> Result<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut node = Arc::clone(self);
         while let Whereabouts::At(above) = node.whereabouts() {

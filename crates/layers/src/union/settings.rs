@@ -11,6 +11,8 @@ pub(super) struct Settings {
     pub(super) whiteouts: Format,
     /// Who owns what is copied up, and what may be done with it.
     pub(super) copy_up: Ownership,
+    /// Whether files are copied without their data as long as these are not about to be changed.
+    pub(super) metacopy: bool,
     /// Where new objects go.
     pub(super) create: Policy,
     /// A branch with fewer free bytes gets new objects only if all have fewer.

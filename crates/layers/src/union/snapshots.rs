@@ -133,7 +133,7 @@ impl Union {
     }
 
     /// A union of some of the trees, to be read.
-    fn view_of(&self, slots: Vec<Slot>) -> Arc<Union> {
+    pub(super) fn view_of(&self, slots: Vec<Slot>) -> Arc<Union> {
         let slots = slots.into_iter().map(|slot| Slot { mode: BranchMode::ReadOnly, ..slot }).collect();
         Arc::new(Union::of(Branches::of_slots(slots), Register::default(), self.settings.clone(), None))
     }
@@ -212,7 +212,11 @@ impl Union {
             if let Some(index) = groups[at].iter().position(|slot| slot.member.layer == upper)
                 && let Some(position) = groups[at].len().checked_sub(index + 2)
             {
-                self.fold(&mut groups, at, position)?;
+                let folded = self.fold(&mut groups, at, position);
+                // Else it could not be begun.
+                if base.history().folding.is_some() {
+                    folded?;
+                }
             }
         }
         changing.install(groups);
@@ -232,7 +236,14 @@ impl Union {
         let mut history = lower.base.history().clone();
         history.folding = Some(upper.layer);
         history.write(&first.work).map_err(ControlError::Failed)?;
-        Fold { union: &view, upper: &upper, lower: &lower }.run().map_err(|error| match error {
+        let fold = Fold { union: &view, upper: &upper, lower: &lower };
+        if let Err(error) = fold.bring_data() {
+            history.folding = None;
+            history.write(&first.work).map_err(ControlError::Failed)?;
+            *lower.base.history() = history;
+            return Err(ControlError::Failed(error));
+        }
+        fold.run().map_err(|error| match error {
             Errno::EXDEV => refused("a directory of the layer has been moved by overlayfs; it cannot be merged"),
             error => ControlError::Failed(error),
         })?;

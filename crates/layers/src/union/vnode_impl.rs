@@ -176,7 +176,11 @@ impl Vnode for Node {
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
         let node = self.reference();
         let _steady = node.begin()?;
-        let instance = if ioctl::changes(command) { node.writable(caller, Extent::All)? } else { node.leftmost() };
+        let instance = match ioctl::changes(command) {
+            true => node.writable(caller, Extent::All)?,
+            false if ioctl::asks_for_data(command) => node.data()?.unwrap_or_else(|| node.leftmost()),
+            false => node.leftmost(),
+        };
         instance.vnode.ioctl(caller, command, input, output)
     }
 }

@@ -21,7 +21,6 @@ const ESCAPE: &[u8] = b".wh..wh.u";
 /// The attributes of overlayfs, as root and as a user writes them.
 const OVERLAY_OPAQUE: [&[u8]; 2] = [b"trusted.overlay.opaque", b"user.overlay.opaque"];
 const OVERLAY_REDIRECT: [&[u8]; 2] = [b"trusted.overlay.redirect", b"user.overlay.redirect"];
-const OVERLAY_METACOPY: [&[u8]; 2] = [b"trusted.overlay.metacopy", b"user.overlay.metacopy"];
 /// On a device 0:0 that is no whiteout.
 const USERS_DEVICE: [&[u8]; 1] = [b"trusted.plyfs.device"];
 /// Where a moved directory keeps the path that it had: the same as overlayfs, for which it means the same.
@@ -204,11 +203,6 @@ pub(super) fn has_redirect(object: &VnodeRef) -> Result<bool> {
 /// Takes the mark of moved directories away.
 pub(super) fn remove_redirect(object: &VnodeRef) -> Result<()> {
     remove_attribute(object, &OVERLAY_REDIRECT)
-}
-
-/// Whether the file is one of overlayfs's that has its data in another layer, and may tell where.
-pub(super) fn has_data_elsewhere(file: &VnodeRef) -> Result<bool> {
-    Ok(attribute(file, &OVERLAY_METACOPY)?.is_some())
 }
 
 /// Whether the whiteout of a name is one that can stand beside what has the name.

@@ -10,10 +10,11 @@ use std::sync::{Mutex, PoisonError};
 
 use vnode::{
     Caller, Creation, Entry, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, Name, NameBuf, OpenFile,
-    OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
+    OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, Timestamp, VnodeRef,
 };
 
 use super::identity::Identity;
+use super::metacopy;
 use super::whiteout::{self, STATE};
 
 /// What something in the work directory is for: its name begins with it. So a name that is left behind is the record of
@@ -27,6 +28,8 @@ pub(super) enum Purpose {
     /// A name of a copied file that is to take the place of one of the original's, which are this many: the copy's count
     /// is set to that again.
     Name(u32),
+    /// A name of a metadata-only copy whose data are coming, and its modification time, which is set to that again.
+    Times(Timestamp),
     /// Tells which removals belong to a rename.
     Record,
 }
@@ -37,6 +40,7 @@ impl Purpose {
             Self::Passing => String::new(),
             Self::Copy => "copy.".to_owned(),
             Self::Name(names) => format!("name.{names}."),
+            Self::Times(time) => format!("times.{}.{}.", time.seconds, time.nanoseconds),
             Self::Record => "record.".to_owned(),
         }
     }
@@ -44,11 +48,16 @@ impl Purpose {
     /// That of a name.
     pub(super) fn of(name: &[u8]) -> Self {
         let text = std::str::from_utf8(name).unwrap_or_default();
+        let time = || {
+            let mut parts = text.strip_prefix("times.")?.split('.');
+            let (seconds, nanoseconds) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            parts.next().map(|_| Self::Times(Timestamp { seconds, nanoseconds }))
+        };
         let count = || text.strip_prefix("name.")?.split_once('.')?.0.parse().ok();
         match text.split_once('.') {
             Some(("copy", _)) => Self::Copy,
             Some(("record", _)) => Self::Record,
-            _ => count().map_or(Self::Passing, Self::Name),
+            _ => count().map(Self::Name).or_else(time).unwrap_or(Self::Passing),
         }
     }
 }
@@ -60,6 +69,8 @@ pub(super) struct Work {
     exists: AtomicBool,
     /// Directories have come to the branch that were known by another.
     has_copied_directories: AtomicBool,
+    /// Files have come to the branch without their data.
+    has_metacopies: AtomicBool,
     opened: Mutex<Option<Opened>>,
     /// What the register is to say.
     register: Mutex<String>,
@@ -85,6 +96,8 @@ impl Work {
     pub(super) const REGISTER: &[u8] = b"branches";
     /// The mark of [`Work::has_copied_directories`].
     pub(super) const COPIED: &[u8] = b"directories";
+    /// The mark of [`Work::has_metacopies`].
+    pub(super) const METACOPIES: &[u8] = b"metacopies";
     /// The name of the file that [`super::history`] reads.
     pub(super) const HISTORY: &[u8] = b"history";
     /// The directory of later layers.
@@ -99,10 +112,12 @@ impl Work {
         let server = Caller::server();
         let state = root.lookup(&server, name(STATE));
         let exists = AtomicBool::new(state.is_ok());
-        let has_copied_directories = state.is_ok_and(|state| state.vnode.lookup(&server, name(Work::COPIED)).is_ok());
+        let has = |mark| state.as_ref().is_ok_and(|state| state.vnode.lookup(&server, name(mark)).is_ok());
+        let has_copied_directories = AtomicBool::new(has(Work::COPIED));
+        let has_metacopies = AtomicBool::new(has(Work::METACOPIES));
         let (opened, register, next) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        let has_copied_directories = AtomicBool::new(has_copied_directories);
-        Self { root: root.clone(), exists, has_copied_directories, opened, register, next }
+        let root = root.clone();
+        Self { root, exists, has_copied_directories, has_metacopies, opened, register, next }
     }
 
     /// Whether directories have come to the branch that were known by another: otherwise none has an identity with it.
@@ -112,12 +127,26 @@ impl Work {
 
     /// Such a directory is about to come.
     pub(super) fn note_copied_directories(&self) -> Result<()> {
-        if self.has_copied_directories() {
+        self.note(&self.has_copied_directories, Work::COPIED)
+    }
+
+    /// Whether files have come to the branch without their data: then the branches on its right have to stay as they are.
+    pub(super) fn has_metacopies(&self) -> bool {
+        self.has_metacopies.load(Ordering::Relaxed)
+    }
+
+    /// Such a file is about to come.
+    pub(super) fn note_metacopies(&self) -> Result<()> {
+        self.note(&self.has_metacopies, Work::METACOPIES)
+    }
+
+    fn note(&self, known: &AtomicBool, mark: &'static [u8]) -> Result<()> {
+        if known.load(Ordering::Relaxed) {
             return Ok(());
         }
         let how = Creation { mode: 0o600, flags: OpenFlags::READ };
-        self.state()?.create(&Caller::server(), name(Work::COPIED), &how)?;
-        self.has_copied_directories.store(true, Ordering::Relaxed);
+        self.state()?.create(&Caller::server(), name(mark), &how)?;
+        known.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -332,6 +361,9 @@ fn clear(state: &VnodeRef, work: &VnodeRef) -> Result<()> {
         match Purpose::of(name.as_bytes()) {
             Purpose::Record => continue,
             Purpose::Passing => {}
+            Purpose::Times(time) => {
+                metacopy::put_times_back(&work.lookup(&Caller::server(), name.as_name())?.vnode, time);
+            }
             Purpose::Copy => unshare(state, &work.lookup(&Caller::server(), name.as_name())?)?,
             Purpose::Name(names) => {
                 let object = work.lookup(&Caller::server(), name.as_name())?.vnode;

@@ -96,12 +96,12 @@ pub fn check(
     }
     // All that was not finished is, before anything else is judged.
     for slot in &slots {
-        let mut check = Check { union: &union, member: &slot.member, options: *options, report: &mut *report };
+        let mut check = Check::of(&union, &slot.member, *options, &mut *report);
         check.work().map_err(|errno| failed(slot, errno))?;
     }
     let mut half_merged = false;
     for slot in &slots {
-        let mut check = Check { union: &union, member: &slot.member, options: *options, report: &mut *report };
+        let mut check = Check::of(&union, &slot.member, *options, &mut *report);
         half_merged |= check.merge();
     }
     if half_merged {
@@ -109,7 +109,7 @@ pub fn check(
         return Ok(());
     }
     for slot in &changeable() {
-        let mut check = Check { union: &union, member: &slot.member, options: *options, report: &mut *report };
+        let mut check = Check::of(&union, &slot.member, *options, &mut *report);
         check.tree().and_then(|()| check.state()).map_err(|errno| failed(slot, errno))?;
     }
     Ok(())
@@ -120,13 +120,24 @@ struct Check<'a> {
     union: &'a Arc<Union>,
     member: &'a Arc<Member>,
     options: CheckOptions,
+    /// Metadata-only copies have been found.
+    has_metacopies: bool,
     report: &'a mut dyn FnMut(Finding),
 }
 
 /// Keeps other unions from writing to a branch.
 type BranchLock = Option<OpenFileRef>;
 
-impl Check<'_> {
+impl<'a> Check<'a> {
+    fn of(
+        union: &'a Arc<Union>,
+        member: &'a Arc<Member>,
+        options: CheckOptions,
+        report: &'a mut dyn FnMut(Finding),
+    ) -> Self {
+        Self { union, member, options, has_metacopies: false, report }
+    }
+
     /// Tells of something, and repairs it if asked to.
     fn found(&mut self, path: Vec<u8>, problem: Problem, repair: impl FnOnce() -> Result<()>) {
         let repair = self.options.repair.then(repair);

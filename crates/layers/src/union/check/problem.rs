@@ -29,6 +29,12 @@ pub enum Problem {
     SameIdentity(Vec<u8>),
     /// What it is a copy of is gone.
     OriginGone,
+    /// It is a metadata-only copy of what is not there: at this path, or by its name.
+    DataGone(Option<Vec<u8>>),
+    /// It is a metadata-only copy, and everybody who may write it could have said so.
+    DataUnbelieved,
+    /// It says that the branch has metadata-only copies, and there are none.
+    NoMetacopies,
     /// It was being made or removed when a union was stopped.
     LeftOver,
     /// It is the record of a rename that was stopped half-way.
@@ -61,6 +67,12 @@ impl Problem {
             Self::UnreadableOrigin => "does not tell what it is a copy of".into(),
             Self::SameIdentity(path) => format!("has the same identity as {}", String::from_utf8_lossy(path)),
             Self::OriginGone => "is a copy of what is gone".into(),
+            Self::DataGone(Some(path)) => {
+                format!("has its data in {}, where no branch on the right has them", String::from_utf8_lossy(path))
+            }
+            Self::DataGone(None) => "has its data elsewhere, and no branch on the right has them".into(),
+            Self::DataUnbelieved => "says that its data are elsewhere, which the superuser does not believe".into(),
+            Self::NoMetacopies => "says that files have their data elsewhere, and none has".into(),
             Self::LeftOver => "is left over from an operation that was stopped".into(),
             Self::UnfinishedRename => "is the record of a rename that was stopped".into(),
             Self::UnfinishedMerge => "is a layer whose merge was stopped".into(),
@@ -80,7 +92,9 @@ impl Problem {
             Self::MovedFile | Self::UnreadableRedirect => "remove the mark of moved directories",
             Self::MovedFromNowhere(_) => "mark the directory as opaque instead",
             Self::UnreadableOrigin | Self::SameIdentity(_) | Self::OriginGone => "give it an identity of its own",
-            Self::LeftOver | Self::OrphanedLink | Self::WrongLink | Self::Unknown => "remove it",
+            Self::DataGone(_) => "bring back the branch that has the data, or delete it",
+            Self::DataUnbelieved => "mount the branches once as the user who wrote them, and open it for writing",
+            Self::NoMetacopies | Self::LeftOver | Self::OrphanedLink | Self::WrongLink | Self::Unknown => "remove it",
             Self::UnfinishedMerge => "finish the merge",
             Self::UnfinishedRename => "finish or forget the rename",
         }

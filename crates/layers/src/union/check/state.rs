@@ -59,13 +59,15 @@ impl Check<'_> {
             let entry = state.lookup(&Caller::server(), name.as_name())?;
             let known = match name.as_bytes() {
                 Work::WORK | Work::LINKS | Work::LAYERS | Work::MOVING => entry.attributes.is_directory(),
-                Work::LOCK | Work::REGISTER | Work::HISTORY | Work::PART | Work::COPIED => {
+                Work::LOCK | Work::REGISTER | Work::HISTORY | Work::PART | Work::COPIED | Work::METACOPIES => {
                     !entry.attributes.is_directory()
                 }
                 _ => false,
             };
             if !known {
                 self.found(below(STATE, name.as_bytes()), Problem::Unknown, remove);
+            } else if name.as_bytes() == Work::METACOPIES && self.options.idle && !self.has_metacopies {
+                self.found(below(STATE, name.as_bytes()), Problem::NoMetacopies, remove);
             }
         }
         self.links()

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use vnode::{Caller, Entry, Errno, Handle, Name, Result, VnodeRef};
+use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, Result, VnodeRef};
 
 use super::super::identity::Identity;
 use super::super::lookup::root_of;
+use super::super::metacopy::{self, Beside};
 use super::super::node::Instance;
 use super::super::whiteout::{self, Format, Meaning, PREFIX, STATE};
 use super::super::work;
@@ -156,10 +157,31 @@ impl Check<'_> {
         if whiteout::is_opaque_file(file)? {
             self.found(path.clone(), Problem::OpaqueFile, || whiteout::remove_opaque(file));
         }
-        if whiteout::has_redirect(file)? && !whiteout::has_data_elsewhere(file)? {
+        if whiteout::has_redirect(file)? && !metacopy::is_marked(file)? {
             self.found(path.clone(), Problem::MovedFile, || whiteout::remove_redirect(file));
         }
+        self.data(place, stored, &path, entry)?;
         self.identity(path, entry, known)
+    }
+
+    /// Checks that the data of a metadata-only copy are there. If they are not, nothing can be repaired.
+    fn data(&mut self, place: &Place, stored: Name<'_>, path: &[u8], entry: &Entry) -> Result<()> {
+        if entry.attributes.kind != FileKind::Regular {
+            return Ok(());
+        }
+        let Some(mark) = metacopy::Mark::of(&entry.vnode)? else { return Ok(()) };
+        self.has_metacopies = true;
+        if !mark.is_believed {
+            self.found(path.to_vec(), Problem::DataUnbelieved, || Err(Errno::EPERM));
+            return Ok(());
+        }
+        let copy = Instance::new(self.member, entry.vnode.clone(), entry.attributes.ino);
+        let beside = Beside { directories: place.right.clone(), name: stored.to_owned() };
+        let from = mark.path.clone();
+        if !self.is_last() && self.union.data_of(&copy, mark, || Some(beside)).is_err() {
+            self.found(path.to_vec(), Problem::DataGone(from), || Err(Errno::EIO));
+        }
+        Ok(())
     }
 
     fn identity(&mut self, path: Vec<u8>, entry: &Entry, known: &mut Known) -> Result<()> {

@@ -1,0 +1,131 @@
+//! Bringing the data into a metadata-only copy.
+//!
+//! They are written into the copy itself, so that its other names, its locks and its identity stay. Nobody sees them before
+//! the mark goes. What somebody could see are the times: a name in the work directory tells what to put back
+//! ([`Purpose::Times`]).
+
+use vnode::{
+    AllocateMode, Attributes, Caller, Errno, OpenFile, OpenFileRef, OpenFlags, Result, SetAttributes, SetTime,
+    Timestamp, VnodeRef, XattrMode,
+};
+
+use super::super::copy_up::copy_data;
+use super::super::node::Instance;
+use super::super::work::Purpose;
+use super::mark::{self, is_marked};
+
+const CAPABILITY: &[u8] = b"security.capability";
+const SET_ID: u32 = 0o6000;
+
+/// Brings all data.
+///
+/// # Errors
+/// Those of copying: then the copy is as it was.
+pub(super) fn fill(copy: &Instance, data: &VnodeRef) -> Result<()> {
+    let server = Caller::server();
+    let Instance { member, vnode, .. } = copy;
+    let before = vnode.getattr(&server)?;
+    let capability = capability(vnode)?;
+    let (work, note) = (member.work.directory()?, member.work.name_for(Purpose::Times(before.mtime)));
+    // A file without a name is not there after a crash.
+    let is_noted = work.link(&server, vnode, note.as_name()).is_ok();
+    let filled = write(vnode, data, &before, before.size);
+    let restored = restore(vnode, &before, capability);
+    let done = filled.and(restored).and_then(|()| mark::remove(vnode));
+    if is_noted {
+        member.work.discard(&note);
+    }
+    done
+}
+
+/// Cuts the copy off, which is what is asked for, and brings as much as is left. Users see it done from the first step.
+pub(super) fn cut(copy: &Instance, data: Option<&VnodeRef>, size: u64) -> Result<()> {
+    let server = Caller::server();
+    let vnode = &copy.vnode;
+    vnode.setattr(&server, &SetAttributes { size: Some(size), ..SetAttributes::default() })?;
+    if let Some(data) = data {
+        write(vnode, data, &vnode.getattr(&server)?, size)?;
+    }
+    mark::remove(vnode)
+}
+
+/// Whether a copy that is cut off is as after truncate(2) but for its data: nothing else changes with these.
+pub(super) fn may_be_cut(copy: &Instance, size: u64) -> Result<bool> {
+    let attributes = copy.vnode.getattr(&Caller::server())?;
+    Ok(size < attributes.size && !loses_rights(&copy.vnode, &attributes)?)
+}
+
+/// Whether something that is written loses rights by that, which could not be given back in one step.
+pub(super) fn loses_rights(file: &VnodeRef, attributes: &Attributes) -> Result<bool> {
+    Ok(attributes.mode & SET_ID != 0 || capability(file)?.is_some())
+}
+
+/// Puts the modification time of a file back whose data have not come.
+pub(in super::super) fn put_times_back(file: &VnodeRef, mtime: Timestamp) {
+    if is_marked(file) == Ok(true) {
+        let times = SetAttributes { mtime: Some(SetTime::To(mtime)), ..SetAttributes::default() };
+        // The rest of what is to be undone does not depend on it.
+        let _ = file.setattr(&Caller::server(), &times);
+    }
+}
+
+fn write(copy: &VnodeRef, data: &VnodeRef, before: &Attributes, size: u64) -> Result<()> {
+    let server = Caller::server();
+    let file = open(copy, before)?;
+    if before.blocks > 0 {
+        // Perhaps what came before a crash: what is a hole now is to be one.
+        empty(&*file, before.size);
+    }
+    let written = data
+        .open(&server, OpenFlags::READ)
+        .and_then(|from| copy_data(&*from, &*file, size))
+        .and_then(|()| file.fsync(&server, false));
+    if written.is_err() {
+        empty(&*file, before.size);
+    }
+    written
+}
+
+/// A server that is no superuser may have to allow itself to write what it owns.
+fn open(copy: &VnodeRef, before: &Attributes) -> Result<OpenFileRef> {
+    let server = Caller::server();
+    let mode = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+    match copy.open(&server, OpenFlags::READ_WRITE) {
+        Err(Errno::EACCES) => {
+            copy.setattr(&server, &mode(before.mode | 0o600))?;
+            let opened = copy.open(&server, OpenFlags::READ_WRITE);
+            copy.setattr(&server, &mode(before.mode))?;
+            opened
+        }
+        opened => opened,
+    }
+}
+
+/// Gives room back. Where that cannot be, nobody sees what is there all the same.
+fn empty(file: &dyn OpenFile, size: u64) {
+    let hole = AllocateMode::from_bits(AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits());
+    let _ = file.allocate(&Caller::server(), hole, 0, size);
+}
+
+/// Gives a file back what writing has taken from it.
+fn restore(file: &VnodeRef, before: &Attributes, capability: Option<Vec<u8>>) -> Result<()> {
+    let server = Caller::server();
+    if file.getattr(&server)?.mode != before.mode {
+        file.setattr(&server, &SetAttributes { mode: Some(before.mode), ..SetAttributes::default() })?;
+    }
+    if let Some(value) = capability {
+        file.setxattr(&server, CAPABILITY, &value, XattrMode::Set)?;
+    }
+    let times = SetAttributes { mtime: Some(SetTime::To(before.mtime)), ..SetAttributes::default() };
+    file.setattr(&server, &times).map(drop)
+}
+
+fn capability(file: &VnodeRef) -> Result<Option<Vec<u8>>> {
+    match file.getxattr(&Caller::server(), CAPABILITY) {
+        Ok(value) => Ok(Some(value)),
+        // One of no bytes can be set but not read.
+        Err(Errno::EINVAL) => Ok(Some(Vec::new())),
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

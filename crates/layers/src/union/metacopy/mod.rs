@@ -1,0 +1,272 @@
+//! Metadata-only copies: files whose attributes were copied to another branch, and whose data were not.
+//!
+//! Such a copy has the size of its original, no data, and a mark that tells where on the right the data are. It is read
+//! there, until it is written: then the data come into the copy, which is the same file before and after. **Invariant.**
+//! As long as the mark is there nothing reads the copy's own data, and it goes when these are whole. The branches on the
+//! right of one with such copies are not changed by the union.
+
+mod fill;
+mod mark;
+mod open;
+
+use std::sync::atomic::Ordering;
+
+use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, OpenFileRef, OpenFlags, Result, VnodeRef};
+
+use super::Union;
+use super::branches::Member;
+use super::copy_up::Extent;
+use super::identity::{self, Identity};
+use super::node::{Instance, Node, Whereabouts};
+use super::whiteout;
+use crate::BranchMode;
+pub(super) use fill::put_times_back;
+pub(super) use mark::{Mark, NewMark, is_marked};
+use open::MetadataOnlyFile;
+
+/// A name in directories of several branches, from the left.
+#[derive(Clone)]
+pub(super) struct Beside {
+    pub(super) directories: Vec<Instance>,
+    pub(super) name: NameBuf,
+}
+
+impl Union {
+    /// Where the data of a file with this mark are. `beside` is its name in the branches on its right, for marks that tell
+    /// no path.
+    ///
+    /// # Errors
+    /// `EIO` if they are not there, or fewer than the file is to have.
+    pub(super) fn data_of(
+        &self,
+        copy: &Instance,
+        mark: Mark,
+        beside: impl FnOnce() -> Option<Beside>,
+    ) -> Result<Instance> {
+        let server = Caller::server();
+        let size = copy.vnode.getattr(&server)?.size;
+        let beside = if mark.tells_path() { None } else { beside() };
+        let (mut at, mut mark, mut beside) = (copy.clone(), mark, beside);
+        // Each is further to the right.
+        loop {
+            let (next, there) = self.original(&at, &mark, beside.as_ref())?.ok_or(Errno::EIO)?;
+            match Mark::of(&next.vnode)? {
+                Some(further) => (at, mark, beside) = (next, further, Some(there)),
+                None if next.vnode.getattr(&server)?.size < size => return Err(Errno::EIO),
+                None => return Ok(next),
+            }
+        }
+    }
+
+    /// What a metadata-only copy was made of, which may be another.
+    fn original(&self, copy: &Instance, mark: &Mark, beside: Option<&Beside>) -> Result<Option<(Instance, Beside)>> {
+        if !mark.is_believed {
+            return Ok(None);
+        }
+        let Some(path) = mark.path.as_deref().filter(|path| path.starts_with(b"/")) else {
+            let Some(beside) = beside else { return Ok(None) };
+            let name = match &mark.path {
+                Some(name) => NameBuf::new(name.clone()),
+                None => Ok(beside.name.clone()),
+            };
+            return name.map_or(Ok(None), |name| file_in(&beside.directories, name));
+        };
+        if !path[1..].split(|&byte| byte == b'/').all(|name| Name::new(name).is_ok()) {
+            return Ok(None);
+        }
+        let right = self.roots_right_of(&copy.member);
+        let tag = Identity::brought(&copy.vnode)?.and_then(|(brought, _)| Some(identity::parts(&brought.handle)?.0));
+        let found = self.file_at(&right, path)?;
+        let is_of_branch = |instance: &Instance| Some(instance.member.base.tag) == tag;
+        if let Some((instance, _)) = &found
+            && (is_of_branch(instance) || mark.is_of(&instance.vnode)?)
+        {
+            return Ok(found);
+        }
+        // A branch that has come later may have another file by this path.
+        let own: Vec<Instance> = right.into_iter().skip_while(|root| !is_of_branch(root)).collect();
+        Ok(self.file_at(&own, path)?.filter(|(instance, _)| is_of_branch(instance)))
+    }
+
+    /// The file at a path from these roots, as it is there.
+    fn file_at(&self, roots: &[Instance], path: &[u8]) -> Result<Option<(Instance, Beside)>> {
+        let last = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+        let (above, name) = path.split_at(last);
+        let Ok(name) = NameBuf::new(name.to_vec()) else { return Ok(None) };
+        if above.iter().all(|&byte| byte == b'/') {
+            return file_in(roots, name);
+        }
+        match self.search_path(roots, above)? {
+            Some(found) if found.kind() == FileKind::Directory => file_in(&found.instances, name),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether nothing on the right of the branch may be changed: so it has to be where data are.
+    fn is_all_kept_right_of(&self, member: &Member) -> bool {
+        let slots = self.branches.slots();
+        let from = self.branches.position(member).map_or(0, |position| position + 1);
+        slots[from..].iter().all(|slot| slot.mode == BranchMode::ReadOnly)
+    }
+
+    /// Has all metadata-only copies in a branch that this union made get their data.
+    ///
+    /// # Errors
+    /// `EXDEV` for one of overlayfs's that tells no path, and `EIO` for one whose data are not there.
+    pub(super) fn bring_all(&self, member: &std::sync::Arc<Member>) -> Result<()> {
+        if !member.work.has_metacopies() {
+            return Ok(());
+        }
+        // What was being brought when a union was stopped is as before.
+        member.work.directory()?;
+        let links = member.work.links_if_there()?;
+        let mut way: Vec<VnodeRef> = links.into_iter().chain([member.root.clone()]).collect();
+        while let Some(directory) = way.pop() {
+            for (name, kind) in super::work::entries(&directory)? {
+                let may_be_either = matches!(kind, None | Some(FileKind::Directory | FileKind::Regular));
+                if !may_be_either || name.as_bytes() == whiteout::STATE {
+                    continue;
+                }
+                let Entry { vnode, attributes } = directory.lookup(&Caller::server(), name.as_name())?;
+                match attributes.kind {
+                    FileKind::Directory => way.push(vnode),
+                    FileKind::Regular => self.bring(&Instance::new(member, vnode, attributes.ino))?,
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn bring(&self, file: &Instance) -> Result<()> {
+        let Some(mark) = Mark::of(&file.vnode)? else { return Ok(()) };
+        if !mark.tells_path() {
+            return Err(Errno::EXDEV);
+        }
+        let data = self.data_of(file, mark, || None)?;
+        fill::fill(file, &data.vnode)
+    }
+}
+
+impl Node {
+    /// Where its data are, if not in itself.
+    pub(super) fn data(&self) -> Result<Option<Instance>> {
+        let copies = self.copies();
+        if self.kind != FileKind::Regular || self.own_data_at.load(Ordering::Relaxed) == u64::from(copies) + 1 {
+            return Ok(None);
+        }
+        let copy = self.leftmost();
+        match Mark::of(&copy.vnode)? {
+            Some(mark) => self.union.data_of(&copy, mark, || self.beside(&copy.member)).map(Some),
+            None => {
+                self.own_data_at.store(u64::from(copies) + 1, Ordering::Relaxed);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Opens the leftmost instance, to be read where its data are.
+    pub(super) fn open_leftmost(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        let file = self.leftmost().vnode.open(caller, flags)?;
+        match self.data()? {
+            Some(data) => {
+                self.is_read_elsewhere.store(true, Ordering::Relaxed);
+                MetadataOnlyFile::open(file, &data.vnode)
+            }
+            None => Ok(file),
+        }
+    }
+
+    /// Brings the data into a metadata-only copy, which may be changed where it is, or as much as is needed.
+    pub(super) fn bring_data(&self, extent: Extent) -> Result<()> {
+        if extent == Extent::Nothing || !self.is_metadata_only()? {
+            return Ok(());
+        }
+        {
+            let _copying = self.alone();
+            if !self.is_metadata_only()? {
+                return Ok(());
+            }
+            let copy = self.leftmost();
+            match extent {
+                Extent::UpTo(size) if fill::may_be_cut(&copy, size)? => {
+                    let data = if size > 0 { self.data()? } else { None };
+                    fill::cut(&copy, data.as_ref().map(|data| &data.vnode), size)?;
+                }
+                _ => fill::fill(&copy, &self.data()?.ok_or(Errno::EAGAIN)?.vnode)?,
+            }
+            self.copies.fetch_add(1, Ordering::Release);
+        }
+        self.call_followers();
+        Ok(())
+    }
+
+    /// Whether its data are elsewhere, or are to be.
+    pub(super) fn is_metadata_only(&self) -> Result<bool> {
+        if self.kind != FileKind::Regular || self.own_data_at.load(Ordering::Relaxed) == u64::from(self.copies()) + 1 {
+            return Ok(false);
+        }
+        is_marked(&self.leftmost().vnode)
+    }
+
+    /// Before it gets another name: has its mark tell the path of the data, not only that they have its name.
+    pub(super) fn note_path_of_data(self: &std::sync::Arc<Self>) -> Result<()> {
+        if self.kind != FileKind::Regular || self.own_data_at.load(Ordering::Relaxed) == u64::from(self.copies()) + 1 {
+            return Ok(());
+        }
+        let copy = self.leftmost();
+        let Some(mark) = Mark::of(&copy.vnode)?.filter(|mark| !mark.tells_path()) else { return Ok(()) };
+        let Whereabouts::At(above) = self.whereabouts() else { return self.bring_data(Extent::All) };
+        let name = mark.path.as_deref().unwrap_or(above.stored.as_bytes());
+        let path = [&above.directory.rest_path(&copy.member)?, &b"/"[..], name].concat();
+        if mark::set_path(&copy.vnode, &path)? { Ok(()) } else { self.bring_data(Extent::All) }
+    }
+
+    /// The mark of a copy without data that is to be made in a branch; `None` if the data have to come along.
+    pub(super) fn mark_of_copy(
+        self: &std::sync::Arc<Self>,
+        original: &Instance,
+        target: &Member,
+    ) -> Result<Option<NewMark>> {
+        let union = &self.union;
+        if !union.settings.metacopy || self.kind != FileKind::Regular || !union.is_all_kept_right_of(target) {
+            return Ok(None);
+        }
+        let Whereabouts::At(above) = self.whereabouts() else { return Ok(None) };
+        let attributes = original.vnode.getattr(&Caller::server())?;
+        if attributes.size == 0 || attributes.nlink > 1 || fill::loses_rights(&original.vnode, &attributes)? {
+            return Ok(None);
+        }
+        let path = [&above.directory.rest_path(target)?, &b"/"[..], above.stored.as_bytes()].concat();
+        let found = union.file_at(&union.roots_right_of(target), &path)?;
+        let is_there = found.is_some_and(|(instance, _)| instance.is_same(original));
+        Ok(is_there.then(|| NewMark::new(path, &attributes, union.settings.whiteouts)))
+    }
+
+    /// Its name in the branches on the right of one.
+    fn beside(&self, member: &Member) -> Option<Beside> {
+        let _ = self.reference().find_whereabouts();
+        let Whereabouts::At(above) = self.whereabouts() else { return None };
+        let own = self.union.branches.position(member)?;
+        let is_right = |place: &&Instance| self.union.branches.position(&place.member).is_some_and(|at| at > own);
+        let directories = above.directory.instances().iter().filter(is_right).cloned().collect();
+        Some(Beside { directories, name: above.stored })
+    }
+}
+
+/// The file that a name in these directories stands for, as it is there, and its name in those on the right of it.
+pub(super) fn file_in(directories: &[Instance], name: NameBuf) -> Result<Option<(Instance, Beside)>> {
+    let server = Caller::server();
+    for (index, place) in directories.iter().enumerate() {
+        match place.vnode.lookup(&server, name.as_name()) {
+            Ok(entry) if entry.attributes.kind == FileKind::Regular => {
+                let found = Instance::new(&place.member, entry.vnode, entry.attributes.ino);
+                return Ok(Some((found, Beside { directories: directories[index + 1..].to_vec(), name })));
+            }
+            Err(Errno::ENOENT) if !whiteout::stands(&place.vnode, name.as_name())? => {}
+            Ok(_) | Err(Errno::ENOENT) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}

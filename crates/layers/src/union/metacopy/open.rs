@@ -1,0 +1,104 @@
+//! An open metadata-only copy: its attributes and locks are its own, and what is read is the original's.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use vnode::{
+    AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget,
+    VnodeRef,
+};
+
+/// An open metadata-only copy. Whoever may write has opened it for that, and then its data have come.
+pub(super) struct MetadataOnlyFile {
+    own: OpenFileRef,
+    data: OpenFileRef,
+    /// The original may have become longer.
+    size: u64,
+}
+
+impl MetadataOnlyFile {
+    /// The open copy, with its data in another file.
+    pub(super) fn open(own: OpenFileRef, data: &VnodeRef) -> Result<OpenFileRef> {
+        let server = Caller::server();
+        let (data, size) = (data.open(&server, OpenFlags::READ)?, own.getattr(&server)?.size);
+        Ok(Arc::new(Self { own, data, size }))
+    }
+}
+
+impl OpenFile for MetadataOnlyFile {
+    fn read_at(&self, _caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
+        if left == 0 {
+            return Ok(0);
+        }
+        match self.data.read_at(&Caller::server(), offset, &mut buffer[..left])? {
+            // The original has been cut off: what was there is lost, and nobody is to take it for zeros.
+            read if read < left && self.data.getattr(&Caller::server())?.size < self.size => Err(Errno::EIO),
+            read => Ok(read),
+        }
+    }
+
+    fn write_at(&self, _: &Caller, _: u64, _: &[u8], _: bool) -> Result<usize> {
+        Err(Errno::EBADF)
+    }
+
+    fn truncate(&self, _: &Caller, _: u64, _: bool) -> Result<()> {
+        Err(Errno::EBADF)
+    }
+
+    fn allocate(&self, _: &Caller, _: AllocateMode, _: u64, _: u64) -> Result<()> {
+        Err(Errno::EBADF)
+    }
+
+    fn getattr(&self, caller: &Caller) -> Result<Attributes> {
+        self.own.getattr(caller)
+    }
+
+    fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+        self.own.flush(caller, owner)
+    }
+
+    fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        self.own.fsync(caller, data_only)
+    }
+
+    fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        if offset >= self.size {
+            return Err(Errno::ENXIO);
+        }
+        match self.data.seek(&Caller::server(), offset, target)? {
+            found if found < self.size => Ok(found),
+            _ if target == SeekTarget::Hole => Ok(self.size),
+            _ => Err(Errno::ENXIO),
+        }
+    }
+
+    fn copy_range(&self, _caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
+        let length = length.min(self.size.saturating_sub(offset));
+        if length == 0 {
+            return Ok(0);
+        }
+        self.data.copy_range(&Caller::server(), offset, to, to_offset, length)
+    }
+
+    fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        self.own.lock(caller, owner, lock)
+    }
+
+    fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+        self.own.test_lock(caller, owner, lock)
+    }
+
+    fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        let file = if crate::ioctl::asks_for_data(command) { &self.data } else { &self.own };
+        file.ioctl(caller, command, input, output)
+    }
+
+    fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {
+        self.own.poll(caller, events)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
