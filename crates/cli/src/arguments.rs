@@ -40,6 +40,10 @@ pub enum Command {
     /// Keep states of a mounted union, compare them, and go back to them
     #[command(subcommand)]
     Snapshot(Snapshot),
+    /// Run a command in a fork of a stack, show what it changed, and commit or discard that
+    ///
+    /// The command sees and changes a fork that nobody else sees, in the place of the directory that the stack is on. Afterwards the differences are shown, and on a terminal it is asked what to do with them. Ends as the command ends (128 and the number of a signal that ended it), or with 125 if something else failed, 126 if the command cannot be started, 127 if there is none.
+    Run(Run),
     /// Build a stack without mounting it, and tell what it is made of and what follows for caching
     Explain(Explain),
     /// Work in a stack without mounting it
@@ -256,6 +260,39 @@ pub enum Snapshot {
         /// The snapshot
         name: String,
     },
+}
+
+/// `plyfs run`
+#[derive(Args, Debug)]
+#[group(skip)]
+pub struct Run {
+    /// The stack that is forked; without it, the current directory
+    #[arg(long, value_name = "STACK")]
+    pub stack: Option<OsString>,
+    /// Where the command sees the fork; without it, in the place of the one directory that the stack is on
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub at: Option<PathBuf>,
+    /// Keep the changes in this directory, which is made if it is missing; with changes that are kept there, go on with these, and without a command, only decide on them
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub scratch: Option<PathBuf>,
+    /// Commit the changes without asking, if the command succeeds; otherwise keep them
+    #[arg(long, conflicts_with_all = ["discard", "keep"])]
+    pub commit: bool,
+    /// Discard the changes without asking
+    #[arg(long, conflicts_with = "keep")]
+    pub discard: bool,
+    /// Keep the changes without asking, to decide later
+    #[arg(long)]
+    pub keep: bool,
+    /// Commit also where others have changed the same meanwhile: what they changed there is lost
+    #[arg(long)]
+    pub force: bool,
+    /// Print the differences as JSON, on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
 }
 
 /// `plyfs explain`

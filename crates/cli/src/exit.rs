@@ -88,6 +88,21 @@ pub mod mount_helper {
     }
 }
 
+/// What `plyfs run` ends with if its command does not decide that, as env(1), timeout(1) and others do.
+pub mod run_command {
+    use super::Exit;
+
+    /// The command was found and cannot be started.
+    pub const NOT_EXECUTABLE: u8 = 126;
+    /// There is no such command.
+    pub const NOT_FOUND: u8 = 127;
+
+    /// The code for any failure of our own.
+    pub fn number(_: Exit) -> u8 {
+        125
+    }
+}
+
 impl Exit {
     /// The number that the process ends with.
     pub fn number(self) -> u8 {

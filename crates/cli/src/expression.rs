@@ -53,6 +53,13 @@ impl Expression {
         branches.map_err(|error| failure(&error, &self.text))
     }
 
+    /// The directories that it is on, as far as they are named.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let mut directories = Vec::new();
+        add_directories(&self.stack, &mut directories);
+        directories
+    }
+
     /// The expression in its standard form, paths absolute: it means the same wherever it is read.
     pub fn standard_form(&self) -> String {
         self.stack.to_string()
@@ -62,6 +69,18 @@ impl Expression {
 fn plain(path: OsString) -> Spanned<Branch> {
     let base = Base { kind: None, location: Spanned::new(path, Span::default()) };
     Spanned::new(Branch { tree: Tree::Base(base), mode: None }, Span::default())
+}
+
+fn add_directories(stack: &Stack, directories: &mut Vec<PathBuf>) {
+    for branch in &stack.source {
+        match &branch.value.tree {
+            Tree::Stack(inner) => add_directories(inner, directories),
+            Tree::Base(base) if base.kind.as_ref().is_none_or(|kind| kind.value == stack::kinds::DIRECTORY) => {
+                directories.push(PathBuf::from(&base.location.value));
+            }
+            Tree::Base(_) => {}
+        }
+    }
 }
 
 fn working_directory() -> Outcome<PathBuf> {

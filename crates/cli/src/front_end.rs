@@ -69,6 +69,23 @@ impl Served {
         self.forced.store(true, Ordering::Release);
     }
 
+    /// Takes the mount away at the end of those who used it. What others still have open fails.
+    pub fn finish(&self) {
+        const ATTEMPTS: usize = 20;
+        const INTERVAL: Duration = Duration::from_millis(10);
+        for _ in 0..ATTEMPTS {
+            // A process that has just ended may not be gone altogether.
+            if self.mount.unmount(UnmountMode::Clean).is_ok() {
+                self.mount.wait_timeout(GRACE);
+                return;
+            }
+            std::thread::sleep(INTERVAL);
+        }
+        tracing::debug!("processes still use the mount");
+        self.end(true);
+        self.mount.wait_timeout(GRACE);
+    }
+
     /// How many requests of each operation were answered, those that occurred.
     pub fn requests(&self) -> BTreeMap<String, u64> {
         let counts = self.mount.statistics().into_iter();

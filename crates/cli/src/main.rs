@@ -23,7 +23,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use arguments::{Arguments, Command, Helper};
-use exit::{Failure, Outcome, mount_helper};
+use exit::{Failure, Outcome, mount_helper, run_command};
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -34,7 +34,12 @@ fn main() -> ExitCode {
         };
     }
     match Arguments::try_parse_from(&words) {
+        Ok(Arguments { command: Command::Run(arguments) }) => commands::run::run(&arguments)
+            .map_or_else(|failure| finish(Err(failure), run_command::number), ExitCode::from),
         Ok(arguments) => finish(run(&arguments.command), exit::Exit::number),
+        Err(error) if words.get(1).is_some_and(|word| word == "run") => {
+            refuse(&error, run_command::number(exit::Exit::Usage))
+        }
         Err(error) => refuse(&error, exit::Exit::Usage.number()),
     }
 }
@@ -48,6 +53,7 @@ fn run(command: &Command) -> Outcome {
         Command::Control(arguments) => commands::control::run(arguments),
         Command::Union(command) => commands::union::run(command),
         Command::Snapshot(command) => commands::snapshot::run(command),
+        Command::Run(arguments) => commands::run::run(arguments).map(drop),
         Command::Explain(arguments) => commands::explain::run(arguments),
         Command::Shell(arguments) => commands::shell::run(arguments),
         Command::Completions(arguments) => commands::generate::completions(arguments),

@@ -16,4 +16,7 @@ pub use build::{
 };
 pub use explain::explain;
 pub use layers::Branch as OpenBranch;
-pub use layers::union::{CheckError, CheckOptions, Finding, check as check_union};
+pub use layers::union::{
+    Change, CheckError, CheckOptions, CommitError, CommitOptions, Conflict, Difference, Finding, Fork,
+    check as check_union, to_json as differences_to_json,
+};

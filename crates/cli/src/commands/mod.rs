@@ -5,6 +5,7 @@ pub mod explain;
 pub mod generate;
 pub mod log_level;
 pub mod mount;
+pub mod run;
 pub mod shell;
 pub mod snapshot;
 pub mod status;

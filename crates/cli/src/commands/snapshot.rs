@@ -17,7 +17,7 @@ struct Kept {
 
 /// A difference between two states.
 #[derive(Deserialize)]
-struct Difference {
+pub struct Difference {
     change: String,
     path: String,
     kind: String,
@@ -52,7 +52,8 @@ pub fn run(command: &Snapshot) -> Outcome {
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(answer: &'a str) -> Outcome<Vec<T>> {
+/// Reads a list that a union has answered.
+pub fn read<'a, T: Deserialize<'a>>(answer: &'a str) -> Outcome<Vec<T>> {
     serde_json::from_str(answer).map_err(|error| {
         Failure::new(Exit::NoAnswer, format!("the server's answer cannot be read: {error}; is it of another version?"))
     })
@@ -70,7 +71,7 @@ fn list(snapshots: &[Kept]) -> String {
 }
 
 /// One a line: `+` for what was added, `~` for what was changed, `-` for what was deleted; a directory ends with a slash.
-fn differences(differences: &[Difference]) -> String {
+pub fn differences(differences: &[Difference]) -> String {
     let line = |Difference { change, path, kind }: &Difference| {
         let sign = match change.as_str() {
             "added" => '+',

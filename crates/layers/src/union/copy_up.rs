@@ -451,6 +451,11 @@ fn copy_of(original: &Instance, target: &Member, how: &How) -> Result<(NameBuf, 
     }
 }
 
+/// Makes a copy of anything but a directory by a name that nothing has, complete but for its identity.
+pub(super) fn copy_whole(directory: &VnodeRef, name: Name<'_>, original: &Instance) -> Result<VnodeRef> {
+    copy_into(directory, name, original, &How { extent: Extent::All, data: None, mark: None, rights: None })
+}
+
 fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) -> Result<VnodeRef> {
     let server = Caller::server();
     let (from, rights) = (&original.vnode, how.rights);

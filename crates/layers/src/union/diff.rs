@@ -6,35 +6,49 @@ use std::sync::Arc;
 use vnode::{Attributes, Caller, Entry, FileKind, NameBuf, Result, VnodeRef};
 
 use super::node::{Instance, Node};
-use super::work;
+use super::{whiteout, work};
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Difference {
-    pub(super) change: Change,
+pub struct Difference {
+    /// What has become of the object.
+    pub change: Change,
     /// From the root, without a slash before it.
-    pub(super) path: Vec<u8>,
+    pub path: Vec<u8>,
     /// Of the newer state, or of what was deleted.
-    pub(super) kind: FileKind,
+    pub kind: FileKind,
 }
 
 /// What has become of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub enum Change {
+    /// It is only in the newer state.
     Added,
+    /// It is in both, and differs.
     Changed,
+    /// It is only in the older state.
     Deleted,
 }
 
 impl Change {
     /// The word for it.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Added => "added",
             Self::Changed => "changed",
             Self::Deleted => "deleted",
         }
     }
+}
+
+/// Differences as JSON, for programs.
+pub fn to_json(differences: &[Difference]) -> String {
+    let entry = |difference: &Difference| {
+        let path = String::from_utf8_lossy(&difference.path);
+        let kind = format!("{:?}", difference.kind).to_lowercase();
+        serde_json::json!({ "change": difference.change.name(), "path": path, "kind": kind })
+    };
+    serde_json::Value::Array(differences.iter().map(entry).collect()).to_string()
 }
 
 /// What is different in the newer directory, with all below it. What both have from the same branches is not looked at.
@@ -52,7 +66,7 @@ pub(super) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Differ
             match before.remove(&name) {
                 None => added(entry, path, &mut differences)?,
                 Some(old) if is_directory(&old) && is_directory(&entry) => {
-                    if !are_equal(&old.attributes, &entry.attributes) {
+                    if !is_directory_unchanged(&old, &entry)? {
                         differences.push(difference(Change::Changed, &path, &entry));
                     }
                     open.push((path, node(&old.vnode), node(&entry.vnode)));
@@ -97,6 +111,12 @@ fn entries(directory: &Arc<Node>) -> Result<BTreeMap<NameBuf, Entry>> {
     Ok(entries)
 }
 
+/// Whether a directory is as it was, but for what is in it and its times.
+fn is_directory_unchanged(old: &Entry, new: &Entry) -> Result<bool> {
+    Ok(is_same(&node(&old.vnode).instances(), &node(&new.vnode).instances())
+        || (are_equal(&old.attributes, &new.attributes) && have_equal_xattrs(old, new)?))
+}
+
 /// Whether neither has been changed since the other was made of it, or both are one.
 fn is_unchanged(old: &Entry, new: &Entry) -> Result<bool> {
     if is_same(&node(&old.vnode).instances(), &node(&new.vnode).instances()) {
@@ -105,8 +125,11 @@ fn is_unchanged(old: &Entry, new: &Entry) -> Result<bool> {
     let (one, other) = (&old.attributes, &new.attributes);
     let is_alike =
         are_equal(one, other) && one.size == other.size && one.mtime == other.mtime && one.rdev == other.rdev;
-    if !is_alike || one.kind != FileKind::Symlink {
-        return Ok(is_alike);
+    if !is_alike || !have_equal_xattrs(old, new)? {
+        return Ok(false);
+    }
+    if one.kind != FileKind::Symlink {
+        return Ok(true);
     }
     let server = Caller::server();
     Ok(old.vnode.readlink(&server)? == new.vnode.readlink(&server)?)
@@ -114,6 +137,10 @@ fn is_unchanged(old: &Entry, new: &Entry) -> Result<bool> {
 
 fn are_equal(one: &Attributes, other: &Attributes) -> bool {
     (one.kind, one.mode, one.uid, one.gid) == (other.kind, other.mode, other.uid, other.gid)
+}
+
+fn have_equal_xattrs(one: &Entry, other: &Entry) -> Result<bool> {
+    Ok(whiteout::users_attributes(&one.vnode)? == whiteout::users_attributes(&other.vnode)?)
 }
 
 fn is_same(one: &[Instance], other: &[Instance]) -> bool {

@@ -10,7 +10,7 @@ use vnode::{Caller, Control, ControlError, Errno, RenameMode, Result, Vnode};
 use super::branches::{Branches, Member, Slot};
 use super::change::{Arguments, Groups, refused};
 use super::copy_up::{copy_attributes, copy_untouched, keeping_times};
-use super::diff::{self, Difference};
+use super::diff;
 use super::fold::Fold;
 use super::history::{self, History, Snapshot};
 use super::node::{Instance, Node, Whereabouts};
@@ -113,12 +113,7 @@ impl Union {
         let newer = newer.unwrap_or_else(|| self.view_of(self.branches.slots().to_vec()));
         drop(steady);
         let differences = diff::compare(&older.root_node(), &newer.root_node()).map_err(ControlError::Failed)?;
-        let entry = |difference: &Difference| {
-            let path = String::from_utf8_lossy(&difference.path);
-            let kind = format!("{:?}", difference.kind).to_lowercase();
-            serde_json::json!({ "change": difference.change.name(), "path": path, "kind": kind })
-        };
-        Ok(serde_json::Value::Array(differences.iter().map(entry).collect()).to_string())
+        Ok(diff::to_json(&differences))
     }
 
     /// The union as it was at a snapshot.

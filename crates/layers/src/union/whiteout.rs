@@ -22,7 +22,7 @@ const ESCAPE: &[u8] = b".wh..wh.u";
 const OVERLAY_OPAQUE: [&[u8]; 2] = [b"trusted.overlay.opaque", b"user.overlay.opaque"];
 const OVERLAY_REDIRECT: [&[u8]; 2] = [b"trusted.overlay.redirect", b"user.overlay.redirect"];
 /// On a device 0:0 that is no whiteout.
-const USERS_DEVICE: [&[u8]; 1] = [b"trusted.plyfs.device"];
+pub(super) const USERS_DEVICE: [&[u8]; 1] = [b"trusted.plyfs.device"];
 /// Where a moved directory keeps the path that it had: the same as overlayfs, for which it means the same.
 const REDIRECT_MAX: usize = 4096;
 
@@ -317,6 +317,25 @@ pub(super) fn attribute(object: &VnodeRef, names: &[&[u8]]) -> Result<Option<Vec
         }
     }
     Ok(None)
+}
+
+/// The extended attributes that users see, sorted.
+pub(super) fn users_attributes(object: &VnodeRef) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let server = Caller::server();
+    let names = object.listxattr(&server)?;
+    let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !is_own_attribute(name));
+    let mut attributes = Vec::new();
+    for name in names {
+        match object.getxattr(&server, name) {
+            Ok(value) => attributes.push((name.to_vec(), value)),
+            Err(Errno::ENODATA) => {}
+            // A capability of no bytes can be set but not read.
+            Err(Errno::EINVAL) => attributes.push((name.to_vec(), Vec::new())),
+            Err(error) => return Err(error),
+        }
+    }
+    attributes.sort();
+    Ok(attributes)
 }
 
 /// Takes these attributes away, where they are.

@@ -102,6 +102,8 @@ impl Work {
     pub(super) const HISTORY: &[u8] = b"history";
     /// The directory of later layers.
     pub(super) const LAYERS: &[u8] = b"layers";
+    /// The file that tells what of a fork is committed.
+    pub(super) const COMMIT: &[u8] = b"commit";
     /// Where directories are while a layer is folded.
     pub(super) const MOVING: &[u8] = b"moving";
     /// What a file of the state directory is called before it is whole.
@@ -218,7 +220,8 @@ impl Work {
         state.open_directory(&Caller::server())?.fsync(&Caller::server(), false)
     }
 
-    fn state(&self) -> Result<VnodeRef> {
+    /// The directory that all this is in.
+    pub(super) fn state(&self) -> Result<VnodeRef> {
         self.directory()?;
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.as_ref().map(|opened| opened.state.clone()).ok_or(Errno::ESTALE)

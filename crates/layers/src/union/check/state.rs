@@ -59,9 +59,13 @@ impl Check<'_> {
             let entry = state.lookup(&Caller::server(), name.as_name())?;
             let known = match name.as_bytes() {
                 Work::WORK | Work::LINKS | Work::LAYERS | Work::MOVING => entry.attributes.is_directory(),
-                Work::LOCK | Work::REGISTER | Work::HISTORY | Work::PART | Work::COPIED | Work::METACOPIES => {
-                    !entry.attributes.is_directory()
-                }
+                Work::LOCK
+                | Work::REGISTER
+                | Work::HISTORY
+                | Work::PART
+                | Work::COPIED
+                | Work::METACOPIES
+                | Work::COMMIT => !entry.attributes.is_directory(),
                 _ => false,
             };
             if !known {

@@ -1,0 +1,169 @@
+//! `plyfs run`: a command in a fork of a stack, and what becomes of its changes.
+
+mod decision;
+mod scratch;
+mod session;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use stack::Fork;
+use vnode::Timestamp;
+
+use crate::arguments::Run;
+use crate::exit::{Exit, Failure, Outcome, run_command};
+use crate::expression::Expression;
+use scratch::{Description, Scratch};
+use session::Ended;
+
+/// The kernel's clock for files is late by up to this.
+const TICK: Duration = Duration::from_millis(12);
+
+/// Runs the command: the code to end with.
+pub fn run(arguments: &Run) -> Outcome<u8> {
+    if !super::is_root() {
+        let message = "a fork needs a mount name space of its own, which only root may make; run it with sudo";
+        return Err(Failure::new(Exit::Permission, message));
+    }
+    let kept = arguments.scratch.as_deref().map(Scratch::open).transpose()?.flatten();
+    if arguments.command.is_empty() {
+        let Some(scratch) = kept else { return Err(no_command(arguments.scratch.as_deref())) };
+        refuse_other(arguments, &scratch)?;
+        let fork = open(&scratch, &Expression::read(scratch.description.stack.as_ref())?)?;
+        return decision::settle(arguments, &fork, scratch, true).map(|()| 0);
+    }
+    // Everything that is opened from here on is in the name space that the command gets.
+    session::separate()?;
+    let (scratch, expression) = match kept {
+        Some(scratch) => {
+            refuse_other(arguments, &scratch)?;
+            let expression = Expression::read(scratch.description.stack.as_ref())?;
+            (scratch, expression)
+        }
+        None => begin(arguments)?,
+    };
+    let fork = match open(&scratch, &expression) {
+        Ok(fork) => fork,
+        Err(failure) => {
+            scratch.forget_if_new();
+            return Err(failure);
+        }
+    };
+    let ended = session::run(&fork, &scratch.description.at, &arguments.command);
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(failure) => {
+            drop(fork);
+            scratch.forget_if_new();
+            return Err(failure);
+        }
+    };
+    if let Ended::NotStarted(error) = &ended {
+        drop(fork);
+        scratch.forget_if_new();
+        return Ok(not_started(&arguments.command, error));
+    }
+    decision::settle(arguments, &fork, scratch, ended.code() == 0)?;
+    Ok(ended.code())
+}
+
+/// Makes the scratch directory of a new fork.
+fn begin(arguments: &Run) -> Outcome<(Scratch, Expression)> {
+    let expression = Expression::read(arguments.stack.as_deref().unwrap_or(".".as_ref()))?;
+    let directories = expression.directories();
+    let at = match (&arguments.at, &directories[..]) {
+        (Some(at), _) => at.clone(),
+        (None, [only]) => only.clone(),
+        (None, _) => {
+            let message =
+                "the stack is not on one directory that the fork could take the place of; tell where with --at DIR";
+            return Err(Failure::new(Exit::Usage, message));
+        }
+    };
+    // The stack is built once before anything is made for it: what is wrong with it is told first.
+    drop(expression.build()?);
+    let at = place(&at)?;
+    let description = Description::new(expression.standard_form(), at);
+    let scratch = Scratch::make(arguments.scratch.as_deref(), description, &directories)?;
+    Ok((scratch, expression))
+}
+
+/// Opens the fork whose changes are in a scratch directory.
+fn open(scratch: &Scratch, expression: &Expression) -> Outcome<Fork> {
+    let failed = |error: &dyn std::fmt::Display| {
+        let message = format!("cannot use {}: {error}; is another command running in it?", scratch.path().display());
+        Failure::new(Exit::Stack, message)
+    };
+    let changes = scratch.changes()?;
+    let fork = Fork::new(changes, expression.build()?).map_err(|error| failed(&error))?;
+    if scratch.is_new() {
+        fork.begin().map_err(|error| failed(&error))?;
+        scratch.note_begin(Timestamp::now())?;
+        // What is changed from now on has a later time.
+        std::thread::sleep(TICK);
+    }
+    Ok(fork)
+}
+
+/// Where the fork is to be seen, as the kernel calls it.
+fn place(at: &Path) -> Outcome<PathBuf> {
+    let name = at.display();
+    let place = at
+        .canonicalize()
+        .map_err(|error| Failure::new(Exit::MountPoint, format!("cannot use {name}: {error}; give --at DIR")))?;
+    if !place.is_dir() {
+        return Err(Failure::new(Exit::MountPoint, format!("{name} is not a directory; give --at DIR")));
+    }
+    if place == Path::new("/") {
+        let message = "the root directory cannot be forked as a whole; fork the directories below it that matter, or run the command in a container";
+        return Err(Failure::new(Exit::MountPoint, message));
+    }
+    Ok(place)
+}
+
+/// Fails if the command line names another stack or place than the fork that is gone on with.
+fn refuse_other(arguments: &Run, scratch: &Scratch) -> Outcome {
+    let (description, path) = (&scratch.description, scratch.path().display());
+    if let Some(stack) = &arguments.stack
+        && Expression::read(stack)?.standard_form() != description.stack
+    {
+        let message =
+            format!("{path} has a fork of {}; leave --stack out, or give another --scratch", description.stack);
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    if let Some(at) = &arguments.at
+        && place(at)? != description.at
+    {
+        let message = format!("the fork in {path} is seen at {}; leave --at out", description.at.display());
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(())
+}
+
+fn no_command(scratch: Option<&Path>) -> Failure {
+    let message = match scratch {
+        Some(path) => format!("there is no fork in {}; give a command to begin one", path.display()),
+        None => "there is no command to run; write it behind --, or name a kept fork with --scratch DIR".to_owned(),
+    };
+    Failure::new(Exit::Usage, message)
+}
+
+/// Tells why the command could not be started: the code to end with.
+fn not_started(command: &[OsString], error: &io::Error) -> u8 {
+    let name = command[0].display();
+    let (code, remedy) = match error.kind() {
+        io::ErrorKind::NotFound => (run_command::NOT_FOUND, "is it installed, and in PATH?"),
+        _ => (run_command::NOT_EXECUTABLE, "is it a program, and executable?"),
+    };
+    tell(&format!("cannot run {name}: {error}; {remedy}"));
+    code
+}
+
+/// A line on standard error.
+fn tell(message: &str) {
+    let line = Failure::new(Exit::Failure, message);
+    // Standard error may be gone.
+    let _ = writeln!(io::stderr(), "plyfs: {line}");
+}

@@ -1,0 +1,108 @@
+//! What becomes of the changes of a fork: shown, then committed, discarded or kept.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use stack::{CommitError, CommitOptions, Conflict, Fork};
+
+use super::scratch::Scratch;
+use super::tell;
+use crate::arguments::Run;
+use crate::commands::{print, snapshot};
+use crate::exit::{Exit, Failure, Outcome};
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    Commit,
+    Discard,
+    Keep,
+}
+
+/// Shows the differences, and does with them what was asked for, now or by option.
+pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, has_succeeded: bool) -> Outcome {
+    let differences = fork.differences().map_err(|errno| {
+        let path = scratch.path().display();
+        Failure::new(Exit::Failure, format!("cannot compare the fork: {errno}; its changes are kept in {path}"))
+    })?;
+    let json = stack::differences_to_json(&differences);
+    if arguments.json {
+        print(&format!("{json}\n"))?;
+    } else {
+        // Standard output is the command's.
+        let _ = io::stderr().write_all(snapshot::differences(&snapshot::read(&json)?).as_bytes());
+    }
+    let decision = match (arguments.commit, arguments.discard, arguments.keep) {
+        (true, _, _) if has_succeeded => Decision::Commit,
+        (true, _, _) => {
+            tell("the command has failed, so its changes are not committed");
+            Decision::Keep
+        }
+        (_, true, _) => Decision::Discard,
+        (_, _, true) => Decision::Keep,
+        _ if differences.is_empty() => Decision::Discard,
+        _ => ask(),
+    };
+    match decision {
+        Decision::Commit => commit(arguments, fork, &scratch),
+        Decision::Discard => scratch.remove(),
+        Decision::Keep => {
+            tell(&kept(&scratch));
+            Ok(())
+        }
+    }
+}
+
+fn commit(arguments: &Run, fork: &Fork, scratch: &Scratch) -> Outcome {
+    let options = CommitOptions { since: scratch.began(), force: arguments.force };
+    match fork.commit(&options) {
+        Ok(_) => scratch.remove(),
+        Err(error) => {
+            if let CommitError::Conflicts { conflicts, .. } = &error {
+                conflicts.iter().for_each(|Conflict { path, deed }| {
+                    tell(&format!("/{} was {deed} by others", String::from_utf8_lossy(path)));
+                });
+            }
+            let path = scratch.path().display();
+            let (CommitError::Conflicts { done, .. } | CommitError::Stopped { done, .. }) = &error;
+            let so_far = match done {
+                0 => "nothing is committed".to_owned(),
+                done => format!("{done} changes are committed, the others are not"),
+            };
+            let remedy = match error {
+                CommitError::Conflicts { .. } => {
+                    format!("to commit over what they did: plyfs run --scratch {path} --commit --force")
+                }
+                CommitError::Stopped { .. } => {
+                    format!("correct that, then go on: plyfs run --scratch {path} --commit")
+                }
+            };
+            Err(Failure::new(Exit::Failure, format!("{error}: {so_far}; the fork is kept; {remedy}")))
+        }
+    }
+}
+
+/// Asks on the terminal. Where there is none, the changes are kept.
+fn ask() -> Decision {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Decision::Keep;
+    }
+    loop {
+        let _ = write!(io::stderr(), "plyfs: commit, discard or keep these changes? [c/d/k] ");
+        let mut answer = String::new();
+        match io::stdin().lock().read_line(&mut answer) {
+            Ok(length) if length > 0 => {}
+            _ => return Decision::Keep,
+        }
+        match answer.trim().to_lowercase().as_str() {
+            "c" | "commit" => return Decision::Commit,
+            "d" | "discard" => return Decision::Discard,
+            "k" | "keep" => return Decision::Keep,
+            _ => {}
+        }
+    }
+}
+
+fn kept(scratch: &Scratch) -> String {
+    let path = scratch.path().display();
+    format!("the changes are kept; to decide on them: plyfs run --scratch {path}")
+}

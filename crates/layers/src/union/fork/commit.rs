@@ -1,0 +1,293 @@
+//! Committing: the changes of a fork are made in the file system that it is a fork of.
+//!
+//! First directories move to where the fork has them; then what is new or changed comes to its place, each copied whole
+//! under a temporary name and renamed; then what the fork has deleted goes; last, directories get their times and rights.
+//! The fork itself keeps everything, so whatever stops this, it can be done again.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use vnode::{
+    Caller, Entry, Errno, FileSystemRef, Handle, NameBuf, RenameMode, Result, SetAttributes, SetTime, VnodeRef,
+};
+
+use super::super::branches::Member;
+use super::super::copy_up::{copy_whole, keeping_times, replace_attributes};
+use super::super::node::Instance;
+use super::super::{whiteout, work};
+use super::changes::{Changes, join};
+use super::journal::Journal;
+use super::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, conflicts, find, is_directory, moves};
+
+/// A commit under way.
+pub(super) struct Commit<'a> {
+    pub(super) upper: Arc<Member>,
+    pub(super) lower: Arc<Member>,
+    pub(super) file_system: FileSystemRef,
+    /// Its root.
+    pub(super) root: VnodeRef,
+    pub(super) options: &'a CommitOptions,
+    pub(super) journal: Journal,
+    /// Directories to which others have brought something.
+    pub(super) others: HashSet<Handle>,
+    /// Files of several names of which this commit takes some away, which changes their status.
+    pub(super) bereft: HashSet<Handle>,
+    /// How many changes were committed.
+    pub(super) done: u64,
+    /// How many temporary names were given.
+    temporary: u64,
+}
+
+/// A directory of the fork and the one in the file system that has become it.
+struct Pair {
+    path: Vec<u8>,
+    upper: VnodeRef,
+    base: VnodeRef,
+    /// Nothing stays in it but what the fork has.
+    hides: bool,
+    /// What is to be removed.
+    gone: Vec<NameBuf>,
+}
+
+/// A directory and a name in it.
+type Spot<'a> = (&'a VnodeRef, &'a NameBuf);
+
+impl<'a> Commit<'a> {
+    pub(super) fn new(
+        upper: Arc<Member>,
+        lower: Arc<Member>,
+        file_system: FileSystemRef,
+        options: &'a CommitOptions,
+    ) -> std::result::Result<Self, CommitError> {
+        let journal =
+            Journal::open(&upper.work).map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
+        let (root, others, bereft) = (file_system.root(), HashSet::new(), HashSet::new());
+        Ok(Self { upper, lower, file_system, root, options, journal, others, bereft, done: 0, temporary: 0 })
+    }
+
+    /// Finds what others have changed.
+    pub(super) fn conflicts(&mut self) -> std::result::Result<Vec<Conflict>, CommitError> {
+        moves::find_moved(&self.upper.root)
+            .and_then(|moved| self.find_conflicts(&moved))
+            .map_err(|failed| self.error(failed))
+    }
+
+    /// Commits everything: how many changes were made.
+    pub(super) fn run(&mut self) -> std::result::Result<u64, CommitError> {
+        let conflicts = self.conflicts()?;
+        if !conflicts.is_empty() && !self.options.force {
+            return Err(CommitError::Conflicts { conflicts, done: 0 });
+        }
+        self.make_changes().map_err(|failed| self.error(failed))?;
+        Ok(self.done)
+    }
+
+    fn error(&self, Failed { path, errno, is_conflict }: Failed) -> CommitError {
+        let done = self.done;
+        if is_conflict {
+            let deed = if errno == Errno::ESTALE { Deed::Removed } else { Deed::Changed };
+            return CommitError::Conflicts { conflicts: vec![Conflict { path, deed }], done };
+        }
+        CommitError::Stopped { path, errno, done }
+    }
+
+    fn make_changes(&mut self) -> Step {
+        self.journal.begin().at(&[])?;
+        let moved = moves::find_moved(&self.upper.root)?;
+        self.bring_moved(moved)?;
+        let pairs = self.put_all()?;
+        for pair in &pairs {
+            self.remove_gone(pair)?;
+        }
+        if self.journal.is_resumed {
+            self.remove_staging()?;
+        }
+        // Each after those in it.
+        for pair in pairs.iter().rev() {
+            self.finish_directory(pair)?;
+        }
+        self.journal.sync().and_then(|()| self.file_system.sync()).at(&[])
+    }
+
+    /// Brings everything that is new or changed to its place. The directories of the fork, each before those in it.
+    fn put_all(&mut self) -> Step<Vec<Pair>> {
+        let mut pairs = Vec::new();
+        let (upper, base) = (self.upper.root.clone(), self.root.clone());
+        let mut open = vec![Pair { path: Vec::new(), upper, base, hides: false, gone: Vec::new() }];
+        while let Some(mut pair) = open.pop() {
+            if self.journal.is_resumed {
+                self.remove_leftovers(&pair.base).at(&pair.path)?;
+            }
+            let Changes { objects, gone } = Changes::of(&pair.upper).at(&pair.path)?;
+            let inherits = inherits(&pair.base).at(&pair.path)?;
+            for object in &objects {
+                let path = object.path(&pair.path);
+                if is_directory(&object.entry) {
+                    let base = self.ensure_directory(&pair.base, &object.name, &path)?;
+                    let (upper, hides) = (object.entry.vnode.clone(), object.hides);
+                    open.push(Pair { path, upper, base, hides, gone: Vec::new() });
+                } else {
+                    self.put((&pair.base, &object.name), &object.entry, inherits, &path)?;
+                }
+            }
+            pair.gone = gone;
+            if pair.hides {
+                let names = work::entries(&pair.base).at(&pair.path)?.into_iter().map(|(name, _)| name);
+                pair.gone.extend(names.filter(|name| !objects.iter().any(|object| object.name == *name)));
+            }
+            pairs.push(pair);
+        }
+        Ok(pairs)
+    }
+
+    /// Has the file system have an object of the fork by this name.
+    fn put(&mut self, spot: Spot<'_>, object: &Entry, inherits: bool, path: &[u8]) -> Step {
+        let there = find(spot.0, spot.1).at(path)?;
+        let known = self.journal.copy_of(&object.vnode.handle(), &object.attributes);
+        if let (Some(known), Some(there)) = (known, &there)
+            && there.vnode.handle() == known
+        {
+            return Ok(());
+        }
+        if let Some(there) = &there {
+            self.refuse_changed(there, path)?;
+        }
+        let temporary = self.temporary_name();
+        let made = self.make(spot.0, &temporary, object, known, inherits);
+        let placed = made.and_then(|()| self.replace((spot.0, &temporary), spot, there.as_ref()));
+        if placed.is_err() {
+            // What stays is removed when this is done again.
+            let _ = work::remove_tree(spot.0, temporary.as_name());
+        }
+        placed.at(path)?;
+        self.done += 1;
+        Ok(())
+    }
+
+    /// Makes a copy of an object of the fork, or one more name of the copy that there is.
+    fn make(
+        &mut self,
+        directory: &VnodeRef,
+        name: &NameBuf,
+        object: &Entry,
+        known: Option<Handle>,
+        inherits: bool,
+    ) -> Result<()> {
+        let server = Caller::server();
+        if let Some(copy) = known.and_then(|known| self.file_system.resolve(&known).ok())
+            && copy.getattr(&server).is_ok_and(|attributes| attributes.nlink > 0)
+        {
+            return directory.link(&server, &copy, name.as_name()).map(drop);
+        }
+        let instance = Instance::new(&self.upper, object.vnode.clone(), object.attributes.ino);
+        let copy = copy_whole(directory, name.as_name(), &instance)?;
+        if inherits {
+            replace_attributes(&object.vnode, &copy)?;
+        }
+        self.journal.note_copy(&object.vnode.handle(), &object.attributes, &copy.handle())
+    }
+
+    /// Renames something that is not seen yet to its place, in which there may be something else.
+    pub(super) fn replace(&mut self, from: Spot<'_>, to: Spot<'_>, there: Option<&Entry>) -> Result<()> {
+        let server = Caller::server();
+        let rename =
+            |from: Spot<'_>, to: Spot<'_>, mode| from.0.rename(&server, from.1.as_name(), to.0, to.1.as_name(), mode);
+        let Some(there) = there else { return rename(from, to, RenameMode::NoReplace) };
+        let comes_as_directory = from.0.lookup(&server, from.1.as_name())?.attributes.is_directory();
+        if !comes_as_directory && !is_directory(there) {
+            return rename(from, to, RenameMode::Replace);
+        }
+        match rename(from, to, RenameMode::Exchange) {
+            Err(error) if whiteout::is_incapable(error) => {
+                let aside = self.temporary_name();
+                rename(to, (to.0, &aside), RenameMode::Replace)?;
+                rename(from, to, RenameMode::Replace)?;
+                work::remove_tree(to.0, aside.as_name())
+            }
+            exchanged => exchanged.and_then(|()| work::remove_tree(from.0, from.1.as_name())),
+        }
+    }
+
+    /// Has the file system have a directory by this name. One that is new is nobody's until it is complete.
+    pub(super) fn ensure_directory(&mut self, base: &VnodeRef, name: &NameBuf, path: &[u8]) -> Step<VnodeRef> {
+        let there = find(base, name).at(path)?;
+        if let Some(there) = there.as_ref().filter(|there| is_directory(there)) {
+            return Ok(there.vnode.clone());
+        }
+        let server = Caller::server();
+        self.done += 1;
+        let Some(there) = there else { return Ok(base.mkdir(&server, name.as_name(), 0o700).at(path)?.vnode) };
+        self.refuse_changed(&there, path)?;
+        let temporary = self.temporary_name();
+        let made = base.mkdir(&server, temporary.as_name(), 0o700).at(path)?.vnode;
+        self.replace((base, &temporary), (base, name), Some(&there)).at(path)?;
+        Ok(made)
+    }
+
+    /// Removes what the fork has deleted.
+    fn remove_gone(&mut self, pair: &Pair) -> Step {
+        let server = Caller::server();
+        for name in &pair.gone {
+            let path = join(&pair.path, name);
+            let Some(there) = find(&pair.base, name).at(&path)? else { continue };
+            self.done += 1;
+            if is_directory(&there) {
+                let temporary = self.temporary_name();
+                pair.base
+                    .rename(&server, name.as_name(), &pair.base, temporary.as_name(), RenameMode::NoReplace)
+                    .and_then(|()| work::remove_tree(&pair.base, temporary.as_name()))
+                    .at(&path)?;
+            } else {
+                self.refuse_changed(&there, &path)?;
+                pair.base.unlink(&server, name.as_name()).at(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a directory what the fork's has: owner, rights, attributes, times.
+    fn finish_directory(&mut self, pair: &Pair) -> Step {
+        let server = Caller::server();
+        let (wanted, there) = (pair.upper.getattr(&server).at(&pair.path)?, pair.base.getattr(&server).at(&pair.path)?);
+        let has_others = self.others.contains(&pair.base.handle());
+        if wanted.mtime == there.mtime && conflicts::have_equal_rights(&pair.upper, &pair.base).at(&pair.path)? {
+            return Ok(());
+        }
+        replace_attributes(&pair.upper, &pair.base).at(&pair.path)?;
+        if has_others && there.mtime > wanted.mtime {
+            let later = SetAttributes { mtime: Some(SetTime::To(there.mtime)), ..SetAttributes::default() };
+            pair.base.setattr(&server, &later).at(&pair.path)?;
+        }
+        Ok(())
+    }
+
+    /// Stops at what others have changed since it was looked at.
+    fn refuse_changed(&self, there: &Entry, path: &[u8]) -> Step {
+        if self.options.force || is_directory(there) || !self.is_changed(there) {
+            return Ok(());
+        }
+        Err(Failed { path: path.to_vec(), errno: Errno::EBUSY, is_conflict: true })
+    }
+
+    /// Removes what a commit that was stopped has left in a directory.
+    fn remove_leftovers(&self, directory: &VnodeRef) -> Result<()> {
+        let names = work::entries(directory)?.into_iter().map(|(name, _)| name);
+        let mut left = names.filter(|name| self.journal.is_temporary(name));
+        left.try_for_each(|name| keeping_times(directory, || work::remove_tree(directory, name.as_name())))
+    }
+
+    /// A name that nothing has.
+    fn temporary_name(&mut self) -> NameBuf {
+        self.temporary += 1;
+        self.journal.temporary_name(self.temporary)
+    }
+}
+
+/// Whether what is made in a directory gets access control lists from it.
+fn inherits(directory: &VnodeRef) -> Result<bool> {
+    match directory.getxattr(&Caller::server(), b"system.posix_acl_default") {
+        Ok(_) => Ok(true),
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,206 @@
+//! Finds what others have changed in the file system since the fork began, of what the fork has changed: before anything
+//! is committed, and again before each object is replaced.
+//!
+//! A change is known by its time. Where a commit was stopped, status change times may be of its own making; then the times
+//! of data count.
+
+use std::collections::HashSet;
+
+use vnode::{Attributes, Caller, Entry, Errno, Handle, NameBuf, Result, VnodeRef};
+
+use super::super::identity::{self, Identity};
+use super::super::{whiteout, work};
+use super::changes::{Changes, Object, join};
+use super::commit::Commit;
+use super::moves::{self, Moved};
+use super::{AtPath, Conflict, Deed, Step, find, is_directory};
+
+/// A directory of the fork and the one in the file system that it changes.
+struct Pair {
+    path: Vec<u8>,
+    upper: VnodeRef,
+    base: Option<VnodeRef>,
+    hides: bool,
+}
+
+/// What a look at everything has come to.
+#[derive(Default)]
+struct Found {
+    conflicts: Vec<Conflict>,
+    /// What has several names.
+    linked: Vec<Handle>,
+}
+
+impl Commit<'_> {
+    /// All conflicts. Directories to which others have brought something are remembered.
+    pub(super) fn find_conflicts(&mut self, moved: &[Moved]) -> Step<Vec<Conflict>> {
+        let rests = self.rests(moved)?;
+        let mut found = Found::default();
+        let root =
+            Pair { path: Vec::new(), upper: self.upper.root.clone(), base: Some(self.root.clone()), hides: false };
+        // Not by recursion: a tree may be deeper than a thread's stack.
+        let mut open = vec![root];
+        while let Some(pair) = open.pop() {
+            self.check_directory(&pair, &mut found).at(&pair.path)?;
+            let Changes { objects, gone } = Changes::of(&pair.upper).at(&pair.path)?;
+            for object in &objects {
+                let path = object.path(&pair.path);
+                let there = self.there(&pair, &object.name).at(&path)?;
+                if let Some(next) = self.check_object(object, there, path, &rests, &mut found)? {
+                    open.push(next);
+                }
+            }
+            let mut leaving = gone;
+            if let (true, Some(base)) = (pair.hides, &pair.base) {
+                let names = work::entries(base).at(&pair.path)?.into_iter().map(|(name, _)| name);
+                leaving.extend(names.filter(|name| !objects.iter().any(|object| object.name == *name)));
+            }
+            for name in leaving.into_iter().filter(|name| !self.journal.is_temporary(name)) {
+                let path = join(&pair.path, &name);
+                if let Some(there) = self.there(&pair, &name).at(&path)? {
+                    self.check_leaving(there, path, &rests, &mut found)?;
+                }
+            }
+        }
+        self.bereft.extend(found.linked);
+        found.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
+        found.conflicts.dedup();
+        Ok(found.conflicts)
+    }
+
+    /// Whether others have changed an object that is about to be replaced or removed.
+    pub(super) fn is_changed(&self, there: &Entry) -> bool {
+        let is_ours = self.journal.is_resumed || self.bereft.contains(&there.vnode.handle());
+        let changed = if is_ours { there.attributes.mtime } else { there.attributes.ctime };
+        changed > self.options.since && !self.journal.has_made(&there.vnode.handle())
+    }
+
+    /// The directories of the file system that move, by their handles.
+    fn rests(&self, moved: &[Moved]) -> Step<HashSet<Handle>> {
+        let mut rests = HashSet::new();
+        for directory in moved {
+            rests.extend(self.rest_of(directory).at(&directory.path)?.map(|rest| rest.handle()));
+        }
+        Ok(rests)
+    }
+
+    /// Where the rest of a moved directory is now.
+    fn rest_of(&self, moved: &Moved) -> Result<Option<VnodeRef>> {
+        match self.journal.moved_to(&moved.upper.handle()) {
+            Some(rest) => Ok(self.file_system.resolve(&rest).ok()),
+            None => Ok(moves::look_at(&self.root, &moved.rest)?.map(|place| place.entry.vnode)),
+        }
+    }
+
+    fn there(&self, pair: &Pair, name: &NameBuf) -> Result<Option<Entry>> {
+        pair.base.as_ref().map_or(Ok(None), |base| find(base, name))
+    }
+
+    fn check_directory(&mut self, pair: &Pair, found: &mut Found) -> Result<()> {
+        let Some(base) = pair.base.as_ref().filter(|_| !self.journal.is_resumed) else { return Ok(()) };
+        let attributes = base.getattr(&Caller::server())?;
+        if attributes.mtime > self.options.since {
+            self.others.insert(base.handle());
+        }
+        if attributes.ctime > self.options.since && !have_equal_rights(&pair.upper, base)? {
+            found.conflicts.push(Conflict { path: pair.path.clone(), deed: Deed::Changed });
+        }
+        Ok(())
+    }
+
+    /// Looks at what is to come to a place: the directories to look into next.
+    fn check_object(
+        &self,
+        object: &Object,
+        there: Option<Entry>,
+        path: Vec<u8>,
+        rests: &HashSet<Handle>,
+        found: &mut Found,
+    ) -> Step<Option<Pair>> {
+        let upper = object.entry.vnode.clone();
+        if let Some(rest) = &object.rest {
+            let moved = Moved::of(object, rest, path.clone());
+            let base = self.rest_of(&moved).at(&path)?;
+            let is_new = |base: &VnodeRef| {
+                let made = base.getattr(&Caller::server()).ok().and_then(|attributes| attributes.btime);
+                made.is_some_and(|made| made > self.options.since)
+            };
+            if base.as_ref().is_none_or(is_new) {
+                found.conflicts.push(Conflict { path: path.clone(), deed: Deed::Removed });
+            }
+            if let Some(there) =
+                there.filter(|there| base.as_ref().is_none_or(|base| base.handle() != there.vnode.handle()))
+            {
+                self.check_leaving(there, path.clone(), rests, found)?;
+            }
+            return Ok(Some(Pair { path, upper, base, hides: false }));
+        }
+        if is_directory(&object.entry) {
+            let there = there.filter(|there| !rests.contains(&there.vnode.handle()));
+            let base = match there {
+                Some(there) if is_directory(&there) => Some(there.vnode),
+                Some(there) => {
+                    self.check_leaving(there, path.clone(), rests, found)?;
+                    None
+                }
+                None => None,
+            };
+            return Ok(Some(Pair { path, upper, base, hides: object.hides }));
+        }
+        match there {
+            Some(there) => self.check_leaving(there, path, rests, found)?,
+            None if self.is_removed(&object.entry).at(&path)? => {
+                found.conflicts.push(Conflict { path, deed: Deed::Removed });
+            }
+            None => {}
+        }
+        Ok(None)
+    }
+
+    /// Whether a copy in the fork is one of an object that others have removed or moved away.
+    fn is_removed(&self, copy: &Entry) -> Result<bool> {
+        if self.journal.is_resumed {
+            return Ok(false);
+        }
+        let Some((identity, _)) = Identity::brought(&copy.vnode)? else { return Ok(false) };
+        let Some((tag, original)) = identity::parts(&identity.handle) else { return Ok(false) };
+        if tag != self.lower.base.tag {
+            return Ok(false);
+        }
+        match self.file_system.resolve(&original).and_then(|original| original.getattr(&Caller::server())) {
+            Ok(attributes) => Ok(attributes.nlink == 0 || attributes.ctime > self.options.since),
+            Err(Errno::ESTALE | Errno::ENOENT) => Ok(true),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Looks at what is to be replaced or removed, with all below it, but for directories that move elsewhere.
+    fn check_leaving(&self, there: Entry, path: Vec<u8>, rests: &HashSet<Handle>, found: &mut Found) -> Step {
+        let mut open = vec![(path, there)];
+        while let Some((path, there)) = open.pop() {
+            if !is_directory(&there) {
+                if there.attributes.nlink > 1 {
+                    found.linked.push(there.vnode.handle());
+                }
+                if self.is_changed(&there) {
+                    found.conflicts.push(Conflict { path, deed: Deed::Changed });
+                }
+            } else if !rests.contains(&there.vnode.handle()) {
+                let entries = work::entries(&there.vnode).at(&path)?;
+                for (name, _) in entries.into_iter().filter(|(name, _)| !self.journal.is_temporary(name)) {
+                    let path = join(&path, &name);
+                    open.extend(find(&there.vnode, &name).at(&path)?.map(|entry| (path, entry)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether two directories let the same users do the same, and have the same extended attributes.
+pub(super) fn have_equal_rights(upper: &VnodeRef, base: &VnodeRef) -> Result<bool> {
+    let server = Caller::server();
+    let rights = |attributes: Attributes| (attributes.mode, attributes.uid, attributes.gid);
+    let are_equal = rights(upper.getattr(&server)?) == rights(base.getattr(&server)?);
+    Ok(are_equal && whiteout::users_attributes(upper)? == whiteout::users_attributes(base)?)
+}

@@ -1,0 +1,148 @@
+//! What a commit has done: a file in the fork that only grows, so that a commit which was stopped goes on where it was.
+//!
+//! `.wh..wh.plyfs/commit` has one line for each thing: `begun ID` first, with what the temporary names of this commit have
+//! in them; `copy UPPER CTIME BASE` before a copy of that object, as it was when its status last changed, takes its place
+//! in the file system; `move UPPER BASE` for each directory that is to move, before the first does.
+
+use std::collections::{HashMap, HashSet};
+
+use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp};
+
+use super::super::identity;
+use super::super::work::{self, Work};
+
+/// The journal of a fork.
+pub(super) struct Journal {
+    file: OpenFileRef,
+    end: u64,
+    /// What is in the temporary names.
+    pub(super) id: String,
+    /// A commit was begun before, and stopped.
+    pub(super) is_resumed: bool,
+    copies: HashMap<(Handle, Timestamp), Handle>,
+    made: HashSet<Handle>,
+    moves: HashMap<Handle, Handle>,
+}
+
+impl Journal {
+    /// That in the branch of changes.
+    pub(super) fn open(work: &Work) -> Result<Self> {
+        let server = Caller::server();
+        let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+        let created = work.state()?.create(&server, work::name(Work::COMMIT), &how)?;
+        let text = work::read_all(&created.entry, u64::MAX)?;
+        // What was not written to its end did not happen.
+        let end = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+        let mut journal = Self {
+            file: created.file,
+            end: end as u64,
+            id: String::new(),
+            is_resumed: false,
+            copies: HashMap::new(),
+            made: HashSet::new(),
+            moves: HashMap::new(),
+        };
+        for line in String::from_utf8_lossy(&text[..end]).lines() {
+            journal.learn(&line.split(' ').collect::<Vec<_>>());
+        }
+        Ok(journal)
+    }
+
+    /// From now on the file system is changed.
+    pub(super) fn begin(&mut self) -> Result<()> {
+        if self.is_resumed {
+            return Ok(());
+        }
+        let now = Timestamp::now();
+        self.id = format!(
+            "{:x}-{:x}",
+            std::process::id(),
+            now.seconds.unsigned_abs() << 20 | u64::from(now.nanoseconds >> 10)
+        );
+        self.write(&format!("begun {}", self.id))
+    }
+
+    /// A name for what is not in its place yet.
+    pub(super) fn temporary_name(&self, number: u64) -> NameBuf {
+        NameBuf::new(format!(".plyfs-{}-{number}", self.id).into_bytes()).expect("it is short")
+    }
+
+    /// Whether a name is one of those.
+    pub(super) fn is_temporary(&self, name: &NameBuf) -> bool {
+        self.is_resumed && name.as_bytes().starts_with(format!(".plyfs-{}-", self.id).as_bytes())
+    }
+
+    /// The copy in the file system of an object as it is now.
+    pub(super) fn copy_of(&self, object: &Handle, attributes: &Attributes) -> Option<Handle> {
+        self.copies.get(&(*object, attributes.ctime)).copied()
+    }
+
+    /// Whether an object of the file system is one of ours.
+    pub(super) fn has_made(&self, object: &Handle) -> bool {
+        self.made.contains(object)
+    }
+
+    /// A copy is complete, and about to take its place.
+    pub(super) fn note_copy(&mut self, object: &Handle, attributes: &Attributes, copy: &Handle) -> Result<()> {
+        let Timestamp { seconds, nanoseconds } = attributes.ctime;
+        self.write(&format!("copy {} {seconds}.{nanoseconds} {}", digits(object), digits(copy)))?;
+        self.copies.insert((*object, attributes.ctime), *copy);
+        self.made.insert(*copy);
+        Ok(())
+    }
+
+    /// The directory of the file system that is to move to where the fork has this one.
+    pub(super) fn moved_to(&self, directory: &Handle) -> Option<Handle> {
+        self.moves.get(directory).copied()
+    }
+
+    /// The directory is to move.
+    pub(super) fn note_move(&mut self, directory: &Handle, rest: &Handle) -> Result<()> {
+        self.write(&format!("move {} {}", digits(directory), digits(rest)))?;
+        self.moves.insert(*directory, *rest);
+        Ok(())
+    }
+
+    /// What is written so far is lasting.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.file.fsync(&Caller::server(), true)
+    }
+
+    fn write(&mut self, line: &str) -> Result<()> {
+        let line = format!("{line}\n");
+        work::write_all(&*self.file, self.end, line.as_bytes())?;
+        self.end += line.len() as u64;
+        Ok(())
+    }
+
+    fn learn(&mut self, words: &[&str]) {
+        match words {
+            ["begun", id] => (self.id, self.is_resumed) = ((*id).to_owned(), true),
+            ["copy", object, changed, copy] => {
+                if let (Some(object), Some(changed), Some(copy)) = (handle(object), time(changed), handle(copy)) {
+                    self.copies.insert((object, changed), copy);
+                    self.made.insert(copy);
+                }
+            }
+            ["move", directory, rest] => {
+                if let (Some(directory), Some(rest)) = (handle(directory), handle(rest)) {
+                    self.moves.insert(directory, rest);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn digits(handle: &Handle) -> String {
+    identity::digits(handle.as_bytes())
+}
+
+fn handle(digits: &str) -> Option<Handle> {
+    Handle::new(&identity::bytes(digits)?).ok()
+}
+
+fn time(text: &str) -> Option<Timestamp> {
+    let (seconds, nanoseconds) = text.split_once('.')?;
+    Some(Timestamp { seconds: seconds.parse().ok()?, nanoseconds: nanoseconds.parse().ok()? })
+}

@@ -1,0 +1,223 @@
+//! A fork of a file system: a union of the file system, which is only read, and a branch that takes all changes, until
+//! these are committed to the file system or thrown away.
+
+mod changes;
+mod commit;
+mod conflicts;
+mod journal;
+mod moves;
+mod names;
+mod plain;
+
+use std::fmt;
+use std::sync::Arc;
+
+use vnode::{Caller, Errno, FileKind, FileSystemRef, NameBuf, Result, Timestamp, layer};
+
+use super::copy_up::copy_attributes;
+use super::diff;
+use super::settings::Settings;
+use super::{Member, Union, UnionFileSystem};
+use crate::{Branch, BranchMode, OptionError};
+use commit::Commit;
+pub use diff::{Change, Difference, to_json};
+use plain::Plain;
+
+/// A fork: what is done in it is seen in it only.
+pub struct Fork {
+    union: Arc<UnionFileSystem>,
+    /// The file system, with names as the branch of changes has them, changed as the caller.
+    stack: FileSystemRef,
+}
+
+/// How changes are committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommitOptions {
+    /// When the fork began: what others have changed later is in conflict with what the fork has changed.
+    pub since: Timestamp,
+    /// In a conflict, what the fork has replaces what the others have made.
+    pub force: bool,
+}
+
+/// Something that the fork has changed, and others too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// From the root, without a slash before it.
+    pub path: Vec<u8>,
+    /// What the others did.
+    pub deed: Deed,
+}
+
+/// What others have done to an object of the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// They have made, changed or replaced it.
+    Changed,
+    /// They have removed it or moved it away.
+    Removed,
+}
+
+/// Why changes are not committed, or not all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitError {
+    /// Others have changed the same. Nothing else was committed than `done` changes.
+    Conflicts {
+        /// All that were found.
+        conflicts: Vec<Conflict>,
+        /// How many changes were committed before.
+        done: u64,
+    },
+    /// A change could not be made. Those before it are committed, and are passed over next time.
+    Stopped {
+        /// Where, from the root.
+        path: Vec<u8>,
+        /// Why.
+        errno: Errno,
+        /// How many changes were committed.
+        done: u64,
+    },
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+        })
+    }
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conflicts { conflicts, .. } => {
+                write!(formatter, "others have changed {} of the objects that the fork has changed", conflicts.len())
+            }
+            Self::Stopped { path, errno, .. } => {
+                write!(formatter, "cannot commit /{}: {errno}", String::from_utf8_lossy(path))
+            }
+        }
+    }
+}
+
+impl std::error::Error for CommitError {}
+
+impl Fork {
+    /// The fork of `stack` whose changes are in `changes`: an empty file system, or one that has those of this fork.
+    ///
+    /// # Errors
+    /// If one of them cannot be used.
+    pub fn new(changes: FileSystemRef, stack: FileSystemRef) -> std::result::Result<Self, OptionError> {
+        let branch = |file_system, mode, label: &str| Branch { file_system, mode: Some(mode), label: label.to_owned() };
+        let seen = layer::stack(Plain { committer: None }, Arc::clone(&stack));
+        let branches =
+            vec![branch(changes, BranchMode::ReadWrite, "changes"), branch(seen, BranchMode::ReadOnly, "stack")];
+        let union = Arc::new(UnionFileSystem::with_settings(branches, None, Settings::default())?);
+        let stack = layer::stack(Plain { committer: Some(plain::committer()) }, stack);
+        Ok(Self { union, stack })
+    }
+
+    /// Prepares a branch without any changes.
+    ///
+    /// # Errors
+    /// `EBUSY` if it is in use; those of writing to it.
+    pub fn begin(&self) -> Result<()> {
+        let upper = self.upper();
+        // Made now, so that it changes the root's times before they are set.
+        upper.work.directory()?;
+        copy_attributes(&self.stack.root(), &upper.root, None)
+    }
+
+    /// The fork as it is seen, to be mounted.
+    pub fn file_system(&self) -> FileSystemRef {
+        Arc::clone(&self.union) as FileSystemRef
+    }
+
+    /// What is different in the fork.
+    ///
+    /// # Errors
+    /// Of reading it.
+    pub fn differences(&self) -> Result<Vec<Difference>> {
+        let union = self.union();
+        let slots = union.branches.slots().to_vec();
+        let older = union.view_of(slots[1..].to_vec());
+        let newer = union.view_of(slots);
+        diff::compare(&older.root_node(), &newer.root_node())
+    }
+
+    /// Makes all changes of the fork in the file system. Stopped half-way, by an error or a crash, it can be called again:
+    /// what is committed already is passed over. Nobody may be using the fork, and it is not to be used afterwards, unless
+    /// made anew.
+    ///
+    /// Each object is replaced in one step: others see it as it was or as it is in the fork. Deletions come last.
+    ///
+    /// # Errors
+    /// [`CommitError`]. With conflicts nothing is changed.
+    pub fn commit(&self, options: &CommitOptions) -> std::result::Result<u64, CommitError> {
+        self.prepared(options)?.run()
+    }
+
+    /// What others have changed that the fork has changed too.
+    ///
+    /// # Errors
+    /// Those of reading, as [`Fork::commit`].
+    pub fn conflicts(&self, options: &CommitOptions) -> std::result::Result<Vec<Conflict>, CommitError> {
+        self.prepared(options)?.conflicts()
+    }
+
+    fn prepared<'a>(&self, options: &'a CommitOptions) -> std::result::Result<Commit<'a>, CommitError> {
+        names::settle_names(self.union(), &self.upper()).map_err(|errno| CommitError::Stopped {
+            path: Vec::new(),
+            errno,
+            done: 0,
+        })?;
+        Commit::new(self.upper(), self.lower(), Arc::clone(&self.stack), options)
+    }
+
+    fn union(&self) -> &Arc<Union> {
+        &self.union.union
+    }
+
+    fn upper(&self) -> Arc<Member> {
+        Arc::clone(&self.union().branches.slots()[0].member)
+    }
+
+    fn lower(&self) -> Arc<Member> {
+        Arc::clone(&self.union().branches.slots()[1].member)
+    }
+}
+
+/// What stops a commit: where, and why.
+#[derive(Debug)]
+struct Failed {
+    path: Vec<u8>,
+    errno: Errno,
+    /// Others have changed the object.
+    is_conflict: bool,
+}
+
+type Step<T = ()> = std::result::Result<T, Failed>;
+
+/// Tells where an error happened.
+trait AtPath<T> {
+    fn at(self, path: &[u8]) -> Step<T>;
+}
+
+impl<T> AtPath<T> for Result<T> {
+    fn at(self, path: &[u8]) -> Step<T> {
+        self.map_err(|errno| Failed { path: path.to_vec(), errno, is_conflict: false })
+    }
+}
+
+/// What a directory has by a name.
+fn find(directory: &vnode::VnodeRef, name: &NameBuf) -> Result<Option<vnode::Entry>> {
+    match directory.lookup(&Caller::server(), name.as_name()) {
+        Ok(entry) => Ok(Some(entry)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_directory(entry: &vnode::Entry) -> bool {
+    entry.attributes.kind == FileKind::Directory
+}

@@ -1,0 +1,228 @@
+//! Directories that the fork has moved move in the file system, with all that is in them.
+//!
+//! One that can go to its new place at once does. The others first leave their old places, since one may come to where
+//! another was: meanwhile they are in a directory of this commit at the root.
+
+use vnode::{Caller, Entry, Errno, NameBuf, RenameMode, Result, VnodeRef};
+
+use super::super::copy_up::keeping_times;
+use super::super::{links, whiteout, work};
+use super::changes::{Changes, Object};
+use super::commit::Commit;
+use super::{AtPath, Failed, Step, find, is_directory};
+
+/// A directory that the fork has moved.
+pub(super) struct Moved {
+    /// As users see it.
+    pub(super) path: Vec<u8>,
+    /// By the names in branches, with its own.
+    names: Vec<NameBuf>,
+    /// The directory that it is in, in the branch of changes.
+    parent: Option<VnodeRef>,
+    /// What the branch of changes has of it.
+    pub(super) upper: VnodeRef,
+    /// Where the file system had it when the fork began.
+    pub(super) rest: Vec<u8>,
+}
+
+/// Where something was found.
+pub(super) struct Place {
+    pub(super) directory: VnodeRef,
+    pub(super) name: NameBuf,
+    pub(super) entry: Entry,
+}
+
+impl Moved {
+    /// One to be looked for.
+    pub(super) fn of(object: &Object, rest: &[u8], path: Vec<u8>) -> Self {
+        let names = vec![object.name.clone()];
+        Self { path, names, parent: None, upper: object.entry.vnode.clone(), rest: rest.to_vec() }
+    }
+
+    fn name(&self) -> &NameBuf {
+        self.names.last().expect("it has a name")
+    }
+
+    /// What it is called on its way.
+    fn key(&self) -> NameBuf {
+        links::name_of_handle(&self.upper.handle())
+    }
+
+    fn depth_of_rest(&self) -> usize {
+        self.rest.iter().filter(|&&byte| byte == b'/').count()
+    }
+}
+
+/// All directories that the fork has moved.
+pub(super) fn find_moved(root: &VnodeRef) -> Step<Vec<Moved>> {
+    let mut moved = Vec::new();
+    let mut open = vec![(Vec::new(), Vec::<NameBuf>::new(), root.clone())];
+    while let Some((path, names, directory)) = open.pop() {
+        for object in
+            Changes::of(&directory).at(&path)?.objects.into_iter().filter(|object| is_directory(&object.entry))
+        {
+            let path = object.path(&path);
+            let names = [&names[..], std::slice::from_ref(&object.name)].concat();
+            let upper = object.entry.vnode;
+            if let Some(rest) = object.rest {
+                let (path, names) = (path.clone(), names.clone());
+                moved.push(Moved { path, names, parent: Some(directory.clone()), upper: upper.clone(), rest });
+            }
+            open.push((path, names, upper));
+        }
+    }
+    Ok(moved)
+}
+
+/// The object at a path of names in branches, if there is one.
+pub(super) fn look_at(root: &VnodeRef, path: &[u8]) -> Result<Option<Place>> {
+    let mut found: Option<Place> = None;
+    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+        let directory = found.map_or_else(|| root.clone(), |place| place.entry.vnode);
+        let name = NameBuf::new(name.to_vec())?;
+        match find(&directory, &name) {
+            Ok(Some(entry)) => found = Some(Place { directory, name, entry }),
+            Ok(None) | Err(Errno::ENOTDIR) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+impl Commit<'_> {
+    /// Moves them all.
+    pub(super) fn bring_moved(&mut self, mut moved: Vec<Moved>) -> Step {
+        let mut lost = Vec::new();
+        for directory in &moved {
+            if self.journal.moved_to(&directory.upper.handle()).is_some() {
+                continue;
+            }
+            match look_at(&self.root, &directory.rest).at(&directory.path)? {
+                Some(place) if is_directory(&place.entry) => {
+                    self.journal
+                        .note_move(&directory.upper.handle(), &place.entry.vnode.handle())
+                        .at(&directory.path)?;
+                }
+                _ => lost.push(directory.upper.handle()),
+            }
+        }
+        if moved.is_empty() {
+            return Ok(());
+        }
+        self.journal.sync().at(&[])?;
+        // The deepest first: a path is right as long as nothing above it has moved.
+        moved.sort_by_key(|directory| std::cmp::Reverse(directory.depth_of_rest()));
+        for directory in &moved {
+            self.take_rest(directory)?;
+        }
+        // The highest first: the place of one may be in another.
+        moved.sort_by_key(|directory| directory.names.len());
+        for directory in &moved {
+            if lost.contains(&directory.upper.handle()) {
+                // Others have removed it, and are overruled: what the fork has of it is all there is.
+                whiteout::set_opaque(&directory.upper, whiteout::Format::Names).at(&directory.path)?;
+                whiteout::remove_redirect(&directory.upper).at(&directory.path)?;
+            } else {
+                self.bring_rest(directory)?;
+            }
+        }
+        self.remove_staging()
+    }
+
+    fn take_rest(&mut self, moved: &Moved) -> Step {
+        let Some(rest) = self.journal.moved_to(&moved.upper.handle()) else { return Ok(()) };
+        let Some(place) = look_at(&self.root, &moved.rest).at(&moved.path)? else { return Ok(()) };
+        if place.entry.vnode.handle() != rest {
+            return Ok(());
+        }
+        let server = Caller::server();
+        let name = place.name.as_name();
+        if let Some(target) = self.free_place(moved).at(&moved.path)? {
+            place
+                .directory
+                .rename(&server, name, &target, moved.name().as_name(), RenameMode::NoReplace)
+                .at(&moved.path)?;
+            return self.has_arrived(moved);
+        }
+        let staging = self.staging().at(&moved.path)?;
+        place.directory.rename(&server, name, &staging, moved.key().as_name(), RenameMode::NoReplace).at(&moved.path)
+    }
+
+    /// The directory that it can move to at once: one that stays where it is and has nothing by its name.
+    fn free_place(&self, moved: &Moved) -> Result<Option<VnodeRef>> {
+        let (mut upper, mut base) = (self.upper.root.clone(), self.root.clone());
+        let (name, above) = moved.names.split_last().ok_or(Errno::ENOENT)?;
+        for part in above {
+            let found = Changes::of(&upper)?.objects.into_iter().find(|object| object.name == *part);
+            let Some(object) = found.filter(|object| object.rest.is_none() && !object.hides) else { return Ok(None) };
+            match find(&base, part)?.filter(is_directory) {
+                Some(entry) => (upper, base) = (object.entry.vnode, entry.vnode),
+                None => return Ok(None),
+            }
+        }
+        Ok(if find(&base, name)?.is_none() { Some(base) } else { None })
+    }
+
+    fn bring_rest(&mut self, moved: &Moved) -> Step {
+        let at = &moved.path;
+        if whiteout::redirect(&moved.upper).at(at)?.is_none() {
+            return Ok(());
+        }
+        let rest = self.journal.moved_to(&moved.upper.handle());
+        let target = self.place_for(moved)?;
+        let there = find(&target, moved.name()).at(at)?;
+        if there.as_ref().is_some_and(|there| Some(there.vnode.handle()) == rest) {
+            return self.has_arrived(moved);
+        }
+        let staging = self.staging().at(at)?;
+        let staged = find(&staging, &moved.key()).at(at)?;
+        if staged.is_none_or(|staged| Some(staged.vnode.handle()) != rest) {
+            return Err(Failed { path: at.clone(), errno: Errno::ESTALE, is_conflict: true });
+        }
+        self.replace((&staging, &moved.key()), (&target, moved.name()), there.as_ref()).at(at)?;
+        self.has_arrived(moved)
+    }
+
+    /// The directory that it moves to, made if need be.
+    fn place_for(&mut self, moved: &Moved) -> Step<VnodeRef> {
+        let (mut upper, mut base) = (self.upper.root.clone(), self.root.clone());
+        for part in &moved.names[..moved.names.len() - 1] {
+            upper = upper.lookup(&Caller::server(), part.as_name()).at(&moved.path)?.vnode;
+            base = self.ensure_directory(&base, part, &moved.path)?;
+        }
+        Ok(base)
+    }
+
+    /// The fork's directory is now merged with the one in the same place.
+    fn has_arrived(&mut self, moved: &Moved) -> Step {
+        self.done += 1;
+        if let Some(parent) = &moved.parent
+            && whiteout::stands(parent, moved.name().as_name()).at(&moved.path)?
+        {
+            keeping_times(parent, || whiteout::remove(parent, moved.name().as_name())).at(&moved.path)?;
+        }
+        whiteout::remove_redirect(&moved.upper).at(&moved.path)
+    }
+
+    /// Where directories are on their way.
+    fn staging(&self) -> Result<VnodeRef> {
+        let name = self.staging_name();
+        match self.root.mkdir(&Caller::server(), name.as_name(), 0o700) {
+            Ok(entry) => Ok(entry.vnode),
+            Err(Errno::EEXIST) => Ok(self.root.lookup(&Caller::server(), name.as_name())?.vnode),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes that directory away, with what has been replaced by one of those.
+    pub(super) fn remove_staging(&self) -> Step {
+        match work::remove_tree(&self.root, self.staging_name().as_name()) {
+            Err(Errno::ENOENT) => Ok(()),
+            result => result.at(&[]),
+        }
+    }
+
+    fn staging_name(&self) -> NameBuf {
+        NameBuf::new(format!(".plyfs-{}.moving", self.journal.id).into_bytes()).expect("it is short")
+    }
+}

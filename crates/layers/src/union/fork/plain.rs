@@ -1,0 +1,80 @@
+//! The forked file system as a branch: nothing in it is a mark of the union, and changes are made as the one who commits.
+//!
+//! What it has by names that begin as marks do is shown by the names that the branch of changes would keep it by. So the
+//! fork shows every name as the file system has it.
+
+use std::borrow::Cow;
+
+use vnode::layer::{Layer, LayerVnode};
+use vnode::{Caller, Errno, Name, Properties, Result, XattrMode};
+
+use super::super::whiteout::{self, Meaning};
+
+/// The layer that does so.
+pub(super) struct Plain {
+    /// As whom everything is done; `None` to pass callers on.
+    pub(super) committer: Option<Caller>,
+}
+
+/// This process, with nothing masked: layers below admit it, or refuse it, as any other.
+pub(super) fn committer() -> Caller {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Caller::process(std::process::id(), uid, gid, 0)
+}
+
+impl Layer for Plain {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "fork"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { names_untouched: false, ..Properties::TRANSPARENT }
+    }
+
+    fn map_caller<'a>(&'a self, caller: &'a Caller) -> Cow<'a, Caller> {
+        match &self.committer {
+            Some(committer) if caller.server => Cow::Borrowed(committer),
+            _ => Cow::Borrowed(caller),
+        }
+    }
+
+    fn encode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
+        match whiteout::meaning(name.as_bytes()) {
+            Meaning::Object(plain) => Ok(Cow::Owned(plain.into_owned())),
+            _ => Err(Errno::ENOENT),
+        }
+    }
+
+    fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+        // One that is too long to be kept cannot be seen in a union.
+        Ok(whiteout::stored(name).ok())
+    }
+
+    fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        match name {
+            // No device is a whiteout either.
+            _ if name == whiteout::USERS_DEVICE[0] => Ok(b"y".to_vec()),
+            _ if whiteout::is_own_attribute(name) => Err(Errno::ENODATA),
+            _ => node.forward_getxattr(caller, name),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        if name == whiteout::USERS_DEVICE[0] { Ok(()) } else { node.forward_setxattr(caller, name, value, mode) }
+    }
+
+    fn listxattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
+        let names = node.forward_listxattr(caller)?;
+        let seen = names.split_inclusive(|&byte| byte == 0).filter(|name| !whiteout::is_own_attribute(name));
+        Ok(seen.flatten().copied().collect())
+    }
+}

@@ -1,0 +1,407 @@
+//! Forks: whatever is done in one, a commit has the file system look as the fork did, also one that is stopped and done
+//! again; what others have changed meanwhile is not lost.
+//!
+//! `MODEL_SEED` replays a failure of a random test, `MODEL_STEPS` says how many operations are done in each fork.
+
+mod common;
+#[path = "../../bases/tests/model/operation.rs"]
+mod operation;
+#[path = "../../bases/tests/model/side.rs"]
+#[allow(dead_code)]
+mod side;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::memory;
+use common::unions::{at, fill, list, name, read, server, write};
+use fastrand::Rng;
+use layers::union::{CommitError, CommitOptions, Conflict, Deed, Fork};
+use operation::Operation;
+use side::Side;
+use vnode::layer::{self, Layer, LayerVnode};
+use vnode::{
+    Attributes, Caller, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, SetTime,
+    Timestamp, VnodeRef, XattrMode,
+};
+
+const STEPS: usize = 60;
+const FORKS: u64 = 100;
+
+/// A fork of a file system, and when it began.
+struct Scene {
+    stack: FileSystemRef,
+    changes: FileSystemRef,
+    since: Timestamp,
+}
+
+impl Scene {
+    /// A new fork of this.
+    fn of(stack: FileSystemRef) -> Self {
+        let changes = memory();
+        Fork::new(changes.clone(), stack.clone()).unwrap().begin().unwrap();
+        let since = Timestamp::now();
+        std::thread::sleep(Duration::from_millis(2));
+        Self { stack, changes, since }
+    }
+
+    /// A new fork of a file system with these files.
+    fn with(paths: &[&str]) -> Self {
+        let stack = memory();
+        paths.iter().for_each(|path| fill(&stack, 0, path));
+        Self::of(stack)
+    }
+
+    fn fork(&self) -> Fork {
+        Fork::new(self.changes.clone(), self.stack.clone()).unwrap()
+    }
+
+    fn seen(&self) -> FileSystemRef {
+        self.fork().file_system()
+    }
+
+    fn options(&self, force: bool) -> CommitOptions {
+        CommitOptions { since: self.since, force }
+    }
+
+    fn commit(&self) -> std::result::Result<u64, CommitError> {
+        self.fork().commit(&self.options(false))
+    }
+}
+
+/// Everything that users see of a file system but access times: a line for each object, and which names are links.
+fn tree(file_system: &FileSystemRef) -> Vec<String> {
+    let mut lines = vec![describe("", &file_system.root(), &mut HashMap::new())];
+    let mut links = HashMap::new();
+    let mut open = vec![(String::new(), file_system.root())];
+    while let Some((path, directory)) = open.pop() {
+        for name in list_of(&directory) {
+            let entry = directory.lookup(&server(), common::unions::name(&name)).unwrap();
+            let path = format!("{path}/{name}");
+            lines.push(describe(&path, &entry.vnode, &mut links));
+            if entry.attributes.is_directory() {
+                open.push((path, entry.vnode));
+            }
+        }
+    }
+    lines.sort();
+    lines
+}
+
+fn list_of(directory: &VnodeRef) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut see = |entry: vnode::DirectoryEntry<'_>| {
+        names.push(String::from_utf8(entry.name.as_bytes().to_vec()).unwrap());
+        std::ops::ControlFlow::Continue(())
+    };
+    directory.open_directory(&server()).unwrap().read(&server(), 0, &mut see).unwrap();
+    names.sort();
+    names
+}
+
+fn describe(path: &str, object: &VnodeRef, links: &mut HashMap<u64, String>) -> String {
+    let Attributes { kind, mode, uid, gid, rdev, nlink, size, mtime, ino, .. } = object.getattr(&server()).unwrap();
+    let (size, nlink) = if kind == FileKind::Directory { (0, 0) } else { (size, nlink) };
+    let first = links.entry(ino).or_insert_with(|| path.to_owned());
+    let content = match kind {
+        FileKind::Regular => {
+            let mut bytes = vec![0; size as usize];
+            object.open(&server(), OpenFlags::READ).unwrap().read_at(&server(), 0, &mut bytes).unwrap();
+            bytes.iter().fold(0u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)))
+        }
+        FileKind::Symlink => object.readlink(&server()).unwrap().len() as u64,
+        _ => 0,
+    };
+    let names = object.listxattr(&server()).unwrap();
+    let mut xattrs: Vec<_> = names
+        .split(|&byte| byte == 0)
+        .filter(|name| !name.is_empty())
+        .map(|name| (String::from_utf8_lossy(name).into_owned(), object.getxattr(&server(), name)))
+        .collect();
+    xattrs.sort_by(|one, other| one.0.cmp(&other.0));
+    format!(
+        "{path}: {kind:?} {mode:o} {uid}:{gid} {}:{} links {nlink} with {first} size {size} {mtime:?} {content:x} {xattrs:x?}",
+        rdev.major, rdev.minor
+    )
+}
+
+fn same(expected: &[String], found: &[String], when: &str) {
+    let missing = expected.iter().find(|line| !found.contains(line));
+    let surplus = found.iter().find(|line| !expected.contains(line));
+    assert!(missing.is_none() && surplus.is_none(), "{when}:\nexpected {missing:?}\nfound    {surplus:?}");
+}
+
+/// Random operations on a file system.
+fn work_on(file_system: &FileSystemRef, random: &mut Rng, steps: usize) {
+    let mut side = Side::new(Box::new(common::Shared(file_system.clone())), false);
+    for _ in 0..steps {
+        let operation = Operation::random(random);
+        side.apply(&operation);
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// The seeds of a random test, and how many operations are done.
+fn seeds() -> (Vec<u64>, usize) {
+    let steps = number("MODEL_STEPS").map_or(STEPS, |steps| steps as usize);
+    let seeds = match number("MODEL_SEED") {
+        Some(seed) => vec![seed],
+        None => {
+            let first = fastrand::u64(..1 << 32);
+            (first..first + FORKS).collect()
+        }
+    };
+    (seeds, steps)
+}
+
+#[test]
+fn whatever_is_done_in_a_fork_a_commit_does_in_the_file_system() {
+    let (seeds, steps) = seeds();
+    for seed in seeds {
+        let mut random = Rng::with_seed(seed);
+        let stack = memory();
+        work_on(&stack, &mut random, steps * 4);
+        let before = tree(&stack);
+        let scene = Scene::of(stack);
+        work_on(&scene.seen(), &mut random, steps);
+        same(&before, &tree(&scene.stack), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, in the fork"));
+        let seen = tree(&scene.seen());
+        let committed = scene.commit();
+        assert!(committed.is_ok(), "MODEL_SEED={seed} MODEL_STEPS={steps}: {committed:?}");
+        same(&seen, &tree(&scene.stack), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, committed"));
+        same(&seen, &tree(&scene.seen()), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, the fork afterwards"));
+        assert_eq!(scene.commit(), Ok(0), "MODEL_SEED={seed} MODEL_STEPS={steps}: nothing is left to do");
+    }
+}
+
+/// Refuses to change anything after some changes, as a full or failing disk, or a process that is gone.
+struct Failing(Arc<AtomicU64>);
+
+impl Layer for Failing {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "failing"
+    }
+
+    fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &layer::Operation<'_>) -> Result<()> {
+        let counts = operation.modifies() && !matches!(operation, layer::Operation::Open(_));
+        let left = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if !counts {
+            self.0.fetch_add(u64::from(left.is_ok()), Ordering::SeqCst);
+            return Ok(());
+        }
+        left.map(drop).map_err(|_| Errno::EIO)
+    }
+}
+
+#[test]
+fn a_commit_that_is_stopped_anywhere_is_done_to_its_end_by_the_next() {
+    let (seeds, steps) = seeds();
+    for seed in seeds {
+        let mut random = Rng::with_seed(seed);
+        let stack = memory();
+        work_on(&stack, &mut random, steps * 4);
+        let left = Arc::new(AtomicU64::new(u64::MAX));
+        let scene = Scene::of(layer::stack(Failing(Arc::clone(&left)), stack));
+        work_on(&scene.seen(), &mut random, steps);
+        let seen = tree(&scene.seen());
+        let mut stops = 0;
+        loop {
+            left.store(random.u64(..40), Ordering::SeqCst);
+            let committed = scene.commit();
+            left.store(u64::MAX, Ordering::SeqCst);
+            let when = format!("MODEL_SEED={seed} MODEL_STEPS={steps}, stop {stops}: {committed:?}");
+            match committed {
+                Ok(_) => break,
+                Err(CommitError::Stopped { errno: Errno::EIO, .. }) => {}
+                Err(_) => panic!("{when}"),
+            }
+            stops += 1;
+            if stops == 100 {
+                left.store(u64::MAX, Ordering::SeqCst);
+            }
+            assert!(stops < 1000, "{when}");
+        }
+        same(&seen, &tree(&scene.stack), &format!("MODEL_SEED={seed} MODEL_STEPS={steps}, after {stops} stops"));
+    }
+}
+
+fn paths(conflicts: &[Conflict]) -> Vec<(String, Deed)> {
+    conflicts.iter().map(|conflict| (String::from_utf8_lossy(&conflict.path).into_owned(), conflict.deed)).collect()
+}
+
+fn conflicts(scene: &Scene) -> Vec<(String, Deed)> {
+    let before = tree(&scene.stack);
+    match scene.commit() {
+        Err(CommitError::Conflicts { conflicts, done: 0 }) => {
+            same(&before, &tree(&scene.stack), "with conflicts nothing is done");
+            paths(&conflicts)
+        }
+        committed => panic!("{committed:?}"),
+    }
+}
+
+#[test]
+fn what_others_have_changed_meanwhile_is_not_lost() {
+    let scene = Scene::with(&["a", "b", "c", "d/x", "d/y", "e/z", "g/h", "same", "other"]);
+    let seen = scene.seen();
+    let root = seen.root();
+    let stack = scene.stack.root();
+    write(&root, "a", b"fork");
+    root.unlink(&server(), name("b")).unwrap();
+    write(&root, "c", b"fork");
+    write(&root, "n", b"fork");
+    let d = at(&seen, "d").unwrap();
+    d.unlink(&server(), name("x")).unwrap();
+    d.unlink(&server(), name("y")).unwrap();
+    root.rmdir(&server(), name("d")).unwrap();
+    root.rename(&server(), name("g"), &root, name("moved"), RenameMode::Replace).unwrap();
+    write(&root, "same", b"fork");
+    drop((seen, root, d));
+    write(&stack, "a", b"others");
+    write(&stack, "b", b"others");
+    stack.unlink(&server(), name("c")).unwrap();
+    write(&stack, "n", b"others");
+    write(&at(&scene.stack, "d").unwrap(), "new", b"others");
+    stack.rename(&server(), name("g"), &stack, name("elsewhere"), RenameMode::Replace).unwrap();
+    write(&stack, "other", b"others");
+    write(&at(&scene.stack, "e").unwrap(), "new", b"others");
+    let expected = [
+        ("a", Deed::Changed),
+        ("b", Deed::Changed),
+        ("c", Deed::Removed),
+        ("d/new", Deed::Changed),
+        ("moved", Deed::Removed),
+        ("n", Deed::Changed),
+    ];
+    assert_eq!(conflicts(&scene), expected.map(|(path, deed)| (path.to_owned(), deed)));
+    let done = scene.fork().commit(&scene.options(true)).unwrap();
+    assert!(done > 0);
+    assert_eq!(list(&scene.stack, ""), ["a", "c", "e", "elsewhere", "moved", "n", "other", "same"]);
+    for (path, content) in [("a", "fork"), ("c", "forkc"), ("n", "fork"), ("same", "fork"), ("other", "others")] {
+        assert!(read(&scene.stack, path).unwrap().starts_with(&content[..4]), "{path}");
+    }
+    assert_eq!((list(&scene.stack, "e"), list(&scene.stack, "moved")), (vec!["new".into(), "z".into()], vec![]));
+}
+
+#[test]
+fn files_of_several_names_are_in_conflict_by_any_of_them() {
+    let scene = Scene::with(&["a", "d/x"]);
+    let (stack, server) = (scene.stack.root(), server());
+    let a = at(&scene.stack, "a").unwrap();
+    at(&scene.stack, "d").unwrap().link(&server, &a, name("b")).unwrap();
+    let scene = Scene::of(scene.stack.clone());
+    write(&scene.seen().root(), "a", b"fork");
+    write(&at(&scene.stack, "d").unwrap(), "b", b"others");
+    assert_eq!(conflicts(&scene), [("a".to_owned(), Deed::Changed), ("d/b".to_owned(), Deed::Changed)]);
+    scene.fork().commit(&scene.options(true)).unwrap();
+    assert_eq!(read(&scene.stack, "d/b").unwrap(), read(&scene.stack, "a").unwrap());
+    assert_eq!(stack.lookup(&server, name("a")).unwrap().attributes.nlink, 2);
+}
+
+#[test]
+fn what_others_do_beside_the_fork_stays() {
+    let scene = Scene::with(&["d/mine", "d/theirs", "m/x"]);
+    let seen = scene.seen();
+    write(&at(&seen, "d").unwrap(), "mine", b"fork");
+    seen.root().rename(&server(), name("m"), &at(&seen, "d").unwrap(), name("m"), RenameMode::Replace).unwrap();
+    drop(seen);
+    let d = at(&scene.stack, "d").unwrap();
+    write(&d, "theirs", b"others");
+    write(&d, "new", b"others");
+    write(&at(&scene.stack, "m").unwrap(), "new", b"others");
+    let changed = d.getattr(&server()).unwrap().mtime;
+    scene.commit().unwrap();
+    assert_eq!((list(&scene.stack, ""), list(&scene.stack, "d")), (v(&["d"]), v(&["m", "mine", "new", "theirs"])));
+    assert_eq!(list(&scene.stack, "d/m"), v(&["new", "x"]));
+    assert!(read(&scene.stack, "d/theirs").unwrap().starts_with("others"));
+    assert!(d.getattr(&server()).unwrap().mtime >= changed);
+}
+
+#[test]
+fn directories_change_places_and_go_into_each_other() {
+    let scene = Scene::with(&["a/1", "b/2", "c/d/e/3", "f"]);
+    let seen = scene.seen();
+    let (root, at) = (seen.root(), |path: &str| at(&seen, path).unwrap());
+    let rename = |from: &VnodeRef, old, to: &VnodeRef, new, mode| {
+        from.rename(&server(), name(old), to, name(new), mode).unwrap();
+    };
+    rename(&root, "a", &root, "b", RenameMode::Exchange);
+    rename(&at("c/d"), "e", &root, "e", RenameMode::Replace);
+    rename(&root, "c", &at("e"), "c", RenameMode::Replace);
+    rename(&root, "f", &at("e/c"), "f", RenameMode::Replace);
+    root.mkdir(&server(), name("f"), 0o700).unwrap();
+    rename(&at("e"), "c", &at("f"), "c", RenameMode::Replace);
+    let before = tree(&seen);
+    drop((root, seen));
+    scene.commit().unwrap();
+    same(&before, &tree(&scene.stack), "committed");
+    assert_eq!((list(&scene.stack, "a"), list(&scene.stack, "b")), (v(&["2"]), v(&["1"])));
+}
+
+#[test]
+fn names_that_are_marks_elsewhere_are_names_in_a_fork() {
+    let scene = Scene::with(&[".wh.a", "a", ".wh..wh..opq", "d/.wh..wh.plyfs", "d/.wh.x"]);
+    let seen = scene.seen();
+    assert_eq!(list(&seen, ""), v(&[".wh..wh..opq", ".wh.a", "a", "d"]));
+    write(&seen.root(), ".wh.b", b"fork");
+    write(&at(&seen, "d").unwrap(), ".wh.x", b"fork");
+    at(&seen, "d").unwrap().unlink(&server(), name(".wh..wh.plyfs")).unwrap();
+    let before = tree(&seen);
+    drop(seen);
+    scene.commit().unwrap();
+    same(&before, &tree(&scene.stack), "committed");
+    assert_eq!(list(&scene.stack, ""), v(&[".wh..wh..opq", ".wh.a", ".wh.b", "a", "d"]));
+    assert_eq!(list(&scene.stack, "d"), v(&[".wh.x"]));
+}
+
+#[test]
+fn a_fork_that_goes_on_after_a_stopped_commit_is_committed_as_it_is_then() {
+    let stack = memory();
+    ["a", "b", "c"].iter().for_each(|path| fill(&stack, 0, path));
+    let left = Arc::new(AtomicU64::new(u64::MAX));
+    let scene = Scene::of(layer::stack(Failing(Arc::clone(&left)), stack));
+    for file in ["a", "b", "c"] {
+        write(&scene.seen().root(), file, b"first");
+    }
+    left.store(11, Ordering::SeqCst);
+    assert!(matches!(scene.commit(), Err(CommitError::Stopped { done: 1.., .. })));
+    left.store(u64::MAX, Ordering::SeqCst);
+    for file in ["a", "b", "c"] {
+        write(&scene.seen().root(), file, b"again");
+    }
+    scene.commit().unwrap();
+    for file in ["a", "b", "c"] {
+        assert!(read(&scene.stack, file).unwrap().starts_with("again"), "{file}");
+    }
+}
+
+#[test]
+fn differences_tell_of_attributes_too() {
+    let scene = Scene::with(&["a", "d/x", "t"]);
+    let seen = scene.seen();
+    at(&seen, "a").unwrap().setxattr(&server(), b"user.x", b"1", XattrMode::Set).unwrap();
+    at(&seen, "d").unwrap().setxattr(&server(), b"user.x", b"1", XattrMode::Set).unwrap();
+    let time = SetTime::To(Timestamp { seconds: 1, nanoseconds: 2 });
+    at(&seen, "t")
+        .unwrap()
+        .setattr(&server(), &SetAttributes { mtime: Some(time), ..SetAttributes::default() })
+        .unwrap();
+    drop(seen);
+    let differences = scene.fork().differences().unwrap();
+    let lines: Vec<String> = differences
+        .iter()
+        .map(|difference| format!("{} {}", difference.change.name(), String::from_utf8_lossy(&difference.path)))
+        .collect();
+    assert_eq!(lines, ["changed a", "changed d", "changed t"]);
+}
+
+fn v(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
