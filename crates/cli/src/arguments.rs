@@ -199,6 +199,61 @@ pub enum Union {
         /// Its new place, counted from 0 for the highest priority
         at: usize,
     },
+    /// Give chosen processes a view of their own: they see and write a branch that others never see
+    #[command(subcommand)]
+    View(View),
+}
+
+/// `plyfs union view`
+///
+/// Who has a view sees its private branch over the branches of the union, and everything that is changed goes there. Views are tried in the order in which they were added; the first that has a rule for a process is its view, and who has none sees the union as before.
+#[derive(Debug, Subcommand)]
+pub enum View {
+    /// Add a view, or have one be for others too
+    Add {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The private branch, as in a stack: "/srv/private", "(/vault | rot13)"
+        #[arg(value_name = "BRANCH")]
+        branch: OsString,
+        /// For whom it is
+        #[command(flatten)]
+        subject: Subject,
+    },
+    /// List the views in the order in which they are tried: for whom each is, and its private branch
+    List {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+    },
+    /// End a view; its private branch stays as it is, and what is open in it is stale
+    #[command(alias = "rm")]
+    Remove {
+        /// The mount point
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// The private branch, or the view's number from 0
+        branch: OsString,
+    },
+}
+
+/// For whom a view is.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub struct Subject {
+    /// Who acts as this user
+    #[arg(long)]
+    pub uid: Option<u32>,
+    /// This process and all that descend from it
+    #[arg(long)]
+    pub pid: Option<u32>,
+    /// The processes of this session, as ps -o sid tells it
+    #[arg(long)]
+    pub session: Option<u32>,
+    /// Who runs this program
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub executable: Option<PathBuf>,
 }
 
 /// `plyfs snapshot`

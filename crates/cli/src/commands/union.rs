@@ -6,7 +6,7 @@ use std::path::Path;
 use stack::{CheckError, CheckOptions, Finding, OpenBranch};
 
 use super::{ask_union, print};
-use crate::arguments::Union;
+use crate::arguments::{Subject, Union, View};
 use crate::control::{Request, client};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
@@ -28,7 +28,40 @@ pub fn run(command: &Union) -> Outcome {
         Union::Move { mount_point, branch, at } => {
             tell(mount_point, "move", &[("branch", &known(branch)?), ("at", &at.to_string())])
         }
+        Union::View(view) => change_views(view),
         Union::Check { branches, repair, idle } => check(branches, CheckOptions { repair: *repair, idle: *idle }),
+    }
+}
+
+/// Adds, lists and removes views.
+fn change_views(view: &View) -> Outcome {
+    match view {
+        View::List { mount_point } => tell(mount_point, "views", &[]),
+        View::Add { mount_point, branch, subject } => {
+            let (key, value) = rule(subject)?;
+            tell(mount_point, "view-add", &[("branch", &branch_text(branch)?), (key, &value)])
+        }
+        View::Remove { mount_point, branch } => tell(mount_point, "view-remove", &[("branch", &known(branch)?)]),
+    }
+}
+
+/// For whom a view is, as the union takes it.
+fn rule(subject: &Subject) -> Outcome<(&'static str, String)> {
+    let number = |key, number: Option<u32>| number.map(|number| (key, number.to_string()));
+    let Subject { uid, pid, session, executable } = subject;
+    let by_number = number("uid", *uid).or_else(|| number("pid", *pid)).or_else(|| number("session", *session));
+    match (by_number, executable) {
+        (Some(rule), _) => Ok(rule),
+        (None, Some(path)) => {
+            let found = path.canonicalize().map_err(|error| {
+                Failure::new(Exit::Usage, format!("there is no program {}: {error}", path.display()))
+            })?;
+            let text = found.into_os_string().into_string();
+            let text = text
+                .map_err(|path| Failure::new(Exit::Usage, format!("the path {} is no UTF-8 text", path.display())))?;
+            Ok(("executable", text))
+        }
+        (None, None) => Err(Failure::new(Exit::Usage, "one of --uid, --pid, --session and --executable is needed")),
     }
 }
 

@@ -7,9 +7,9 @@
 
 use super::nodes::Node;
 use super::options::{Decisions, NameCaching};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-use vnode::{Caller, Errno};
+use vnode::{Caller, Errno, Properties};
 
 /// The extended attribute that holds a list which narrows the mode.
 pub(crate) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -25,6 +25,8 @@ const RECHECK_MS: u64 = 1000;
 
 pub(crate) struct Admission {
     names: NameCaching,
+    /// No name may be cached, since the stack has come to need that while it was mounted.
+    needs_every_lookup: AtomicBool,
     recheck: bool,
     started: Instant,
     server: Caller,
@@ -34,6 +36,7 @@ impl Admission {
     pub(crate) fn new(decisions: &Decisions) -> Admission {
         Admission {
             names: decisions.names,
+            needs_every_lookup: AtomicBool::new(false),
             recheck: !decisions.exclusive,
             started: Instant::now(),
             server: Caller::server(),
@@ -43,10 +46,21 @@ impl Admission {
     /// Whether names in this directory may be cached.
     pub(crate) fn names_cacheable(&self, directory: &Node) -> bool {
         match self.names {
+            _ if self.needs_every_lookup() => false,
             NameCaching::Never => false,
             NameCaching::Always => true,
             NameCaching::SearchableByAll => self.searchable_by_all(directory),
         }
+    }
+
+    /// The stack has changed: what it needs now counts.
+    pub(crate) fn reconsider(&self, properties: &Properties) {
+        self.needs_every_lookup.store(properties.needs_every_lookup, Ordering::Release);
+    }
+
+    /// Whether the stack needs every look-up now.
+    pub(crate) fn needs_every_lookup(&self) -> bool {
+        self.needs_every_lookup.load(Ordering::Acquire)
     }
 
     /// Forgets the answer for a directory whose mode or list has changed, and asks again. Whether the kernel may hold

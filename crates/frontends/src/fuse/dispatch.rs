@@ -26,7 +26,7 @@ use super::trim::Trimmer;
 use super::wire;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, Name, OpenDirectory, Result, VnodeRef};
 
@@ -47,6 +47,8 @@ pub(crate) struct Dispatcher {
     trimmer: Trimmer,
     /// The kernel has refused to register backing files, and would again.
     passthrough_refused: AtomicBool,
+    /// No attributes may be cached, since the stack has come to need that while it was mounted.
+    needs_fresh_attributes: AtomicBool,
     server: Caller,
 }
 
@@ -74,6 +76,7 @@ impl Dispatcher {
             pollers: Pollers::new(notifications.clone()),
             trimmer: Trimmer::default(),
             passthrough_refused: AtomicBool::new(!negotiated.has(wire::init::PASSTHROUGH)),
+            needs_fresh_attributes: AtomicBool::new(false),
             server: Caller::server(),
             file_system,
             device,
@@ -91,6 +94,13 @@ impl Dispatcher {
     /// The node table, for the notifier.
     pub(crate) fn nodes(&self) -> &NodeTable {
         &self.nodes
+    }
+
+    /// The stack has changed: what it needs now counts for all that is answered from here on.
+    pub(crate) fn reconsider(&self) {
+        let properties = self.file_system.properties();
+        self.admission.reconsider(&properties);
+        self.needs_fresh_attributes.store(properties.needs_fresh_attributes, Ordering::Release);
     }
 
     fn node(&self, id: u64) -> Result<Arc<Node>> {
@@ -111,7 +121,9 @@ impl Dispatcher {
 
     /// How long the kernel may keep these attributes.
     fn attribute_timeout(&self, attributes: &Attributes) -> Duration {
-        if attributes.kind == FileKind::Regular && attributes.mode & SET_ID != 0 {
+        if self.needs_fresh_attributes.load(Ordering::Acquire) {
+            Duration::ZERO
+        } else if attributes.kind == FileKind::Regular && attributes.mode & SET_ID != 0 {
             // A write that the kernel passes through takes the bits away without its noticing, and nobody may run the
             // program with them a moment later.
             Duration::ZERO

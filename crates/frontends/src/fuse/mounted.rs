@@ -160,6 +160,7 @@ fn serve(file_system: FileSystemRef, device: &Arc<Device>, decisions: &mut Decis
     let dispatcher = Dispatcher::new(file_system, Arc::clone(device), negotiated, decisions.clone(), notifications);
     let dispatcher = Arc::new(dispatcher);
     notifier.attach(Arc::downgrade(&dispatcher));
+    dispatcher.reconsider();
     let counters = Arc::new(Counters::new());
     let (handler, counted) = (Arc::clone(&dispatcher), Arc::clone(&counters));
     let session =
@@ -172,7 +173,8 @@ fn wishes(decisions: &Decisions) -> Wishes {
         passthrough: decisions.passthrough.is_ok(),
         posix_acl: decisions.posix_acl,
         locks: decisions.forward_locks,
-        others_change_files: !decisions.exclusive,
+        // Where attributes are never kept, that is because something changes by itself.
+        others_change_files: !decisions.exclusive || decisions.attribute_timeout.is_zero(),
         message_bytes_max: MESSAGE_BYTES_MAX,
         background_max: BACKGROUND_MAX,
     }

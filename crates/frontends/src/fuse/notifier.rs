@@ -56,6 +56,9 @@ impl Notifier for KernelNotifier {
     }
 
     fn everything_changed(&self) {
+        if let Some(dispatcher) = self.dispatcher.get().and_then(Weak::upgrade) {
+            dispatcher.reconsider();
+        }
         if self.has_epochs {
             self.notifications.increment_epoch();
         }

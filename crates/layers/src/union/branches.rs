@@ -79,7 +79,10 @@ impl Branches {
         let mut slots: Vec<Slot> = slots.into_iter().rev().flatten().collect();
         assign_modes(&mut slots);
         let branches = Self::of_slots(Vec::new());
-        branches.replace(slots, &register);
+        for slot in &slots {
+            slot.member.work.remember(register.to_text());
+        }
+        branches.replace(slots);
         Ok((branches, register))
     }
 
@@ -99,11 +102,13 @@ impl Branches {
     }
 
     /// Puts others in their place.
-    pub(super) fn replace(&self, slots: Vec<Slot>, register: &Register) {
-        for slot in &slots {
-            slot.member.work.remember(register.to_text());
-        }
+    pub(super) fn replace(&self, slots: Vec<Slot>) {
         self.slots.store(Arc::new(slots));
+        self.note_change();
+    }
+
+    /// What is known of objects has to be learnt anew.
+    pub(super) fn note_change(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
 

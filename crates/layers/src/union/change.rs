@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 
 use vnode::{AccessMode, Caller, Control, ControlError, Errno};
 
-use super::branches::{Member, Slot, assign_modes, slots_of};
+use super::branches::{Member, Slot, slots_of};
 use super::file::UnionFile;
 use super::register::Register;
 use super::{Everything, Union};
@@ -20,6 +20,9 @@ impl Union {
     /// Answers a command to the union.
     pub(super) fn command(self: &Arc<Self>, control: &Control) -> Answer {
         let arguments = Arguments(control);
+        if let Some(answer) = self.view_command(&arguments) {
+            return answer;
+        }
         match control.command.as_str() {
             "branches" => Ok(self.list()),
             "add" => self.add(arguments.required("branch")?, arguments.position()?),
@@ -48,6 +51,9 @@ impl Union {
         self.change(|groups, register| {
             if groups.iter().any(|group| group[0].member.base.label == branch.label) {
                 return Err(refused(&format!("{} is a branch already", branch.label)));
+            }
+            if self.family.views().iter().any(|view| view.label() == branch.label) {
+                return Err(refused(&format!("{} is the private branch of a view", branch.label)));
             }
             let at = at.unwrap_or(groups.len());
             if at > groups.len() {
@@ -141,7 +147,7 @@ impl Union {
 
     /// Waits for all operations under way, and lets none begin until the result is dropped.
     pub(super) fn changing(&self) -> Changing<'_> {
-        let alone = self.changes.write().unwrap_or_else(PoisonError::into_inner);
+        let alone = self.family.write();
         let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
         Changing { union: self, register, _alone: alone }
     }
@@ -175,7 +181,7 @@ pub(super) type Groups = Vec<Vec<Slot>>;
 /// The branches while nobody uses them.
 pub(super) struct Changing<'a> {
     union: &'a Union,
-    register: MutexGuard<'a, Register>,
+    pub(super) register: MutexGuard<'a, Register>,
     _alone: RwLockWriteGuard<'a, ()>,
 }
 
@@ -188,16 +194,7 @@ impl Changing<'_> {
 
     /// Puts others in their place.
     pub(super) fn install(&self, groups: Groups) {
-        let mut slots = groups.concat();
-        assign_modes(&mut slots);
-        self.union.branches.replace(slots, &self.register);
-        // Directories are known by the branch that was there first: where that is another now, those in use have to be found
-        // by both.
-        for directory in self.union.table.directories() {
-            // What is lost says so when it is used.
-            let _ = directory.refresh();
-            directory.forget_names();
-        }
+        self.union.install(groups, &self.register);
     }
 
     /// Lets operations begin again, and tells the front end.

@@ -53,7 +53,8 @@ impl Node {
             FileKind::Symlink => return Err(Errno::ELOOP),
             _ => return Err(Errno::ENXIO),
         }
-        let file = vnode.open(caller, flags)?;
+        let node = vnode.as_any().downcast_ref::<Node>().ok_or(Errno::ESTALE)?;
+        let file = UnionFile::open(&node.reference(), caller, flags)?;
         let attributes = if flags.truncates() { file.getattr(caller)? } else { attributes };
         Ok(Created { entry: Entry { vnode, attributes }, file })
     }
@@ -260,8 +261,13 @@ impl Union {
     /// The vnode of what was just made in a branch.
     fn made(self: &Arc<Self>, member: &Arc<Member>, entry: &Entry) -> Result<Arc<Node>> {
         let Entry { vnode, attributes } = entry;
-        let identity = Identity::native(&member.base, &vnode.handle(), attributes.ino)?;
+        let identity = self.fitting(Identity::native(&member.base, &vnode.handle(), attributes.ino)?)?;
         let instance = Instance::new(member, vnode.clone(), attributes.ino);
-        Ok(self.table.find_or_insert(self, (identity, NO_COUNT), attributes.kind, vec![instance]))
+        Ok(self.table.find_or_insert(
+            self,
+            (identity, NO_COUNT),
+            attributes.kind,
+            (self.branches.generation(), vec![instance]),
+        ))
     }
 }

@@ -16,6 +16,10 @@ use super::placement::is_full;
 use super::settings::Ownership;
 use crate::ioctl;
 
+/// Locks in a view are nobody else's business: in a branch that it only reads they would be in the way of others, who may
+/// not know that it is there. So the front end keeps them, for each file of each view.
+const NOT_IN_A_VIEW: Errno = Errno::EOPNOTSUPP;
+
 /// An open file.
 pub(super) struct UnionFile {
     this: Weak<UnionFile>,
@@ -84,8 +88,23 @@ impl UnionFile {
         Ok(Self::opened(Arc::clone(node), file, copies, flags))
     }
 
-    /// The open file of the object as it is now.
+    /// The open file of the object as it is now. No operation has been begun.
+    fn current(&self) -> Result<OpenFileRef> {
+        let union = &self.node.union;
+        if union.private.is_some() && self.node.generation.load(Ordering::Acquire) != union.branches.generation() {
+            // Others write to the branches that a view reads: it may have been copied there.
+            let _steady = union.steady();
+            // What is left behind goes on where it is.
+            let _ = self.node.refresh();
+        }
+        self.lower()
+    }
+
+    /// The open file of the object as it is known to be.
     fn lower(&self) -> Result<OpenFileRef> {
+        if self.node.union.is_removed() {
+            return Err(Errno::ESTALE);
+        }
         let copies = self.node.copies();
         if copies == self.copies {
             return Ok(Arc::clone(&self.opened));
@@ -186,7 +205,7 @@ impl Drop for UnionFile {
 
 impl OpenFile for UnionFile {
     fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.lower()?.read_at(caller, offset, buffer)
+        self.current()?.read_at(caller, offset, buffer)
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
@@ -194,7 +213,7 @@ impl OpenFile for UnionFile {
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
-        Ok(self.node.shown(self.lower()?.getattr(caller)?))
+        Ok(self.node.shown(self.current()?.getattr(caller)?))
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
@@ -203,11 +222,11 @@ impl OpenFile for UnionFile {
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
         self.node.forget_locks(owner);
-        self.lower()?.flush(caller, owner)
+        self.current()?.flush(caller, owner)
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
-        self.lower()?.fsync(caller, data_only)
+        self.current()?.fsync(caller, data_only)
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
@@ -215,7 +234,7 @@ impl OpenFile for UnionFile {
     }
 
     fn seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
-        self.lower()?.seek(caller, offset, target)
+        self.current()?.seek(caller, offset, target)
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
@@ -227,18 +246,24 @@ impl OpenFile for UnionFile {
     }
 
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
-        self.lower()?.lock(caller, owner, lock)?;
+        if self.node.union.private.is_some() {
+            return Err(NOT_IN_A_VIEW);
+        }
+        self.current()?.lock(caller, owner, lock)?;
         self.locked(owner, lock);
         Ok(())
     }
 
     fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
-        self.lower()?.test_lock(caller, owner, lock)
+        if self.node.union.private.is_some() {
+            return Err(NOT_IN_A_VIEW);
+        }
+        self.current()?.test_lock(caller, owner, lock)
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
         if !ioctl::changes(command) {
-            return self.lower()?.ioctl(caller, command, input, output);
+            return self.current()?.ioctl(caller, command, input, output);
         }
         let _steady = self.node.union.steady();
         self.node.writable(caller, Extent::All)?;
@@ -247,13 +272,17 @@ impl OpenFile for UnionFile {
     }
 
     fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {
-        self.lower()?.poll(caller, events)
+        self.current()?.poll(caller, events)
     }
 
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         let union = &self.node.union;
         let (_steady, _object) = (union.steady(), self.node.shared());
         // Anywhere else a copy could be made, and the kernel would go on with the original.
+        // What is open in a view ends with it.
+        if union.private.is_some() {
+            return None;
+        }
         if self.node.copies() != self.copies || !self.node.is_writable() || self.node.may_meet_a_full_branch() {
             return None;
         }

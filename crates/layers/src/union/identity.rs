@@ -18,7 +18,8 @@ pub(super) struct Identity {
     pub(super) ino: u64,
 }
 
-const FORM: u8 = 1;
+/// The first byte of a handle.
+pub(super) const FORM: u8 = 1;
 /// Inode numbers below this keep their digits; the tag is written before them.
 const INO_BITS: u32 = 47;
 /// Where a copied file keeps its identity, as root and as a user writes it.

@@ -171,6 +171,31 @@ impl OpenDirectory for Listing {
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let _steady = self.node.begin()?;
+        self.read_now(caller, cookie, sink)
+    }
+
+    fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        let _steady = self.node.begin()?;
+        for place in self.node.instances().iter() {
+            if self.node.union.branches.may_change(&place.member) {
+                match place.vnode.open_directory(&Caller::server())?.fsync(caller, data_only) {
+                    Err(Errno::EROFS) => {}
+                    result => result?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Listing {
+    /// As [`OpenDirectory::read`]. An operation has been begun.
+    pub(super) fn read_now(
+        &self,
+        caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
         if cookie == 0 && self.node.instances().len() > 1 {
             self.is_merged.store(true, Ordering::Relaxed);
         }
@@ -183,19 +208,6 @@ impl OpenDirectory for Listing {
             let entry = DirectoryEntry { name: name.as_name(), ino: *ino, kind: *kind, cookie: *cookie };
             if sink(entry).is_break() {
                 break;
-            }
-        }
-        Ok(())
-    }
-
-    fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
-        let _steady = self.node.begin()?;
-        for place in self.node.instances().iter() {
-            if self.node.union.branches.may_change(&place.member) {
-                match place.vnode.open_directory(&Caller::server())?.fsync(caller, data_only) {
-                    Err(Errno::EROFS) => {}
-                    result => result?,
-                }
             }
         }
         Ok(())

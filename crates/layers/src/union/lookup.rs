@@ -7,6 +7,7 @@ use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result};
 use super::Union;
 use super::branches::Member;
 use super::identity::Identity;
+use super::names::ANYTHING;
 use super::node::{Instance, NO_COUNT, Node};
 use super::whiteout;
 
@@ -24,6 +25,8 @@ pub(super) struct Search {
 pub(super) struct Found {
     /// Which of the directory's instances has the leftmost.
     pub(super) at: usize,
+    /// When the branches had been changed so often.
+    pub(super) generation: u64,
     /// From the left; several only of a directory.
     pub(super) instances: Vec<Instance>,
     /// Those of the leftmost.
@@ -45,8 +48,10 @@ impl Union {
     pub(super) fn search(&self, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
         let server = Caller::server();
         let mut search = Search::default();
+        let generation = self.branches.generation();
         for (index, place) in directory.iter().enumerate() {
-            let names = place.names.ask(&place.vnode, stored)?;
+            // In a view's branches others write too, and are seen at once.
+            let names = if self.private.is_some() { ANYTHING } else { place.names.ask(&place.vnode, stored)? };
             if index > 0 && !names.may_have_object && !names.may_have_whiteout {
                 continue;
             }
@@ -71,7 +76,8 @@ impl Union {
             match &mut search.found {
                 Some(found) => found.instances.push(instance),
                 None => {
-                    search.found = Some(Found { at: index, instances: vec![instance], attributes, is_borrowed });
+                    search.found =
+                        Some(Found { at: index, generation, instances: vec![instance], attributes, is_borrowed });
                 }
             }
             if !attributes.is_directory() || self.is_last(&place.member) {
@@ -148,7 +154,7 @@ impl Union {
     /// The vnode of what was found.
     pub(super) fn node(self: &Arc<Self>, found: Found) -> Result<Arc<Node>> {
         let identity = self.identity(&found.instances, found.kind())?;
-        Ok(self.table.find_or_insert(self, identity, found.kind(), found.instances))
+        Ok(self.table.find_or_insert(self, identity, found.kind(), (found.generation, found.instances)))
     }
 
     /// As [`Union::identity`], or as the live vnode was known before the branches were changed.
@@ -165,17 +171,18 @@ impl Union {
             if oldest.member.work.has_copied_directories()
                 && let Some((identity, _)) = Identity::brought(&oldest.vnode)?
             {
-                return Ok((identity, NO_COUNT));
+                return Ok((self.fitting(identity)?, NO_COUNT));
             }
-            return Ok((Identity::native(&oldest.member.base, &oldest.vnode.handle(), oldest.ino)?, NO_COUNT));
+            let native = Identity::native(&oldest.member.base, &oldest.vnode.handle(), oldest.ino)?;
+            return Ok((self.fitting(native)?, NO_COUNT));
         }
         let Instance { member, vnode, ino, .. } = instances.first().ok_or(Errno::ESTALE)?;
         if member.work.exists()
             && let Some(brought) = Identity::brought(vnode)?
         {
-            return Ok(brought);
+            return Ok((self.fitting(brought.0)?, brought.1));
         }
-        Ok((Identity::native(&member.base, &vnode.handle(), *ino)?, NO_COUNT))
+        Ok((self.fitting(Identity::native(&member.base, &vnode.handle(), *ino)?)?, NO_COUNT))
     }
 }
 

@@ -36,6 +36,7 @@ mod remove;
 mod rename;
 mod settings;
 mod snapshots;
+mod views;
 mod vnode_impl;
 mod whiteout;
 mod work;
@@ -43,7 +44,7 @@ mod work;
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use vnode::{
     Caller, Control, ControlError, Description, Errno, FileKind, FileSystem, Handle, Name, Notifier, Properties,
@@ -60,6 +61,7 @@ use node::{Node, Table};
 pub use options::create;
 use register::Register;
 use settings::Settings;
+use views::{Family, Private};
 
 /// What whoever builds stacks knows of it.
 pub const KIND: Kind = Kind {
@@ -74,8 +76,10 @@ struct Union {
     branches: Branches,
     settings: Settings,
     table: Table,
-    /// Held together by operations, and alone to change the branches.
-    changes: RwLock<()>,
+    /// What it shares with the unions of its views.
+    family: Arc<Family>,
+    /// Of a view: what is private to it.
+    private: Option<Private>,
     /// The vnode of the root, which lives as long as the file system.
     root: OnceLock<Weak<Node>>,
     /// Open files that the kernel may be reading and writing by itself.
@@ -117,6 +121,7 @@ impl UnionFileSystem {
         settings: Settings,
     ) -> std::result::Result<Self, OptionError> {
         let union = Self::assemble(branches, opener, settings)?;
+        union.family.set_common(&union);
         union.recover();
         union.finish_folds().map_err(|error| OptionError {
             layer: KIND.name,
@@ -147,7 +152,8 @@ impl Union {
             register: Mutex::new(register),
             mount_point: OnceLock::new(),
             table: Table::new(),
-            changes: RwLock::default(),
+            family: Arc::default(),
+            private: None,
             root: OnceLock::new(),
             direct_files: Mutex::default(),
             notifier: Mutex::default(),
@@ -161,9 +167,10 @@ impl Union {
         if let Some(root) = self.root.get().and_then(Weak::upgrade) {
             return root;
         }
+        let generation = self.branches.generation();
         let instances = self.roots();
         let identity = self.identity(&instances, FileKind::Directory).expect("a root has a handle");
-        let root = self.table.find_or_insert(self, identity, FileKind::Directory, instances);
+        let root = self.table.find_or_insert(self, identity, FileKind::Directory, (generation, instances));
         let _ = self.root.set(Arc::downgrade(&root));
         root
     }
@@ -183,6 +190,24 @@ impl Union {
             node = found.vnode.as_any().downcast_ref::<Node>().ok_or(Errno::ESTALE)?.reference();
         }
         Ok(node)
+    }
+
+    /// The vnode of a handle. An operation has been begun.
+    fn resolve(self: &Arc<Self>, handle: &Handle) -> Result<Arc<Node>> {
+        if let Some(node) = self.table.find(handle) {
+            node.refresh()?;
+            return Ok(node);
+        }
+        let (tag, lower) = identity::parts(handle).ok_or(Errno::ESTALE)?;
+        let base = self.branches.tagged(tag).ok_or(Errno::ESTALE)?;
+        let path = Member::path_in_layer(&base, &base.file_system.resolve(&lower)?)?;
+        let node = self.node_at(&path).map_err(|_| Errno::ESTALE)?;
+        if node.identity.handle == *handle { Ok(node) } else { Err(Errno::ESTALE) }
+    }
+
+    /// Tells of changes there from now on.
+    fn notify(&self, notifier: Arc<dyn Notifier>) {
+        *self.notifier.lock().unwrap_or_else(PoisonError::into_inner) = Some(notifier);
     }
 
     /// The state of the leftmost branch that may be written, which is where most new objects go.
@@ -206,19 +231,13 @@ impl FileSystem for UnionFileSystem {
 
     fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
         let _steady = self.union.steady();
-        if let Some(node) = self.union.table.find(handle) {
-            node.refresh()?;
-            return Ok(node);
-        }
-        let (tag, lower) = identity::parts(handle).ok_or(Errno::ESTALE)?;
-        let base = self.union.branches.tagged(tag).ok_or(Errno::ESTALE)?;
-        let path = Member::path_in_layer(&base, &base.file_system.resolve(&lower)?)?;
-        let node = self.union.node_at(&path).map_err(|_| Errno::ESTALE)?;
-        if node.identity.handle == *handle { Ok(node) } else { Err(Errno::ESTALE) }
+        let (union, handle) = self.union.inward(handle)?;
+        Ok(union.resolve(&handle)?)
     }
 
     fn sync(&self) -> Result<()> {
-        self.union.branches.slots().iter().try_for_each(|slot| slot.member.base.file_system.sync())
+        self.union.branches.slots().iter().try_for_each(|slot| slot.member.base.file_system.sync())?;
+        self.union.family.views().iter().try_for_each(|view| view.file_system().sync())
     }
 
     fn properties(&self) -> Properties {
@@ -227,8 +246,18 @@ impl FileSystem for UnionFileSystem {
         let all = slots.iter().map(|slot| slot.member.base.file_system.properties());
         // That a branch is read-only says nothing of the union.
         let all = all.fold(own, |all, one| all.stacked_on(Properties { read_only: false, ..one }));
-        let read_only = slots.iter().all(|slot| !self.union.branches.may_change(&slot.member));
-        Properties { read_only, ..all }
+        let views = self.union.family.views();
+        let all = views.iter().map(|view| view.file_system().properties()).fold(all, |all, one| all.stacked_on(one));
+        let read_only = slots.iter().all(|slot| !self.union.branches.may_change(&slot.member)) && views.is_empty();
+        // What a name stands for, and whose attributes a directory has, depends on who asks.
+        let is_split = self.union.family.is_split();
+        Properties {
+            read_only,
+            needs_every_lookup: all.needs_every_lookup || is_split,
+            needs_failed_lookups: all.needs_failed_lookups || is_split,
+            needs_fresh_attributes: all.needs_fresh_attributes || is_split,
+            ..all
+        }
     }
 
     fn describe(&self) -> Vec<Description> {
@@ -240,6 +269,10 @@ impl FileSystem for UnionFileSystem {
             .collect();
         let mut members: Vec<_> = newest.iter().flat_map(|slot| slot.member.base.file_system.describe()).collect();
         let details: Vec<_> = newest.iter().map(|slot| format!("{}={}", slot.member.base.label, slot.mode)).collect();
+        let views = self.union.family.views();
+        members.extend(views.iter().flat_map(|view| view.file_system().describe()));
+        let views = views.iter().map(|view| format!("{}={} (a view)", view.rules(), view.label()));
+        let details: Vec<_> = details.into_iter().chain(views).collect();
         let properties = Properties { names_untouched: false, ..Properties::TRANSPARENT };
         members.push(Description { kind: KIND.name.to_owned(), details: details.join(", "), properties });
         members
@@ -255,10 +288,17 @@ impl FileSystem for UnionFileSystem {
                 answered => return answered,
             }
         }
+        for view in self.union.family.views() {
+            match view.file_system().control(command) {
+                Err(ControlError::UnknownTarget(_)) => {}
+                answered => return answered,
+            }
+        }
         Err(ControlError::UnknownTarget(command.target.clone()))
     }
 
     fn set_mount_point(&self, directory: BorrowedFd<'_>) {
+        self.union.family.views().iter().for_each(|view| view.file_system().set_mount_point(directory));
         self.union.branches.slots().iter().for_each(|slot| slot.member.base.file_system.set_mount_point(directory));
         if let Ok(directory) = directory.try_clone_to_owned() {
             // A stack is mounted once.
@@ -270,7 +310,17 @@ impl FileSystem for UnionFileSystem {
         for slot in self.union.branches.slots().iter() {
             slot.member.base.file_system.set_notifier(Arc::new(Everything(Arc::clone(&notifier))));
         }
-        *self.union.notifier.lock().unwrap_or_else(PoisonError::into_inner) = Some(notifier);
+        for view in self.union.family.views() {
+            view.file_system().set_notifier(Arc::new(Everything(Arc::clone(&notifier))));
+            view.union().notify(Arc::clone(&notifier));
+        }
+        self.union.notify(notifier);
+    }
+}
+
+impl Drop for UnionFileSystem {
+    fn drop(&mut self) {
+        self.union.family.end();
     }
 }
 

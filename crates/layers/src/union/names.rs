@@ -46,7 +46,7 @@ pub(super) struct Answer {
 }
 
 /// What has to be asked.
-const ANYTHING: Answer = Answer { may_have_object: true, may_have_whiteout: true };
+pub(super) const ANYTHING: Answer = Answer { may_have_object: true, may_have_whiteout: true };
 
 impl NameCache {
     /// What the directory may have by a name.

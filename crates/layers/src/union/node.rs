@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Instant;
 
 use vnode::{Errno, FileKind, Handle, Name, NameBuf, OpenFileRef, Result, VnodeRef};
@@ -14,6 +14,7 @@ use super::file::UnionFile;
 use super::identity::Identity;
 use super::metacopy;
 use super::names::NameCache;
+use super::views::Hosting;
 
 /// An object in one branch.
 #[derive(Clone)]
@@ -68,6 +69,8 @@ pub(super) struct Node {
     other_handles: Mutex<Vec<Handle>>,
     /// Open files that have to follow it there.
     pub(super) followers: Mutex<Vec<Weak<UnionFile>>>,
+    /// Of a directory where there are views.
+    pub(super) hosting: OnceLock<Box<Hosting>>,
 }
 
 /// The lock of an object, held alone: with it, names in a directory are changed.
@@ -84,6 +87,7 @@ impl Drop for Alone<'_> {
                     instance.names.forget();
                 }
             }
+            self.node.union.family.note_change(&self.node.union);
         }
     }
 }
@@ -130,17 +134,29 @@ impl Node {
     }
 
     /// What was found of it just now. What is known of the names in each is kept.
-    pub(super) fn set_instances(&self, mut instances: Vec<Instance>) {
+    pub(super) fn set_instances(&self, instances: Vec<Instance>) {
+        self.set_found(self.generation.load(Ordering::Acquire), instances);
+    }
+
+    /// The same, when the branches had been changed so often; not if more is known by now. Whether it was news.
+    pub(super) fn set_found(&self, generation: u64, mut instances: Vec<Instance>) -> bool {
         debug_assert!(!instances.is_empty());
+        let mut known = self.instances.write().unwrap_or_else(PoisonError::into_inner);
+        if generation < self.generation.load(Ordering::Acquire) {
+            return false;
+        }
         if self.kind == FileKind::Directory {
-            let known = self.instances();
             for instance in &mut instances {
                 if let Some(same) = known.iter().find(|known| known.is_same(instance)) {
                     instance.names = Arc::clone(&same.names);
                 }
             }
         }
-        *self.instances.write().unwrap_or_else(PoisonError::into_inner) = instances.into();
+        self.generation.store(generation, Ordering::Release);
+        let before = std::mem::replace(&mut *known, instances.into());
+        drop(known);
+        drop(before);
+        true
     }
 
     /// The directory has one more instance.
@@ -163,16 +179,19 @@ impl Node {
     pub(super) fn moved_to(&self, copy: Instance) {
         self.set_instances(vec![copy]);
         self.copies.fetch_add(1, Ordering::Release);
+        self.union.family.note_change(&self.union);
     }
 
     /// The object was found after the branches were changed. If it is another file now, as after going back to a snapshot,
     /// its open files follow. They do so too if its data have come to it meanwhile.
-    pub(super) fn is_again(&self, instances: Vec<Instance>, names: u32) {
+    pub(super) fn is_again(&self, generation: u64, instances: Vec<Instance>, names: u32) {
         let is_another = self.leftmost().vnode.handle() != instances[0].vnode.handle();
         let has_data_now =
             self.is_read_elsewhere.load(Ordering::Relaxed) && metacopy::is_marked(&instances[0].vnode) == Ok(false);
+        if !self.set_found(generation, instances) {
+            return;
+        }
         self.names.store(names, Ordering::Relaxed);
-        self.set_instances(instances);
         if is_another || has_data_now {
             self.is_read_elsewhere.store(false, Ordering::Relaxed);
             self.copies.fetch_add(1, Ordering::Release);
@@ -299,29 +318,27 @@ impl Table {
         self.shard(handle).get(handle)?.upgrade()
     }
 
-    /// The live vnode with this identity, or a new one where its instances say it is.
+    /// The live vnode with this identity, or a new one where its instances say it is, which were found when the branches had
+    /// been changed so often.
     pub(super) fn find_or_insert(
         &self,
         union: &Arc<Union>,
         (identity, names): (Identity, u32),
         kind: FileKind,
-        instances: Vec<Instance>,
+        (generation, instances): (u64, Vec<Instance>),
     ) -> Arc<Node> {
         let mut shard = self.shard(&identity.handle);
         if let Some(node) = shard.get(&identity.handle).and_then(Weak::upgrade) {
             drop(shard);
-            let generation = union.branches.generation();
-            if kind != FileKind::Directory && node.generation.load(Ordering::Acquire) != generation {
-                node.is_again(instances, names);
-                node.generation.store(generation, Ordering::Release);
+            if kind != FileKind::Directory && node.generation.load(Ordering::Acquire) < generation {
+                node.is_again(generation, instances, names);
             } else if kind == FileKind::Directory {
-                node.set_instances(instances);
-                node.generation.store(generation, Ordering::Release);
+                node.set_found(generation, instances);
                 *node.checked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             }
             return node;
         }
-        let generation = AtomicU64::new(union.branches.generation());
+        let generation = AtomicU64::new(generation);
         let node = Arc::new_cyclic(|this| Node {
             this: Weak::clone(this),
             union: Arc::clone(union),
@@ -341,6 +358,7 @@ impl Table {
             held: Mutex::default(),
             other_handles: Mutex::default(),
             followers: Mutex::default(),
+            hosting: OnceLock::new(),
         });
         shard.insert(identity.handle, Arc::downgrade(&node));
         node

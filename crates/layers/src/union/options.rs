@@ -1,9 +1,10 @@
 //! The options of `union`.
 
-use vnode::FileSystemRef;
+use vnode::{ControlError, FileSystemRef};
 
 use super::UnionFileSystem;
 use super::settings::{Deletion, Ownership, Policy, Rights, Settings};
+use super::views::{Definition, Rule};
 use super::whiteout::Format;
 use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::{Branch, BranchOpener};
@@ -51,6 +52,11 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
         value: "fail|skip",
         summary: "whether a branch that is not there is an error, or left out (default fail)",
     },
+    OptionSpecification {
+        key: "views",
+        value: "RULE=BRANCH[;...]",
+        summary: "whom a branch of their own is for, by uid:N, session:N, pid:N or executable:PATH",
+    },
 ];
 
 /// Makes the union.
@@ -64,8 +70,27 @@ pub fn create(
 ) -> Result<FileSystemRef, OptionError> {
     // Whoever opens the branches leaves them out; here is seen that the value is one.
     super::KIND.leaves_out_missing_branches(pairs)?;
-    let settings = settings(&Options::new(super::KIND.name, KNOWN, pairs)?)?;
-    Ok(std::sync::Arc::new(UnionFileSystem::with_settings(branches, opener, settings)?))
+    let options = Options::new(super::KIND.name, KNOWN, pairs)?;
+    let (settings, views) = (settings(&options)?, options.read("views", views)?.unwrap_or_default());
+    let file_system = UnionFileSystem::with_settings(branches, opener, settings)?;
+    for Definition { rule, branch } in views {
+        let bad = |error: ControlError| {
+            let problem = OptionProblem::BadValue { value: branch.clone(), expected: format!("a branch: {error}") };
+            options.error("views", problem)
+        };
+        file_system.union.add_view(rule, &branch).map_err(bad)?;
+    }
+    Ok(std::sync::Arc::new(file_system))
+}
+
+/// Views, written as a rule and a branch each.
+fn views(text: &str) -> Result<Vec<Definition>, String> {
+    let definition = |text: &str| {
+        let (rule, branch) = text.trim().split_once('=').ok_or("RULE=BRANCH, such as uid:1000=/srv/private")?;
+        let (rule, branch) = (Rule::read(rule.trim_end())?, branch.trim_start().to_owned());
+        Ok(Definition { rule, branch })
+    };
+    text.split(';').filter(|text| !text.trim().is_empty()).map(definition).collect()
 }
 
 fn settings(options: &Options<'_>) -> Result<Settings, OptionError> {

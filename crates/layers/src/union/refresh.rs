@@ -20,7 +20,7 @@ impl Union {
     /// Begins an operation: the branches stay which they are until the result is dropped. Not to be called by who has
     /// begun one.
     pub(super) fn steady(&self) -> RwLockReadGuard<'_, ()> {
-        self.changes.read().unwrap_or_else(PoisonError::into_inner)
+        self.family.read()
     }
 }
 
@@ -53,12 +53,12 @@ impl Node {
         if self.generation.load(Ordering::Acquire) != now {
             for node in self.way_to_current(now).into_iter().rev() {
                 node.follow()?;
-                node.generation.store(now, Ordering::Release);
+                node.generation.fetch_max(now, Ordering::AcqRel);
             }
         } else if self.kind == FileKind::Directory && self.has_grown_old() {
             self.follow()?;
         }
-        if self.is_stale.load(Ordering::Relaxed) { Err(Errno::ESTALE) } else { Ok(()) }
+        if self.is_stale.load(Ordering::Relaxed) || self.union.is_removed() { Err(Errno::ESTALE) } else { Ok(()) }
     }
 
     /// The directories above that were not refreshed either, from this one upwards.
@@ -84,7 +84,8 @@ impl Node {
     /// Looks where the object was last seen.
     fn follow(self: &Arc<Self>) -> Result<()> {
         if self.is_root() {
-            self.set_instances(self.union.roots());
+            let generation = self.union.branches.generation();
+            self.set_found(generation, self.union.roots());
             return Ok(());
         }
         if let Whereabouts::At(Above { directory, stored }) = self.whereabouts() {
@@ -131,9 +132,9 @@ impl Node {
             self.union.table.add_name(&natural.handle, self);
         }
         if self.kind == FileKind::Directory {
-            self.set_instances(found.instances);
+            self.set_found(found.generation, found.instances);
         } else {
-            self.is_again(found.instances, names);
+            self.is_again(found.generation, found.instances, names);
         }
         Ok(())
     }

@@ -49,6 +49,23 @@ impl Register {
         (tag, serial)
     }
 
+    /// A branch has this tag, unless another has: it is known by it already.
+    pub(super) fn enter_as(&mut self, label: &str, tag: u16) {
+        let serial = self.lines.iter().map(|line| line.serial + 1).max().unwrap_or(0);
+        self.lines.push(Line { tag, serial, label: label.to_owned(), is_taken: true });
+    }
+
+    /// A branch gets the tag that it has in another register, if that is free, when it enters: after all others.
+    pub(super) fn prefer(&mut self, other: &Self, label: &str) {
+        self.lines.retain(|line| line.label != label);
+        let known = other.lines.iter().find(|line| line.label == label);
+        if let Some(known) = known.filter(|known| known.tag != 0 && self.lines.iter().all(|line| line.tag != known.tag))
+        {
+            self.enter_as(label, known.tag);
+            self.leave(known.tag);
+        }
+    }
+
     /// A branch has left: if it comes back, it is known.
     pub(super) fn leave(&mut self, tag: u16) {
         self.lines.iter_mut().filter(|line| line.tag == tag).for_each(|line| line.is_taken = false);

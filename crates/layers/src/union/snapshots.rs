@@ -203,7 +203,11 @@ impl Union {
         let mut groups = changing.groups();
         for at in 0..groups.len() {
             let base = Arc::clone(&groups[at][0].member.base);
-            let Some(upper) = base.history().folding.filter(|_| base.mode() != BranchMode::ReadOnly) else { continue };
+            let Some(upper) =
+                base.history().folding.filter(|_| self.is_own(&base) && base.mode() != BranchMode::ReadOnly)
+            else {
+                continue;
+            };
             if let Some(index) = groups[at].iter().position(|slot| slot.member.layer == upper)
                 && let Some(position) = groups[at].len().checked_sub(index + 2)
             {

@@ -12,12 +12,13 @@ use super::copy_up::Extent;
 use super::file::UnionFile;
 use super::listing::Listing;
 use super::node::{Node, Whereabouts};
+use super::views::SplitListing;
 use super::whiteout::{self, Meaning};
 use crate::ioctl;
 
 impl Vnode for Node {
     fn handle(&self) -> Handle {
-        self.identity.handle
+        self.union.outward(&self.identity.handle)
     }
 
     fn kind(&self) -> FileKind {
@@ -49,67 +50,71 @@ impl Vnode for Node {
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
-        let node = self.reference();
+        let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         node.attributes(caller)
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        self.reference().changing(|node| node.set_attributes(caller, changes))
+        self.for_caller(caller)?.changing(|node| node.set_attributes(caller, changes))
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
-        let node = self.reference();
+        let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         node.may(caller, mode)
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        let node = self.reference();
+        let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
-        node.look_up(caller, name)
+        Ok(self.presented(name, node.look_up(caller, name)?))
     }
 
-    fn parent(&self, _caller: &Caller) -> Result<VnodeRef> {
+    fn parent(&self, caller: &Caller) -> Result<VnodeRef> {
         self.only_directory()?;
-        let node = self.reference();
+        let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         if node.is_root() {
             return Ok(self.reference());
         }
         node.find_whereabouts()?;
         match node.whereabouts() {
-            Whereabouts::At(above) => Ok(above.directory),
+            Whereabouts::At(above) => Ok(above.directory.presented_above()),
             _ => Err(Errno::ENOENT),
         }
     }
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-        self.reference().changing(|node| node.create_file(caller, name, how))
+        self.for_caller(caller)?.changing(|node| node.create_file(caller, name, how))
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        self.reference().changing(|node| node.make_directory(caller, name, mode))
+        let node = self.for_caller(caller)?;
+        node.changing(|node| Ok(self.presented(name, node.make_directory(caller, name, mode)?)))
     }
 
     fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
-        self.reference().changing(|node| node.make_special(caller, name, kind, mode, device))
+        self.for_caller(caller)?.changing(|node| node.make_special(caller, name, kind, mode, device))
     }
 
     fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        self.reference().changing(|node| node.make_symlink(caller, name, target))
+        self.for_caller(caller)?.changing(|node| node.make_symlink(caller, name, target))
     }
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        self.reference().changing(|node| node.make_link(caller, &own(node, target)?, name))
+        self.for_caller(caller)?.changing(|node| node.make_link(caller, &node.own(target)?, name))
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        self.reference().changing(|node| node.unlink_name(caller, name))
+        self.for_caller(caller)?.changing(|node| node.unlink_name(caller, name))
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        self.reference().changing(|node| node.remove_directory(caller, name))
+        self.for_caller(caller)?.changing(|node| {
+            node.set_apart(name, true)?;
+            node.remove_directory(caller, name)
+        })
     }
 
     fn rename(
@@ -120,7 +125,15 @@ impl Vnode for Node {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        self.reference().changing(|node| node.rename_name(caller, name, &own(node, to)?, to_name, mode))
+        self.for_caller(caller)?.changing(|node| {
+            let to = node.own(to)?;
+            let to_apart = match mode {
+                RenameMode::NoReplace | RenameMode::WhiteoutNoReplace => Ok(()),
+                _ => to.set_apart(to_name, mode != RenameMode::Exchange),
+            };
+            node.set_apart(name, false).and(to_apart)?;
+            node.rename_name(caller, name, &to, to_name, mode)
+        })
     }
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
@@ -131,7 +144,10 @@ impl Vnode for Node {
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
         match self.kind {
-            FileKind::Regular => self.reference().changing(|node| UnionFile::open(node, caller, flags)),
+            FileKind::Regular => {
+                self.is_seen_by(caller)?;
+                self.reference().changing(|node| UnionFile::open(node, caller, flags))
+            }
             FileKind::Directory => Err(Errno::EISDIR),
             FileKind::Symlink => Err(Errno::ELOOP),
             _ => Err(Errno::ENXIO),
@@ -139,42 +155,46 @@ impl Vnode for Node {
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
-        let node = self.reference();
+        let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
+        if self.union.family.is_split() {
+            return Ok(Arc::new(SplitListing::open(self.reference(), Arc::clone(&node), caller)?));
+        }
         Ok(Arc::new(Listing::open(Arc::clone(&node), caller)?))
     }
 
     fn statfs(&self, caller: &Caller) -> Result<StatFs> {
-        let _steady = self.union.steady();
-        self.union.space(caller)
+        let node = self.for_caller(caller)?;
+        let _steady = node.union.steady();
+        node.union.space(caller)
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        let node = self.reference();
+        let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         node.xattr(caller, name)
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        self.reference().changing(|node| node.set_xattr(caller, name, value, mode))
+        self.for_caller(caller)?.changing(|node| node.set_xattr(caller, name, value, mode))
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
-        let node = self.reference();
+        let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         node.xattr_names(caller)
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
-        self.reference().changing(|node| node.remove_xattr(caller, name))
+        self.for_caller(caller)?.changing(|node| node.remove_xattr(caller, name))
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
-        self.reference().changing(|node| node.make_unnamed(caller, how))
+        self.for_caller(caller)?.changing(|node| node.make_unnamed(caller, how))
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
-        let node = self.reference();
+        let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         let instance = match ioctl::changes(command) {
             true => node.writable(caller, Extent::All)?,
@@ -183,14 +203,4 @@ impl Vnode for Node {
         };
         instance.vnode.ioctl(caller, command, input, output)
     }
-}
-
-/// A vnode of the same union, known again. An operation has been begun.
-fn own(node: &Node, other: &VnodeRef) -> Result<Arc<Node>> {
-    let other = other.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?.reference();
-    if !Arc::ptr_eq(&node.union, &other.union) {
-        return Err(Errno::EXDEV);
-    }
-    other.refresh()?;
-    Ok(other)
 }

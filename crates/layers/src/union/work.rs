@@ -189,6 +189,12 @@ impl Work {
         }
     }
 
+    /// Lets other unions write to the branch.
+    pub(super) fn close(&self) {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(opened);
+    }
+
     /// Has the register say this: now if the branch is being written to, else when it first is.
     pub(super) fn remember(&self, text: String) {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);

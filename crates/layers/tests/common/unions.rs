@@ -51,20 +51,27 @@ pub fn name(text: &str) -> Name<'_> {
 /// A union of branches with these modes, each filled beforehand with these paths; a path that ends with a slash is a
 /// directory, and any other a file that holds its branch's number and its path.
 pub fn scene(branches: &[(BranchMode, &[&str])]) -> Scene {
-    let mut made = Vec::new();
-    let mut joined = Vec::new();
-    for (index, (mode, paths)) in branches.iter().enumerate() {
+    let filled = branches.iter().enumerate().map(|(index, (mode, paths))| {
         let branch = memory();
         for path in *paths {
             fill(&branch, index, path);
         }
-        let file_system = branch.clone();
-        joined.push(Branch { file_system, mode: Some(*mode), label: format!("branch {index}") });
-        made.push(branch);
-    }
+        (*mode, branch)
+    });
+    joined(filled.collect())
+}
+
+/// A union of these branches.
+pub fn joined(branches: Vec<(BranchMode, FileSystemRef)>) -> Scene {
     let offered = Arc::default();
-    let union = layers::kind("union").unwrap().join(&[], joined, Some(opener(&offered))).unwrap();
-    Scene { branches: made, union, offered }
+    let named = |(index, (mode, branch)): (usize, &(BranchMode, FileSystemRef))| Branch {
+        file_system: branch.clone(),
+        mode: Some(*mode),
+        label: format!("branch {index}"),
+    };
+    let named = branches.iter().enumerate().map(named).collect();
+    let union = layers::kind("union").unwrap().join(&[], named, Some(opener(&offered))).unwrap();
+    Scene { branches: branches.into_iter().map(|(_, branch)| branch).collect(), union, offered }
 }
 
 pub fn fill(branch: &FileSystemRef, index: usize, path: &str) {

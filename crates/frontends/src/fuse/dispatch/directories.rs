@@ -21,7 +21,8 @@ impl Dispatcher {
                 let directory = node.vnode.open_directory(&caller)?;
                 let handle = self.open_files.open_directory(node, directory);
                 let keep = open_reply::CACHE_DIR | open_reply::KEEP_CACHE;
-                let open_flags = if self.decisions.exclusive { keep } else { 0 };
+                let is_kept = self.decisions.exclusive && !self.admission.needs_every_lookup();
+                let open_flags = if is_kept { keep } else { 0 };
                 reply.put(&wire::OpenOut { handle, open_flags, backing_id: 0 });
                 Ok(())
             }
@@ -64,7 +65,8 @@ impl Dispatcher {
         if offset >= DOT_DOT {
             return true;
         }
-        let number = |vnode: &VnodeRef| vnode.getattr(&self.server).map_or(opened.node.id, |found| found.ino);
+        // As the reader sees them: what a directory is may depend on that.
+        let number = |vnode: &VnodeRef| vnode.getattr(caller).map_or(opened.node.id, |found| found.ino);
         let dot = |cookie: u64, inode: u64| wire::DirectoryEntry {
             inode,
             cookie,

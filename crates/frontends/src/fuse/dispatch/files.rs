@@ -107,7 +107,7 @@ impl Dispatcher {
         let wish = OpenWish {
             passthrough,
             direct: self.decisions.direct_io || writes_clear_set_id,
-            keep_cache: self.decisions.exclusive,
+            keep_cache: self.decisions.exclusive && !self.needs_fresh_attributes.load(Ordering::Acquire),
             writes: flags.writes(),
             privileged,
         };

@@ -1,0 +1,59 @@
+//! An open directory of a mount with views: each caller reads what the caller's view has, whoever opened it.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use vnode::{Caller, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
+
+use super::super::listing::Listing;
+use super::super::node::Node;
+
+/// An open directory that may be read by processes of several views.
+pub(in crate::union) struct SplitListing {
+    vnode: Arc<Node>,
+    /// Those of the views that have read it.
+    opened: Mutex<Vec<(Arc<Node>, OpenDirectoryRef)>>,
+}
+
+impl SplitListing {
+    /// Opens the directory as the caller, to whom it is `node`. An operation has been begun.
+    pub(in crate::union) fn open(vnode: Arc<Node>, node: Arc<Node>, caller: &Caller) -> Result<Self> {
+        let listing: OpenDirectoryRef = Arc::new(Listing::open(Arc::clone(&node), caller)?);
+        Ok(Self { vnode, opened: Mutex::new(vec![(node, listing)]) })
+    }
+
+    fn of(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
+        let node = self.vnode.for_caller(caller)?;
+        let find = |opened: &[(Arc<Node>, OpenDirectoryRef)]| {
+            opened.iter().find(|(known, _)| Arc::ptr_eq(known, &node)).map(|(_, listing)| Arc::clone(listing))
+        };
+        if let Some(listing) = find(&self.opened.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(listing);
+        }
+        let listing: OpenDirectoryRef = {
+            let _steady = node.begin()?;
+            Arc::new(Listing::open(Arc::clone(&node), caller)?)
+        };
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that another thread has opened meanwhile serves as well, and keeps its place.
+        Ok(find(&opened).unwrap_or_else(|| {
+            opened.push((node, Arc::clone(&listing)));
+            listing
+        }))
+    }
+}
+
+impl OpenDirectory for SplitListing {
+    fn read(
+        &self,
+        caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.of(caller)?.read(caller, cookie, sink)
+    }
+
+    fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        self.of(caller)?.fsync(caller, data_only)
+    }
+}

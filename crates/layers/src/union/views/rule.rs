@@ -1,0 +1,131 @@
+//! For whom a view is: a user, a session, a process and its descendants, or those who run a program.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+
+use vnode::Caller;
+
+use super::lineage::Lineage;
+use super::process::{self, Process};
+use crate::options::number;
+
+/// For whom a view is.
+pub(in crate::union) enum Rule {
+    /// Who acts with this user's rights.
+    User(u32),
+    /// The processes of a session, and who began it, if that is still there.
+    Session(u32, Option<Process>),
+    /// A process and all that descend from it.
+    Process(Lineage),
+    /// Who runs the program at this path.
+    Executable(Vec<u8>),
+}
+
+/// What rules are about, as they are written.
+pub(in crate::union) const SUBJECTS: [&str; 4] = ["uid", "session", "pid", "executable"];
+
+impl Rule {
+    /// A rule about one of [`SUBJECTS`].
+    ///
+    /// # Errors
+    /// What would be right, in words.
+    pub(in crate::union) fn new(subject: &str, value: &str) -> Result<Self, String> {
+        match subject {
+            "uid" => Ok(Self::User(number(value)?)),
+            "session" => {
+                let session = number(value)?;
+                if session == 0 {
+                    return Err("the number of a session".to_owned());
+                }
+                Ok(Self::Session(session, Process::now(session)))
+            }
+            "pid" => Lineage::of(number(value)?).map(Self::Process).ok_or("the number of a running process".to_owned()),
+            "executable" if value.starts_with('/') => {
+                // The kernel tells programs' paths without symlinks.
+                let path = std::fs::canonicalize(value).unwrap_or_else(|_| value.into());
+                Ok(Self::Executable(path.as_os_str().as_bytes().to_vec()))
+            }
+            "executable" => Err("a path from /".to_owned()),
+            _ => Err("one of uid:NUMBER, session:NUMBER, pid:NUMBER, executable:PATH".to_owned()),
+        }
+    }
+
+    /// A rule as `SUBJECT:VALUE`.
+    ///
+    /// # Errors
+    /// As [`Rule::new`].
+    pub(in crate::union) fn read(text: &str) -> Result<Self, String> {
+        let (subject, value) = text.split_once(':').unwrap_or((text, ""));
+        Self::new(subject, value)
+    }
+
+    /// Whether the view is for this caller.
+    pub(super) fn is_for(&self, caller: &Caller) -> bool {
+        match self {
+            Self::User(uid) => caller.uid == *uid,
+            _ if caller.pid == 0 => false,
+            Self::Session(session, leader) => {
+                process::session(caller.pid) == Some(*session) && is_led_by(*session, leader.as_ref())
+            }
+            Self::Process(lineage) => lineage.has(caller.pid),
+            Self::Executable(path) => process::executable(caller.pid).is_some_and(|found| is_program(path, &found)),
+        }
+    }
+}
+
+/// Whether a session is still the one that this process began: later another may have its number.
+fn is_led_by(session: u32, leader: Option<&Process>) -> bool {
+    match (leader, Process::now(session)) {
+        (Some(leader), Some(now)) => *leader == now,
+        _ => true,
+    }
+}
+
+/// Whether a process that the kernel says runs `found` runs the program at `path`, or ran it before it was replaced.
+fn is_program(path: &[u8], found: &[u8]) -> bool {
+    const GONE: &[u8] = b" (deleted)";
+    found.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest == GONE)
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(uid) => write!(formatter, "uid:{uid}"),
+            Self::Session(session, _) => write!(formatter, "session:{session}"),
+            Self::Process(lineage) => write!(formatter, "pid:{}", lineage.first.pid),
+            Self::Executable(path) => write!(formatter, "executable:{}", String::from_utf8_lossy(path)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_as_they_are_shown() {
+        let own = format!("pid:{}", std::process::id());
+        for text in ["uid:1000", "session:1", &own, "executable:/no/such/program"] {
+            assert_eq!(Rule::read(text).unwrap().to_string(), text);
+        }
+        for text in ["uid", "uid:x", "session:0", "pid:4294967295", "executable:sh", "gid:1", ""] {
+            assert!(Rule::read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_the_same_after_it_was_replaced() {
+        assert!(is_program(b"/bin/a", b"/bin/a") && is_program(b"/bin/a", b"/bin/a (deleted)"));
+        assert!(!is_program(b"/bin/a", b"/bin/ab") && !is_program(b"/bin/a", b"/bin"));
+    }
+
+    #[test]
+    fn rules_are_for_whom_they_name() {
+        let (own, server) = (std::process::id(), Caller::process(0, 0, 0, 0));
+        let caller = Caller::process(own, 1000, 1000, 0);
+        for rule in [format!("pid:{own}"), "uid:1000".to_owned(), "executable:/proc/self/exe".to_owned()] {
+            let rule = Rule::read(&rule).unwrap();
+            assert!(rule.is_for(&caller) && !rule.is_for(&server), "{rule}");
+        }
+    }
+}

@@ -1,0 +1,595 @@
+//! Split views: who has a view sees and writes a branch of its own, and nobody else sees it.
+
+mod common;
+#[path = "../../bases/tests/model/operation.rs"]
+mod operation;
+#[path = "../../bases/tests/model/side.rs"]
+mod side;
+
+use std::borrow::Cow;
+use std::process::{Child, Command};
+use std::sync::Arc;
+
+use common::unions::{Scene, joined, list as list_all, read, scene, server};
+use common::{Shared, contents, list, memory, name, root, user};
+use fastrand::Rng;
+use layers::BranchMode;
+use operation::{Action, Operation};
+use side::Side;
+use vnode::layer::{self, Layer};
+use vnode::{
+    Caller, Creation, Errno, FileSystemRef, OpenFileRef, OpenFlags, Properties, RenameMode, Result, SetAttributes,
+    VnodeRef, XattrMode,
+};
+
+use BranchMode::{ReadOnly, ReadWrite};
+
+/// The user of the first view, that of the second, and one without.
+const ONE: u32 = 1001;
+const TWO: u32 = 1002;
+const OTHER: u32 = 1003;
+
+/// A union of a written branch and one that is read, and two views, each for one user.
+fn split() -> (Scene, [FileSystemRef; 2]) {
+    let scene = scene(&[(ReadWrite, &["top", "d/f"]), (ReadOnly, &["below", "d/g", "e/deep/h"])]);
+    for branch in &scene.branches {
+        open_to_all(&branch.root());
+    }
+    let privates = [memory(), memory()];
+    for (label, (private, uid)) in ["one", "two"].into_iter().zip(privates.iter().zip([ONE, TWO])) {
+        scene.offer(label, private);
+        scene.tell("view-add", &[("branch", label), ("uid", &uid.to_string())]).unwrap();
+    }
+    (scene, privates)
+}
+
+/// Lets everybody change everything.
+fn open_to_all(directory: &VnodeRef) {
+    let open = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
+    directory.setattr(&server(), &open).unwrap();
+    for entry in list(directory, &server()) {
+        let entry = directory.lookup(&server(), name(&entry)).unwrap();
+        if entry.attributes.is_directory() {
+            open_to_all(&entry.vnode);
+        } else {
+            entry.vnode.setattr(&server(), &open).unwrap();
+        }
+    }
+}
+
+fn walk(scene: &Scene, uid: u32, path: &str) -> Result<VnodeRef> {
+    common::walk(&scene.union, &user(uid), path).map(|entry| entry.vnode)
+}
+
+fn see(scene: &Scene, uid: u32, path: &str) -> Option<String> {
+    let vnode = walk(scene, uid, path).ok()?;
+    Some(String::from_utf8(contents(&vnode, &user(uid))).unwrap())
+}
+
+fn names(scene: &Scene, uid: u32, path: &str) -> Vec<String> {
+    list(&walk(scene, uid, path).unwrap(), &user(uid))
+}
+
+/// Writes a file whole, made if need be.
+fn put(scene: &Scene, uid: u32, path: &str, text: &str) {
+    let (directory, file) = path.rsplit_once('/').unwrap_or(("", path));
+    let how = Creation { mode: 0o666, flags: OpenFlags::READ_WRITE.with(OpenFlags::TRUNCATE) };
+    let made = walk(scene, uid, directory).unwrap().create(&user(uid), name(file), &how).unwrap();
+    made.file.write_at(&user(uid), 0, text.as_bytes(), false).unwrap();
+}
+
+fn text(file: &OpenFileRef, caller: &Caller) -> Result<String> {
+    let mut buffer = [0; 100];
+    let length = file.read_at(caller, 0, &mut buffer)?;
+    Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+}
+
+#[test]
+fn what_a_view_writes_nobody_else_sees() {
+    let (scene, privates) = split();
+    put(&scene, ONE, "top", "mine");
+    put(&scene, ONE, "below", "mine too");
+    put(&scene, ONE, "d/new", "new");
+    put(&scene, ONE, "e/deep/new", "deep");
+    let d = walk(&scene, ONE, "d").unwrap();
+    d.unlink(&user(ONE), name("f")).unwrap();
+    d.mkdir(&user(ONE), name("sub"), 0o777).unwrap();
+    assert_eq!(
+        (see(&scene, ONE, "top").as_deref(), see(&scene, ONE, "below").as_deref()),
+        (Some("mine"), Some("mine too"))
+    );
+    assert_eq!(names(&scene, ONE, "d"), ["g", "new", "sub"]);
+    for other in [TWO, OTHER] {
+        assert_eq!(
+            (see(&scene, other, "top").as_deref(), see(&scene, other, "below").as_deref()),
+            (Some("0:top"), Some("1:below"))
+        );
+        assert_eq!(names(&scene, other, "d"), ["f", "g"]);
+        assert_eq!(see(&scene, other, "d/f").as_deref(), Some("0:d/f"));
+        assert_eq!(names(&scene, other, "e/deep"), ["h"]);
+        assert_eq!(walk(&scene, other, "d/sub").err(), Some(Errno::ENOENT));
+    }
+    assert_eq!(list_all(&scene.branches[0], "d"), ["f"], "the shared branch is not written");
+    assert_eq!(read(&privates[0], "top").unwrap(), "mine");
+    assert!(list_all(&privates[1], "").is_empty());
+}
+
+#[test]
+fn views_see_at_once_what_is_changed_below_them() {
+    let (scene, _) = split();
+    // Whatever a view may remember of the directories.
+    for round in 0..30 {
+        let file = format!("d/{round}");
+        assert_eq!(see(&scene, ONE, &file), None);
+        put(&scene, OTHER, &file, "a");
+        assert_eq!(see(&scene, ONE, &file).as_deref(), Some("a"));
+        put(&scene, OTHER, &file, "changed");
+        assert_eq!(see(&scene, ONE, &file).as_deref(), Some("changed"));
+        assert!(names(&scene, ONE, "d").contains(&round.to_string()));
+        walk(&scene, OTHER, "d").unwrap().unlink(&user(OTHER), name(&round.to_string())).unwrap();
+        assert_eq!(see(&scene, ONE, &file), None);
+        assert!(!names(&scene, ONE, "d").contains(&round.to_string()));
+    }
+    // A copy in a branch that the view only reads.
+    assert_eq!(see(&scene, ONE, "below").as_deref(), Some("1:below"));
+    let reader = walk(&scene, ONE, "below").unwrap().open(&user(ONE), OpenFlags::READ).unwrap();
+    let number = walk(&scene, ONE, "below").unwrap().getattr(&user(ONE)).unwrap().ino;
+    put(&scene, OTHER, "below", "copied");
+    assert_eq!(see(&scene, ONE, "below").as_deref(), Some("copied"));
+    assert_eq!(text(&reader, &user(ONE)).unwrap(), "copied", "what is open follows");
+    assert_eq!(walk(&scene, ONE, "below").unwrap().getattr(&user(ONE)).unwrap().ino, number);
+    // A directory that gets another name.
+    let top = scene.union.root();
+    top.rename(&user(OTHER), name("e"), &top, name("moved"), RenameMode::Replace).unwrap();
+    assert_eq!(see(&scene, ONE, "moved/deep/h").as_deref(), Some("1:e/deep/h"));
+    assert_eq!(walk(&scene, ONE, "e").err(), Some(Errno::ENOENT));
+    // And what the view has hidden stays so.
+    walk(&scene, ONE, "d").unwrap().unlink(&user(ONE), name("f")).unwrap();
+    put(&scene, OTHER, "d/f", "again");
+    assert_eq!(see(&scene, ONE, "d/f"), None);
+}
+
+#[test]
+fn files_are_apart_and_directories_at_one_place_are_one_vnode() {
+    let (scene, _) = split();
+    let handle = |uid, path| walk(&scene, uid, path).unwrap().handle();
+    assert_ne!(handle(ONE, "top"), handle(OTHER, "top"));
+    assert_ne!(handle(ONE, "top"), handle(TWO, "top"));
+    assert_eq!(handle(ONE, "top"), handle(ONE, "top"));
+    for uid in [ONE, TWO] {
+        assert_eq!(handle(uid, "d"), handle(OTHER, "d"));
+        assert_eq!(handle(uid, "e/deep"), handle(OTHER, "e/deep"));
+    }
+    let number = |uid, path| walk(&scene, uid, path).unwrap().getattr(&user(uid)).unwrap().ino;
+    assert_eq!(number(ONE, "top"), number(OTHER, "top"));
+    // Directories that only views have are one vnode too, which shows each its own.
+    let mut held = Vec::new();
+    for (uid, text) in [(ONE, "of one"), (TWO, "of two")] {
+        held.push(scene.union.root().mkdir(&user(uid), name("work"), 0o700).unwrap());
+        put(&scene, uid, "work/file", text);
+    }
+    assert_eq!(handle(ONE, "work"), handle(TWO, "work"));
+    assert_eq!(see(&scene, ONE, "work/file").as_deref(), Some("of one"));
+    assert_eq!(see(&scene, TWO, "work/file").as_deref(), Some("of two"));
+    let work = walk(&scene, ONE, "work").unwrap();
+    assert_eq!(work.lookup(&user(OTHER), name("file")).err(), Some(Errno::ENOENT), "others have no such directory");
+    assert_eq!(work.getattr(&user(OTHER)).err(), Some(Errno::ENOENT));
+    assert_ne!(work.getattr(&user(ONE)).unwrap().uid, work.getattr(&user(TWO)).unwrap().uid);
+    // And one that is made there later by the others is one with it.
+    scene.union.root().mkdir(&user(OTHER), name("work"), 0o777).unwrap();
+    assert_eq!(handle(OTHER, "work"), work.handle());
+    assert_eq!(names(&scene, OTHER, "work"), [""; 0]);
+}
+
+#[test]
+fn readers_of_an_open_directory_see_their_own_view() {
+    let (scene, _) = split();
+    put(&scene, ONE, "d/mine", "");
+    let open = walk(&scene, ONE, "d").unwrap().open_directory(&user(ONE)).unwrap();
+    let read_as = |uid| {
+        let mut names = Vec::new();
+        open.read(&user(uid), 0, &mut |entry| {
+            names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+        names.sort();
+        names
+    };
+    assert_eq!(read_as(ONE), ["f", "g", "mine"]);
+    assert_eq!(read_as(OTHER), ["f", "g"]);
+}
+
+#[test]
+fn what_is_open_stays_in_the_view_that_opened_it() {
+    let (scene, _) = split();
+    let (one, other) = (user(ONE), user(OTHER));
+    let shared = walk(&scene, OTHER, "top").unwrap().open(&other, OpenFlags::READ_WRITE).unwrap();
+    let mine = walk(&scene, ONE, "top").unwrap().open(&one, OpenFlags::READ_WRITE).unwrap();
+    // As processes do that inherit descriptors.
+    mine.write_at(&other, 0, b"M", false).unwrap();
+    assert_eq!(
+        (see(&scene, ONE, "top").as_deref(), see(&scene, OTHER, "top").as_deref()),
+        (Some("M:top"), Some("0:top"))
+    );
+    shared.write_at(&one, 0, b"S", false).unwrap();
+    assert_eq!(
+        (see(&scene, ONE, "top").as_deref(), see(&scene, TWO, "top").as_deref()),
+        (Some("M:top"), Some("S:top"))
+    );
+    let vnode = walk(&scene, ONE, "top").unwrap();
+    assert_eq!(vnode.open(&other, OpenFlags::READ).err(), Some(Errno::ENOENT), "it is nobody else's to open");
+    assert_eq!(vnode.open(&user(TWO), OpenFlags::READ).err(), Some(Errno::ENOENT));
+    let shared = walk(&scene, OTHER, "top").unwrap();
+    let linked = scene.union.root().link(&one, &shared, name("stolen"));
+    assert_eq!(linked.err().map(|error| error == Errno::EXDEV), Some(true));
+}
+
+#[test]
+fn attributes_links_and_xattrs_are_of_the_view() {
+    let (scene, _) = split();
+    let (one, other) = (user(ONE), user(OTHER));
+    let (mine, theirs) = (walk(&scene, ONE, "top").unwrap(), walk(&scene, OTHER, "top").unwrap());
+    let top = scene.union.root();
+    top.link(&one, &mine, name("again")).unwrap();
+    assert_eq!((mine.getattr(&one).unwrap().nlink, theirs.getattr(&other).unwrap().nlink), (2, 1));
+    assert_eq!(mine.handle(), walk(&scene, ONE, "again").unwrap().handle());
+    mine.setxattr(&root(), b"user.a", b"1", XattrMode::Set).unwrap();
+    assert_eq!(theirs.getxattr(&other, b"user.a").err(), Some(Errno::ENODATA));
+    let d = walk(&scene, OTHER, "d").unwrap();
+    let hidden = walk(&scene, ONE, "d").unwrap();
+    hidden.mkdir(&one, name("own"), 0o755).unwrap();
+    let own = walk(&scene, ONE, "d/own").unwrap();
+    own.setattr(&one, &SetAttributes { mode: Some(0o700), ..SetAttributes::default() }).unwrap();
+    assert_eq!(d.lookup(&other, name("own")).err(), Some(Errno::ENOENT));
+    // What is listed has the number that it is found with, in each view.
+    for uid in [ONE, TWO, OTHER] {
+        let caller = user(uid);
+        let open = walk(&scene, uid, "d").unwrap().open_directory(&caller).unwrap();
+        let mut entries = Vec::new();
+        open.read(&caller, 0, &mut |entry| {
+            entries.push((entry.name.to_owned(), entry.ino));
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+        for (entry, ino) in entries {
+            let found = walk(&scene, uid, "d").unwrap().lookup(&caller, entry.as_name()).unwrap();
+            assert_eq!(found.attributes.ino, ino);
+        }
+    }
+}
+
+#[test]
+fn what_is_removed_in_one_view_is_set_apart_before() {
+    let (scene, _) = split();
+    let (one, other) = (user(ONE), user(OTHER));
+    scene.union.root().mkdir(&other, name("empty"), 0o777).unwrap();
+    let held = walk(&scene, ONE, "empty").unwrap();
+    let shared = held.handle();
+    assert_eq!(shared, walk(&scene, OTHER, "empty").unwrap().handle());
+    let top = scene.union.root();
+    assert_eq!(top.rmdir(&one, name("d")).err(), Some(Errno::ENOTEMPTY));
+    assert_eq!(top.rmdir(&one, name("empty")).err(), Some(Errno::ESTALE), "look again");
+    assert_ne!(walk(&scene, ONE, "empty").unwrap().handle(), shared);
+    top.rmdir(&one, name("empty")).unwrap();
+    assert_eq!(walk(&scene, ONE, "empty").err(), Some(Errno::ENOENT));
+    assert_eq!(walk(&scene, OTHER, "empty").unwrap().handle(), shared);
+    // What comes in its place is presented as what the others have there.
+    top.mkdir(&one, name("empty"), 0o777).unwrap();
+    assert_eq!(walk(&scene, ONE, "empty").unwrap().handle(), shared);
+    // A directory that is renamed is known where it is to those who are in it.
+    let inside = walk(&scene, ONE, "d").unwrap();
+    assert_eq!(top.rename(&one, name("d"), &top, name("x"), RenameMode::Replace).err(), Some(Errno::ESTALE));
+    top.rename(&one, name("d"), &top, name("x"), RenameMode::Replace).unwrap();
+    put(&scene, ONE, "x/made", "after");
+    assert_eq!(list(&inside, &one), ["f", "g", "made"]);
+    assert_eq!(list(&inside, &other), ["f", "g"]);
+    assert_ne!(walk(&scene, ONE, "x").unwrap().handle(), inside.handle());
+    assert_eq!(walk(&scene, OTHER, "d").unwrap().handle(), inside.handle());
+}
+
+#[test]
+fn handles_name_their_view() {
+    let (scene, privates) = split();
+    put(&scene, ONE, "d/f", "mine");
+    let mine = walk(&scene, ONE, "d/f").unwrap().handle();
+    let found = scene.union.resolve(&mine).unwrap();
+    assert_eq!(contents(&found, &user(ONE)), b"mine");
+    assert_eq!(found.open(&user(OTHER), OpenFlags::READ).err(), Some(Errno::ENOENT));
+    let theirs = walk(&scene, OTHER, "d/f").unwrap().handle();
+    assert_eq!(contents(&scene.union.resolve(&theirs).unwrap(), &user(OTHER)), b"0:d/f");
+    drop(found);
+    // After a restart too, with the views the other way round.
+    let Scene { branches, union, .. } = scene;
+    drop(union);
+    let again = joined(vec![(ReadWrite, branches[0].clone()), (ReadOnly, branches[1].clone())]);
+    again.offer("one", &privates[0]);
+    again.offer("two", &privates[1]);
+    assert_eq!(again.union.resolve(&mine).err(), Some(Errno::ESTALE), "there is no such view");
+    for (label, uid) in [("two", TWO), ("one", ONE)] {
+        again.tell("view-add", &[("branch", label), ("uid", &uid.to_string())]).unwrap();
+    }
+    assert_eq!(contents(&again.union.resolve(&mine).unwrap(), &user(ONE)), b"mine");
+}
+
+#[test]
+fn a_view_that_ends_leaves_its_branch_and_stale_files() {
+    let (scene, privates) = split();
+    let one = user(ONE);
+    put(&scene, ONE, "top", "mine");
+    put(&scene, ONE, "d/new", "new");
+    let file = walk(&scene, ONE, "top").unwrap().open(&one, OpenFlags::READ_WRITE).unwrap();
+    let (vnode, work) = (walk(&scene, ONE, "top").unwrap(), walk(&scene, ONE, "d").unwrap());
+    assert_eq!(scene.tell("views", &[]).unwrap(), "uid:1001 = one\nuid:1002 = two\n");
+    assert!(scene.tell("view-remove", &[("branch", "none")]).unwrap_err().to_string().contains("one, two"));
+    assert_eq!(scene.tell("view-remove", &[("branch", "one")]).unwrap(), "uid:1002 = two\n");
+    assert_eq!(text(&file, &one).err(), Some(Errno::ESTALE));
+    assert_eq!(file.write_at(&one, 0, b"x", false).err(), Some(Errno::ESTALE));
+    assert_eq!(vnode.getattr(&one).err(), Some(Errno::ESTALE));
+    assert_eq!(see(&scene, ONE, "top").as_deref(), Some("0:top"), "who had the view sees what the others see");
+    assert_eq!(list(&work, &one), ["f", "g"]);
+    assert_eq!(read(&privates[0], "d/new").unwrap(), "new");
+    // And comes back as it was, for somebody else.
+    scene.tell("view-add", &[("branch", "one"), ("uid", &OTHER.to_string())]).unwrap();
+    assert_eq!(
+        (see(&scene, OTHER, "top").as_deref(), see(&scene, ONE, "top").as_deref()),
+        (Some("mine"), Some("0:top"))
+    );
+    put(&scene, OTHER, "top", "other");
+    assert_eq!(read(&privates[0], "top").unwrap(), "other");
+}
+
+#[test]
+fn views_follow_changes_of_the_branches() {
+    let (scene, _) = split();
+    put(&scene, ONE, "d/mine", "mine");
+    let added = memory();
+    common::unions::fill(&added, 2, "late");
+    common::unions::fill(&added, 2, "d/f");
+    open_to_all(&added.root());
+    scene.offer("late", &added);
+    scene.tell("add", &[("branch", "late=ro"), ("at", "0")]).unwrap();
+    for uid in [ONE, OTHER] {
+        assert_eq!(see(&scene, uid, "late").as_deref(), Some("2:late"));
+        assert_eq!(see(&scene, uid, "d/f").as_deref(), Some("2:d/f"));
+    }
+    assert_eq!(see(&scene, ONE, "d/mine").as_deref(), Some("mine"));
+    put(&scene, ONE, "late", "changed");
+    scene.tell("remove", &[("branch", "late")]).unwrap();
+    assert_eq!((see(&scene, ONE, "late").as_deref(), see(&scene, OTHER, "late")), (Some("changed"), None));
+    assert_eq!(see(&scene, ONE, "d/f").as_deref(), Some("0:d/f"));
+    scene.offer("one", &memory());
+    for (command, key) in [("add", "branch"), ("view-add", "branch")] {
+        let taken = if command == "add" { "one" } else { "branch 0" };
+        scene.offer("branch 0", &memory());
+        let refused = scene.tell(command, &[(key, taken), ("uid", "5")]).unwrap_err().to_string();
+        assert!(refused.contains(taken), "{refused}");
+    }
+    // A branch that can no longer be written is none of a view's business.
+    scene.tell("mode", &[("branch", "branch 0"), ("mode", "ro")]).unwrap();
+    put(&scene, ONE, "d/g", "still written");
+    assert_eq!(see(&scene, ONE, "d/g").as_deref(), Some("still written"));
+}
+
+#[test]
+fn views_live_through_snapshots() {
+    let (scene, _) = split();
+    put(&scene, ONE, "d/mine", "mine");
+    put(&scene, OTHER, "d/f", "before");
+    scene.tell("snapshot-take", &[("name", "first")]).unwrap();
+    put(&scene, OTHER, "d/f", "after");
+    assert_eq!(see(&scene, ONE, "d/f").as_deref(), Some("after"));
+    let file = walk(&scene, ONE, "d/f").unwrap().open(&user(ONE), OpenFlags::READ).unwrap();
+    put(&scene, ONE, "top", "mine");
+    scene.tell("snapshot-restore", &[("name", "first")]).unwrap();
+    assert_eq!(
+        (see(&scene, ONE, "d/f").as_deref(), see(&scene, OTHER, "d/f").as_deref()),
+        (Some("before"), Some("before"))
+    );
+    assert_eq!(text(&file, &user(ONE)).unwrap(), "before", "as that of others does");
+    put(&scene, OTHER, "d/f", "later");
+    scene.tell("snapshot-merge", &[]).unwrap();
+    assert_eq!(see(&scene, ONE, "d/f").as_deref(), Some("later"));
+    assert_eq!(
+        (see(&scene, ONE, "top").as_deref(), see(&scene, ONE, "d/mine").as_deref()),
+        (Some("mine"), Some("mine"))
+    );
+}
+
+#[test]
+fn the_first_rule_decides_and_a_view_may_have_several() {
+    let (scene, privates) = split();
+    assert!(scene.tell("view-add", &[("branch", "one"), ("uid", "x")]).unwrap_err().to_string().contains("uid=x"));
+    assert!(scene.tell("view-add", &[("branch", "one")]).is_err());
+    assert!(scene.tell("view-add", &[("branch", "one"), ("uid", "1"), ("session", "1")]).is_err());
+    scene.tell("view-add", &[("branch", "one"), ("uid", &OTHER.to_string())]).unwrap();
+    let own = std::process::id();
+    let list = scene.tell("view-add", &[("branch", "two"), ("pid", &own.to_string())]).unwrap();
+    assert_eq!(list, format!("uid:1001 uid:1003 = one\nuid:1002 pid:{own} = two\n"));
+    put(&scene, OTHER, "mine", "of one");
+    assert_eq!(read(&privates[0], "mine").unwrap(), "of one");
+    let mut caller = user(4);
+    let at = |caller: &Caller, path: &str| scene.union.root().lookup(caller, name(path)).map(drop);
+    assert_eq!(at(&caller, "mine"), Err(Errno::ENOENT));
+    put(&scene, TWO, "his", "of two");
+    assert_eq!(at(&caller, "his"), Err(Errno::ENOENT));
+    caller.pid = own;
+    assert_eq!(at(&caller, "his"), Ok(()));
+    caller.uid = ONE;
+    assert_eq!((at(&caller, "his"), at(&caller, "mine")), (Err(Errno::ENOENT), Ok(())), "the first that is for it");
+}
+
+#[test]
+fn views_are_an_option_too() {
+    let offered: [FileSystemRef; 3] = [memory(), memory(), memory()];
+    let names = ["top", "one", "two"];
+    let all = offered.clone();
+    let opener: layers::BranchOpener = Arc::new(move |text| {
+        let index = names.iter().position(|known| *known == text).ok_or("no such branch")?;
+        Ok(layers::Branch { file_system: all[index].clone(), mode: None, label: text.to_owned() })
+    });
+    let join = |views: &str| {
+        let top = opener("top").unwrap();
+        layers::kind("union").unwrap().join(&[("views".to_owned(), views.to_owned())], vec![top], Some(opener.clone()))
+    };
+    let union = join("uid:1001=one; uid:1002 = two").unwrap();
+    union.root().mkdir(&user(ONE), name("d"), 0o755).unwrap();
+    assert_eq!((list_all(&offered[1], "").contains(&"d".to_owned()), list_all(&offered[0], "").len()), (true, 0));
+    assert!(union.properties().needs_every_lookup && union.properties().needs_fresh_attributes);
+    for wrong in ["uid:1001", "uid:x=one", "gid:1=one", "uid:1=nowhere", "uid:1=top"] {
+        let error = join(wrong).err().unwrap_or_else(|| panic!("{wrong}")).to_string();
+        assert!(error.contains("views"), "{wrong}: {error}");
+    }
+    assert!(!join("").unwrap().properties().needs_every_lookup);
+}
+
+/// Gives every caller the number of a process.
+#[derive(Debug)]
+struct As(u32);
+
+impl Layer for As {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "as"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties::TRANSPARENT
+    }
+
+    fn map_caller<'a>(&'a self, caller: &'a Caller) -> Cow<'a, Caller> {
+        let mut caller = caller.clone();
+        caller.pid = self.0;
+        Cow::Owned(caller)
+    }
+}
+
+/// A process that does nothing.
+struct Idle(Child);
+
+impl Idle {
+    fn new() -> Self {
+        Self(Command::new("sleep").arg("100000").spawn().unwrap())
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+const STEPS: usize = 4000;
+const VIEWS: usize = 3;
+
+/// Random operations of random views side by side with a file system in memory for each: no view sees what another does.
+#[test]
+fn each_view_does_as_a_file_system_of_its_own() {
+    let number = |variable| std::env::var(variable).ok()?.parse::<u64>().ok();
+    let seed = number("MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
+    let steps = number("MODEL_STEPS").map_or(STEPS, |steps| steps as usize);
+    println!("MODEL_SEED={seed} MODEL_STEPS={steps}");
+    let mut random = Rng::with_seed(seed);
+    // What all begin with: made in the shared branches and in each model by the same operations.
+    let models: Vec<FileSystemRef> = (0..=VIEWS).map(|_| memory()).collect();
+    let shared = [memory(), memory()];
+    let mut sides: Vec<Side> = models.iter().map(|model| Side::new(Box::new(Shared(model.clone())), false)).collect();
+    // Through a union, to which devices of users are no whiteouts.
+    let lowest = joined(vec![(ReadWrite, shared[1].clone())]);
+    let mut lowest = Side::new(Box::new(Shared(lowest.union)), false);
+    for _ in 0..300 {
+        let operation = next(&mut random);
+        lowest.apply(&operation);
+        sides.iter_mut().for_each(|side| drop(side.apply(&operation)));
+    }
+    drop(lowest);
+    copy_root(&shared[1], &shared[0]);
+    let scene = joined(vec![(ReadWrite, shared[0].clone()), (ReadOnly, shared[1].clone())]);
+    let idle: Vec<Idle> = (0..VIEWS).map(|_| Idle::new()).collect();
+    for (index, process) in idle.iter().enumerate() {
+        let private = memory();
+        copy_root(&shared[1], &private);
+        let label = format!("view {index}");
+        scene.offer(&label, &private);
+        scene.tell("view-add", &[("branch", &label), ("pid", &process.0.id().to_string())]).unwrap();
+    }
+    // The last is nobody's, and only looks: what it changed all would see.
+    let seen = |index: usize| {
+        let pid = idle.get(index).map_or(std::process::id(), |process| process.0.id());
+        Side::new(Box::new(Shared(layer::stack(As(pid), scene.union.clone()))), false)
+    };
+    let mut views: Vec<Side> = (0..=VIEWS).map(seen).collect();
+    let mut sides: Vec<Side> = models.iter().map(|model| Side::new(Box::new(Shared(model.clone())), false)).collect();
+    for step in 0..steps {
+        let (which, operation) = (random.usize(..VIEWS), next(&mut random));
+        let mut found = views[which].apply(&operation);
+        if found.starts_with("ESTALE") {
+            // As the kernel does, once.
+            found = views[which].apply(&operation);
+        }
+        let expected = sides[which].apply(&operation);
+        assert_eq!(
+            comparable(&expected),
+            comparable(&found),
+            "MODEL_SEED={seed}, step {step}, view {which}: {operation:?}"
+        );
+        if step % 200 == 199 || number("MODEL_TREES").is_some_and(|from| step as u64 >= from) {
+            for (index, (model, view)) in sides.iter().zip(&views).enumerate() {
+                compare(&model.tree(), &view.tree(), &format!("MODEL_SEED={seed}, step {step}, view {index}"));
+            }
+        }
+    }
+}
+
+fn next(random: &mut Rng) -> Operation {
+    loop {
+        let operation = Operation::random(random);
+        let is_comparable = !matches!(
+            operation.action,
+            Action::Hold { .. }
+                | Action::Copy { .. }
+                | Action::LinkHeld { .. }
+                | Action::InHeld { .. }
+                // Kept by whoever asks for them.
+                | Action::Lock { .. }
+                | Action::TestLock { .. }
+                | Action::Rename { mode: RenameMode::Whiteout | RenameMode::WhiteoutNoReplace, .. }
+        );
+        if is_comparable {
+            return operation;
+        }
+    }
+}
+
+fn compare(model: &[String], view: &[String], when: &str) {
+    for (expected, found) in model.iter().zip(view) {
+        assert_eq!(comparable(expected), comparable(found), "{when}");
+    }
+    assert_eq!(model.len(), view.len(), "{when}");
+}
+
+/// Without the link counts of directories.
+fn comparable(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.split_once(" nlink ") {
+        Some((before, after)) if before.contains("Directory") => {
+            let rest = after.split_once(' ').map_or("", |(_, rest)| rest);
+            format!("{before} {rest}")
+        }
+        _ => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Makes the root of one branch as that of another.
+fn copy_root(from: &FileSystemRef, to: &FileSystemRef) {
+    let (from, to) = (from.root(), to.root());
+    let now = from.getattr(&server()).unwrap();
+    for name in from.listxattr(&server()).unwrap().split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+        let value = from.getxattr(&server(), name).unwrap_or_default();
+        to.setxattr(&server(), name, &value, XattrMode::Set).unwrap();
+    }
+    let changes =
+        SetAttributes { mode: Some(now.mode), uid: Some(now.uid), gid: Some(now.gid), ..SetAttributes::default() };
+    to.setattr(&server(), &changes).unwrap();
+}
