@@ -172,7 +172,11 @@ impl Work {
         clear(&state, &directory)?;
         self.exists.store(true, Ordering::Relaxed);
         let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
-        write_whole(&state, Self::REGISTER, register.as_bytes())?;
+        let is_known =
+            read_whole(&state, Self::REGISTER, 1 << 20).is_ok_and(|known| known.as_ref() == Some(&*register));
+        if !is_known {
+            write_whole(&state, Self::REGISTER, register.as_bytes())?;
+        }
         *opened = Some(Opened { state, directory: directory.clone(), _lock: lock });
         Ok(directory)
     }
@@ -304,8 +308,11 @@ fn write_whole(state: &VnodeRef, file: &'static [u8], text: &[u8]) -> Result<()>
     let server = Caller::server();
     let how = Creation { mode: 0o600, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
     let made = state.create(&server, name(Work::PART), &how)?;
-    write_all(&*made.file, 0, text)?;
-    made.file.fsync(&server, false)?;
+    let written = write_all(&*made.file, 0, text).and_then(|()| made.file.fsync(&server, false));
+    if written.is_err() {
+        let _ = state.unlink(&server, name(Work::PART));
+        return written;
+    }
     state.rename(&server, name(Work::PART), state, name(file), RenameMode::Replace)
 }
 

@@ -1,8 +1,8 @@
 //! The unions and operations that are tried.
 
 use super::scene::Operation::{
-    Chmod, Create, Device, Exchange, Fifo, Link, Mkdir, OpenAndTruncate, OpenToWrite, Rename, Resize, Rmdir, SetXattr,
-    Snapshot, Symlink, Unlink,
+    Append, Chmod, Create, Device, Exchange, Fifo, Link, Mkdir, OpenAndTruncate, OpenToWrite, Rename, Resize, Rmdir,
+    SetXattr, Snapshot, Symlink, Unlink,
 };
 use super::scene::{Operation, Scenario};
 
@@ -23,7 +23,7 @@ const fn later(
 
 /// The one of that name.
 pub fn named(name: &str) -> &'static Scenario {
-    let all = [COPY_UP, RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE, SNAPSHOT];
+    let all = [COPY_UP, METACOPY, FULL_BRANCH, RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE, SNAPSHOT];
     let mut all = all.into_iter().flatten();
     all.find(|scenario| scenario.name == name).unwrap_or_else(|| panic!("there is no {name}"))
 }
@@ -49,6 +49,54 @@ pub const COPY_UP: &[Scenario] = &[
         "copy-up past a branch",
         &[("rw", &["a/"]), ("ro", &["a/b/"]), ("nc", &["a/b/f"]), ("ro", &["a/b/c/f"])],
         Chmod("a/b/c/f"),
+    ),
+];
+
+/// With `metacopy=on`: what has been copied is without its data.
+pub const METACOPY: &[Scenario] = &[
+    later("data come to write", DEEP, &[SetXattr("a/b/c/f")], OpenToWrite("a/b/c/f")),
+    later("data come to a set-id file", DEEP, &[Chmod("a/b/c/f")], OpenToWrite("a/b/c/f")),
+    later("a file without data is truncated on opening", DEEP, &[SetXattr("a/b/c/f")], OpenAndTruncate("a/b/c/f")),
+    later("a file without data is made shorter", DEEP, &[SetXattr("a/b/c/f")], Resize("a/b/c/f", 3)),
+    later("a set-id file without data is made shorter", DEEP, &[Chmod("a/b/c/f")], Resize("a/b/c/f", 3)),
+    later("a file without data is made longer", DEEP, &[SetXattr("a/b/c/f")], Resize("a/b/c/f", 300)),
+    later("data come to a file with several names", DEEP, &[Link("a/b/c/f", "a/h")], OpenToWrite("a/b/c/f")),
+    later("data come to a moved file", DEEP, &[Rename("a/b/c/f", "a/h"), Rename("a", "d")], OpenToWrite("d/h")),
+    later("rename of a file without data", DEEP, &[Chmod("a/b/g")], Rename("a/b/g", "other")),
+    later("rename over a file without data", DEEP, &[Chmod("a/b/g")], Rename("other", "a/b/g")),
+    later("exchange with a file without data", DEEP, &[Chmod("a/b/g")], Exchange("a/b/g", "other")),
+    later("link of a file without data", DEEP, &[Chmod("a/b/g")], Link("a/b/g", "h")),
+    later("unlink of a file without data", DEEP, &[Chmod("a/b/g")], Unlink("a/b/g")),
+    later("rename of a directory with a file without data", DEEP, &[Chmod("a/b/g")], Rename("a/b", "d")),
+];
+
+/// With `when-full=move`.
+pub const FULL_BRANCH: &[Scenario] = &[
+    // Written before, since a write that finds no room sets the time all the same.
+    later(
+        "move of a file that is written",
+        &[("rw", &[]), ("full", &["d/f", "d/g"])],
+        &[OpenAndTruncate("d/f")],
+        Append("d/f"),
+    ),
+    later(
+        "move of a file that hides another",
+        &[("rw", &["d/"]), ("full", &["d/f"]), ("rw", &["d/f"])],
+        &[OpenAndTruncate("d/f")],
+        Append("d/f"),
+    ),
+    // Used before: the union's own directory needs room.
+    later(
+        "copy-up past a full branch",
+        &[("rw", &[]), ("full", &[]), ("ro", &["d/f", "x"])],
+        &[SetXattr("x")],
+        OpenToWrite("d/f"),
+    ),
+    later(
+        "copy-up past a full branch of a file with several names",
+        &[("rw", &[]), ("full", &[]), ("ro", &["d/f", "g=d/f", "x"])],
+        &[SetXattr("x")],
+        OpenToWrite("d/f"),
     ),
 ];
 
@@ -217,5 +265,11 @@ const CHANGES: &[Operation] = &[
 pub const SNAPSHOT: &[Scenario] = &[
     later("taking a snapshot", SNAPSHOT_BRANCHES, CHANGES, Snapshot("snapshot-take", "second")),
     later("merging a snapshot", SNAPSHOT_BRANCHES, CHANGES, Snapshot("snapshot-drop", "first")),
+    later(
+        "merging a snapshot with files without data",
+        SNAPSHOT_BRANCHES,
+        &[Snapshot("snapshot-take", "first"), SetXattr("d/x"), Rename("a", "n"), SetXattr("b"), Chmod("e/h")],
+        Snapshot("snapshot-drop", "first"),
+    ),
     later("going back to a snapshot", SNAPSHOT_BRANCHES, CHANGES, Snapshot("snapshot-restore", "first")),
 ];

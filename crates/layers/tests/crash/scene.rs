@@ -11,6 +11,7 @@ use layers::{Branch, BranchMode};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, makedev, mknodat, setxattr, utimensat,
 };
+use rustix::mount::{MountFlags, UnmountFlags};
 use vnode::{
     Caller, Control, ControlError, Creation, Errno, FileKind, FileSystem, FileSystemRef, Name, NameBuf, OpenFlags,
     RenameMode, Result, SetAttributes, VnodeRef, XattrMode,
@@ -23,6 +24,8 @@ use super::view::at;
 pub enum Operation {
     OpenToWrite(&'static str),
     OpenAndTruncate(&'static str),
+    /// A write behind the end of the file.
+    Append(&'static str),
     Resize(&'static str, u64),
     Chmod(&'static str),
     SetXattr(&'static str),
@@ -47,7 +50,7 @@ pub enum Operation {
 /// A union before an operation, and the operation.
 pub struct Scenario {
     pub name: &'static str,
-    /// From the left: `rw`, `ro` or `nc`, and what is there. A path that ends with a slash is a directory, `a=b` a hard
+    /// From the left: `rw`, `ro`, `nc`, or `full` for one that may be written but has no room, and what is there. A path that ends with a slash is a directory, `a=b` a hard
     /// link of `b`, `a>b` a symlink to `b`, `a!` a device 0:0, `a*` a file
     /// with the set-user-id bit, and any other path a file.
     pub branches: &'static [(&'static str, &'static [&'static str])],
@@ -56,7 +59,10 @@ pub struct Scenario {
     pub operation: Operation,
 }
 
-/// Options of a union: `delete=all`, say, or none.
+/// The mode of a branch without room.
+const FULL: &str = "full";
+
+/// Options of a union, with commas between them: `delete=all`, say, or none.
 pub type UnionOptions = &'static str;
 
 /// The branches of a scenario, in directories.
@@ -64,14 +70,30 @@ pub struct Scene<'a> {
     scenario: &'a Scenario,
     options: UnionOptions,
     directory: PathBuf,
+    /// File systems that are unmounted at the end.
+    mounts: Vec<PathBuf>,
+}
+
+impl Drop for Scene<'_> {
+    fn drop(&mut self) {
+        for mount in &self.mounts {
+            let _ = rustix::mount::unmount(mount, UnmountFlags::DETACH);
+        }
+    }
 }
 
 impl<'a> Scene<'a> {
     /// Makes them, with all that users have done earlier.
     pub fn make(scenario: &'a Scenario, options: UnionOptions, directory: &Path) -> Self {
-        let scene = Self::made(scenario, options, directory);
-        for (index, (_, paths)) in scenario.branches.iter().enumerate() {
+        let mut scene = Self::made(scenario, options, directory);
+        for (index, (mode, paths)) in scenario.branches.iter().enumerate() {
             let branch = scene.branch(index);
+            if *mode == FULL {
+                let mount = scene.directory.join(index.to_string());
+                fs::create_dir(&mount).unwrap();
+                rustix::mount::mount("none", &mount, "tmpfs", MountFlags::empty(), Some(c"size=64k")).unwrap();
+                scene.mounts.push(mount);
+            }
             fs::create_dir(&branch).unwrap();
             // The mask is one of the whole process, which other tests change.
             fs::set_permissions(&branch, fs::Permissions::from_mode(0o755)).unwrap();
@@ -80,18 +102,23 @@ impl<'a> Scene<'a> {
         for operation in scenario.earlier {
             perform(&*scene.union(), *operation).unwrap();
         }
+        for mount in &scene.mounts {
+            let room = fs::write(mount.join("filler"), vec![1; 1 << 17]);
+            assert_eq!(room.unwrap_err().kind(), ErrorKind::StorageFull);
+        }
         scene
     }
 
     /// Those that were made already.
     pub fn made(scenario: &'a Scenario, options: UnionOptions, directory: &Path) -> Self {
-        Self { scenario, options, directory: directory.to_owned() }
+        Self { scenario, options, directory: directory.to_owned(), mounts: Vec::new() }
     }
 
     /// A new union of them.
     pub fn union(&self) -> FileSystemRef {
-        let options = self.options.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
-        layers::kind("union").unwrap().join(options.as_slice(), self.branches(), None).unwrap()
+        let options = self.options.split(',').filter_map(|option| option.split_once('='));
+        let options: Vec<_> = options.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        layers::kind("union").unwrap().join(&options, self.branches(), None).unwrap()
     }
 
     /// What is in the work directories, without the numbers.
@@ -113,7 +140,7 @@ impl<'a> Scene<'a> {
         let branch = |(index, (mode, _)): (usize, &(&str, &[&str]))| Branch {
             file_system: Arc::new(DirectoryFileSystem::open(&self.branch(index), Options::default()).unwrap()),
             mode: Some(match *mode {
-                "rw" => BranchMode::ReadWrite,
+                "rw" | FULL => BranchMode::ReadWrite,
                 "nc" => BranchMode::NoCreate,
                 _ => BranchMode::ReadOnly,
             }),
@@ -123,7 +150,8 @@ impl<'a> Scene<'a> {
     }
 
     fn branch(&self, index: usize) -> PathBuf {
-        self.directory.join(index.to_string())
+        let place = self.directory.join(index.to_string());
+        if self.scenario.branches[index].0 == FULL { place.join("branch") } else { place }
     }
 }
 
@@ -142,6 +170,11 @@ pub fn perform_from(union: &dyn FileSystem, operation: Operation, ready: impl Fn
             let vnode = path(name);
             ready();
             vnode.open(&caller, OpenFlags::READ_WRITE.with(OpenFlags::TRUNCATE)).map(drop)
+        }
+        Operation::Append(name) => {
+            let file = path(name).open(&caller, OpenFlags::READ_WRITE)?;
+            ready();
+            file.write_at(&caller, 10_000, b"end", false).map(drop)
         }
         Operation::Resize(name, size) => {
             let vnode = path(name);
