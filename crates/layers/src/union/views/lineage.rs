@@ -1,22 +1,32 @@
 //! A process and all that descend from it.
 //!
-//! Linux knows of a process only its parent, and forgets it when that ends. So whoever was found to descend is remembered
-//! as long as it lives, and one whose parents are gone is known by its session, if that began within the lineage and a
-//! remembered process is still in it.
+//! Linux knows of a process only its parent, and forgets it when that ends. So the births of all are listened to, where
+//! that is allowed. Where it is not, whoever was found to descend is remembered as long as it lives, and one whose parents
+//! are gone is known by its session, if that began within the lineage and a remembered process is still in it.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::births::{Births, Event};
 use super::process::{self, Process, Watched};
 
 /// So many are remembered of those that do not descend.
 const STRANGERS_MAX: usize = 512;
 /// A longer line of parents is no line: processes come and go while it is followed.
 const GENERATIONS_MAX: usize = 4096;
+/// How long births are left in their queue if nobody asks.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A process and all that descend from it.
 pub(in crate::union) struct Lineage {
     pub(super) first: Process,
+    births: Option<Arc<Births>>,
+    /// The processes of the lineage, as far as births have told.
+    born: Mutex<HashSet<u32>>,
     /// By the numbers of their threads.
     known: Mutex<HashMap<u32, Known>>,
 }
@@ -31,8 +41,62 @@ struct Known {
 
 impl Lineage {
     /// That of a process; `None` if there is none of that number.
-    pub(super) fn of(pid: u32) -> Option<Self> {
-        Some(Self { first: Process::now(pid)?, known: Mutex::default() })
+    pub(super) fn of(pid: u32) -> Option<Arc<Self>> {
+        // Listened first: who is born while the others are looked for is told of.
+        let births = Births::new().map(Arc::new);
+        let first = Process::now(pid)?;
+        let (born, known) = (Mutex::new(HashSet::from([pid])), Mutex::default());
+        let lineage = Arc::new(Self { first, births, born, known });
+        lineage.look_for_all(&mut lock(&lineage.born));
+        lineage.listen();
+        Some(lineage)
+    }
+
+    /// Takes births from their queue, also if nobody asks, as long as the lineage is of interest.
+    fn listen(self: &Arc<Self>) {
+        let (Some(births), lineage) = (self.births.clone(), Arc::downgrade(self)) else { return };
+        let listen = move || {
+            while let Some(lineage) = lineage.upgrade() {
+                lineage.take_births();
+                drop(lineage);
+                let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+                let _ = poll(&mut [PollFd::new(&births, PollFlags::IN)], Some(&second));
+                thread::sleep(PAUSE);
+            }
+        };
+        // Without it some are lost, and looked for then.
+        let _ = thread::Builder::new().name("lineage".into()).spawn(listen);
+    }
+
+    fn take_births(&self) {
+        let Some(births) = &self.births else { return };
+        let mut born = lock(&self.born);
+        let mut has_lost = false;
+        births.take(|event| match event {
+            Event::Born { parent, child } if born.contains(&parent) => {
+                born.insert(child);
+            }
+            Event::Born { .. } => {}
+            Event::Ended(process) => {
+                born.remove(&process);
+            }
+            Event::Lost => has_lost = true,
+        });
+        if has_lost {
+            self.look_for_all(&mut born);
+        }
+    }
+
+    /// Looks through all processes for those that descend, and forgets those that are gone.
+    fn look_for_all(&self, born: &mut HashSet<u32>) {
+        let all: Vec<u32> = process::all();
+        let first = self.first.is_there().then_some(self.first.pid);
+        born.retain(|process| if *process == self.first.pid { first.is_some() } else { all.contains(process) });
+        for process in all {
+            if ancestors(process).any(|ancestor| born.contains(&ancestor)) {
+                born.insert(process);
+            }
+        }
     }
 
     /// Whether a thread is of the process, or of one that descends from it.
@@ -42,8 +106,9 @@ impl Lineage {
         }
         // Watched first: what is found out is of whoever has the number now.
         let watched = Watched::new(thread);
+        self.take_births();
         let descends = self.descends(thread) || self.is_in_session_of_one(thread);
-        let session = process::session(thread).filter(|session| descends && self.began_here(*session));
+        let session = process::session(thread).filter(|session| descends && self.descends(*session));
         if let Some(watched) = watched.filter(Watched::is_alive) {
             self.remember(thread, Known { watched, descends, session });
         }
@@ -51,7 +116,7 @@ impl Lineage {
     }
 
     fn remembered(&self, thread: u32) -> Option<bool> {
-        let mut known = self.lock();
+        let mut known = lock(&self.known);
         let found = known.get(&thread)?;
         if found.watched.is_alive() {
             return Some(found.descends);
@@ -61,7 +126,7 @@ impl Lineage {
     }
 
     fn remember(&self, thread: u32, found: Known) {
-        let mut known = self.lock();
+        let mut known = lock(&self.known);
         if known.len().is_power_of_two() && known.len() >= STRANGERS_MAX {
             known.retain(|_, known| known.watched.is_alive());
             if known.values().filter(|known| !known.descends).count() >= STRANGERS_MAX {
@@ -71,37 +136,34 @@ impl Lineage {
         known.insert(thread, found);
     }
 
-    /// Whether parents lead from a thread to the first, or to one that is remembered.
+    /// Whether it is known to be born of the first, or parents lead to the first or to one that is remembered.
     fn descends(&self, thread: u32) -> bool {
-        let mut next = process::process_of(thread);
-        for _ in 0..GENERATIONS_MAX {
-            let Some(process) = next.filter(|process| *process != 0) else { return false };
+        let Some(process) = process::process_of(thread) else { return false };
+        let is_one = |process: u32| {
             if process == self.first.pid {
                 return self.first.is_there();
             }
-            if self.remembered(process) == Some(true) {
-                return true;
-            }
-            next = process::parent(process);
-        }
-        false
-    }
-
-    /// Whether a session was begun by one that descends.
-    fn began_here(&self, session: u32) -> bool {
-        self.descends(session)
+            lock(&self.born).contains(&process) || self.remembered(process) == Some(true)
+        };
+        is_one(process) || ancestors(process).any(is_one)
     }
 
     /// Whether one that descends is in the thread's session, which began within the lineage. As long as it is, the session's
     /// number is no other's.
     fn is_in_session_of_one(&self, thread: u32) -> bool {
         let Some(session) = process::session(thread) else { return false };
-        let known = self.lock();
+        let known = lock(&self.known);
         let mut relatives = known.iter().filter(|(_, known)| known.session == Some(session));
         relatives.any(|(relative, known)| process::session(*relative) == Some(session) && known.watched.is_alive())
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// The parents of a process, from the nearest, as far as they live.
+fn ancestors(process: u32) -> impl Iterator<Item = u32> {
+    let next = |process: u32| process::parent(process).filter(|parent| *parent != 0);
+    std::iter::successors(next(process), move |process| next(*process)).take(GENERATIONS_MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

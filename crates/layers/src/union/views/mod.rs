@@ -8,6 +8,7 @@
 //! was opened in. A directory that several have at one place is one vnode ([`place`]), which answers each caller from the
 //! caller's view. No view writes to anything but its private branch.
 
+mod births;
 mod commands;
 mod lineage;
 mod listing;

@@ -61,6 +61,12 @@ pub(super) fn parent(process: u32) -> Option<u32> {
     stat_field(process, PARENT)?.try_into().ok()
 }
 
+/// All processes that can be seen.
+pub(super) fn all() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// The path of the program that a thread runs, as this process would call it.
 pub(super) fn executable(thread: u32) -> Option<Vec<u8>> {
     let path = fs::read_link(format!("/proc/{thread}/exe")).ok()?;

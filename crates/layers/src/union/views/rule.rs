@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use vnode::Caller;
 
@@ -16,7 +17,7 @@ pub(in crate::union) enum Rule {
     /// The processes of a session, and who began it, if that is still there.
     Session(u32, Option<Process>),
     /// A process and all that descend from it.
-    Process(Lineage),
+    Process(Arc<Lineage>),
     /// Who runs the program at this path.
     Executable(Vec<u8>),
 }
