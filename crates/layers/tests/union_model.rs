@@ -9,7 +9,7 @@ mod operation;
 #[path = "../../bases/tests/model/side.rs"]
 mod side;
 
-use common::{Shared, memory};
+use common::{Shared, memory, small_memory};
 use fastrand::Rng;
 use layers::union::CheckOptions;
 use layers::{Branch, BranchMode};
@@ -37,7 +37,7 @@ const SHOWN: usize = 4000;
 
 #[test]
 fn a_union_does_as_one_file_system() {
-    run(|_| Plan { modes: vec![ReadWrite], options: Vec::new(), mixes: false });
+    run(|_| Plan { modes: vec![ReadWrite], options: Vec::new(), mixes: false, room: None });
 }
 
 #[test]
@@ -46,7 +46,31 @@ fn a_union_that_copies_only_attributes_does_as_one_file_system() {
         let formats = ["names", "overlay"];
         let options = [("metacopy", "on"), ("whiteouts", formats[random.usize(..2)])];
         let options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-        Plan { modes: vec![ReadWrite], options, mixes: false }
+        Plan { modes: vec![ReadWrite], options, mixes: false, room: None }
+    });
+}
+
+#[test]
+fn a_union_whose_copies_belong_to_others_does_as_one_file_system() {
+    run(|random| {
+        let mut options = random_options(random);
+        let copies: &[(&str, &str)] = match random.bool() {
+            true => &[("copyup", "current")],
+            false => &[("copyup", "const"), ("copyup-owner", "1002:1003"), ("copyup-mode", "0640")],
+        };
+        options.extend(copies.iter().map(|(key, value)| (key.to_string(), value.to_string())));
+        Plan { modes: vec![ReadWrite], options, mixes: random.bool(), room: None }
+    });
+}
+
+#[test]
+fn a_union_that_leaves_a_full_branch_does_as_one_file_system() {
+    run(|random| {
+        let mut options = random_options(random);
+        options.retain(|(key, _)| key != "when-full" && key != "create");
+        options.push(("when-full".to_owned(), "move".to_owned()));
+        options.push(("create".to_owned(), "round-robin".to_owned()));
+        Plan { modes: vec![ReadWrite, ReadWrite], options, mixes: true, room: Some(random.u64(1..6) << 12) }
     });
 }
 
@@ -55,7 +79,7 @@ fn a_union_of_many_writable_branches_with_random_options_does_as_one_file_system
     run(|random| {
         let mut modes = vec![ReadWrite];
         modes.extend((0..random.usize(..4)).map(|_| [ReadWrite, ReadOnly, NoCreate][random.usize(..3)]));
-        Plan { modes, options: random_options(random), mixes: true }
+        Plan { modes, options: random_options(random), mixes: true, room: None }
     });
 }
 
@@ -66,6 +90,16 @@ struct Plan {
     options: Vec<(String, String)>,
     /// Whether a branch below a new one may stay writable.
     mixes: bool,
+    /// The last branch has room for so many bytes only.
+    room: Option<u64>,
+}
+
+impl Plan {
+    /// Whether copies may have other owners and permissions than the originals: then these are not compared, and all is
+    /// done by the superuser, to whom they make no difference.
+    fn is_for_others(&self) -> bool {
+        self.options.iter().any(|(key, value)| key == "copyup" && value != "owner")
+    }
 }
 
 fn random_options(random: &mut Rng) -> Vec<(String, String)> {
@@ -83,11 +117,17 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
     let seed = number("MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     let steps = number("MODEL_STEPS").map_or(STEPS, |steps| steps as usize);
     let mut random = Rng::with_seed(seed);
-    let Plan { modes, options, mixes } = plan(&mut random);
+    let plan = plan(&mut random);
+    let for_others = plan.is_for_others();
+    let comparable = |text: &str| if for_others { without_rights(&comparable(text)) } else { comparable(text) };
+    let Plan { modes, options, mixes, room } = plan;
     println!("MODEL_SEED={seed} MODEL_STEPS={steps} {modes:?} {options:?}");
     let plain = memory();
     let mut model = Side::new(Box::new(Shared(plain.clone())), false);
     let mut branches: Vec<(FileSystemRef, BranchMode)> = modes.into_iter().map(|mode| (memory(), mode)).collect();
+    if let Some(room) = room {
+        branches.last_mut().expect("there is a branch").0 = small_memory(room);
+    }
     let most = branches.len() + BRANCHES_MAX - 1;
     let mut union = Side::new(Box::new(Shared(join(&branches, &options))), false);
     let mut done: Vec<Operation> = Vec::new();
@@ -101,16 +141,32 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
             branches[0].1 = below;
             branches.insert(0, (above(&branches[0].0), ReadWrite));
             union = Side::new(Box::new(Shared(join(&branches, &options))), false);
-            compare(&model.tree(), &union.tree(), &format!("MODEL_SEED={seed}, step {step}, after a new branch"));
+            compare(
+                &comparable,
+                &model.tree(),
+                &union.tree(),
+                &format!("MODEL_SEED={seed}, step {step}, after a new branch"),
+            );
         }
-        let operation = Operation::random(&mut random);
-        if !is_comparable(&operation) {
+        let mut operation = Operation::random(&mut random);
+        if for_others {
+            operation.user = 0;
+        }
+        if !is_comparable(&operation) || (for_others && is_about_rights(&operation)) {
             continue;
         }
         let found = comparable(&union.apply(&operation));
         if mixes && found.starts_with("EXDEV") {
             // It is told to copy, as documented; nothing has changed.
             continue;
+        }
+        if room.is_some() && found.starts_with("ENOSPC") {
+            // A file with several names stays in a full branch; nothing has changed.
+            continue;
+        }
+        if let (Some(_), Action::Write { length, .. }) = (room, &mut operation.action) {
+            // There was room for so much.
+            *length = written(&found).unwrap_or(*length).min(*length);
         }
         let expected = comparable(&model.apply(&operation));
         done.push(operation);
@@ -123,7 +179,7 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
                     }
                 }
             }
-            compare(&model.tree(), &union.tree(), &format!("step {step}"));
+            compare(&comparable, &model.tree(), &union.tree(), &format!("step {step}"));
         }
         if expected != found {
             if std::env::var("MODEL_DUMP").is_ok() {
@@ -142,7 +198,7 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
             );
         }
     }
-    compare(&model.tree(), &union.tree(), &format!("MODEL_SEED={seed}, at the end"));
+    compare(&comparable, &model.tree(), &union.tree(), &format!("MODEL_SEED={seed}, at the end"));
     drop(union);
     check(&branches, &format!("MODEL_SEED={seed}, at the end"));
 }
@@ -155,7 +211,7 @@ fn check(branches: &[(FileSystemRef, BranchMode)], when: &str) {
     assert_eq!(findings, [], "{when}");
 }
 
-fn compare(model: &[String], union: &[String], when: &str) {
+fn compare(comparable: &dyn Fn(&str) -> String, model: &[String], union: &[String], when: &str) {
     let (model, union): (Vec<_>, Vec<_>) =
         (model.iter().map(|line| comparable(line)).collect(), union.iter().map(|line| comparable(line)).collect());
     if let Some((expected, found)) = model.iter().zip(&union).find(|(expected, found)| expected != found) {
@@ -205,6 +261,36 @@ fn is_comparable(operation: &Operation) -> bool {
             | Action::InHeld { .. }
             | Action::Rename { mode: RenameMode::Whiteout | RenameMode::WhiteoutNoReplace, .. }
     )
+}
+
+/// How many bytes a write has written by its own words.
+fn written(found: &str) -> Option<usize> {
+    found.lines().next()?.strip_suffix(" bytes")?.parse().ok()
+}
+
+/// Whether it depends on permissions, or changes those that copies for others do not have.
+fn is_about_rights(operation: &Operation) -> bool {
+    let decides = |name: &str| name.starts_with("system.") || name.starts_with("security.");
+    match &operation.action {
+        Action::Access { .. } => true,
+        Action::SetXattr { name, .. } | Action::GetXattr { name } | Action::RemoveXattr { name } => decides(name),
+        _ => false,
+    }
+}
+
+/// Without owners and permissions: KIND MODE nlink COUNT ids OWNER GROUP …
+fn without_rights(text: &str) -> String {
+    let line = |line: &str| {
+        let mut words: Vec<&str> = line.split(' ').collect();
+        if let Some(at) = words.iter().position(|word| *word == "ids") {
+            words.drain(at..words.len().min(at + 3));
+            // Without the count of a directory, the ids follow its mode.
+            let mode = if words[at - 2] == "nlink" { at - 3 } else { at - 1 };
+            words.remove(mode);
+        }
+        words.join(" ")
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Without the link counts of directories, which nobody counts for a directory of several branches.

@@ -9,7 +9,7 @@ mod operation;
 mod side;
 
 use common::memory;
-use common::unions::{Scene, at, list, name, read, scene, server, write};
+use common::unions::{Scene, at, joined_with, list, name, read, scene, server, write};
 use fastrand::Rng;
 use layers::BranchMode::{ReadOnly, ReadWrite};
 use operation::{Action, Operation};
@@ -165,9 +165,14 @@ fn whatever_is_done_between_them_snapshots_keep_what_was_seen() {
     let number = |variable| std::env::var(variable).ok()?.parse::<u64>().ok();
     let seed = number("MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     let steps = number("MODEL_STEPS").map_or(STEPS, |steps| steps as usize);
-    println!("MODEL_SEED={seed} MODEL_STEPS={steps}");
     let mut random = Rng::with_seed(seed);
-    let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &[])]);
+    let options = [
+        ("metacopy", ["on", "off"][random.usize(..2)]),
+        ("whiteouts", ["names", "overlay"][random.usize(..2)]),
+        ("delete", ["whiteout", "all"][random.usize(..2)]),
+    ];
+    println!("MODEL_SEED={seed} MODEL_STEPS={steps} {options:?}");
+    let scene = joined_with(&options, vec![(ReadWrite, memory()), (ReadOnly, memory())]);
     let plain = memory();
     let mut model = Side::new(Box::new(common::Shared(plain)), false);
     let mut union = Side::new(Box::new(common::Shared(scene.union.clone())), false);

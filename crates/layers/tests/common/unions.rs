@@ -63,6 +63,12 @@ pub fn scene(branches: &[(BranchMode, &[&str])]) -> Scene {
 
 /// A union of these branches.
 pub fn joined(branches: Vec<(BranchMode, FileSystemRef)>) -> Scene {
+    joined_with(&[], branches)
+}
+
+/// The same with options.
+pub fn joined_with(options: &[(&str, &str)], branches: Vec<(BranchMode, FileSystemRef)>) -> Scene {
+    let options: Vec<_> = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let offered = Arc::default();
     let named = |(index, (mode, branch)): (usize, &(BranchMode, FileSystemRef))| Branch {
         file_system: branch.clone(),
@@ -70,7 +76,7 @@ pub fn joined(branches: Vec<(BranchMode, FileSystemRef)>) -> Scene {
         label: format!("branch {index}"),
     };
     let named = branches.iter().enumerate().map(named).collect();
-    let union = layers::kind("union").unwrap().join(&[], named, Some(opener(&offered))).unwrap();
+    let union = layers::kind("union").unwrap().join(&options, named, Some(opener(&offered))).unwrap();
     Scene { branches: branches.into_iter().map(|(_, branch)| branch).collect(), union, offered }
 }
 

@@ -171,7 +171,7 @@ impl Node {
         match self.data()? {
             Some(data) => {
                 self.is_read_elsewhere.store(true, Ordering::Relaxed);
-                MetadataOnlyFile::open(file, &data.vnode)
+                MetadataOnlyFile::open(file, &data.vnode, flags)
             }
             None => Ok(file),
         }

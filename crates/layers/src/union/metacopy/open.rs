@@ -14,14 +14,21 @@ pub(super) struct MetadataOnlyFile {
     data: OpenFileRef,
     /// The original may have become longer.
     size: u64,
+    /// It was opened for writing, in another branch.
+    writes: bool,
 }
 
 impl MetadataOnlyFile {
     /// The open copy, with its data in another file.
-    pub(super) fn open(own: OpenFileRef, data: &VnodeRef) -> Result<OpenFileRef> {
+    pub(super) fn open(own: OpenFileRef, data: &VnodeRef, flags: OpenFlags) -> Result<OpenFileRef> {
         let server = Caller::server();
         let (data, size) = (data.open(&server, OpenFlags::READ)?, own.getattr(&server)?.size);
-        Ok(Arc::new(Self { own, data, size }))
+        Ok(Arc::new(Self { own, data, size, writes: flags.writes() }))
+    }
+
+    /// The copy, if it was not opened for writing: then it says what is wrong with a change.
+    fn refused(&self) -> Result<&OpenFileRef> {
+        if self.writes { Err(Errno::EIO) } else { Ok(&self.own) }
     }
 }
 
@@ -38,16 +45,16 @@ impl OpenFile for MetadataOnlyFile {
         }
     }
 
-    fn write_at(&self, _: &Caller, _: u64, _: &[u8], _: bool) -> Result<usize> {
-        Err(Errno::EBADF)
+    fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+        self.refused()?.write_at(caller, offset, data, kill_privileges)
     }
 
-    fn truncate(&self, _: &Caller, _: u64, _: bool) -> Result<()> {
-        Err(Errno::EBADF)
+    fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        self.refused()?.truncate(caller, size, kill_privileges)
     }
 
-    fn allocate(&self, _: &Caller, _: AllocateMode, _: u64, _: u64) -> Result<()> {
-        Err(Errno::EBADF)
+    fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        self.refused()?.allocate(caller, mode, offset, length)
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
