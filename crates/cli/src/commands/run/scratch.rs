@@ -16,6 +16,8 @@ use crate::exit::{Exit, Failure, Outcome};
 
 /// The file that tells what was forked.
 const DESCRIPTION: &str = "fork.json";
+/// What that file is called when the fork is no more, and the rest is being removed.
+const REMOVED: &str = "removed.json";
 /// The branch of changes.
 const CHANGES: &str = "changes";
 
@@ -50,6 +52,9 @@ impl Description {
 impl Scratch {
     /// The one that is there; `None` if there is no fork.
     pub fn open(path: &Path) -> Outcome<Option<Self>> {
+        if path.join(REMOVED).exists() {
+            remove_rest(path)?;
+        }
         let text = match fs::read_to_string(path.join(DESCRIPTION)) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(None);
@@ -114,18 +119,12 @@ impl Scratch {
         }
     }
 
-    /// Removes the changes and all about them.
+    /// Removes the changes and all about them. Stopped half-way, it is no fork any more.
     pub fn remove(&self) -> Outcome {
-        let failed = |error: io::Error| {
-            let message = format!("cannot remove {}: {error}; remove what is left of it", self.path.display());
-            Failure::new(Exit::Failure, message)
-        };
-        let is_gone = |result: io::Result<()>| match result {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
-            _ => Ok(()),
-        };
-        is_gone(fs::remove_dir_all(self.path.join(CHANGES)))?;
-        is_gone(fs::remove_file(self.path.join(DESCRIPTION)))?;
+        match fs::rename(self.path.join(DESCRIPTION), self.path.join(REMOVED)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(not_removed(&self.path, &error)),
+            _ => remove_rest(&self.path)?,
+        }
         if self.is_made {
             // Somebody may have put something else there.
             let _ = fs::remove_dir(&self.path);
@@ -164,6 +163,21 @@ impl Scratch {
                 Failure::new(Exit::Stack, message)
             })
     }
+}
+
+/// Removes what is left of a fork that is no more.
+fn remove_rest(path: &Path) -> Outcome {
+    let is_gone = |result: io::Result<()>| match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(not_removed(path, &error)),
+        _ => Ok(()),
+    };
+    is_gone(fs::remove_dir_all(path.join(CHANGES)))?;
+    is_gone(fs::remove_file(path.join(REMOVED)))
+}
+
+fn not_removed(path: &Path, error: &io::Error) -> Failure {
+    let message = format!("cannot remove {}: {error}; remove what is left of it", path.display());
+    Failure::new(Exit::Failure, message)
 }
 
 /// Makes the directory if it is missing: whether it was. One that is there has to be empty.

@@ -19,19 +19,32 @@ pub(super) struct Changes {
 /// Something in the branch of changes.
 pub(super) struct Object {
     pub(super) name: NameBuf,
+    /// From the root, by the names in branches, with a slash before each.
+    pub(super) path: Vec<u8>,
     pub(super) entry: Entry,
-    /// A directory that has nothing of the one below.
-    pub(super) hides: bool,
-    /// Of a moved directory, where the rest is: a path from the root.
-    pub(super) rest: Option<Vec<u8>>,
+    /// Of a directory.
+    pub(super) below: Below,
+}
+
+/// What a directory of the fork has of the file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Below {
+    /// What is in the same place, unless the directory above it has nothing of that.
+    Same,
+    /// What is in the same place.
+    Own,
+    /// Nothing.
+    Nothing,
+    /// The directory at this path: it has been moved in the fork.
+    Elsewhere(Vec<u8>),
 }
 
 impl Changes {
-    /// Those in a directory of the branch.
+    /// Those in a directory of the branch, which is at this path.
     ///
     /// # Errors
     /// `EXDEV` for a moved directory whose rest is not told by a path from the root, as only overlayfs writes it.
-    pub(super) fn of(directory: &VnodeRef) -> Result<Self> {
+    pub(super) fn of(directory: &VnodeRef, path: &[u8]) -> Result<Self> {
         let server = Caller::server();
         let (mut found, mut hidden) = (Vec::new(), HashSet::new());
         for (name, _) in work::entries(directory)? {
@@ -54,36 +67,49 @@ impl Changes {
         let mut objects = Vec::with_capacity(found.len());
         for (name, entry) in found {
             let stands = hidden.remove(&name);
-            objects.push(Object::new(name, entry, stands)?);
+            let path = join(path, &name);
+            objects.push(Object { below: Below::of(&entry, &path, stands)?, name, path, entry });
         }
         Ok(Self { objects, gone: hidden.into_iter().collect() })
     }
 }
 
-impl Object {
-    fn new(name: NameBuf, entry: Entry, has_whiteout: bool) -> Result<Self> {
-        let (mut hides, mut rest) = (false, None);
-        if is_directory(&entry) {
-            rest = whiteout::redirect(&entry.vnode)?;
-            if rest.as_ref().is_some_and(|rest| !rest.starts_with(b"/")) {
-                return Err(Errno::EXDEV);
-            }
-            hides = rest.is_none() && (has_whiteout || whiteout::is_opaque(&entry.vnode)?);
+impl Below {
+    fn of(entry: &Entry, path: &[u8], has_whiteout: bool) -> Result<Self> {
+        if !is_directory(entry) {
+            return Ok(Self::Same);
         }
-        Ok(Self { name, entry, hides, rest })
+        Ok(match whiteout::redirect(&entry.vnode)? {
+            Some(rest) if rest == path => Self::Own,
+            Some(rest) if rest.starts_with(b"/") => Self::Elsewhere(rest),
+            Some(_) => return Err(Errno::EXDEV),
+            None if has_whiteout || whiteout::is_opaque(&entry.vnode)? => Self::Nothing,
+            None => Self::Same,
+        })
     }
 
-    /// Its path below that of its directory, as users see it.
-    pub(super) fn path(&self, directory: &[u8]) -> Vec<u8> {
-        join(directory, &self.name)
+    /// Whether nothing stays in the place of the directory but what the fork has; `above`, whether that is so of the
+    /// directory above it.
+    pub(super) fn hides(&self, above: bool) -> bool {
+        match self {
+            Self::Same => above,
+            Self::Nothing => true,
+            Self::Own | Self::Elsewhere(_) => false,
+        }
     }
 }
 
-/// The path, as users see it, of what has this name in branches.
-pub(super) fn join(directory: &[u8], stored: &NameBuf) -> Vec<u8> {
-    let name = match whiteout::meaning(stored.as_bytes()) {
-        Meaning::Object(name) | Meaning::Whiteout(name) => name,
-        Meaning::Mark => stored.as_bytes().into(),
-    };
-    if directory.is_empty() { name.into_owned() } else { [directory, b"/", &name].concat() }
+/// The path of what has this name in a directory.
+pub(super) fn join(directory: &[u8], name: &NameBuf) -> Vec<u8> {
+    [directory, b"/", name.as_bytes()].concat()
+}
+
+/// A path as users see it, without a slash before it.
+pub(super) fn shown(path: &[u8]) -> Vec<u8> {
+    let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+    let names = names.map(|name| match whiteout::meaning(name) {
+        Meaning::Object(name) | Meaning::Whiteout(name) => name.into_owned(),
+        Meaning::Mark => name.to_vec(),
+    });
+    names.collect::<Vec<_>>().join(&b'/')
 }

@@ -4,18 +4,19 @@
 //! under a temporary name and renamed; then what the fork has deleted goes; last, directories get their times and rights.
 //! The fork itself keeps everything, so whatever stops this, it can be done again.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use vnode::{
-    Caller, Entry, Errno, FileSystemRef, Handle, NameBuf, RenameMode, Result, SetAttributes, SetTime, VnodeRef,
+    Caller, Entry, Errno, FileSystemRef, Handle, NameBuf, RenameMode, Result, SetAttributes, SetTime, Timestamp,
+    VnodeRef,
 };
 
 use super::super::branches::Member;
 use super::super::copy_up::{copy_whole, keeping_times, replace_attributes};
 use super::super::node::Instance;
 use super::super::{whiteout, work};
-use super::changes::{Changes, join};
+use super::changes::{Changes, join, shown};
 use super::journal::Journal;
 use super::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, conflicts, find, is_directory, moves};
 
@@ -28,8 +29,8 @@ pub(super) struct Commit<'a> {
     pub(super) root: VnodeRef,
     pub(super) options: &'a CommitOptions,
     pub(super) journal: Journal,
-    /// Directories to which others have brought something.
-    pub(super) others: HashSet<Handle>,
+    /// Directories to which others have brought something, and when.
+    pub(super) others: HashMap<Handle, Timestamp>,
     /// Files of several names of which this commit takes some away, which changes their status.
     pub(super) bereft: HashSet<Handle>,
     /// How many changes were committed.
@@ -40,6 +41,7 @@ pub(super) struct Commit<'a> {
 
 /// A directory of the fork and the one in the file system that has become it.
 struct Pair {
+    /// From the root, by the names in branches.
     path: Vec<u8>,
     upper: VnodeRef,
     base: VnodeRef,
@@ -61,7 +63,7 @@ impl<'a> Commit<'a> {
     ) -> std::result::Result<Self, CommitError> {
         let journal =
             Journal::open(&upper.work).map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
-        let (root, others, bereft) = (file_system.root(), HashSet::new(), HashSet::new());
+        let (root, others, bereft) = (file_system.root(), HashMap::new(), HashSet::new());
         Ok(Self { upper, lower, file_system, root, options, journal, others, bereft, done: 0, temporary: 0 })
     }
 
@@ -86,9 +88,9 @@ impl<'a> Commit<'a> {
         let done = self.done;
         if is_conflict {
             let deed = if errno == Errno::ESTALE { Deed::Removed } else { Deed::Changed };
-            return CommitError::Conflicts { conflicts: vec![Conflict { path, deed }], done };
+            return CommitError::Conflicts { conflicts: vec![Conflict { path: shown(&path), deed }], done };
         }
-        CommitError::Stopped { path, errno, done }
+        CommitError::Stopped { path: shown(&path), errno, done }
     }
 
     fn make_changes(&mut self) -> Step {
@@ -118,16 +120,15 @@ impl<'a> Commit<'a> {
             if self.journal.is_resumed {
                 self.remove_leftovers(&pair.base).at(&pair.path)?;
             }
-            let Changes { objects, gone } = Changes::of(&pair.upper).at(&pair.path)?;
+            let Changes { objects, gone } = Changes::of(&pair.upper, &pair.path).at(&pair.path)?;
             let inherits = inherits(&pair.base).at(&pair.path)?;
             for object in &objects {
-                let path = object.path(&pair.path);
                 if is_directory(&object.entry) {
-                    let base = self.ensure_directory(&pair.base, &object.name, &path)?;
-                    let (upper, hides) = (object.entry.vnode.clone(), object.hides);
-                    open.push(Pair { path, upper, base, hides, gone: Vec::new() });
+                    let base = self.ensure_directory(&pair.base, &object.name, &object.path)?;
+                    let (path, upper) = (object.path.clone(), object.entry.vnode.clone());
+                    open.push(Pair { path, upper, base, hides: object.below.hides(pair.hides), gone: Vec::new() });
                 } else {
-                    self.put((&pair.base, &object.name), &object.entry, inherits, &path)?;
+                    self.put((&pair.base, &object.name), &object.entry, inherits, &object.path)?;
                 }
             }
             pair.gone = gone;
@@ -249,13 +250,12 @@ impl<'a> Commit<'a> {
     fn finish_directory(&mut self, pair: &Pair) -> Step {
         let server = Caller::server();
         let (wanted, there) = (pair.upper.getattr(&server).at(&pair.path)?, pair.base.getattr(&server).at(&pair.path)?);
-        let has_others = self.others.contains(&pair.base.handle());
         if wanted.mtime == there.mtime && conflicts::have_equal_rights(&pair.upper, &pair.base).at(&pair.path)? {
             return Ok(());
         }
         replace_attributes(&pair.upper, &pair.base).at(&pair.path)?;
-        if has_others && there.mtime > wanted.mtime {
-            let later = SetAttributes { mtime: Some(SetTime::To(there.mtime)), ..SetAttributes::default() };
+        if let Some(&later) = self.others.get(&pair.base.handle()).filter(|later| **later > wanted.mtime) {
+            let later = SetAttributes { mtime: Some(SetTime::To(later)), ..SetAttributes::default() };
             pair.base.setattr(&server, &later).at(&pair.path)?;
         }
         Ok(())

@@ -10,7 +10,7 @@ use vnode::{Attributes, Caller, Entry, Errno, Handle, NameBuf, Result, VnodeRef}
 
 use super::super::identity::{self, Identity};
 use super::super::{whiteout, work};
-use super::changes::{Changes, Object, join};
+use super::changes::{Below, Changes, Object, join, shown};
 use super::commit::Commit;
 use super::moves::{self, Moved};
 use super::{AtPath, Conflict, Deed, Step, find, is_directory};
@@ -31,6 +31,12 @@ struct Found {
     linked: Vec<Handle>,
 }
 
+impl Found {
+    fn add(&mut self, path: &[u8], deed: Deed) {
+        self.conflicts.push(Conflict { path: shown(path), deed });
+    }
+}
+
 impl Commit<'_> {
     /// All conflicts. Directories to which others have brought something are remembered.
     pub(super) fn find_conflicts(&mut self, moved: &[Moved]) -> Step<Vec<Conflict>> {
@@ -42,11 +48,10 @@ impl Commit<'_> {
         let mut open = vec![root];
         while let Some(pair) = open.pop() {
             self.check_directory(&pair, &mut found).at(&pair.path)?;
-            let Changes { objects, gone } = Changes::of(&pair.upper).at(&pair.path)?;
+            let Changes { objects, gone } = Changes::of(&pair.upper, &pair.path).at(&pair.path)?;
             for object in &objects {
-                let path = object.path(&pair.path);
-                let there = self.there(&pair, &object.name).at(&path)?;
-                if let Some(next) = self.check_object(object, there, path, &rests, &mut found)? {
+                let there = self.there(&pair, &object.name).at(&object.path)?;
+                if let Some(next) = self.check_object(object, there, pair.hides, &rests, &mut found)? {
                     open.push(next);
                 }
             }
@@ -70,9 +75,20 @@ impl Commit<'_> {
 
     /// Whether others have changed an object that is about to be replaced or removed.
     pub(super) fn is_changed(&self, there: &Entry) -> bool {
-        let is_ours = self.journal.is_resumed || self.bereft.contains(&there.vnode.handle());
-        let changed = if is_ours { there.attributes.mtime } else { there.attributes.ctime };
-        changed > self.options.since && !self.journal.has_made(&there.vnode.handle())
+        let handle = there.vnode.handle();
+        let may_be_ours = self.journal.is_resumed || self.bereft.contains(&handle);
+        let is_changed =
+            if may_be_ours { self.has_new_data(&there.attributes) } else { self.has_new_status(&there.attributes) };
+        is_changed && !self.journal.has_made(&handle)
+    }
+
+    fn has_new_status(&self, attributes: &Attributes) -> bool {
+        attributes.ctime > self.options.since
+    }
+
+    /// Times of data can be set to any, but a change of data changes the status too.
+    fn has_new_data(&self, attributes: &Attributes) -> bool {
+        attributes.mtime > self.options.since && attributes.mtime <= attributes.ctime
     }
 
     /// The directories of the file system that move, by their handles.
@@ -99,11 +115,11 @@ impl Commit<'_> {
     fn check_directory(&mut self, pair: &Pair, found: &mut Found) -> Result<()> {
         let Some(base) = pair.base.as_ref().filter(|_| !self.journal.is_resumed) else { return Ok(()) };
         let attributes = base.getattr(&Caller::server())?;
-        if attributes.mtime > self.options.since {
-            self.others.insert(base.handle());
+        if self.has_new_data(&attributes) {
+            self.others.insert(base.handle(), attributes.mtime);
         }
-        if attributes.ctime > self.options.since && !have_equal_rights(&pair.upper, base)? {
-            found.conflicts.push(Conflict { path: pair.path.clone(), deed: Deed::Changed });
+        if self.has_new_status(&attributes) && !have_equal_rights(&pair.upper, base)? {
+            found.add(&pair.path, Deed::Changed);
         }
         Ok(())
     }
@@ -113,20 +129,20 @@ impl Commit<'_> {
         &self,
         object: &Object,
         there: Option<Entry>,
-        path: Vec<u8>,
+        above_hides: bool,
         rests: &HashSet<Handle>,
         found: &mut Found,
     ) -> Step<Option<Pair>> {
-        let upper = object.entry.vnode.clone();
-        if let Some(rest) = &object.rest {
-            let moved = Moved::of(object, rest, path.clone());
+        let (path, upper) = (object.path.clone(), object.entry.vnode.clone());
+        if let Below::Elsewhere(rest) = &object.below {
+            let moved = Moved::of(object, rest);
             let base = self.rest_of(&moved).at(&path)?;
             let is_new = |base: &VnodeRef| {
                 let made = base.getattr(&Caller::server()).ok().and_then(|attributes| attributes.btime);
-                made.is_some_and(|made| made > self.options.since)
+                made.is_some_and(|made| made > self.options.since) && !self.journal.is_resumed
             };
             if base.as_ref().is_none_or(is_new) {
-                found.conflicts.push(Conflict { path: path.clone(), deed: Deed::Removed });
+                found.add(&path, Deed::Removed);
             }
             if let Some(there) =
                 there.filter(|there| base.as_ref().is_none_or(|base| base.handle() != there.vnode.handle()))
@@ -145,12 +161,12 @@ impl Commit<'_> {
                 }
                 None => None,
             };
-            return Ok(Some(Pair { path, upper, base, hides: object.hides }));
+            return Ok(Some(Pair { path, upper, base, hides: object.below.hides(above_hides) }));
         }
         match there {
             Some(there) => self.check_leaving(there, path, rests, found)?,
             None if self.is_removed(&object.entry).at(&path)? => {
-                found.conflicts.push(Conflict { path, deed: Deed::Removed });
+                found.add(&path, Deed::Removed);
             }
             None => {}
         }
@@ -183,7 +199,7 @@ impl Commit<'_> {
                     found.linked.push(there.vnode.handle());
                 }
                 if self.is_changed(&there) {
-                    found.conflicts.push(Conflict { path, deed: Deed::Changed });
+                    found.add(&path, Deed::Changed);
                 }
             } else if !rests.contains(&there.vnode.handle()) {
                 let entries = work::entries(&there.vnode).at(&path)?;

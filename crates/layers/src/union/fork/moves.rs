@@ -7,16 +7,15 @@ use vnode::{Caller, Entry, Errno, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::super::copy_up::keeping_times;
 use super::super::{links, whiteout, work};
-use super::changes::{Changes, Object};
+use super::changes::{Below, Changes, Object, join};
 use super::commit::Commit;
 use super::{AtPath, Failed, Step, find, is_directory};
 
 /// A directory that the fork has moved.
 pub(super) struct Moved {
-    /// As users see it.
+    /// Where it is in the fork, by the names in branches.
     pub(super) path: Vec<u8>,
-    /// By the names in branches, with its own.
-    names: Vec<NameBuf>,
+    name: NameBuf,
     /// The directory that it is in, in the branch of changes.
     parent: Option<VnodeRef>,
     /// What the branch of changes has of it.
@@ -33,42 +32,41 @@ pub(super) struct Place {
 }
 
 impl Moved {
-    /// One to be looked for.
-    pub(super) fn of(object: &Object, rest: &[u8], path: Vec<u8>) -> Self {
-        let names = vec![object.name.clone()];
-        Self { path, names, parent: None, upper: object.entry.vnode.clone(), rest: rest.to_vec() }
+    /// This directory, of which the rest is there.
+    pub(super) fn of(object: &Object, rest: &[u8]) -> Self {
+        let (path, name, upper) = (object.path.clone(), object.name.clone(), object.entry.vnode.clone());
+        Self { path, name, parent: None, upper, rest: rest.to_vec() }
     }
 
-    fn name(&self) -> &NameBuf {
-        self.names.last().expect("it has a name")
+    /// The names of the directories above it.
+    fn above(&self) -> impl Iterator<Item = Result<NameBuf>> {
+        let names = self.path[..self.path.len() - self.name.as_bytes().len()].split(|&byte| byte == b'/');
+        names.filter(|name| !name.is_empty()).map(NameBuf::new)
     }
 
     /// What it is called on its way.
     fn key(&self) -> NameBuf {
         links::name_of_handle(&self.upper.handle())
     }
+}
 
-    fn depth_of_rest(&self) -> usize {
-        self.rest.iter().filter(|&&byte| byte == b'/').count()
-    }
+/// How far below the root a path leads.
+fn depth(path: &[u8]) -> usize {
+    path.iter().filter(|&&byte| byte == b'/').count()
 }
 
 /// All directories that the fork has moved.
 pub(super) fn find_moved(root: &VnodeRef) -> Step<Vec<Moved>> {
     let mut moved = Vec::new();
-    let mut open = vec![(Vec::new(), Vec::<NameBuf>::new(), root.clone())];
-    while let Some((path, names, directory)) = open.pop() {
-        for object in
-            Changes::of(&directory).at(&path)?.objects.into_iter().filter(|object| is_directory(&object.entry))
-        {
-            let path = object.path(&path);
-            let names = [&names[..], std::slice::from_ref(&object.name)].concat();
-            let upper = object.entry.vnode;
-            if let Some(rest) = object.rest {
-                let (path, names) = (path.clone(), names.clone());
-                moved.push(Moved { path, names, parent: Some(directory.clone()), upper: upper.clone(), rest });
+    let mut open = vec![(Vec::new(), root.clone())];
+    while let Some((path, directory)) = open.pop() {
+        for object in Changes::of(&directory, &path).at(&path)?.objects {
+            if let Below::Elsewhere(rest) = &object.below {
+                moved.push(Moved { parent: Some(directory.clone()), ..Moved::of(&object, rest) });
             }
-            open.push((path, names, upper));
+            if is_directory(&object.entry) {
+                open.push((object.path, object.entry.vnode));
+            }
         }
     }
     Ok(moved)
@@ -111,12 +109,12 @@ impl Commit<'_> {
         }
         self.journal.sync().at(&[])?;
         // The deepest first: a path is right as long as nothing above it has moved.
-        moved.sort_by_key(|directory| std::cmp::Reverse(directory.depth_of_rest()));
+        moved.sort_by_key(|directory| std::cmp::Reverse(depth(&directory.rest)));
         for directory in &moved {
             self.take_rest(directory)?;
         }
         // The highest first: the place of one may be in another.
-        moved.sort_by_key(|directory| directory.names.len());
+        moved.sort_by_key(|directory| depth(&directory.path));
         for directory in &moved {
             if lost.contains(&directory.upper.handle()) {
                 // Others have removed it, and are overruled: what the fork has of it is all there is.
@@ -140,7 +138,7 @@ impl Commit<'_> {
         if let Some(target) = self.free_place(moved).at(&moved.path)? {
             place
                 .directory
-                .rename(&server, name, &target, moved.name().as_name(), RenameMode::NoReplace)
+                .rename(&server, name, &target, moved.name.as_name(), RenameMode::NoReplace)
                 .at(&moved.path)?;
             return self.has_arrived(moved);
         }
@@ -150,27 +148,29 @@ impl Commit<'_> {
 
     /// The directory that it can move to at once: one that stays where it is and has nothing by its name.
     fn free_place(&self, moved: &Moved) -> Result<Option<VnodeRef>> {
-        let (mut upper, mut base) = (self.upper.root.clone(), self.root.clone());
-        let (name, above) = moved.names.split_last().ok_or(Errno::ENOENT)?;
-        for part in above {
-            let found = Changes::of(&upper)?.objects.into_iter().find(|object| object.name == *part);
-            let Some(object) = found.filter(|object| object.rest.is_none() && !object.hides) else { return Ok(None) };
-            match find(&base, part)?.filter(is_directory) {
-                Some(entry) => (upper, base) = (object.entry.vnode, entry.vnode),
+        let (mut upper, mut base, mut path) = (self.upper.root.clone(), self.root.clone(), Vec::new());
+        for part in moved.above() {
+            let part = part?;
+            let found = Changes::of(&upper, &path)?.objects.into_iter().find(|object| object.name == part);
+            let Some(object) = found.filter(|object| matches!(object.below, Below::Same | Below::Own)) else {
+                return Ok(None);
+            };
+            match find(&base, &part)?.filter(is_directory) {
+                Some(entry) => (upper, base, path) = (object.entry.vnode, entry.vnode, join(&path, &part)),
                 None => return Ok(None),
             }
         }
-        Ok(if find(&base, name)?.is_none() { Some(base) } else { None })
+        Ok(if find(&base, &moved.name)?.is_none() { Some(base) } else { None })
     }
 
     fn bring_rest(&mut self, moved: &Moved) -> Step {
         let at = &moved.path;
-        if whiteout::redirect(&moved.upper).at(at)?.is_none() {
+        if whiteout::redirect(&moved.upper).at(at)?.is_none_or(|rest| rest == *at) {
             return Ok(());
         }
         let rest = self.journal.moved_to(&moved.upper.handle());
         let target = self.place_for(moved)?;
-        let there = find(&target, moved.name()).at(at)?;
+        let there = find(&target, &moved.name).at(at)?;
         if there.as_ref().is_some_and(|there| Some(there.vnode.handle()) == rest) {
             return self.has_arrived(moved);
         }
@@ -179,29 +179,32 @@ impl Commit<'_> {
         if staged.is_none_or(|staged| Some(staged.vnode.handle()) != rest) {
             return Err(Failed { path: at.clone(), errno: Errno::ESTALE, is_conflict: true });
         }
-        self.replace((&staging, &moved.key()), (&target, moved.name()), there.as_ref()).at(at)?;
+        self.replace((&staging, &moved.key()), (&target, &moved.name), there.as_ref()).at(at)?;
         self.has_arrived(moved)
     }
 
     /// The directory that it moves to, made if need be.
     fn place_for(&mut self, moved: &Moved) -> Step<VnodeRef> {
-        let (mut upper, mut base) = (self.upper.root.clone(), self.root.clone());
-        for part in &moved.names[..moved.names.len() - 1] {
-            upper = upper.lookup(&Caller::server(), part.as_name()).at(&moved.path)?.vnode;
-            base = self.ensure_directory(&base, part, &moved.path)?;
+        let (mut base, mut path) = (self.root.clone(), Vec::new());
+        for part in moved.above() {
+            let part = part.at(&moved.path)?;
+            path = join(&path, &part);
+            base = self.ensure_directory(&base, &part, &path)?;
         }
         Ok(base)
     }
 
-    /// The fork's directory is now merged with the one in the same place.
+    /// The fork's directory has its rest in the same place from now on. That it says so changes no times.
     fn has_arrived(&mut self, moved: &Moved) -> Step {
         self.done += 1;
-        if let Some(parent) = &moved.parent
-            && whiteout::stands(parent, moved.name().as_name()).at(&moved.path)?
-        {
-            keeping_times(parent, || whiteout::remove(parent, moved.name().as_name())).at(&moved.path)?;
+        match (whiteout::set_redirect(&moved.upper, &moved.path), &moved.parent) {
+            // Too long a path for that.
+            (Err(Errno::EXDEV), Some(parent)) => {
+                keeping_times(parent, || whiteout::remove(parent, moved.name.as_name())).at(&moved.path)?;
+                whiteout::remove_redirect(&moved.upper).at(&moved.path)
+            }
+            (set, _) => set.at(&moved.path),
         }
-        whiteout::remove_redirect(&moved.upper).at(&moved.path)
     }
 
     /// Where directories are on their way.

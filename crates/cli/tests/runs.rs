@@ -1,0 +1,442 @@
+//! `plyfs run`: a command in a fork, and what becomes of its changes.
+//!
+//! `RUN_SEED` replays a failure of the random test.
+
+mod support;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use fastrand::Rng;
+use support::{Run, Scratch, can_mount, finish, plyfs, wait_until};
+
+/// A directory to be forked, beside one for the changes.
+struct Scene {
+    scratch: Scratch,
+}
+
+impl Scene {
+    /// With these files, which hold their paths.
+    fn with(paths: &[&str]) -> Self {
+        let scene = Self { scratch: Scratch::new() };
+        fs::create_dir(scene.base()).unwrap();
+        for path in paths {
+            let path = scene.base().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, path.file_name().unwrap().as_encoded_bytes()).unwrap();
+        }
+        scene
+    }
+
+    fn base(&self) -> PathBuf {
+        self.scratch.path("base")
+    }
+
+    fn kept(&self) -> PathBuf {
+        self.scratch.path("kept")
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.base().join(path)
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.at(path)).unwrap()
+    }
+
+    /// `plyfs run` in the base.
+    fn command<S: AsRef<OsStr>>(&self, words: &[S]) -> Command {
+        let mut command = plyfs();
+        command.arg("run").args(words).current_dir(self.base()).stdin(Stdio::null());
+        command
+    }
+
+    fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> Run {
+        finish(self.command(words).output())
+    }
+
+    /// Runs shell commands in a fork of the base; what is to become of it is said by `how`.
+    fn shell(&self, how: &str, script: &str) -> Run {
+        let (base, kept) = (self.base(), self.kept());
+        let fixed = ["--stack", base.to_str().unwrap(), "--scratch", kept.to_str().unwrap()];
+        let how = how.split_whitespace();
+        let words: Vec<&str> = fixed.into_iter().chain(how).chain(["--", "sh", "-c", script]).collect();
+        self.run(&words)
+    }
+
+    /// Decides on what is kept.
+    fn decide(&self, how: &str) -> Run {
+        let kept = self.kept();
+        let words: Vec<&str> =
+            ["--scratch", kept.to_str().unwrap()].into_iter().chain(how.split_whitespace()).collect();
+        self.run(&words)
+    }
+
+    /// The tree as it is.
+    fn tree(&self) -> Vec<String> {
+        tree(&finish(Command::new("sh").args(["-c", LIST]).current_dir(self.base()).output()).succeeded())
+    }
+}
+
+/// Prints a tree, with all that users see of it but access times.
+const LIST: &str = r"
+    find . -printf '%y %m %U:%G %T@ %n %i %s %l %p\n' | sort -k 9
+    find . -type f | sort | xargs -d '\n' -r sha256sum
+";
+
+/// A tree as it was printed, without what differs between a fork and its base: numbers of inodes, but which are one, and
+/// the sizes of directories and how many are in them.
+fn tree(printed: &str) -> Vec<String> {
+    let mut names = HashMap::new();
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        if words.len() < 9 {
+            return line.to_owned();
+        }
+        let is_directory = words[0] == "d";
+        let first = names.entry(words[5].to_owned()).or_insert_with(|| words[8..].join(" ")).clone();
+        let (links, number, size) = if is_directory { ("", String::new(), "") } else { (words[4], first, words[6]) };
+        format!("{} {links} {number} {size} {}", words[..4].join(" "), words[7..].join(" "))
+    };
+    printed.lines().map(line).collect()
+}
+
+/// Without the times of directories, which who is killed may not have put back.
+fn without_times(tree: &[String]) -> Vec<String> {
+    let line = |line: &String| match line.strip_prefix("d ") {
+        Some(_) => line.split(' ').enumerate().filter(|(index, _)| *index != 3).map(|(_, word)| word).collect(),
+        None => line.clone(),
+    };
+    tree.iter().map(line).collect()
+}
+
+fn same(seen: &[String], found: &[String], when: &str) {
+    let only_in = |one: &[String], other: &[String]| -> Vec<String> {
+        one.iter().filter(|line| !other.contains(line)).cloned().collect()
+    };
+    let (missing, surplus) = (only_in(seen, found), only_in(found, seen));
+    assert!(missing.is_empty() && surplus.is_empty(), "{when}:\nin the fork {missing:#?}\nin the base {surplus:#?}");
+}
+
+/// The process ends within some time.
+fn code(child: &mut Child) -> Option<i32> {
+    wait_until("the command ends", {
+        let pid = child.id();
+        move || !support::is_alive(pid)
+    });
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn changes_are_committed_discarded_or_kept() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f", "d/g", "gone"]);
+    let script = "echo changed > f; rm gone; mkdir new; mv d moved; pwd; cat moved/g";
+    let before = scene.tree();
+    let discarded = scene.shell("--discard", script);
+    assert_eq!((discarded.code, discarded.output), (0, format!("{}\ng", scene.base().display())));
+    assert_eq!(discarded.errors, "- d/\n~ f\n- gone\n+ moved/\n+ moved/g\n+ new/\n");
+    same(&before, &scene.tree(), "discarded");
+    assert!(!scene.kept().exists());
+    let kept = scene.shell("", script);
+    let path = scene.kept().display().to_string();
+    assert!(kept.errors.ends_with(&format!("the changes are kept; to decide on them: plyfs run --scratch {path}\n")));
+    same(&before, &scene.tree(), "kept");
+    let shown = scene.decide("--keep --json");
+    assert!(shown.output.contains(r#"{"change":"deleted","kind":"regular","path":"gone"}"#), "{shown:?}");
+    let more = finish(
+        plyfs()
+            .args(["run", "--scratch", &path, "--keep", "--", "sh", "-c"])
+            .arg(format!("cat {0}/f; echo more >> {0}/moved/g", scene.base().display()))
+            .output(),
+    );
+    assert_eq!((more.code, more.output.as_str()), (0, "changed\n"));
+    assert_eq!(scene.decide("--commit").code, 0);
+    assert_eq!((scene.read("f"), scene.read("moved/g")), ("changed\n".into(), "gmore\n".into()));
+    assert!(!scene.at("gone").exists() && !scene.at("d").exists() && scene.at("new").is_dir());
+    assert!(!scene.kept().exists());
+    let committed = scene.shell("--commit", "rm -r moved");
+    assert_eq!((committed.code, scene.at("moved").exists()), (0, false));
+}
+
+#[test]
+fn a_command_that_fails_is_not_committed() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f"]);
+    let failed = scene.shell("--commit", "echo changed > f; exit 3");
+    assert_eq!((failed.code, scene.read("f").as_str()), (3, "f"));
+    assert!(failed.errors.contains("the command has failed, so its changes are not committed"), "{failed:?}");
+    assert_eq!(scene.decide("--discard").code, 0);
+    assert!(!scene.kept().exists());
+}
+
+#[test]
+fn codes_tell_how_the_command_ended_or_that_it_could_not_be_started() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["text"]);
+    let run = |words: &[&str]| scene.run(&[&["--discard", "--"], words].concat());
+    for (words, expected) in [
+        (vec!["true"], 0),
+        (vec!["sh", "-c", "exit 7"], 7),
+        (vec!["sh", "-c", "exit 125"], 125),
+        (vec!["sh", "-c", "kill -KILL $$"], 128 + 9),
+        (vec!["sh", "-c", "kill -TERM $$"], 128 + 15),
+        (vec!["no-such-command"], 127),
+        (vec!["./text"], 126),
+        (vec!["./no-such-file"], 127),
+    ] {
+        let ended = run(&words);
+        assert_eq!(ended.code, expected, "{words:?}: {ended:?}");
+        assert_eq!(ended.errors.is_empty(), !matches!(expected, 126 | 127), "{words:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn wrong_calls_tell_what_is_wrong_and_leave_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["d/f"]);
+    let (base, within) = (scene.scratch.name("base"), scene.scratch.name("base/d/scratch"));
+    let (kept, other) = (scene.scratch.name("kept"), scene.scratch.name("mount"));
+    for (words, expected) in [
+        (vec![], "there is no command to run"),
+        (vec!["--scratch", &kept], "there is no fork in"),
+        (vec!["--scratch", &base, "--", "true"], "is not empty, and has no fork"),
+        (vec!["--scratch", &within, "--", "true"], "lies within"),
+        (vec!["--stack", "/no/such", "--", "true"], "there is no directory `/no/such`"),
+        (vec!["--stack", "mem:", "--", "true"], "tell where with --at DIR"),
+        (vec!["--stack", "mem:", "--at", "/no/such", "--", "true"], "cannot use /no/such"),
+        (vec!["--stack", "/tmp | no-such", "--", "true"], "there is no layer 'no-such'"),
+        (vec!["--commit", "--discard", "--", "true"], "cannot be used with"),
+        (vec!["--no-such-option", "--", "true"], "unexpected argument"),
+    ] {
+        let refused = scene.run(&words);
+        assert_eq!(refused.code, 125, "{words:?}: {refused:?}");
+        assert!(refused.errors.contains(expected), "{words:?}: {refused:?}");
+        assert!(!scene.kept().exists() && !Path::new(&within).exists(), "{words:?}");
+    }
+    assert_eq!(scene.shell("--keep", "touch n").code, 0);
+    let elsewhere = scene.run(&["--scratch", &kept, "--stack", &other, "--", "true"]);
+    assert!(elsewhere.code == 125 && elsewhere.errors.contains("has a fork of"), "{elsewhere:?}");
+    let without = scene.run(&["--stack", &other, "--discard", "--", "true"]);
+    assert_eq!((without.code, without.errors.as_str()), (0, ""), "another directory than the current one");
+}
+
+#[test]
+fn signals_reach_the_command_and_nothing_stays_mounted() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f"]);
+    let script = "trap 'echo got it; exit 9' TERM; echo > /tmp/ready.$PPID; while :; do sleep 0.05; done";
+    let mut child = scene
+        .command(&["--discard", "--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let ready = PathBuf::from(format!("/tmp/ready.{}", child.id()));
+    wait_until("the command runs", || ready.exists());
+    fs::remove_file(&ready).unwrap();
+    assert!(!support::is_mounted(&scene.base()), "the mount is in a name space of its own");
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(code(&mut child), Some(9));
+    assert_eq!(std::io::read_to_string(child.stdout.take().unwrap()).unwrap(), "got it\n");
+}
+
+#[test]
+fn processes_that_stay_behind_lose_the_fork() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f"]);
+    let script = "echo now > f; (exec > /dev/null 2>&1; sleep 1; echo late > f; echo late > g) &";
+    assert_eq!(scene.shell("--commit", script).code, 0);
+    assert_eq!(scene.read("f"), "now\n");
+    std::thread::sleep(Duration::from_millis(1300));
+    assert_eq!((scene.read("f").as_str(), scene.at("g").exists()), ("now\n", false));
+}
+
+#[test]
+fn what_others_have_changed_is_named_and_nothing_is_committed() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f", "g", "h", "d/x"]);
+    assert_eq!(scene.shell("--keep", "echo fork > f; rm h; rm -r d; echo fork > new").code, 0);
+    fs::write(scene.at("f"), "others").unwrap();
+    fs::write(scene.at("g"), "others").unwrap();
+    fs::write(scene.at("d/y"), "others").unwrap();
+    fs::write(scene.at("new"), "others").unwrap();
+    let before = scene.tree();
+    let refused = scene.decide("--commit");
+    assert_eq!(refused.code, 125);
+    for line in ["/d/y was changed by others", "/f was changed by others", "/new was changed by others", "--force"] {
+        assert!(refused.errors.contains(line), "{line}: {refused:?}");
+    }
+    assert!(!refused.errors.contains("/g was") && !refused.errors.contains("/h was"), "{refused:?}");
+    same(&before, &scene.tree(), "with conflicts");
+    assert_eq!(scene.decide("--commit --force").code, 0);
+    assert_eq!(
+        (scene.read("f"), scene.read("g"), scene.read("new")),
+        ("fork\n".into(), "others".into(), "fork\n".into())
+    );
+    assert!(!scene.at("h").exists() && !scene.at("d").exists());
+}
+
+#[test]
+fn a_commit_goes_through_the_layers_of_the_stack() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f"]);
+    let stack = format!("{} | rot13", scene.base().display());
+    let committed = scene.run(&["--stack", &stack, "--commit", "--", "sh", "-c", "cat f; echo hello > g"]);
+    assert_eq!((committed.code, committed.output.as_str()), (0, "s"));
+    assert_eq!(scene.read("g"), "uryyb\n");
+    let kept = scene.scratch.name("kept");
+    let stack = format!("{} | readonly", scene.base().display());
+    let refused = scene.run(&["--stack", &stack, "--commit", "--scratch", &kept, "--", "sh", "-c", "echo > n"]);
+    assert_eq!(refused.code, 125);
+    assert!(
+        refused.errors.contains("cannot commit /") && refused.errors.contains("nothing is committed"),
+        "{refused:?}"
+    );
+    assert!(scene.kept().exists() && !scene.at("n").exists());
+}
+
+#[test]
+fn a_fork_is_seen_elsewhere_if_asked() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f"]);
+    let (base, mount) = (scene.scratch.name("base"), scene.scratch.name("mount"));
+    let script = format!("echo fork > {mount}/f; cat {base}/f; echo late > {base}/g");
+    let ended = scene.run(&["--stack", &base, "--at", &mount, "--commit", "--", "sh", "-c", &script]);
+    assert_eq!((ended.code, ended.output.as_str()), (0, "f"));
+    assert_eq!((scene.read("f"), scene.read("g")), ("fork\n".into(), "late\n".into()));
+    assert_eq!(fs::read_dir(&mount).unwrap().count(), 0);
+}
+
+#[test]
+fn everything_that_replaces_something_is_committed() {
+    if !can_mount() {
+        return;
+    }
+    let scene =
+        Scene::with(&["file", "dir/a/b", "gone/x", "again/old", "again/sub/old", "swap1/1", "swap2/2", "one", "h1"]);
+    fs::hard_link(scene.at("h1"), scene.at("dir/h2")).unwrap();
+    symlink("one", scene.at("link")).unwrap();
+    fs::set_permissions(scene.at("one"), fs::Permissions::from_mode(0o4711)).unwrap();
+    let script = format!(
+        "set -e
+        rm file; mkdir file; echo x > file/x
+        rm -r dir/a; echo file > dir/a
+        rm -r gone
+        rm -r again; mkdir again; echo new > again/new; mkdir again/sub; chmod 2750 again/sub
+        mv swap1 t; mv swap2 swap1; mv t swap2; mkdir deep; mv swap2 deep/swap2; echo 3 > deep/swap2/3
+        echo more >> h1; ln h1 h3; ln one one-too; touch -d 2001-02-03 one
+        ln -sfn dir link; mkfifo pipe; mknod null c 1 3; chown 12:34 null
+        truncate -s 1M hole; echo end >> hole; mv file renamed; : > '.wh.name'
+        {LIST}"
+    );
+    let kept = scene.shell("--keep", &script);
+    assert_eq!(kept.code, 0, "{kept:?}");
+    assert_eq!(scene.decide("--commit").code, 0);
+    same(&tree(&kept.output), &scene.tree(), "committed");
+    assert!(fs::metadata(scene.at("hole")).unwrap().blocks() < 256, "the hole stays");
+    assert_eq!(fs::metadata(scene.at("dir/h2")).unwrap().nlink(), 3);
+}
+
+/// Shell commands that mostly can be done, on a few names.
+fn random_script(random: &mut Rng, steps: usize) -> String {
+    const NAMES: [&str; 5] = ["a", "b", "c", "d", "e e"];
+    let path = |random: &mut Rng| {
+        let depth = random.usize(1..4);
+        let parts: Vec<&str> = (0..depth).map(|_| NAMES[random.usize(..NAMES.len())]).collect();
+        format!("'{}'", parts.join("/"))
+    };
+    let mut script = String::from("exec 2> /dev/null\n");
+    for step in 0..steps {
+        let (one, other) = (path(random), path(random));
+        script += &match random.u8(..14) {
+            0..=2 => format!("mkdir {one}\n"),
+            3..=4 => format!("echo {step} > {one}\n"),
+            5 => format!("echo {step} >> {one}\n"),
+            6..=8 => format!("mv -T {one} {other}\n"),
+            9 => format!("ln {one} {other}\n"),
+            10 => format!("rm -r {one}\n"),
+            11 => format!("chmod {:o} {one}\n", 0o700 | random.u32(..0o100)),
+            12 => format!("ln -s {step} {one}; chown -h {}:7 {one}\n", random.u32(..9)),
+            _ => format!("mkdir -p {one}; touch -d @{} {one}\n", random.u32(..)),
+        };
+    }
+    script
+}
+
+#[test]
+fn whatever_is_done_is_committed_also_by_commits_that_are_killed() {
+    if !can_mount() {
+        return;
+    }
+    let given = std::env::var("RUN_SEED").ok().and_then(|seed| seed.parse().ok());
+    let first = given.unwrap_or_else(|| fastrand::u64(..1 << 32));
+    for seed in first..first + if given.is_some() { 1 } else { 8 } {
+        println!("RUN_SEED={seed}");
+        let mut random = Rng::with_seed(seed);
+        let scene = Scene::with(&["a/b/c", "b/a", "c", "d/d/d"]);
+        let before = random_script(&mut random, 60);
+        finish(Command::new("sh").args(["-c", &before]).current_dir(scene.base()).output());
+        let script = format!("{}{LIST}", random_script(&mut random, 60));
+        let kept = scene.shell("--keep", &script);
+        assert_eq!(kept.code, 0, "RUN_SEED={seed}: {kept:?}");
+        let seen = tree(&kept.output);
+        let path = scene.kept();
+        for _ in 0..10 {
+            let mut commit = plyfs()
+                .args([OsStr::new("run"), OsStr::new("--scratch"), path.as_os_str(), OsStr::new("--commit")])
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(Duration::from_millis(random.u64(..60)));
+            commit.kill().unwrap();
+            commit.wait().unwrap();
+        }
+        let committed = if path.join("fork.json").exists() { Some(scene.decide("--commit")) } else { None };
+        assert!(committed.as_ref().is_none_or(|run| run.code == 0), "RUN_SEED={seed}: {committed:?}");
+        same(&without_times(&seen), &without_times(&scene.tree()), &format!("RUN_SEED={seed}"));
+    }
+}
+
+#[test]
+fn on_a_terminal_it_is_asked() {
+    if !can_mount() || !Path::new("/usr/bin/script").exists() {
+        return;
+    }
+    for (answers, is_committed, is_kept) in
+        [("x\\nc\\n", true, false), ("discard\\n", false, false), ("k\\n", false, true)]
+    {
+        let scene = Scene::with(&["f"]);
+        let (base, kept) = (scene.scratch.name("base"), scene.scratch.name("kept"));
+        let command =
+            format!("{} run --stack {base} --scratch {kept} -- touch {base}/new", env!("CARGO_BIN_EXE_plyfs"));
+        let typed = format!("(sleep 1; printf '{answers}'; sleep 1) | script -qec '{command}' /dev/null");
+        let asked = finish(Command::new("sh").args(["-c", &typed]).output());
+        assert!(asked.output.contains("commit, discard or keep these changes?"), "{asked:?}");
+        assert_eq!((scene.at("new").exists(), scene.kept().exists()), (is_committed, is_kept), "{asked:?}");
+    }
+}
