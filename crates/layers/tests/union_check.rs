@@ -15,7 +15,7 @@ use layers::{Branch, BranchMode};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
 use tempfile::TempDir;
 use view::View;
-use vnode::{Caller, FileSystem, Name, OpenFlags, RenameMode, SetAttributes, VnodeRef};
+use vnode::{Caller, Control, FileSystem, Name, OpenFlags, RenameMode, SetAttributes, VnodeRef};
 
 use BranchMode::{ReadOnly, ReadWrite};
 
@@ -284,6 +284,73 @@ fn a_branch_that_is_being_written_to_is_left_alone() {
     }
     drop(union);
     assert_eq!(scene.check(CheckOptions::default()), []);
+}
+
+/// Each defect in layers that snapshots keep. What they show stays the same by a repair.
+#[test]
+fn what_is_wrong_in_layers_of_snapshots() {
+    let scene = Scene::new(&["a", "d/x"], &["a", "b", "c", "d/y", "e/z", "l"]);
+    let tell = |command: &str, name: &str| {
+        let arguments = vec![("name".to_owned(), name.to_owned())];
+        let control = Control { target: "union".to_owned(), command: command.to_owned(), arguments };
+        scene.union().control(&control).unwrap();
+    };
+    fs::hard_link(scene.path("right/l"), scene.path("right/l2")).unwrap();
+    chmod(&scene.union(), "b");
+    tell("snapshot-take", "one");
+    chmod(&scene.union(), "c");
+    chmod(&scene.union(), "d/y");
+    chmod(&scene.union(), "l");
+    tell("snapshot-take", "two");
+    chmod(&scene.union(), "d/x");
+    assert_eq!(scene.check(IDLE), []);
+    let first = |path: &str| scene.path(&format!("left/{path}"));
+    let second = |path: &str| first(&format!(".wh..wh.plyfs/layers/1/{path}"));
+    // In the first layer, and in the second.
+    fs::write(first(".wh.a"), "").unwrap();
+    fs::write(first("d/.wh.y"), "").unwrap();
+    scene.mark("left/b", "overlay.opaque", "y");
+    fs::create_dir_all(first(".wh..wh.plyfs/work/7/x")).unwrap();
+    fs::create_dir_all(first(".wh..wh.plyfs/layers/9/x")).unwrap();
+    fs::write(second(".wh.c"), "").unwrap();
+    scene.mark("left/.wh..wh.plyfs/layers/1/d", "overlay.redirect", "");
+    fs::write(second(".wh..wh.plyfs/work/copy.5"), "part").unwrap();
+    fs::write(second(".wh..wh.plyfs/links/stranger"), "").unwrap();
+    let layer = |path: &str| format!(".wh..wh.plyfs/layers/1/{path}");
+    let in_second = [".wh..wh.plyfs/links/stranger", ".wh..wh.plyfs/work/copy.5", "c", "d"].map(layer);
+    let before = View::of(&scene.union());
+    scene.finds(
+        CheckOptions::default(),
+        &[
+            (&in_second[0], Problem::Unknown),
+            (&in_second[1], Problem::LeftOver),
+            (&in_second[2], Problem::BesideWhiteout),
+            (&in_second[3], Problem::UnreadableRedirect),
+            (".wh..wh.plyfs/layers/9", Problem::LeftOver),
+            (".wh..wh.plyfs/work/7", Problem::LeftOver),
+            ("a", Problem::BesideWhiteout),
+            ("b", Problem::OpaqueFile),
+        ],
+    );
+    assert_eq!(View::of(&scene.union()).since(&before), before.since(&before));
+    // A whiteout of what only a later layer has hides it on the right.
+    assert!(first("d/.wh.y").exists());
+
+    // The last name of a copied file goes, but not that in the links directory.
+    let links = second(".wh..wh.plyfs/links");
+    let link = fs::read_dir(&links).unwrap().next().unwrap().unwrap().path();
+    let shown = layer(&format!(".wh..wh.plyfs/links/{}", link.file_name().unwrap().to_str().unwrap()));
+    assert_eq!(scene.check(CheckOptions::default()), [], "another name leads to it");
+    fs::remove_file(second("l")).unwrap();
+    fs::remove_file(scene.path("right/l")).unwrap();
+    fs::remove_file(scene.path("right/l2")).unwrap();
+    scene.finds(CheckOptions::default(), &[(&shown, Problem::OrphanedLink)]);
+
+    // What something in a snapshot is known by stays.
+    fs::remove_file(scene.path("right/c")).unwrap();
+    let found = scene.check(CheckOptions { repair: true, idle: true });
+    let gone: Vec<_> = found.iter().filter(|finding| finding.problem == Problem::OriginGone).collect();
+    assert_eq!((gone.len(), gone[0].repair), (1, Some(Err(vnode::Errno::EROFS))), "{found:?}");
 }
 
 #[test]

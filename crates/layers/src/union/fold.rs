@@ -11,6 +11,7 @@ use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, V
 use super::branches::{Member, Slot};
 use super::copy_up::{copy_attributes, replace_attributes};
 use super::identity::Identity;
+use super::lookup::Found;
 use super::node::{Instance, NO_COUNT};
 use super::whiteout::{self, Meaning};
 use super::{Union, links, work};
@@ -120,8 +121,12 @@ impl Fold<'_> {
         if hides_more {
             whiteout::set_opaque(&entry.vnode, self.format())?;
         }
-        if there.is_some_and(|there| there.attributes.is_directory() || entry.attributes.is_directory()) {
-            self.take_away(lower, name)?;
+        match &there {
+            Some(there) if there.attributes.is_directory() || entry.attributes.is_directory() => {
+                self.take_away(lower, name)?;
+            }
+            Some(there) => self.forget_older_copies(there)?,
+            None => {}
         }
         self.forget_older_copies(&entry)?;
         upper.rename(&server, name, lower, name, RenameMode::Replace)?;
@@ -172,10 +177,19 @@ impl Fold<'_> {
         let server = Caller::server();
         let rest = from.lookup(&server, name.as_name())?.vnode;
         match rest_below {
-            Some(path) => whiteout::set_redirect(&rest, &path)?,
-            None => whiteout::set_opaque(&rest, self.format())?,
+            Some(path) if self.has_rest(&path)? => whiteout::set_redirect(&rest, &path)?,
+            _ => {
+                whiteout::remove_redirect(&rest)?;
+                whiteout::set_opaque(&rest, self.format())?;
+            }
         }
         from.rename(&server, name.as_name(), on_the_way, directory.key.as_name(), RenameMode::NoReplace)
+    }
+
+    /// Whether the branches on the right of both layers have a directory at a path, or may have one by a name.
+    fn has_rest(&self, path: &[u8]) -> Result<bool> {
+        let is_directory = |found: Found| found.kind() == FileKind::Directory;
+        Ok(!path.starts_with(b"/") || self.union.search_path(&self.union.roots(), path)?.is_some_and(is_directory))
     }
 
     fn bring_rest(&self, directory: &Directory, on_the_way: &VnodeRef) -> Result<()> {
@@ -310,7 +324,12 @@ impl Fold<'_> {
         self.union.settings.whiteouts
     }
 
+    /// Removes something from the lower layer. Where it has the only copy of a file with several names, all of these have
+    /// been removed: to remove one the upper layer would have got a copy.
     fn take_away(&self, directory: &VnodeRef, name: Name<'_>) -> Result<()> {
+        if let Some(entry) = lookup(directory, name)? {
+            self.forget_older_copies(&entry)?;
+        }
         let taken = self.lower.work.take(directory, name)?;
         self.lower.work.discard(&taken);
         Ok(())

@@ -176,6 +176,8 @@ impl Work {
             read_whole(&state, Self::REGISTER, 1 << 20).is_ok_and(|known| known.as_ref() == Some(&*register));
         if !is_known {
             write_whole(&state, Self::REGISTER, register.as_bytes())?;
+        } else if state.lookup(&Caller::server(), name(Self::PART)).is_ok() {
+            state.unlink(&Caller::server(), name(Self::PART))?;
         }
         *opened = Some(Opened { state, directory: directory.clone(), _lock: lock });
         Ok(directory)

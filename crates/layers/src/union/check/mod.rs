@@ -1,8 +1,9 @@
 //! Finds what is wrong in the branches of a union, and repairs it: what was left half-way, marks that contradict each
 //! other or lead nowhere, and records that nothing needs.
 //!
-//! Only branches that may be changed are looked through; the others are looked at where those refer to them. Nothing that
-//! users see changes by a repair.
+//! Only branches that may be changed are looked through, with all layers that snapshots have made of them; the others are
+//! looked at where those refer to them. Nothing that users see changes by a repair. Nor does any snapshot: each shows a
+//! layer together with all that is on the right of it, and that is what a repair is judged by.
 
 mod problem;
 mod state;
@@ -79,8 +80,9 @@ pub fn check(
         OptionProblem::Branch { error } => CheckError::Branch(bad.key, error),
         _ => CheckError::Branch(bad.key, Errno::EIO),
     })?;
+    // With the frozen layers of those that may be changed, and those that are kept as they are for what is on their left.
     let changeable = || -> Vec<Slot> {
-        union.branches.slots().iter().filter(|slot| slot.mode != BranchMode::ReadOnly).cloned().collect()
+        union.branches.slots().iter().filter(|slot| slot.member.base.mode() != BranchMode::ReadOnly).cloned().collect()
     };
     let slots = changeable();
     let failed = |slot: &Slot, errno| match errno {
@@ -142,6 +144,17 @@ impl<'a> Check<'a> {
     fn found(&mut self, path: Vec<u8>, problem: Problem, repair: impl FnOnce() -> Result<()>) {
         let repair = self.options.repair.then(repair);
         self.tell(path, problem, repair);
+    }
+
+    /// The same of something that a frozen layer keeps as it is.
+    fn found_in_newest(&mut self, path: Vec<u8>, problem: Problem, repair: impl FnOnce() -> Result<()>) {
+        let is_frozen = self.is_frozen();
+        self.found(path, problem, || if is_frozen { Err(Errno::EROFS) } else { repair() });
+    }
+
+    /// Whether this is a layer that a snapshot keeps, or is kept for what is on its left.
+    fn is_frozen(&self) -> bool {
+        !self.union.branches.may_change(self.member)
     }
 
     fn tell(&mut self, path: Vec<u8>, problem: Problem, repair: Option<Result<()>>) {

@@ -18,8 +18,11 @@ impl Check<'_> {
         let part = state.lookup(&Caller::server(), work::name(Work::PART)).is_ok();
         let directory = found(state.lookup(&Caller::server(), work::name(Work::WORK)))?;
         let unfinished = directory.as_ref().map_or(Ok(Vec::new()), unfinished)?;
-        if self.options.repair {
+        if self.options.repair && !self.is_frozen() {
             self.union.recover_in(self.member)?;
+        } else if self.options.repair && !unfinished.is_empty() {
+            // Renames that were to be seen in the newest layer are not made in an older one.
+            self.member.work.directory()?;
         }
         if part {
             // Written again and renamed, or in the way of that.
@@ -29,7 +32,7 @@ impl Check<'_> {
         let Some(directory) = directory else { return Ok(()) };
         for (name, problem) in unfinished {
             let stays = || directory.lookup(&Caller::server(), name.as_name()).is_ok();
-            // What belongs to a branch that is not among these has to wait for it.
+            // What belongs to a branch that is not among these has to wait for it, and a rename in a frozen layer for ever.
             let repair = self.options.repair.then(|| if stays() { Err(Errno::ENODEV) } else { Ok(()) });
             self.tell(below(&below(STATE, Work::WORK), name.as_bytes()), problem, repair);
         }
@@ -74,7 +77,21 @@ impl Check<'_> {
                 self.found(below(STATE, name.as_bytes()), Problem::NoMetacopies, remove);
             }
         }
-        self.links()
+        self.links()?;
+        self.layers()
+    }
+
+    /// Finds layers that the history does not know.
+    fn layers(&mut self) -> Result<()> {
+        let Some(directory) = self.own(Work::LAYERS)? else { return Ok(()) };
+        let known = self.member.base.history().layers();
+        for (name, _) in work::entries(&directory)? {
+            if !known.iter().any(|layer| layer.to_string().as_bytes() == name.as_bytes()) {
+                let path = below(&below(STATE, Work::LAYERS), name.as_bytes());
+                self.found(path, Problem::LeftOver, || work::remove_tree(&directory, name.as_name()));
+            }
+        }
+        Ok(())
     }
 
     /// Finds names of copied files that lead astray, or that nobody needs.

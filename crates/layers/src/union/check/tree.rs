@@ -197,13 +197,13 @@ impl Check<'_> {
         let ino = entry.attributes.ino;
         match known.get(&identity.handle) {
             Some((other, of)) if *other != ino => {
-                self.found(path, Problem::SameIdentity(of.clone()), forget);
+                self.found_in_newest(path, Problem::SameIdentity(of.clone()), forget);
             }
             Some(_) => {}
             None => {
                 known.insert(identity.handle, (ino, path.clone()));
                 if self.options.idle && self.is_gone(&identity) {
-                    self.found(path, Problem::OriginGone, forget);
+                    self.found_in_newest(path, Problem::OriginGone, forget);
                 }
             }
         }
