@@ -196,6 +196,11 @@ impl Base {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether it may be changed, and snapshots keep layers of it.
+    pub(super) fn has_snapshots(&self) -> bool {
+        self.mode() != BranchMode::ReadOnly && !self.history().snapshots.is_empty()
+    }
+
     /// What it may be used for, but for snapshots.
     pub(super) fn mode(&self) -> BranchMode {
         *self.mode.lock().unwrap_or_else(PoisonError::into_inner)

@@ -20,7 +20,7 @@ impl Check<'_> {
         let unfinished = directory.as_ref().map_or(Ok(Vec::new()), unfinished)?;
         if self.options.repair && !self.is_frozen() {
             self.union.recover_in(self.member)?;
-        } else if self.options.repair && !unfinished.is_empty() {
+        } else if self.options.repair && (part || !unfinished.is_empty()) {
             // Renames that were to be seen in the newest layer are not made in an older one.
             self.member.work.directory()?;
         }
@@ -78,7 +78,7 @@ impl Check<'_> {
             }
         }
         self.links()?;
-        self.layers()
+        if self.options.idle { self.layers() } else { Ok(()) }
     }
 
     /// Finds layers that the history does not know.
