@@ -436,7 +436,43 @@ fn on_a_terminal_it_is_asked() {
             format!("{} run --stack {base} --scratch {kept} -- touch {base}/new", env!("CARGO_BIN_EXE_plyfs"));
         let typed = format!("(sleep 1; printf '{answers}'; sleep 1) | script -qec '{command}' /dev/null");
         let asked = finish(Command::new("sh").args(["-c", &typed]).output());
-        assert!(asked.output.contains("commit, discard or keep these changes?"), "{asked:?}");
+        assert!(asked.output.contains("commit, discard or keep them?"), "{asked:?}");
         assert_eq!((scene.at("new").exists(), scene.kept().exists()), (is_committed, is_kept), "{asked:?}");
     }
+}
+
+/// A user who may make name spaces needs no other rights.
+#[test]
+fn users_have_forks_of_their_own() {
+    if !can_mount() || !Path::new("/usr/bin/setpriv").exists() {
+        return;
+    }
+    let scene = Scene::with(&["f", "d/g", "h"]);
+    let path = |name: &str| scene.scratch.name(name);
+    fs::copy(env!("CARGO_BIN_EXE_plyfs"), path("plyfs")).unwrap();
+    fs::create_dir(scene.kept()).unwrap();
+    // Where users may not open /dev/fuse, one that they may open takes its place.
+    let script = format!(
+        "chown -R 1234:1234 {base} {kept} && mknod -m 666 {fuse} c 10 229 && mount --make-rprivate / &&
+        mount --bind {fuse} /dev/fuse && cd {base} &&
+        setpriv --reuid 1234 --regid 1234 --clear-groups {plyfs} run --scratch {kept} --commit -- \\
+            sh -c 'id -u; id -g; echo more >> f; ln f l; mv d e; rm h; ln -s f s; stat -c %u:%g f'",
+        base = path("base"),
+        kept = path("kept"),
+        fuse = path("fuse"),
+        plyfs = path("plyfs"),
+    );
+    let ended = finish(Command::new("unshare").args(["--mount", "sh", "-c", &script]).output());
+    if ended.errors.contains("lets users make no name spaces") {
+        eprintln!("skipped: {}", ended.errors);
+        return;
+    }
+    assert_eq!((ended.code, ended.output.as_str()), (0, "1234\n1234\n1234:1234\n"), "{ended:?}");
+    assert_eq!((scene.read("f"), scene.read("e/g")), ("fmore\n".into(), "g".into()));
+    let attributes = |name: &str| fs::symlink_metadata(scene.at(name)).unwrap();
+    assert_eq!(
+        (attributes("f").ino(), attributes("l").nlink(), attributes("s").uid()),
+        (attributes("l").ino(), 2, 1234)
+    );
+    assert!(!scene.at("h").exists() && !scene.at("d").exists());
 }

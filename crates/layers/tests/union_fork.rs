@@ -317,7 +317,13 @@ fn conflicts(scene: &Scene) -> Vec<(String, Deed)> {
 
 #[test]
 fn what_others_have_changed_meanwhile_is_not_lost() {
-    let scene = Scene::with(&["a", "b", "c", "d/x", "d/y", "e/z", "g/h", "same", "other"]);
+    if !rustix::process::geteuid().is_root() {
+        // That something was removed is seen by its handle.
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let files = ["a", "b", "c", "d/x", "d/y", "e/z", "g/h", "same", "other"];
+    let scene = Scene::on_disk(|stack| files.iter().for_each(|path| fill(stack, 0, path)));
     let seen = scene.seen();
     let root = seen.root();
     let stack = scene.stack.root();

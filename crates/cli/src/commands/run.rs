@@ -16,17 +16,16 @@ use crate::arguments::Run;
 use crate::exit::{Exit, Failure, Outcome, run_command};
 use crate::expression::Expression;
 use scratch::{Description, Scratch};
-use session::Ended;
+use session::{Ended, User};
 
 /// The kernel's clock for files is late by up to this.
 const TICK: Duration = Duration::from_millis(12);
 
 /// Runs the command: the code to end with.
 pub fn run(arguments: &Run) -> Outcome<u8> {
-    if !super::is_root() {
-        let message = "a fork needs a mount name space of its own, which only root may make; run it with sudo";
-        return Err(Failure::new(Exit::Permission, message));
-    }
+    // First, while the process has one thread: everything that is opened from here on is in the name space that the
+    // command gets.
+    let user = session::separate()?;
     let kept = arguments.scratch.as_deref().map(Scratch::open).transpose()?.flatten();
     if arguments.command.is_empty() {
         let Some(scratch) = kept else { return Err(no_command(arguments.scratch.as_deref())) };
@@ -34,15 +33,13 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
         let fork = open(&scratch, &Expression::read(scratch.description.stack.as_ref())?)?;
         return decision::settle(arguments, &fork, scratch, true).map(|()| 0);
     }
-    // Everything that is opened from here on is in the name space that the command gets.
-    session::separate()?;
     let (scratch, expression) = match kept {
         Some(scratch) => {
             refuse_other(arguments, &scratch)?;
             let expression = Expression::read(scratch.description.stack.as_ref())?;
             (scratch, expression)
         }
-        None => begin(arguments)?,
+        None => begin(arguments, user.as_ref())?,
     };
     let fork = match open(&scratch, &expression) {
         Ok(fork) => fork,
@@ -51,7 +48,7 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
             return Err(failure);
         }
     };
-    let ended = session::run(&fork, &scratch.description.at, &arguments.command);
+    let ended = session::run(&fork, &scratch.description.at, &arguments.command, user);
     let ended = match ended {
         Ok(ended) => ended,
         Err(failure) => {
@@ -70,7 +67,7 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
 }
 
 /// Makes the scratch directory of a new fork.
-fn begin(arguments: &Run) -> Outcome<(Scratch, Expression)> {
+fn begin(arguments: &Run, user: Option<&User>) -> Outcome<(Scratch, Expression)> {
     let expression = Expression::read(arguments.stack.as_deref().unwrap_or(".".as_ref()))?;
     let directories = expression.directories();
     let at = match (&arguments.at, &directories[..]) {
@@ -86,7 +83,7 @@ fn begin(arguments: &Run) -> Outcome<(Scratch, Expression)> {
     drop(expression.build()?);
     let at = place(&at)?;
     let description = Description::new(expression.standard_form(), at);
-    let scratch = Scratch::make(arguments.scratch.as_deref(), description, &directories)?;
+    let scratch = Scratch::make(arguments.scratch.as_deref(), description, &directories, user.is_some())?;
     Ok((scratch, expression))
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use stack::{CommitError, CommitOptions, Conflict, Fork};
 
 use super::scratch::Scratch;
-use super::tell;
+use super::{session, tell};
 use crate::arguments::Run;
 use crate::commands::{print, snapshot};
 use crate::exit::{Exit, Failure, Outcome};
@@ -40,7 +40,7 @@ pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, has_succeeded: boo
         (_, true, _) => Decision::Discard,
         (_, _, true) => Decision::Keep,
         _ if differences.is_empty() => Decision::Discard,
-        _ => ask(),
+        _ => ask(&scratch),
     };
     match decision {
         Decision::Commit => commit(arguments, fork, &scratch),
@@ -82,24 +82,29 @@ fn commit(arguments: &Run, fork: &Fork, scratch: &Scratch) -> Outcome {
 }
 
 /// Asks on the terminal. Where there is none, the changes are kept.
-fn ask() -> Decision {
+fn ask(scratch: &Scratch) -> Decision {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Decision::Keep;
     }
-    loop {
-        let _ = write!(io::stderr(), "plyfs: commit, discard or keep these changes? [c/d/k] ");
+    // Who is interrupted here keeps them as well, and has been told where.
+    session::let_signals_end(true);
+    tell(&format!("the changes are in {}", scratch.path().display()));
+    let decision = loop {
+        let _ = write!(io::stderr(), "plyfs: commit, discard or keep them? [c/d/k] ");
         let mut answer = String::new();
         match io::stdin().lock().read_line(&mut answer) {
             Ok(length) if length > 0 => {}
-            _ => return Decision::Keep,
+            _ => break Decision::Keep,
         }
         match answer.trim().to_lowercase().as_str() {
-            "c" | "commit" => return Decision::Commit,
-            "d" | "discard" => return Decision::Discard,
-            "k" | "keep" => return Decision::Keep,
+            "c" | "commit" => break Decision::Commit,
+            "d" | "discard" => break Decision::Discard,
+            "k" | "keep" => break Decision::Keep,
             _ => {}
         }
-    }
+    };
+    session::let_signals_end(false);
+    decision
 }
 
 fn kept(scratch: &Scratch) -> String {

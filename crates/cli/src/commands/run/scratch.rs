@@ -67,11 +67,11 @@ impl Scratch {
     }
 
     /// Makes one, here or where the user's state is, out of the reach of the command.
-    pub fn make(path: Option<&Path>, description: Description, stack: &[PathBuf]) -> Outcome<Self> {
+    pub fn make(path: Option<&Path>, description: Description, stack: &[PathBuf], is_users: bool) -> Outcome<Self> {
         let (path, is_made) = match path {
             Some(path) => (path.to_owned(), make_directory(path, false)?),
             None => {
-                let path = default_path();
+                let path = default_path(is_users)?;
                 (path.clone(), make_directory(&path, true)?)
             }
         };
@@ -152,16 +152,17 @@ impl Scratch {
         let changes = self.path.join(CHANGES);
         DirBuilder::new().mode(0o700).create(&changes).map_err(|error| unusable(&self.path, &error))?;
         // Without attributes of this kind moved directories and copied files would not be known again.
-        let probe = "trusted.plyfs.probe";
-        rustix::fs::setxattr(&changes, probe, b"y", XattrFlags::empty())
-            .and_then(|()| rustix::fs::removexattr(&changes, probe))
-            .map_err(|error| {
-                let message = format!(
-                    "the file system of {} keeps no extended attributes ({error}); give another with --scratch DIR",
-                    self.path.display()
-                );
-                Failure::new(Exit::Stack, message)
-            })
+        let probe = |name: &str| {
+            rustix::fs::setxattr(&changes, name, b"y", XattrFlags::empty())?;
+            rustix::fs::removexattr(&changes, name)
+        };
+        probe("trusted.plyfs.probe").or_else(|_| probe("user.plyfs.probe")).map_err(|error| {
+            let message = format!(
+                "the file system of {} keeps no extended attributes ({error}); give another with --scratch DIR",
+                self.path.display()
+            );
+            Failure::new(Exit::Stack, message)
+        })
     }
 }
 
@@ -206,10 +207,18 @@ fn make_directory(path: &Path, with_parents: bool) -> Outcome<bool> {
     }
 }
 
-/// A new directory in the state of the system.
-fn default_path() -> PathBuf {
+/// A new directory in the state of the system, or of a user.
+fn default_path(is_users: bool) -> Outcome<PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = if is_users {
+        variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state"))).ok_or_else(|| {
+            Failure::new(Exit::Usage, "there is no home directory to keep the changes in; give --scratch DIR")
+        })?
+    } else {
+        PathBuf::from("/var/lib")
+    };
     let name = format!("{}-{}", jiff::Zoned::now().strftime("%Y%m%d-%H%M%S"), std::process::id());
-    Path::new("/var/lib/plyfs/forks").join(name)
+    Ok(state.join("plyfs/forks").join(name))
 }
 
 fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {

@@ -1,18 +1,21 @@
 //! The command in its fork: a mount name space of its own, the mount, the process and its signals.
 
 use std::ffi::OsString;
-use std::io;
-use std::os::unix::process::ExitStatusExt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 
 use rustix::fs::StatVfsMountFlags;
 use rustix::mount::{MountPropagationFlags, mount_change};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Gid, Pid, PidfdFlags, Signal, Uid, getegid, geteuid, pidfd_open, pidfd_send_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 use stack::Fork;
@@ -24,6 +27,15 @@ use crate::options::MountOptions;
 
 /// What is passed on to the command.
 const PASSED_ON: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+
+/// Whether signals end this process, as they do where nothing watches for them.
+static ENDS: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Has signals end this process from now on, or no more: without a command that they are for, they are ignored, so that
+/// what is being committed is committed.
+pub fn let_signals_end(ends: bool) {
+    ENDS.store(ends, Ordering::SeqCst);
+}
 
 /// How the command ended.
 pub enum Ended {
@@ -46,20 +58,64 @@ impl Ended {
     }
 }
 
-/// Gives this process a mount name space of its own. Mounts that are made outside come to it, none goes out.
-pub fn separate() -> Outcome {
-    // SAFETY: the process has a single thread, and unsharing mounts leaves descriptors and memory as they are.
-    let separated = unsafe { unshare_unsafe(UnshareFlags::NEWNS) };
-    separated.and_then(|()| mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)).map_err(
-        |error| {
-            let message = format!("cannot make a mount name space: {error}; a container needs CAP_SYS_ADMIN for that");
-            Failure::new(Exit::Permission, message)
-        },
-    )
+/// A user who is no superuser, but has the rights of one in a name space of theirs.
+#[derive(Clone, Copy, Debug)]
+pub struct User {
+    uid: Uid,
+    gid: Gid,
+}
+
+/// Gives this process a mount name space of its own, and who is not root a user name space in which they are: who that
+/// is. Mounts that are made outside come to it, none goes out.
+pub fn separate() -> Outcome<Option<User>> {
+    let user = (!geteuid().is_root()).then(|| User { uid: geteuid(), gid: getegid() });
+    let flags = if user.is_some() { UnshareFlags::NEWUSER | UnshareFlags::NEWNS } else { UnshareFlags::NEWNS };
+    // SAFETY: the process has a single thread, and neither name space changes descriptors or memory.
+    let separated = unsafe { unshare_unsafe(flags) }.map_err(io::Error::from);
+    let separated = separated.and_then(|()| match &user {
+        Some(user) => map_ids(Uid::ROOT, user.uid, Gid::ROOT, user.gid),
+        None => Ok(()),
+    });
+    let private = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    separated.and_then(|()| Ok(mount_change("/", private)?)).map_err(|error| {
+        let message = match user {
+            Some(_) => format!("this system lets users make no name spaces ({error}); run it as root"),
+            None => format!("cannot make a mount name space: {error}; a container needs CAP_SYS_ADMIN for that"),
+        };
+        Failure::new(Exit::Permission, message)
+    })?;
+    Ok(user)
+}
+
+/// Says which ids outside are which in a new user name space of this process. Nothing is allocated.
+fn map_ids(inner_uid: Uid, outer_uid: Uid, inner_gid: Gid, outer_gid: Gid) -> io::Result<()> {
+    let map = |path: &str, inner: u32, outer: u32| {
+        let mut line = [0; 32];
+        let mut rest = &mut line[..];
+        writeln!(rest, "{inner} {outer} 1")?;
+        let left = rest.len();
+        let length = line.len() - left;
+        File::options().write(true).open(path)?.write_all(&line[..length])
+    };
+    map("/proc/self/uid_map", inner_uid.as_raw(), outer_uid.as_raw())?;
+    // Without this a user could leave a group that is refused something.
+    File::options().write(true).open("/proc/self/setgroups")?.write_all(b"deny")?;
+    map("/proc/self/gid_map", inner_gid.as_raw(), outer_gid.as_raw())
+}
+
+/// Gives the command the ids of the user.
+fn become_user(process: &mut Command, user: User) {
+    let map = move || {
+        // SAFETY: this is the one thread of a new process; descriptors and memory stay as they are.
+        unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
+        map_ids(user.uid, Uid::ROOT, user.gid, Gid::ROOT)
+    };
+    // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
+    unsafe { process.pre_exec(map) };
 }
 
 /// Mounts the fork, runs the command to its end, and takes the mount away.
-pub fn run(fork: &Fork, at: &Path, command: &[OsString]) -> Outcome<Ended> {
+pub fn run(fork: &Fork, at: &Path, command: &[OsString], user: Option<User>) -> Outcome<Ended> {
     let working_directory = std::env::current_dir().ok();
     // First: whatever comes from now on is the command's.
     let signals = watched_signals()?;
@@ -71,7 +127,7 @@ pub fn run(fork: &Fork, at: &Path, command: &[OsString]) -> Outcome<Ended> {
         over: mount_table::on(at).is_some_and(|entry| entry.is_plyfs()),
     };
     let mount = front_end::mount(fork.file_system(), &plan)?;
-    let ended = start(command, working_directory).and_then(|started| match started {
+    let ended = start(command, working_directory, user).and_then(|started| match started {
         Ok(child) => wait(child, signals),
         Err(error) => Ok(Ended::NotStarted(error)),
     });
@@ -84,8 +140,11 @@ fn watched_signals() -> Outcome<SignalsInfo<WithRawSiginfo>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     let is_ignored = |signal: &i32| ignored.unwrap_or_default() >> (signal - 1) & 1 == 1;
-    let watched = PASSED_ON.iter().filter(|signal| !is_ignored(signal));
-    SignalsInfo::new(watched)
+    let watched: Vec<i32> = PASSED_ON.into_iter().filter(|signal| !is_ignored(signal)).collect();
+    watched
+        .iter()
+        .try_for_each(|signal| flag::register_conditional_default(*signal, Arc::clone(&ENDS)).map(drop))
+        .and_then(|()| SignalsInfo::new(watched))
         .map_err(|error| Failure::new(Exit::Failure, format!("cannot watch for signals: {error}; try again")))
 }
 
@@ -104,7 +163,7 @@ fn options_like(at: &Path) -> MountOptions {
 }
 
 /// Starts the command where the caller is; in the fork, if that is there.
-fn start(command: &[OsString], working_directory: Option<PathBuf>) -> Outcome<io::Result<Child>> {
+fn start(command: &[OsString], working_directory: Option<PathBuf>, user: Option<User>) -> Outcome<io::Result<Child>> {
     let mut process = Command::new(&command[0]);
     process.args(&command[1..]);
     if let Some(directory) = working_directory {
@@ -117,6 +176,9 @@ fn start(command: &[OsString], working_directory: Option<PathBuf>) -> Outcome<io
         }
         process.current_dir(directory);
     }
+    if let Some(user) = user {
+        become_user(&mut process, user);
+    }
     Ok(process.spawn())
 }
 
@@ -127,7 +189,14 @@ fn wait(mut child: Child, mut signals: SignalsInfo<WithRawSiginfo>) -> Outcome<E
     };
     let process = Pid::from_raw(child.id() as i32).expect("a process has a number");
     // A descriptor, so that no later process with the number gets a signal.
-    let process = Arc::new(pidfd_open(process, PidfdFlags::empty()).map_err(|error| failed(&error))?);
+    let process = match pidfd_open(process, PidfdFlags::empty()) {
+        Ok(process) => Arc::new(process),
+        Err(error) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(failed(&error));
+        }
+    };
     let handle = signals.handle();
     let passing = {
         let process = Arc::clone(&process);

@@ -17,7 +17,7 @@ use super::super::copy_up::{copy_whole, keeping_times, replace_attributes};
 use super::super::node::Instance;
 use super::super::{whiteout, work};
 use super::changes::{Changes, join, shown};
-use super::journal::Journal;
+use super::journal::{Copied, Journal};
 use super::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, conflicts, find, is_directory, moves};
 
 /// A commit under way.
@@ -33,6 +33,8 @@ pub(super) struct Commit<'a> {
     pub(super) others: HashMap<Handle, Timestamp>,
     /// Files of several names of which this commit takes some away, which changes their status.
     pub(super) bereft: HashSet<Handle>,
+    /// Copies of files of several names.
+    linked: HashMap<Handle, VnodeRef>,
     /// How many changes were committed.
     pub(super) done: u64,
     /// How many temporary names were given.
@@ -63,8 +65,8 @@ impl<'a> Commit<'a> {
     ) -> std::result::Result<Self, CommitError> {
         let journal =
             Journal::open(&upper.work).map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
-        let (root, others, bereft) = (file_system.root(), HashMap::new(), HashSet::new());
-        Ok(Self { upper, lower, file_system, root, options, journal, others, bereft, done: 0, temporary: 0 })
+        let (root, others, bereft, linked) = (file_system.root(), HashMap::new(), HashSet::new(), HashMap::new());
+        Ok(Self { upper, lower, file_system, root, options, journal, others, bereft, linked, done: 0, temporary: 0 })
     }
 
     /// Finds what others have changed.
@@ -145,8 +147,8 @@ impl<'a> Commit<'a> {
     fn put(&mut self, spot: Spot<'_>, object: &Entry, inherits: bool, path: &[u8]) -> Step {
         let there = find(spot.0, spot.1).at(path)?;
         let known = self.journal.copy_of(&object.vnode.handle(), &object.attributes);
-        if let (Some(known), Some(there)) = (known, &there)
-            && there.vnode.handle() == known
+        if let (Some(known), Some(there)) = (&known, &there)
+            && there.vnode.handle() == known.handle
         {
             return Ok(());
         }
@@ -154,7 +156,7 @@ impl<'a> Commit<'a> {
             self.refuse_changed(there, path)?;
         }
         let temporary = self.temporary_name();
-        let made = self.make(spot.0, &temporary, object, known, inherits);
+        let made = self.make((spot.0, &temporary), object, known, inherits, path);
         let placed = made.and_then(|()| self.replace((spot.0, &temporary), spot, there.as_ref()));
         if placed.is_err() {
             // What stays is removed when this is done again.
@@ -168,16 +170,14 @@ impl<'a> Commit<'a> {
     /// Makes a copy of an object of the fork, or one more name of the copy that there is.
     fn make(
         &mut self,
-        directory: &VnodeRef,
-        name: &NameBuf,
+        (directory, name): Spot<'_>,
         object: &Entry,
-        known: Option<Handle>,
+        known: Option<Copied>,
         inherits: bool,
+        path: &[u8],
     ) -> Result<()> {
         let server = Caller::server();
-        if let Some(copy) = known.and_then(|known| self.file_system.resolve(&known).ok())
-            && copy.getattr(&server).is_ok_and(|attributes| attributes.nlink > 0)
-        {
+        if let Some(copy) = known.and_then(|known| self.find_copy(&known)) {
             return directory.link(&server, &copy, name.as_name()).map(drop);
         }
         let instance = Instance::new(&self.upper, object.vnode.clone(), object.attributes.ino);
@@ -185,7 +185,27 @@ impl<'a> Commit<'a> {
         if inherits {
             replace_attributes(&object.vnode, &copy)?;
         }
-        self.journal.note_copy(&object.vnode.handle(), &object.attributes, &copy.handle())
+        let copied = Copied { handle: copy.handle(), path: path.to_vec() };
+        self.journal.note_copy(&object.vnode.handle(), &object.attributes, copied)?;
+        if object.attributes.nlink > 1 {
+            self.linked.insert(copy.handle(), copy);
+        }
+        Ok(())
+    }
+
+    /// A copy that was made before, if it has a name.
+    fn find_copy(&self, known: &Copied) -> Option<VnodeRef> {
+        let has_name = |copy: &VnodeRef| copy.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink > 0);
+        let in_use = self.linked.get(&known.handle).cloned();
+        let found = in_use.or_else(|| self.file_system.resolve(&known.handle).ok()).filter(has_name);
+        // Without privileges, files are not found by their handles.
+        found.or_else(|| self.find_known(&known.path, &known.handle))
+    }
+
+    /// What is at a path, if it is that object.
+    pub(super) fn find_known(&self, path: &[u8], handle: &Handle) -> Option<VnodeRef> {
+        let place = moves::look_at(&self.root, path).ok()??;
+        (place.entry.vnode.handle() == *handle).then_some(place.entry.vnode)
     }
 
     /// Renames something that is not seen yet to its place, in which there may be something else.

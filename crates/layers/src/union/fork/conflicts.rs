@@ -103,7 +103,11 @@ impl Commit<'_> {
     /// Where the rest of a moved directory is now.
     fn rest_of(&self, moved: &Moved) -> Result<Option<VnodeRef>> {
         match self.journal.moved_to(&moved.upper.handle()) {
-            Some(rest) => Ok(self.file_system.resolve(&rest).ok()),
+            Some(rest) => {
+                let found = self.file_system.resolve(&rest).ok();
+                let places = [moved.rest.clone(), moved.path.clone(), self.staged(moved)];
+                Ok(found.or_else(|| places.iter().find_map(|place| self.find_known(place, &rest))))
+            }
             None => Ok(moves::look_at(&self.root, &moved.rest)?.map(|place| place.entry.vnode)),
         }
     }
@@ -175,7 +179,7 @@ impl Commit<'_> {
 
     /// Whether a copy in the fork is one of an object that others have removed or moved away.
     fn is_removed(&self, copy: &Entry) -> Result<bool> {
-        if self.journal.is_resumed {
+        if self.journal.is_resumed || !self.file_system.properties().persistent_handles {
             return Ok(false);
         }
         let Some((identity, _)) = Identity::brought(&copy.vnode)? else { return Ok(false) };

@@ -1,8 +1,8 @@
 //! What a commit has done: a file in the fork that only grows, so that a commit which was stopped goes on where it was.
 //!
 //! `.wh..wh.plyfs/commit` has one line for each thing: `begun ID` first, with what the temporary names of this commit have
-//! in them; `copy UPPER CTIME BASE` before a copy of that object, as it was when its status last changed, takes its place
-//! in the file system; `move UPPER BASE` for each directory that is to move, before the first does.
+//! in them; `copy UPPER CTIME BASE PATH` before a copy of that object, as it was when its status last changed, takes that
+//! place in the file system; `move UPPER BASE` for each directory that is to move, before the first does.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,9 +19,17 @@ pub(super) struct Journal {
     pub(super) id: String,
     /// A commit was begun before, and stopped.
     pub(super) is_resumed: bool,
-    copies: HashMap<(Handle, Timestamp), Handle>,
+    copies: HashMap<(Handle, Timestamp), Copied>,
     made: HashSet<Handle>,
     moves: HashMap<Handle, Handle>,
+}
+
+/// A copy in the file system.
+#[derive(Clone)]
+pub(super) struct Copied {
+    pub(super) handle: Handle,
+    /// The place that it took first.
+    pub(super) path: Vec<u8>,
 }
 
 impl Journal {
@@ -73,8 +81,8 @@ impl Journal {
     }
 
     /// The copy in the file system of an object as it is now.
-    pub(super) fn copy_of(&self, object: &Handle, attributes: &Attributes) -> Option<Handle> {
-        self.copies.get(&(*object, attributes.ctime)).copied()
+    pub(super) fn copy_of(&self, object: &Handle, attributes: &Attributes) -> Option<Copied> {
+        self.copies.get(&(*object, attributes.ctime)).cloned()
     }
 
     /// Whether an object of the file system is one of ours.
@@ -83,11 +91,12 @@ impl Journal {
     }
 
     /// A copy is complete, and about to take its place.
-    pub(super) fn note_copy(&mut self, object: &Handle, attributes: &Attributes, copy: &Handle) -> Result<()> {
+    pub(super) fn note_copy(&mut self, object: &Handle, attributes: &Attributes, copy: Copied) -> Result<()> {
         let Timestamp { seconds, nanoseconds } = attributes.ctime;
-        self.write(&format!("copy {} {seconds}.{nanoseconds} {}", digits(object), digits(copy)))?;
-        self.copies.insert((*object, attributes.ctime), *copy);
-        self.made.insert(*copy);
+        let (base, path) = (digits(&copy.handle), identity::digits(&copy.path));
+        self.write(&format!("copy {} {seconds}.{nanoseconds} {base} {path}", digits(object)))?;
+        self.made.insert(copy.handle);
+        self.copies.insert((*object, attributes.ctime), copy);
         Ok(())
     }
 
@@ -118,10 +127,12 @@ impl Journal {
     fn learn(&mut self, words: &[&str]) {
         match words {
             ["begun", id] => (self.id, self.is_resumed) = ((*id).to_owned(), true),
-            ["copy", object, changed, copy] => {
-                if let (Some(object), Some(changed), Some(copy)) = (handle(object), time(changed), handle(copy)) {
-                    self.copies.insert((object, changed), copy);
-                    self.made.insert(copy);
+            ["copy", object, changed, copy, path] => {
+                let (object, changed, copy) = (handle(object), time(changed), handle(copy));
+                if let (Some(object), Some(changed), Some(handle)) = (object, changed, copy) {
+                    let path = identity::bytes(path).unwrap_or_default();
+                    self.copies.insert((object, changed), Copied { handle, path });
+                    self.made.insert(handle);
                 }
             }
             ["move", directory, rest] => {

@@ -225,6 +225,11 @@ impl Commit<'_> {
         }
     }
 
+    /// Where it is on its way.
+    pub(super) fn staged(&self, moved: &Moved) -> Vec<u8> {
+        join(&join(&[], &self.staging_name()), &moved.key())
+    }
+
     fn staging_name(&self) -> NameBuf {
         NameBuf::new(format!(".plyfs-{}.moving", self.journal.id).into_bytes()).expect("it is short")
     }
