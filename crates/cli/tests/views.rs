@@ -133,6 +133,13 @@ fn a_user_has_a_view() {
     assert_eq!(run(["union", "view", "list", &mount]).succeeded(), list);
     let busy = run(["union", "add", &mount, &private]);
     assert!(busy.code != 0 && busy.errors.contains("private branch"), "{busy:?}");
+    let check = run(["union", "check", &private]);
+    assert!(check.code != 0 && check.errors.contains("is using the branch"), "{check:?}");
+    // A descriptor goes on in the view that it was opened in, whoever inherits it.
+    let inherited =
+        format!("exec 8<> d/f; setpriv --reuid {USER} --clear-groups sh -c 'echo by-another >&8; cat d/f'; cat d/f");
+    assert_eq!(Shell::plain().run(&format!("cd {mount}; {inherited}")), "mine\nby-another");
+    assert_eq!(mine.run("cat f"), "mine");
     mine.run("exec 7< f");
     assert_eq!(run(["union", "view", "remove", &mount, &private]).succeeded(), "");
     assert_eq!(mine.run("cat <&7"), "failed", "what is open there is stale");
@@ -216,6 +223,12 @@ fn what_a_view_removes_or_renames_others_stay_in() {
     assert_eq!(others.run("ls; /bin/pwd"), format!("file\nsub\n{mount}/e"));
     assert_eq!(mine.run("ls; cd ..; rm -r e; ls; mkdir n; mv n t/n; rm -r t; ls"), "own\nbelow\nt\nbelow");
     assert_eq!(others.run("ls; ls ..; cd ..; rm -r e t; ls"), "file\nsub\nbelow\nd\ne\nt\nbelow\nd");
+    // The other way round.
+    others.run("mkdir k; cd ..");
+    assert_eq!(mine.run("cd k; echo mine > own; ls"), "own");
+    assert_eq!(others.run(&format!("cd {mount}; ls k; rm -r k; ls -d k")), "failed");
+    assert_eq!(mine.run("echo more > more; mkdir sub; ls; cat own more"), "more\nown\nsub\nmine\nmore");
+    assert_eq!(mine.run(&format!("ls {mount}/k; rm -r {mount}/k; ls {mount}")), "more\nown\nsub\nbelow");
     drop((mine, others));
     run(["umount", &mount]).succeeded();
 }

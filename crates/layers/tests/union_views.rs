@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::process::{Child, Command};
 use std::sync::Arc;
 
-use common::unions::{Scene, joined, list as list_all, read, scene, server};
+use common::unions::{Scene, joined, joined_with, list as list_all, read, scene, server};
 use common::{Shared, contents, list, memory, name, root, user};
 use fastrand::Rng;
 use layers::BranchMode;
@@ -289,6 +289,41 @@ fn what_is_removed_in_one_view_is_set_apart_before() {
 }
 
 #[test]
+fn who_is_in_a_directory_stays_there_when_others_remove_theirs() {
+    let (scene, _) = split();
+    let (one, other) = (user(ONE), user(OTHER));
+    let top = scene.union.root();
+    let inside = top.mkdir(&other, name("room"), 0o777).unwrap().vnode;
+    open_to_all(&inside);
+    put(&scene, ONE, "room/mine", "1");
+    put(&scene, TWO, "room/mine", "2");
+    assert_eq!(walk(&scene, ONE, "room").unwrap().handle(), inside.handle());
+    assert_eq!(walk(&scene, TWO, "room").unwrap().handle(), inside.handle());
+    assert_eq!(top.rmdir(&other, name("room")).err(), Some(Errno::ESTALE), "look again");
+    let face = walk(&scene, OTHER, "room").unwrap();
+    assert_ne!(face.handle(), inside.handle());
+    assert_eq!(list(&face, &other), [""; 0]);
+    assert_eq!(list(&face, &one), ["mine"]);
+    assert_eq!(face.getattr(&other).unwrap().ino, inside.getattr(&other).unwrap().ino);
+    assert_eq!(scene.union.resolve(&face.handle()).err(), Some(Errno::ESTALE));
+    top.rmdir(&other, name("room")).unwrap();
+    assert_eq!(walk(&scene, OTHER, "room").err(), Some(Errno::ENOENT));
+    assert_eq!(walk(&scene, TWO, "room/mine").map(drop), Ok(()));
+    let how = Creation { mode: 0o666, flags: OpenFlags::READ_WRITE };
+    inside.create(&one, name("more"), &how).unwrap();
+    assert_eq!(
+        (list(&inside, &one), list(&inside, &user(TWO))),
+        (vec!["mine".to_owned(), "more".to_owned()], vec!["mine".to_owned()])
+    );
+    assert_eq!(names(&scene, ONE, "room"), ["mine", "more"]);
+    // One that nobody else has anything in needs no second look.
+    top.mkdir(&other, name("plain"), 0o777).unwrap();
+    let plain = walk(&scene, ONE, "plain").unwrap();
+    top.rmdir(&other, name("plain")).unwrap();
+    assert!(plain.lookup(&one, name("x")).is_err());
+}
+
+#[test]
 fn handles_name_their_view() {
     let (scene, privates) = split();
     put(&scene, ONE, "d/f", "mine");
@@ -489,8 +524,12 @@ fn each_view_does_as_a_file_system_of_its_own() {
     let number = |variable| std::env::var(variable).ok()?.parse::<u64>().ok();
     let seed = number("MODEL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     let steps = number("MODEL_STEPS").map_or(STEPS, |steps| steps as usize);
-    println!("MODEL_SEED={seed} MODEL_STEPS={steps}");
     let mut random = Rng::with_seed(seed);
+    let mut options = Vec::new();
+    for (key, values) in [("delete", ["whiteout", "all"]), ("whiteouts", ["names", "overlay"])] {
+        options.push((key, values[random.usize(..2)]));
+    }
+    println!("MODEL_SEED={seed} MODEL_STEPS={steps} {options:?}");
     // What all begin with: made in the shared branches and in each model by the same operations.
     let models: Vec<FileSystemRef> = (0..=VIEWS).map(|_| memory()).collect();
     let shared = [memory(), memory()];
@@ -505,7 +544,7 @@ fn each_view_does_as_a_file_system_of_its_own() {
     }
     drop(lowest);
     copy_root(&shared[1], &shared[0]);
-    let scene = joined(vec![(ReadWrite, shared[0].clone()), (ReadOnly, shared[1].clone())]);
+    let scene = joined_with(&options, vec![(ReadWrite, shared[0].clone()), (ReadOnly, shared[1].clone())]);
     let idle: Vec<Idle> = (0..VIEWS).map(|_| Idle::new()).collect();
     for (index, process) in idle.iter().enumerate() {
         let private = memory();

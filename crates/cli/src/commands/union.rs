@@ -105,11 +105,15 @@ fn refuse_mounted(branches: &[OpenBranch]) -> Outcome {
     let labels: Vec<&str> =
         branches.iter().enumerate().filter(is_looked_through).map(|(_, branch)| branch.label.as_str()).collect();
     for mount in client::mounts() {
-        let (target, name) = ("union".to_owned(), "branches".to_owned());
-        // One that has no union, or does not answer, knows no branches.
-        let list = mount.text(&Request::Control { target, name, arguments: Vec::new() }).unwrap_or_default();
-        let used = list.lines().filter_map(|line| line.rsplit_once('=')).map(|(label, _)| label);
-        if let Some(label) = used.into_iter().find(|label| labels.contains(label)) {
+        let ask = |name: &str| {
+            let (target, name) = ("union".to_owned(), name.to_owned());
+            // One that has no union, or does not answer, knows no branches.
+            mount.text(&Request::Control { target, name, arguments: Vec::new() }).unwrap_or_default()
+        };
+        let (branches, views) = (ask("branches"), ask("views"));
+        let shared = branches.lines().filter_map(|line| line.rsplit_once('=')).map(|(label, _)| label);
+        let private = views.lines().filter_map(|line| line.split_once(" = ")).map(|(_, label)| label);
+        if let Some(label) = shared.chain(private).find(|label| labels.contains(label)) {
             let mount_point = &mount.report.mount_point;
             let remedy = format!("unmount it first: plyfs umount {mount_point}");
             return Err(Failure::new(

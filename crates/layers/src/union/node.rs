@@ -114,6 +114,37 @@ pub(super) struct Above {
 }
 
 impl Node {
+    /// A new vnode of nowhere yet. It is in no table.
+    pub(super) fn new(
+        union: &Arc<Union>,
+        (identity, names): (Identity, u32),
+        kind: FileKind,
+        generation: u64,
+        instances: Arc<[Instance]>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            union: Arc::clone(union),
+            identity,
+            kind,
+            lock: RwLock::default(),
+            instances: RwLock::new(instances),
+            whereabouts: Mutex::new(Whereabouts::Unknown),
+            copies: AtomicU32::new(0),
+            own_data_at: AtomicU64::new(0),
+            is_read_elsewhere: AtomicBool::new(false),
+            names: AtomicU32::new(names),
+            is_hidden: AtomicBool::new(false),
+            generation: AtomicU64::new(generation),
+            checked: Mutex::new(Instant::now()),
+            is_stale: AtomicBool::new(false),
+            held: Mutex::default(),
+            other_handles: Mutex::default(),
+            followers: Mutex::default(),
+            hosting: OnceLock::new(),
+        })
+    }
+
     /// The leftmost instance: the one that users see.
     pub(super) fn leftmost(&self) -> Instance {
         self.read_instances()[0].clone()
@@ -338,28 +369,7 @@ impl Table {
             }
             return node;
         }
-        let generation = AtomicU64::new(generation);
-        let node = Arc::new_cyclic(|this| Node {
-            this: Weak::clone(this),
-            union: Arc::clone(union),
-            identity,
-            kind,
-            lock: RwLock::default(),
-            instances: RwLock::new(instances.into()),
-            whereabouts: Mutex::new(Whereabouts::Unknown),
-            copies: AtomicU32::new(0),
-            own_data_at: AtomicU64::new(0),
-            is_read_elsewhere: AtomicBool::new(false),
-            names: AtomicU32::new(names),
-            is_hidden: AtomicBool::new(false),
-            generation,
-            checked: Mutex::new(Instant::now()),
-            is_stale: AtomicBool::new(false),
-            held: Mutex::default(),
-            other_handles: Mutex::default(),
-            followers: Mutex::default(),
-            hosting: OnceLock::new(),
-        });
+        let node = Node::new(union, (identity, names), kind, generation, instances.into());
         shard.insert(identity.handle, Arc::downgrade(&node));
         node
     }

@@ -18,7 +18,7 @@ use crate::ioctl;
 
 impl Vnode for Node {
     fn handle(&self) -> Handle {
-        self.union.outward(&self.identity.handle)
+        self.outward()
     }
 
     fn kind(&self) -> FileKind {
@@ -27,7 +27,7 @@ impl Vnode for Node {
 
     fn path(&self) -> Result<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
-        let mut node = self.reference();
+        let mut node = self.behind();
         loop {
             let above = match node.whereabouts() {
                 Whereabouts::At(above) => above,

@@ -181,6 +181,8 @@ impl View {
 
 /// The first byte of a handle that names a view; the private branch's tag follows, and a handle of its union.
 const FORM: u8 = 2;
+/// The first byte of the handle of a face of such a directory, and of one of the mount's union. Nothing is found by these.
+const FACES: [u8; 2] = [4, 3];
 /// How much longer than a handle of the view's union that is.
 const LONGER: usize = 2;
 
@@ -195,11 +197,19 @@ impl Union {
         self.private.as_ref().is_some_and(|private| private.is_removed.load(Ordering::Relaxed))
     }
 
-    /// What an object is known by outside: a handle names the view that the object is of.
-    pub(super) fn outward(&self, handle: &Handle) -> Handle {
-        let Some(private) = &self.private else { return *handle };
-        let tag = private.base.tag.to_le_bytes();
-        Handle::new(&[&[FORM], &tag[..], &handle.as_bytes()[1..]].concat()).expect("identities leave room for the view")
+    /// What an object is known by outside: a handle names the view that the object is of, and what is only a face.
+    fn outward(&self, handle: &Handle, is_face: bool) -> Handle {
+        let (form, rest) = handle.as_bytes().split_first().expect("a handle has a form");
+        let bytes = match (&self.private, is_face) {
+            (None, false) => return *handle,
+            (None, true) => [&[FACES[1]], rest].concat(),
+            (Some(private), _) => {
+                debug_assert_eq!(*form, identity::FORM);
+                let form = if is_face { FACES[0] } else { FORM };
+                [&[form], &private.base.tag.to_le_bytes()[..], rest].concat()
+            }
+        };
+        Handle::new(&bytes).expect("identities leave room for the view")
     }
 
     /// An identity that leaves room for the view in its handle.

@@ -7,18 +7,19 @@
 //! both know their own place, and a host that has moved hosts nothing new where it was.
 //!
 //! To remove a directory makes its vnode useless to the kernel, and to rename it moves it for all. Before a guest is, it
-//! is set *apart*: from then on it is presented as its own vnode. The operation answers `ESTALE` once, at which the kernel
-//! looks the name up again and then tries once more.
+//! is set *apart*: from then on it is presented as its own vnode. Before a host is removed while guests of it stay, it is
+//! presented by another vnode of its own, a *face*, which is what the kernel removes then. In both cases the operation
+//! answers `ESTALE` once, at which the kernel looks the name up again and then tries once more.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, Result, Vnode, VnodeRef};
+use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, NameBuf, Result, Vnode, VnodeRef};
 
 use super::super::Union;
-use super::super::node::{Node, Whereabouts};
+use super::super::node::{NO_COUNT, Node, Whereabouts};
 use super::super::whiteout;
 use super::Choice;
 
@@ -33,6 +34,10 @@ pub(in crate::union) struct Hosting {
     host: Mutex<Weak<Node>>,
     /// It is not presented by another's vnode.
     is_apart: AtomicBool,
+    /// A vnode that is presented instead of this one, for the kernel to have something else to remove.
+    face: Mutex<Weak<Node>>,
+    /// Of a face, whose it is.
+    original: OnceLock<Arc<Node>>,
 }
 
 /// No more names are remembered without looking which of them are still in use.
@@ -44,10 +49,10 @@ impl Node {
     /// # Errors
     /// `ENOENT` if the caller's view has no such directory.
     pub(in crate::union) fn for_caller(&self, caller: &Caller) -> Result<Arc<Node>> {
-        let node = self.reference();
         if self.kind != FileKind::Directory || !self.union.family.is_split() {
-            return Ok(node);
+            return Ok(self.reference());
         }
+        let node = self.behind();
         let Choice::Of(union) = self.union.family.choose(caller) else { return Ok(node) };
         match node.known_in(&union) {
             Some(known) => Ok(known),
@@ -71,7 +76,7 @@ impl Node {
 
     /// The object of the other union that a vnode stands for there. An operation has been begun.
     pub(in crate::union) fn own(&self, other: &VnodeRef) -> Result<Arc<Node>> {
-        let other = other.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?.reference();
+        let other = other.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?.behind();
         let own = if Arc::ptr_eq(&self.union, &other.union) {
             other
         } else if Arc::ptr_eq(&self.union.family, &other.union.family) && other.kind == FileKind::Directory {
@@ -124,13 +129,56 @@ impl Node {
         let Ok(found) = self.reference().look_up(&Caller::server(), name) else { return Ok(()) };
         let Some(node) = found.vnode.as_any().downcast_ref::<Node>() else { return Ok(()) };
         let Some(hosting) = node.hosting.get() else { return Ok(()) };
-        let Some(host) = lock(&hosting.host).upgrade() else { return Ok(()) };
-        let goes = host.has_guest(node) && !(is_removed && node.has_entries()?);
-        if !goes || hosting.is_apart.swap(true, Ordering::Relaxed) {
+        let host = lock(&hosting.host).upgrade();
+        let is_guest = host.is_some_and(|host| host.has_guest(node));
+        let is_host = is_removed && node.has_guests_that_stay();
+        if !is_guest && !is_host || is_removed && node.has_entries()? {
             return Ok(());
         }
-        self.union.family.keep_apart(node.reference());
-        Err(Errno::ESTALE)
+        let family = &self.union.family;
+        let mut is_news = false;
+        if is_guest && !hosting.is_apart.swap(true, Ordering::Relaxed) {
+            family.keep_apart(node.reference());
+            is_news = true;
+        }
+        if is_host && lock(&hosting.face).upgrade().is_none() {
+            let face = node.make_face();
+            *lock(&hosting.face) = Arc::downgrade(&face);
+            family.keep_apart(face);
+            is_news = true;
+        }
+        if is_news { Err(Errno::ESTALE) } else { Ok(()) }
+    }
+
+    /// What the vnode is known by outside.
+    pub(in crate::union) fn outward(&self) -> Handle {
+        let is_face = self.hosting.get().is_some_and(|hosting| hosting.original.get().is_some());
+        self.union.outward(&self.identity.handle, is_face)
+    }
+
+    /// The directory itself, also of a face.
+    pub(in crate::union) fn behind(&self) -> Arc<Node> {
+        let original = self.hosting.get().and_then(|hosting| hosting.original.get());
+        original.map_or_else(|| self.reference(), Arc::clone)
+    }
+
+    /// A vnode that stands for this directory and nothing else.
+    fn make_face(&self) -> Arc<Node> {
+        let generation = self.generation.load(Ordering::Acquire);
+        let face = Node::new(&self.union, (self.identity, NO_COUNT), self.kind, generation, self.instances());
+        let _ = face.hosting().original.set(self.reference());
+        face
+    }
+
+    /// Whether the vnode stands for directories in other unions that are still there when this one is removed.
+    fn has_guests_that_stay(&self) -> bool {
+        let Some(hosting) = self.hosting.get() else { return false };
+        let guests = lock(&hosting.guests).clone();
+        guests.iter().any(|guest| {
+            guest.refresh().is_ok()
+                && matches!(guest.whereabouts(), Whereabouts::At(_))
+                && guest.instances().iter().any(|place| guest.union.is_own(&place.member.base))
+        })
     }
 
     /// What this vnode is in a union, if that is known.
@@ -158,7 +206,10 @@ impl Node {
 
     /// The vnode by which a directory with that name in this one is presented.
     fn host_of(&self, name: Name<'_>, node: Arc<Node>) -> Arc<Node> {
-        let parent = self.reference();
+        if let Some(face) = node.hosting.get().and_then(|hosting| lock(&hosting.face).upgrade()) {
+            return face;
+        }
+        let parent = self.behind();
         let is_apart = node.hosting().is_apart.load(Ordering::Relaxed);
         if let Some(first) = parent.first_at(name).filter(|first| !Arc::ptr_eq(first, &node)) {
             return if !is_apart && first.takes(&node) { first } else { node };
