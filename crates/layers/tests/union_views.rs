@@ -478,6 +478,84 @@ fn views_are_an_option_too() {
     assert!(!join("").unwrap().properties().needs_every_lookup);
 }
 
+/// Views work while others change what is below them, branches come and go, and views end.
+#[test]
+fn all_can_work_at_once() {
+    let (scene, _) = split();
+    let (extra, third) = (memory(), memory());
+    common::unions::fill(&extra, 2, "extra");
+    scene.offer("extra", &extra);
+    scene.offer("third", &third);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let (scene, is_over) = (&scene, &is_over);
+    let works = |uid: u32| {
+        let (caller, top) = (user(uid), scene.union.root());
+        let mut random = Rng::with_seed(u64::from(uid));
+        let own = uid.to_string();
+        // Once more if it is told to look again, as the kernel does.
+        let twice = |act: &dyn Fn() -> Result<()>| match act() {
+            Err(Errno::ESTALE) => act(),
+            result => result,
+        };
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            let name_of = |number: usize| format!("n{number}");
+            let (one, other) = (name_of(random.usize(..4)), name_of(random.usize(..4)));
+            let _ = top.mkdir(&caller, name(&one), 0o777);
+            if let Ok(directory) = common::walk(&scene.union, &caller, &one) {
+                let how = Creation { mode: 0o666, flags: OpenFlags::READ_WRITE.with(OpenFlags::TRUNCATE) };
+                if let Ok(created) = directory.vnode.create(&caller, name("f"), &how) {
+                    let _ = created.file.write_at(&caller, 0, own.as_bytes(), false);
+                    // The other thread of the view may have begun it anew.
+                    let seen = text(&created.file, &caller).unwrap_or_default();
+                    assert!(seen.is_empty() || seen == own, "{uid} sees {seen}");
+                }
+                let _ = list_directory(&directory.vnode, &caller);
+                if random.bool() {
+                    let _ = directory.vnode.unlink(&caller, name("f"));
+                }
+            }
+            let _ = twice(&|| top.rename(&caller, name(&one), &top, name(&other), RenameMode::Replace));
+            let _ = twice(&|| top.rmdir(&caller, name(&other)));
+        }
+    };
+    std::thread::scope(|scope| {
+        for uid in [ONE, ONE, TWO, OTHER] {
+            scope.spawn(move || works(uid));
+        }
+        for round in 0..40 {
+            let name = format!("s{round}");
+            scene.tell("add", &[("branch", "extra=ro"), ("at", "1")]).unwrap();
+            scene.tell("snapshot-take", &[("name", &name)]).unwrap();
+            scene.tell("view-add", &[("branch", "third"), ("uid", "7")]).unwrap();
+            put(scene, 7, "top", &name);
+            assert_eq!(see(scene, 7, "top"), Some(name));
+            assert_eq!(see(scene, OTHER, "top").as_deref(), Some("0:top"));
+            scene.tell("view-remove", &[("branch", "third")]).unwrap();
+            scene.tell("remove", &[("branch", "extra")]).unwrap();
+            scene.tell("snapshot-merge", &[]).unwrap();
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    for uid in [ONE, TWO, OTHER] {
+        for directory in names(scene, uid, "") {
+            let Some(found) = see(scene, uid, &format!("{directory}/f")).filter(|_| directory.starts_with('n')) else {
+                continue;
+            };
+            let allowed = [String::new(), uid.to_string(), OTHER.to_string()];
+            assert!(allowed.contains(&found), "{uid} sees {found} in {directory}");
+        }
+    }
+}
+
+fn list_directory(directory: &VnodeRef, caller: &Caller) -> Result<usize> {
+    let mut count = 0;
+    directory.open_directory(caller)?.read(caller, 0, &mut |_| {
+        count += 1;
+        std::ops::ControlFlow::Continue(())
+    })?;
+    Ok(count)
+}
+
 /// Gives every caller the number of a process.
 #[derive(Debug)]
 struct As(u32);
