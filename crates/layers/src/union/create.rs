@@ -55,7 +55,7 @@ impl Node {
         }
         let node = vnode.as_any().downcast_ref::<Node>().ok_or(Errno::ESTALE)?;
         let file = UnionFile::open(&node.reference(), caller, flags)?;
-        let attributes = if flags.truncates() { file.getattr(caller)? } else { attributes };
+        let attributes = if flags.truncates() { node.attributes(caller)? } else { attributes };
         Ok(Created { entry: Entry { vnode, attributes }, file })
     }
 
