@@ -258,6 +258,31 @@ fn signals_reach_the_command_and_nothing_stays_mounted() {
 }
 
 #[test]
+fn a_fork_is_used_by_one_command_at_a_time() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f"]);
+    assert_eq!(scene.shell("--keep", "echo first > f").code, 0);
+    let kept = scene.scratch.name("kept");
+    let ready = scene.scratch.path("ready");
+    let script = format!("touch {}; sleep 1; echo second > f", ready.display());
+    let mut running = scene
+        .command(&["--scratch", &kept, "--keep", "--", "sh", "-c", &script])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the command runs", || ready.exists());
+    for words in [&["--commit"][..], &["--discard"], &["--keep"], &["--keep", "--", "true"]] {
+        let refused = scene.run(&[&["--scratch", &kept], words].concat());
+        assert_eq!(refused.code, 125, "{words:?}: {refused:?}");
+        assert!(refused.errors.contains("another command is using the fork"), "{words:?}: {refused:?}");
+    }
+    assert_eq!(code(&mut running), Some(0));
+    assert_eq!((scene.decide("--commit").code, scene.read("f").as_str()), (0, "second\n"));
+}
+
+#[test]
 fn processes_that_stay_behind_lose_the_fork() {
     if !can_mount() {
         return;

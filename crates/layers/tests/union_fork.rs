@@ -47,7 +47,7 @@ impl Scene {
     }
 
     fn on(stack: FileSystemRef, changes: FileSystemRef, directory: Option<tempfile::TempDir>) -> Self {
-        Fork::new(changes.clone(), stack.clone()).unwrap().begin().unwrap();
+        Fork::new(changes.clone(), stack.clone()).unwrap().hold(true).unwrap();
         let since = Timestamp::now();
         // Files of a disk have the time of the last tick.
         std::thread::sleep(if directory.is_some() { Duration::from_millis(12) } else { Duration::from_millis(1) });

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stack::Fork;
-use vnode::Timestamp;
+use vnode::{Errno, Timestamp};
 
 use crate::arguments::Run;
 use crate::exit::{Exit, Failure, Outcome, run_command};
@@ -87,16 +87,20 @@ fn begin(arguments: &Run, user: Option<&User>) -> Outcome<(Scratch, Expression)>
     Ok((scratch, expression))
 }
 
-/// Opens the fork whose changes are in a scratch directory.
+/// Opens the fork whose changes are in a scratch directory, for this process alone.
 fn open(scratch: &Scratch, expression: &Expression) -> Outcome<Fork> {
+    let path = scratch.path().display();
     let failed = |error: &dyn std::fmt::Display| {
-        let message = format!("cannot use {}: {error}; is another command running in it?", scratch.path().display());
-        Failure::new(Exit::Stack, message)
+        Failure::new(Exit::Stack, format!("cannot use the fork in {path}: {error}; give another with --scratch DIR"))
     };
-    let changes = scratch.changes()?;
-    let fork = Fork::new(changes, expression.build()?).map_err(|error| failed(&error))?;
+    let fork = Fork::new(scratch.changes()?, expression.build()?).map_err(|error| failed(&error))?;
+    fork.hold(scratch.is_new()).map_err(|errno| match errno {
+        Errno::EBUSY => {
+            Failure::new(Exit::Busy, format!("another command is using the fork in {path}; wait until it has ended"))
+        }
+        errno => failed(&errno),
+    })?;
     if scratch.is_new() {
-        fork.begin().map_err(|error| failed(&error))?;
         scratch.note_begin(Timestamp::now())?;
         // What is changed from now on has a later time.
         std::thread::sleep(TICK);

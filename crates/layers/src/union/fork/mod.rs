@@ -117,15 +117,15 @@ impl Fork {
         Ok(Self { union, stack })
     }
 
-    /// Prepares a branch without any changes.
+    /// Takes the branch of changes for this fork alone, for as long as it is in use. `is_new` says that it has none yet.
     ///
     /// # Errors
     /// `EBUSY` if it is in use; those of writing to it.
-    pub fn begin(&self) -> Result<()> {
+    pub fn hold(&self, is_new: bool) -> Result<()> {
         let upper = self.upper();
-        // Made now, so that it changes the root's times before they are set.
         upper.work.directory()?;
-        copy_attributes(&self.stack.root(), &upper.root, None)
+        // What that has made there has changed the times of the root.
+        if is_new { copy_attributes(&self.stack.root(), &upper.root, None) } else { Ok(()) }
     }
 
     /// The fork as it is seen, to be mounted.
