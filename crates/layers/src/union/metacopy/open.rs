@@ -14,8 +14,8 @@ pub(super) struct MetadataOnlyFile {
     data: OpenFileRef,
     /// The original may have become longer.
     size: u64,
-    /// It was opened for writing, in another branch.
-    writes: bool,
+    /// What it was opened for; for writing, that was in another branch.
+    flags: OpenFlags,
 }
 
 impl MetadataOnlyFile {
@@ -23,17 +23,20 @@ impl MetadataOnlyFile {
     pub(super) fn open(own: OpenFileRef, data: &VnodeRef, flags: OpenFlags) -> Result<OpenFileRef> {
         let server = Caller::server();
         let (data, size) = (data.open(&server, OpenFlags::READ)?, own.getattr(&server)?.size);
-        Ok(Arc::new(Self { own, data, size, writes: flags.writes() }))
+        Ok(Arc::new(Self { own, data, size, flags }))
     }
 
     /// The copy, if it was not opened for writing: then it says what is wrong with a change.
     fn refused(&self) -> Result<&OpenFileRef> {
-        if self.writes { Err(Errno::EIO) } else { Ok(&self.own) }
+        if self.flags.writes() { Err(Errno::EIO) } else { Ok(&self.own) }
     }
 }
 
 impl OpenFile for MetadataOnlyFile {
-    fn read_at(&self, _caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if !self.flags.reads() {
+            return self.own.read_at(caller, offset, buffer);
+        }
         let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
         if left == 0 {
             return Ok(0);
@@ -80,7 +83,10 @@ impl OpenFile for MetadataOnlyFile {
         }
     }
 
-    fn copy_range(&self, _caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
+    fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
+        if !self.flags.reads() {
+            return self.own.copy_range(caller, offset, to, to_offset, length);
+        }
         let length = length.min(self.size.saturating_sub(offset));
         if length == 0 {
             return Ok(0);
