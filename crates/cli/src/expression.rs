@@ -1,6 +1,7 @@
 //! Reads stack expressions of the command line, and tells what is wrong with them.
 
 use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use stack::syntax::{self, Base, Branch, Span, Spanned, Stack, Tree};
@@ -34,9 +35,13 @@ impl Expression {
         Ok(Expression { text, stack })
     }
 
-    /// Builds the stack.
+    /// Builds the stack, and warns of branches that are left out.
     pub fn build(&self) -> Outcome<FileSystemRef> {
-        stack::build(&self.stack).map_err(|error| failure(&error, &self.text))
+        let warn = &mut |error: &stack::BuildError| {
+            // A server that has no terminal any more has its log.
+            let _ = writeln!(io::stderr(), "plyfs: warning: a branch is left out: {error}");
+        };
+        stack::build_telling(&self.stack, warn).map_err(|error| failure(&error, &self.text))
     }
 
     /// Whether it is one branch, with or without a mode, and no layer on it.

@@ -126,6 +126,50 @@ fn the_branches_of_a_union_are_checked_and_repaired() {
 }
 
 #[test]
+fn a_missing_branch_is_told_of_and_listed_until_it_comes() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("upper")).unwrap();
+    let (upper, gone, mount) = (scratch.name("upper"), scratch.name("gone"), scratch.name("mount"));
+    let failed = run(["mount", &format!("{upper}=rw, {gone}=ro | union"), &mount]);
+    assert!(failed.code == 5 && failed.errors.contains(&gone), "by default that is an error: {failed:?}");
+
+    let stack = format!("{upper}=rw, {gone}=ro | union(missing=skip)");
+    let mounted = run(["mount", &stack, &mount]);
+    assert_eq!((mounted.code, mounted.errors.lines().count()), (0, 1), "{mounted:?}");
+    assert!(mounted.errors.starts_with("plyfs: warning: a branch is left out: "), "{mounted:?}");
+    assert!(mounted.errors.contains(&gone), "{mounted:?}");
+    let listed = |list: String| list.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>();
+    let missing = [format!("{upper}=rw"), format!("{gone}=missing")];
+    assert_eq!(listed(run(["union", "list", &mount]).succeeded()), missing);
+    let status = || run(["status", &mount]).succeeded();
+    assert!(status().contains(&format!("branches     {upper}=rw\n             {gone}=missing\n")), "{}", status());
+    let json = run(["status", "--json", &mount]).succeeded();
+    assert!(json.contains(&format!("{gone}=missing")), "{json}");
+
+    // It comes, and another; status tells of branches as they are now.
+    for name in ["gone", "new"] {
+        fs::create_dir(scratch.path(name)).unwrap();
+        run(["union", "add", &mount, &scratch.name(name)]).succeeded();
+    }
+    let new = scratch.name("new");
+    let now = [format!("{upper}=rw"), format!("{gone}=ro"), format!("{new}=ro")];
+    assert_eq!(listed(run(["union", "list", &mount]).succeeded()), now);
+    assert!(status().contains(&format!("{gone}=ro\n             {new}=ro\n")), "{}", status());
+    run(["umount", &mount]).succeeded();
+
+    // One that is not to come is forgotten.
+    for name in ["gone", "new"] {
+        fs::remove_dir(scratch.path(name)).unwrap();
+    }
+    run(["mount", &stack, &mount]);
+    assert_eq!(listed(run(["union", "remove", &mount, &gone]).succeeded()), [format!("{upper}=rw")]);
+    run(["umount", &mount]).succeeded();
+}
+
+#[test]
 fn a_branch_in_use_is_not_checked() {
     if !can_mount() {
         return;

@@ -28,8 +28,8 @@ pub(crate) enum Build {
     Joining(Join),
 }
 
-/// Makes a fan-out layer of its options, its branches, and what opens later ones.
-type Join = fn(&[Pair], Vec<Branch>, Option<BranchOpener>) -> Result<FileSystemRef, OptionError>;
+/// Makes a fan-out layer of its options, its branches, the labels of those that are missing, and what opens later ones.
+type Join = fn(&[Pair], Vec<Branch>, Vec<String>, Option<BranchOpener>) -> Result<FileSystemRef, OptionError>;
 
 /// An option's key and value, as a stack expression has them.
 type Pair = (String, String);
@@ -96,7 +96,7 @@ impl Kind {
         match self.build {
             Build::Over(build) => build(options, lower),
             Build::Joining(build) => {
-                build(options, vec![Branch { file_system: lower, mode: None, label: String::new() }], None)
+                build(options, vec![Branch { file_system: lower, mode: None, label: String::new() }], Vec::new(), None)
             }
         }
     }
@@ -115,10 +115,27 @@ impl Kind {
         branches: Vec<Branch>,
         opener: Option<BranchOpener>,
     ) -> Result<FileSystemRef, OptionError> {
+        self.join_without(options, branches, Vec::new(), opener)
+    }
+
+    /// The same, without branches that are not there: the layer tells of these, by their labels.
+    ///
+    /// # Errors
+    /// As [`Kind::stack`].
+    ///
+    /// # Panics
+    /// As [`Kind::join`].
+    pub fn join_without(
+        &self,
+        options: &[(String, String)],
+        branches: Vec<Branch>,
+        missing: Vec<String>,
+        opener: Option<BranchOpener>,
+    ) -> Result<FileSystemRef, OptionError> {
         assert!(!branches.is_empty(), "a fan-out layer has at least one branch");
         match self.build {
             Build::Over(_) => panic!("`{}` does not join branches", self.name),
-            Build::Joining(build) => build(options, branches, opener),
+            Build::Joining(build) => build(options, branches, missing, opener),
         }
     }
 }

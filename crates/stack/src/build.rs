@@ -19,11 +19,19 @@ use crate::syntax::{Base, Branch, Layer, LayerName, Mode, Span, Spanned, Stack, 
 /// # Errors
 /// Whatever keeps the stack from being built, with its place in the expression's text.
 pub fn build(stack: &Stack) -> Result<FileSystemRef, BuildError> {
+    build_telling(stack, &mut |_| {})
+}
+
+/// The same, which tells of each branch that is left out because it is not there.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_telling(stack: &Stack, tell: &mut dyn FnMut(&BuildError)) -> Result<FileSystemRef, BuildError> {
     match stack.layers.split_first() {
         Some((first, others)) if joins_branches(&first.value) => {
-            build_layers(build_joined(&stack.source, &first.value)?, others)
+            build_layers(build_joined(&stack.source, &first.value, tell)?, others)
         }
-        _ => build_layers(build_source(&stack.source)?, &stack.layers),
+        _ => build_layers(build_source(&stack.source, tell)?, &stack.layers),
     }
 }
 
@@ -33,7 +41,7 @@ pub fn build(stack: &Stack) -> Result<FileSystemRef, BuildError> {
 /// As [`build`]; [`BuildProblem::SeveralBranches`] is not among them. `None` for a stack whose first layer is no union.
 pub fn build_branches(stack: &Stack) -> Option<Result<Vec<layers::Branch>, BuildError>> {
     let is_joined = stack.layers.first().is_none_or(|layer| joins_branches(&layer.value));
-    is_joined.then(|| stack.source.iter().map(|branch| open_branch(&branch.value)).collect())
+    is_joined.then(|| stack.source.iter().map(|branch| open_branch(&branch.value, &mut |_| {})).collect())
 }
 
 /// Whether the layer is one that joins branches.
@@ -45,43 +53,53 @@ fn joins_branches(layer: &Layer) -> bool {
 }
 
 /// Opens all branches and joins them.
-fn build_joined(source: &[Spanned<Branch>], layer: &Layer) -> Result<FileSystemRef, BuildError> {
+fn build_joined(
+    source: &[Spanned<Branch>],
+    layer: &Layer,
+    tell: &mut dyn FnMut(&BuildError),
+) -> Result<FileSystemRef, BuildError> {
     let (kind, pairs) = kind_and_options(layer)?;
     let leaves_out = kind.leaves_out_missing_branches(&pairs).map_err(|error| option_error(error, layer))?;
-    let (mut branches, mut missing) = (Vec::with_capacity(source.len()), None);
+    let (mut branches, mut missing, mut last) = (Vec::with_capacity(source.len()), Vec::new(), None);
     for branch in source {
-        match open_branch(&branch.value) {
+        match open_branch(&branch.value, tell) {
             Ok(branch) => branches.push(branch),
             Err(error) if leaves_out && error.is_missing() => {
                 tracing::warn!(%error, "a branch is left out");
-                missing = Some(error);
+                tell(&error);
+                missing.push(label(&branch.value));
+                last = Some(error);
             }
             Err(error) => return Err(error),
         }
     }
-    if let (true, Some(error)) = (branches.is_empty(), missing) {
+    if let (true, Some(error)) = (branches.is_empty(), last) {
         return Err(error);
     }
-    kind.join(&pairs, branches, Some(Arc::new(open_later))).map_err(|error| option_error(error, layer))
+    kind.join_without(&pairs, branches, missing, Some(Arc::new(open_later))).map_err(|error| option_error(error, layer))
 }
 
 /// Opens a branch.
-fn open_branch(branch: &Branch) -> Result<layers::Branch, BuildError> {
+fn open_branch(branch: &Branch, tell: &mut dyn FnMut(&BuildError)) -> Result<layers::Branch, BuildError> {
     let Branch { tree, mode } = branch;
     let mode = mode.as_ref().map(|mode| match mode.value {
         Mode::ReadWrite => layers::BranchMode::ReadWrite,
         Mode::ReadOnly => layers::BranchMode::ReadOnly,
         Mode::NoCreate => layers::BranchMode::NoCreate,
     });
-    let label = Branch { tree: tree.clone(), mode: None }.to_string();
-    Ok(layers::Branch { file_system: build_tree(tree)?, mode, label })
+    Ok(layers::Branch { file_system: build_tree(tree, tell)?, mode, label: label(branch) })
+}
+
+/// What a branch is known by: its expression, without a mode.
+fn label(branch: &Branch) -> String {
+    Branch { tree: branch.tree.clone(), mode: None }.to_string()
 }
 
 /// Opens a branch of a running stack, written as in an expression.
 fn open_later(text: &str) -> Result<layers::Branch, String> {
     let stack = crate::syntax::parse(text).map_err(|error| error.to_string())?;
     match (&stack.source[..], &stack.layers[..]) {
-        ([branch], []) => open_branch(&branch.value).map_err(|error| error.to_string()),
+        ([branch], []) => open_branch(&branch.value, &mut |_| {}).map_err(|error| error.to_string()),
         _ => Err("one branch is expected, a stack of its own in parentheses".to_owned()),
     }
 }
@@ -148,19 +166,19 @@ fn is_path(form: &str, value: &OsStr) -> bool {
         && !alternatives.any(|word| OsStr::new(word) == value)
 }
 
-fn build_source(source: &[Spanned<Branch>]) -> Result<FileSystemRef, BuildError> {
+fn build_source(source: &[Spanned<Branch>], tell: &mut dyn FnMut(&BuildError)) -> Result<FileSystemRef, BuildError> {
     let [branch] = source else {
         return Err(BuildError::new(BuildProblem::SeveralBranches, source[1].span));
     };
     if let Some(mode) = &branch.value.mode {
         return Err(BuildError::new(BuildProblem::ModeOfOnlyBranch(mode.value), mode.span));
     }
-    build_tree(&branch.value.tree)
+    build_tree(&branch.value.tree, tell)
 }
 
-fn build_tree(tree: &Tree) -> Result<FileSystemRef, BuildError> {
+fn build_tree(tree: &Tree, tell: &mut dyn FnMut(&BuildError)) -> Result<FileSystemRef, BuildError> {
     match tree {
-        Tree::Stack(inner) => build(inner),
+        Tree::Stack(inner) => build_telling(inner, tell),
         Tree::Base(base) => build_base(base),
     }
 }

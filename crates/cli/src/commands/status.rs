@@ -148,6 +148,10 @@ fn details(line: &Line) -> String {
     if !line.is_answering() {
         return text;
     }
+    for (index, branch) in report.branches.iter().enumerate() {
+        let title = if index == 0 { "branches" } else { "" };
+        text.push_str(&format!("{title:<13}{}\n", printable(branch)));
+    }
     text.push_str(&format!("server       {} of user {}, version {}\n", report.pid, report.uid, report.version));
     text.push_str(&format!("uptime       {}\n", duration(report.uptime_seconds)));
     text.push_str(&format!("options      {}\n", report.options.join(",")));

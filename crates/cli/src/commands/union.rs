@@ -136,6 +136,7 @@ fn line(finding: &Finding) -> String {
     }
     let (problem, remedy) = (&finding.problem, finding.problem.remedy());
     let outcome = match finding.repair {
+        _ if !problem.can_be_repaired() => format!("no repair, but {remedy}"),
         None => format!("--repair would {remedy}"),
         Some(Ok(())) => "repaired".to_owned(),
         Some(Err(errno)) => format!("cannot {remedy}: {errno}"),

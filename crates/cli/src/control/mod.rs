@@ -57,6 +57,8 @@ pub struct Report {
     pub mount_point: String,
     /// The stack, as an expression.
     pub stack: String,
+    /// The branches of its union as they are now, those that are missing included.
+    pub branches: Vec<String>,
     /// The server's process.
     pub pid: u32,
     /// The user whose process it is.

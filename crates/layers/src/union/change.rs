@@ -36,12 +36,32 @@ impl Union {
         }
     }
 
-    /// The branches, one a line, the one of highest priority first.
+    /// Remembers branches that are not there.
+    pub(super) fn note_missing(&self, labels: Vec<String>) {
+        *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = labels;
+    }
+
+    /// Those, as they are listed.
+    pub(super) fn missing_lines(&self) -> Vec<String> {
+        let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.iter().map(|label| format!("{label}=missing")).collect()
+    }
+
+    /// Forgets a branch that is not there: whether it was one.
+    fn forget_missing(&self, which: &str) -> bool {
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = missing.len();
+        missing.retain(|label| label != which);
+        missing.len() < before
+    }
+
+    /// The branches, one a line, the one of highest priority first, and then those that are not there.
     fn list(&self) -> String {
         let slots = self.branches.slots();
         let newest =
             slots.chunk_by(|one, other| Arc::ptr_eq(&one.member.base, &other.member.base)).map(|group| &group[0]);
-        newest.map(|slot| format!("{}={}\n", slot.member.base.label, slot.mode)).collect()
+        let lines = newest.map(|slot| format!("{}={}", slot.member.base.label, slot.mode));
+        lines.chain(self.missing_lines()).map(|line| line + "\n").collect()
     }
 
     /// Adds a branch at a place, or as the last.
@@ -65,14 +85,19 @@ impl Union {
             if let Some(directory) = self.mount_point.get() {
                 branch.file_system.set_mount_point(std::os::fd::AsFd::as_fd(directory));
             }
+            let label = branch.label.clone();
             let added = slots_of(branch, BranchMode::ReadOnly, register);
             groups.insert(at, added.map_err(|bad| refused(&format!("{} cannot be used: {}", bad.label, bad.error)))?);
+            self.forget_missing(&label);
             Ok(())
         })
     }
 
     /// Takes a branch out. What is open in it stays open.
     fn remove(&self, which: &str) -> Answer {
+        if self.forget_missing(which) {
+            return Ok(self.list());
+        }
         self.change(|groups, register| {
             let position = find(groups, which)?;
             if groups.len() == 1 {

@@ -85,6 +85,8 @@ struct Union {
     /// Open files that the kernel may be reading and writing by itself.
     direct_files: Mutex<HashMap<usize, Weak<UnionFile>>>,
     notifier: Mutex<Option<Arc<dyn Notifier>>>,
+    /// The labels of branches that were not there when the union was made.
+    missing: Mutex<Vec<String>>,
     /// By which numbers branches are known.
     register: Mutex<Register>,
     mount_point: OnceLock<OwnedFd>,
@@ -149,6 +151,7 @@ impl Union {
         Self {
             branches,
             settings,
+            missing: Mutex::default(),
             register: Mutex::new(register),
             mount_point: OnceLock::new(),
             table: Table::new(),

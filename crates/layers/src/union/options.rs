@@ -66,6 +66,7 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
 pub fn create(
     pairs: &[(String, String)],
     branches: Vec<Branch>,
+    missing: Vec<String>,
     opener: Option<BranchOpener>,
 ) -> Result<FileSystemRef, OptionError> {
     // Whoever opens the branches leaves them out; here is seen that the value is one.
@@ -73,6 +74,7 @@ pub fn create(
     let options = Options::new(super::KIND.name, KNOWN, pairs)?;
     let (settings, views) = (settings(&options)?, options.read("views", views)?.unwrap_or_default());
     let file_system = UnionFileSystem::with_settings(branches, opener, settings)?;
+    file_system.union.note_missing(missing);
     for Definition { rule, branch } in views {
         let bad = |error: ControlError| {
             let problem = OptionProblem::BadValue { value: branch.clone(), expected: format!("a branch: {error}") };

@@ -105,10 +105,18 @@ impl Answerer for Mounted {
 }
 
 impl Mounted {
+    /// The branches of the union, if the stack has one.
+    fn branches(&self) -> Vec<String> {
+        let (target, command) = ("union".to_owned(), "branches".to_owned());
+        let list = self.file_system.control(&Control { target, command, arguments: Vec::new() }).unwrap_or_default();
+        list.lines().map(str::to_owned).collect()
+    }
+
     fn report(&self) -> Report {
         let requests_by_operation: BTreeMap<String, u64> = self.served.requests();
         Report {
             uptime_seconds: self.started.elapsed().as_secs(),
+            branches: self.branches(),
             log_level: logging::level(),
             requests: requests_by_operation.values().sum(),
             requests_by_operation,

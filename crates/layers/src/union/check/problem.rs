@@ -82,7 +82,12 @@ impl Problem {
         }
     }
 
-    /// What a repair does.
+    /// Whether a repair does it, and not only who looks after the branches.
+    pub fn can_be_repaired(&self) -> bool {
+        !matches!(self, Self::DataGone(_) | Self::DataUnbelieved)
+    }
+
+    /// What a repair does, or who looks after the branches is to do.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::BesideWhiteout | Self::IdleWhiteout => "remove the whiteout",
