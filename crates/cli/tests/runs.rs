@@ -466,6 +466,27 @@ fn on_a_terminal_it_is_asked() {
     }
 }
 
+#[test]
+fn the_whole_tree_can_be_forked() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f"]);
+    let kept = scene.scratch.name("kept");
+    let script = format!(
+        "set -e; pwd; echo new > n; rm f; test -d /proc/$$; : > /dev/null; test ! -e {kept}/changes
+        echo no > /plyfs-test-of-a-fork; cat /plyfs-test-of-a-fork; rm /plyfs-test-of-a-fork"
+    );
+    let run = scene.run(&["--stack", "/", "--scratch", &kept, "--keep", "--", "sh", "-c", &script]);
+    assert_eq!((run.code, run.output), (0, format!("{}\nno\n", scene.base().display())), "{}", run.errors);
+    assert!(scene.at("f").exists() && !scene.at("n").exists() && !Path::new("/plyfs-test-of-a-fork").exists());
+    let base = scene.scratch.name("base");
+    let base = base.strip_prefix('/').unwrap();
+    let shown = scene.decide("--commit");
+    assert_eq!((shown.code, shown.errors), (0, format!("- {base}/f\n+ {base}/n\n")));
+    assert_eq!((scene.at("f").exists(), scene.read("n").as_str()), (false, "new\n"));
+}
+
 /// A user who may make name spaces needs no other rights.
 #[test]
 fn users_have_forks_of_their_own() {
@@ -487,7 +508,8 @@ fn users_have_forks_of_their_own() {
         fuse = path("fuse"),
         plyfs = path("plyfs"),
     );
-    let ended = finish(Command::new("unshare").args(["--mount", "sh", "-c", &script]).output());
+    let as_user = |script: &str| finish(Command::new("unshare").args(["--mount", "sh", "-c", script]).output());
+    let ended = as_user(&script);
     if ended.errors.contains("lets users make no name spaces") {
         eprintln!("skipped: {}", ended.errors);
         return;
@@ -500,4 +522,10 @@ fn users_have_forks_of_their_own() {
         (attributes("l").ino(), 2, 1234)
     );
     assert!(!scene.at("h").exists() && !scene.at("d").exists());
+    let others = as_user(&format!(
+        "setpriv --reuid 1234 --regid 1234 --clear-groups {} run --stack /usr --scratch {} --discard -- true",
+        path("plyfs"),
+        path("kept")
+    ));
+    assert!(others.code == 125 && others.errors.contains("belongs to another user"), "{others:?}");
 }

@@ -1,6 +1,7 @@
 //! `plyfs run`: a command in a fork of a stack, and what becomes of its changes.
 
 mod decision;
+mod root;
 mod scratch;
 mod session;
 
@@ -48,7 +49,7 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
             return Err(failure);
         }
     };
-    let ended = session::run(&fork, &scratch.description.at, &arguments.command, user);
+    let ended = session::run(&fork, &scratch, &arguments.command, user);
     let ended = match ended {
         Ok(ended) => ended,
         Err(failure) => {
@@ -98,6 +99,12 @@ fn open(scratch: &Scratch, expression: &Expression) -> Outcome<Fork> {
         Errno::EBUSY => {
             Failure::new(Exit::Busy, format!("another command is using the fork in {path}; wait until it has ended"))
         }
+        // Owners that are none in a user's name space cannot be given to anything.
+        Errno::EINVAL | Errno::EPERM => {
+            let message =
+                "the directory belongs to another user; users can fork what is theirs, root can fork everything";
+            Failure::new(Exit::Permission, message)
+        }
         errno => failed(&errno),
     })?;
     if scratch.is_new() {
@@ -116,10 +123,6 @@ fn place(at: &Path) -> Outcome<PathBuf> {
         .map_err(|error| Failure::new(Exit::MountPoint, format!("cannot use {name}: {error}; give --at DIR")))?;
     if !place.is_dir() {
         return Err(Failure::new(Exit::MountPoint, format!("{name} is not a directory; give --at DIR")));
-    }
-    if place == Path::new("/") {
-        let message = "the root directory cannot be forked as a whole; fork the directories below it that matter, or run the command in a container";
-        return Err(Failure::new(Exit::MountPoint, message));
     }
     Ok(place)
 }

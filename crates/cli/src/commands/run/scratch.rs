@@ -133,8 +133,13 @@ impl Scratch {
     }
 
     fn refuse_within(&self, stack: &[PathBuf]) -> Outcome {
-        let is_within =
-            |directory: &&PathBuf| directory.canonicalize().is_ok_and(|directory| self.path.starts_with(directory));
+        // Where the fork takes the place of the root it is covered.
+        let is_covered = self.description.at == Path::new("/");
+        let is_within = |directory: &&PathBuf| {
+            directory
+                .canonicalize()
+                .is_ok_and(|directory| !(is_covered && directory == Path::new("/")) && self.path.starts_with(directory))
+        };
         match stack.iter().find(is_within) {
             Some(directory) => Err(Failure::new(
                 Exit::Usage,

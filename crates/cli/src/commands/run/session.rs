@@ -1,8 +1,9 @@
 //! The command in its fork: a mount name space of its own, the mount, the process and its signals.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -20,6 +21,8 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 use stack::Fork;
 
+use super::root::{self, Root};
+use super::scratch::Scratch;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::{self, Plan};
 use crate::mount_table;
@@ -103,36 +106,83 @@ fn map_ids(inner_uid: Uid, outer_uid: Uid, inner_gid: Gid, outer_gid: Gid) -> io
     map("/proc/self/gid_map", inner_gid.as_raw(), outer_gid.as_raw())
 }
 
-/// Gives the command the ids of the user.
-fn become_user(process: &mut Command, user: User) {
-    let map = move || {
-        // SAFETY: this is the one thread of a new process; descriptors and memory stay as they are.
-        unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
-        map_ids(user.uid, Uid::ROOT, user.gid, Gid::ROOT)
-    };
-    // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
-    unsafe { process.pre_exec(map) };
-}
-
 /// Mounts the fork, runs the command to its end, and takes the mount away.
-pub fn run(fork: &Fork, at: &Path, command: &[OsString], user: Option<User>) -> Outcome<Ended> {
+pub fn run(fork: &Fork, scratch: &Scratch, command: &[OsString], user: Option<User>) -> Outcome<Ended> {
+    let at = &scratch.description.at;
     let working_directory = std::env::current_dir().ok();
     // First: whatever comes from now on is the command's.
     let signals = watched_signals()?;
+    let root = if at == Path::new("/") { Some(Root::prepare(scratch.path())?) } else { None };
     let plan = Plan {
-        mount_point: at.to_owned(),
+        mount_point: root.as_ref().map_or(at, |root| &root.mount_point).clone(),
         source: "fork".to_owned(),
         options: options_like(at),
         // Over a mount of Plyfs, which is not refused then.
-        over: mount_table::on(at).is_some_and(|entry| entry.is_plyfs()),
+        over: root.is_none() && mount_table::on(at).is_some_and(|entry| entry.is_plyfs()),
     };
     let mount = front_end::mount(fork.file_system(), &plan)?;
-    let ended = start(command, working_directory, user).and_then(|started| match started {
+    let process = Process { command, working_directory, user, root: root.as_ref() };
+    let furnished = root.as_ref().map_or(Ok(()), Root::furnish);
+    let ended = furnished.and_then(|()| process.start()).and_then(|started| match started {
         Ok(child) => wait(child, signals),
         Err(error) => Ok(Ended::NotStarted(error)),
     });
+    root.iter().for_each(Root::clear);
     mount.finish();
     ended
+}
+
+/// The command to be started.
+struct Process<'a> {
+    command: &'a [OsString],
+    working_directory: Option<PathBuf>,
+    user: Option<User>,
+    root: Option<&'a Root>,
+}
+
+impl Process<'_> {
+    /// Starts it where the caller is; in the fork, if that is there.
+    fn start(self) -> Outcome<io::Result<Child>> {
+        let mut process = Command::new(&self.command[0]);
+        process.args(&self.command[1..]);
+        let root = self.root.map(|root| root.mount_point.clone());
+        if let Some(directory) = &self.working_directory {
+            let inside = root.as_ref().map_or_else(|| directory.clone(), |root| below(root, directory));
+            if let Err(error) = std::fs::metadata(&inside) {
+                let name = directory.display();
+                let message =
+                    format!("the current directory {name} is not in the fork: {error}; change to another one");
+                return Err(Failure::new(Exit::Failure, message));
+            }
+            process.current_dir(inside);
+        }
+        let (user, root) = (self.user, root.map(|root| c_path(&root)).transpose()?);
+        if user.is_none() && root.is_none() {
+            return Ok(process.spawn());
+        }
+        let directory = c_path(self.working_directory.as_deref().unwrap_or(Path::new("/")))?;
+        let prepare = move || {
+            if let Some(user) = user {
+                // SAFETY: this is the one thread of a new process; descriptors and memory stay as they are.
+                unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
+                map_ids(user.uid, Uid::ROOT, user.gid, Gid::ROOT)?;
+            }
+            root.as_ref().map_or(Ok(()), |root| root::enter(root, &directory))
+        };
+        // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
+        unsafe { process.pre_exec(prepare) };
+        Ok(process.spawn())
+    }
+}
+
+fn c_path(path: &Path) -> Outcome<CString> {
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|error| Failure::new(Exit::Failure, format!("cannot use {}: {error}", path.display())))
+}
+
+/// The same place in another root.
+fn below(root: &Path, place: &Path) -> PathBuf {
+    root.join(place.strip_prefix("/").unwrap_or(place))
 }
 
 /// The signals that are passed on: those that are not ignored already, as under nohup(1).
@@ -160,26 +210,6 @@ fn options_like(at: &Path) -> MountOptions {
         entry_timeout: Some(std::time::Duration::from_secs(1)),
         ..MountOptions::default()
     }
-}
-
-/// Starts the command where the caller is; in the fork, if that is there.
-fn start(command: &[OsString], working_directory: Option<PathBuf>, user: Option<User>) -> Outcome<io::Result<Child>> {
-    let mut process = Command::new(&command[0]);
-    process.args(&command[1..]);
-    if let Some(directory) = working_directory {
-        if let Err(error) = std::fs::metadata(&directory) {
-            let message = format!(
-                "the current directory {} is not in the fork: {error}; change to another one",
-                directory.display()
-            );
-            return Err(Failure::new(Exit::Failure, message));
-        }
-        process.current_dir(directory);
-    }
-    if let Some(user) = user {
-        become_user(&mut process, user);
-    }
-    Ok(process.spawn())
 }
 
 /// Waits for the command's end, and passes signals on meanwhile.
