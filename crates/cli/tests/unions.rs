@@ -126,6 +126,66 @@ fn the_branches_of_a_union_are_checked_and_repaired() {
 }
 
 #[test]
+fn programs_do_not_notice_that_a_file_was_copied_without_its_data() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for name in ["upper", "lower"] {
+        fs::create_dir(scratch.path(name)).unwrap();
+    }
+    let data: Vec<u8> = (0..300_000_u32).map(|index| (index % 251) as u8).collect();
+    fs::write(scratch.path("lower/f"), &data).unwrap();
+    let mount = scratch.name("mount");
+    let stack = format!("{}=rw, {}=ro | union(metacopy=on)", scratch.name("upper"), scratch.name("lower"));
+    run(["mount", &stack, &mount]).succeeded();
+    let path = scratch.path("mount/f");
+    let early = File::open(&path).unwrap();
+    let blocks = early.metadata().unwrap().blocks();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    let upper = || File::open(scratch.path("upper/f")).unwrap();
+    let has_data = || rustix::fs::seek(upper(), rustix::fs::SeekFrom::Data(0)).is_ok();
+    assert!(!has_data());
+    assert_eq!((fs::metadata(&path).unwrap().blocks(), fs::read(&path).unwrap()), (blocks, data.clone()));
+    // SAFETY: nobody maps it elsewhere, and it is not made shorter.
+    let map = |file: &File| unsafe {
+        let (read, shared) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
+        let at = rustix::mm::mmap(std::ptr::null_mut(), data.len(), read, shared, file, 0).unwrap();
+        std::slice::from_raw_parts(at.cast::<u8>(), data.len())
+    };
+    let late = File::open(&path).unwrap();
+    let maps = [map(&early), map(&late)];
+    assert!(maps.iter().all(|map| **map == data[..]));
+    let archive = std::process::Command::new("tar").args(["-S", "-c", "-C", &mount, "f"]).output().unwrap().stdout;
+    assert!(archive.windows(1000).any(|window| *window == data[5000..6000]), "tar takes it for no hole");
+    let copy = scratch.path("copy");
+    let words = ["--sparse=always", path.to_str().unwrap(), copy.to_str().unwrap()];
+    assert!(std::process::Command::new("cp").args(words).status().unwrap().success());
+    assert_eq!(fs::read(copy).unwrap(), data);
+    assert!(!has_data(), "nothing of that needs a copy");
+
+    let mut writer = File::options().read(true).write(true).open(&path).unwrap();
+    assert_eq!(fs::read(scratch.path("upper/f")).unwrap(), data);
+    writer.seek(SeekFrom::Start(100_000)).unwrap();
+    writer.write_all(b"new").unwrap();
+    let seen = |mut file: &File| {
+        let mut text = [0; 3];
+        file.seek(SeekFrom::Start(100_000)).unwrap();
+        file.read_exact(&mut text).unwrap();
+        text
+    };
+    assert_eq!([seen(&early), seen(&late), seen(&writer)], [*b"new"; 3]);
+    assert!(maps.iter().all(|map| &map[100_000..100_003] == b"new"), "maps follow");
+    assert_eq!(fs::read(scratch.path("lower/f")).unwrap(), data);
+    drop((early, late, writer));
+    for map in maps {
+        // SAFETY: it is what was mapped, and nobody looks at it any more.
+        unsafe { rustix::mm::munmap(map.as_ptr().cast_mut().cast(), map.len()).unwrap() };
+    }
+    run(["umount", &mount]).succeeded();
+}
+
+#[test]
 fn a_missing_branch_is_told_of_and_listed_until_it_comes() {
     if !can_mount() {
         return;

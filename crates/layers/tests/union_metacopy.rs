@@ -195,6 +195,39 @@ fn opening_for_writing_brings_the_data_and_open_files_follow() {
 }
 
 #[test]
+fn whoever_reads_while_data_come_reads_data() {
+    if !is_root() {
+        return;
+    }
+    for _ in 0..10 {
+        let scene = &Scene::new(&[("metacopy", "on")]);
+        scene.chmod("d/f");
+        let check = |data: &[u8]| assert!(data.len() == DATA.len() && data.iter().all(|byte| [7, 9].contains(byte)));
+        let early = scene.at("d/f").open(&server(), OpenFlags::READ).unwrap();
+        std::thread::scope(|threads| {
+            for index in 0..2 {
+                threads.spawn(move || {
+                    let file = scene.at("d/f").open(&server(), OpenFlags::READ_WRITE).unwrap();
+                    assert_eq!(file.write_at(&server(), 5000 * (index + 1), &[9; 5000], false), Ok(5000));
+                });
+                threads.spawn(move || (0..20).for_each(|_| check(&scene.read("d/f").unwrap())));
+                threads.spawn(|| {
+                    for _ in 0..20 {
+                        let mut data = vec![0; DATA.len()];
+                        let length = early.read_at(&server(), 0, &mut data).unwrap();
+                        check(&data[..length]);
+                    }
+                });
+                threads.spawn(move || scene.chmod("d/f"));
+            }
+        });
+        let expected = [&[7; 5000][..], &[9; 10_000], &[7; 5000]].concat();
+        assert_eq!((scene.read("d/f").unwrap(), read(&scene.at("d/f")).unwrap()), (expected.clone(), expected.clone()));
+        assert_eq!(fs::read(scene.path("left/d/f")).unwrap(), expected);
+    }
+}
+
+#[test]
 fn holes_stay_holes_and_attributes_stay() {
     if !is_root() {
         return;
