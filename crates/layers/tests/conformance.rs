@@ -94,6 +94,20 @@ fn a_full_disk_is_told_through_layers() {
 }
 
 #[test]
+fn views_of_unions_conform() {
+    use common::unions::joined;
+    use layers::BranchMode::{ReadOnly, ReadWrite};
+    let scene = joined(vec![(ReadWrite, memory()), (ReadOnly, memory())]);
+    let own = std::process::id();
+    scene.offer("private", &memory());
+    scene.tell("view-add", &[("branch", "private"), ("pid", &own.to_string())]).unwrap();
+    let view = vnode::layer::stack(common::As(own), scene.union.clone());
+    // The front end keeps them.
+    check("view of a union", view, &[Ability::RangeLocks, Ability::FileLocks]);
+    assert_eq!(common::unions::list(&scene.union, ""), [""; 0], "nothing of that is seen by others");
+}
+
+#[test]
 fn unions_conform() {
     use layers::{Branch, BranchMode};
     for count in [1, 2, 4] {

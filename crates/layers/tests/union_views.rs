@@ -6,20 +6,19 @@ mod operation;
 #[path = "../../bases/tests/model/side.rs"]
 mod side;
 
-use std::borrow::Cow;
 use std::process::{Child, Command};
 use std::sync::Arc;
 
 use common::unions::{Scene, joined, joined_with, list as list_all, read, scene, server};
-use common::{Shared, contents, list, memory, name, root, user};
+use common::{As, Shared, contents, list, memory, name, root, user};
 use fastrand::Rng;
 use layers::BranchMode;
 use operation::{Action, Operation};
 use side::Side;
-use vnode::layer::{self, Layer};
+use vnode::layer;
 use vnode::{
-    Caller, Creation, Errno, FileSystemRef, OpenFileRef, OpenFlags, Properties, RenameMode, Result, SetAttributes,
-    VnodeRef, XattrMode,
+    Caller, Creation, Errno, FileSystemRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
+    XattrMode,
 };
 
 use BranchMode::{ReadOnly, ReadWrite};
@@ -554,28 +553,6 @@ fn list_directory(directory: &VnodeRef, caller: &Caller) -> Result<usize> {
         std::ops::ControlFlow::Continue(())
     })?;
     Ok(count)
-}
-
-/// Gives every caller the number of a process.
-#[derive(Debug)]
-struct As(u32);
-
-impl Layer for As {
-    type State = ();
-
-    fn kind(&self) -> &'static str {
-        "as"
-    }
-
-    fn properties(&self) -> Properties {
-        Properties::TRANSPARENT
-    }
-
-    fn map_caller<'a>(&'a self, caller: &'a Caller) -> Cow<'a, Caller> {
-        let mut caller = caller.clone();
-        caller.pid = self.0;
-        Cow::Owned(caller)
-    }
 }
 
 /// A process that does nothing.
