@@ -479,3 +479,29 @@ fn differences_tell_of_attributes_too() {
 fn v(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
+
+#[test]
+fn files_that_were_copied_without_their_data_are_committed_with_them() {
+    let stack = memory();
+    fill(&stack, 0, "d/f");
+    let scene = Scene::of(stack);
+    let branch = |file_system: &FileSystemRef, mode, label: &str| layers::Branch {
+        file_system: file_system.clone(),
+        mode: Some(mode),
+        label: label.to_owned(),
+    };
+    let branches = vec![
+        branch(&scene.changes, layers::BranchMode::ReadWrite, "changes"),
+        branch(&scene.stack, layers::BranchMode::ReadOnly, "stack"),
+    ];
+    let options = [("metacopy".to_owned(), "on".to_owned())];
+    let union = layers::kind("union").unwrap().join(&options, branches, None).unwrap();
+    let root = union.root();
+    at(&union, "d").unwrap().rename(&server(), name("f"), &root, name("g"), RenameMode::Replace).unwrap();
+    assert_eq!(read(&scene.changes, "g").unwrap(), "\0\0\0\0\0");
+    drop((root, union));
+    let fork = Fork::new(scene.changes.clone(), scene.stack.clone()).unwrap();
+    fork.commit(&CommitOptions { since: scene.since, force: false }).unwrap();
+    assert_eq!(read(&scene.stack, "g").unwrap(), "0:d/f");
+    assert_eq!(at(&scene.stack, "d/f").err(), Some(Errno::ENOENT));
+}

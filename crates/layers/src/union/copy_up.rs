@@ -14,7 +14,7 @@ use vnode::{
 
 use super::branches::Member;
 use super::identity::Identity;
-use super::metacopy::NewMark;
+use super::metacopy::{NewMark, is_marked};
 use super::node::{Above, Instance, NO_COUNT, Node, Whereabouts};
 use super::settings::{Ownership, Rights};
 use super::work::Purpose;
@@ -452,7 +452,13 @@ fn copy_of(original: &Instance, target: &Member, how: &How) -> Result<(NameBuf, 
 }
 
 /// Makes a copy of anything but a directory by a name that nothing has, complete but for its identity.
+///
+/// # Errors
+/// Those of copying; `EIO` for a metadata-only copy.
 pub(super) fn copy_whole(directory: &VnodeRef, name: Name<'_>, original: &Instance) -> Result<VnodeRef> {
+    if is_marked(&original.vnode)? {
+        return Err(Errno::EIO);
+    }
     copy_into(directory, name, original, &How { extent: Extent::All, data: None, mark: None, rights: None })
 }
 

@@ -166,11 +166,11 @@ impl Fork {
     }
 
     fn prepared<'a>(&self, options: &'a CommitOptions) -> std::result::Result<Commit<'a>, CommitError> {
-        names::settle_names(self.union(), &self.upper()).map_err(|errno| CommitError::Stopped {
-            path: Vec::new(),
-            errno,
-            done: 0,
-        })?;
+        // Somebody may have used the changes with `metacopy=on`.
+        let brought = self.union().bring_all(&self.upper());
+        brought
+            .and_then(|()| names::settle_names(self.union(), &self.upper()))
+            .map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
         Commit::new(self.upper(), self.lower(), Arc::clone(&self.stack), options)
     }
 
