@@ -129,6 +129,10 @@ impl Plan {
                 abilities = abilities.without(Ability::Exchange);
             }
         }
+        if self.union.as_ref().is_some_and(Union::has_view) {
+            // What is open there is not read and written by the kernel.
+            abilities = abilities.without(Ability::GrowingFiles);
+        }
         match self.sort {
             Sort::Ordinary => abilities,
             Sort::ReadOnly => abilities.without(Ability::Write).with(Ability::ReadOnly),
@@ -147,10 +151,16 @@ impl Plan {
         if self.sort == Sort::Small && !self.in_memory && !place.is_image() {
             return Err("no image can be mounted".into());
         }
+        let mut private = None;
         let base = match (self.in_memory, self.sort) {
             (true, Sort::Small) => Base::Memory("size=48m".to_owned()),
             (true, _) => Base::Memory("size=2g".to_owned()),
             (false, _) => match &self.union {
+                Some(union) if union.has_view() => {
+                    let mut branches = make_branches(&place, &[&union.modes[..], &[BranchMode::ReadWrite]].concat())?;
+                    private = branches.pop().map(|(path, _)| path);
+                    Base::Branches(branches)
+                }
                 Some(union) => Base::Branches(make_branches(&place, &union.modes)?),
                 None => Base::Directory(place.path().to_owned()),
             },
@@ -168,7 +178,14 @@ impl Plan {
                 "audit" => recipe.with_layer(layer, &[("to", &log.display().to_string())]),
                 // A user that no test has is shown as another: so the layer decides what is allowed, in all tests.
                 "map" => recipe.with_layer(layer, &[("user-map", "70000/70001"), ("group-map", "70000/70001")]),
-                "union" => recipe.with_layer(layer, self.union.as_ref().map_or(&[], |union| &union.options[..])),
+                "union" => match &private {
+                    Some(private) => {
+                        let program = std::env::current_exe()?;
+                        let view = format!("executable:{}={}=rw", program.display(), private.display());
+                        recipe.with_layer(layer, &[("views", &view)])
+                    }
+                    None => recipe.with_layer(layer, self.union.as_ref().map_or(&[], |union| &union.options[..])),
+                },
                 other => recipe.with_layer(other, &[]),
             };
         }
@@ -187,6 +204,9 @@ impl Plan {
         Ok(Live { subject: Arc::new(Duplicated { subject, branches }), _served: Some(served), _place: place })
     }
 }
+
+/// Says that the tests are done in a view: the option itself names this program.
+const VIEW: (&str, &str) = ("views", "own");
 
 /// What a union is made of.
 #[derive(Clone, Debug)]
@@ -208,6 +228,11 @@ enum Layout {
 impl Union {
     fn plain(modes: &[BranchMode]) -> Self {
         Self { modes: modes.to_vec(), options: Vec::new(), layout: Layout::AsMade }
+    }
+
+    /// Whether all tests are done in a view.
+    fn has_view(&self) -> bool {
+        self.options.contains(&VIEW)
     }
 
     /// Branches with these modes over and over, as many as `count`.
@@ -389,6 +414,7 @@ fn unions(way: Way, is_root: bool) -> Vec<Union> {
     unions.push(Union::of(2, &[ReadWrite, ReadOnly], Duplicated, &[OVERLAY]));
     unions.push(Union::of(16, &[ReadWrite], AsMade, &[DISTRIBUTED]));
     if way == Way::Mount {
+        unions.push(Union::of(2, &[ReadWrite, ReadOnly], AsMade, &[VIEW]));
         return unions;
     }
     unions.push(Union::of(8, &[ReadWrite, ReadOnly, ReadWrite, NoCreate], Duplicated, &[ALL, OVERLAY]));
