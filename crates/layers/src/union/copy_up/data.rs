@@ -1,0 +1,64 @@
+//! Data of copies: cloned if the file system can, else copied by the kernel if it can, holes left out.
+
+use rustix::io::Errno as SystemError;
+use vnode::{Caller, Errno, OpenFile, Result, SeekTarget};
+
+use super::super::work;
+
+/// Data is copied in parts of this size where the kernel cannot copy it.
+const PART_BYTES: usize = 256 << 10;
+
+/// Copies data, holes left out.
+pub(in super::super) fn copy_data(from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
+    let server = Caller::server();
+    if let (Some(source), Some(target)) = (from.backing(), to.backing())
+        && rustix::fs::ioctl_ficlone(target, source).is_ok()
+    {
+        return to.truncate(&server, size, false);
+    }
+    let mut offset = 0;
+    while offset < size {
+        let data = match from.seek(&server, offset, SeekTarget::Data) {
+            Ok(data) => data,
+            Err(Errno::ENXIO) => break,
+            Err(error) => return Err(error),
+        };
+        let hole = from.seek(&server, data, SeekTarget::Hole)?;
+        copy_part(from, to, data, hole.min(size))?;
+        offset = hole;
+    }
+    to.truncate(&server, size, false)
+}
+
+/// Copies a range, by the kernel if it can.
+fn copy_part(from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Result<()> {
+    let mut offset = start;
+    if let (Some(source), Some(target)) = (from.backing(), to.backing()) {
+        while offset < end {
+            let (mut source_offset, mut target_offset) = (offset, offset);
+            let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX);
+            let copied =
+                rustix::fs::copy_file_range(source, Some(&mut source_offset), target, Some(&mut target_offset), wanted);
+            match copied {
+                // The file has become shorter meanwhile.
+                Ok(0) => return Ok(()),
+                Ok(bytes) => offset += bytes as u64,
+                Err(SystemError::INTR) => {}
+                Err(SystemError::XDEV | SystemError::INVAL | SystemError::NOSYS | SystemError::OPNOTSUPP) => break,
+                Err(error) => return Err(Errno::new(error.raw_os_error())),
+            }
+        }
+    }
+    let server = Caller::server();
+    let mut buffer = vec![0; PART_BYTES];
+    while offset < end {
+        let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(PART_BYTES);
+        let read = from.read_at(&server, offset, &mut buffer[..wanted])?;
+        if read == 0 {
+            break;
+        }
+        work::write_all(to, offset, &buffer[..read])?;
+        offset += read as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Directories above a copy: made in its branch one by one from the top, each as it is seen elsewhere.
+
+use std::sync::Arc;
+
+use vnode::{Caller, Errno, RenameMode, Result, SetAttributes, SetTime, VnodeRef};
+
+use super::super::branches::Member;
+use super::super::identity::Identity;
+use super::super::node::{Above, Instance, NO_COUNT, Node, Whereabouts};
+use super::attributes::{copy_attributes, copy_rights, keeping_times};
+
+impl Node {
+    /// The directory in a branch, made there with all above it if need be.
+    pub(in super::super) fn directory_in(self: &Arc<Self>, caller: &Caller, member: &Arc<Member>) -> Result<VnodeRef> {
+        let mut way = Vec::new();
+        let mut node = Arc::clone(self);
+        let mut place = loop {
+            if let Some(place) = node.instance_in(member) {
+                break place;
+            }
+            node.find_whereabouts()?;
+            let Whereabouts::At(above) = node.whereabouts() else { return Err(Errno::ESTALE) };
+            let directory = Arc::clone(&above.directory);
+            way.push((std::mem::replace(&mut node, directory), above));
+        };
+        for (node, above) in way.iter().rev() {
+            place = node.make_in(caller, member, above, &place)?;
+        }
+        Ok(place)
+    }
+
+    /// The directory in a branch, for a change that a caller makes there: the leftmost instance decides who may, and what
+    /// new objects inherit.
+    pub(in super::super) fn place_in(self: &Arc<Self>, caller: &Caller, member: &Arc<Member>) -> Result<VnodeRef> {
+        let place = self.directory_in(caller, member)?;
+        let leftmost = self.leftmost();
+        if !Arc::ptr_eq(&leftmost.member, member) {
+            copy_rights(&leftmost.vnode, &place)?;
+        }
+        Ok(place)
+    }
+
+    /// A caller has changed something in the instance of a branch: users see that by the times of the leftmost.
+    pub(in super::super) fn was_changed_in(&self, member: &Member) {
+        let leftmost = self.leftmost();
+        if !std::ptr::eq(&raw const *leftmost.member, member) && self.union.branches.may_change(&leftmost.member) {
+            let now = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
+            // The change is made.
+            let _ = leftmost.vnode.setattr(&Caller::server(), &now);
+        }
+    }
+
+    /// Makes the directory in a branch that has the directory above it, as it is seen elsewhere.
+    fn make_in(
+        self: &Arc<Self>,
+        caller: &Caller,
+        member: &Arc<Member>,
+        above: &Above,
+        parent: &VnodeRef,
+    ) -> Result<VnodeRef> {
+        let stored = above.stored.as_name();
+        let _names = above.directory.alone();
+        if let Some(made) = self.instance_in(member) {
+            return Ok(made);
+        }
+        if !self.was_at(&above.directory, stored) {
+            return Err(Errno::ESTALE);
+        }
+        if !self.would_show_in(member, above)? {
+            return Err(Errno::EXDEV);
+        }
+        let server = Caller::server();
+        // On the right of the leftmost, that decides.
+        let is_leftmost = self.union.branches.position(member) < self.union.branches.position(&self.leftmost().member);
+        let rights = if is_leftmost { self.union.rights_of_copy(caller) } else { None };
+        let (work, name) = (member.work.directory()?, member.work.name());
+        let directory = work.mkdir(&server, name.as_name(), 0o700)?.vnode;
+        let made = copy_attributes(&self.leftmost().vnode, &directory, rights).and_then(|()| {
+            self.keep_identity(member, &directory)?;
+            keeping_times(parent, || work.rename(&server, name.as_name(), parent, stored, RenameMode::NoReplace))
+        });
+        if let Err(error) = made {
+            member.work.discard(&name);
+            return Err(error);
+        }
+        let ino = directory.getattr(&server)?.ino;
+        self.add_instance(Instance::new(member, directory.clone(), ino));
+        Ok(directory)
+    }
+
+    /// Has this directory be known as it is when it comes to a branch that was there earlier than all that have it.
+    fn keep_identity(&self, member: &Member, made: &VnodeRef) -> Result<()> {
+        if self.instances().iter().any(|instance| instance.member.age() < member.age()) {
+            return Ok(());
+        }
+        member.work.note_copied_directories()?;
+        self.identity.bring(made, NO_COUNT)?;
+        // Without attributes it cannot be in that branch.
+        if Identity::brought(made)?.is_some() { Ok(()) } else { Err(Errno::EXDEV) }
+    }
+
+    /// Finds where an object is that was reached by its handle.
+    pub(in super::super) fn find_whereabouts(self: &Arc<Self>) -> Result<()> {
+        if !matches!(self.whereabouts(), Whereabouts::Unknown) {
+            return Ok(());
+        }
+        let Instance { member, vnode, .. } = self.leftmost();
+        let path = Member::path_in_layer(&member.base, &vnode)?;
+        let found = self.union.node_at(&path)?;
+        if Arc::ptr_eq(&found, self) { Ok(()) } else { Err(Errno::ESTALE) }
+    }
+}

@@ -1,0 +1,290 @@
+//! Copy-up: what is to be changed and may not be where it is, is copied to a branch on the left (Unionfs, section 2).
+//!
+//! A copy is made whole in the work directory and then renamed to its place, so there is the old object or the new one,
+//! never a part.
+
+mod attributes;
+mod data;
+mod directories;
+mod object;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, RwLockReadGuard};
+
+use vnode::{Caller, Errno, FileKind, NameBuf, OpenFlags, RenameMode, Result, VnodeRef};
+
+use super::branches::Member;
+use super::node::{Above, Instance, NO_COUNT, Node, Whereabouts};
+use super::settings::{Ownership, Rights};
+use super::{Union, links};
+pub(super) use attributes::{copy_attributes, keeping_times, replace_attributes};
+pub(super) use data::copy_data;
+use object::{How, copy_of};
+pub(super) use object::{copy_untouched, copy_whole};
+
+/// How much of a file's data is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All.
+    All,
+    /// The first bytes: the rest is about to be cut off.
+    UpTo(u64),
+    /// Nothing, if that can be: they are not about to be changed.
+    Nothing,
+}
+
+/// How often an object may move while its copy is made before we give up.
+const ATTEMPTS: usize = 16;
+impl Union {
+    /// Whether what is in the member may be changed, there or in a copy.
+    pub(super) fn can_write(&self, member: &Member) -> bool {
+        let Some(position) = self.branches.position(member) else { return false };
+        self.branches.may_change(member) || self.branches.writable_at_or_left_of(position).is_some()
+    }
+
+    /// What a copy that a caller causes has instead of the original's rights.
+    fn rights_of_copy(&self, caller: &Caller) -> Option<Rights> {
+        match self.settings.copy_up {
+            Ownership::Original => None,
+            Ownership::Constant(rights) => Some(rights),
+            Ownership::Current if caller.server => None,
+            Ownership::Current => Some(Rights { uid: caller.uid, gid: caller.gid, mode: 0o666 & !umask_of(caller) }),
+        }
+    }
+}
+
+impl Node {
+    /// Whether it may be changed where it is.
+    pub(super) fn is_writable(&self) -> bool {
+        self.union.branches.may_change(&self.leftmost().member) || self.is_nameless()
+    }
+
+    /// Whether it has no name in any branch, so that it is in no snapshot and in nobody's way: it is changed where it is.
+    pub(super) fn is_nameless(&self) -> bool {
+        matches!(self.whereabouts(), Whereabouts::Nowhere)
+            && self.leftmost().vnode.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink == 0)
+    }
+
+    /// The instance to be changed: the leftmost, or a copy of it.
+    pub(super) fn writable(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
+        self.writable_within(caller, extent, usize::MAX)
+    }
+
+    /// As [`Node::writable`], of a file with what keeps it there while it is changed.
+    pub(super) fn held_writable(
+        self: &Arc<Self>,
+        caller: &Caller,
+        extent: Extent,
+    ) -> Result<(Option<RwLockReadGuard<'_, ()>>, Instance)> {
+        for _ in 0..ATTEMPTS {
+            let instance = self.writable(caller, extent)?;
+            if self.kind == FileKind::Directory {
+                return Ok((None, instance));
+            }
+            let object = self.shared();
+            if self.leftmost().is_same(&instance) {
+                return Ok((Some(object), instance));
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// As [`Node::writable`], in a branch no further to the right than `limit`.
+    pub(super) fn writable_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
+        let leftmost = self.leftmost();
+        if self.is_nameless() {
+            return self.with_data(caller, extent);
+        }
+        let Some(target) = self.target_of_copy(&leftmost.member, limit)? else {
+            return self.with_data(caller, extent);
+        };
+        if self.kind != FileKind::Directory {
+            self.copy_up(caller, extent, limit)?;
+            // Another may have made it.
+            return self.with_data(caller, extent);
+        }
+        self.directory_in(caller, &target)?;
+        Ok(self.leftmost())
+    }
+
+    /// The leftmost instance, which may be changed where it is, with as much of its data. A metadata-only copy that does not
+    /// find room for them may move.
+    fn with_data(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
+        match self.bring_data(extent) {
+            Err(error) if self.passes_over(error) && !self.is_nameless() => {
+                let position = self.union.branches.position(&self.leftmost().member).ok_or(Errno::ESTALE)?;
+                self.copy_up(caller, extent, position.checked_sub(1).ok_or(error)?)?;
+                self.bring_data(extent)?;
+            }
+            brought => brought?,
+        }
+        Ok(self.leftmost())
+    }
+
+    /// Where a copy of what is in the member is made, so that it is no further to the right than `limit`; `None` if it
+    /// may be changed where it is.
+    fn target_of_copy(self: &Arc<Self>, member: &Member, limit: usize) -> Result<Option<Arc<Member>>> {
+        let branches = &self.union.branches;
+        let position = branches.position(member).ok_or(Errno::ESTALE)?;
+        if position <= limit && branches.may_change(member) {
+            return Ok(None);
+        }
+        let position = position.min(limit);
+        if self.kind == FileKind::Directory {
+            return self.nearest_branch(position).map(Some);
+        }
+        self.find_whereabouts()?;
+        match self.whereabouts() {
+            Whereabouts::At(above) => above.directory.nearest_branch(position).map(Some),
+            _ => branches.writable_at_or_left_of(position).map(Some).ok_or(Errno::EROFS),
+        }
+    }
+
+    fn copy_up(self: &Arc<Self>, caller: &Caller, extent: Extent, mut limit: usize) -> Result<Instance> {
+        let _copying = self.alone();
+        let original = self.leftmost();
+        if self.is_nameless() {
+            return Ok(original);
+        }
+        loop {
+            let Some(target) = self.target_of_copy(&original.member, limit)? else { return Ok(original) };
+            match self.copy_to(caller, extent, &original, &target) {
+                Err(error) if self.passes_over(error) => {
+                    let position = self.union.branches.position(&target).ok_or(Errno::ESTALE)?;
+                    limit = position.checked_sub(1).ok_or(error)?;
+                }
+                copied => return copied.map(|()| self.leftmost()),
+            }
+        }
+    }
+
+    fn copy_to(
+        self: &Arc<Self>,
+        caller: &Caller,
+        extent: Extent,
+        original: &Instance,
+        target: &Arc<Member>,
+    ) -> Result<()> {
+        let moves = self.union.branches.may_change(&original.member);
+        if moves {
+            self.may_move(original)?;
+        }
+        let server = Caller::server();
+        let was_shared = self.names.load(Ordering::Relaxed) != NO_COUNT;
+        let rights = if moves { None } else { self.union.rights_of_copy(caller) };
+        // What moves is no longer there for its data to be found.
+        let can_wait = extent == Extent::Nothing && !moves;
+        let mark = if can_wait { self.mark_of_copy(original, target)? } else { None };
+        if mark.is_some() {
+            target.work.note_metacopies()?;
+        }
+        let data = self.data()?;
+        let (name, copy) = copy_of(original, target, &How { extent, data, mark, rights })?;
+        // Without a name it lives as long as it is open, and nobody may have opened it again yet.
+        let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);
+        let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();
+        let placed = held.and_then(|held| self.finish_copy(caller, original, target, &name, &copy).map(|()| held));
+        match placed {
+            Ok(held) => self.hold(held),
+            Err(error) => {
+                target.work.discard(&name);
+                return Err(error);
+            }
+        }
+        let ino = copy.getattr(&server)?.ino;
+        self.moved_to(Instance::new(target, copy, ino));
+        self.call_followers();
+        if moves {
+            self.remove_original(original);
+            if was_shared {
+                links::unshare(&self.identity, &original.member);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what may be changed where it is can go to another branch all the same.
+    ///
+    /// # Errors
+    /// `EXDEV` for a file with several names, of which only one would move, and for one that the kernel may be reading
+    /// and writing by itself.
+    fn may_move(&self, original: &Instance) -> Result<()> {
+        let has_link_beside = u32::from(self.names.load(Ordering::Relaxed) != NO_COUNT);
+        let names = original.vnode.getattr(&Caller::server())?.nlink.saturating_sub(has_link_beside);
+        let is_direct =
+            self.union.direct_in(&original.member).iter().any(|file| std::ptr::eq(&raw const *file.node, self));
+        if names > 1 || is_direct { Err(Errno::EXDEV) } else { Ok(()) }
+    }
+
+    /// Removes what a copy has taken the place of, in a branch that may be changed: users see nothing of it.
+    fn remove_original(&self, original: &Instance) {
+        let Whereabouts::At(Above { directory, stored }) = self.whereabouts() else { return };
+        let _names = directory.alone();
+        let (server, stored) = (Caller::server(), stored.as_name());
+        let Some(place) = directory.instance_in(&original.member) else { return };
+        let is_original = |entry: vnode::Entry| entry.vnode.handle() == original.vnode.handle();
+        if self.was_at(&directory, stored) && place.lookup(&server, stored).is_ok_and(is_original) {
+            let _ = keeping_times(&place, || place.unlink(&server, stored));
+        }
+    }
+
+    /// Gives a copy its identity, has the original's other names lead to it, and puts it into its place.
+    fn finish_copy(
+        self: &Arc<Self>,
+        caller: &Caller,
+        original: &Instance,
+        target: &Arc<Member>,
+        name: &NameBuf,
+        copy: &VnodeRef,
+    ) -> Result<()> {
+        let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
+        if names < 2 {
+            self.identity.bring(copy, NO_COUNT)?;
+            self.place(caller, name, target)?;
+            self.names.store(NO_COUNT, Ordering::Relaxed);
+            return Ok(());
+        }
+        // The names of the copy are as many before it comes to its place as after, so that its count is right at any time.
+        self.identity.bring(copy, names - 1)?;
+        links::share(&self.identity, target, copy)?;
+        if let Err(error) = self.place(caller, name, target) {
+            links::unshare(&self.identity, target);
+            return Err(error);
+        }
+        self.names.store(names - 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Renames a finished copy to where the object is seen now.
+    fn place(self: &Arc<Self>, caller: &Caller, name: &NameBuf, target: &Arc<Member>) -> Result<()> {
+        let server = Caller::server();
+        let work = target.work.directory()?;
+        for _ in 0..ATTEMPTS {
+            let Above { directory, stored } = match self.whereabouts() {
+                Whereabouts::At(above) => above,
+                // Open, and without a name: so is the copy.
+                Whereabouts::Nowhere => return work.unlink(&server, name.as_name()),
+                Whereabouts::Unknown => return Err(Errno::ESTALE),
+            };
+            let place = directory.directory_in(caller, target)?;
+            let _names = directory.alone();
+            if self.was_at(&directory, stored.as_name()) {
+                return keeping_times(&place, || {
+                    work.rename(&server, name.as_name(), &place, stored.as_name(), RenameMode::NoReplace)
+                });
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+}
+
+/// The umask of a process, which only requests that make something bring along.
+fn umask_of(caller: &Caller) -> u32 {
+    const NOBODY_ELSE: u32 = 0o077;
+    if caller.pid == 0 || caller.umask != 0 {
+        return caller.umask;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", caller.pid)).unwrap_or_default();
+    let umask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
+    umask.unwrap_or(NOBODY_ELSE)
+}

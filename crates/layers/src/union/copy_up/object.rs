@@ -1,0 +1,128 @@
+//! Copies of objects, made whole in the work directory of a branch.
+
+use vnode::{
+    Attributes, Caller, Creation, Errno, FileKind, Name, NameBuf, OpenFlags, Result, SetAttributes, SetTime, VnodeRef,
+};
+
+use super::super::branches::Member;
+use super::super::identity::Identity;
+use super::super::metacopy::{NewMark, is_marked};
+use super::super::node::{Instance, NO_COUNT};
+use super::super::settings::Rights;
+use super::super::whiteout;
+use super::super::work::Purpose;
+use super::attributes::copy_attributes;
+use super::data::copy_data;
+use super::{ATTEMPTS, Extent};
+
+/// Makes a copy in the work directory of a branch, with an identity, of a file that others may be writing: it is as the
+/// file was at one time.
+///
+/// # Errors
+/// `EBUSY` if it is written whenever it is read.
+pub(in super::super) fn copy_untouched(original: &Instance, target: &Member, identity: &Identity) -> Result<NameBuf> {
+    let server = Caller::server();
+    for _ in 0..ATTEMPTS {
+        let before = original.vnode.getattr(&server)?;
+        let how = How { extent: Extent::All, data: None, mark: None, rights: None };
+        let (name, copy) = copy_of(original, target, &how)?;
+        let after = original.vnode.getattr(&server)?;
+        if (before.ctime, before.size) == (after.ctime, after.size) {
+            return identity.bring(&copy, NO_COUNT).map(|()| name);
+        }
+        target.work.discard(&name);
+    }
+    Err(Errno::EBUSY)
+}
+
+/// How a copy is made.
+pub(super) struct How {
+    pub(super) extent: Extent,
+    /// What has the original's data, if that is a metadata-only copy itself.
+    pub(super) data: Option<Instance>,
+    /// The copy is to have this instead of data, if it can.
+    pub(super) mark: Option<NewMark>,
+    /// What it has instead of the original's.
+    pub(super) rights: Option<Rights>,
+}
+
+/// Makes a copy in the work directory of a branch, complete but for its identity.
+pub(super) fn copy_of(original: &Instance, target: &Member, how: &How) -> Result<(NameBuf, VnodeRef)> {
+    let (work, name) = (target.work.directory()?, target.work.name_for(Purpose::Copy));
+    match copy_into(&work, name.as_name(), original, how) {
+        Ok(copy) => Ok((name, copy)),
+        Err(error) => {
+            target.work.discard(&name);
+            Err(error)
+        }
+    }
+}
+
+/// Makes a copy of anything but a directory by a name that nothing has, complete but for its identity.
+///
+/// # Errors
+/// Those of copying; `EIO` for a metadata-only copy.
+pub(in super::super) fn copy_whole(directory: &VnodeRef, name: Name<'_>, original: &Instance) -> Result<VnodeRef> {
+    if is_marked(&original.vnode)? {
+        return Err(Errno::EIO);
+    }
+    copy_into(directory, name, original, &How { extent: Extent::All, data: None, mark: None, rights: None })
+}
+
+fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) -> Result<VnodeRef> {
+    let server = Caller::server();
+    let (from, rights) = (&original.vnode, how.rights);
+    let attributes = from.getattr(&server)?;
+    match attributes.kind {
+        FileKind::Regular => {
+            let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
+            let made = work.create(&server, name, &creation)?;
+            let size = match how.extent {
+                Extent::UpTo(size) if size < attributes.size && may_be_cut(from, &attributes)? => size,
+                _ => attributes.size,
+            };
+            let has_mark = how.mark.as_ref().map_or(Ok(false), |mark| mark.set(&made.entry.vnode))?;
+            if has_mark {
+                made.file.truncate(&server, size, false)?;
+            } else if size > 0 {
+                let data = how.data.as_ref().map_or(from, |data| &data.vnode);
+                copy_data(&*data.open(&server, OpenFlags::READ)?, &*made.file, size)?;
+            }
+            copy_attributes(from, &made.entry.vnode, rights)?;
+            if size < attributes.size {
+                let changed = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
+                made.entry.vnode.setattr(&server, &changed)?;
+            }
+            made.file.fsync(&server, false)?;
+            Ok(made.entry.vnode)
+        }
+        FileKind::Symlink => {
+            let made = work.symlink(&server, name, &from.readlink(&server)?)?.vnode;
+            copy_attributes(from, &made, rights)?;
+            Ok(made)
+        }
+        FileKind::Directory => Err(Errno::EISDIR),
+        kind => {
+            let made = work.mknod(&server, name, kind, 0o600, attributes.rdev)?.vnode;
+            if whiteout::has_number(&attributes) {
+                whiteout::mark_as_users(&made)?;
+            }
+            copy_attributes(from, &made, rights)?;
+            Ok(made)
+        }
+    }
+}
+
+/// Whether a copy that has less of the data is as the original is after it is cut off, also to those who find no more than
+/// the copy: nothing else changes with the data, and no other name leads to the copy before it has its place.
+fn may_be_cut(original: &VnodeRef, attributes: &Attributes) -> Result<bool> {
+    const SET_ID: u32 = 0o6000;
+    if attributes.mode & SET_ID != 0 || attributes.nlink > 1 {
+        return Ok(false);
+    }
+    match original.getxattr(&Caller::server(), b"security.capability") {
+        Ok(_) => Ok(false),
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
