@@ -1,0 +1,65 @@
+//! How far to the right a rename may be made, so that users see what they are to see.
+
+use vnode::{Caller, Errno, RenameMode, Result};
+
+use super::super::lookup::Search;
+use super::super::node::Instance;
+use super::super::whiteout;
+use super::spot::Spot;
+
+/// How far to the right the source may be so that nothing by the target's name hides it.
+pub(super) fn limit(target: Spot<'_>, there: &Search, mode: RenameMode) -> Result<usize> {
+    let mut limit = usize::MAX;
+    if let Some(index) = there.whiteout {
+        limit = target.slot(index)?;
+    }
+    let Some(found) = &there.found else { return Ok(limit) };
+    if mode == RenameMode::Exchange {
+        return Ok(limit.min(target.position(&found.instances[0].member)?));
+    }
+    // What may not be changed there cannot be removed either, so it has to be hidden.
+    for place in &target.directory.instances()[found.at..] {
+        let is_there = || match place.vnode.lookup(&Caller::server(), target.stored) {
+            Err(Errno::ENOENT) => Ok(false),
+            result => result.map(|_| true),
+        };
+        if !target.may_change(&place.member) && is_there()? {
+            return Ok(limit.min(target.position(&place.member)?));
+        }
+    }
+    Ok(limit)
+}
+
+/// The same because of what is behind the object that users see by the target's name, for a source at `position`: a
+/// whiteout that would come to light, or something that cannot be replaced. A directory there may be part of one that
+/// was moved: then only what stays on the left of it may have its name.
+pub(super) fn limit_behind(target: Spot<'_>, there: &Search, position: usize, is_directory: bool) -> Result<usize> {
+    let Some(found) = &there.found else { return Ok(usize::MAX) };
+    let seen = target.position(&found.instances[0].member)?;
+    if position <= seen {
+        return Ok(usize::MAX);
+    }
+    let instances = target.directory.instances();
+    for place in &instances[found.at + 1..] {
+        let own = target.position(&place.member)?;
+        if own <= position && whiteout::stands(&place.vnode, target.stored)? {
+            return Ok(own);
+        }
+        let entry = match place.vnode.lookup(&Caller::server(), target.stored) {
+            Ok(entry) => entry,
+            Err(Errno::ENOENT) => continue,
+            Err(error) => return Err(error),
+        };
+        if entry.attributes.is_directory() {
+            let is_same = |instance: &Instance| instance.is(&place.member, &entry.vnode);
+            if own <= position || !found.instances.iter().any(is_same) {
+                return Ok(seen);
+            }
+        } else if own <= position && whiteout::is_device(&entry)? {
+            return Ok(own);
+        } else if own <= position && is_directory {
+            return Ok(seen);
+        }
+    }
+    Ok(usize::MAX)
+}

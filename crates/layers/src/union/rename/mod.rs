@@ -1,0 +1,277 @@
+//! Renaming (Unionfs, section 3.6): in the branch that has the source, with whiteouts where something on the right would
+//! come to light. A directory of several branches moves in one of them, and notes where the rest stays.
+
+mod limit;
+mod locks;
+mod rest;
+mod spot;
+mod way;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vnode::{AccessMode, Caller, Errno, FileKind, Name, RenameMode, Result};
+
+use super::branches::Member;
+use super::copy_up::Extent;
+use super::lookup::Found;
+use super::node::{Node, Whereabouts};
+use super::settings::Deletion;
+use super::whiteout;
+use limit::{limit, limit_behind};
+use locks::Locks;
+use spot::Spot;
+use way::Way;
+
+/// How often what is renamed may change before we give up.
+const ATTEMPTS: usize = 16;
+
+impl Node {
+    /// Renames what has this name, as renameat2(2).
+    pub(super) fn rename_name(
+        self: &Arc<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &Arc<Node>,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.only_directory()?;
+        to.only_directory()?;
+        if matches!(mode, RenameMode::Whiteout | RenameMode::WhiteoutNoReplace) {
+            return Err(Errno::EINVAL);
+        }
+        let (stored, to_stored) = (whiteout::stored(name)?, whiteout::stored(to_name)?);
+        let source = Spot { directory: self, stored: Name::new(&stored)? };
+        let target = Spot { directory: to, stored: Name::new(&to_stored)? };
+        for attempt in 1..=ATTEMPTS {
+            let (node, member) = match self.prepare(caller, source, target, mode) {
+                // Perhaps a directory has just been moved to where it cannot be in that branch.
+                Err(Errno::EXDEV) if attempt < ATTEMPTS => continue,
+                prepared => prepared?,
+            };
+            let _locks = Locks::take(&self.union, self, to)?;
+            let done = match mode {
+                RenameMode::Exchange => exchange(caller, source, target, &member),
+                _ => replace(caller, source, target, &node, &member, mode),
+            };
+            match done {
+                Err(Errno::EAGAIN) => {}
+                done => return done,
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Brings what is renamed into one branch that may be changed, and is not on the right of what it replaces.
+    fn prepare(
+        self: &Arc<Self>,
+        caller: &Caller,
+        source: Spot<'_>,
+        target: Spot<'_>,
+        mode: RenameMode,
+    ) -> Result<(Arc<Node>, Arc<Member>)> {
+        let (here, node) = source.look(caller)?;
+        let (there, other) = target.look(caller)?;
+        let node = node.ok_or(Errno::ENOENT)?;
+        if mode == RenameMode::NoReplace && other.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if mode == RenameMode::Exchange && other.is_none() {
+            return Err(Errno::ENOENT);
+        }
+        source.settle(caller, &here, Some(&node))?;
+        target.settle(caller, &there, other.as_ref())?;
+        let mut limit = limit(target, &there, mode)?;
+        let member = loop {
+            let mut member = node.writable_within(caller, Extent::Nothing, limit)?.member;
+            if let (RenameMode::Exchange, Some(other)) = (mode, &other) {
+                let within = source.position(&member)?;
+                member = other.writable_within(caller, Extent::Nothing, within)?.member;
+                node.writable_within(caller, Extent::Nothing, source.position(&member)?)?;
+            }
+            let position = source.position(&member)?;
+            if !source.directory.can_be_in(&member)? || !target.directory.can_be_in(&member)? {
+                // It would be hidden there.
+                limit = position.checked_sub(1).ok_or(Errno::EXDEV)?;
+                continue;
+            }
+            limit = limit_behind(target, &there, position, node.kind == FileKind::Directory)?;
+            if position <= limit {
+                break member;
+            }
+        };
+        node.note_path_of_data()?;
+        if let (RenameMode::Exchange, Some(other)) = (mode, &other) {
+            other.note_path_of_data()?;
+        }
+        source.directory.place_in(caller, &member)?;
+        target.directory.place_in(caller, &member)?;
+        Ok((node, member))
+    }
+
+    /// Whether this directory is in `other`, at any depth.
+    fn is_below(self: &Arc<Self>, other: &Node) -> bool {
+        let mut node = Arc::clone(self);
+        while let Whereabouts::At(above) = node.whereabouts() {
+            node = above.directory;
+            if std::ptr::eq(&raw const *node, other) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Puts the source in the place of the target, if there is one. `EAGAIN` if they are not as they were prepared.
+fn replace(
+    caller: &Caller,
+    source: Spot<'_>,
+    target: Spot<'_>,
+    node: &Arc<Node>,
+    member: &Arc<Member>,
+    mode: RenameMode,
+) -> Result<()> {
+    let found = source.search(caller)?.found.ok_or(Errno::ENOENT)?;
+    let there = target.search(caller)?;
+    let is_directory = node.kind == FileKind::Directory;
+    let borrowed = |found: &Found| found.is_borrowed;
+    if borrowed(&found)
+        || there.found.as_ref().is_some_and(borrowed)
+        || !Arc::ptr_eq(&found.instances[0].member, member)
+        || source.position(member)? > limit(target, &there, mode)?
+        || source.position(member)? > limit_behind(target, &there, source.position(member)?, is_directory)?
+        || !Arc::ptr_eq(&node.union.node(found.clone())?, node)
+    {
+        return Err(Errno::EAGAIN);
+    }
+    if is_directory && (Arc::ptr_eq(target.directory, node) || target.directory.is_below(node)) {
+        return Err(Errno::EINVAL);
+    }
+    let victim = match &there.found {
+        Some(_) if mode == RenameMode::NoReplace => return Err(Errno::EEXIST),
+        Some(victim) => Some(node.union.node(victim.clone())?),
+        None => None,
+    };
+    if victim.as_ref().is_some_and(|victim| Arc::ptr_eq(victim, node)) {
+        // Two names of one file: nothing happens.
+        return Ok(());
+    }
+    if let Some(victim) = &victim
+        && (Arc::ptr_eq(source.directory, victim) || source.directory.is_below(victim))
+    {
+        // It is not empty, and its lock comes before that of what is in it.
+        return Err(Errno::ENOTEMPTY);
+    }
+    let (from, to) = (source.place(member)?, target.place(member)?);
+    source.directory.may_remove(caller, &from, &found.attributes)?;
+    if let Some(found) = &there.found {
+        target.directory.may_remove(caller, &to, &found.attributes)?;
+    }
+    if let Some(victim) = &victim {
+        check_replacement(node, victim)?;
+    }
+    if is_directory && !Arc::ptr_eq(source.directory, target.directory) {
+        // Its entry for the directory above it changes.
+        node.may(caller, AccessMode::WRITE)?;
+    }
+    let _emptiness = match &victim {
+        Some(victim) if is_directory => Some(victim.alone()),
+        _ => None,
+    };
+    if let Some(victim) = &victim
+        && is_directory
+        && !victim.shows_nothing()?
+    {
+        return Err(Errno::ENOTEMPTY);
+    }
+    let leaves_whiteout = source.shows_more(member)?;
+    if is_directory {
+        prepare_directory(target, node, member)?;
+    }
+    let way = Way { caller, source, target, from: &from, to: &to, member };
+    let record = way.go(found.instances[0].ino, there.found.as_ref(), leaves_whiteout)?;
+    if let (Some(victim), Some(found)) = (&victim, &there.found) {
+        victim.is_gone_from(target.directory, target.stored);
+        remove_on_the_right(target, member, victim, found);
+        victim.has_lost_a_name();
+    }
+    record.iter().for_each(|record| member.work.discard(record));
+    if leaves_whiteout && !is_directory && node.union.settings.deletion == Deletion::All {
+        way.take_others_along();
+    }
+    source.directory.was_changed_in(member);
+    target.directory.was_changed_in(member);
+    node.is_at(target.directory, target.stored);
+    Ok(())
+}
+
+/// A file replaces a file and a directory a directory.
+fn check_replacement(node: &Node, victim: &Node) -> Result<()> {
+    match (node.kind == FileKind::Directory, victim.kind == FileKind::Directory) {
+        (true, false) => Err(Errno::ENOTDIR),
+        (false, true) => Err(Errno::EISDIR),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a directory ready to be found elsewhere with all that it has: the rest is noted, or there is none and what is on
+/// the right by the new name is hidden.
+fn prepare_directory(target: Spot<'_>, node: &Arc<Node>, member: &Member) -> Result<()> {
+    let own = node.instance_in(member).ok_or(Errno::ESTALE)?;
+    if node.instances().len() > 1 {
+        let path = node.rest_path(member)?;
+        whiteout::set_redirect(&own, &path)
+    } else if target.shows_more(member)? {
+        whiteout::set_opaque(&own, node.union.settings.whiteouts)
+    } else {
+        Ok(())
+    }
+}
+
+/// Removes what the target was in the branch that users saw it in, if that is on the right and may be changed: otherwise
+/// it is hidden there.
+fn remove_on_the_right(target: Spot<'_>, member: &Member, victim: &Node, found: &Found) {
+    let own = &found.instances[0].member;
+    let is_right = matches!((target.position(own), target.position(member)), (Ok(own), Ok(new)) if own > new);
+    if !is_right {
+        return;
+    }
+    let is_file = found.kind() != FileKind::Directory;
+    let removed = is_file && target.directory.union.branches.may_change(own) && {
+        let place = target.directory.instance_in(own);
+        // The rename is done, and users see nothing of what cannot be removed.
+        place.is_some_and(|place| place.unlink(&Caller::server(), target.stored).is_ok())
+    };
+    if !removed {
+        victim.is_hidden.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Lets two names change places. `EAGAIN` if they are not as they were prepared.
+fn exchange(caller: &Caller, source: Spot<'_>, target: Spot<'_>, member: &Arc<Member>) -> Result<()> {
+    let one = source.search(caller)?.found.ok_or(Errno::ENOENT)?;
+    let other = target.search(caller)?.found.ok_or(Errno::ENOENT)?;
+    if ![&one, &other].iter().all(|found| !found.is_borrowed && Arc::ptr_eq(&found.instances[0].member, member)) {
+        return Err(Errno::EAGAIN);
+    }
+    let one = source.directory.child(one, source.stored)?;
+    let other = target.directory.child(other, target.stored)?;
+    let is_above =
+        |node: &Arc<Node>, spot: Spot<'_>| Arc::ptr_eq(node, spot.directory) || spot.directory.is_below(node);
+    if is_above(&one, target) || is_above(&other, source) {
+        return Err(Errno::EINVAL);
+    }
+    for (node, spot) in [(&one, target), (&other, source)] {
+        if node.kind == FileKind::Directory {
+            prepare_directory(spot, node, member)?;
+        }
+    }
+    let (from, to) = (source.place(member)?, target.place(member)?);
+    from.rename(caller, source.stored, &to, target.stored, RenameMode::Exchange)?;
+    source.directory.was_changed_in(member);
+    target.directory.was_changed_in(member);
+    one.is_at(target.directory, target.stored);
+    other.is_at(source.directory, source.stored);
+    Ok(())
+}

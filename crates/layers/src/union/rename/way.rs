@@ -1,0 +1,202 @@
+//! A rename in one branch: the step that decides, and what goes before and after it.
+
+use std::sync::Arc;
+
+use vnode::{Caller, Errno, FileKind, NameBuf, RenameMode, Result, VnodeRef};
+
+use super::super::branches::Member;
+use super::super::lookup::Found;
+use super::super::node::Instance;
+use super::super::record::{self, Record};
+use super::super::remove::within_reach;
+use super::super::whiteout::{self, Format};
+use super::spot::Spot;
+
+/// A rename that was made.
+struct Moved {
+    /// What the target was on the left of it, nearest first.
+    left: Vec<record::Spot>,
+    /// Tells of that, and of what is on the right.
+    record: Option<NameBuf>,
+}
+
+/// A rename in one branch.
+pub(super) struct Way<'a> {
+    pub(super) caller: &'a Caller,
+    pub(super) source: Spot<'a>,
+    pub(super) target: Spot<'a>,
+    /// The source's directory in the branch.
+    pub(super) from: &'a VnodeRef,
+    /// The target's directory in the branch.
+    pub(super) to: &'a VnodeRef,
+    pub(super) member: &'a Arc<Member>,
+}
+
+impl Way<'_> {
+    /// The rename of the object with this number, which is one step of the branch, and what has to go before and after it.
+    /// The record that tells of it, if there is one, is to be kept until the target is removed on the right too.
+    pub(super) fn go(&self, ino: u64, victim: Option<&Found>, leaves_whiteout: bool) -> Result<Option<NameBuf>> {
+        // Not as the caller, who may have no right to replace what belongs to the server.
+        let had_device = whiteout::make_room(self.to, self.target.stored)?;
+        let moved = self.rename_recorded(ino, victim, leaves_whiteout);
+        if moved.is_err() && had_device {
+            whiteout::take_back_room(self.to, self.target.stored);
+        }
+        let Moved { left, record } = moved?;
+        for spot in &left {
+            if let Err(error) = self.member_of(spot).and_then(|member| record::remove(&member, spot)) {
+                // Users see the target as it was, and are to see the source so too. If that cannot be, the next union of
+                // these branches finds the record.
+                if self.go_back().is_ok() {
+                    record.iter().for_each(|record| self.member.work.discard(record));
+                }
+                return Err(error);
+            }
+        }
+        whiteout::remove(self.to, self.target.stored)?;
+        Ok(record)
+    }
+
+    /// Renames, having recorded what is to be removed then. What is on the left is left to be done.
+    fn rename_recorded(&self, ino: u64, victim: Option<&Found>, leaves_whiteout: bool) -> Result<Moved> {
+        let (left, right) = victim.map_or(Ok(Default::default()), |victim| self.others(victim))?;
+        let all = [&left[..], &right[..]].concat();
+        let record = self.write(ino, &all)?;
+        match self.rename(leaves_whiteout) {
+            Ok(()) => return Ok(Moved { left, record }),
+            Err(error) => {
+                record.iter().for_each(|record| self.member.work.discard(record));
+                let is_directory = victim.is_some_and(|victim| victim.kind() == FileKind::Directory);
+                if !is_directory || !matches!(error, Errno::ENOTEMPTY | Errno::EEXIST) {
+                    return Err(error);
+                }
+            }
+        }
+        // It shows nothing, but has marks in it.
+        let other = self.to.lookup(&Caller::server(), self.target.stored)?.attributes.ino;
+        let mut emptied = record::Spot::new(self.member, self.from, self.source.stored, other);
+        emptied.leaves_device = leaves_whiteout && !whiteout::can_stand_beside(self.source.stored, self.format());
+        if leaves_whiteout && !emptied.leaves_device {
+            whiteout::cover(self.from, self.source.stored)?;
+        }
+        let record = self.write(ino, &[&all[..], std::slice::from_ref(&emptied)].concat())?;
+        let give_up = |error| {
+            record.iter().for_each(|record| self.member.work.discard(record));
+            if leaves_whiteout {
+                let _ = whiteout::remove(self.from, self.source.stored);
+            }
+            error
+        };
+        self.exchange().map_err(give_up)?;
+        if let Err(error) = record::remove(self.member, &emptied) {
+            // Everything goes back; if it cannot, the record stays.
+            return Err(if self.exchange().is_ok() { give_up(error) } else { error });
+        }
+        Ok(Moved { left, record })
+    }
+
+    fn exchange(&self) -> Result<()> {
+        let (source, target) = (self.source.stored, self.target.stored);
+        // The caller may rename the one over the other, which needs no right to move that.
+        self.from.rename(&Caller::server(), source, self.to, target, RenameMode::Exchange)
+    }
+
+    /// Renames in one step, also where a whiteout has to stay.
+    fn rename(&self, leaves_whiteout: bool) -> Result<()> {
+        let (source, target) = (self.source.stored, self.target.stored);
+        if !leaves_whiteout {
+            return self.from.rename(self.caller, source, self.to, target, RenameMode::Replace);
+        }
+        if !whiteout::can_stand_beside(source, self.format()) {
+            match self.from.rename(self.caller, source, self.to, target, RenameMode::Whiteout) {
+                Err(error) if whiteout::is_incapable(error) => {}
+                done => return done,
+            }
+        }
+        whiteout::cover(self.from, source)?;
+        self.from.rename(self.caller, source, self.to, target, RenameMode::Replace).inspect_err(|_| {
+            // It is seen beside its whiteout.
+            let _ = whiteout::remove(self.from, source);
+        })
+    }
+
+    /// Records what is to be removed when the object with this number has its new name.
+    fn write(&self, ino: u64, removed: &[record::Spot]) -> Result<Option<NameBuf>> {
+        if removed.is_empty() {
+            return Ok(None);
+        }
+        let moved = record::Spot::new(self.member, self.to, self.target.stored, ino);
+        Record { moved, removed: removed.to_vec() }.write(self.member).map(Some)
+    }
+
+    /// What the target is in other branches and has to be removed where something replaces it: on the left it would hide
+    /// that, and on the right it would count among the names of its file.
+    fn others(&self, victim: &Found) -> Result<(Vec<record::Spot>, Vec<record::Spot>)> {
+        let (target, own) = (self.target, self.target.position(self.member)?);
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        for place in target.directory.instances().iter().rev() {
+            let position = target.position(&place.member)?;
+            let is_counted = Arc::ptr_eq(&place.member, &victim.instances[0].member)
+                && victim.kind() != FileKind::Directory
+                && victim.attributes.nlink > 1;
+            if position == own || (position > own && !is_counted) || !target.may_change(&place.member) {
+                continue;
+            }
+            match place.vnode.lookup(&Caller::server(), target.stored) {
+                Err(Errno::ENOENT) => {}
+                Err(error) => return Err(error),
+                Ok(entry) => {
+                    let found = record::Spot::new(&place.member, &place.vnode, target.stored, entry.attributes.ino);
+                    if position < own { left.push(found) } else { right.push(found) }
+                }
+            }
+        }
+        Ok((left, right))
+    }
+
+    fn member_of(&self, spot: &record::Spot) -> Result<Arc<Member>> {
+        self.target.directory.union.branches.newest_tagged(spot.tag).ok_or(Errno::ESTALE)
+    }
+
+    fn go_back(&self) -> Result<()> {
+        let (server, source, target) = (Caller::server(), self.source.stored, self.target.stored);
+        whiteout::make_room(self.from, source)
+            .and_then(|_| self.to.rename(&server, target, self.from, source, RenameMode::NoReplace))
+            .and_then(|()| whiteout::remove(self.from, source))
+    }
+
+    /// Renames what else had the source's name, from right to left (Unionfs's `DELETE_ALL`). All of it is hidden already
+    /// by the whiteout and the target, so users see no step of this; where it is done, the whiteout is not needed.
+    pub(super) fn take_others_along(&self) {
+        let Ok(right) = self.source.right_of(self.member) else { return };
+        for place in within_reach(&right, self.source.stored).iter().rev() {
+            if self.target.directory.union.branches.may_change(&place.member) {
+                // An error is as good as a branch that is read-only.
+                let _ = self.take_along(place);
+            }
+        }
+        if self.source.shows_more(self.member) == Ok(false) {
+            let _ = whiteout::lift(self.from, self.source.stored);
+        }
+    }
+
+    fn take_along(&self, place: &Instance) -> Result<()> {
+        let (server, source, target) = (Caller::server(), self.source.stored, self.target.stored);
+        let entry = place.vnode.lookup(&server, source)?;
+        if entry.attributes.is_directory() || whiteout::is_device(&entry)? {
+            return Ok(());
+        }
+        // A directory by the target's name may be part of one that was moved: nothing is to come before it.
+        let right = self.target.right_of(self.member)?;
+        let is_directory =
+            |place: &Instance| place.vnode.lookup(&server, target).is_ok_and(|entry| entry.attributes.is_directory());
+        match self.target.directory.instance_in(&place.member).filter(|_| !right.iter().any(is_directory)) {
+            Some(to) => place.vnode.rename(&server, source, &to, target, RenameMode::Replace),
+            None => place.vnode.unlink(&server, source),
+        }
+    }
+
+    fn format(&self) -> Format {
+        self.source.directory.union.settings.whiteouts
+    }
+}
