@@ -300,6 +300,70 @@ fn commit_with_stops(
     }
 }
 
+/// Several file systems, one in each directory at the root.
+struct Split;
+
+impl Split {
+    fn is_one(one: &LayerVnode<Self>, other: &VnodeRef) -> bool {
+        let first = |path: Result<Vec<u8>>| path.unwrap().split(|&byte| byte == b'/').next().unwrap().to_vec();
+        first(one.lower().path()) == first(other.path())
+    }
+}
+
+impl Layer for Split {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "split"
+    }
+
+    fn admit(&self, node: &LayerVnode<Self>, _: &Caller, operation: &layer::Operation<'_>) -> Result<()> {
+        match operation {
+            layer::Operation::Rename { to, .. } if !Self::is_one(node, to) => Err(Errno::EXDEV),
+            layer::Operation::Link { target, .. } if !Self::is_one(node, target) => Err(Errno::EXDEV),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[test]
+fn directories_that_move_to_another_file_system_are_committed_as_copies() {
+    let stack = memory();
+    ["a/d/x", "a/d/e/y", "a/d/g/1", "a/s/z", "b/t/w", "b/s/"].iter().for_each(|path| fill(&stack, 0, path));
+    let one = at(&stack, "a/d/g/1").unwrap();
+    at(&stack, "a/d").unwrap().link(&server(), &one, name("2")).unwrap();
+    at(&stack, "a/s").unwrap().link(&server(), &one, name("3")).unwrap();
+    let scene = Scene::of(layer::stack(Split, stack));
+    let seen = scene.seen();
+    let (a, b) = (at(&seen, "a").unwrap(), at(&seen, "b").unwrap());
+    a.rename(&server(), name("d"), &b, name("d"), RenameMode::Replace).unwrap();
+    write(&at(&seen, "b/d/e").unwrap(), "y", b"new");
+    at(&seen, "b/d").unwrap().rename(&server(), name("e"), &a, name("back"), RenameMode::Replace).unwrap();
+    a.rename(&server(), name("s"), &b, name("t"), RenameMode::Exchange).unwrap();
+    let before = tree(&seen);
+    drop((seen, a, b));
+    let (a, b) = (at(&scene.stack, "a").unwrap(), at(&scene.stack, "b").unwrap());
+    let refused = a.rename(&server(), name("d"), &b, name("d"), RenameMode::Replace);
+    assert_eq!(refused, Err(Errno::EXDEV));
+    scene.commit().unwrap();
+    same(&before, &tree(&scene.stack), "committed");
+}
+
+#[test]
+fn a_commit_to_several_file_systems_that_is_stopped_anywhere_is_done_to_its_end_by_the_next() {
+    let split =
+        |left: &Arc<AtomicU64>, file_system| layer::stack(Split, layer::stack(Failing(Arc::clone(left)), file_system));
+    // Links from one to another become files of their own.
+    let without_links = |tree: Vec<String>| {
+        let line = |line: &String| match (line.split_once(" links "), line.split_once(" size ")) {
+            (Some((before, _)), Some((_, after))) => format!("{before} {after}"),
+            _ => line.clone(),
+        };
+        tree.iter().map(line).collect()
+    };
+    commit_with_stops(split, |_, file_system| file_system, without_links);
+}
+
 fn paths(conflicts: &[Conflict]) -> Vec<(String, Deed)> {
     conflicts.iter().map(|conflict| (String::from_utf8_lossy(&conflict.path).into_owned(), conflict.deed)).collect()
 }

@@ -178,7 +178,11 @@ impl<'a> Commit<'a> {
     ) -> Result<()> {
         let server = Caller::server();
         if let Some(copy) = known.and_then(|known| self.find_copy(&known)) {
-            return directory.link(&server, &copy, name.as_name()).map(drop);
+            match directory.link(&server, &copy, name.as_name()) {
+                // On another file system it is a file of its own.
+                Err(Errno::EXDEV) => {}
+                linked => return linked.map(drop),
+            }
         }
         let instance = Instance::new(&self.upper, object.vnode.clone(), object.attributes.ino);
         let copy = copy_whole(directory, name.as_name(), &instance)?;

@@ -8,6 +8,7 @@ mod journal;
 mod moves;
 mod names;
 mod plain;
+mod whole;
 
 use std::fmt;
 use std::sync::Arc;
@@ -102,6 +103,16 @@ impl fmt::Display for CommitError {
 
 impl std::error::Error for CommitError {}
 
+impl CommitError {
+    /// The same, when so many changes had been committed before.
+    fn after(self, before: u64) -> Self {
+        match self {
+            Self::Conflicts { conflicts, done } => Self::Conflicts { conflicts, done: before + done },
+            Self::Stopped { path, errno, done } => Self::Stopped { path, errno, done: before + done },
+        }
+    }
+}
+
 impl Fork {
     /// The fork of `stack` whose changes are in `changes`: an empty file system, or one that has those of this fork.
     ///
@@ -154,7 +165,19 @@ impl Fork {
     /// # Errors
     /// [`CommitError`]. With conflicts nothing is changed.
     pub fn commit(&self, options: &CommitOptions) -> std::result::Result<u64, CommitError> {
-        self.prepared(options)?.run()
+        let mut before = 0;
+        loop {
+            match self.prepared(options)?.run() {
+                // Below the directory that is forked there are several file systems.
+                Err(CommitError::Stopped { path, errno: Errno::EXDEV, done })
+                    if whole::bring_rest(self.union(), &self.upper(), &path)
+                        .map_err(|errno| CommitError::Stopped { path: path.clone(), errno, done: before + done })? =>
+                {
+                    before += done;
+                }
+                result => return result.map(|done| before + done).map_err(|error| error.after(before)),
+            }
+        }
     }
 
     /// What others have changed that the fork has changed too.

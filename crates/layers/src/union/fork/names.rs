@@ -50,7 +50,7 @@ fn shared_copies(upper: &Member) -> Result<HashSet<u64>> {
 }
 
 /// Makes a name one of the copy, if it leads to the original. Users see nothing of it.
-fn settle(directory: &Arc<Node>, name: Name<'_>, upper: &Arc<Member>) -> Result<()> {
+pub(super) fn settle(directory: &Arc<Node>, name: Name<'_>, upper: &Arc<Member>) -> Result<()> {
     let server = Caller::server();
     let stored = whiteout::stored(name)?;
     let stored = Name::new(&stored)?;

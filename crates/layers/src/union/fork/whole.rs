@@ -1,0 +1,47 @@
+//! A directory that the fork has moved to another of the file systems below the one that is forked: all that is in it comes
+//! to the branch of changes, so that it is committed as a new one.
+
+use std::sync::Arc;
+
+use vnode::{Caller, FileKind, Name, Result, VnodeRef};
+
+use super::super::branches::Member;
+use super::super::copy_up::Extent;
+use super::super::node::Node;
+use super::super::{Union, whiteout, work};
+use super::names;
+
+/// Brings the rest of the directory at this path, as users see it: whether it was a moved one.
+pub(super) fn bring_rest(union: &Arc<Union>, upper: &Arc<Member>, path: &[u8]) -> Result<bool> {
+    let server = Caller::server();
+    let moved = union.node_at(path)?;
+    let Some(directory) = moved.instance_in(upper).filter(|_| moved.kind == FileKind::Directory) else {
+        return Ok(false);
+    };
+    if !whiteout::has_redirect(&directory)? {
+        return Ok(false);
+    }
+    let mut open = vec![moved];
+    while let Some(node) = open.pop() {
+        let place = node.directory_in(&server, upper)?;
+        let vnode = Arc::clone(&node) as VnodeRef;
+        for (name, _) in work::entries(&vnode)? {
+            let entry = vnode.lookup(&server, name.as_name())?;
+            let Some(inner) = entry.vnode.as_any().downcast_ref::<Node>().map(Node::reference) else { continue };
+            if inner.kind == FileKind::Directory {
+                inner.directory_in(&server, upper)?;
+                open.push(inner);
+            } else {
+                inner.writable(&server, Extent::All)?;
+                // What leads to a copy by another name has to have it by this one too.
+                names::settle(&node, name.as_name(), upper)?;
+            }
+            // Nothing is left behind.
+            place.lookup(&server, Name::new(&whiteout::stored(name.as_name())?)?)?;
+        }
+    }
+    // Until here the rest was seen where it is; from here on, what has been brought.
+    whiteout::set_opaque(&directory, whiteout::Format::Overlay)?;
+    whiteout::remove_redirect(&directory)?;
+    Ok(true)
+}
