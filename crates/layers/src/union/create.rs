@@ -263,11 +263,9 @@ impl Union {
         let Entry { vnode, attributes } = entry;
         let identity = self.fitting(Identity::native(&member.base, &vnode.handle(), attributes.ino)?)?;
         let instance = Instance::new(member, vnode.clone(), attributes.ino);
-        Ok(self.table.find_or_insert(
-            self,
-            (identity, NO_COUNT),
-            attributes.kind,
-            (self.branches.generation(), vec![instance]),
-        ))
+        let found = (self.branches.generation(), vec![instance]);
+        let node = self.table.find_or_insert(self, (identity, NO_COUNT), attributes.kind, found);
+        node.has_data(node.copies());
+        Ok(node)
     }
 }

@@ -152,14 +152,14 @@ impl Node {
     /// Where its data are, if not in itself.
     pub(super) fn data(&self) -> Result<Option<Instance>> {
         let copies = self.copies();
-        if self.kind != FileKind::Regular || self.own_data_at.load(Ordering::Relaxed) == u64::from(copies) + 1 {
+        if self.kind != FileKind::Regular || self.is_known_to_have_data(copies) {
             return Ok(None);
         }
         let copy = self.leftmost();
         match Mark::of(&copy.vnode)? {
             Some(mark) => self.union.data_of(&copy, mark, || self.beside(&copy.member)).map(Some),
             None => {
-                self.own_data_at.store(u64::from(copies) + 1, Ordering::Relaxed);
+                self.has_data(copies);
                 Ok(None)
             }
         }
@@ -204,15 +204,29 @@ impl Node {
 
     /// Whether its data are elsewhere, or are to be.
     pub(super) fn is_metadata_only(&self) -> Result<bool> {
-        if self.kind != FileKind::Regular || self.own_data_at.load(Ordering::Relaxed) == u64::from(self.copies()) + 1 {
+        let copies = self.copies();
+        if self.kind != FileKind::Regular || self.is_known_to_have_data(copies) {
             return Ok(false);
         }
-        is_marked(&self.leftmost().vnode)
+        let is_marked = is_marked(&self.leftmost().vnode)?;
+        if !is_marked {
+            self.has_data(copies);
+        }
+        Ok(is_marked)
+    }
+
+    /// It was seen to have its data itself, when it had been copied so often.
+    pub(super) fn has_data(&self, copies: u32) {
+        self.own_data_at.store(u64::from(copies) + 1, Ordering::Relaxed);
+    }
+
+    fn is_known_to_have_data(&self, copies: u32) -> bool {
+        self.own_data_at.load(Ordering::Relaxed) == u64::from(copies) + 1
     }
 
     /// Before it gets another name: has its mark tell the path of the data, not only that they have its name.
     pub(super) fn note_path_of_data(self: &std::sync::Arc<Self>) -> Result<()> {
-        if self.kind != FileKind::Regular || self.own_data_at.load(Ordering::Relaxed) == u64::from(self.copies()) + 1 {
+        if self.kind != FileKind::Regular || self.is_known_to_have_data(self.copies()) {
             return Ok(());
         }
         let copy = self.leftmost();
