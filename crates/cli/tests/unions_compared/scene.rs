@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::mount::{MountFlags, UnmountFlags};
 use tempfile::TempDir;
 
-use crate::Outcome;
 use crate::subject::{Change, Subject, Wish};
+use crate::{Outcome, eventually};
 
 /// A branch: its path, and whether it may be written.
 #[derive(Clone)]
@@ -191,13 +191,13 @@ impl Union<'_> {
 
     /// Unmounts, and mounts the same branches.
     pub fn remount(&self) -> Outcome {
-        self.scene.subject.unmount(&self.path)?;
-        self.scene.subject.mount(&self.branches.borrow(), self.wish, &self.path)
+        self.unmount()?;
+        eventually(|| self.scene.subject.mount(&self.branches.borrow(), self.wish, &self.path))
     }
 
-    /// Unmounts.
+    /// Unmounts. A process that another probe is just starting may keep the mount, or what is open in it, for a moment.
     pub fn unmount(&self) -> Outcome {
-        self.scene.subject.unmount(&self.path)
+        eventually(|| self.scene.subject.unmount(&self.path))
     }
 
     /// Puts a branch at this place.
