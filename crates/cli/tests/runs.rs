@@ -230,6 +230,9 @@ fn wrong_calls_tell_what_is_wrong_and_leave_nothing() {
     assert_eq!(scene.shell("--keep", "touch n").code, 0);
     let elsewhere = scene.run(&["--scratch", &kept, "--stack", &other, "--", "true"]);
     assert!(elsewhere.code == 125 && elsewhere.errors.contains("has a fork of"), "{elsewhere:?}");
+    std::os::unix::fs::chown(scene.kept().join("fork.json"), Some(1234), None).unwrap();
+    let strange = scene.decide("--commit");
+    assert!(strange.code == 125 && strange.errors.contains("belongs to another user"), "{strange:?}");
     let without = scene.run(&["--stack", &other, "--discard", "--", "true"]);
     assert_eq!((without.code, without.errors.as_str()), (0, ""), "another directory than the current one");
 }

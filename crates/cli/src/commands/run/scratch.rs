@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::XattrFlags;
@@ -61,6 +61,12 @@ impl Scratch {
             }
             text => text.map_err(|error| unusable(path, &error))?,
         };
+        // Whoever wrote it says what is committed, and where.
+        let owner = fs::metadata(path.join(DESCRIPTION)).map_err(|error| unusable(path, &error))?.uid();
+        if owner != rustix::process::geteuid().as_raw() {
+            let message = format!("the fork in {} belongs to another user; become that user", path.display());
+            return Err(Failure::new(Exit::Permission, message));
+        }
         let description = serde_json::from_str(&text).map_err(|error| unusable(path, &error))?;
         let path = path.canonicalize().map_err(|error| unusable(path, &error))?;
         Ok(Some(Self { path, is_made: true, is_new: Cell::new(false), description }))
