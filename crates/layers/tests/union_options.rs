@@ -672,3 +672,30 @@ fn a_branch_that_becomes_read_only_below_is_copied_from() {
     assert_eq!(fs::read_to_string(place.join("d/x")).unwrap(), "lower");
     assert!(union.describe().last().unwrap().details.ends_with("=ro"), "it is shown as what it is now");
 }
+
+#[test]
+fn a_directory_that_somebody_else_makes_in_a_branch_is_used() {
+    let scene = scene(&[], &[(ReadWrite, &["d/"][..]), (ReadOnly, &["d/x/old"])]);
+    let x = at(&scene.union, "d/x").unwrap();
+    fill(&scene.branches[0], "d/x/theirs", "behind");
+    x.create(&server(), name("ours"), &Creation { mode: 0o644, flags: OpenFlags::WRITE }).unwrap();
+    assert_eq!(having(&scene.branches, "d/x/ours"), [0]);
+    assert_eq!(list(&x, &server()), ["old", "ours", "theirs"]);
+}
+
+#[test]
+fn what_somebody_else_puts_into_a_branch_is_seen_where_nothing_was() {
+    let modes = [(ReadWrite, &["d/a"][..]), (ReadWrite, &["d/b"]), (ReadOnly, &["d/c"])];
+    let scene = scene(&[], &modes);
+    let d = at(&scene.union, "d").unwrap();
+    for missing in 0..64 {
+        assert_eq!(d.lookup(&server(), name(&format!("missing {missing}"))).map(drop), Err(Errno::ENOENT));
+    }
+    for (branch, file) in [(1, "d/new"), (2, "d/a")] {
+        fill(&scene.branches[branch], file, "behind");
+    }
+    assert_eq!(read(&scene.union, "d/new").unwrap(), "behind");
+    // Nothing of it comes to light when the name is taken away.
+    d.unlink(&server(), name("a")).unwrap();
+    assert_eq!(read(&scene.union, "d/a").map(drop), Err(Errno::ENOENT));
+}

@@ -67,7 +67,7 @@ impl Directory {
         };
         let tree = node.tree();
         let has_mount_points = tree.submounts.are_in(tree.root(), descriptor.as_fd());
-        let (rest, position) = Default::default();
+        let (rest, position) = (Mutex::default(), Mutex::new(Some(0)));
         Ok(Self { node: node.reference(), mount: node.mount(), descriptor, has_mount_points, rest, position })
     }
 
@@ -82,7 +82,7 @@ impl Directory {
         let mut buffer = rest.map_or_else(Vec::new, |rest| rest.buffer);
         buffer.resize(BUFFER_SIZE, 0);
         let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
-        if position.take() != Some(offset) || offset == 0 {
+        if position.take() != Some(offset) {
             rustix::fs::seek(&self.descriptor, SeekFrom::Start(offset)).map_err(errno)?;
         }
         let length = match system::read_records(self.descriptor.as_fd(), &mut buffer) {
@@ -91,7 +91,8 @@ impl Directory {
             length => length.map_err(errno)?,
         };
         let records = Records { buffer, range: 0..length, offset };
-        *position = records.last_offset();
+        // Only a descriptor that was not read from yet stands at the start for sure.
+        *position = records.last_offset().filter(|&offset| offset != 0);
         Ok(records)
     }
 

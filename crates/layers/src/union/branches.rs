@@ -8,7 +8,9 @@ use vnode::{Caller, Errno, FileSystemRef, Result, VnodeRef};
 
 use super::history::{self, History};
 use super::marks::MarkCache;
+use super::parallel::Pace;
 use super::register::Register;
+use super::whiteout::Whiteouts;
 use super::work::Work;
 use crate::{Branch, BranchMode};
 
@@ -42,6 +44,10 @@ pub(super) struct Member {
     pub(super) work: Work,
     /// What is known of the marks of its directories.
     pub(super) marks: MarkCache,
+    /// How fast it answers.
+    pub(super) pace: Pace,
+    /// Makes its whiteouts.
+    pub(super) whiteouts: Whiteouts,
 }
 
 /// A tree at its place in the union.
@@ -163,7 +169,16 @@ impl Member {
         // A root that tells nothing now will not do so later; then its number hardly matters.
         let root_ino = root.getattr(&Caller::server()).map_or(1, |attributes| attributes.ino);
         let work = Work::new(&root);
-        Self { base: Arc::clone(base), layer, root, root_ino, work, marks: MarkCache::default() }
+        Self {
+            base: Arc::clone(base),
+            layer,
+            root,
+            root_ino,
+            work,
+            marks: MarkCache::default(),
+            pace: Pace::default(),
+            whiteouts: Whiteouts::default(),
+        }
     }
 
     /// Smaller for those that were there earlier.

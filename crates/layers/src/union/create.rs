@@ -13,7 +13,7 @@ use super::copy_up::Extent;
 use super::file::UnionFile;
 use super::identity::Identity;
 use super::lookup::Search;
-use super::node::{Instance, NO_COUNT, Node, Whereabouts};
+use super::node::{Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::placement::FullBranches;
 use super::{Union, whiteout};
 
@@ -66,7 +66,7 @@ impl Node {
         let (target, created) = loop {
             let (target, place) = self.place_of_new(caller, usize::MAX, &mut full)?;
             match place.tmpfile(caller, how) {
-                Err(error) if self.passes_over(error) => full.note(target, error),
+                Err(error) if self.passes_over(error) => full.note(Arc::clone(&target), error),
                 created => break (target, created?),
             }
         };
@@ -136,7 +136,8 @@ impl Node {
                 continue;
             }
             let place = self.place_in(caller, &member)?;
-            let _names = self.alone();
+            let names = [stored];
+            let _names = self.alone_for(Changes::Names(&names, Some(&member)));
             let search = self.search(caller, stored)?;
             if search.found.is_some() {
                 return Err(Errno::EEXIST);
@@ -179,7 +180,8 @@ impl Node {
                 Err(Errno::EXDEV) => continue,
                 placed => placed?,
             };
-            let _names = self.alone();
+            let names = [stored];
+            let _names = self.alone_for(Changes::Names(&names, Some(&target)));
             let search = self.search(caller, stored)?;
             if search.found.is_some() {
                 return Err(Errno::EEXIST);
@@ -193,7 +195,7 @@ impl Node {
             };
             let (value, entry) = match self.make_uncovered(&place, stored, covered, &make) {
                 Err(error) if self.passes_over(error) => {
-                    full.note(target, error);
+                    full.note(Arc::clone(&target), error);
                     continue;
                 }
                 made => made?,

@@ -148,7 +148,7 @@ impl Fold<'_> {
             self.take_away(lower, name)?;
         }
         whiteout::remove(lower, name)?;
-        if self.is_below(below, name)? { whiteout::hide(lower, name, self.format()) } else { Ok(()) }
+        if self.is_below(below, name)? { self.lower.whiteouts.hide(lower, name, self.format()) } else { Ok(()) }
     }
 
     /// The rests of moved directories move along in the lower layer. First all leave their places, since one may come to

@@ -76,7 +76,8 @@ impl Identity {
 
 /// What an object says of its identity.
 fn origin(object: &VnodeRef) -> Result<Option<Vec<u8>>> {
-    whiteout::attribute(object, &ORIGIN)
+    // Most have none, and one question tells so.
+    if whiteout::has_any_attribute(object, &ORIGIN)? { whiteout::attribute(object, &ORIGIN) } else { Ok(None) }
 }
 
 /// The branch's tag and the handle there, of a handle of the union.

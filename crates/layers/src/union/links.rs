@@ -13,7 +13,7 @@ use super::branches::Member;
 use super::copy_up::Extent;
 use super::identity::Identity;
 use super::lookup::Found;
-use super::node::{Instance, NO_COUNT, Node};
+use super::node::{Changes, Instance, NO_COUNT, Node};
 use super::work::Purpose;
 use super::{Union, identity};
 
@@ -79,7 +79,8 @@ impl Node {
             return node.writable(caller, Extent::Nothing).map(drop);
         }
         let place = self.directory_in(caller, member)?;
-        let _names = self.alone();
+        let names = [stored];
+        let _names = self.alone_for(Changes::Names(&names, Some(member)));
         let still_so = self.search(&Caller::server(), stored)?.found.is_some_and(|found| found.is_borrowed);
         if !still_so {
             return Ok(());

@@ -4,15 +4,18 @@
 //! that of the names' hashes, which are the cookies. So a reader can go on anywhere, also after a restart, and names that
 //! come or go move no other's place.
 
-use std::collections::{HashMap, HashSet};
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hashbrown::hash_table::Entry;
+use hashbrown::{HashSet, HashTable};
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, NameBuf, OpenDirectory, OpenDirectoryRef, Result};
 
 use super::identity::{hash, tagged};
 use super::node::{Instance, Node};
+use super::parallel::Answers;
 use super::whiteout::{self, Meaning};
 
 /// An open directory.
@@ -52,13 +55,18 @@ impl Listing {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let _names = self.node.shared();
         let place = std::slice::from_ref(&self.place);
         self.leftmost.read(caller, cookie, &mut |entry| {
             let Meaning::Object(shown) = whiteout::meaning(entry.name.as_bytes()) else {
                 return ControlFlow::Continue(());
             };
             let Ok(name) = Name::new(&shown) else { return ControlFlow::Continue(()) };
-            match self.seen_in(place, entry.name, entry.ino, entry.kind) {
+            let seen = match self.is_as_listed(place, entry.kind) {
+                true => Ok(Some((tagged(self.place.member.base.tag, entry.ino), entry.kind))),
+                false => self.seen(place, entry.name),
+            };
+            match seen {
                 Ok(Some((ino, kind))) => sink(DirectoryEntry { name, ino, kind, cookie: entry.cookie }),
                 // Gone meanwhile, or hidden.
                 Ok(None) | Err(_) => ControlFlow::Continue(()),
@@ -66,17 +74,12 @@ impl Listing {
         })
     }
 
-    /// The inode number and kind that users see of an entry that the first of these places has; `None` for a whiteout.
-    fn seen_in(
-        &self,
-        places: &[Instance],
-        stored: Name<'_>,
-        ino: u64,
-        kind: Option<FileKind>,
-    ) -> Result<Option<(u64, Option<FileKind>)>> {
+    /// Whether users see an entry of that kind that the first of these places has as it is listed there.
+    fn is_as_listed(&self, places: &[Instance], kind: Option<FileKind>) -> bool {
         let (union, member) = (&self.node.union, &places[0].member);
-        let may_be_whiteout = matches!(kind, None | Some(FileKind::CharacterDevice));
-        let is_native = match kind {
+        match kind {
+            // It may be a whiteout.
+            None | Some(FileKind::CharacterDevice) => false,
             // The rest of a moved directory may have been there before it.
             Some(FileKind::Directory) => {
                 !union.table.has_other_names()
@@ -84,14 +87,23 @@ impl Listing {
                     && union.branches.position(member) == Some(union.branches.slots().len() - 1)
             }
             _ => !member.work.exists(),
-        };
-        if !may_be_whiteout && is_native {
-            return Ok(Some((tagged(member.base.tag, ino), kind)));
         }
+    }
+
+    /// The inode number and kind that users see of what the first of these places has by a name; `None` for a whiteout. The
+    /// caller holds the lock.
+    fn seen(&self, places: &[Instance], stored: Name<'_>) -> Result<Option<(u64, Option<FileKind>)>> {
+        let union = &self.node.union;
         let search = union.search(places, &Caller::server(), stored)?;
         let Some(found) = search.found else { return Ok(None) };
-        let identity = union.present_identity(&found.instances, found.kind())?;
-        Ok(Some((identity.ino, Some(found.kind()))))
+        let kind = found.kind();
+        if kind == FileKind::Directory && found.instances.len() > 1 {
+            let node = self.node.child(found, stored)?;
+            let ino = node.identity.ino;
+            self.node.keep_recent(stored, node);
+            return Ok(Some((ino, Some(kind))));
+        }
+        Ok(Some((union.present_identity(&found.instances, kind)?.ino, Some(kind))))
     }
 
     /// What there is from this moment on, or what was gathered at the start of this reading.
@@ -108,59 +120,155 @@ impl Listing {
     }
 
     fn gather(&self) -> Result<Vec<Item>> {
-        let server = Caller::server();
         let _names = self.node.shared();
         let instances = self.node.instances();
-        let mut hidden: HashSet<NameBuf> = HashSet::new();
-        let mut items: HashMap<NameBuf, Item> = HashMap::new();
+        let leftmost = Arc::clone(&self.leftmost);
+        let own = instances.iter().position(|place| place.is_same(&self.place));
+        let list = move |index: usize, place: &Instance| {
+            let opened = (own == Some(index)).then(|| Arc::clone(&leftmost));
+            place.member.pace.time(|| Listed::read(place, opened))
+        };
+        let mut answers = Answers::of_slow(&instances, 0, list.clone());
+        let mut listed = Vec::with_capacity(instances.len());
         for (index, place) in instances.iter().enumerate() {
-            let opened = if place.is_same(&self.place) {
-                Arc::clone(&self.leftmost)
-            } else {
-                place.vnode.open_directory(&server)?
-            };
-            let mut entries: Vec<(NameBuf, u64, Option<FileKind>)> = Vec::new();
-            opened.read(&server, 0, &mut |entry| {
-                entries.push((entry.name.to_owned(), entry.ino, entry.kind));
-                ControlFlow::Continue(())
-            })?;
-            let mut hidden_here = Vec::new();
-            for (stored, ino, kind) in entries {
-                match whiteout::meaning(stored.as_bytes()) {
-                    Meaning::Mark => {}
-                    Meaning::Whiteout(name) => hidden_here.extend(NameBuf::new(name.into_owned())),
-                    Meaning::Object(name) => {
-                        let Ok(name) = NameBuf::new(name.into_owned()) else { continue };
-                        if hidden.contains(&name) {
-                            continue;
-                        }
-                        if items.contains_key(&name) {
-                            continue;
-                        }
-                        match self.seen_in(&instances[index..], stored.as_name(), ino, kind)? {
-                            Some((ino, kind)) => {
-                                items.insert(name.clone(), Item { cookie: cookie_of(&name), name, ino, kind });
-                            }
-                            None => hidden_here.push(name),
-                        }
-                    }
+            listed.push(answers.take(index).unwrap_or_else(|| Ok(list(index, place)))??);
+        }
+        let mut gathering = Gathering::default();
+        for (index, entries) in listed.iter().enumerate() {
+            let (places, tag) = (&instances[index..], instances[index].member.base.tag);
+            for (entry, stored) in entries.iter() {
+                let ino = self.is_as_listed(places, entry.kind).then(|| tagged(tag, entry.ino));
+                gathering.add(entry, stored, ino);
+            }
+            for (stored, name) in std::mem::take(&mut gathering.unknown) {
+                match self.seen(places, stored.as_name())? {
+                    Some((ino, kind)) => gathering.insert(name, ino, kind),
+                    None => gathering.hidden_here.push(name),
                 }
             }
-            hidden.extend(hidden_here);
+            let hidden_here = std::mem::take(&mut gathering.hidden_here);
+            gathering.hidden.extend(hidden_here);
         }
-        let mut items: Vec<Item> = items.into_values().collect();
-        items.sort_by(|one, other| (one.cookie, one.name.as_bytes()).cmp(&(other.cookie, other.name.as_bytes())));
+        Ok(gathering.into_items())
+    }
+}
+
+/// What one branch has in the directory, names in one piece.
+#[derive(Default)]
+struct Listed {
+    entries: Vec<ListedEntry>,
+    names: Vec<u8>,
+    /// There are names that whiteouts and marks have.
+    has_marks: bool,
+}
+
+struct ListedEntry {
+    name_length: usize,
+    /// Of the name.
+    hashed: u64,
+    ino: u64,
+    kind: Option<FileKind>,
+}
+
+impl Listed {
+    /// Reads a directory whole, which may be open already. The caller holds the lock.
+    fn read(place: &Instance, opened: Option<OpenDirectoryRef>) -> Result<Self> {
+        let server = Caller::server();
+        let opened = opened.map_or_else(|| place.vnode.open_directory(&server), Ok)?;
+        let mtime = place.vnode.getattr(&server)?.mtime;
+        let mut listed = Self::default();
+        opened.read(&server, 0, &mut |entry| listed.push(&entry))?;
+        place.names.learn_from(listed.entries.iter().map(|entry| entry.hashed), listed.has_marks, mtime);
+        Ok(listed)
+    }
+
+    fn push(&mut self, entry: &DirectoryEntry<'_>) -> ControlFlow<()> {
+        let name = entry.name.as_bytes();
+        self.has_marks |= whiteout::is_special(name);
+        self.entries.push(ListedEntry {
+            name_length: name.len(),
+            hashed: hash(name),
+            ino: entry.ino,
+            kind: entry.kind,
+        });
+        self.names.extend_from_slice(name);
+        ControlFlow::Continue(())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&ListedEntry, Name<'_>)> {
+        let mut rest = self.names.as_slice();
+        self.entries.iter().filter_map(move |entry| {
+            let (name, after) = rest.split_at(entry.name_length);
+            rest = after;
+            Some((entry, Name::new(name).ok()?))
+        })
+    }
+}
+
+/// The names of a directory, as they are gathered from one branch after the other.
+#[derive(Default)]
+struct Gathering {
+    items: HashTable<Item>,
+    /// What whiteouts on the left hide.
+    hidden: HashSet<NameBuf>,
+    /// What those in the branch that is being read hide.
+    hidden_here: Vec<NameBuf>,
+    /// What has to be looked up, by the name in the branch and that which users see.
+    unknown: Vec<(NameBuf, NameBuf)>,
+}
+
+impl Gathering {
+    /// Adds an entry of a branch, unless a branch on the left has or hides its name. `ino` is what users see as its inode
+    /// number, if that can be said.
+    fn add(&mut self, entry: &ListedEntry, stored: Name<'_>, ino: Option<u64>) {
+        let (shown, hashed) = match whiteout::meaning(stored.as_bytes()) {
+            Meaning::Mark => return,
+            Meaning::Whiteout(name) => return self.hidden_here.extend(NameBuf::new(name.into_owned())),
+            Meaning::Object(Cow::Borrowed(shown)) => (Cow::Borrowed(shown), entry.hashed),
+            Meaning::Object(Cow::Owned(shown)) => {
+                let hashed = hash(&shown);
+                (Cow::Owned(shown), hashed)
+            }
+        };
+        let is_there = self.items.find(hashed, |item| item.name.as_bytes() == &*shown).is_some();
+        if is_there {
+            return;
+        }
+        let Ok(name) = NameBuf::new(shown.into_owned()) else { return };
+        if self.hidden.contains(&name) {
+            return;
+        }
+        match ino {
+            Some(ino) => self.insert(name, ino, entry.kind),
+            None => self.unknown.push((stored.to_owned(), name)),
+        }
+    }
+
+    fn insert(&mut self, name: NameBuf, ino: u64, kind: Option<FileKind>) {
+        let hashed = hash(name.as_bytes());
+        let place = self.items.entry(hashed, |item| item.name == name, |item| hash(item.name.as_bytes()));
+        if let Entry::Vacant(place) = place {
+            place.insert(Item { cookie: cookie_of(hashed), name, ino, kind });
+        }
+    }
+
+    /// All of them, in the order of their cookies.
+    fn into_items(self) -> Vec<Item> {
+        let mut items: Vec<Item> = self.items.into_iter().collect();
+        items.sort_unstable_by(|one, other| {
+            one.cookie.cmp(&other.cookie).then_with(|| one.name.as_bytes().cmp(other.name.as_bytes()))
+        });
         for index in 1..items.len() {
             // Two names with one hash come one after the other.
             items[index].cookie = items[index].cookie.max(items[index - 1].cookie + 1);
         }
-        Ok(items)
+        items
     }
 }
 
-fn cookie_of(name: &NameBuf) -> u64 {
+fn cookie_of(hashed: u64) -> u64 {
     // Room above for names with one hash, and below 2^63.
-    FIRST_COOKIE + (hash(name.as_bytes()) >> 2)
+    FIRST_COOKIE + (hashed >> 2)
 }
 
 impl OpenDirectory for Listing {

@@ -7,9 +7,10 @@ use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result};
 use super::Union;
 use super::branches::Member;
 use super::identity::Identity;
-use super::names::ANYTHING;
+use super::names::{self, ANYTHING};
 use super::node::{Instance, NO_COUNT, Node};
-use super::whiteout;
+use super::parallel::Answers;
+use super::whiteout::{self, Marks};
 
 /// What a search through the branches came to.
 #[derive(Default)]
@@ -35,6 +36,53 @@ pub(super) struct Found {
     pub(super) is_borrowed: bool,
 }
 
+/// What a branch has by a name.
+enum Answer {
+    Nothing,
+    Whiteout,
+    /// Something that ends the search.
+    Object(Entry),
+    /// A directory, which may be merged with others.
+    Directory(Entry, Marks),
+}
+
+/// What is asked of an instance of a directory.
+#[derive(Clone, Copy)]
+struct Question {
+    /// There are instances on its right.
+    has_more: bool,
+    /// It is in the last of all branches.
+    is_last: bool,
+}
+
+impl Question {
+    /// Asks, about a name of which this much is known.
+    fn ask(self, place: &Instance, caller: &Caller, stored: Name<'_>, names: names::Answer) -> Result<Answer> {
+        let has_whiteout = || -> Result<bool> {
+            let stands = names.may_have_whiteout && whiteout::stands(&place.vnode, stored)?;
+            if names.may_have_whiteout && !stands {
+                place.names.has_missed();
+            }
+            Ok(stands)
+        };
+        let entry = match place.member.pace.time(|| place.vnode.lookup(caller, stored)) {
+            Err(Errno::ENOENT) if has_whiteout()? => return Ok(Answer::Whiteout),
+            Err(Errno::ENOENT) => return Ok(Answer::Nothing),
+            entry => entry?,
+        };
+        if whiteout::is_device(&entry)? {
+            return Ok(Answer::Whiteout);
+        }
+        if !entry.attributes.is_directory() || self.is_last {
+            return Ok(Answer::Object(entry));
+        }
+        let mut marks = place.member.marks.of(&entry.vnode, &entry.attributes)?;
+        // Beside a whiteout a directory hides what is on the right.
+        marks.is_opaque |= marks.redirect.is_none() && self.has_more && has_whiteout()?;
+        Ok(Answer::Directory(entry, marks))
+    }
+}
+
 impl Found {
     /// The kind of the leftmost.
     pub(super) fn kind(&self) -> FileKind {
@@ -46,33 +94,55 @@ impl Union {
     /// What there is by a name in a directory with these instances. The leftmost is asked as the caller, whose right to
     /// search it decides; the others as the server.
     pub(super) fn search(&self, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
+        let search = self.search_known(directory, caller, stored)?;
+        if search.found.is_some() {
+            return Ok(search);
+        }
+        // That nothing is there has to be true now, also if somebody else has just changed a branch.
+        let mut is_outdated = false;
+        for place in directory {
+            is_outdated |= place.names.is_outdated(&place.vnode)?;
+        }
+        if is_outdated { self.search_known(directory, caller, stored) } else { Ok(search) }
+    }
+
+    /// As [`Union::search`], by what is known of names in the branches.
+    fn search_known(&self, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
         let server = Caller::server();
         let mut search = Search::default();
         let generation = self.branches.generation();
+        // In a view's branches others write too, and are seen at once.
+        let is_view = self.private.is_some();
+        let mut answers: Option<Answers<Result<Answer>>> = None;
         for (index, place) in directory.iter().enumerate() {
-            // In a view's branches others write too, and are seen at once.
-            let names = if self.private.is_some() { ANYTHING } else { place.names.ask(&place.vnode, stored)? };
+            let names = if is_view { ANYTHING } else { place.names.ask(&place.vnode, stored)? };
             if index > 0 && !names.may_have_object && !names.may_have_whiteout {
                 continue;
             }
-            let has_whiteout =
-                || if names.may_have_whiteout { whiteout::stands(&place.vnode, stored) } else { Ok(false) };
-            let entry = match place.vnode.lookup(if index == 0 { caller } else { &server }, stored) {
-                Ok(entry) if !whiteout::is_device(&entry)? => entry,
-                Err(Errno::ENOENT) if !has_whiteout()? => continue,
-                Ok(_) | Err(Errno::ENOENT) => {
+            if answers.is_none() && place.member.pace.is_slow() {
+                answers = Some(self.ask_ahead(directory, index, caller, stored));
+            }
+            let answer = match answers.as_mut().and_then(|answers| answers.take(index)) {
+                Some(answer) => answer?,
+                None => {
+                    self.question(directory, index).ask(place, if index == 0 { caller } else { &server }, stored, names)
+                }
+            };
+            let (entry, marks) = match answer? {
+                Answer::Nothing => continue,
+                Answer::Whiteout => {
                     search.whiteout = Some(index);
                     break;
                 }
-                Err(error) => return Err(error),
+                Answer::Object(entry) => (entry, None),
+                Answer::Directory(entry, marks) => (entry, Some(marks)),
             };
-            let directories = search.found.is_some();
-            if directories && !entry.attributes.is_directory() {
+            if search.found.is_some() && !entry.attributes.is_directory() {
                 break;
             }
             let copy = if entry.attributes.is_directory() { None } else { self.shared_copy(&place.member, &entry)? };
             let is_borrowed = copy.is_some();
-            let (instance, Entry { vnode, attributes }) = copy.unwrap_or_else(|| (place.with(&entry), entry));
+            let (instance, Entry { attributes, .. }) = copy.unwrap_or_else(|| (place.with(&entry), entry));
             match &mut search.found {
                 Some(found) => found.instances.push(instance),
                 None => {
@@ -80,17 +150,35 @@ impl Union {
                         Some(Found { at: index, generation, instances: vec![instance], attributes, is_borrowed });
                 }
             }
-            if !attributes.is_directory() || self.is_last(&place.member) {
-                break;
-            }
-            let marks = place.member.marks.of(&vnode, &attributes)?;
-            let ends_here = self.rest_is_elsewhere(&directory[index..], marks.redirect, search.found.as_mut())?
-                || (index + 1 < directory.len() && (marks.is_opaque || has_whiteout()?));
-            if ends_here {
+            let Some(marks) = marks else { break };
+            let is_elsewhere = self.rest_is_elsewhere(&directory[index..], marks.redirect, search.found.as_mut())?;
+            if is_elsewhere || marks.is_opaque {
                 break;
             }
         }
         Ok(search)
+    }
+
+    /// What one of a directory's instances is to be asked.
+    fn question(&self, directory: &[Instance], index: usize) -> Question {
+        Question { has_more: index + 1 < directory.len(), is_last: self.is_last(&directory[index].member) }
+    }
+
+    /// Asks those instances from one on that are slow, all at once.
+    fn ask_ahead(
+        &self,
+        directory: &[Instance],
+        from: usize,
+        caller: &Caller,
+        stored: Name<'_>,
+    ) -> Answers<Result<Answer>> {
+        let (caller, stored, is_view) = (caller.clone(), stored.to_owned(), self.private.is_some());
+        let questions: Vec<Question> = (0..directory.len()).map(|index| self.question(directory, index)).collect();
+        Answers::of_slow(directory, from, move |index, place| {
+            let (server, stored) = (Caller::server(), stored.as_name());
+            let names = if is_view { ANYTHING } else { place.names.ask(&place.vnode, stored)? };
+            questions[index].ask(place, if index == 0 { &caller } else { &server }, stored, names)
+        })
     }
 
     /// Finds the rest of a directory that has been moved here from elsewhere. `places` are the instances of the directory
@@ -176,13 +264,16 @@ impl Union {
             let native = Identity::native(&oldest.member.base, &oldest.vnode.handle(), oldest.ino)?;
             return Ok((self.fitting(native)?, NO_COUNT));
         }
-        let Instance { member, vnode, ino, .. } = instances.first().ok_or(Errno::ESTALE)?;
-        if member.work.exists()
-            && let Some(brought) = Identity::brought(vnode)?
+        let instance = instances.first().ok_or(Errno::ESTALE)?;
+        let Instance { member, vnode, ino, .. } = instance;
+        let native = Identity::native(&member.base, &vnode.handle(), *ino)?;
+        if !member.work.exists()
+            || self.table.find(&native.handle).is_some_and(|node| node.leftmost().is_same(instance))
         {
-            return Ok((self.fitting(brought.0)?, brought.1));
+            return Ok((self.fitting(native)?, NO_COUNT));
         }
-        Ok((self.fitting(Identity::native(&member.base, &vnode.handle(), *ino)?)?, NO_COUNT))
+        let (identity, names) = Identity::brought(vnode)?.unwrap_or((native, NO_COUNT));
+        Ok((self.fitting(identity)?, names))
     }
 }
 
@@ -225,6 +316,9 @@ impl Node {
         let stored = whiteout::stored(name)?;
         let stored = Name::new(&stored)?;
         let _names = self.shared();
+        if let Ok(Some((node, attributes))) = self.recent(caller, stored) {
+            return Ok(node.entry(attributes));
+        }
         let found = self.search(caller, stored)?.found.ok_or(Errno::ENOENT)?;
         let attributes = found.attributes;
         let child = self.child(found, stored)?;

@@ -28,7 +28,9 @@ mod metacopy;
 mod names;
 mod node;
 mod options;
+mod parallel;
 mod placement;
+mod recent;
 mod record;
 mod refresh;
 mod register;
@@ -59,6 +61,7 @@ use file::UnionFile;
 pub use fork::{Change, CommitError, CommitOptions, Conflict, Deed, Difference, Fork, to_json};
 use node::{Node, Table};
 pub use options::create;
+use recent::Recent;
 use register::Register;
 use settings::Settings;
 use views::{Family, Private};
@@ -87,6 +90,7 @@ struct Union {
     notifier: Mutex<Option<Arc<dyn Notifier>>>,
     /// The labels of branches that were not there when the union was made.
     missing: Mutex<Vec<String>>,
+    recent: Recent,
     /// By which numbers branches are known.
     register: Mutex<Register>,
     mount_point: OnceLock<OwnedFd>,
@@ -131,6 +135,8 @@ impl UnionFileSystem {
             problem: OptionProblem::Unfinished { message: error.to_string() },
         })?;
         let root = union.root_node();
+        // Not by views, to whose branches others write too.
+        union.recent.begin();
         Ok(Self { union, root })
     }
 
@@ -160,6 +166,7 @@ impl Union {
             root: OnceLock::new(),
             direct_files: Mutex::default(),
             notifier: Mutex::default(),
+            recent: Recent::default(),
             opener,
             turn: AtomicUsize::new(0),
             moves: Mutex::default(),
@@ -239,7 +246,8 @@ impl FileSystem for UnionFileSystem {
     }
 
     fn sync(&self) -> Result<()> {
-        self.union.branches.slots().iter().try_for_each(|slot| slot.member.base.file_system.sync())?;
+        let slots = self.union.branches.slots();
+        parallel::each(&slots, |slot| slot.member.base.file_system.sync())?;
         self.union.family.views().iter().try_for_each(|view| view.file_system().sync())
     }
 
@@ -324,6 +332,7 @@ impl FileSystem for UnionFileSystem {
 impl Drop for UnionFileSystem {
     fn drop(&mut self) {
         self.union.family.end();
+        self.union.recent.end();
     }
 }
 

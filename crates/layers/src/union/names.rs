@@ -1,39 +1,51 @@
 //! Names in a directory of a branch that are remembered, so that a name which one of many branches has costs nothing in the
 //! others.
 //!
-//! A directory is read after some questions that it could not answer, and believed for a while; what this union changes is
-//! forgotten at once (by the lock of the directory), and what others change is seen by its mtime.
+//! A directory is read after it was asked in vain, the more often the larger it is, and believed for a while.
+//! Names that this union changes are asked for again; what others change is seen by the mtime when that while is over, or
+//! when nothing is found.
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
+use hashbrown::HashSet;
 use vnode::{Caller, Name, Result, Timestamp, VnodeRef};
 
 use super::identity::hash;
 use super::marks::is_settled;
-use super::whiteout::{self, PREFIX};
+use super::whiteout;
 
-/// So many questions are asked before the directory is read.
-const QUESTIONS: u32 = 8;
+/// To read so many names costs about as much as one question in vain.
+const NAMES_PER_MISS: u32 = 16;
+/// So many names are read at first, to learn how large the directory is.
+const NAMES_AT_FIRST: u32 = 512;
 /// A directory of more names is not remembered.
-const NAMES_MAX: usize = 1 << 15;
+const NAMES_MAX: u32 = 1 << 15;
 /// After so long it is looked whether somebody else has changed the directory.
-const BELIEVED: Duration = Duration::from_secs(1);
+const BELIEVED: Duration = Duration::from_millis(20);
+/// If more names have been changed, the directory is read again.
+const UNSURE_MAX: usize = 4096;
 
 /// What is known of the names in a directory of a branch.
 #[derive(Default)]
 pub(super) struct NameCache {
     known: RwLock<Option<Known>>,
-    questions: AtomicU32,
+    /// How often the directory was asked in vain since its names were last known.
+    misses: AtomicU32,
+    /// How many names it had at least when it was last read.
+    size: AtomicU32,
 }
 
 struct Known {
     names: HashSet<u64>,
+    /// Names that were changed since.
+    unsure: HashSet<u64>,
     has_whiteouts: bool,
     mtime: Timestamp,
+    /// When it was read, no later change could have that mtime.
+    is_settled: bool,
     checked: Instant,
 }
 
@@ -51,65 +63,118 @@ pub(super) const ANYTHING: Answer = Answer { may_have_object: true, may_have_whi
 impl NameCache {
     /// What the directory may have by a name.
     pub(super) fn ask(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<Answer> {
-        {
-            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(known) = known.as_ref().filter(|known| known.checked.elapsed() < BELIEVED) {
-                return Ok(known.answer(stored));
-            }
+        if let Some(known) = self.read().as_ref().filter(|known| known.is_believed()) {
+            return Ok(known.answer(stored));
         }
-        if self.questions.load(Ordering::Relaxed) < QUESTIONS {
-            self.questions.fetch_add(1, Ordering::Relaxed);
+        if self.misses.load(Ordering::Relaxed) < self.price() {
             return Ok(ANYTHING);
         }
         self.learn(directory)?;
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(known.as_ref().map_or(ANYTHING, |known| known.answer(stored)))
+        Ok(self.read().as_ref().map_or(ANYTHING, |known| known.answer(stored)))
     }
 
-    /// The directory has been changed.
+    /// Somebody has just read the whole directory: the hashes of its names, and its mtime before that. This union has
+    /// changed no name meanwhile.
+    pub(super) fn learn_from(&self, names: impl Iterator<Item = u64>, has_whiteouts: bool, mtime: Timestamp) {
+        let names: HashSet<u64> = names.take(NAMES_MAX as usize + 1).collect();
+        if names.len() <= NAMES_MAX as usize {
+            self.size.store(names.len() as u32, Ordering::Relaxed);
+            let (unsure, checked) = (HashSet::new(), Instant::now());
+            let known = Known { names, unsure, has_whiteouts, mtime, is_settled: is_settled(mtime), checked };
+            *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        }
+    }
+
+    /// The directory was asked, and has nothing by the name.
+    pub(super) fn has_missed(&self) {
+        self.misses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether somebody else has changed the directory since its names were learnt; then they are forgotten.
+    pub(super) fn is_outdated(&self, directory: &VnodeRef) -> Result<bool> {
+        let Some(mtime) = self.read().as_ref().map(|known| known.mtime) else { return Ok(false) };
+        let is_outdated = mtime != directory.getattr(&Caller::server())?.mtime;
+        if is_outdated {
+            self.forget();
+        }
+        Ok(is_outdated)
+    }
+
+    /// A name in the directory may have been changed, and its whiteout.
+    pub(super) fn changed(&self, stored: u64) {
+        if self.read().is_some() {
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(inside) = &mut *known {
+                inside.unsure.insert(stored);
+                if inside.unsure.len() > UNSURE_MAX {
+                    *known = None;
+                }
+            }
+        }
+    }
+
+    /// Any name in the directory may have been changed.
     pub(super) fn forget(&self) {
-        self.questions.store(0, Ordering::Relaxed);
-        if self.known.read().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if self.read().is_some() {
             *self.known.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
+    }
+
+    /// How often it is asked in vain before it is read.
+    fn price(&self) -> u32 {
+        1 + self.size.load(Ordering::Relaxed) / NAMES_PER_MISS
     }
 
     /// Reads the directory, unless it is as it was.
     fn learn(&self, directory: &VnodeRef) -> Result<()> {
         let mtime = directory.getattr(&Caller::server())?.mtime;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        match known.as_mut().filter(|known| known.mtime == mtime) {
-            Some(known) => known.checked = Instant::now(),
-            None => {
-                *known = None;
-                // It may be changed again within the same time. Ask again later.
-                self.questions.store(0, Ordering::Relaxed);
-                if is_settled(mtime) {
-                    *known = Known::read(directory, mtime)?;
-                    self.questions.store(QUESTIONS, Ordering::Relaxed);
-                }
-            }
+        if let Some(same) = known.as_mut().filter(|known| known.is_settled && known.mtime == mtime) {
+            same.checked = Instant::now();
+            return Ok(());
         }
+        *known = None;
+        let limit = self.size.load(Ordering::Relaxed).saturating_mul(8).clamp(NAMES_AT_FIRST, NAMES_MAX);
+        let read = Known::read(directory, mtime, limit)?;
+        let size = read.as_ref().map_or(limit, |known| known.names.len() as u32);
+        self.size.store(size, Ordering::Relaxed);
+        self.misses.store(0, Ordering::Relaxed);
+        *known = read;
         Ok(())
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Option<Known>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Known {
-    fn read(directory: &VnodeRef, mtime: Timestamp) -> Result<Option<Self>> {
+    /// The names of a directory; `None` if they are more than that.
+    fn read(directory: &VnodeRef, mtime: Timestamp, limit: u32) -> Result<Option<Self>> {
         let server = Caller::server();
         let (mut names, mut has_whiteouts) = (HashSet::new(), false);
+        let (checked, is_settled) = (Instant::now(), is_settled(mtime));
         directory.open_directory(&server)?.read(&server, 0, &mut |entry| {
-            has_whiteouts |= entry.name.as_bytes().starts_with(PREFIX);
+            has_whiteouts |= whiteout::is_special(entry.name.as_bytes());
             names.insert(hash(entry.name.as_bytes()));
-            if names.len() > NAMES_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if names.len() > limit as usize { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        Ok((names.len() <= NAMES_MAX).then(|| Self { names, has_whiteouts, mtime, checked: Instant::now() }))
+        let unsure = HashSet::new();
+        let is_whole = names.len() <= limit as usize;
+        Ok(is_whole.then_some(Self { names, unsure, has_whiteouts, mtime, is_settled, checked }))
+    }
+
+    fn is_believed(&self) -> bool {
+        self.checked.elapsed() < BELIEVED
     }
 
     fn answer(&self, stored: Name<'_>) -> Answer {
-        let has = |name: &[u8]| self.names.contains(&hash(name));
-        let may_have_whiteout =
-            self.has_whiteouts && whiteout::whiteout_name(stored).is_ok_and(|name| has(name.as_bytes()));
-        Answer { may_have_object: has(stored.as_bytes()), may_have_whiteout }
+        let hashed = hash(stored.as_bytes());
+        if !self.unsure.is_empty() && self.unsure.contains(&hashed) {
+            return ANYTHING;
+        }
+        let may_have_whiteout = self.has_whiteouts
+            && whiteout::whiteout_name(stored).is_ok_and(|name| self.names.contains(&hash(name.as_bytes())));
+        Answer { may_have_object: self.names.contains(&hashed), may_have_whiteout }
     }
 }

@@ -11,7 +11,7 @@ use vnode::{Errno, FileKind, Handle, Name, NameBuf, OpenFileRef, Result, VnodeRe
 use super::Union;
 use super::branches::Member;
 use super::file::UnionFile;
-use super::identity::Identity;
+use super::identity::{Identity, hash};
 use super::metacopy;
 use super::names::NameCache;
 use super::views::Hosting;
@@ -45,6 +45,8 @@ pub(super) struct Node {
     lock: RwLock<()>,
     /// Never empty: the leftmost is what users see; only a directory has others.
     instances: RwLock<Arc<[Instance]>>,
+    /// Of a directory, how often its names may have been changed.
+    changed: AtomicU64,
     /// Where it was last seen.
     whereabouts: Mutex<Whereabouts>,
     /// How often it was copied to another branch.
@@ -76,15 +78,35 @@ pub(super) struct Node {
 /// The lock of an object, held alone: with it, names in a directory are changed.
 pub(super) struct Alone<'a> {
     node: &'a Node,
+    changes: Changes<'a>,
     _lock: RwLockWriteGuard<'a, ()>,
+}
+
+/// What whoever holds a directory's lock alone changes in it.
+#[derive(Clone, Copy)]
+pub(super) enum Changes<'a> {
+    /// Anything. Also what anything but a directory has.
+    Anything,
+    /// What there is by these names, and their whiteouts, in one branch or in any.
+    Names(&'a [Name<'a>], Option<&'a Member>),
 }
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        if self.node.kind == FileKind::Directory {
-            for instance in self.node.instances().iter() {
-                if self.node.union.branches.may_change(&instance.member) {
-                    instance.names.forget();
+        if self.node.kind != FileKind::Directory {
+            return;
+        }
+        self.node.changed.fetch_add(1, Ordering::Release);
+        for instance in self.node.instances().iter() {
+            if !self.node.union.branches.may_change(&instance.member) {
+                continue;
+            }
+            match self.changes {
+                Changes::Anything => instance.names.forget(),
+                Changes::Names(names, member) => {
+                    if member.is_none_or(|member| std::ptr::eq(&raw const *instance.member, member)) {
+                        names.iter().for_each(|name| instance.names.changed(hash(name.as_bytes())));
+                    }
                 }
             }
             self.node.union.family.note_change(&self.node.union);
@@ -129,6 +151,7 @@ impl Node {
             kind,
             lock: RwLock::default(),
             instances: RwLock::new(instances),
+            changed: AtomicU64::new(0),
             whereabouts: Mutex::new(Whereabouts::Unknown),
             copies: AtomicU32::new(0),
             own_data_at: AtomicU64::new(0),
@@ -278,7 +301,17 @@ impl Node {
 
     /// Holds the lock alone.
     pub(super) fn alone(&self) -> Alone<'_> {
-        Alone { node: self, _lock: self.lock.write().unwrap_or_else(PoisonError::into_inner) }
+        self.alone_for(Changes::Anything)
+    }
+
+    /// Holds the lock alone, to change no more than that.
+    pub(super) fn alone_for<'a>(&'a self, changes: Changes<'a>) -> Alone<'a> {
+        Alone { node: self, changes, _lock: self.lock.write().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// How often the lock has been held alone. What was found before holds while that is the same.
+    pub(super) fn changed(&self) -> u64 {
+        self.changed.load(Ordering::Acquire)
     }
 
     /// What is known of the names in this directory may have been changed.

@@ -193,7 +193,7 @@ pub(super) fn remove(member: &Member, spot: &Spot) -> Result<()> {
         Some((directory, _)) if spot.leaves_device => {
             match member.work.replace_by_device(&directory, spot.name.as_name()) {
                 Err(error) if whiteout::is_incapable(error) => {
-                    whiteout::cover(&directory, spot.name.as_name())?;
+                    member.whiteouts.cover(&directory, spot.name.as_name())?;
                     remove_own_directory(member, &directory, spot.name.as_name())
                 }
                 done => done,

@@ -105,7 +105,7 @@ impl Node {
     }
 
     /// This object by its name, if it is still what users see by that.
-    fn find_again(&self, directory: &Arc<Node>, stored: Name<'_>) -> Result<Option<Found>> {
+    pub(super) fn find_again(&self, directory: &Arc<Node>, stored: Name<'_>) -> Result<Option<Found>> {
         let found = match directory.search(&Caller::server(), stored) {
             Ok(search) => search.found,
             Err(Errno::ENOTDIR | Errno::ESTALE) => None,
@@ -125,7 +125,8 @@ impl Node {
         Ok((identity.handle == self.identity.handle || shares_instance()).then_some(found))
     }
 
-    fn is_found(self: &Arc<Self>, found: Found) -> Result<()> {
+    /// It is there.
+    pub(super) fn is_found(self: &Arc<Self>, found: Found) -> Result<()> {
         let (natural, names) = self.union.identity(&found.instances, found.kind())?;
         if natural.handle != self.identity.handle {
             // The branch that it was known by is gone. While it is in use it is known as before.

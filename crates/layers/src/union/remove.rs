@@ -8,7 +8,7 @@ use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Name, Result
 use super::branches::Member;
 use super::copy_up::Extent;
 use super::lookup::{Found, Search};
-use super::node::{Instance, Node};
+use super::node::{Changes, Instance, Node};
 use super::settings::Deletion;
 use super::whiteout::{self, Meaning};
 use super::{Union, work};
@@ -27,16 +27,18 @@ impl Node {
             }
             if removal.is_on_the_left {
                 self.may_remove(caller, directory, &found.attributes)?;
-                return whiteout::hide(directory, stored, self.union.settings.whiteouts);
+                return removal.hide(self);
             }
-            if self.union.settings.deletion == Deletion::All && removal.shows_more(self)? {
+            let mut shows_more = removal.shows_more(self)?;
+            if shows_more {
                 self.may_remove(caller, directory, &found.attributes)?;
-                removal.remove_on_the_right(self);
+                if self.union.settings.deletion == Deletion::All {
+                    shows_more = removal.remove_on_the_right(self) == Leaves::Something && removal.shows_more(self)?;
+                }
             }
-            if !removal.shows_more(self)? {
+            if !shows_more {
                 return directory.unlink(caller, stored);
             }
-            self.may_remove(caller, directory, &found.attributes)?;
             self.remove_hiding(removal, || directory.unlink(caller, stored))
         })
     }
@@ -55,7 +57,7 @@ impl Node {
                 return Err(Errno::ENOTEMPTY);
             }
             if removal.is_on_the_left {
-                return whiteout::hide(directory, stored, self.union.settings.whiteouts);
+                return removal.hide(self);
             }
             let remove_own = || remove_own_directory(&found.instances[0].member, directory, stored);
             if !removal.shows_more(self)? {
@@ -66,12 +68,11 @@ impl Node {
                 node.keep_rest(&found.instances[0].member)?;
             }
             self.remove_hiding(removal, remove_own)?;
-            if self.union.settings.deletion == Deletion::All {
-                removal.remove_on_the_right(self);
-                if removal.shows_more(self) == Ok(false) {
-                    // What is not needed any more may stay.
-                    let _ = whiteout::lift(directory, stored);
-                }
+            if self.union.settings.deletion == Deletion::All
+                && (removal.remove_on_the_right(self) == Leaves::Nothing || removal.shows_more(self) == Ok(false))
+            {
+                // What is not needed any more may stay.
+                let _ = whiteout::lift(directory, stored);
             }
             Ok(())
         })
@@ -88,6 +89,7 @@ impl Node {
         let stored = whiteout::stored(name)?;
         let stored = Name::new(&stored)?;
         for _ in 0..ATTEMPTS {
+            let seen = self.changed();
             let (before, node) = match self.look(caller, stored)? {
                 (Search { found: Some(found), .. }, Some(node)) => (found, node),
                 _ => return Err(Errno::ENOENT),
@@ -108,19 +110,27 @@ impl Node {
                 Err(Errno::EXDEV) => continue,
                 placed => placed?,
             };
-            let _names = self.alone();
-            let Some(found) = &self.search(caller, stored)?.found else { return Err(Errno::ENOENT) };
-            if found.is_borrowed || !Arc::ptr_eq(&found.instances[0].member, &leftmost.member) {
-                // It has been copied meanwhile.
-                continue;
-            }
+            let is_thorough = self.union.settings.deletion == Deletion::All;
+            let names = [stored];
+            let _names = self.alone_for(Changes::Names(&names, if is_thorough { None } else { Some(&member) }));
+            let (found, node) = if self.changed() == seen {
+                (before, node)
+            } else {
+                let Some(found) = self.search(caller, stored)?.found else { return Err(Errno::ENOENT) };
+                if found.is_borrowed || !Arc::ptr_eq(&found.instances[0].member, &leftmost.member) {
+                    // It has been copied meanwhile.
+                    continue;
+                }
+                let node = self.union.node(found.clone())?;
+                (found, node)
+            };
             let instances = self.instances();
-            let node = self.union.node(found.clone())?;
-            let removal = Removal { found, right: &instances[found.at + 1..], directory, stored, is_on_the_left };
+            let right = &instances[found.at + 1..];
+            let removal = Removal { found: &found, right, directory, member: &member, stored, is_on_the_left };
             remove(&removal)?;
             if is_on_the_left {
                 node.is_hidden.store(true, Ordering::Relaxed);
-                if self.union.settings.deletion == Deletion::All {
+                if is_thorough {
                     removal.remove_on_the_right(self);
                 }
             }
@@ -141,7 +151,7 @@ impl Node {
                 done => return done,
             }
         }
-        whiteout::cover(directory, stored)?;
+        removal.member.whiteouts.cover(directory, stored)?;
         remove().inspect_err(|_| {
             // It is seen beside its whiteout; which is in nobody's way then.
             let _ = whiteout::remove(directory, stored);
@@ -157,6 +167,9 @@ impl Node {
     /// Whether the caller may take away a name of an object with these attributes, as the branch would decide.
     pub(super) fn may_remove(&self, caller: &Caller, directory: &VnodeRef, victim: &Attributes) -> Result<()> {
         const STICKY: u32 = 0o1000;
+        if caller.is_superuser() {
+            return Ok(());
+        }
         directory.access(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))?;
         let attributes = directory.getattr(caller)?;
         let is_owner = [attributes.uid, victim.uid].contains(&caller.uid);
@@ -191,8 +204,18 @@ struct Removal<'a> {
     right: &'a [Instance],
     /// The directory in the branch where the removal is noted: that of the leftmost object, or one on the left of it.
     directory: &'a VnodeRef,
+    /// That branch.
+    member: &'a Member,
     stored: Name<'a>,
     is_on_the_left: bool,
+}
+
+/// What there is by a name after it has been removed.
+#[derive(PartialEq, Eq)]
+pub(super) enum Leaves {
+    Nothing,
+    /// Perhaps.
+    Something,
 }
 
 impl Removal<'_> {
@@ -204,45 +227,81 @@ impl Removal<'_> {
         Ok(directory.union.search(self.right, &Caller::server(), self.stored)?.found.is_some())
     }
 
-    /// Removes what may be removed of that, from right to left. Users see none of it: what stays is hidden.
-    fn remove_on_the_right(&self, directory: &Node) {
-        let branches = &directory.union.branches;
-        for place in within_reach(self.right, self.stored).iter().rev() {
-            if branches.may_change(&place.member) {
-                // An error is as good as a branch that is read-only.
-                let _ = self.remove_at(place);
-            }
-        }
+    /// Leaves nothing but a whiteout.
+    fn hide(&self, directory: &Node) -> Result<()> {
+        self.member.whiteouts.hide(self.directory, self.stored, directory.union.settings.whiteouts)
     }
 
-    fn remove_at(&self, place: &Instance) -> Result<()> {
-        let server = Caller::server();
-        let entry = place.vnode.lookup(&server, self.stored)?;
-        let is_directory = entry.attributes.is_directory();
-        if is_directory != (self.found.kind() == FileKind::Directory) || whiteout::is_device(&entry)? {
-            return Ok(());
+    /// Removes what may be removed of that, from right to left. Users see none of it: what stays is hidden.
+    fn remove_on_the_right(&self, directory: &Node) -> Leaves {
+        let (reached, mut leaves) = within_reach(self.right, self.stored);
+        for (place, entry) in reached.into_iter().rev() {
+            // An error is as good as a branch that is read-only.
+            let is_removed =
+                directory.union.branches.may_change(&place.member) && self.remove_at(place, entry) == Ok(true);
+            if !is_removed {
+                leaves = Leaves::Something;
+            }
         }
-        if !is_directory {
-            return place.vnode.unlink(&server, self.stored);
+        leaves
+    }
+
+    /// Removes what a branch has by the name, if it is of the same kind: whether it did.
+    fn remove_at(&self, place: &Instance, entry: Reached) -> Result<bool> {
+        let is_directory = self.found.kind() == FileKind::Directory;
+        match entry {
+            Reached::Directory(vnode) if is_directory => {
+                // Another of that name may be part of a directory that was moved.
+                let is_part = |instance: &Instance| instance.is(&place.member, &vnode);
+                if !self.found.instances.iter().any(is_part) || !has_only_marks(&vnode)? {
+                    return Ok(false);
+                }
+                remove_own_directory(&place.member, &place.vnode, self.stored)?;
+            }
+            Reached::Other if !is_directory => place.vnode.unlink(&Caller::server(), self.stored)?,
+            _ => return Ok(false),
         }
-        // Another of that name may be part of a directory that was moved.
-        let is_part = |instance: &Instance| instance.is(&place.member, &entry.vnode);
-        if self.found.instances.iter().any(is_part) && has_only_marks(&entry.vnode)? {
-            remove_own_directory(&place.member, &place.vnode, self.stored)?;
-        }
-        Ok(())
+        Ok(true)
     }
 }
 
-/// Those of the places that a search from the left comes to: up to a whiteout of the name.
-pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> &'a [Instance] {
-    let ends = |place: &Instance| {
-        let is_device = |entry: Entry| whiteout::is_device(&entry).unwrap_or(true);
-        whiteout::stands(&place.vnode, stored).unwrap_or(true)
-            || place.vnode.lookup(&Caller::server(), stored).is_ok_and(is_device)
-    };
-    let end = places.iter().position(ends).map_or(places.len(), |index| index + 1);
-    &places[..end]
+/// What a branch has by a name.
+pub(super) enum Reached {
+    Directory(VnodeRef),
+    /// Anything else but a whiteout.
+    Other,
+}
+
+/// Those of the places that have something by the name and that a search from the left comes to: up to a whiteout of the
+/// name.
+pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec<(&'a Instance, Reached)>, Leaves) {
+    let mut reached = Vec::new();
+    for place in places {
+        let Ok(names) = place.names.ask(&place.vnode, stored) else { return (reached, Leaves::Something) };
+        if names.may_have_object {
+            match place.vnode.lookup(&Caller::server(), stored) {
+                Ok(Entry { vnode, attributes }) if attributes.is_directory() => {
+                    reached.push((place, Reached::Directory(vnode)));
+                }
+                Ok(entry) => match whiteout::is_device(&entry) {
+                    Ok(false) => reached.push((place, Reached::Other)),
+                    Ok(true) => return (reached, Leaves::Nothing),
+                    Err(_) => return (reached, Leaves::Something),
+                },
+                Err(Errno::ENOENT) => {}
+                Err(_) => return (reached, Leaves::Something),
+            }
+        }
+        if names.may_have_whiteout {
+            match whiteout::stands(&place.vnode, stored) {
+                Ok(false) => place.names.has_missed(),
+                // It hides what is on the right of what it stands beside, too.
+                Ok(true) => return (reached, Leaves::Nothing),
+                Err(_) => return (reached, Leaves::Something),
+            }
+        }
+    }
+    (reached, Leaves::Nothing)
 }
 
 /// Whether the directory has nothing that could be seen.

@@ -6,6 +6,7 @@
 //! for opaque and moved directories. Names of users that begin with `.wh.` are kept as `.wh..wh.u` and their rest.
 
 use std::borrow::Cow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vnode::{
     Attributes, Caller, Device, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef, XattrMode,
@@ -51,6 +52,11 @@ pub(super) enum Meaning<'a> {
     Whiteout(Cow<'a, [u8]>),
     /// A mark.
     Mark,
+}
+
+/// Whether a name is one that whiteouts and marks have.
+pub(super) fn is_special(stored: &[u8]) -> bool {
+    stored.starts_with(PREFIX)
 }
 
 /// What an entry stands for, by its name.
@@ -142,10 +148,7 @@ pub(super) struct Marks {
 
 /// The marks of a directory, asked for together: most have none, and one question tells so.
 pub(super) fn marks(directory: &VnodeRef) -> Result<Marks> {
-    let names = match directory.listxattr(&Caller::server()) {
-        Err(Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) => Vec::new(),
-        names => names?,
-    };
+    let names = attributes(directory)?;
     let has = |wanted: &[&[u8]]| names.split(|&byte| byte == 0).any(|name| wanted.contains(&name));
     let opaque = if has(&OVERLAY_OPAQUE) { attribute(directory, &OVERLAY_OPAQUE)? } else { None };
     let is_opaque = opaque.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?;
@@ -210,27 +213,49 @@ pub(super) fn can_stand_beside(stored: Name<'_>, format: Format) -> bool {
     format == Format::Names && whiteout_name(stored).is_ok()
 }
 
-/// Hides a name that nothing has in this directory.
-pub(super) fn hide(directory: &VnodeRef, stored: Name<'_>, format: Format) -> Result<()> {
-    if !can_stand_beside(stored, format) {
-        match make_device(directory, stored) {
-            Err(error) if is_incapable(error) => {}
-            made => return made,
-        }
-    }
-    cover(directory, stored)
+/// Makes the whiteouts of a branch. Those that are files are names of one file, where the branch has such: to make a name
+/// costs less than to make a file.
+#[derive(Default)]
+pub(super) struct Whiteouts {
+    /// The one that was last made as a file.
+    file: Mutex<Option<VnodeRef>>,
 }
 
-/// Puts a whiteout beside what has the name in this directory: it is seen until it goes.
-///
-/// # Errors
-/// `ENAMETOOLONG` for a name whose whiteout can only stand in its place.
-pub(super) fn cover(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
-    let name = whiteout_name(stored)?;
-    match directory.mknod(&Caller::server(), name.as_name(), FileKind::Regular, 0o444, Device::default()) {
-        Ok(_) => Ok(()),
-        Err(Errno::EEXIST) if stands(directory, stored)? => Ok(()),
-        Err(error) => Err(error),
+impl Whiteouts {
+    /// Hides a name that nothing has in this directory.
+    pub(super) fn hide(&self, directory: &VnodeRef, stored: Name<'_>, format: Format) -> Result<()> {
+        if !can_stand_beside(stored, format) {
+            match make_device(directory, stored) {
+                Err(error) if is_incapable(error) => {}
+                made => return made,
+            }
+        }
+        self.cover(directory, stored)
+    }
+
+    /// Puts a whiteout beside what has the name in this directory: it is seen until it goes.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG` for a name whose whiteout can only stand in its place.
+    pub(super) fn cover(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+        let (server, name) = (Caller::server(), whiteout_name(stored)?);
+        let file = self.file().clone();
+        if file.is_some_and(|file| directory.link(&server, &file, name.as_name()).is_ok()) {
+            return Ok(());
+        }
+        // There is none yet, or it is gone, or can have no more names.
+        match directory.mknod(&server, name.as_name(), FileKind::Regular, 0o444, Device::default()) {
+            Ok(made) => {
+                *self.file() = Some(made.vnode);
+                Ok(())
+            }
+            Err(Errno::EEXIST) if stands(directory, stored)? => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn file(&self) -> MutexGuard<'_, Option<VnodeRef>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -304,6 +329,19 @@ fn exists(directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
         Err(Errno::ENOENT | Errno::ENAMETOOLONG) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// The names of an object's extended attributes, each with a zero after it.
+fn attributes(object: &VnodeRef) -> Result<Vec<u8>> {
+    match object.listxattr(&Caller::server()) {
+        Err(Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) => Ok(Vec::new()),
+        names => names,
+    }
+}
+
+/// Whether the object has one of these attributes.
+pub(super) fn has_any_attribute(object: &VnodeRef, wanted: &[&[u8]]) -> Result<bool> {
+    Ok(attributes(object)?.split(|&byte| byte == 0).any(|name| wanted.contains(&name)))
 }
 
 /// The value of the first of these attributes that the object has.

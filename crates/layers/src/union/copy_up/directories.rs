@@ -6,7 +6,7 @@ use vnode::{Caller, Errno, RenameMode, Result, SetAttributes, SetTime, VnodeRef}
 
 use super::super::branches::Member;
 use super::super::identity::Identity;
-use super::super::node::{Above, Instance, NO_COUNT, Node, Whereabouts};
+use super::super::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::attributes::{copy_attributes, copy_rights, keeping_times};
 
 impl Node {
@@ -59,7 +59,8 @@ impl Node {
         parent: &VnodeRef,
     ) -> Result<VnodeRef> {
         let stored = above.stored.as_name();
-        let _names = above.directory.alone();
+        let names = [stored];
+        let _names = above.directory.alone_for(Changes::Names(&names, Some(member)));
         if let Some(made) = self.instance_in(member) {
             return Ok(made);
         }
@@ -81,11 +82,20 @@ impl Node {
         });
         if let Err(error) = made {
             member.work.discard(&name);
-            return Err(error);
+            return if error == Errno::EEXIST { self.made_by_others(member, above) } else { Err(error) };
         }
         let ino = directory.getattr(&server)?.ino;
         self.add_instance(Instance::new(member, directory.clone(), ino));
         Ok(directory)
+    }
+
+    /// The directory in a branch in which somebody else has just made it. The caller holds the lock of the one above.
+    fn made_by_others(self: &Arc<Self>, member: &Member, above: &Above) -> Result<VnodeRef> {
+        above.directory.forget_names();
+        if let Some(found) = self.find_again(&above.directory, above.stored.as_name())? {
+            self.is_found(found)?;
+        }
+        self.instance_in(member).ok_or(Errno::EEXIST)
     }
 
     /// Has this directory be known as it is when it comes to a branch that was there earlier than all that have it.

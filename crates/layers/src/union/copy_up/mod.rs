@@ -14,7 +14,7 @@ use std::sync::{Arc, RwLockReadGuard};
 use vnode::{Caller, Errno, FileKind, NameBuf, OpenFlags, RenameMode, Result, VnodeRef};
 
 use super::branches::Member;
-use super::node::{Above, Instance, NO_COUNT, Node, Whereabouts};
+use super::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::settings::{Ownership, Rights};
 use super::{Union, links};
 pub(super) use attributes::{copy_attributes, keeping_times, replace_attributes};
@@ -219,8 +219,9 @@ impl Node {
     /// Removes what a copy has taken the place of, in a branch that may be changed: users see nothing of it.
     fn remove_original(&self, original: &Instance) {
         let Whereabouts::At(Above { directory, stored }) = self.whereabouts() else { return };
-        let _names = directory.alone();
         let (server, stored) = (Caller::server(), stored.as_name());
+        let names = [stored];
+        let _names = directory.alone_for(Changes::Names(&names, Some(&original.member)));
         let Some(place) = directory.instance_in(&original.member) else { return };
         let is_original = |entry: vnode::Entry| entry.vnode.handle() == original.vnode.handle();
         if self.was_at(&directory, stored) && place.lookup(&server, stored).is_ok_and(is_original) {
@@ -267,7 +268,8 @@ impl Node {
                 Whereabouts::Unknown => return Err(Errno::ESTALE),
             };
             let place = directory.directory_in(caller, target)?;
-            let _names = directory.alone();
+            let names = [stored.as_name()];
+            let _names = directory.alone_for(Changes::Names(&names, Some(target)));
             if self.was_at(&directory, stored.as_name()) {
                 return keeping_times(&place, || {
                     work.rename(&server, name.as_name(), &place, stored.as_name(), RenameMode::NoReplace)

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use vnode::Result;
+use vnode::{Name, Result};
 
-use super::super::Union;
-use super::super::node::{Alone, Node};
+use super::super::node::{Alone, Changes};
+use super::spot::Spot;
 
 /// The locks of both directories, and before them that of all moves, so that no directory is moved into itself.
 pub(super) struct Locks<'a> {
@@ -14,13 +14,15 @@ pub(super) struct Locks<'a> {
 }
 
 impl<'a> Locks<'a> {
-    pub(super) fn take(union: &'a Union, from: &'a Arc<Node>, to: &'a Arc<Node>) -> Result<Self> {
+    /// To change what there is by these names.
+    pub(super) fn take(source: Spot<'a>, target: Spot<'a>, names: &'a [Name<'a>; 2]) -> Result<Self> {
+        let (from, to, changes) = (source.directory, target.directory, Changes::Names(names, None));
         if Arc::ptr_eq(from, to) {
-            return Ok(Self { _names: (from.alone(), None), _moves: None });
+            return Ok(Self { _names: (from.alone_for(changes), None), _moves: None });
         }
-        let moves = union.moves.lock().unwrap_or_else(PoisonError::into_inner);
+        let moves = from.union.moves.lock().unwrap_or_else(PoisonError::into_inner);
         let to_first = from.is_below(to) || (!to.is_below(from) && Arc::as_ptr(to) < Arc::as_ptr(from));
         let (first, second) = if to_first { (to, from) } else { (from, to) };
-        Ok(Self { _names: (first.alone(), Some(second.alone())), _moves: Some(moves) })
+        Ok(Self { _names: (first.alone_for(changes), Some(second.alone_for(changes))), _moves: Some(moves) })
     }
 }

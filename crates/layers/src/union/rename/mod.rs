@@ -44,13 +44,14 @@ impl Node {
         let (stored, to_stored) = (whiteout::stored(name)?, whiteout::stored(to_name)?);
         let source = Spot { directory: self, stored: Name::new(&stored)? };
         let target = Spot { directory: to, stored: Name::new(&to_stored)? };
+        let names = [source.stored, target.stored];
         for attempt in 1..=ATTEMPTS {
             let (node, member) = match self.prepare(caller, source, target, mode) {
                 // Perhaps a directory has just been moved to where it cannot be in that branch.
                 Err(Errno::EXDEV) if attempt < ATTEMPTS => continue,
                 prepared => prepared?,
             };
-            let _locks = Locks::take(&self.union, self, to)?;
+            let _locks = Locks::take(source, target, &names)?;
             let done = match mode {
                 RenameMode::Exchange => exchange(caller, source, target, &member),
                 _ => replace(caller, source, target, &node, &member, mode),

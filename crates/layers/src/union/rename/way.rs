@@ -8,7 +8,7 @@ use super::super::branches::Member;
 use super::super::lookup::Found;
 use super::super::node::Instance;
 use super::super::record::{self, Record};
-use super::super::remove::within_reach;
+use super::super::remove::{Reached, within_reach};
 use super::super::whiteout::{self, Format};
 use super::spot::Spot;
 
@@ -77,7 +77,7 @@ impl Way<'_> {
         let mut emptied = record::Spot::new(self.member, self.from, self.source.stored, other);
         emptied.leaves_device = leaves_whiteout && !whiteout::can_stand_beside(self.source.stored, self.format());
         if leaves_whiteout && !emptied.leaves_device {
-            whiteout::cover(self.from, self.source.stored)?;
+            self.member.whiteouts.cover(self.from, self.source.stored)?;
         }
         let record = self.write(ino, &[&all[..], std::slice::from_ref(&emptied)].concat())?;
         let give_up = |error| {
@@ -113,7 +113,7 @@ impl Way<'_> {
                 done => return done,
             }
         }
-        whiteout::cover(self.from, source)?;
+        self.member.whiteouts.cover(self.from, source)?;
         self.from.rename(self.caller, source, self.to, target, RenameMode::Replace).inspect_err(|_| {
             // It is seen beside its whiteout.
             let _ = whiteout::remove(self.from, source);
@@ -169,8 +169,9 @@ impl Way<'_> {
     /// by the whiteout and the target, so users see no step of this; where it is done, the whiteout is not needed.
     pub(super) fn take_others_along(&self) {
         let Ok(right) = self.source.right_of(self.member) else { return };
-        for place in within_reach(&right, self.source.stored).iter().rev() {
-            if self.target.directory.union.branches.may_change(&place.member) {
+        for (place, reached) in within_reach(&right, self.source.stored).0.into_iter().rev() {
+            let is_other = matches!(reached, Reached::Other);
+            if is_other && self.target.directory.union.branches.may_change(&place.member) {
                 // An error is as good as a branch that is read-only.
                 let _ = self.take_along(place);
             }
@@ -182,10 +183,6 @@ impl Way<'_> {
 
     fn take_along(&self, place: &Instance) -> Result<()> {
         let (server, source, target) = (Caller::server(), self.source.stored, self.target.stored);
-        let entry = place.vnode.lookup(&server, source)?;
-        if entry.attributes.is_directory() || whiteout::is_device(&entry)? {
-            return Ok(());
-        }
         // A directory by the target's name may be part of one that was moved: nothing is to come before it.
         let right = self.target.right_of(self.member)?;
         let is_directory =

@@ -264,6 +264,7 @@ impl Union {
             slot.member.work.remember(register.to_text());
         }
         self.branches.replace(slots);
+        self.recent.forget();
         // Directories are known by the branch that was there first: where that is another now, those in use have to be found
         // by both.
         for directory in self.table.directories() {

@@ -1,0 +1,108 @@
+//! A union of slow branches asks them at once: the branches count how many of them are being asked.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use common::{list, memory, name};
+use layers::{Branch, BranchMode};
+use vnode::layer::{Layer, LayerVnode};
+use vnode::{Caller, Entry, Errno, FileSystemRef, Name, OpenDirectoryRef, Result};
+
+/// How many branches are being asked, and the most that ever were.
+#[derive(Default)]
+struct Asked {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// Takes its time to look up and to open directories, as over a network.
+struct Far(Arc<Asked>);
+
+impl Far {
+    fn slowly<T>(&self, answer: impl FnOnce() -> T) -> T {
+        let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.most.fetch_max(now, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(20));
+        let answer = answer();
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+        answer
+    }
+}
+
+impl Layer for Far {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "far"
+    }
+
+    fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        self.slowly(|| node.forward_lookup(caller, name))
+    }
+
+    fn open_directory(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<OpenDirectoryRef> {
+        self.slowly(|| node.forward_open_directory(caller))
+    }
+}
+
+/// A union of a branch at hand and that many far ones, in each of which is a directory `d` with files of its own.
+fn scene(far: usize) -> (FileSystemRef, Arc<Asked>) {
+    let (server, asked) = (Caller::server(), Arc::new(Asked::default()));
+    let branches = (0..=far).map(|index| {
+        let tree = memory();
+        let d = tree.root().mkdir(&server, name("d"), 0o755).unwrap().vnode;
+        d.mkdir(&server, name("common"), 0o755).unwrap();
+        d.mkdir(&server, name(&format!("own {index}")), 0o755).unwrap();
+        let file_system =
+            if index == 0 { tree } else { vnode::layer::stack(Far(Arc::clone(&asked)), tree) as FileSystemRef };
+        let mode = if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly };
+        Branch { file_system, mode: Some(mode), label: format!("branch {index}") }
+    });
+    let union = layers::kind("union").unwrap().join(&[], branches.collect(), None).unwrap();
+    // By now it is known how slow they are.
+    for missing in 0..4 {
+        let found = union.root().lookup(&server, name(&format!("missing {missing}")));
+        assert_eq!(found.map(drop), Err(Errno::ENOENT));
+    }
+    asked.most.store(0, Ordering::SeqCst);
+    (union, asked)
+}
+
+#[test]
+fn slow_branches_are_asked_for_a_name_at_once() {
+    let (union, asked) = scene(8);
+    let server = Caller::server();
+    let d = union.root().lookup(&server, name("d")).unwrap().vnode;
+    assert_eq!(asked.most.load(Ordering::SeqCst), 8);
+    let found = d.lookup(&server, name("own 7")).unwrap();
+    assert!(found.attributes.is_directory());
+    assert_eq!(d.lookup(&server, name("own 9")).map(drop), Err(Errno::ENOENT));
+    assert_eq!(asked.now.load(Ordering::SeqCst), 0, "nobody is left asking");
+}
+
+#[test]
+fn slow_branches_are_listed_at_once() {
+    let (union, asked) = scene(8);
+    let d = union.root().lookup(&Caller::server(), name("d")).unwrap().vnode;
+    asked.most.store(0, Ordering::SeqCst);
+    let names = list(&d, &Caller::server());
+    let mut expected: Vec<_> = (0..=8).map(|index| format!("own {index}")).collect();
+    expected.insert(0, "common".to_owned());
+    assert_eq!(names, expected);
+    assert_eq!(asked.most.load(Ordering::SeqCst), 8);
+}
+
+#[test]
+fn what_is_at_hand_on_the_left_does_not_wait_for_slow_branches() {
+    let (union, asked) = scene(8);
+    let server = Caller::server();
+    let how = vnode::Creation { mode: 0o644, flags: vnode::OpenFlags::WRITE };
+    union.root().create(&server, name("file"), &how).unwrap();
+    asked.most.store(0, Ordering::SeqCst);
+    union.root().lookup(&server, name("file")).unwrap();
+    assert_eq!(asked.most.load(Ordering::SeqCst), 0);
+}
