@@ -323,6 +323,43 @@ fn who_is_in_a_directory_stays_there_when_others_remove_theirs() {
 }
 
 #[test]
+fn what_a_view_changed_stays_when_others_move_the_directory() {
+    for is_inside in [true, false] {
+        let (scene, _) = split();
+        let (one, other) = (user(ONE), user(OTHER));
+        let top = scene.union.root();
+        put(&scene, ONE, "d/mine", "mine");
+        let inside = walk(&scene, ONE, "d").unwrap();
+        let file = walk(&scene, ONE, "d/mine").unwrap();
+        top.rename(&other, name("d"), &top, name("x"), RenameMode::Replace).unwrap();
+        if is_inside {
+            assert_eq!(list(&inside, &one), ["mine"]);
+        }
+        for _ in 0..3 {
+            let (d, x) = (walk(&scene, ONE, "d").unwrap(), walk(&scene, ONE, "x").unwrap());
+            assert_ne!(d.handle(), x.handle());
+            assert_eq!(
+                (list(&d, &one), list(&x, &one)),
+                (vec!["mine".to_owned()], vec!["f".to_owned(), "g".to_owned()])
+            );
+            assert_eq!(walk(&scene, OTHER, "x").unwrap().handle(), inside.handle());
+            assert_eq!(names(&scene, OTHER, "x"), ["f", "g"]);
+        }
+        put(&scene, ONE, "x/new", "new");
+        put(&scene, ONE, "d/more", "more");
+        assert_eq!(
+            (names(&scene, ONE, "d"), names(&scene, ONE, "x")),
+            (vec!["mine".to_owned(), "more".to_owned()], vec!["f".to_owned(), "g".to_owned(), "new".to_owned()])
+        );
+        assert_eq!(contents(&file, &one), b"mine");
+        assert_eq!(names(&scene, OTHER, ""), ["below", "e", "top", "x"]);
+        top.mkdir(&other, name("d"), 0o777).unwrap();
+        assert_eq!(names(&scene, ONE, "d"), ["mine", "more"]);
+        assert_eq!(names(&scene, OTHER, "d"), [""; 0]);
+    }
+}
+
+#[test]
 fn handles_name_their_view() {
     let (scene, privates) = split();
     put(&scene, ONE, "d/f", "mine");
@@ -356,6 +393,7 @@ fn a_view_that_ends_leaves_its_branch_and_stale_files() {
     let (vnode, work) = (walk(&scene, ONE, "top").unwrap(), walk(&scene, ONE, "d").unwrap());
     assert_eq!(scene.tell("views", &[]).unwrap(), "uid:1001 = one\nuid:1002 = two\n");
     assert!(scene.tell("view-remove", &[("branch", "none")]).unwrap_err().to_string().contains("one, two"));
+    assert!(scene.union.properties().needs_every_lookup);
     assert_eq!(scene.tell("view-remove", &[("branch", "one")]).unwrap(), "uid:1002 = two\n");
     assert_eq!(text(&file, &one).err(), Some(Errno::ESTALE));
     assert_eq!(file.write_at(&one, 0, b"x", false).err(), Some(Errno::ESTALE));
@@ -371,6 +409,10 @@ fn a_view_that_ends_leaves_its_branch_and_stale_files() {
     );
     put(&scene, OTHER, "top", "other");
     assert_eq!(read(&privates[0], "top").unwrap(), "other");
+    for label in ["one", "two"] {
+        scene.tell("view-remove", &[("branch", label)]).unwrap();
+    }
+    assert!(!scene.union.properties().needs_every_lookup, "names may be cached again");
 }
 
 #[test]

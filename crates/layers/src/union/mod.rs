@@ -261,7 +261,7 @@ impl FileSystem for UnionFileSystem {
         let all = views.iter().map(|view| view.file_system().properties()).fold(all, |all, one| all.stacked_on(one));
         let read_only = slots.iter().all(|slot| !self.union.branches.may_change(&slot.member)) && views.is_empty();
         // What a name stands for, and whose attributes a directory has, depends on who asks.
-        let is_split = self.union.family.is_split();
+        let is_split = !views.is_empty();
         Properties {
             read_only,
             needs_every_lookup: all.needs_every_lookup || is_split,

@@ -391,6 +391,11 @@ impl Table {
         kind: FileKind,
         (generation, instances): (u64, Vec<Instance>),
     ) -> Arc<Node> {
+        let identity = if union.private.is_some() && kind == FileKind::Directory {
+            self.distinct(identity, &instances)
+        } else {
+            identity
+        };
         let mut shard = self.shard(&identity.handle);
         if let Some(node) = shard.get(&identity.handle).and_then(Weak::upgrade) {
             drop(shard);

@@ -181,8 +181,11 @@ impl View {
 
 /// The first byte of a handle that names a view; the private branch's tag follows, and a handle of its union.
 const FORM: u8 = 2;
-/// The first byte of the handle of a face of such a directory, and of one of the mount's union. Nothing is found by these.
-const FACES: [u8; 2] = [4, 3];
+/// The first byte of handles by which nothing is found: of a face in the mount's union, of one in a view, and of a directory of
+/// a view whose identity another has.
+const FACE: u8 = 3;
+const FACE_IN_VIEW: u8 = 4;
+const ANOTHER: u8 = 5;
 /// How much longer than a handle of the view's union that is.
 const LONGER: usize = 2;
 
@@ -202,10 +205,13 @@ impl Union {
         let (form, rest) = handle.as_bytes().split_first().expect("a handle has a form");
         let bytes = match (&self.private, is_face) {
             (None, false) => return *handle,
-            (None, true) => [&[FACES[1]], rest].concat(),
+            (None, true) => [&[FACE], rest].concat(),
             (Some(private), _) => {
-                debug_assert_eq!(*form, identity::FORM);
-                let form = if is_face { FACES[0] } else { FORM };
+                let form = match *form {
+                    _ if is_face => FACE_IN_VIEW,
+                    ANOTHER => ANOTHER,
+                    _ => FORM,
+                };
                 [&[form], &private.base.tag.to_le_bytes()[..], rest].concat()
             }
         };

@@ -19,9 +19,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, NameBuf, Result, Vnode, VnodeRef};
 
 use super::super::Union;
-use super::super::node::{NO_COUNT, Node, Whereabouts};
+use super::super::identity::Identity;
+use super::super::node::{Instance, NO_COUNT, Node, Table, Whereabouts};
 use super::super::whiteout;
-use super::Choice;
+use super::{ANOTHER, Choice};
 
 /// What a directory's vnode has to do with other views.
 #[derive(Default)]
@@ -154,6 +155,16 @@ impl Node {
     pub(in crate::union) fn outward(&self) -> Handle {
         let is_face = self.hosting.get().is_some_and(|hosting| hosting.original.get().is_some());
         self.union.outward(&self.identity.handle, is_face)
+    }
+
+    /// Whether it is the directory that was found in these places.
+    fn is_in(&self, places: &[Instance]) -> bool {
+        let is_found = |known: &Instance| {
+            places.iter().any(|place| {
+                place.member.base.tag == known.member.base.tag && place.vnode.handle() == known.vnode.handle()
+            })
+        };
+        self.instances().iter().any(is_found)
     }
 
     /// The directory itself, also of a face.
@@ -313,6 +324,17 @@ impl Node {
 
     fn hosting(&self) -> &Hosting {
         self.hosting.get_or_init(Box::default)
+    }
+}
+
+impl Table {
+    /// By what a directory of a view is known that was found with this identity in these places. One that is in use may have
+    /// been left where it was, with what is private to the view, while others moved the rest of it, and its identity.
+    pub(in crate::union) fn distinct(&self, identity: Identity, places: &[Instance]) -> Identity {
+        let bytes = [&[ANOTHER], &identity.handle.as_bytes()[1..]].concat();
+        let other = Identity { handle: Handle::new(&bytes).expect("it is as long as before"), ..identity };
+        let is_known_as = |identity: &Identity| self.find(&identity.handle).map(|node| node.is_in(places));
+        if is_known_as(&other) == Some(true) || is_known_as(&identity) == Some(false) { other } else { identity }
     }
 }
 
