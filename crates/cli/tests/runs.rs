@@ -347,6 +347,25 @@ fn a_commit_goes_through_the_layers_of_the_stack() {
 }
 
 #[test]
+fn a_union_is_forked_and_takes_the_commit_where_it_writes() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f", "d/g", "t"]);
+    fs::create_dir(scene.scratch.path("upper")).unwrap();
+    let (upper, base, mount) = (scene.scratch.name("upper"), scene.scratch.name("base"), scene.scratch.name("mount"));
+    let stack = format!("{upper}=rw, {base}=ro | union");
+    let script = format!("cd {mount}; echo more >> f; mv d e; rm t; mkdir t; echo new > t/n");
+    let before = scene.tree();
+    let ended = scene.run(&["--stack", &stack, "--at", &mount, "--commit", "--", "sh", "-c", &script]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    same(&before, &scene.tree(), "the branch that is only read");
+    let shown = finish(plyfs().args(["shell", &stack, "-c", "cat f; cat e/g; cat t/n"]).output());
+    assert_eq!(shown.succeeded(), "fmore\ngnew\n");
+    assert_eq!(support::run(["union", "check", &stack]).succeeded(), "");
+}
+
+#[test]
 fn a_fork_is_seen_elsewhere_if_asked() {
     if !can_mount() {
         return;

@@ -70,7 +70,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Finds what others have changed.
-    pub(super) fn conflicts(&mut self) -> std::result::Result<Vec<Conflict>, CommitError> {
+    fn conflicts(&mut self) -> std::result::Result<Vec<Conflict>, CommitError> {
         moves::find_moved(&self.upper.root)
             .and_then(|moved| self.find_conflicts(&moved))
             .map_err(|failed| self.error(failed))

@@ -180,14 +180,6 @@ impl Fork {
         }
     }
 
-    /// What others have changed that the fork has changed too.
-    ///
-    /// # Errors
-    /// Those of reading, as [`Fork::commit`].
-    pub fn conflicts(&self, options: &CommitOptions) -> std::result::Result<Vec<Conflict>, CommitError> {
-        self.prepared(options)?.conflicts()
-    }
-
     fn prepared<'a>(&self, options: &'a CommitOptions) -> std::result::Result<Commit<'a>, CommitError> {
         // Somebody may have used the changes with `metacopy=on`.
         let brought = self.union().bring_all(&self.upper());
