@@ -161,7 +161,10 @@ fn run(plan: impl FnOnce(&mut Rng) -> Plan) {
             continue;
         }
         if room.is_some() && found.starts_with("ENOSPC") {
-            // A file with several names stays in a full branch; nothing has changed.
+            // A file with several names stays in a full branch; nothing has changed but what `apply` does itself.
+            if let Action::Allocate { slot, .. } = operation.action {
+                model.count_as_changed(slot);
+            }
             continue;
         }
         if let (Some(_), Action::Write { length, .. }) = (room, &mut operation.action) {

@@ -53,7 +53,7 @@ impl Side {
 
     /// Sets the time of an open file to now and takes its set-id bits away: ext4 does so even where it then refuses to
     /// change the range.
-    fn count_as_changed(&self, slot: usize) {
+    pub fn count_as_changed(&self, slot: usize) {
         let Some((vnode, file)) = &self.files[slot] else { return };
         let mode = file.getattr(&superuser()).expect("open files have attributes").mode & !(S_ISUID | S_ISGID);
         let changes = SetAttributes { mode: Some(mode), mtime: Some(SetTime::Now), ..Default::default() };
