@@ -521,6 +521,25 @@ fn a_fork_that_goes_on_after_a_stopped_commit_is_committed_as_it_is_then() {
 }
 
 #[test]
+fn what_others_change_after_a_stopped_commit_is_not_lost_either() {
+    let stack = memory();
+    ["a", "b", "c"].iter().for_each(|path| fill(&stack, 0, path));
+    let left = Arc::new(AtomicU64::new(u64::MAX));
+    let scene = Scene::of(layer::stack(Failing(Arc::clone(&left)), stack));
+    let write_all = |file_system: &FileSystemRef, data: &[u8]| {
+        ["a", "b", "c"].iter().for_each(|file| write(&file_system.root(), file, data));
+    };
+    write_all(&scene.seen(), b"first");
+    left.store(11, Ordering::SeqCst);
+    assert!(matches!(scene.commit(), Err(CommitError::Stopped { done: 1.., .. })));
+    left.store(u64::MAX, Ordering::SeqCst);
+    write_all(&scene.stack, b"others");
+    write_all(&scene.seen(), b"again");
+    let changed = ["a", "b", "c"].map(|path| (path.to_owned(), Deed::Changed));
+    assert_eq!(conflicts(&scene), changed);
+}
+
+#[test]
 fn differences_tell_of_attributes_too() {
     let scene = Scene::with(&["a", "d/x", "t"]);
     let seen = scene.seen();

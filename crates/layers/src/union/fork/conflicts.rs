@@ -76,10 +76,11 @@ impl Commit<'_> {
     /// Whether others have changed an object that is about to be replaced or removed.
     pub(super) fn is_changed(&self, there: &Entry) -> bool {
         let handle = there.vnode.handle();
+        if let Some(made) = self.journal.time_of_made(&handle) {
+            return there.attributes.mtime > made && self.has_new_data(&there.attributes);
+        }
         let may_be_ours = self.journal.is_resumed || self.bereft.contains(&handle);
-        let is_changed =
-            if may_be_ours { self.has_new_data(&there.attributes) } else { self.has_new_status(&there.attributes) };
-        is_changed && !self.journal.has_made(&handle)
+        if may_be_ours { self.has_new_data(&there.attributes) } else { self.has_new_status(&there.attributes) }
     }
 
     fn has_new_status(&self, attributes: &Attributes) -> bool {

@@ -1,10 +1,10 @@
 //! What a commit has done: a file in the fork that only grows, so that a commit which was stopped goes on where it was.
 //!
 //! `.wh..wh.plyfs/commit` has one line for each thing: `begun ID` first, with what the temporary names of this commit have
-//! in them; `copy UPPER CTIME BASE PATH` before a copy of that object, as it was when its status last changed, takes that
+//! in them; `copy UPPER CTIME BASE MTIME PATH` before a copy of that object, as it was when its status last changed, takes that
 //! place in the file system; `move UPPER BASE` for each directory that is to move, before the first does.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp};
 
@@ -20,7 +20,7 @@ pub(super) struct Journal {
     /// A commit was begun before, and stopped.
     pub(super) is_resumed: bool,
     copies: HashMap<(Handle, Timestamp), Copied>,
-    made: HashSet<Handle>,
+    made: HashMap<Handle, Timestamp>,
     moves: HashMap<Handle, Handle>,
 }
 
@@ -47,7 +47,7 @@ impl Journal {
             id: String::new(),
             is_resumed: false,
             copies: HashMap::new(),
-            made: HashSet::new(),
+            made: HashMap::new(),
             moves: HashMap::new(),
         };
         for line in String::from_utf8_lossy(&text[..end]).lines() {
@@ -85,17 +85,17 @@ impl Journal {
         self.copies.get(&(*object, attributes.ctime)).cloned()
     }
 
-    /// Whether an object of the file system is one of ours.
-    pub(super) fn has_made(&self, object: &Handle) -> bool {
-        self.made.contains(object)
+    /// When the data of an object of the file system were changed, if it is one of ours: by the fork.
+    pub(super) fn time_of_made(&self, object: &Handle) -> Option<Timestamp> {
+        self.made.get(object).copied()
     }
 
     /// A copy is complete, and about to take its place.
     pub(super) fn note_copy(&mut self, object: &Handle, attributes: &Attributes, copy: Copied) -> Result<()> {
-        let Timestamp { seconds, nanoseconds } = attributes.ctime;
-        let (base, path) = (digits(&copy.handle), identity::digits(&copy.path));
-        self.write(&format!("copy {} {seconds}.{nanoseconds} {base} {path}", digits(object)))?;
-        self.made.insert(copy.handle);
+        let (object_digits, base, path) = (digits(object), digits(&copy.handle), identity::digits(&copy.path));
+        let (ctime, mtime) = (time_text(attributes.ctime), time_text(attributes.mtime));
+        self.write(&format!("copy {object_digits} {ctime} {base} {mtime} {path}"))?;
+        self.made.insert(copy.handle, attributes.mtime);
         self.copies.insert((*object, attributes.ctime), copy);
         Ok(())
     }
@@ -127,12 +127,13 @@ impl Journal {
     fn learn(&mut self, words: &[&str]) {
         match words {
             ["begun", id] => (self.id, self.is_resumed) = ((*id).to_owned(), true),
-            ["copy", object, changed, copy, path] => {
-                let (object, changed, copy) = (handle(object), time(changed), handle(copy));
-                if let (Some(object), Some(changed), Some(handle)) = (object, changed, copy) {
+            ["copy", object, changed, copy, written, path] => {
+                let (object, copy) = (handle(object), handle(copy));
+                let (changed, written) = (time(changed), time(written));
+                if let (Some(object), Some(changed), Some(handle), Some(written)) = (object, changed, copy, written) {
                     let path = identity::bytes(path).unwrap_or_default();
                     self.copies.insert((object, changed), Copied { handle, path });
-                    self.made.insert(handle);
+                    self.made.insert(handle, written);
                 }
             }
             ["move", directory, rest] => {
@@ -151,6 +152,10 @@ fn digits(handle: &Handle) -> String {
 
 fn handle(digits: &str) -> Option<Handle> {
     Handle::new(&identity::bytes(digits)?).ok()
+}
+
+fn time_text(Timestamp { seconds, nanoseconds }: Timestamp) -> String {
+    format!("{seconds}.{nanoseconds}")
 }
 
 fn time(text: &str) -> Option<Timestamp> {
