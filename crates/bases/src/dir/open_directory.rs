@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{OFlags, SeekFrom};
+use rustix::fs::{Mode, OFlags, SeekFrom};
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, OpenDirectory, Result};
 
 use super::mounts::Mount;
@@ -58,11 +58,18 @@ impl Directory {
         only_directory(node)?;
         let object = node.descriptor_for(caller)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let descriptor = match reopen(object.as_fd(), flags) {
+        // By its own name for itself, which needs the right to search it: the server has that, and a link of /proc costs more.
+        let open = || match caller.server {
+            true => rustix::fs::openat(&object, c".", flags | OFlags::CLOEXEC, Mode::empty()).map_err(errno),
+            false => reopen(object.as_fd(), flags),
+        };
+        let descriptor = match open() {
             Err(Errno::EMFILE | Errno::ENFILE) => {
                 node.tree().descriptors.clear();
-                reopen(object.as_fd(), flags)?
+                open()?
             }
+            // A server that is no superuser may list what it may not search.
+            Err(Errno::EACCES) if caller.server => reopen(object.as_fd(), flags)?,
             opened => opened?,
         };
         let tree = node.tree();
