@@ -62,9 +62,9 @@ impl Listing {
                 return ControlFlow::Continue(());
             };
             let Ok(name) = Name::new(&shown) else { return ControlFlow::Continue(()) };
-            let seen = match self.is_as_listed(place, entry.kind) {
+            let seen = match self.node.is_as_listed(place, entry.kind) {
                 true => Ok(Some((tagged(self.place.member.base.tag, entry.ino), entry.kind))),
-                false => self.seen(place, entry.name),
+                false => self.node.seen(place, entry.name),
             };
             match seen {
                 Ok(Some((ino, kind))) => sink(DirectoryEntry { name, ino, kind, cookie: entry.cookie }),
@@ -72,38 +72,6 @@ impl Listing {
                 Ok(None) | Err(_) => ControlFlow::Continue(()),
             }
         })
-    }
-
-    /// Whether users see an entry of that kind that the first of these places has as it is listed there.
-    fn is_as_listed(&self, places: &[Instance], kind: Option<FileKind>) -> bool {
-        let (union, member) = (&self.node.union, &places[0].member);
-        match kind {
-            // It may be a whiteout.
-            None | Some(FileKind::CharacterDevice) => false,
-            // The rest of a moved directory may have been there before it.
-            Some(FileKind::Directory) => {
-                !union.table.has_other_names()
-                    && !member.work.has_copied_directories()
-                    && union.branches.position(member) == Some(union.branches.slots().len() - 1)
-            }
-            _ => !member.work.exists(),
-        }
-    }
-
-    /// The inode number and kind that users see of what the first of these places has by a name; `None` for a whiteout. The
-    /// caller holds the lock.
-    fn seen(&self, places: &[Instance], stored: Name<'_>) -> Result<Option<(u64, Option<FileKind>)>> {
-        let union = &self.node.union;
-        let search = union.search(places, &Caller::server(), stored)?;
-        let Some(found) = search.found else { return Ok(None) };
-        let kind = found.kind();
-        if kind == FileKind::Directory && found.instances.len() > 1 {
-            let node = self.node.child(found, stored)?;
-            let ino = node.identity.ino;
-            self.node.keep_recent(stored, node);
-            return Ok(Some((ino, Some(kind))));
-        }
-        Ok(Some((union.present_identity(&found.instances, kind)?.ino, Some(kind))))
     }
 
     /// What there is from this moment on, or what was gathered at the start of this reading.
@@ -121,11 +89,24 @@ impl Listing {
 
     fn gather(&self) -> Result<Vec<Item>> {
         let _names = self.node.shared();
-        let instances = self.node.instances();
-        let leftmost = Arc::clone(&self.leftmost);
-        let own = instances.iter().position(|place| place.is_same(&self.place));
+        Ok(self.node.gather(Some((&self.place, &self.leftmost)))?.into_items())
+    }
+}
+
+impl Node {
+    /// Whether users see nothing in this directory. The caller holds the lock.
+    pub(super) fn shows_nothing(self: &Arc<Self>) -> Result<bool> {
+        Ok(self.gather(None)?.items.is_empty())
+    }
+
+    /// What users see in this directory, of which an instance may be open already. The caller holds the lock.
+    fn gather(self: &Arc<Self>, opened: Option<(&Instance, &OpenDirectoryRef)>) -> Result<Gathering> {
+        let instances = self.instances();
+        let own = opened.and_then(|(place, opened)| {
+            Some((instances.iter().position(|known| known.is_same(place))?, Arc::clone(opened)))
+        });
         let list = move |index: usize, place: &Instance| {
-            let opened = (own == Some(index)).then(|| Arc::clone(&leftmost));
+            let opened = own.as_ref().filter(|(own, _)| *own == index).map(|(_, opened)| Arc::clone(opened));
             place.member.pace.time(|| Listed::read(place, opened))
         };
         let mut answers = Answers::of_slow(&instances, 0, list.clone());
@@ -149,7 +130,39 @@ impl Listing {
             let hidden_here = std::mem::take(&mut gathering.hidden_here);
             gathering.hidden.extend(hidden_here);
         }
-        Ok(gathering.into_items())
+        Ok(gathering)
+    }
+
+    /// Whether users see an entry of that kind that the first of these places has as it is listed there.
+    fn is_as_listed(self: &Arc<Self>, places: &[Instance], kind: Option<FileKind>) -> bool {
+        let (union, member) = (&self.union, &places[0].member);
+        match kind {
+            // It may be a whiteout.
+            None | Some(FileKind::CharacterDevice) => false,
+            // The rest of a moved directory may have been there before it.
+            Some(FileKind::Directory) => {
+                !union.table.has_other_names()
+                    && !member.work.has_copied_directories()
+                    && union.branches.position(member) == Some(union.branches.slots().len() - 1)
+            }
+            _ => !member.work.exists(),
+        }
+    }
+
+    /// The inode number and kind that users see of what the first of these places has by a name; `None` for a whiteout. The
+    /// caller holds the lock.
+    fn seen(self: &Arc<Self>, places: &[Instance], stored: Name<'_>) -> Result<Option<(u64, Option<FileKind>)>> {
+        let union = &self.union;
+        let search = union.search(places, &Caller::server(), stored)?;
+        let Some(found) = search.found else { return Ok(None) };
+        let kind = found.kind();
+        if kind == FileKind::Directory && found.instances.len() > 1 {
+            let node = self.child(found, stored)?;
+            let ino = node.identity.ino;
+            self.keep_recent(stored, node);
+            return Ok(Some((ino, Some(kind))));
+        }
+        Ok(Some((union.present_identity(&found.instances, kind)?.ino, Some(kind))))
     }
 }
 

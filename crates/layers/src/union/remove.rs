@@ -178,23 +178,6 @@ impl Node {
         }
         Ok(())
     }
-
-    /// Whether users see nothing in this directory. The caller holds its lock.
-    pub(super) fn shows_nothing(&self) -> Result<bool> {
-        let server = Caller::server();
-        let instances = self.instances();
-        for instance in instances.iter() {
-            for (entry, _) in work::entries(&instance.vnode)? {
-                if !matches!(whiteout::meaning(entry.as_bytes()), Meaning::Object(_)) {
-                    continue;
-                }
-                if self.union.search(&instances, &server, entry.as_name())?.found.is_some() {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
 }
 
 /// What is removed, and where.
