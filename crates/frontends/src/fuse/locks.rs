@@ -18,7 +18,7 @@ const EARLY_INTERRUPTS_MAX: usize = 64;
 pub(crate) struct Locks {
     waiting: Mutex<Waiting>,
     changed: Condvar,
-    kept: Mutex<HashMap<u64, Vec<Kept>>>,
+    kept: Mutex<KeptLocks>,
 }
 
 #[derive(Default)]
@@ -32,6 +32,9 @@ struct Waiting {
     /// Counts releases, so that one between a try and the wait after it is not missed.
     releases: u64,
 }
+
+/// Locks kept here, by the node of their file.
+type KeptLocks = HashMap<u64, Vec<Kept>>;
 
 /// A lock kept here.
 #[derive(Clone, Copy)]
@@ -75,7 +78,7 @@ impl Locks {
         lock: &Lock,
     ) -> Result<Option<Lock>> {
         match opened.file.test_lock(caller, owner, lock) {
-            Err(Errno::EOPNOTSUPP) => Ok(self.kept_conflict(opened.node, owner, lock)),
+            Err(Errno::EOPNOTSUPP) => Ok(conflict(&self.lock_kept(), opened.node, owner, lock)),
             result => result,
         }
     }
@@ -83,7 +86,7 @@ impl Locks {
     /// A descriptor was closed: the POSIX locks that its owner has on the file are gone.
     pub(crate) fn owner_closed(&self, node: u64, owner: LockOwner) {
         let whole = Lock { family: LockFamily::Posix, kind: LockKind::Unlock, start: 0, end: u64::MAX, pid: 0 };
-        self.keep(node, owner, &whole);
+        keep(&mut self.lock_kept(), node, owner, &whole);
         self.wake();
     }
 
@@ -122,58 +125,63 @@ impl Locks {
     }
 
     fn try_keep(&self, node: u64, owner: LockOwner, lock: &Lock) -> Result<()> {
-        if lock.kind != LockKind::Unlock && self.kept_conflict(node, owner, lock).is_some() {
+        // One step, or two owners could both find nothing in their way.
+        let mut kept = self.lock_kept();
+        if lock.kind != LockKind::Unlock && conflict(&kept, node, owner, lock).is_some() {
             return Err(Errno::EAGAIN);
         }
-        self.keep(node, owner, lock);
+        keep(&mut kept, node, owner, lock);
         Ok(())
     }
 
-    fn kept_conflict(&self, node: u64, owner: LockOwner, lock: &Lock) -> Option<Lock> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let conflicts = |held: &&Kept| {
-            held.owner != owner
-                && held.lock.family == lock.family
-                && held.lock.start <= lock.end
-                && lock.start <= held.lock.end
-                && (held.lock.kind == LockKind::Exclusive || lock.kind == LockKind::Exclusive)
-        };
-        kept.get(&node)?.iter().find(conflicts).map(|held| held.lock)
-    }
-
-    /// Replaces what the owner holds in the range by `lock`: parts outside stay, as fcntl(2) describes.
-    fn keep(&self, node: u64, owner: LockOwner, lock: &Lock) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if lock.kind == LockKind::Unlock && !kept.contains_key(&node) {
-            return;
-        }
-        let held = kept.entry(node).or_default();
-        let mut left = Vec::with_capacity(held.len() + 2);
-        for one in held.drain(..) {
-            let same = one.owner == owner && one.lock.family == lock.family;
-            if !same || one.lock.end < lock.start || lock.end < one.lock.start {
-                left.push(one);
-                continue;
-            }
-            if one.lock.start < lock.start {
-                left.push(Kept { owner, lock: Lock { end: lock.start - 1, ..one.lock } });
-            }
-            if one.lock.end > lock.end {
-                left.push(Kept { owner, lock: Lock { start: lock.end + 1, ..one.lock } });
-            }
-        }
-        if lock.kind != LockKind::Unlock {
-            left.push(Kept { owner, lock: *lock });
-        }
-        if left.is_empty() {
-            kept.remove(&node);
-        } else {
-            *held = left;
-        }
+    fn lock_kept(&self) -> MutexGuard<'_, KeptLocks> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lock of another owner that is in the way.
+fn conflict(kept: &KeptLocks, node: u64, owner: LockOwner, lock: &Lock) -> Option<Lock> {
+    let conflicts = |held: &&Kept| {
+        held.owner != owner
+            && held.lock.family == lock.family
+            && held.lock.start <= lock.end
+            && lock.start <= held.lock.end
+            && (held.lock.kind == LockKind::Exclusive || lock.kind == LockKind::Exclusive)
+    };
+    kept.get(&node)?.iter().find(conflicts).map(|held| held.lock)
+}
+
+/// Replaces what the owner holds in the range by `lock`: parts outside stay, as fcntl(2) describes.
+fn keep(kept: &mut KeptLocks, node: u64, owner: LockOwner, lock: &Lock) {
+    if lock.kind == LockKind::Unlock && !kept.contains_key(&node) {
+        return;
+    }
+    let held = kept.entry(node).or_default();
+    let mut left = Vec::with_capacity(held.len() + 2);
+    for one in held.drain(..) {
+        let same = one.owner == owner && one.lock.family == lock.family;
+        if !same || one.lock.end < lock.start || lock.end < one.lock.start {
+            left.push(one);
+            continue;
+        }
+        if one.lock.start < lock.start {
+            left.push(Kept { owner, lock: Lock { end: lock.start - 1, ..one.lock } });
+        }
+        if one.lock.end > lock.end {
+            left.push(Kept { owner, lock: Lock { start: lock.end + 1, ..one.lock } });
+        }
+    }
+    if lock.kind != LockKind::Unlock {
+        left.push(Kept { owner, lock: *lock });
+    }
+    if left.is_empty() {
+        kept.remove(&node);
+    } else {
+        *held = left;
     }
 }
 
@@ -220,6 +228,8 @@ impl Drop for Registered<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     const NODE: u64 = 3;
@@ -237,12 +247,34 @@ mod tests {
         // An owner's own lock is no obstacle: the middle becomes shared.
         locks.try_keep(NODE, one, &lock(LockKind::Shared, 40, 59)).unwrap();
         locks.try_keep(NODE, two, &lock(LockKind::Shared, 45, 50)).unwrap();
-        assert_eq!(locks.kept_conflict(NODE, two, &lock(LockKind::Shared, 39, 39)).unwrap().end, 39);
-        assert_eq!(locks.kept_conflict(NODE, two, &lock(LockKind::Shared, 60, u64::MAX)).unwrap().start, 60);
+        assert_eq!(conflict(&locks.lock_kept(), NODE, two, &lock(LockKind::Shared, 39, 39)).unwrap().end, 39);
+        assert_eq!(conflict(&locks.lock_kept(), NODE, two, &lock(LockKind::Shared, 60, u64::MAX)).unwrap().start, 60);
         locks.try_keep(NODE, one, &lock(LockKind::Unlock, 0, u64::MAX)).unwrap();
         locks.try_keep(NODE, two, &lock(LockKind::Exclusive, 0, u64::MAX)).unwrap();
         locks.owner_closed(NODE, two);
         assert!(locks.kept.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_kept_lock_has_one_owner_at_a_time() {
+        let (locks, holders) = (Locks::default(), AtomicU32::new(0));
+        let (exclusive, unlock) = (lock(LockKind::Exclusive, 0, 9), lock(LockKind::Unlock, 0, 9));
+        std::thread::scope(|scope| {
+            for owner in [LockOwner(1), LockOwner(2)] {
+                let (locks, holders) = (&locks, &holders);
+                scope.spawn(move || {
+                    let mut taken = 0;
+                    while taken < 20_000 {
+                        if locks.try_keep(NODE, owner, &exclusive).is_ok() {
+                            assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "{owner:?} is not alone");
+                            holders.fetch_sub(1, Ordering::SeqCst);
+                            locks.try_keep(NODE, owner, &unlock).unwrap();
+                            taken += 1;
+                        }
+                    }
+                });
+            }
+        });
     }
 
     #[test]
