@@ -699,3 +699,16 @@ fn what_somebody_else_puts_into_a_branch_is_seen_where_nothing_was() {
     d.unlink(&server(), name("a")).unwrap();
     assert_eq!(read(&scene.union, "d/a").map(drop), Err(Errno::ENOENT));
 }
+
+#[test]
+fn deleting_all_brings_nothing_to_light_that_somebody_else_has_just_put_there() {
+    let modes = [(ReadWrite, &["d/a"][..]), (ReadWrite, &["d/a"]), (ReadWrite, &["d/c"])];
+    let scene = scene(&[("delete", "all")], &modes);
+    let d = at(&scene.union, "d").unwrap();
+    for missing in 0..64 {
+        assert_eq!(d.lookup(&server(), name(&format!("missing {missing}"))).map(drop), Err(Errno::ENOENT));
+    }
+    fill(&scene.branches[2], "d/a", "behind");
+    d.unlink(&server(), name("a")).unwrap();
+    assert_eq!(read(&scene.union, "d/a").map(drop), Err(Errno::ENOENT));
+}

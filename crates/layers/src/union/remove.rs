@@ -258,9 +258,14 @@ pub(super) enum Reached {
 /// Those of the places that have something by the name and that a search from the left comes to: up to a whiteout of the
 /// name.
 pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec<(&'a Instance, Reached)>, Leaves) {
-    let mut reached = Vec::new();
+    let (mut reached, mut leaves) = (Vec::new(), Leaves::Nothing);
     for place in places {
         let Ok(names) = place.names.ask(&place.vnode, stored) else { return (reached, Leaves::Something) };
+        let is_skipped = !names.may_have_object && !names.may_have_whiteout;
+        if is_skipped && place.names.is_outdated(&place.vnode) != Ok(false) {
+            // Somebody else may just have put something there.
+            leaves = Leaves::Something;
+        }
         if names.may_have_object {
             match place.vnode.lookup(&Caller::server(), stored) {
                 Ok(Entry { vnode, attributes }) if attributes.is_directory() => {
@@ -268,7 +273,7 @@ pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec
                 }
                 Ok(entry) => match whiteout::is_device(&entry) {
                     Ok(false) => reached.push((place, Reached::Other)),
-                    Ok(true) => return (reached, Leaves::Nothing),
+                    Ok(true) => return (reached, leaves),
                     Err(_) => return (reached, Leaves::Something),
                 },
                 Err(Errno::ENOENT) => {}
@@ -279,12 +284,12 @@ pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec
             match whiteout::stands(&place.vnode, stored) {
                 Ok(false) => place.names.has_missed(),
                 // It hides what is on the right of what it stands beside, too.
-                Ok(true) => return (reached, Leaves::Nothing),
+                Ok(true) => return (reached, leaves),
                 Err(_) => return (reached, Leaves::Something),
             }
         }
     }
-    (reached, Leaves::Nothing)
+    (reached, leaves)
 }
 
 /// Whether the directory has nothing that could be seen.
