@@ -149,7 +149,7 @@ pub(super) struct Marks {
 /// The marks of a directory, asked for together: most have none, and one question tells so.
 pub(super) fn marks(directory: &VnodeRef) -> Result<Marks> {
     let names = attributes(directory)?;
-    let has = |wanted: &[&[u8]]| names.split(|&byte| byte == 0).any(|name| wanted.contains(&name));
+    let has = |wanted: &[&[u8]]| lists_any(&names, wanted);
     let opaque = if has(&OVERLAY_OPAQUE) { attribute(directory, &OVERLAY_OPAQUE)? } else { None };
     let is_opaque = opaque.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?;
     let redirect = if has(&OVERLAY_REDIRECT) { redirect(directory)? } else { None };
@@ -341,7 +341,11 @@ fn attributes(object: &VnodeRef) -> Result<Vec<u8>> {
 
 /// Whether the object has one of these attributes.
 pub(super) fn has_any_attribute(object: &VnodeRef, wanted: &[&[u8]]) -> Result<bool> {
-    Ok(attributes(object)?.split(|&byte| byte == 0).any(|name| wanted.contains(&name)))
+    Ok(lists_any(&attributes(object)?, wanted))
+}
+
+fn lists_any(names: &[u8], wanted: &[&[u8]]) -> bool {
+    names.split(|&byte| byte == 0).any(|name| wanted.contains(&name))
 }
 
 /// The value of the first of these attributes that the object has.
