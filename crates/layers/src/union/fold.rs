@@ -83,7 +83,7 @@ impl Fold<'_> {
             .partition(|(name, _)| matches!(whiteout::meaning(name.as_bytes()), Meaning::Object(_)));
         for (name, _) in marks {
             let Some(stored) = whiteout::stored_of_whiteout(name.as_bytes()) else { continue };
-            match lookup(upper, stored)? {
+            match work::find(upper, stored)? {
                 None => self.hide(lower, stored, &below)?,
                 Some(entry) if entry.attributes.is_directory() && whiteout::redirect(&entry.vnode)?.is_none() => {
                     whiteout::set_opaque(&entry.vnode, self.format())?;
@@ -97,12 +97,12 @@ impl Fold<'_> {
 
     fn fold_object(&self, upper: &VnodeRef, lower: &VnodeRef, name: Name<'_>, below: &[Instance]) -> Result<()> {
         let server = Caller::server();
-        let Some(entry) = lookup(upper, name)? else { return Ok(()) };
+        let Some(entry) = work::find(upper, name)? else { return Ok(()) };
         if whiteout::is_device(&entry)? {
             self.hide(lower, name, below)?;
             return upper.unlink(&server, name);
         }
-        let there = lookup(lower, name)?;
+        let there = work::find(lower, name)?;
         let merges = there.as_ref().is_some_and(|there| there.attributes.is_directory())
             && entry.attributes.is_directory()
             && !whiteout::is_opaque(&entry.vnode)?
@@ -144,7 +144,7 @@ impl Fold<'_> {
 
     /// Removes what the lower layer has by a name, and hides what is below it.
     fn hide(&self, lower: &VnodeRef, name: Name<'_>, below: &[Instance]) -> Result<()> {
-        if lookup(lower, name)?.is_some() {
+        if work::find(lower, name)?.is_some() {
             self.take_away(lower, name)?;
         }
         whiteout::remove(lower, name)?;
@@ -169,7 +169,7 @@ impl Fold<'_> {
 
     fn take_rest(&self, directory: &Directory, on_the_way: &VnodeRef) -> Result<()> {
         let Some(path) = &directory.rest else { return Ok(()) };
-        if lookup(on_the_way, directory.key.as_name())?.is_some() {
+        if work::find(on_the_way, directory.key.as_name())?.is_some() {
             // By a fold that was stopped.
             return Ok(());
         }
@@ -194,7 +194,7 @@ impl Fold<'_> {
 
     fn bring_rest(&self, directory: &Directory, on_the_way: &VnodeRef) -> Result<()> {
         let server = Caller::server();
-        if lookup(on_the_way, directory.key.as_name())?.is_none() {
+        if work::find(on_the_way, directory.key.as_name())?.is_none() {
             return Ok(());
         }
         let Some((name, above)) = directory.path.split_last() else { return Ok(()) };
@@ -205,7 +205,7 @@ impl Fold<'_> {
         }
         whiteout::remove(&upper, name.as_name())?;
         whiteout::remove_redirect(&upper.lookup(&server, name.as_name())?.vnode)?;
-        if lookup(&lower, name.as_name())?.is_some() {
+        if work::find(&lower, name.as_name())?.is_some() {
             self.take_away(&lower, name.as_name())?;
         }
         on_the_way.rename(&server, directory.key.as_name(), &lower, name.as_name(), RenameMode::NoReplace)?;
@@ -219,7 +219,7 @@ impl Fold<'_> {
         let mut rest_below = if whiteout::is_opaque(&from)? { None } else { Some(Vec::new()) };
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
             let name = NameBuf::new(name.to_vec())?;
-            let entry = match lookup(&from, name.as_name())? {
+            let entry = match work::find(&from, name.as_name())? {
                 Some(entry) if entry.attributes.is_directory() => entry,
                 _ => return Ok(None),
             };
@@ -238,7 +238,7 @@ impl Fold<'_> {
     /// The directory of that name in the lower layer that the upper one is folded into, made if need be: it then hides what
     /// that hides, and has its rest where that has it.
     fn directory_like(&self, upper: &VnodeRef, lower: &VnodeRef, name: Name<'_>) -> Result<VnodeRef> {
-        let there = lookup(lower, name)?;
+        let there = work::find(lower, name)?;
         let (rest, is_opaque) = (whiteout::redirect(upper)?, whiteout::is_opaque(upper)?);
         let merges = rest.is_none() && !is_opaque;
         if let Some(entry) = there.as_ref().filter(|entry| merges && entry.attributes.is_directory()) {
@@ -327,7 +327,7 @@ impl Fold<'_> {
     /// Removes something from the lower layer. Where it has the only copy of a file with several names, all of these have
     /// been removed: to remove one the upper layer would have got a copy.
     fn take_away(&self, directory: &VnodeRef, name: Name<'_>) -> Result<()> {
-        if let Some(entry) = lookup(directory, name)? {
+        if let Some(entry) = work::find(directory, name)? {
             self.forget_older_copies(&entry)?;
         }
         let taken = self.lower.work.take(directory, name)?;
@@ -386,13 +386,5 @@ fn forget_copies(links: &VnodeRef, entry: &Entry) -> Result<()> {
     match links.unlink(&server, links::name_of(&identity).as_name()) {
         Err(Errno::ENOENT) => Ok(()),
         result => result,
-    }
-}
-
-fn lookup(directory: &VnodeRef, name: Name<'_>) -> Result<Option<Entry>> {
-    match directory.lookup(&Caller::server(), name) {
-        Ok(entry) => Ok(Some(entry)),
-        Err(Errno::ENOENT) => Ok(None),
-        Err(error) => Err(error),
     }
 }

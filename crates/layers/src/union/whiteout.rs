@@ -21,11 +21,11 @@ const ESCAPE: &[u8] = b".wh..wh.u";
 
 /// The attributes of overlayfs, as root and as a user writes them.
 const OVERLAY_OPAQUE: [&[u8]; 2] = [b"trusted.overlay.opaque", b"user.overlay.opaque"];
-const OVERLAY_REDIRECT: [&[u8]; 2] = [b"trusted.overlay.redirect", b"user.overlay.redirect"];
+pub(super) const OVERLAY_REDIRECT: [&[u8]; 2] = [b"trusted.overlay.redirect", b"user.overlay.redirect"];
 /// On a device 0:0 that is no whiteout.
 pub(super) const USERS_DEVICE: [&[u8]; 1] = [b"trusted.plyfs.device"];
 /// Where a moved directory keeps the path that it had: the same as overlayfs, for which it means the same.
-const REDIRECT_MAX: usize = 4096;
+pub(super) const REDIRECT_MAX: usize = 4096;
 
 /// Extended attributes that are not shown to users.
 pub(super) fn is_own_attribute(name: &[u8]) -> bool {
@@ -332,7 +332,7 @@ fn exists(directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
 }
 
 /// The names of an object's extended attributes, each with a zero after it.
-fn attributes(object: &VnodeRef) -> Result<Vec<u8>> {
+pub(super) fn attributes(object: &VnodeRef) -> Result<Vec<u8>> {
     match object.listxattr(&Caller::server()) {
         Err(Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) => Ok(Vec::new()),
         names => names,

@@ -359,6 +359,15 @@ pub(super) fn write_all(file: &dyn OpenFile, mut offset: u64, mut data: &[u8]) -
     Ok(())
 }
 
+/// What a directory has by a name.
+pub(super) fn find(directory: &VnodeRef, name: Name<'_>) -> Result<Option<Entry>> {
+    match directory.lookup(&Caller::server(), name) {
+        Ok(entry) => Ok(Some(entry)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Locks the state directory for as long as the result lives.
 fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
     let server = Caller::server();

@@ -18,7 +18,7 @@ use super::super::node::Instance;
 use super::super::{whiteout, work};
 use super::changes::{Changes, join, shown};
 use super::journal::{Copied, Journal};
-use super::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, conflicts, find, is_directory, moves};
+use super::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, conflicts, is_directory, moves};
 
 /// A commit under way.
 pub(super) struct Commit<'a> {
@@ -145,7 +145,7 @@ impl<'a> Commit<'a> {
 
     /// Has the file system have an object of the fork by this name.
     fn put(&mut self, spot: Spot<'_>, object: &Entry, inherits: bool, path: &[u8]) -> Step {
-        let there = find(spot.0, spot.1).at(path)?;
+        let there = work::find(spot.0, spot.1.as_name()).at(path)?;
         let known = self.journal.copy_of(&object.vnode.handle(), &object.attributes);
         if let (Some(known), Some(there)) = (&known, &there)
             && there.vnode.handle() == known.handle
@@ -235,7 +235,7 @@ impl<'a> Commit<'a> {
 
     /// Has the file system have a directory by this name. One that is new is nobody's until it is complete.
     pub(super) fn ensure_directory(&mut self, base: &VnodeRef, name: &NameBuf, path: &[u8]) -> Step<VnodeRef> {
-        let there = find(base, name).at(path)?;
+        let there = work::find(base, name.as_name()).at(path)?;
         if let Some(there) = there.as_ref().filter(|there| is_directory(there)) {
             return Ok(there.vnode.clone());
         }
@@ -254,7 +254,7 @@ impl<'a> Commit<'a> {
         let server = Caller::server();
         for name in &pair.gone {
             let path = join(&pair.path, name);
-            let Some(there) = find(&pair.base, name).at(&path)? else { continue };
+            let Some(there) = work::find(&pair.base, name.as_name()).at(&path)? else { continue };
             self.done += 1;
             if is_directory(&there) {
                 let temporary = self.temporary_name();

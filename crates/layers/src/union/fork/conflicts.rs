@@ -13,7 +13,7 @@ use super::super::{whiteout, work};
 use super::changes::{Below, Changes, Object, join, shown};
 use super::commit::Commit;
 use super::moves::{self, Moved};
-use super::{AtPath, Conflict, Deed, Step, find, is_directory};
+use super::{AtPath, Conflict, Deed, Step, is_directory};
 
 /// A directory of the fork and the one in the file system that it changes.
 struct Pair {
@@ -114,7 +114,7 @@ impl Commit<'_> {
     }
 
     fn there(&self, pair: &Pair, name: &NameBuf) -> Result<Option<Entry>> {
-        pair.base.as_ref().map_or(Ok(None), |base| find(base, name))
+        pair.base.as_ref().map_or(Ok(None), |base| work::find(base, name.as_name()))
     }
 
     fn check_directory(&mut self, pair: &Pair, found: &mut Found) -> Result<()> {
@@ -210,7 +210,7 @@ impl Commit<'_> {
                 let entries = work::entries(&there.vnode).at(&path)?;
                 for (name, _) in entries.into_iter().filter(|(name, _)| !self.journal.is_temporary(name)) {
                     let path = join(&path, &name);
-                    open.extend(find(&there.vnode, &name).at(&path)?.map(|entry| (path, entry)));
+                    open.extend(work::find(&there.vnode, name.as_name()).at(&path)?.map(|entry| (path, entry)));
                 }
             }
         }

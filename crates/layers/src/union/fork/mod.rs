@@ -13,7 +13,7 @@ mod whole;
 use std::fmt;
 use std::sync::Arc;
 
-use vnode::{Caller, Errno, FileKind, FileSystemRef, NameBuf, Result, Timestamp, layer};
+use vnode::{Errno, FileSystemRef, Result, Timestamp, layer};
 
 use super::copy_up::copy_attributes;
 use super::diff;
@@ -224,15 +224,6 @@ impl<T> AtPath<T> for Result<T> {
     }
 }
 
-/// What a directory has by a name.
-fn find(directory: &vnode::VnodeRef, name: &NameBuf) -> Result<Option<vnode::Entry>> {
-    match directory.lookup(&Caller::server(), name.as_name()) {
-        Ok(entry) => Ok(Some(entry)),
-        Err(Errno::ENOENT) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 fn is_directory(entry: &vnode::Entry) -> bool {
-    entry.attributes.kind == FileKind::Directory
+    entry.attributes.is_directory()
 }

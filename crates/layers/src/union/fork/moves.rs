@@ -9,7 +9,7 @@ use super::super::copy_up::keeping_times;
 use super::super::{links, whiteout, work};
 use super::changes::{Below, Changes, Object, join};
 use super::commit::Commit;
-use super::{AtPath, Failed, Step, find, is_directory};
+use super::{AtPath, Failed, Step, is_directory};
 
 /// A directory that the fork has moved.
 pub(super) struct Moved {
@@ -78,7 +78,7 @@ pub(super) fn look_at(root: &VnodeRef, path: &[u8]) -> Result<Option<Place>> {
     for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
         let directory = found.map_or_else(|| root.clone(), |place| place.entry.vnode);
         let name = NameBuf::new(name.to_vec())?;
-        match find(&directory, &name) {
+        match work::find(&directory, name.as_name()) {
             Ok(Some(entry)) => found = Some(Place { directory, name, entry }),
             Ok(None) | Err(Errno::ENOTDIR) => return Ok(None),
             Err(error) => return Err(error),
@@ -155,12 +155,12 @@ impl Commit<'_> {
             let Some(object) = found.filter(|object| matches!(object.below, Below::Same | Below::Own)) else {
                 return Ok(None);
             };
-            match find(&base, &part)?.filter(is_directory) {
+            match work::find(&base, part.as_name())?.filter(is_directory) {
                 Some(entry) => (upper, base, path) = (object.entry.vnode, entry.vnode, join(&path, &part)),
                 None => return Ok(None),
             }
         }
-        Ok(if find(&base, &moved.name)?.is_none() { Some(base) } else { None })
+        Ok(if work::find(&base, moved.name.as_name())?.is_none() { Some(base) } else { None })
     }
 
     fn bring_rest(&mut self, moved: &Moved) -> Step {
@@ -170,12 +170,12 @@ impl Commit<'_> {
         }
         let rest = self.journal.moved_to(&moved.upper.handle());
         let target = self.place_for(moved)?;
-        let there = find(&target, &moved.name).at(at)?;
+        let there = work::find(&target, moved.name.as_name()).at(at)?;
         if there.as_ref().is_some_and(|there| Some(there.vnode.handle()) == rest) {
             return self.has_arrived(moved);
         }
         let staging = self.staging().at(at)?;
-        let staged = find(&staging, &moved.key()).at(at)?;
+        let staged = work::find(&staging, moved.key().as_name()).at(at)?;
         if staged.is_none_or(|staged| Some(staged.vnode.handle()) != rest) {
             return Err(Failed { path: at.clone(), errno: Errno::ESTALE, is_conflict: true });
         }

@@ -8,14 +8,11 @@ use std::sync::OnceLock;
 
 use vnode::{Attributes, Caller, Errno, Result, Timestamp, VnodeRef, XattrMode};
 
-use super::super::whiteout::{self, Format};
+use super::super::whiteout::{self, Format, OVERLAY_REDIRECT as REDIRECT, REDIRECT_MAX as PATH_MAX};
 
 /// As root and as a user writes them.
 const OWN: [&[u8]; 2] = [b"trusted.plyfs.metacopy", b"user.plyfs.metacopy"];
 const OVERLAY: [&[u8]; 2] = [b"trusted.overlay.metacopy", b"user.overlay.metacopy"];
-const REDIRECT: [&[u8]; 2] = [b"trusted.overlay.redirect", b"user.overlay.redirect"];
-/// No path is longer.
-const PATH_MAX: usize = 4096;
 
 /// What a metadata-only copy says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +36,7 @@ struct Fingerprint {
 impl Mark {
     /// That of a file. Most have none, and one question tells so.
     pub(in super::super) fn of(file: &VnodeRef) -> Result<Option<Self>> {
-        let Some(names) = names_of(file)? else { return Ok(None) };
+        let names = whiteout::attributes(file)?;
         let get = |name: &[u8]| whiteout::attribute(file, &[name]);
         let has = |wanted: &[u8]| names.split(|&byte| byte == 0).any(|name| name == wanted);
         for (rank, name) in OWN.into_iter().enumerate().filter(|(_, name)| has(name)) {
@@ -111,8 +108,7 @@ pub(super) fn set_path(file: &VnodeRef, path: &[u8]) -> Result<bool> {
 
 /// Whether the file is a metadata-only copy, and may tell of what.
 pub(in super::super) fn is_marked(file: &VnodeRef) -> Result<bool> {
-    let Some(names) = names_of(file)? else { return Ok(false) };
-    Ok(names.split(|&byte| byte == 0).any(|name| OWN.contains(&name) || OVERLAY.contains(&name)))
+    whiteout::has_any_attribute(file, &[OWN, OVERLAY].concat())
 }
 
 /// Takes the mark away: from then on the file has its data itself.
@@ -120,15 +116,6 @@ pub(super) fn remove(file: &VnodeRef) -> Result<()> {
     whiteout::remove_attribute(file, &OWN)?;
     whiteout::remove_attribute(file, &OVERLAY)?;
     whiteout::remove_attribute(file, &REDIRECT)
-}
-
-fn names_of(file: &VnodeRef) -> Result<Option<Vec<u8>>> {
-    match file.listxattr(&Caller::server()) {
-        Ok(names) if names.is_empty() => Ok(None),
-        Ok(names) => Ok(Some(names)),
-        Err(Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// A server that may write `trusted` attributes believes no others: any owner of a file can set those, and be shown what
