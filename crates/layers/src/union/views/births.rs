@@ -11,6 +11,7 @@ use rustix::net::netlink::{CONNECTOR, SocketAddrNetlink};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with, sockopt,
 };
+use rustix::rand::{GetRandomFlags, getrandom};
 
 /// The events of all processes from now on.
 pub(super) struct Births(OwnedFd);
@@ -36,31 +37,52 @@ const LISTEN: u32 = 1;
 const MESSAGE_DONE: u16 = 3;
 /// Where the event begins in a message: after both headers.
 const EVENT_AT: usize = 36;
+/// Where the connector's header has what is answered, a number higher than the question's.
+const ANSWERED_AT: usize = 28;
 /// Where its numbers begin, after its kind, processor and time.
 const NUMBERS_AT: usize = EVENT_AT + 16;
+/// The answer to who asked to listen, with an error number.
+const KIND_ANSWER: u32 = 0;
 const KIND_FORK: u32 = 1;
 const KIND_EXIT: u32 = 1 << 31;
 
 impl Births {
-    /// Listens; `None` where that is not allowed.
+    /// Listens; `None` where that is not allowed. In a container the kernel says nothing at all to who asks.
     pub(super) fn new() -> Option<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(CONNECTOR)).ok()?;
         // With less room more is lost, and then looked for.
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, ROOM_BYTES);
         bind(&socket, &SocketAddrNetlink::new(0, CONNECTOR_PROCESSES)).ok()?;
-        send(&socket, &listen_message(), SendFlags::empty()).ok()?;
-        Some(Self(socket))
+        let mut question = [0; size_of::<u32>()];
+        getrandom(&mut question, GetRandomFlags::empty()).ok()?;
+        let question = u32::from_ne_bytes(question);
+        send(&socket, &listen_message(question), SendFlags::empty()).ok()?;
+        let births = Self(socket);
+        let mut may_listen = false;
+        // The answer is there when the question has been sent.
+        births.receive(|message| {
+            may_listen |= message.is_ok_and(|message| is_permission(message, question));
+        });
+        may_listen.then_some(births)
     }
 
     /// Tells of all that has happened since it was last asked, in order.
     pub(super) fn take(&self, mut tell: impl FnMut(Event)) {
+        self.receive(|message| match message {
+            Ok(message) => event(message).into_iter().for_each(&mut tell),
+            Err(Full) => tell(Event::Lost),
+        });
+    }
+
+    /// Takes all messages that are there.
+    fn receive(&self, mut tell: impl FnMut(Result<&[u8], Full>)) {
         let mut buffer = [0; 4096];
         loop {
             match recv(&self.0, &mut buffer, RecvFlags::DONTWAIT) {
-                Ok((_, length)) => event(&buffer[..length.min(buffer.len())]).into_iter().for_each(&mut tell),
+                Ok((_, length)) => tell(Ok(&buffer[..length.min(buffer.len())])),
                 Err(SystemError::INTR) => {}
-                Err(SystemError::NOBUFS) => tell(Event::Lost),
+                Err(SystemError::NOBUFS) => tell(Err(Full)),
                 // Nothing more.
                 Err(_) => return,
             }
@@ -68,41 +90,51 @@ impl Births {
     }
 }
 
+/// There was no room for a message.
+struct Full;
+
 impl AsFd for Births {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-fn listen_message() -> Vec<u8> {
+/// The message that asks to listen, with the number of the question.
+fn listen_message(question: u32) -> Vec<u8> {
     let mut message = Vec::new();
     let whole = (EVENT_AT + size_of::<u32>()) as u32;
     message.extend(whole.to_ne_bytes());
     message.extend(MESSAGE_DONE.to_ne_bytes());
     // Flags, sequence number and sender of the first header.
     message.extend([0; 2 + 4 + 4]);
-    message.extend([CONNECTOR_PROCESSES, CONNECTOR_PROCESSES, 0, 0].map(u32::to_ne_bytes).concat());
+    message.extend([CONNECTOR_PROCESSES, CONNECTOR_PROCESSES, 0, question].map(u32::to_ne_bytes).concat());
     message.extend((size_of::<u32>() as u16).to_ne_bytes());
     message.extend([0; 2]);
     message.extend(LISTEN.to_ne_bytes());
     message
 }
 
+/// Whether a message says that who asked this question may listen.
+fn is_permission(message: &[u8], question: u32) -> bool {
+    let answer = [(EVENT_AT, KIND_ANSWER), (NUMBERS_AT, 0), (ANSWERED_AT, question.wrapping_add(1))];
+    answer.into_iter().all(|(at, value)| number(message, at) == Some(value))
+}
+
+fn number(message: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(message.get(at..at + size_of::<u32>())?.try_into().ok()?))
+}
+
 /// The event of a message, if it is about a process as a whole.
 fn event(message: &[u8]) -> Option<Event> {
-    let number = |index: usize| {
-        let at = NUMBERS_AT + index * size_of::<u32>();
-        message.get(at..at + size_of::<u32>()).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes)
-    };
-    let kind = u32::from_ne_bytes(message.get(EVENT_AT..EVENT_AT + size_of::<u32>())?.try_into().ok()?);
-    match kind {
+    let number_of = |index: usize| number(message, NUMBERS_AT + index * size_of::<u32>());
+    match number(message, EVENT_AT)? {
         // The parent's thread and process, the child's thread and process.
         KIND_FORK => {
-            let (parent, thread, child) = (number(1)?, number(2)?, number(3)?);
+            let (parent, thread, child) = (number_of(1)?, number_of(2)?, number_of(3)?);
             (thread == child).then_some(Event::Born { parent, child })
         }
         KIND_EXIT => {
-            let (thread, process) = (number(0)?, number(1)?);
+            let (thread, process) = (number_of(0)?, number_of(1)?);
             (thread == process).then_some(Event::Ended(process))
         }
         _ => None,
@@ -113,12 +145,21 @@ fn event(message: &[u8]) -> Option<Event> {
 mod tests {
     use super::*;
 
+    fn is_root_outside_of_containers() -> bool {
+        /// The numbers of the first namespaces of processes and of users (`PROC_PID_INIT_INO`, `PROC_USER_INIT_INO`).
+        const FIRST: [(&str, &str); 2] = [("pid", "pid:[4026531836]"), ("user", "user:[4026531837]")];
+        let is_first = |(kind, name): (&str, &str)| {
+            std::fs::read_link(format!("/proc/self/ns/{kind}")).is_ok_and(|found| found.as_os_str() == name)
+        };
+        let network = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+        rustix::process::geteuid().is_root() && FIRST.into_iter().all(is_first) && network("1") == network("self")
+    }
+
     #[test]
     fn births_and_ends_are_told_in_order() {
-        let Some(births) = Births::new() else {
-            eprintln!("skipped: needs root outside of containers");
-            return;
-        };
+        let births = Births::new();
+        assert_eq!(births.is_some(), is_root_outside_of_containers());
+        let Some(births) = births else { return };
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let id = child.id();
         child.wait().unwrap();

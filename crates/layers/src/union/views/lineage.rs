@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(in crate::union) struct Lineage {
     pub(super) first: Process,
     births: Option<Arc<Births>>,
-    /// The processes of the lineage, as far as births have told.
+    /// The processes of the lineage, as far as births have told; without them only the first.
     born: Mutex<HashSet<u32>>,
     /// By the numbers of their threads.
     known: Mutex<HashMap<u32, Known>>,
@@ -47,9 +47,22 @@ impl Lineage {
         let first = Process::now(pid)?;
         let (born, known) = (Mutex::new(HashSet::from([pid])), Mutex::default());
         let lineage = Arc::new(Self { first, births, born, known });
-        lineage.look_for_all(&mut lock(&lineage.born));
-        lineage.listen();
+        if lineage.births.is_some() {
+            lineage.look_for_all(&mut lock(&lineage.born));
+            lineage.listen();
+        } else {
+            lineage.remember_all();
+        }
         Some(lineage)
+    }
+
+    /// Remembers all that descend now. Where nobody tells who ends, they have to be watched.
+    fn remember_all(&self) {
+        for process in process::all() {
+            if ancestors(process).any(|ancestor| ancestor == self.first.pid) {
+                self.has(process);
+            }
+        }
     }
 
     /// Takes births from their queue, also if nobody asks, as long as the lineage is of interest.

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, getsid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// A process and when it began, in ticks since the machine did: no later process of that number has both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +45,9 @@ impl Watched {
     }
 }
 
-/// The session of a process or thread; `None` if it has ended.
+/// The session of a process or thread; `None` if it has ended, or if the session is of another container.
 pub(super) fn session(thread: u32) -> Option<u32> {
-    getsid(Some(number(thread)?)).ok().map(|session| session.as_raw_nonzero().get().cast_unsigned())
+    stat_field(thread, SESSION)?.try_into().ok().filter(|session| *session != 0)
 }
 
 /// The process that a thread is of.
@@ -75,6 +75,7 @@ pub(super) fn executable(thread: u32) -> Option<Vec<u8>> {
 
 /// Numbers of fields of /proc/PID/stat, from the one after the name as 0.
 const PARENT: usize = 1;
+const SESSION: usize = 3;
 const BEGAN: usize = 19;
 
 fn stat_field(process: u32, field: usize) -> Option<u64> {
@@ -101,7 +102,13 @@ mod tests {
         assert_eq!(process_of(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()), Some(own));
         assert!(Watched::new(own).unwrap().is_alive());
         assert_eq!(executable(own).map(|path| path.is_empty()), Some(false));
-        assert!(session(own).is_some());
+        let mut child = std::process::Command::new("setsid").args(["sleep", "1000"]).spawn().unwrap();
+        while session(child.id()) != Some(child.id()) {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(session(child.id()), None);
     }
 
     #[test]
