@@ -1,32 +1,45 @@
 //! Keeps processors awake between the requests of a burst.
 //!
-//! Caller and worker take turns: each sleeps while the other works, and so do their processors. To wake a sleeping
-//! processor can take longer than to serve a request, above all in a virtual machine, where the host must be asked. So
-//! while one caller sends many requests in quick succession, keepers run that do nothing: at the lowest priority of all,
-//! so that whatever else wants a processor gets it at once. Some time after the last request they rest. With several
-//! callers they would be in the way: a processor with a keeper does not take work off others.
+//! Caller and workers take turns on one processor, see [`super::locality`]: each sleeps while the other works. If another
+//! processor were idle meanwhile, the kernel would wake the caller there, and the next request would have to wake the one
+//! that the workers are on: that can take longer than to serve a request, above all in a virtual machine, where the host must
+//! be asked. So while one caller sends many requests in quick succession, a keeper runs on each of the other processors and
+//! does nothing: at the lowest of the ordinary priorities, so that whatever else wants a processor gets it. (Of a processor
+//! with a thread of the policy SCHED_IDLE the kernel thinks that it is idle.) Some time after the last request they rest.
+//! With several callers they would be in the way: a processor with a keeper does not take work off others.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::locality::only;
+use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// One processor is the caller's, one the worker's.
-const KEEPERS: usize = 2;
+/// The lowest of the ordinary priorities, as nice(1) has it.
+const NICE: i32 = 19;
 /// Turns of the waiting loop between two looks at the clock.
 const TURNS: u32 = 32;
 
 /// The keepers of one session.
 pub(crate) struct Awake {
-    keepers: Vec<Thread>,
+    keepers: Vec<Keeper>,
     state: Arc<State>,
+}
+
+struct Keeper {
+    thread: Thread,
+    /// Its number to the kernel, once it runs.
+    number: Arc<OnceLock<Pid>>,
 }
 
 struct State {
     /// After the last request the processors are kept awake for so long.
     linger: Duration,
     started: Instant,
+    /// Where keepers may run.
+    processors: CpuSet,
+    /// The one that the caller and the workers take turns on.
+    home: AtomicUsize,
     /// Requests of all times.
     requests: AtomicU64,
     /// Nobody keeps the processors awake.
@@ -37,41 +50,61 @@ struct State {
 }
 
 impl Awake {
-    /// Keepers that go on for `linger` after the last request; none if that is zero or there is one processor only.
-    pub(crate) fn new(linger: Duration) -> Awake {
+    /// Keepers of all these processors but one, which go on for `linger` after the last request; none if that is zero.
+    pub(crate) fn new(linger: Duration, processors: Option<&CpuSet>) -> Awake {
+        let processors = processors.copied().filter(|_| !linger.is_zero()).unwrap_or_default();
         let state = Arc::new(State {
             linger,
+            processors,
+            home: AtomicUsize::new(CpuSet::MAX_CPU),
             started: Instant::now(),
             requests: AtomicU64::new(0),
             resting: AtomicBool::new(true),
             last: AtomicU64::new(0),
             ended: AtomicBool::new(false),
         });
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let keepers = if linger.is_zero() || processors < 2 { 0 } else { KEEPERS };
-        let keepers = (0..keepers).map_while(|_| {
-            let state = Arc::clone(&state);
-            let started = std::thread::Builder::new().name("fuse-awake".into()).spawn(move || keep(&state));
-            started.inspect_err(|error| tracing::debug!(%error, "processors are not kept awake")).ok()
+        let keepers = (1..state.processors.count()).map_while(|_| {
+            let (state, number) = (Arc::clone(&state), Arc::new(OnceLock::new()));
+            let own = Arc::clone(&number);
+            let keep = move || keep(&state, &own);
+            let started = std::thread::Builder::new().name("fuse-awake".into()).spawn(keep);
+            let started = started.inspect_err(|error| tracing::debug!(%error, "processors are not kept awake")).ok()?;
+            Some(Keeper { thread: started.thread().clone(), number })
         });
-        Awake { keepers: keepers.map(|keeper| keeper.thread().clone()).collect(), state }
+        Awake { keepers: keepers.collect(), state }
     }
 
-    /// A request has come; `alone` if its caller is the only one for some time.
-    pub(crate) fn request(&self, alone: bool) {
+    /// A request has come; `home` is the processor of the caller and the workers, if the caller is the only one for some
+    /// time.
+    pub(crate) fn request(&self, home: Option<usize>) {
         if self.keepers.is_empty() {
             return;
         }
-        if !alone {
+        let Some(home) = home else {
             if !self.state.resting.load(Ordering::Relaxed) {
                 self.state.resting.store(true, Ordering::Relaxed);
             }
             return;
+        };
+        if self.state.home.swap(home, Ordering::Relaxed) != home {
+            self.leave(home);
         }
         self.state.requests.fetch_add(1, Ordering::Relaxed);
         if self.state.resting.load(Ordering::Relaxed) && self.state.comes_quickly() {
             self.state.resting.store(false, Ordering::Relaxed);
-            self.keepers.iter().for_each(Thread::unpark);
+            self.keepers.iter().for_each(|keeper| keeper.thread.unpark());
+        }
+    }
+}
+
+impl Awake {
+    /// Puts each keeper on a processor of its own other than this one. They may not run for long, so it is done for them.
+    fn leave(&self, home: usize) {
+        let others = (0..CpuSet::MAX_CPU).filter(|other| self.state.processors.is_set(*other) && *other != home);
+        for (keeper, processor) in self.keepers.iter().zip(others) {
+            if let Some(number) = keeper.number.get() {
+                let _ = sched_setaffinity(Some(*number), &only(processor));
+            }
         }
     }
 }
@@ -79,7 +112,7 @@ impl Awake {
 impl Drop for Awake {
     fn drop(&mut self) {
         self.state.ended.store(true, Ordering::Relaxed);
-        self.keepers.iter().for_each(Thread::unpark);
+        self.keepers.iter().for_each(|keeper| keeper.thread.unpark());
     }
 }
 
@@ -96,12 +129,13 @@ impl State {
         let mut seen = (self.requests.load(Ordering::Relaxed), Instant::now());
         while !self.resting.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed) {
             (0..TURNS).for_each(|_| std::hint::spin_loop());
-            // In this order, since others may run between the two for long.
-            let now = Instant::now();
+            // Whoever has come to want this processor gets it now, rather than when a turn of the scheduler is over.
+            std::thread::yield_now();
             let requests = self.requests.load(Ordering::Relaxed);
             if requests != seen.0 {
-                seen = (requests, now);
-            } else if now - seen.1 > self.linger {
+                // Looked at afterwards, since others may run between the two for long.
+                seen = (requests, Instant::now());
+            } else if seen.1.elapsed() > self.linger && requests == self.requests.load(Ordering::Relaxed) {
                 self.resting.store(true, Ordering::Relaxed);
             }
         }
@@ -109,11 +143,12 @@ impl State {
 }
 
 /// The work of a keeper. Nothing that a worker could have to wait for, since a keeper may have to wait for all others.
-fn keep(state: &State) {
-    if let Err(error) = run_only_when_idle() {
+fn keep(state: &State, number: &OnceLock<Pid>) {
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
         tracing::debug!(%error, "processors are not kept awake");
         return;
     }
+    let _ = number.set(gettid());
     while !state.ended.load(Ordering::Relaxed) {
         if state.resting.load(Ordering::Relaxed) {
             std::thread::park();
@@ -123,22 +158,19 @@ fn keep(state: &State) {
     }
 }
 
-/// Gives the calling thread the policy SCHED_IDLE of sched(7).
-fn run_only_when_idle() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the kernel reads one `sched_param`, whose first field is all that it has, and keeps no pointer to it.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const parameters) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::thread::sched_getaffinity;
 
     const LINGER: Duration = Duration::from_millis(100);
 
+    fn new(linger: Duration) -> Awake {
+        Awake::new(linger, Some(&sched_getaffinity(None).expect("own affinity")))
+    }
+
     fn burst(awake: &Awake) {
-        (0..2).for_each(|_| awake.request(true));
+        (0..2).for_each(|_| awake.request(Some(0)));
     }
 
     fn resting(awake: &Awake) -> bool {
@@ -147,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_burst_wakes_the_keepers_and_its_end_lets_them_rest() {
-        let awake = Awake::new(LINGER);
+        let awake = new(LINGER);
         assert!(resting(&awake));
         burst(&awake);
         assert_eq!(resting(&awake), awake.keepers.is_empty());
@@ -160,9 +192,9 @@ mod tests {
 
     #[test]
     fn requests_now_and_then_wake_nobody() {
-        let awake = Awake::new(Duration::from_nanos(1));
+        let awake = new(Duration::from_nanos(1));
         for _ in 0..64 {
-            awake.request(true);
+            awake.request(Some(0));
             std::thread::sleep(Duration::from_micros(10));
         }
         assert!(resting(&awake));
@@ -170,16 +202,16 @@ mod tests {
 
     #[test]
     fn others_let_the_keepers_rest() {
-        let awake = Awake::new(Duration::from_secs(60));
+        let awake = new(Duration::from_secs(60));
         burst(&awake);
-        awake.request(false);
+        awake.request(None);
         assert!(resting(&awake));
     }
 
     #[test]
     fn keepers_end_with_the_session() {
         for awaken in [false, true] {
-            let awake = Awake::new(LINGER);
+            let awake = new(LINGER);
             if awaken {
                 burst(&awake);
             }
@@ -195,7 +227,7 @@ mod tests {
 
     #[test]
     fn no_time_no_keepers() {
-        let awake = Awake::new(Duration::ZERO);
+        let awake = new(Duration::ZERO);
         burst(&awake);
         assert!(resting(&awake) && awake.keepers.is_empty());
     }

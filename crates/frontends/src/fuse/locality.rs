@@ -4,19 +4,30 @@
 //! other is not, and a request costs two wake-ups across processors; on the same processor it costs less than half. So
 //! a caller that sends many requests in a row has all workers follow it. As soon as somebody else sends one, or much
 //! data moves, the workers may run anywhere again: parallel work needs all processors more than it needs short ways.
+//!
+//! With a worker on its own processor, a caller would be woken on another one that is idle, and have left when the workers
+//! come. So the others are kept from being idle first, see [`super::awake`], and the workers follow a caller that stays
+//! where it is then. Where there are many processors, nobody follows anybody.
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// After so many requests in a row of one caller it is looked up where it runs; and again after as many.
-const REQUESTS_IN_A_ROW: u32 = 64;
+/// After so many requests in a row of one caller it counts as alone. A compiler that looks for its headers sends hundreds
+/// while others compute.
+const REQUESTS_OF_A_LONER: u32 = 256;
 
-/// After so many it counts as alone. A compiler that looks for its headers sends hundreds while others compute.
-const REQUESTS_OF_A_LONER: u32 = 1024;
+/// After so many more it is looked up where it runs.
+const REQUESTS_IN_A_ROW: u32 = 32;
+
+/// The same while the workers do not run there yet.
+const REQUESTS_BETWEEN_LOOKS: u32 = 8;
 
 /// A message this large takes longer to copy than to bring to another processor.
 const LARGE_MESSAGE_BYTES: usize = 64 << 10;
+
+/// Of more processors than this, most are idle, and callers change from one to the other.
+const PROCESSORS_MAX: u32 = 4;
 
 const NOWHERE: usize = usize::MAX;
 
@@ -28,20 +39,28 @@ pub(crate) struct Locality {
     caller: AtomicU32,
     /// Requests of this caller since the last of another.
     in_a_row: AtomicU32,
-    /// The processor that the workers are kept on.
+    /// The processor that the caller was last seen on.
     home: AtomicUsize,
+    /// The one that the workers are kept on.
+    workers_at: AtomicUsize,
     workers: Mutex<Vec<Pid>>,
 }
 
 impl Locality {
     /// The workers may run wherever the calling thread may.
     pub(crate) fn new() -> Locality {
-        let allowed = sched_getaffinity(None).ok().filter(|set| set.count() > 1);
+        let allowed = sched_getaffinity(None).ok().filter(|set| (2..=PROCESSORS_MAX).contains(&set.count()));
+        Locality { allowed, ..Locality::none() }
+    }
+
+    /// The workers follow nobody.
+    pub(crate) fn none() -> Locality {
         Locality {
-            allowed,
+            allowed: None,
             caller: AtomicU32::new(0),
             in_a_row: AtomicU32::new(0),
             home: AtomicUsize::new(NOWHERE),
+            workers_at: AtomicUsize::new(NOWHERE),
             workers: Mutex::default(),
         }
     }
@@ -51,28 +70,42 @@ impl Locality {
         let thread = gettid();
         let mut workers = self.lock_workers();
         workers.push(thread);
-        let home = self.home.load(Ordering::Relaxed);
-        if home != NOWHERE {
-            keep_on(&[thread], &only(home));
+        let place = self.workers_at.load(Ordering::Relaxed);
+        if place != NOWHERE {
+            keep_on(&[thread], &only(place));
         }
         drop(workers);
         Worker { locality: self, thread }
     }
 
-    /// A request has come. `caller` is its thread, or 0 for requests that nobody waits for. Whether there is only one
-    /// caller, for some time.
-    pub(crate) fn request(&self, caller: u32, message_bytes: usize) -> bool {
-        let Some(allowed) = &self.allowed else { return false };
+    /// Where the workers may run, if some of these processors can be kept free for one caller.
+    pub(crate) fn allowed(&self) -> Option<&CpuSet> {
+        self.allowed.as_ref()
+    }
+
+    /// A request has come. `caller` is its thread, or 0 for requests that nobody waits for. The answer is the processor of
+    /// the caller, if it is the only one for some time.
+    pub(crate) fn request(&self, caller: u32, message_bytes: usize) -> Option<usize> {
+        let allowed = self.allowed.as_ref()?;
         if message_bytes > LARGE_MESSAGE_BYTES {
             self.scatter(allowed);
         } else if caller == 0 {
             // Sent along while its sender goes on: says nothing of who else is there.
         } else if self.caller.swap(caller, Ordering::Relaxed) != caller {
             self.scatter(allowed);
-        } else if (self.in_a_row.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(REQUESTS_IN_A_ROW) {
-            self.follow(caller, allowed);
+        } else {
+            let in_a_row = self.in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
+            if in_a_row >= REQUESTS_OF_A_LONER && in_a_row.is_multiple_of(self.requests_between_looks()) {
+                self.look_for(caller, allowed);
+            }
         }
-        self.in_a_row.load(Ordering::Relaxed) >= REQUESTS_OF_A_LONER
+        Some(self.home.load(Ordering::Relaxed)).filter(|home| *home != NOWHERE)
+    }
+
+    fn requests_between_looks(&self) -> u32 {
+        let home = self.home.load(Ordering::Relaxed);
+        let is_settled = home != NOWHERE && self.workers_at.load(Ordering::Relaxed) == home;
+        if is_settled { REQUESTS_IN_A_ROW } else { REQUESTS_BETWEEN_LOOKS }
     }
 
     /// A reply goes out.
@@ -84,11 +117,14 @@ impl Locality {
         }
     }
 
-    fn follow(&self, caller: u32, allowed: &CpuSet) {
+    /// Notes where the caller is. If it was there before, the workers follow.
+    fn look_for(&self, caller: u32, allowed: &CpuSet) {
         let Some(processor) = processor_of(caller).filter(|processor| allowed.is_set(*processor)) else { return };
-        if self.home.load(Ordering::Relaxed) != processor {
+        if self.home.swap(processor, Ordering::Relaxed) == processor
+            && self.workers_at.load(Ordering::Relaxed) != processor
+        {
             let workers = self.lock_workers();
-            self.home.store(processor, Ordering::Relaxed);
+            self.workers_at.store(processor, Ordering::Relaxed);
             keep_on(&workers, &only(processor));
         }
     }
@@ -100,6 +136,7 @@ impl Locality {
         if self.home.load(Ordering::Relaxed) != NOWHERE {
             let workers = self.lock_workers();
             self.home.store(NOWHERE, Ordering::Relaxed);
+            self.workers_at.store(NOWHERE, Ordering::Relaxed);
             keep_on(&workers, allowed);
         }
     }
@@ -122,7 +159,7 @@ impl Drop for Worker<'_> {
 }
 
 /// The set of one processor.
-fn only(processor: usize) -> CpuSet {
+pub(super) fn only(processor: usize) -> CpuSet {
     let mut set = CpuSet::new();
     set.set(processor);
     set
@@ -163,7 +200,7 @@ mod tests {
     }
 
     fn many_requests(locality: &Locality, caller: u32) {
-        for _ in 0..=REQUESTS_IN_A_ROW {
+        for _ in 0..=REQUESTS_OF_A_LONER + REQUESTS_BETWEEN_LOOKS {
             locality.request(caller, 100);
         }
     }
@@ -177,31 +214,20 @@ mod tests {
             }
             let locality = Locality::new();
             let worker = locality.join();
-            for _ in 0..REQUESTS_IN_A_ROW {
-                locality.request(here(), 100);
+            let home = only(processor_of(here()).expect("this thread runs somewhere"));
+            sched_setaffinity(None, &home).expect("own affinity");
+            keep_on(&locality.lock_workers(), locality.allowed().expect("more than one"));
+            for _ in 0..REQUESTS_OF_A_LONER {
+                assert_eq!(locality.request(here(), 100), None);
             }
-            assert_eq!(processors(), before, "not before it is sure");
-            locality.request(here(), 100);
+            assert!(locality.request(here(), 100).is_some());
+            assert_eq!(processors(), before, "not before it stays there");
+            many_requests(&locality, here());
             assert_eq!(processors(), 1);
             locality.request(0, 100);
             assert_eq!(processors(), 1, "requests of nobody change nothing");
             locality.request(here() + 1, 100);
             assert_eq!(processors(), before, "somebody else is there");
-            drop(worker);
-        });
-    }
-
-    #[test]
-    fn a_caller_counts_as_alone_after_very_many_requests() {
-        in_thread(|| {
-            let locality = Locality::new();
-            let worker = locality.join();
-            if processors() < 2 {
-                return;
-            }
-            assert!((0..REQUESTS_OF_A_LONER).all(|_| !locality.request(here(), 100)));
-            assert!(locality.request(here(), 100) && locality.request(0, 100));
-            assert!(!locality.request(here() + 1, 100));
             drop(worker);
         });
     }

@@ -101,8 +101,8 @@ pub struct Decisions {
 /// Longer than any mount lives.
 pub(crate) const UNBOUNDED: Duration = Duration::from_secs(1 << 32);
 const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
-/// As long as Linux's own governor for virtual machines (cpuidle-haltpoll) lets an idle processor wait.
-const STAY_AWAKE: Duration = Duration::from_micros(200);
+/// Longer than most requests take.
+const STAY_AWAKE: Duration = Duration::from_millis(1);
 
 /// What follows from a stack's properties and the options. The kernel may still lack passthrough.
 pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {

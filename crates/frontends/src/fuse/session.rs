@@ -130,14 +130,16 @@ impl<H: Handler> Session<H> {
         stay_awake: Duration,
     ) -> Result<Session<H>, SessionError> {
         let (starter, requests) = channel();
+        // Without keepers, callers would leave the workers that follow them.
+        let locality = if stay_awake.is_zero() { Locality::none() } else { Locality::new() };
         let shared = Arc::new(Shared {
             device,
             handler,
             layout: Layout { setxattr_long: negotiated.has(wire::init::SETXATTR_EXT) },
             message_bytes_max: negotiated.max_write as usize,
             counters,
-            locality: Locality::new(),
-            awake: Awake::new(stay_awake),
+            awake: Awake::new(stay_awake, locality.allowed()),
+            locality,
             waiting: Waiting::default(),
             workers: Mutex::new(0),
             last_worker_ended: Condvar::new(),
@@ -286,8 +288,8 @@ fn serve<'a, H: Handler>(shared: &Shared<H>, message: &[u8], reply: &'a mut Repl
             };
         }
     };
-    let alone = shared.locality.request(request.pid, message.len());
-    shared.awake.request(alone);
+    let home = shared.locality.request(request.pid, message.len());
+    shared.awake.request(home);
     let trace = trace::start(&request);
     let outcome = handle_unwinding(&*shared.handler, &request, reply);
     shared.counters.count(request.opcode, matches!(outcome, Outcome::Failed(_)));
