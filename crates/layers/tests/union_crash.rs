@@ -128,6 +128,7 @@ fn child() {
 }
 
 fn check(scenarios: &[Scenario], options: UnionOptions) {
+    trace::stay_on_one_processor();
     let chosen = std::env::var("CRASH_SCENARIO").unwrap_or_default();
     let (mut failures, mut recovered) = (Vec::new(), HashSet::new());
     for scenario in scenarios.iter().filter(|scenario| scenario.name.contains(&chosen)) {

@@ -37,6 +37,9 @@ struct Item {
     kind: Option<FileKind>,
 }
 
+/// The inode number and kind of what users see; `None` for a whiteout.
+type Seen = Option<(u64, Option<FileKind>)>;
+
 /// Cookies 1 and 2 belong to the front ends, and 0 is the start.
 const FIRST_COOKIE: u64 = 3;
 
@@ -109,7 +112,7 @@ impl Node {
             let opened = own.as_ref().filter(|(own, _)| *own == index).map(|(_, opened)| Arc::clone(opened));
             place.member.pace.time(|| Listed::read(place, opened))
         };
-        let mut answers = Answers::of_slow(&instances, 0, list.clone());
+        let answers = Answers::of(&instances, |_, _| true, list.clone());
         let mut listed = Vec::with_capacity(instances.len());
         for (index, place) in instances.iter().enumerate() {
             listed.push(answers.take(index).unwrap_or_else(|| Ok(list(index, place)))??);
@@ -121,8 +124,9 @@ impl Node {
                 let ino = self.is_as_listed(places, entry.kind).then(|| tagged(tag, entry.ino));
                 gathering.add(entry, stored, ino);
             }
-            for (stored, name) in std::mem::take(&mut gathering.unknown) {
-                match self.seen(places, stored.as_name())? {
+            let (stored, shown): (Vec<_>, Vec<_>) = std::mem::take(&mut gathering.unknown).into_iter().unzip();
+            for (name, seen) in shown.into_iter().zip(self.all_seen(places, stored)) {
+                match seen? {
                     Some((ino, kind)) => gathering.insert(name, ino, kind),
                     None => gathering.hidden_here.push(name),
                 }
@@ -149,9 +153,19 @@ impl Node {
         }
     }
 
+    /// What users see of each of these names, as of one by [`Node::seen`].
+    fn all_seen(self: &Arc<Self>, places: &[Instance], stored: Vec<NameBuf>) -> impl Iterator<Item = Result<Seen>> {
+        let (node, places, stored): (_, Arc<[Instance]>, Arc<[NameBuf]>) =
+            (Arc::clone(self), places.into(), stored.into());
+        let count = stored.len();
+        let see = move |index: usize| node.seen(&places, stored[index].as_name());
+        let answers = Answers::of_many(count, see.clone());
+        (0..count).map(move |index| answers.take(index).unwrap_or_else(|| Ok(see(index)))?)
+    }
+
     /// The inode number and kind that users see of what the first of these places has by a name; `None` for a whiteout. The
     /// caller holds the lock.
-    fn seen(self: &Arc<Self>, places: &[Instance], stored: Name<'_>) -> Result<Option<(u64, Option<FileKind>)>> {
+    fn seen(self: &Arc<Self>, places: &[Instance], stored: Name<'_>) -> Result<Seen> {
         let union = &self.union;
         let search = union.search(places, &Caller::server(), stored)?;
         let Some(found) = search.found else { return Ok(None) };

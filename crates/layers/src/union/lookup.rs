@@ -12,6 +12,9 @@ use super::node::{Instance, NO_COUNT, Node};
 use super::parallel::Answers;
 use super::whiteout::{self, Marks};
 
+/// After so many branches that do not have a name, the rest are asked at once.
+const MISSES_BEFORE_ALL: usize = 2;
+
 /// What a search through the branches came to.
 #[derive(Default)]
 pub(super) struct Search {
@@ -49,15 +52,34 @@ enum Answer {
 /// What is asked of an instance of a directory.
 #[derive(Clone, Copy)]
 struct Question {
+    /// It is the leftmost, which decides whether the caller may search the directory.
+    is_first: bool,
     /// There are instances on its right.
     has_more: bool,
     /// It is in the last of all branches.
     is_last: bool,
+    /// In a view's branches others write too, and are seen at once.
+    is_view: bool,
 }
 
 impl Question {
-    /// Asks, about a name of which this much is known.
-    fn ask(self, place: &Instance, caller: &Caller, stored: Name<'_>, names: names::Answer) -> Result<Answer> {
+    /// Whether the instance is known to have nothing by a name.
+    fn is_needless(self, place: &Instance, stored: Name<'_>) -> bool {
+        !self.is_first && !self.is_view && place.names.excludes(stored)
+    }
+
+    /// Asks for a name. The leftmost instance is asked as the caller, the others as the server.
+    fn ask(self, place: &Instance, caller: &Caller, stored: Name<'_>) -> Result<Answer> {
+        let names = if self.is_view { ANYTHING } else { place.names.ask(&place.vnode, stored)? };
+        if !self.is_first && !names.may_have_object && !names.may_have_whiteout {
+            return Ok(Answer::Nothing);
+        }
+        let server = Caller::server();
+        place.member.pace.time(|| self.ask_branch(place, if self.is_first { caller } else { &server }, stored, names))
+    }
+
+    /// Asks for a name of which this much is known.
+    fn ask_branch(self, place: &Instance, caller: &Caller, stored: Name<'_>, names: names::Answer) -> Result<Answer> {
         let has_whiteout = || -> Result<bool> {
             let stands = names.may_have_whiteout && whiteout::stands(&place.vnode, stored)?;
             if names.may_have_whiteout && !stands {
@@ -65,7 +87,7 @@ impl Question {
             }
             Ok(stands)
         };
-        let entry = match place.member.pace.time(|| place.vnode.lookup(caller, stored)) {
+        let entry = match place.vnode.lookup(caller, stored) {
             Err(Errno::ENOENT) if has_whiteout()? => return Ok(Answer::Whiteout),
             Err(Errno::ENOENT) => return Ok(Answer::Nothing),
             entry => entry?,
@@ -108,28 +130,29 @@ impl Union {
 
     /// As [`Union::search`], by what is known of names in the branches.
     fn search_known(&self, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
-        let server = Caller::server();
         let mut search = Search::default();
         let generation = self.branches.generation();
-        // In a view's branches others write too, and are seen at once.
-        let is_view = self.private.is_some();
         let mut answers: Option<Answers<Result<Answer>>> = None;
+        let mut in_vain = 0;
         for (index, place) in directory.iter().enumerate() {
-            let names = if is_view { ANYTHING } else { place.names.ask(&place.vnode, stored)? };
-            if index > 0 && !names.may_have_object && !names.may_have_whiteout {
+            let question = self.question(directory, index);
+            if question.is_needless(place, stored) {
                 continue;
             }
-            if answers.is_none() && place.member.pace.is_slow() {
-                answers = Some(self.ask_ahead(directory, index, caller, stored));
+            // A directory is asked for in all branches, and what some do not have is likely to be far away.
+            let ask_all = search.found.is_some() || in_vain >= MISSES_BEFORE_ALL;
+            if answers.is_none() && (ask_all || place.member.pace.is_slow()) {
+                answers = Some(self.ask_ahead(directory, index, caller, stored, ask_all));
             }
-            let answer = match answers.as_mut().and_then(|answers| answers.take(index)) {
+            let answer = match answers.as_ref().and_then(|answers| answers.take(index)) {
                 Some(answer) => answer?,
-                None => {
-                    self.question(directory, index).ask(place, if index == 0 { caller } else { &server }, stored, names)
-                }
+                None => question.ask(place, caller, stored),
             };
             let (entry, marks) = match answer? {
-                Answer::Nothing => continue,
+                Answer::Nothing => {
+                    in_vain += 1;
+                    continue;
+                }
                 Answer::Whiteout => {
                     search.whiteout = Some(index);
                     break;
@@ -161,24 +184,29 @@ impl Union {
 
     /// What one of a directory's instances is to be asked.
     fn question(&self, directory: &[Instance], index: usize) -> Question {
-        Question { has_more: index + 1 < directory.len(), is_last: self.is_last(&directory[index].member) }
+        Question {
+            is_first: index == 0,
+            has_more: index + 1 < directory.len(),
+            is_last: self.is_last(&directory[index].member),
+            is_view: self.private.is_some(),
+        }
     }
 
-    /// Asks those instances from one on that are slow, all at once.
+    /// Has instances from one on asked at once: those that are slow, or all.
     fn ask_ahead(
         &self,
         directory: &[Instance],
         from: usize,
         caller: &Caller,
         stored: Name<'_>,
+        all: bool,
     ) -> Answers<Result<Answer>> {
-        let (caller, stored, is_view) = (caller.clone(), stored.to_owned(), self.private.is_some());
         let questions: Vec<Question> = (0..directory.len()).map(|index| self.question(directory, index)).collect();
-        Answers::of_slow(directory, from, move |index, place| {
-            let (server, stored) = (Caller::server(), stored.as_name());
-            let names = if is_view { ANYTHING } else { place.names.ask(&place.vnode, stored)? };
-            questions[index].ask(place, if index == 0 { &caller } else { &server }, stored, names)
-        })
+        let is_needed = |index: usize, place: &Instance| {
+            index >= from && (all || place.member.pace.is_slow()) && !questions[index].is_needless(place, stored)
+        };
+        let (asked, caller, stored) = (questions.clone(), caller.clone(), stored.to_owned());
+        Answers::of(directory, is_needed, move |index, place| asked[index].ask(place, &caller, stored.as_name()))
     }
 
     /// Finds the rest of a directory that has been moved here from elsewhere. `places` are the instances of the directory

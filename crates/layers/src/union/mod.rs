@@ -18,6 +18,7 @@ mod diff;
 mod file;
 mod fold;
 mod fork;
+mod helpers;
 mod history;
 mod identity;
 mod links;

@@ -73,6 +73,14 @@ impl NameCache {
         Ok(self.read().as_ref().map_or(ANYTHING, |known| known.answer(stored)))
     }
 
+    /// Whether it is known without asking that the directory has nothing by a name.
+    pub(super) fn excludes(&self, stored: Name<'_>) -> bool {
+        self.read().as_ref().filter(|known| known.is_believed()).is_some_and(|known| {
+            let answer = known.answer(stored);
+            !answer.may_have_object && !answer.may_have_whiteout
+        })
+    }
+
     /// Somebody has just read the whole directory: the hashes of its names, and its mtime before that. This union has
     /// changed no name meanwhile.
     pub(super) fn learn_from(&self, names: impl Iterator<Item = u64>, has_whiteouts: bool, mtime: Timestamp) {

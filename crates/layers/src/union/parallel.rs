@@ -1,20 +1,25 @@
 //! Asking several branches at once: where branches are slow, as over a network, an operation takes as long as the slowest of
-//! them, not as all together.
+//! them, not as all together; and where it has to ask many, another processor helps.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use vnode::{Errno, Result};
 
+use super::helpers;
 use super::node::Instance;
 
 /// From so many microseconds for an answer on, a branch is slow: to have a thread ask it costs a tenth of that.
 const SLOW: u32 = 500;
-/// No more threads ask at a time.
+/// So many places, which take so many microseconds together, are worth waking a helper.
+const MANY: usize = 4;
+const LONG: u32 = 50;
+/// No more threads ask slow branches at a time.
 const THREADS_MAX: usize = 64;
+/// So often it is looked whether an answer that somebody else is getting is there, before the thread sleeps.
+const LOOKS: usize = 64;
 
 /// How many there are.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -33,7 +38,7 @@ impl Pace {
         let answer = ask();
         let taken = u32::try_from(begin.elapsed().as_micros()).unwrap_or(u32::MAX);
         // Whatever others note meanwhile, it stays about right.
-        let average = self.average.load(Ordering::Relaxed);
+        let average = self.expected();
         let next =
             if taken > average { average + (taken - average).div_ceil(4) } else { average - (average - taken) / 4 };
         if next != average {
@@ -42,44 +47,201 @@ impl Pace {
         answer
     }
 
+    /// How long it takes at present, in microseconds.
+    fn expected(&self) -> u32 {
+        self.average.load(Ordering::Relaxed)
+    }
+
     /// Whether it takes so long that to have a thread ask it costs little beside that.
     pub(super) fn is_slow(&self) -> bool {
-        self.average.load(Ordering::Relaxed) >= SLOW
+        self.expected() >= SLOW
     }
 }
 
-/// Answers to the same question that several places have been asked at once. What nobody takes any more is dropped.
-pub(super) struct Answers<T> {
-    asked: Vec<Option<Receiver<T>>>,
+/// Answers to questions that are asked at once: each by whoever takes it first, a thread of its own if it goes to a slow
+/// branch, a helper from the last one on, or the caller.
+pub(super) struct Answers<T>(Option<Arc<Asking<T>>>);
+
+/// How the question of a number is asked.
+type Ask<T> = dyn Fn(usize) -> T + Send + Sync;
+
+struct Asking<T> {
+    ask: Box<Ask<T>>,
+    /// Which have threads of their own.
+    slow: Vec<bool>,
+    has_slow: bool,
+    states: Mutex<Vec<State<T>>>,
+    has_news: Condvar,
+}
+
+enum State<T> {
+    /// Nobody is asking, and somebody else than the caller may.
+    Free,
+    /// It is left to the caller, or needs no asking, or has its answer.
+    Settled,
+    /// Somebody is asking.
+    Asked,
+    Answered(T),
+    /// Who asked has ended without an answer.
+    Lost,
 }
 
 impl<T: Send + 'static> Answers<T> {
-    /// Asks those places from one on that are slow, if there are several; the others are left to the caller.
-    pub(super) fn of_slow(
+    /// Has the places that are needed asked, as far as it pays; the others are left to the caller.
+    pub(super) fn of(
         places: &[Instance],
-        from: usize,
+        is_needed: impl Fn(usize, &Instance) -> bool,
         ask: impl Fn(usize, &Instance) -> T + Send + Sync + 'static,
     ) -> Self {
-        let is_slow = |place: &Instance| place.member.pace.is_slow();
-        if places[from..].iter().filter(|place| is_slow(place)).nth(1).is_none() {
-            return Self { asked: Vec::new() };
+        let needed: Vec<bool> = places.iter().enumerate().map(|(index, place)| is_needed(index, place)).collect();
+        let pace = |index: usize| &places[index].member.pace;
+        let indices = || (0..places.len()).filter(|index| needed[*index]);
+        let has_slow = indices().filter(|index| pace(*index).is_slow()).nth(1).is_some();
+        let at_hand = indices().filter(|index| !pace(*index).is_slow());
+        let (count, expected) = at_hand.fold((0, 0), |(count, sum), index| (count + 1, sum + pace(index).expected()));
+        let has_many = count >= MANY && expected >= LONG && helpers::are_waiting();
+        if !has_slow && !has_many {
+            return Self(None);
         }
-        let ask = Arc::new(ask);
-        let start = |(index, place): (usize, &Instance)| {
-            if index < from || !is_slow(place) {
-                return None;
-            }
-            let (ask, place) = (Arc::clone(&ask), place.clone());
-            start_thread(move || ask(index, &place))
-        };
-        Self { asked: places.iter().enumerate().map(start).collect() }
+        let slow = (0..places.len()).map(|index| has_slow && pace(index).is_slow()).collect();
+        let places = places.to_vec();
+        Self::asked(&needed, slow, has_many, move |index| ask(index, &places[index]))
     }
 
-    /// The answer of a place that was asked, once it has come.
-    pub(super) fn take(&mut self, index: usize) -> Option<Result<T>> {
-        let receiver = self.asked.get_mut(index)?.take()?;
-        Some(receiver.recv().map_err(|_| Errno::EIO))
+    /// Has a helper ask a part of so many questions, each of which takes long.
+    pub(super) fn of_many(count: usize, ask: impl Fn(usize) -> T + Send + Sync + 'static) -> Self {
+        if count < 2 || !helpers::are_waiting() {
+            return Self(None);
+        }
+        Self::asked(&vec![true; count], vec![false; count], true, ask)
     }
+
+    fn asked(
+        needed: &[bool],
+        slow: Vec<bool>,
+        has_many: bool,
+        ask: impl Fn(usize) -> T + Send + Sync + 'static,
+    ) -> Self {
+        let state = |needed| if needed { State::Free } else { State::Settled };
+        let asking = Arc::new(Asking {
+            ask: Box::new(ask),
+            has_slow: slow.contains(&true),
+            slow,
+            states: Mutex::new(needed.iter().copied().map(state).collect()),
+            has_news: Condvar::new(),
+        });
+        for index in (0..needed.len()).filter(|index| asking.slow[*index] && needed[*index]) {
+            asking.ask_by_thread(index);
+        }
+        if has_many {
+            // A helper that begins too late finds nothing.
+            let asking = Arc::downgrade(&asking);
+            helpers::offer(move || {
+                if let Some(asking) = asking.upgrade() {
+                    asking.ask_from_last();
+                }
+            });
+        }
+        Self(Some(asking))
+    }
+
+    /// The answer of that number, once it has come, if somebody else has asked: nobody will from now on.
+    pub(super) fn take(&self, index: usize) -> Option<Result<T>> {
+        self.0.as_ref()?.take(index)
+    }
+}
+
+impl<T> Drop for Answers<T> {
+    fn drop(&mut self) {
+        let Some(mut asking) = self.0.take() else { return };
+        // What nobody has asked yet is of no interest any more.
+        for state in &mut *lock(&asking.states) {
+            if matches!(state, State::Free) {
+                *state = State::Settled;
+            }
+        }
+        // A helper is about to leave, and has no part of the union when the operation is over.
+        while !asking.has_slow {
+            match Arc::try_unwrap(asking) {
+                Ok(_) => return,
+                Err(shared) => asking = shared,
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+impl<T: Send + 'static> Asking<T> {
+    fn ask_by_thread(self: &Arc<Self>, index: usize) {
+        if THREADS.fetch_add(1, Ordering::Relaxed) < THREADS_MAX {
+            let asking = Arc::clone(self);
+            let run = move || {
+                asking.ask_now(index);
+                THREADS.fetch_sub(1, Ordering::Relaxed);
+            };
+            if thread::Builder::new().name("branch".to_owned()).spawn(run).is_ok() {
+                return;
+            }
+        }
+        // There are too many already.
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn ask_from_last(&self) {
+        for index in (0..self.slow.len()).rev().filter(|index| !self.slow[*index]) {
+            self.ask_now(index);
+        }
+    }
+
+    /// Asks, unless that is settled.
+    fn ask_now(&self, index: usize) {
+        match &mut lock(&self.states)[index] {
+            free @ State::Free => *free = State::Asked,
+            _ => return,
+        }
+        let mut answer = Unanswered { asking: self, index, answer: None };
+        answer.answer = Some((self.ask)(index));
+    }
+
+    fn take(&self, index: usize) -> Option<Result<T>> {
+        let mut looks = 0;
+        let mut states = lock(&self.states);
+        loop {
+            let state = &mut states[index];
+            match std::mem::replace(state, State::Settled) {
+                State::Free | State::Settled => return None,
+                State::Answered(answer) => return Some(Ok(answer)),
+                State::Lost => return Some(Err(Errno::EIO)),
+                State::Asked => *state = State::Asked,
+            }
+            looks += 1;
+            if looks < LOOKS && !self.slow[index] {
+                drop(states);
+                (0..LOOKS).for_each(|_| std::hint::spin_loop());
+                states = lock(&self.states);
+            } else {
+                states = self.has_news.wait(states).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+/// A question that is being asked. Dropped, it has its answer or has lost it.
+struct Unanswered<'a, T> {
+    asking: &'a Asking<T>,
+    index: usize,
+    answer: Option<T>,
+}
+
+impl<T> Drop for Unanswered<'_, T> {
+    fn drop(&mut self) {
+        lock(&self.asking.states)[self.index] = self.answer.take().map_or(State::Lost, State::Answered);
+        self.asking.has_news.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Does something that may take long with each, all at once. The error is that of the first which has one.
@@ -90,28 +252,6 @@ pub(super) fn each<T: Sync>(all: &[T], act: impl Fn(&T) -> Result<()> + Sync) ->
         let first = act(first);
         others.into_iter().map(|other| other.join().unwrap_or(Err(Errno::EIO))).fold(first, Result::and)
     })
-}
-
-/// `None` if there are too many threads already.
-fn start_thread<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<Receiver<T>> {
-    if THREADS.fetch_add(1, Ordering::Relaxed) >= THREADS_MAX {
-        THREADS.fetch_sub(1, Ordering::Relaxed);
-        return None;
-    }
-    let (sender, receiver) = sync_channel(1);
-    let run = move || {
-        let answer = ask();
-        THREADS.fetch_sub(1, Ordering::Relaxed);
-        // Perhaps nobody waits for it any more.
-        let _ = sender.send(answer);
-    };
-    match thread::Builder::new().name("branch".to_owned()).spawn(run) {
-        Ok(_) => Some(receiver),
-        Err(_) => {
-            THREADS.fetch_sub(1, Ordering::Relaxed);
-            None
-        }
-    }
 }
 
 #[cfg(test)]
