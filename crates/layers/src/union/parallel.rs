@@ -176,8 +176,8 @@ impl<T: Send + 'static> Asking<T> {
         if THREADS.fetch_add(1, Ordering::Relaxed) < THREADS_MAX {
             let asking = Arc::clone(self);
             let run = move || {
+                let _one = OneThread;
                 asking.ask_now(index);
-                THREADS.fetch_sub(1, Ordering::Relaxed);
             };
             if thread::Builder::new().name("branch".to_owned()).spawn(run).is_ok() {
                 return;
@@ -226,6 +226,15 @@ impl<T: Send + 'static> Asking<T> {
     }
 }
 
+/// One of [`THREADS`], until it is dropped.
+struct OneThread;
+
+impl Drop for OneThread {
+    fn drop(&mut self) {
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A question that is being asked. Dropped, it has its answer or has lost it.
 struct Unanswered<'a, T> {
     asking: &'a Asking<T>,
@@ -268,5 +277,58 @@ mod tests {
         assert!(pace.is_slow());
         (0..100).for_each(|_| pace.time(|| ()));
         assert!(!pace.is_slow());
+    }
+    /// How many of so many questions a helper has answered; all are answered once, by it or by the caller.
+    fn helped(count: usize) -> usize {
+        let asked = Arc::new((0..count).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
+        let counts = Arc::clone(&asked);
+        let ask = move |index: usize| {
+            counts[index].fetch_add(1, Ordering::SeqCst);
+            thread::sleep(Duration::from_micros(200));
+            index * 2
+        };
+        let answers = Answers::of_many(count, ask.clone());
+        let mut helped = 0;
+        for index in 0..count {
+            let answer = answers.take(index).inspect(|_| helped += 1).unwrap_or_else(|| Ok(ask(index)));
+            assert_eq!(answer, Ok(index * 2));
+        }
+        drop(answers);
+        assert!(asked.iter().all(|count| count.load(Ordering::SeqCst) == 1));
+        helped
+    }
+
+    #[test]
+    fn a_helper_answers_a_part() {
+        let processors = thread::available_parallelism().unwrap().get();
+        let begin = Instant::now();
+        // It may be busy with another test, and has to be started first.
+        while helped(16) == 0 && processors > 1 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "no helper helps");
+        }
+    }
+
+    #[test]
+    fn a_helper_has_left_when_the_answers_are_dropped() {
+        let held = Arc::new(());
+        for _ in 0..200 {
+            let kept = Arc::clone(&held);
+            drop(Answers::of_many(8, move |_| Arc::strong_count(&kept)));
+            assert_eq!(Arc::strong_count(&held), 1);
+        }
+    }
+
+    #[test]
+    fn who_fails_to_answer_is_told_of() {
+        let begin = Instant::now();
+        loop {
+            let answers = Answers::of_many(2, |index| if index == 1 { panic!("a fault") } else { index });
+            thread::sleep(Duration::from_millis(5));
+            match answers.take(1) {
+                Some(answer) => return assert_eq!(answer, Err(Errno::EIO)),
+                None if thread::available_parallelism().unwrap().get() == 1 => return,
+                None => assert!(begin.elapsed() < Duration::from_secs(60), "no helper helps"),
+            }
+        }
     }
 }
