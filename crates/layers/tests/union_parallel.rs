@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use bases::dir::{DirectoryFileSystem, Options};
 use common::{list, memory, name};
 use layers::{Branch, BranchMode};
 use vnode::layer::{Layer, LayerVnode};
@@ -105,4 +106,35 @@ fn what_is_at_hand_on_the_left_does_not_wait_for_slow_branches() {
     asked.most.store(0, Ordering::SeqCst);
     union.root().lookup(&server, name("file")).unwrap();
     assert_eq!(asked.most.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn branches_are_free_when_their_union_has_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, asked) = (Caller::server(), Arc::new(Asked::default()));
+    let union = || {
+        let branches = (0..3).map(|index| {
+            let path = directory.path().join(index.to_string());
+            let _ = std::fs::create_dir(&path);
+            std::fs::write(path.join("file"), "").unwrap();
+            let tree: FileSystemRef = Arc::new(DirectoryFileSystem::open(&path, Options::default()).unwrap());
+            let file_system = vnode::layer::stack(Far(Arc::clone(&asked)), tree) as FileSystemRef;
+            let mode = if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly };
+            Branch { file_system, mode: Some(mode), label: format!("branch {index}") }
+        });
+        layers::kind("union").unwrap().join(&[], branches.collect(), None).unwrap()
+    };
+    for round in 0..3 {
+        let union = union();
+        let d = format!("d{round}");
+        // The union's own directory has to be taken.
+        union.root().mkdir(&server, name(&d), 0o755).unwrap();
+        for missing in 0..4 {
+            let _ = union.root().lookup(&server, name(&format!("missing {missing}")));
+        }
+        // The first branch has it, and nobody waits for the others.
+        union.root().lookup(&server, name("file")).unwrap();
+        drop(union);
+        assert_eq!(asked.now.load(Ordering::SeqCst), 0, "round {round}: nobody is left asking");
+    }
 }

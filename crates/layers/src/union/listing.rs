@@ -159,7 +159,7 @@ impl Node {
             (Arc::clone(self), places.into(), stored.into());
         let count = stored.len();
         let see = move |index: usize| node.seen(&places, stored[index].as_name());
-        let answers = Answers::of_many(count, see.clone());
+        let answers = Answers::of_many(count, 2, see.clone());
         (0..count).map(move |index| answers.take(index).unwrap_or_else(|| Ok(see(index)))?)
     }
 

@@ -48,6 +48,7 @@ use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use vnode::{
     Caller, Control, ControlError, Description, Errno, FileKind, FileSystem, Handle, Name, Notifier, Properties,
@@ -102,6 +103,9 @@ struct Union {
     /// Held to move something into another directory, so that none is moved into itself.
     moves: Mutex<()>,
 }
+
+/// So long the end of a union waits for each branch that is still being asked though nobody needs the answer any more.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Several trees as one.
 pub struct UnionFileSystem {
@@ -334,6 +338,8 @@ impl Drop for UnionFileSystem {
     fn drop(&mut self) {
         self.union.family.end();
         self.union.recent.end();
+        // Who mounts the branches again finds them free.
+        self.union.branches.slots().iter().for_each(|slot| slot.member.pace.rest(LAST_ANSWERS));
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use vnode::{Errno, Result};
 
@@ -29,7 +29,18 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 pub(super) struct Pace {
     /// A moving average, in microseconds.
     average: AtomicU32,
+    askers: Arc<Askers>,
 }
+
+/// The threads that are asking a branch. They may go on when nobody waits for their answer any more.
+#[derive(Default)]
+struct Askers {
+    count: Mutex<usize>,
+    has_left: Condvar,
+}
+
+/// One of these threads, and of [`THREADS`], until it is dropped.
+struct Asker(Arc<Askers>);
 
 impl Pace {
     /// Asks the branch, and notes how long that takes.
@@ -47,6 +58,12 @@ impl Pace {
         answer
     }
 
+    /// Waits until no thread is asking the branch, or for so long.
+    pub(super) fn rest(&self, limit: Duration) {
+        let count = lock(&self.askers.count);
+        drop(self.askers.has_left.wait_timeout_while(count, limit, |count| *count > 0));
+    }
+
     /// How long it takes at present, in microseconds.
     fn expected(&self) -> u32 {
         self.average.load(Ordering::Relaxed)
@@ -55,6 +72,23 @@ impl Pace {
     /// Whether it takes so long that to have a thread ask it costs little beside that.
     pub(super) fn is_slow(&self) -> bool {
         self.expected() >= SLOW
+    }
+}
+
+impl Asker {
+    /// `None` if there are too many already.
+    fn new(askers: &Arc<Askers>) -> Option<Self> {
+        *lock(&askers.count) += 1;
+        let asker = Self(Arc::clone(askers));
+        (THREADS.fetch_add(1, Ordering::Relaxed) < THREADS_MAX).then_some(asker)
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+        *lock(&self.0.count) -= 1;
+        self.0.has_left.notify_all();
     }
 }
 
@@ -103,26 +137,28 @@ impl<T: Send + 'static> Answers<T> {
         if !has_slow && !has_many {
             return Self(None);
         }
-        let slow = (0..places.len()).map(|index| has_slow && pace(index).is_slow()).collect();
-        let places = places.to_vec();
-        Self::asked(&needed, slow, has_many, move |index| ask(index, &places[index]))
+        let is_asked_apart = |index: &usize| has_slow && needed[*index] && pace(*index).is_slow();
+        let apart = (0..places.len()).map(|index| is_asked_apart(&index).then(|| Arc::clone(&pace(index).askers)));
+        let (apart, places): (Vec<_>, _) = (apart.collect(), places.to_vec());
+        Self::asked(&needed, &apart, has_many, move |index| ask(index, &places[index]))
     }
 
-    /// Has a helper ask a part of so many questions, each of which takes long.
-    pub(super) fn of_many(count: usize, ask: impl Fn(usize) -> T + Send + Sync + 'static) -> Self {
-        if count < 2 || !helpers::are_waiting() {
+    /// Has a helper ask a part of so many questions, if they are no fewer than it takes to be worth it.
+    pub(super) fn of_many(count: usize, least: usize, ask: impl Fn(usize) -> T + Send + Sync + 'static) -> Self {
+        if count < least.max(2) || !helpers::are_waiting() {
             return Self(None);
         }
-        Self::asked(&vec![true; count], vec![false; count], true, ask)
+        Self::asked(&vec![true; count], &vec![None; count], true, ask)
     }
 
     fn asked(
         needed: &[bool],
-        slow: Vec<bool>,
+        apart: &[Option<Arc<Askers>>],
         has_many: bool,
         ask: impl Fn(usize) -> T + Send + Sync + 'static,
     ) -> Self {
         let state = |needed| if needed { State::Free } else { State::Settled };
+        let slow: Vec<bool> = apart.iter().map(Option::is_some).collect();
         let asking = Arc::new(Asking {
             ask: Box::new(ask),
             has_slow: slow.contains(&true),
@@ -130,8 +166,10 @@ impl<T: Send + 'static> Answers<T> {
             states: Mutex::new(needed.iter().copied().map(state).collect()),
             has_news: Condvar::new(),
         });
-        for index in (0..needed.len()).filter(|index| asking.slow[*index] && needed[*index]) {
-            asking.ask_by_thread(index);
+        for (index, askers) in apart.iter().enumerate() {
+            if let Some(asker) = askers.as_ref().and_then(Asker::new) {
+                asking.ask_by_thread(index, asker);
+            }
         }
         if has_many {
             // A helper that begins too late finds nothing.
@@ -172,19 +210,16 @@ impl<T> Drop for Answers<T> {
 }
 
 impl<T: Send + 'static> Asking<T> {
-    fn ask_by_thread(self: &Arc<Self>, index: usize) {
-        if THREADS.fetch_add(1, Ordering::Relaxed) < THREADS_MAX {
-            let asking = Arc::clone(self);
-            let run = move || {
-                let _one = OneThread;
-                asking.ask_now(index);
-            };
-            if thread::Builder::new().name("branch".to_owned()).spawn(run).is_ok() {
-                return;
-            }
-        }
-        // There are too many already.
-        THREADS.fetch_sub(1, Ordering::Relaxed);
+    fn ask_by_thread(self: &Arc<Self>, index: usize, asker: Asker) {
+        let asking = Arc::clone(self);
+        let run = move || {
+            asking.ask_now(index);
+            // In this order: when it has left, it has no part of the union.
+            drop(asking);
+            drop(asker);
+        };
+        // If there cannot be a thread, the caller asks.
+        let _ = thread::Builder::new().name("branch".to_owned()).spawn(run);
     }
 
     fn ask_from_last(&self) {
@@ -226,15 +261,6 @@ impl<T: Send + 'static> Asking<T> {
     }
 }
 
-/// One of [`THREADS`], until it is dropped.
-struct OneThread;
-
-impl Drop for OneThread {
-    fn drop(&mut self) {
-        THREADS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// A question that is being asked. Dropped, it has its answer or has lost it.
 struct Unanswered<'a, T> {
     asking: &'a Asking<T>,
@@ -265,8 +291,6 @@ pub(super) fn each<T: Sync>(all: &[T], act: impl Fn(&T) -> Result<()> + Sync) ->
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -287,7 +311,7 @@ mod tests {
             thread::sleep(Duration::from_micros(200));
             index * 2
         };
-        let answers = Answers::of_many(count, ask.clone());
+        let answers = Answers::of_many(count, 2, ask.clone());
         let mut helped = 0;
         for index in 0..count {
             let answer = answers.take(index).inspect(|_| helped += 1).unwrap_or_else(|| Ok(ask(index)));
@@ -296,6 +320,20 @@ mod tests {
         drop(answers);
         assert!(asked.iter().all(|count| count.load(Ordering::SeqCst) == 1));
         helped
+    }
+
+    #[test]
+    fn who_waits_for_a_branch_has_the_last_asker_gone() {
+        let (pace, has_left) = (Pace::default(), Arc::new(AtomicUsize::new(0)));
+        let (asker, left) = (Asker::new(&pace.askers).unwrap(), Arc::clone(&has_left));
+        pace.rest(Duration::from_millis(1));
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(20));
+            left.store(1, Ordering::SeqCst);
+            drop(asker);
+        });
+        pace.rest(Duration::from_secs(60));
+        assert_eq!(has_left.load(Ordering::SeqCst), 1);
     }
 
     #[test]
@@ -313,7 +351,7 @@ mod tests {
         let held = Arc::new(());
         for _ in 0..200 {
             let kept = Arc::clone(&held);
-            drop(Answers::of_many(8, move |_| Arc::strong_count(&kept)));
+            drop(Answers::of_many(8, 2, move |_| Arc::strong_count(&kept)));
             assert_eq!(Arc::strong_count(&held), 1);
         }
     }
@@ -322,7 +360,7 @@ mod tests {
     fn who_fails_to_answer_is_told_of() {
         let begin = Instant::now();
         loop {
-            let answers = Answers::of_many(2, |index| if index == 1 { panic!("a fault") } else { index });
+            let answers = Answers::of_many(2, 2, |index| if index == 1 { panic!("a fault") } else { index });
             thread::sleep(Duration::from_millis(5));
             match answers.take(1) {
                 Some(answer) => return assert_eq!(answer, Err(Errno::EIO)),

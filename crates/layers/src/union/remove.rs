@@ -9,6 +9,7 @@ use super::branches::Member;
 use super::copy_up::Extent;
 use super::lookup::{Found, Search};
 use super::node::{Changes, Instance, Node};
+use super::parallel::Answers;
 use super::settings::Deletion;
 use super::whiteout::{self, Meaning};
 use super::{Union, work};
@@ -180,6 +181,9 @@ impl Node {
     }
 }
 
+/// From so many removals on, a helper is worth waking.
+const REMOVALS_MIN: usize = 4;
+
 /// What is removed, and where.
 struct Removal<'a> {
     found: &'a Found,
@@ -215,37 +219,57 @@ impl Removal<'_> {
         self.member.whiteouts.hide(self.directory, self.stored, directory.union.settings.whiteouts)
     }
 
-    /// Removes what may be removed of that, from right to left. Users see none of it: what stays is hidden.
+    /// Removes what may be removed of that, all at once. Users see none of it: what stays is hidden.
     fn remove_on_the_right(&self, directory: &Node) -> Leaves {
         let (reached, mut leaves) = within_reach(self.right, self.stored);
-        for (place, entry) in reached.into_iter().rev() {
+        let all = reached.len();
+        let mut hidden: Vec<(Instance, Reached)> =
+            reached.into_iter().map(|(place, entry)| (place.clone(), entry)).collect();
+        hidden.retain(|(place, _)| directory.union.branches.may_change(&place.member));
+        if hidden.len() < all {
+            leaves = Leaves::Something;
+        }
+        let count = hidden.len();
+        let (kind, instances, stored) = (self.found.kind(), self.found.instances.clone(), self.stored.to_owned());
+        let remove = move |index: usize| {
+            let (place, entry) = &hidden[index];
+            remove_at(place, entry, kind, &instances, stored.as_name())
+        };
+        let remove = Arc::new(remove);
+        let by_others = Arc::clone(&remove);
+        let removed = Answers::of_many(count, REMOVALS_MIN, move |index| by_others(index));
+        for index in 0..count {
             // An error is as good as a branch that is read-only.
-            let is_removed =
-                directory.union.branches.may_change(&place.member) && self.remove_at(place, entry) == Ok(true);
-            if !is_removed {
+            if removed.take(index).unwrap_or_else(|| Ok(remove(index))) != Ok(Ok(true)) {
                 leaves = Leaves::Something;
             }
         }
         leaves
     }
+}
 
-    /// Removes what a branch has by the name, if it is of the same kind: whether it did.
-    fn remove_at(&self, place: &Instance, entry: Reached) -> Result<bool> {
-        let is_directory = self.found.kind() == FileKind::Directory;
-        match entry {
-            Reached::Directory(vnode) if is_directory => {
-                // Another of that name may be part of a directory that was moved.
-                let is_part = |instance: &Instance| instance.is(&place.member, &vnode);
-                if !self.found.instances.iter().any(is_part) || !has_only_marks(&vnode)? {
-                    return Ok(false);
-                }
-                remove_own_directory(&place.member, &place.vnode, self.stored)?;
+/// Removes what a branch has by the name, if it is of the same kind as what was found, which has these instances: whether it
+/// did.
+fn remove_at(
+    place: &Instance,
+    entry: &Reached,
+    kind: FileKind,
+    instances: &[Instance],
+    stored: Name<'_>,
+) -> Result<bool> {
+    match entry {
+        Reached::Directory(vnode) if kind == FileKind::Directory => {
+            // Another of that name may be part of a directory that was moved.
+            let is_part = |instance: &Instance| instance.is(&place.member, vnode);
+            if !instances.iter().any(is_part) || !has_only_marks(vnode)? {
+                return Ok(false);
             }
-            Reached::Other if !is_directory => place.vnode.unlink(&Caller::server(), self.stored)?,
-            _ => return Ok(false),
+            remove_own_directory(&place.member, &place.vnode, stored)?;
         }
-        Ok(true)
+        Reached::Other if kind != FileKind::Directory => place.vnode.unlink(&Caller::server(), stored)?,
+        _ => return Ok(false),
     }
+    Ok(true)
 }
 
 /// What a branch has by a name.
