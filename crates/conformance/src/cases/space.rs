@@ -96,9 +96,26 @@ fn left(scene: &Scene<'_>) -> Outcome<u64> {
     Ok(space.blocks_available * space.block_size)
 }
 
+/// What is left when all has come back that was given up before.
+fn left_at_rest(scene: &Scene<'_>) -> Outcome<u64> {
+    const LOOKS: usize = 5;
+    let (mut seen, mut same) = (left(scene)?, 0);
+    for _ in 0..200 {
+        scene.me.sync()?;
+        super::pause();
+        let now = left(scene)?;
+        same = if now == seen { same + 1 } else { 0 };
+        seen = now;
+        if same == LOOKS {
+            break;
+        }
+    }
+    Ok(seen)
+}
+
 fn writing_takes_space(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
-    let before = left(scene)?;
+    let before = left_at_rest(scene)?;
     let file = me.create(b"f")?;
     file.put_at(&vec![1; 4 << 20], 0)?;
     file.sync(false)?;
