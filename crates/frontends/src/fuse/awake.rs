@@ -86,7 +86,7 @@ impl Awake {
             }
             return;
         };
-        if self.state.home.swap(home, Ordering::Relaxed) != home {
+        if self.state.home.load(Ordering::Relaxed) != home && self.state.home.swap(home, Ordering::Relaxed) != home {
             self.leave(home);
         }
         self.state.requests.fetch_add(1, Ordering::Relaxed);
@@ -95,9 +95,7 @@ impl Awake {
             self.keepers.iter().for_each(|keeper| keeper.thread.unpark());
         }
     }
-}
 
-impl Awake {
     /// Puts each keeper on a processor of its own other than this one. They may not run for long, so it is done for them.
     fn leave(&self, home: usize) {
         let others = (0..CpuSet::MAX_CPU).filter(|other| self.state.processors.is_set(*other) && *other != home);

@@ -134,8 +134,11 @@ impl Locality {
             self.in_a_row.store(0, Ordering::Relaxed);
         }
         if self.home.load(Ordering::Relaxed) != NOWHERE {
-            let workers = self.lock_workers();
             self.home.store(NOWHERE, Ordering::Relaxed);
+        }
+        // By itself: another worker may have looked for the caller meanwhile.
+        if self.workers_at.load(Ordering::Relaxed) != NOWHERE {
+            let workers = self.lock_workers();
             self.workers_at.store(NOWHERE, Ordering::Relaxed);
             keep_on(&workers, allowed);
         }
@@ -214,9 +217,6 @@ mod tests {
             }
             let locality = Locality::new();
             let worker = locality.join();
-            let home = only(processor_of(here()).expect("this thread runs somewhere"));
-            sched_setaffinity(None, &home).expect("own affinity");
-            keep_on(&locality.lock_workers(), locality.allowed().expect("more than one"));
             for _ in 0..REQUESTS_OF_A_LONER {
                 assert_eq!(locality.request(here(), 100), None);
             }
@@ -228,6 +228,39 @@ mod tests {
             assert_eq!(processors(), 1, "requests of nobody change nothing");
             locality.request(here() + 1, 100);
             assert_eq!(processors(), before, "somebody else is there");
+            drop(worker);
+        });
+    }
+
+    #[test]
+    fn a_caller_counts_as_alone_after_very_many_requests() {
+        in_thread(|| {
+            let locality = Locality::new();
+            let worker = locality.join();
+            if processors() < 2 {
+                return;
+            }
+            assert!((0..REQUESTS_OF_A_LONER).all(|_| locality.request(here(), 100).is_none()));
+            assert!(locality.request(here(), 100).is_some() && locality.request(0, 100).is_some());
+            assert_eq!(locality.request(here() + 1, 100), None);
+            drop(worker);
+        });
+    }
+
+    #[test]
+    fn workers_that_followed_too_late_are_set_free() {
+        in_thread(|| {
+            let before = processors();
+            if before < 2 {
+                return;
+            }
+            let locality = Locality::new();
+            let worker = locality.join();
+            many_requests(&locality, here());
+            // As if somebody else had come between a look for the caller and what follows from it.
+            locality.home.store(NOWHERE, Ordering::Relaxed);
+            locality.request(here() + 1, 100);
+            assert_eq!(processors(), before);
             drop(worker);
         });
     }
