@@ -124,11 +124,13 @@ impl Node {
                 let ino = self.is_as_listed(places, entry.kind).then(|| tagged(tag, entry.ino));
                 gathering.add(entry, stored, ino);
             }
-            let (stored, shown): (Vec<_>, Vec<_>) = std::mem::take(&mut gathering.unknown).into_iter().unzip();
-            for (name, seen) in shown.into_iter().zip(self.all_seen(places, stored)) {
-                match seen? {
-                    Some((ino, kind)) => gathering.insert(name, ino, kind),
-                    None => gathering.hidden_here.push(name),
+            if !gathering.unknown.is_empty() {
+                let (stored, shown): (Vec<_>, Vec<_>) = std::mem::take(&mut gathering.unknown).into_iter().unzip();
+                for (name, seen) in shown.into_iter().zip(self.all_seen(places, stored)) {
+                    match seen? {
+                        Some((ino, kind)) => gathering.insert(name, ino, kind),
+                        None => gathering.hidden_here.push(name),
+                    }
                 }
             }
             let hidden_here = std::mem::take(&mut gathering.hidden_here);

@@ -63,15 +63,10 @@ struct Question {
 }
 
 impl Question {
-    /// Whether the instance is known to have nothing by a name.
-    fn is_needless(self, place: &Instance, stored: Name<'_>) -> bool {
-        !self.is_first && !self.is_view && place.names.excludes(stored)
-    }
-
     /// Asks for a name. The leftmost instance is asked as the caller, the others as the server.
     fn ask(self, place: &Instance, caller: &Caller, stored: Name<'_>) -> Result<Answer> {
         let names = if self.is_view { ANYTHING } else { place.names.ask(&place.vnode, stored)? };
-        if !self.is_first && !names.may_have_object && !names.may_have_whiteout {
+        if !self.is_first && names.is_nothing() {
             return Ok(Answer::Nothing);
         }
         let server = Caller::server();
@@ -135,8 +130,7 @@ impl Union {
         let mut answers: Option<Answers<Result<Answer>>> = None;
         let mut in_vain = 0;
         for (index, place) in directory.iter().enumerate() {
-            let question = self.question(directory, index);
-            if question.is_needless(place, stored) {
+            if self.is_needless(place, index, stored) {
                 continue;
             }
             // A directory is asked for in all branches, and what some do not have is likely to be far away.
@@ -146,7 +140,7 @@ impl Union {
             }
             let answer = match answers.as_ref().and_then(|answers| answers.take(index)) {
                 Some(answer) => answer?,
-                None => question.ask(place, caller, stored),
+                None => self.question(directory, index).ask(place, caller, stored),
             };
             let (entry, marks) = match answer? {
                 Answer::Nothing => {
@@ -182,6 +176,11 @@ impl Union {
         Ok(search)
     }
 
+    /// Whether one of a directory's instances is known to have nothing by a name. The leftmost is asked in any case.
+    fn is_needless(&self, place: &Instance, index: usize, stored: Name<'_>) -> bool {
+        index > 0 && self.private.is_none() && place.names.excludes(stored)
+    }
+
     /// What one of a directory's instances is to be asked.
     fn question(&self, directory: &[Instance], index: usize) -> Question {
         Question {
@@ -203,10 +202,10 @@ impl Union {
     ) -> Answers<Result<Answer>> {
         let questions: Vec<Question> = (0..directory.len()).map(|index| self.question(directory, index)).collect();
         let is_needed = |index: usize, place: &Instance| {
-            index >= from && (all || place.member.pace.is_slow()) && !questions[index].is_needless(place, stored)
+            index >= from && (all || place.member.pace.is_slow()) && !self.is_needless(place, index, stored)
         };
-        let (asked, caller, stored) = (questions.clone(), caller.clone(), stored.to_owned());
-        Answers::of(directory, is_needed, move |index, place| asked[index].ask(place, &caller, stored.as_name()))
+        let (caller, asked) = (caller.clone(), stored.to_owned());
+        Answers::of(directory, is_needed, move |index, place| questions[index].ask(place, &caller, asked.as_name()))
     }
 
     /// Finds the rest of a directory that has been moved here from elsewhere. `places` are the instances of the directory

@@ -60,6 +60,13 @@ pub(super) struct Answer {
 /// What has to be asked.
 pub(super) const ANYTHING: Answer = Answer { may_have_object: true, may_have_whiteout: true };
 
+impl Answer {
+    /// Whether the directory has neither.
+    pub(super) fn is_nothing(self) -> bool {
+        !self.may_have_object && !self.may_have_whiteout
+    }
+}
+
 impl NameCache {
     /// What the directory may have by a name.
     pub(super) fn ask(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<Answer> {
@@ -75,10 +82,8 @@ impl NameCache {
 
     /// Whether it is known without asking that the directory has nothing by a name.
     pub(super) fn excludes(&self, stored: Name<'_>) -> bool {
-        self.read().as_ref().filter(|known| known.is_believed()).is_some_and(|known| {
-            let answer = known.answer(stored);
-            !answer.may_have_object && !answer.may_have_whiteout
-        })
+        let known = self.read();
+        known.as_ref().is_some_and(|known| known.is_believed() && known.answer(stored).is_nothing())
     }
 
     /// Somebody has just read the whole directory: the hashes of its names, and its mtime before that. This union has

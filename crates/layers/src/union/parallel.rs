@@ -103,7 +103,6 @@ struct Asking<T> {
     ask: Box<Ask<T>>,
     /// Which have threads of their own.
     slow: Vec<bool>,
-    has_slow: bool,
     states: Mutex<Vec<State<T>>>,
     has_news: Condvar,
 }
@@ -158,11 +157,9 @@ impl<T: Send + 'static> Answers<T> {
         ask: impl Fn(usize) -> T + Send + Sync + 'static,
     ) -> Self {
         let state = |needed| if needed { State::Free } else { State::Settled };
-        let slow: Vec<bool> = apart.iter().map(Option::is_some).collect();
         let asking = Arc::new(Asking {
             ask: Box::new(ask),
-            has_slow: slow.contains(&true),
-            slow,
+            slow: apart.iter().map(Option::is_some).collect(),
             states: Mutex::new(needed.iter().copied().map(state).collect()),
             has_news: Condvar::new(),
         });
@@ -199,7 +196,7 @@ impl<T> Drop for Answers<T> {
             }
         }
         // A helper is about to leave, and has no part of the union when the operation is over.
-        while !asking.has_slow {
+        while !asking.slow.contains(&true) {
             match Arc::try_unwrap(asking) {
                 Ok(_) => return,
                 Err(shared) => asking = shared,

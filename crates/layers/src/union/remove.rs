@@ -285,8 +285,7 @@ pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec
     let (mut reached, mut leaves) = (Vec::new(), Leaves::Nothing);
     for place in places {
         let Ok(names) = place.names.ask(&place.vnode, stored) else { return (reached, Leaves::Something) };
-        let is_skipped = !names.may_have_object && !names.may_have_whiteout;
-        if is_skipped && place.names.is_outdated(&place.vnode) != Ok(false) {
+        if names.is_nothing() && place.names.is_outdated(&place.vnode) != Ok(false) {
             // Somebody else may just have put something there.
             leaves = Leaves::Something;
         }
