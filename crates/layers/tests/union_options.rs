@@ -701,6 +701,20 @@ fn what_somebody_else_puts_into_a_branch_is_seen_where_nothing_was() {
 }
 
 #[test]
+fn a_directory_that_somebody_else_has_just_made_is_seen_whole() {
+    let files = ["a", "b"];
+    let scene = scene(&[], &[(ReadWrite, &files), (ReadWrite, &files)]);
+    for round in 0..10 {
+        // The names of both branches are known from here on.
+        names(&scene.union, "");
+        for (branch, file) in files.iter().enumerate() {
+            fill(&scene.branches[branch], &format!("new{round}/{file}"), "theirs");
+        }
+        assert_eq!(names(&scene.union, &format!("new{round}")), files, "in round {round}");
+    }
+}
+
+#[test]
 fn deleting_all_brings_nothing_to_light_that_somebody_else_has_just_put_there() {
     let modes = [(ReadWrite, &["d/a"][..]), (ReadWrite, &["d/a"]), (ReadWrite, &["d/c"])];
     let scene = scene(&[("delete", "all")], &modes);

@@ -112,13 +112,18 @@ impl Union {
     /// search it decides; the others as the server.
     pub(super) fn search(&self, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
         let search = self.search_known(directory, caller, stored)?;
-        if search.found.is_some() {
-            return Ok(search);
-        }
-        // That nothing is there has to be true now, also if somebody else has just changed a branch.
+        // That nothing is there has to be true now, also if somebody else has just changed a branch; and so has where a
+        // directory is that was not known: it is kept for longer than names are.
+        let holders = match &search.found {
+            None => &[][..],
+            Some(found) if found.kind() == FileKind::Directory && !self.is_live(found)? => &found.instances,
+            Some(_) => return Ok(search),
+        };
         let mut is_outdated = false;
         for place in directory {
-            is_outdated |= place.names.is_outdated(&place.vnode)?;
+            if !holders.iter().any(|instance| Arc::ptr_eq(&instance.member, &place.member)) {
+                is_outdated |= place.names.is_outdated(&place.vnode)?;
+            }
         }
         if is_outdated { self.search_known(directory, caller, stored) } else { Ok(search) }
     }
@@ -270,6 +275,12 @@ impl Union {
     pub(super) fn node(self: &Arc<Self>, found: Found) -> Result<Arc<Node>> {
         let identity = self.identity(&found.instances, found.kind())?;
         Ok(self.table.find_or_insert(self, identity, found.kind(), (found.generation, found.instances)))
+    }
+
+    /// Whether there is a vnode of what was found.
+    fn is_live(&self, found: &Found) -> Result<bool> {
+        let (identity, _) = self.identity(&found.instances, found.kind())?;
+        Ok(self.table.find(&identity.handle).is_some())
     }
 
     /// As [`Union::identity`], or as the live vnode was known before the branches were changed.
