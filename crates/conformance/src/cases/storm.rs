@@ -34,6 +34,19 @@ fn tolerate(result: Result<()>, errors: &[i32]) -> Outcome<bool> {
     }
 }
 
+/// The directory lists these names, each once, and no others.
+fn lists_just(me: &dyn Client, expected: &BTreeSet<Vec<u8>>) -> Outcome {
+    let in_words = |names: Vec<&Vec<u8>>| {
+        names.into_iter().map(|name| String::from_utf8_lossy(name)).collect::<Vec<_>>().join(" ")
+    };
+    let names = me.names(b".")?;
+    let listed: BTreeSet<Vec<u8>> = names.iter().cloned().collect();
+    same!(in_words(expected.difference(&listed).collect()), "", "names that are not listed");
+    same!(in_words(listed.difference(expected).collect()), "", "names that should not be listed");
+    same!(names.len(), listed.len(), "names that are listed");
+    Ok(())
+}
+
 fn own_files_in_one_directory(scene: &Scene<'_>) -> Outcome {
     let left: Vec<BTreeSet<Vec<u8>>> = {
         let results = std::sync::Mutex::new(Vec::new());
@@ -62,8 +75,8 @@ fn own_files_in_one_directory(scene: &Scene<'_>) -> Outcome {
         })?;
         results.into_inner().expect("no panic with the lock held")
     };
-    let expected: Vec<Vec<u8>> = left.into_iter().flatten().collect::<BTreeSet<_>>().into_iter().collect();
-    same!(scene.me.names(b".")?, expected);
+    let expected: BTreeSet<Vec<u8>> = left.into_iter().flatten().collect();
+    lists_just(&*scene.me, &expected)?;
     for name in &expected {
         same!(scene.me.get(name)?, *name);
     }
@@ -371,6 +384,7 @@ fn users_in_a_storm(scene: &Scene<'_>) -> Outcome {
         }
         Ok(())
     })?;
-    same!(me.names(b".")?.len(), 60 * THREADS);
+    let all = (3000..3000 + THREADS).flat_map(|id| (0..60).map(move |round| format!("{id}-{round}").into_bytes()));
+    lists_just(&**me, &all.collect())?;
     Ok(())
 }
