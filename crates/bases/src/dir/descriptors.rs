@@ -1,11 +1,17 @@
 //! A bounded cache of open directories: `O_PATH` descriptors by vnode, the least used closed first.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::HashMap;
 
 const SHARDS: usize = 16;
+/// What the process has open besides, about.
+const OTHERS: usize = 256;
+
+/// How many descriptors all caches may hold.
+static EXPECTED: AtomicUsize = AtomicUsize::new(0);
 
 /// The cache. Keys are the addresses of live vnodes: each removes its own when it goes.
 pub struct Descriptors {
@@ -30,7 +36,21 @@ struct Slot {
 impl Descriptors {
     /// A cache of at most about `limit` descriptors.
     pub fn new(limit: usize) -> Self {
-        Self { shards: Default::default(), capacity: (limit / SHARDS).max(1) }
+        let capacity = (limit / SHARDS).max(1);
+        EXPECTED.fetch_add(capacity * SHARDS, Ordering::Relaxed);
+        Self { shards: Default::default(), capacity }
+    }
+
+    /// Has the process's table of descriptors made large enough for all caches, with any descriptor. It would grow by
+    /// itself, but in a process of several threads each time takes milliseconds, in the middle of an operation.
+    pub fn make_room(&self, any: impl AsFd) {
+        let wanted = EXPECTED.load(Ordering::Relaxed) + OTHERS;
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let last = u64::try_from(wanted).unwrap_or(u64::MAX).min(limit.saturating_sub(1));
+        if let Ok(last) = i32::try_from(last) {
+            // Without it everything is as before, only slower.
+            let _ = rustix::io::fcntl_dupfd_cloexec(any, last);
+        }
     }
 
     /// The descriptor of a vnode, if it is here.
@@ -93,6 +113,12 @@ impl Descriptors {
     }
 }
 
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        EXPECTED.fetch_sub(self.capacity * SHARDS, Ordering::Relaxed);
+    }
+}
+
 impl Shard {
     fn unused_place(&mut self) -> usize {
         loop {
@@ -111,6 +137,15 @@ mod tests {
 
     fn descriptor() -> Arc<OwnedFd> {
         Arc::new(std::fs::File::open("/").unwrap().into())
+    }
+
+    #[test]
+    fn the_process_has_room_for_all_at_once() {
+        let cache = Descriptors::new(SHARDS * 32);
+        cache.make_room(descriptor());
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+        assert!(size.trim().parse::<usize>().unwrap() >= SHARDS * 32, "{size}");
     }
 
     #[test]

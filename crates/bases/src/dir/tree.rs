@@ -60,12 +60,14 @@ impl Tree {
         let credentials = Credentials::probe();
         credentials.become_server()?;
         let mounts = Mounts::new(root.as_fd(), use_handles)?;
+        let descriptors = Descriptors::new(descriptor_limit);
+        descriptors.make_room(&root);
         Ok(Self {
             credentials,
             mounts,
             submounts: Submounts::new(root.as_fd()),
             table: Table::new(),
-            descriptors: Descriptors::new(descriptor_limit),
+            descriptors,
             locks: LockTables::default(),
             root_ino: Status::of_descriptor(&root)?.ino(),
             root,
