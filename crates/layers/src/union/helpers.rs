@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::getpid;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -24,6 +24,7 @@ static HELPERS: Helpers = Helpers {
     has_offer: Condvar::new(),
     waiting: AtomicUsize::new(0),
     looking: AtomicUsize::new(0),
+    offered_on: AtomicUsize::new(usize::MAX),
     started: OnceLock::new(),
 };
 
@@ -34,6 +35,8 @@ struct Helpers {
     /// How many wait for work, and how many of these look out for it.
     waiting: AtomicUsize,
     looking: AtomicUsize,
+    /// The processor of whoever offered last.
+    offered_on: AtomicUsize,
     started: OnceLock<()>,
 }
 
@@ -45,6 +48,7 @@ pub(super) fn are_waiting() -> bool {
 
 /// Has a helper do this, if one is waiting.
 pub(super) fn offer(work: impl FnOnce() + Send + 'static) {
+    HELPERS.offered_on.store(sched_getcpu(), Ordering::Relaxed);
     *HELPERS.lock() = Some(Box::new(work));
     if HELPERS.looking.load(Ordering::SeqCst) == 0 {
         HELPERS.has_offer.notify_one();
@@ -61,13 +65,27 @@ fn start() {
 }
 
 fn help(processors: &CpuSet) {
+    let mut avoided = None;
     let _ = sched_setaffinity(None, processors);
     loop {
         HELPERS.waiting.fetch_add(1, Ordering::Relaxed);
         let work = HELPERS.look_out().unwrap_or_else(|| HELPERS.wait());
         HELPERS.waiting.fetch_sub(1, Ordering::Relaxed);
+        avoid(processors, HELPERS.offered_on.load(Ordering::Relaxed), &mut avoided);
         // A fault in it is for whoever waits for the answer.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    }
+}
+
+/// Goes to another processor than whoever offers work, who goes on working there. The scheduler leaves both where they are.
+fn avoid(processors: &CpuSet, taken: usize, avoided: &mut Option<usize>) {
+    if *avoided == Some(taken) || sched_getcpu() != taken {
+        return;
+    }
+    let mut others = *processors;
+    others.unset(taken);
+    if sched_setaffinity(None, &others).is_ok() {
+        *avoided = Some(taken);
     }
 }
 
