@@ -12,7 +12,7 @@ mod side;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::memory;
@@ -561,6 +561,37 @@ fn differences_tell_of_attributes_too() {
 
 fn v(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn what_comes_and_goes_beside_the_fork_is_no_difference() {
+    let scene = Scene::with(&["f"]);
+    let fork = scene.fork();
+    fill(&fork.file_system(), 1, "new");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                for number in 0..8 {
+                    fill(&scene.stack, 0, &format!("theirs{number}"));
+                }
+                for number in 0..8 {
+                    scene.stack.root().unlink(&server(), name(&format!("theirs{number}"))).unwrap();
+                }
+            }
+        });
+        let compare = || {
+            for _ in 0..300 {
+                let differences = fork.differences()?;
+                let paths: Vec<_> = differences.iter().map(|one| String::from_utf8_lossy(&one.path)).collect();
+                assert_eq!(paths, ["new"]);
+            }
+            Ok::<_, Errno>(())
+        };
+        let compared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(compare));
+        is_over.store(true, Ordering::Relaxed);
+        assert!(matches!(compared, Ok(Ok(()))), "{compared:?}");
+    });
 }
 
 #[test]

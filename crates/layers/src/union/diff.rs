@@ -1,12 +1,15 @@
 //! What differs between two states of a union.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use vnode::{Attributes, Caller, Entry, FileKind, NameBuf, Result, VnodeRef};
+use vnode::{Attributes, Caller, Entry, Errno, FileKind, NameBuf, Result, VnodeRef};
 
 use super::node::{Instance, Node};
 use super::{whiteout, work};
+
+/// How often what has a name may change before it is taken as it is.
+const ATTEMPTS: usize = 64;
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,31 +63,53 @@ pub(super) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Differ
         if is_same(&older.instances(), &newer.instances()) {
             continue;
         }
-        let (mut before, after) = (entries(&older)?, entries(&newer)?);
-        for (name, entry) in after {
+        let (mut before, mut after) = (entries(&older)?, entries(&newer)?);
+        let names: BTreeSet<NameBuf> = before.keys().chain(after.keys()).cloned().collect();
+        for name in names {
             let path = join(&path, name.as_bytes());
-            match before.remove(&name) {
-                None => added(entry, path, &mut differences)?,
-                Some(old) if is_directory(&old) && is_directory(&entry) => {
+            let pair = match (before.remove(&name), after.remove(&name)) {
+                (Some(old), Some(new)) if is_same_entry(&old, &new) => continue,
+                _ => both(&older, &newer, &name)?,
+            };
+            match pair {
+                (None, None) => {}
+                (None, Some(entry)) => added(entry, path, &mut differences)?,
+                (Some(old), None) => differences.push(difference(Change::Deleted, &path, &old)),
+                (Some(old), Some(entry)) if is_directory(&old) && is_directory(&entry) => {
                     if !is_directory_unchanged(&old, &entry)? {
                         differences.push(difference(Change::Changed, &path, &entry));
                     }
                     open.push((path, node(&old.vnode), node(&entry.vnode)));
                 }
-                Some(old) if is_directory(&old) || is_directory(&entry) => {
+                (Some(old), Some(entry)) if is_directory(&old) || is_directory(&entry) => {
                     differences.push(difference(Change::Deleted, &path, &old));
                     added(entry, path, &mut differences)?;
                 }
-                Some(old) if is_unchanged(&old, &entry)? => {}
-                Some(_) => differences.push(difference(Change::Changed, &path, &entry)),
+                (Some(old), Some(entry)) if is_unchanged(&old, &entry)? => {}
+                (Some(_), Some(entry)) => differences.push(difference(Change::Changed, &path, &entry)),
             }
-        }
-        for (name, entry) in before {
-            differences.push(difference(Change::Deleted, &join(&path, name.as_bytes()), &entry));
         }
     }
     differences.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(differences)
+}
+
+/// What has a name in either directory at one time: others may be changing what both are made of.
+fn both(older: &Arc<Node>, newer: &Arc<Node>, name: &NameBuf) -> Result<(Option<Entry>, Option<Entry>)> {
+    let is_still = |before: &Option<Entry>, now: &Option<Entry>| match (before, now) {
+        (None, None) => true,
+        (Some(before), Some(now)) => is_same_entry(before, now),
+        _ => false,
+    };
+    let mut pair = (entry_of(older, name)?, entry_of(newer, name)?);
+    for _ in 0..ATTEMPTS {
+        let again = (entry_of(older, name)?, entry_of(newer, name)?);
+        if is_still(&pair.0, &again.0) && is_still(&pair.1, &again.1) {
+            break;
+        }
+        pair = again;
+    }
+    Ok(pair)
 }
 
 /// An object with all below it is new.
@@ -101,25 +126,37 @@ fn added(entry: Entry, path: Vec<u8>, differences: &mut Vec<Difference>) -> Resu
 }
 
 fn entries(directory: &Arc<Node>) -> Result<BTreeMap<NameBuf, Entry>> {
-    let server = Caller::server();
     let vnode = Arc::clone(directory) as VnodeRef;
     let mut entries = BTreeMap::new();
-    for (name, _) in work::entries(&vnode)? {
-        let entry = vnode.lookup(&server, name.as_name())?;
-        entries.insert(name, entry);
+    let names = match work::entries(&vnode) {
+        Err(Errno::ENOENT | Errno::ESTALE) => Vec::new(),
+        names => names?,
+    };
+    for (name, _) in names {
+        if let Some(entry) = entry_of(directory, &name)? {
+            entries.insert(name, entry);
+        }
     }
     Ok(entries)
 }
 
+/// What has the name now, if it is not gone.
+fn entry_of(directory: &Arc<Node>, name: &NameBuf) -> Result<Option<Entry>> {
+    match (Arc::clone(directory) as VnodeRef).lookup(&Caller::server(), name.as_name()) {
+        // Or the directory is gone.
+        Err(Errno::ENOENT | Errno::ESTALE) => Ok(None),
+        entry => entry.map(Some),
+    }
+}
+
 /// Whether a directory is as it was, but for what is in it and its times.
 fn is_directory_unchanged(old: &Entry, new: &Entry) -> Result<bool> {
-    Ok(is_same(&node(&old.vnode).instances(), &node(&new.vnode).instances())
-        || (are_equal(&old.attributes, &new.attributes) && have_equal_xattrs(old, new)?))
+    Ok(is_same_entry(old, new) || (are_equal(&old.attributes, &new.attributes) && have_equal_xattrs(old, new)?))
 }
 
 /// Whether neither has been changed since the other was made of it, or both are one.
 fn is_unchanged(old: &Entry, new: &Entry) -> Result<bool> {
-    if is_same(&node(&old.vnode).instances(), &node(&new.vnode).instances()) {
+    if is_same_entry(old, new) {
         return Ok(true);
     }
     let (one, other) = (&old.attributes, &new.attributes);
@@ -141,6 +178,10 @@ fn are_equal(one: &Attributes, other: &Attributes) -> bool {
 
 fn have_equal_xattrs(one: &Entry, other: &Entry) -> Result<bool> {
     Ok(whiteout::users_attributes(&one.vnode)? == whiteout::users_attributes(&other.vnode)?)
+}
+
+fn is_same_entry(one: &Entry, other: &Entry) -> bool {
+    is_same(&node(&one.vnode).instances(), &node(&other.vnode).instances())
 }
 
 fn is_same(one: &[Instance], other: &[Instance]) -> bool {
