@@ -572,9 +572,11 @@ fn what_comes_and_goes_beside_the_fork_is_no_difference() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
+                // What changes faster than it can be looked at is told as it was seen.
                 for number in 0..8 {
                     fill(&scene.stack, 0, &format!("theirs{number}"));
                 }
+                std::thread::sleep(Duration::from_micros(200));
                 for number in 0..8 {
                     scene.stack.root().unlink(&server(), name(&format!("theirs{number}"))).unwrap();
                 }
