@@ -7,12 +7,15 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 use bases::dir;
 use common::{list, memory, name, walk};
 use layers::{Branch, BranchMode};
 use vnode::{
-    Caller, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
+    Caller, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, SetTime,
+    VnodeRef,
 };
 
 use BranchMode::{NoCreate, ReadOnly, ReadWrite};
@@ -698,6 +701,28 @@ fn what_somebody_else_puts_into_a_branch_is_seen_where_nothing_was() {
     // Nothing of it comes to light when the name is taken away.
     d.unlink(&server(), name("a")).unwrap();
     assert_eq!(read(&scene.union, "d/a").map(drop), Err(Errno::ENOENT));
+}
+
+#[test]
+fn what_somebody_else_puts_into_a_directory_whose_time_is_set_back_is_seen() {
+    let scene = scene(&[], &[(ReadWrite, &["d/a"][..]), (ReadWrite, &["d/b"])]);
+    // From then on no change can have the time of the last.
+    sleep(Duration::from_millis(2_100));
+    let (d, branch) = (at(&scene.union, "d").unwrap(), at(&scene.branches[1], "d").unwrap());
+    names(&scene.union, "d");
+    let before = branch.getattr(&server()).unwrap().mtime;
+    fill(&scene.branches[1], "d/a", "on the right");
+    fill(&scene.branches[1], "d/new", "theirs");
+    let times = SetAttributes { mtime: Some(SetTime::To(before)), ..SetAttributes::default() };
+    branch.setattr(&server(), &times).unwrap();
+    sleep(Duration::from_millis(50));
+    for missing in 0..8 {
+        assert_eq!(d.lookup(&server(), name(&format!("missing {missing}"))).map(drop), Err(Errno::ENOENT));
+    }
+    assert_eq!(d.lookup(&server(), name("new")).map(drop), Ok(()));
+    // A whiteout is needed: it would come to light.
+    d.unlink(&server(), name("a")).unwrap();
+    assert_eq!(d.lookup(&server(), name("a")).map(drop), Err(Errno::ENOENT));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use hashbrown::{HashSet, HashTable};
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, NameBuf, OpenDirectory, OpenDirectoryRef, Result};
 
 use super::identity::{hash, tagged};
+use super::names::Times;
 use super::node::{Instance, Node};
 use super::parallel::Answers;
 use super::whiteout::{self, Meaning};
@@ -204,10 +205,10 @@ impl Listed {
     fn read(place: &Instance, opened: Option<OpenDirectoryRef>) -> Result<Self> {
         let server = Caller::server();
         let opened = opened.map_or_else(|| place.vnode.open_directory(&server), Ok)?;
-        let mtime = place.vnode.getattr(&server)?.mtime;
+        let times = Times::of(&place.vnode.getattr(&server)?);
         let mut listed = Self::default();
         opened.read(&server, 0, &mut |entry| listed.push(&entry))?;
-        place.names.learn_from(listed.entries.iter().map(|entry| entry.hashed), listed.has_marks, mtime);
+        place.names.learn_from(listed.entries.iter().map(|entry| entry.hashed), listed.has_marks, times);
         Ok(listed)
     }
 

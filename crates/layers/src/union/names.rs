@@ -2,8 +2,8 @@
 //! others.
 //!
 //! A directory is read after it was asked in vain, the more often the larger it is, and believed for a while.
-//! Names that this union changes are asked for again; what others change is seen by the mtime when that while is over, or
-//! when nothing is found.
+//! Names that this union changes are asked for again; what others change is seen by the directory's times when that while is
+//! over, or when nothing is found.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashSet;
-use vnode::{Caller, Name, Result, Timestamp, VnodeRef};
+use vnode::{Attributes, Caller, Name, Result, Timestamp, VnodeRef};
 
 use super::identity::hash;
 use super::marks::is_settled;
@@ -43,10 +43,27 @@ struct Known {
     /// Names that were changed since.
     unsure: HashSet<u64>,
     has_whiteouts: bool,
-    mtime: Timestamp,
-    /// When it was read, no later change could have that mtime.
+    times: Times,
+    /// When it was read, no later change could have these times.
     is_settled: bool,
     checked: Instant,
+}
+
+/// When a directory was last changed. Its mtime may have been set back since, but not its ctime.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Times {
+    mtime: Timestamp,
+    ctime: Timestamp,
+}
+
+impl Times {
+    pub(super) fn of(attributes: &Attributes) -> Self {
+        Self { mtime: attributes.mtime, ctime: attributes.ctime }
+    }
+
+    fn are_settled(self) -> bool {
+        is_settled(self.mtime) && is_settled(self.ctime)
+    }
 }
 
 /// What a directory may have by a name.
@@ -86,14 +103,14 @@ impl NameCache {
         known.as_ref().is_some_and(|known| known.is_believed() && known.answer(stored).is_nothing())
     }
 
-    /// Somebody has just read the whole directory: the hashes of its names, and its mtime before that. This union has
+    /// Somebody has just read the whole directory: the hashes of its names, and its times before that. This union has
     /// changed no name meanwhile.
-    pub(super) fn learn_from(&self, names: impl Iterator<Item = u64>, has_whiteouts: bool, mtime: Timestamp) {
+    pub(super) fn learn_from(&self, names: impl Iterator<Item = u64>, has_whiteouts: bool, times: Times) {
         let names: HashSet<u64> = names.take(NAMES_MAX as usize + 1).collect();
         if names.len() <= NAMES_MAX as usize {
             self.size.store(names.len() as u32, Ordering::Relaxed);
             let (unsure, checked) = (HashSet::new(), Instant::now());
-            let known = Known { names, unsure, has_whiteouts, mtime, is_settled: is_settled(mtime), checked };
+            let known = Known { names, unsure, has_whiteouts, times, is_settled: times.are_settled(), checked };
             *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
         }
     }
@@ -103,10 +120,12 @@ impl NameCache {
         self.misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether somebody else has changed the directory since its names were learnt; then they are forgotten.
+    /// Whether somebody else may have changed the directory since its names were learnt; then they are forgotten.
     pub(super) fn is_outdated(&self, directory: &VnodeRef) -> Result<bool> {
-        let Some(mtime) = self.read().as_ref().map(|known| known.mtime) else { return Ok(false) };
-        let is_outdated = mtime != directory.getattr(&Caller::server())?.mtime;
+        let Some((times, is_settled)) = self.read().as_ref().map(|known| (known.times, known.is_settled)) else {
+            return Ok(false);
+        };
+        let is_outdated = !is_settled || times != Times::of(&directory.getattr(&Caller::server())?);
         if is_outdated {
             self.forget();
         }
@@ -140,15 +159,15 @@ impl NameCache {
 
     /// Reads the directory, unless it is as it was.
     fn learn(&self, directory: &VnodeRef) -> Result<()> {
-        let mtime = directory.getattr(&Caller::server())?.mtime;
+        let times = Times::of(&directory.getattr(&Caller::server())?);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(same) = known.as_mut().filter(|known| known.is_settled && known.mtime == mtime) {
+        if let Some(same) = known.as_mut().filter(|known| known.is_settled && known.times == times) {
             same.checked = Instant::now();
             return Ok(());
         }
         *known = None;
         let limit = self.size.load(Ordering::Relaxed).saturating_mul(8).clamp(NAMES_AT_FIRST, NAMES_MAX);
-        let read = Known::read(directory, mtime, limit)?;
+        let read = Known::read(directory, times, limit)?;
         let size = read.as_ref().map_or(limit, |known| known.names.len() as u32);
         self.size.store(size, Ordering::Relaxed);
         self.misses.store(0, Ordering::Relaxed);
@@ -163,10 +182,10 @@ impl NameCache {
 
 impl Known {
     /// The names of a directory; `None` if they are more than that.
-    fn read(directory: &VnodeRef, mtime: Timestamp, limit: u32) -> Result<Option<Self>> {
+    fn read(directory: &VnodeRef, times: Times, limit: u32) -> Result<Option<Self>> {
         let server = Caller::server();
         let (mut names, mut has_whiteouts) = (HashSet::new(), false);
-        let (checked, is_settled) = (Instant::now(), is_settled(mtime));
+        let (checked, is_settled) = (Instant::now(), times.are_settled());
         directory.open_directory(&server)?.read(&server, 0, &mut |entry| {
             has_whiteouts |= whiteout::is_special(entry.name.as_bytes());
             names.insert(hash(entry.name.as_bytes()));
@@ -174,7 +193,7 @@ impl Known {
         })?;
         let unsure = HashSet::new();
         let is_whole = names.len() <= limit as usize;
-        Ok(is_whole.then_some(Self { names, unsure, has_whiteouts, mtime, is_settled, checked }))
+        Ok(is_whole.then_some(Self { names, unsure, has_whiteouts, times, is_settled, checked }))
     }
 
     fn is_believed(&self) -> bool {
