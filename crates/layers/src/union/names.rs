@@ -120,12 +120,11 @@ impl NameCache {
         self.misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether somebody else may have changed the directory since its names were learnt; then they are forgotten.
+    /// Whether somebody else has changed the directory since its names were learnt; then they are forgotten. A change in the
+    /// same step of a coarse clock as the one before shows when they are not believed any more.
     pub(super) fn is_outdated(&self, directory: &VnodeRef) -> Result<bool> {
-        let Some((times, is_settled)) = self.read().as_ref().map(|known| (known.times, known.is_settled)) else {
-            return Ok(false);
-        };
-        let is_outdated = !is_settled || times != Times::of(&directory.getattr(&Caller::server())?);
+        let Some(times) = self.read().as_ref().map(|known| known.times) else { return Ok(false) };
+        let is_outdated = times != Times::of(&directory.getattr(&Caller::server())?);
         if is_outdated {
             self.forget();
         }
