@@ -211,16 +211,14 @@ impl Node {
     /// Whether the whiteout that a search met is in the member. One on the left of it would hide what is made there: then
     /// the place of that one, further to the right than which nothing can be made.
     fn whiteout_here(&self, search: &Search, member: &Member) -> std::result::Result<bool, usize> {
-        let Some(slot) = search.whiteout.and_then(|index| self.slot_of(index)) else { return Ok(false) };
-        match self.union.branches.position(member) {
+        let branches = &self.union.branches;
+        let Some(slot) = search.whiteout.as_ref().and_then(|member| branches.position(member)) else {
+            return Ok(false);
+        };
+        match branches.position(member) {
             Some(own) if slot >= own => Ok(slot == own),
             _ => Err(slot),
         }
-    }
-
-    /// The place in the union of one of the instances.
-    fn slot_of(&self, index: usize) -> Option<usize> {
-        self.union.branches.position(&self.instances().get(index)?.member)
     }
 
     fn search_alone(&self, caller: &Caller, stored: Name<'_>) -> Result<Search> {

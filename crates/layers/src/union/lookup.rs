@@ -20,15 +20,13 @@ const MISSES_BEFORE_ALL: usize = 2;
 pub(super) struct Search {
     /// What there is by the name.
     pub(super) found: Option<Found>,
-    /// Which of the directory's instances has the whiteout that ended the search.
-    pub(super) whiteout: Option<usize>,
+    /// The branch that has the whiteout that ended the search.
+    pub(super) whiteout: Option<Arc<Member>>,
 }
 
 /// An object in the branches.
 #[derive(Clone)]
 pub(super) struct Found {
-    /// Which of the directory's instances has the leftmost.
-    pub(super) at: usize,
     /// When the branches had been changed so often.
     pub(super) generation: u64,
     /// From the left; several only of a directory.
@@ -153,7 +151,7 @@ impl Union {
                     continue;
                 }
                 Answer::Whiteout => {
-                    search.whiteout = Some(index);
+                    search.whiteout = Some(Arc::clone(&place.member));
                     break;
                 }
                 Answer::Object(entry) => (entry, None),
@@ -168,8 +166,7 @@ impl Union {
             match &mut search.found {
                 Some(found) => found.instances.push(instance),
                 None => {
-                    search.found =
-                        Some(Found { at: index, generation, instances: vec![instance], attributes, is_borrowed });
+                    search.found = Some(Found { generation, instances: vec![instance], attributes, is_borrowed });
                 }
             }
             let Some(marks) = marks else { break };

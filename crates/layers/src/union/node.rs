@@ -34,6 +34,13 @@ impl Instance {
     }
 }
 
+/// A directory's instances from the one in a branch to the rightmost; `None` if it is not in that branch, or not any more:
+/// what a search was given may have changed since.
+pub(super) fn starting_with<'a>(instances: &'a [Instance], member: &Member) -> Option<&'a [Instance]> {
+    let at = instances.iter().position(|instance| std::ptr::eq(&raw const *instance.member, member))?;
+    Some(&instances[at..])
+}
+
 /// One object of the union. There is at most one live vnode for it.
 pub(super) struct Node {
     this: Weak<Node>,

@@ -8,7 +8,7 @@ use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Name, Result
 use super::branches::Member;
 use super::copy_up::Extent;
 use super::lookup::{Found, Search};
-use super::node::{Changes, Instance, Node};
+use super::node::{Changes, Instance, Node, starting_with};
 use super::parallel::Answers;
 use super::settings::Deletion;
 use super::whiteout::{self, Meaning};
@@ -126,7 +126,7 @@ impl Node {
                 (found, node)
             };
             let instances = self.instances();
-            let right = &instances[found.at + 1..];
+            let Some([_, right @ ..]) = starting_with(&instances, &found.instances[0].member) else { continue };
             let removal = Removal { found: &found, right, directory, member: &member, stored, is_on_the_left };
             remove(&removal)?;
             if is_on_the_left {

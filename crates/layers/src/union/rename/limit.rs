@@ -3,22 +3,23 @@
 use vnode::{Caller, Errno, RenameMode, Result};
 
 use super::super::lookup::Search;
-use super::super::node::Instance;
+use super::super::node::{Instance, starting_with};
 use super::super::whiteout;
 use super::spot::Spot;
 
 /// How far to the right the source may be so that nothing by the target's name hides it.
 pub(super) fn limit(target: Spot<'_>, there: &Search, mode: RenameMode) -> Result<usize> {
     let mut limit = usize::MAX;
-    if let Some(index) = there.whiteout {
-        limit = target.slot(index)?;
+    if let Some(member) = &there.whiteout {
+        limit = target.position(member)?;
     }
     let Some(found) = &there.found else { return Ok(limit) };
     if mode == RenameMode::Exchange {
         return Ok(limit.min(target.position(&found.instances[0].member)?));
     }
     // What may not be changed there cannot be removed either, so it has to be hidden.
-    for place in &target.directory.instances()[found.at..] {
+    let instances = target.directory.instances();
+    for place in starting_with(&instances, &found.instances[0].member).ok_or(Errno::ESTALE)? {
         let is_there = || match place.vnode.lookup(&Caller::server(), target.stored) {
             Err(Errno::ENOENT) => Ok(false),
             result => result.map(|_| true),
@@ -40,7 +41,8 @@ pub(super) fn limit_behind(target: Spot<'_>, there: &Search, position: usize, is
         return Ok(usize::MAX);
     }
     let instances = target.directory.instances();
-    for place in &instances[found.at + 1..] {
+    let from = starting_with(&instances, &found.instances[0].member).ok_or(Errno::ESTALE)?;
+    for place in &from[1..] {
         let own = target.position(&place.member)?;
         if own <= position && whiteout::stands(&place.vnode, target.stored)? {
             return Ok(own);

@@ -42,11 +42,6 @@ impl Spot<'_> {
         self.directory.union.branches.may_change(member)
     }
 
-    /// The place in the union of one of the directory's instances.
-    pub(super) fn slot(&self, index: usize) -> Result<usize> {
-        self.position(&self.directory.instances().get(index).ok_or(Errno::ESTALE)?.member)
-    }
-
     /// The directory in the branches on the right of one.
     pub(super) fn right_of(&self, member: &Member) -> Result<Vec<Instance>> {
         let own = self.position(member)?;
