@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use common::memory;
 use common::unions::{at, fill, list, name, read, scene, server, write};
 use layers::BranchMode::{ReadOnly, ReadWrite};
-use vnode::{Errno, Lock, LockFamily, LockKind, LockOwner, OpenFileRef, OpenFlags};
+use vnode::{
+    Creation, Errno, FileSystemRef, Lock, LockFamily, LockKind, LockOwner, OpenFileRef, OpenFlags, RenameMode,
+    SetAttributes, SetTime,
+};
 
 fn text_of(file: &OpenFileRef) -> String {
     let mut buffer = [0; 100];
@@ -55,6 +58,41 @@ fn a_directory_keeps_its_number_whatever_branches_come_and_go() {
     scene.tell("remove", &[("branch", "branch 2")]).unwrap();
     assert_eq!((number(), directory.getattr(&server()).unwrap().ino), (before, before));
     assert_eq!(list(&scene.union, "d"), ["new", "x", "y"]);
+}
+
+#[test]
+fn names_are_taken_away_while_branches_come_and_go() {
+    let scene = scene(&[(ReadWrite, &["d/"]), (ReadWrite, &["d/"])]);
+    let new = memory();
+    fill(&new, 7, "d/");
+    scene.offer("new", &new);
+    let is_over = AtomicBool::new(false);
+    let takes_away = |own: &str| {
+        let (d, theirs) = (at(&scene.union, "d").unwrap(), at(&scene.branches[1], "d").unwrap());
+        let (file, other) = (format!("{own}f"), format!("{own}g"));
+        while !is_over.load(Ordering::Relaxed) {
+            at(&scene.union, "d").unwrap();
+            write(&theirs, &file, b"on the right");
+            // Again if it is told to look again, as the kernel does.
+            while d.unlink(&server(), name(&file)) == Err(Errno::ESTALE) {}
+            assert_eq!(d.lookup(&server(), name(&file)).map(drop), Err(Errno::ENOENT));
+            write(&theirs, &file, b"on the right");
+            write(&d, &other, b"new");
+            while d.rename(&server(), name(&other), &d, name(&file), RenameMode::Replace) == Err(Errno::ESTALE) {}
+            assert_eq!(read(&scene.union, &format!("d/{file}")).as_deref(), Ok("new"));
+        }
+    };
+    std::thread::scope(|scope| {
+        for own in ["a", "b", "c", "d"] {
+            let takes_away = &takes_away;
+            scope.spawn(move || takes_away(own));
+        }
+        for _ in 0..3_000 {
+            scene.tell("add", &[("branch", "new=ro"), ("at", "0")]).unwrap();
+            scene.tell("remove", &[("branch", "new")]).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
@@ -159,4 +197,68 @@ fn changes_behind_the_back_become_visible() {
     }
     scene.branches[1].root().unlink(&server(), name("e")).unwrap();
     assert_eq!(read(&scene.union, "e").err(), Some(Errno::ENOENT));
+}
+
+#[test]
+fn a_directory_that_somebody_else_makes_in_a_branch_is_used() {
+    let scene = scene(&[(ReadWrite, &["d/"][..]), (ReadOnly, &["d/x/old"])]);
+    let x = at(&scene.union, "d/x").unwrap();
+    fill(&scene.branches[0], 0, "d/x/theirs");
+    x.create(&server(), name("ours"), &Creation { mode: 0o644, flags: OpenFlags::WRITE }).unwrap();
+    let has_ours = |branch: &FileSystemRef| at(branch, "d/x/ours").is_ok();
+    assert_eq!(scene.branches.iter().map(has_ours).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(common::list(&x, &server()), ["old", "ours", "theirs"]);
+}
+
+#[test]
+fn what_somebody_else_puts_into_a_branch_is_seen_where_nothing_was() {
+    let modes = [(ReadWrite, &["d/a"][..]), (ReadWrite, &["d/b"]), (ReadOnly, &["d/c"])];
+    let scene = scene(&modes);
+    let d = at(&scene.union, "d").unwrap();
+    for missing in 0..64 {
+        assert_eq!(d.lookup(&server(), name(&format!("missing {missing}"))).map(drop), Err(Errno::ENOENT));
+    }
+    for (branch, file) in [(1, "d/new"), (2, "d/a")] {
+        fill(&scene.branches[branch], branch, file);
+    }
+    assert_eq!(read(&scene.union, "d/new").unwrap(), "1:d/new");
+    // Nothing of it comes to light when the name is taken away.
+    d.unlink(&server(), name("a")).unwrap();
+    assert_eq!(read(&scene.union, "d/a").map(drop), Err(Errno::ENOENT));
+}
+
+#[test]
+fn what_somebody_else_puts_into_a_directory_whose_time_is_set_back_is_seen() {
+    let scene = scene(&[(ReadWrite, &["d/a"][..]), (ReadWrite, &["d/b"])]);
+    // From then on no change can have the time of the last.
+    std::thread::sleep(Duration::from_millis(2_100));
+    let (d, branch) = (at(&scene.union, "d").unwrap(), at(&scene.branches[1], "d").unwrap());
+    list(&scene.union, "d");
+    let before = branch.getattr(&server()).unwrap().mtime;
+    fill(&scene.branches[1], 1, "d/a");
+    fill(&scene.branches[1], 1, "d/new");
+    let times = SetAttributes { mtime: Some(SetTime::To(before)), ..SetAttributes::default() };
+    branch.setattr(&server(), &times).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    for missing in 0..8 {
+        assert_eq!(d.lookup(&server(), name(&format!("missing {missing}"))).map(drop), Err(Errno::ENOENT));
+    }
+    assert_eq!(d.lookup(&server(), name("new")).map(drop), Ok(()));
+    // A whiteout is needed: it would come to light.
+    d.unlink(&server(), name("a")).unwrap();
+    assert_eq!(d.lookup(&server(), name("a")).map(drop), Err(Errno::ENOENT));
+}
+
+#[test]
+fn a_directory_that_somebody_else_has_just_made_is_seen_whole() {
+    let files = ["a", "b"];
+    let scene = scene(&[(ReadWrite, &files), (ReadWrite, &files)]);
+    for round in 0..10 {
+        // The names of both branches are known from here on.
+        list(&scene.union, "");
+        for (branch, file) in files.iter().enumerate() {
+            fill(&scene.branches[branch], branch, &format!("new{round}/{file}"));
+        }
+        assert_eq!(list(&scene.union, &format!("new{round}")), files, "in round {round}");
+    }
 }

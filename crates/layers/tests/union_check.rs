@@ -2,7 +2,6 @@
 //! users see stays as it was.
 
 #[path = "crash/view.rs"]
-#[allow(dead_code)]
 mod view;
 
 use std::fs;

@@ -7,7 +7,7 @@ mod common;
 #[path = "../../bases/tests/model/operation.rs"]
 mod operation;
 #[path = "../../bases/tests/model/side.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "other tests use the rest of it")]
 mod side;
 
 use std::collections::HashMap;

@@ -7,15 +7,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::Duration;
 
 use bases::dir;
 use common::{list, memory, name, walk};
 use layers::{Branch, BranchMode};
 use vnode::{
-    Caller, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, SetTime,
-    VnodeRef,
+    Caller, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
 };
 
 use BranchMode::{NoCreate, ReadOnly, ReadWrite};
@@ -674,69 +671,6 @@ fn a_branch_that_becomes_read_only_below_is_copied_from() {
     assert_eq!(list(&root, &server()), ["d"]);
     assert_eq!(fs::read_to_string(place.join("d/x")).unwrap(), "lower");
     assert!(union.describe().last().unwrap().details.ends_with("=ro"), "it is shown as what it is now");
-}
-
-#[test]
-fn a_directory_that_somebody_else_makes_in_a_branch_is_used() {
-    let scene = scene(&[], &[(ReadWrite, &["d/"][..]), (ReadOnly, &["d/x/old"])]);
-    let x = at(&scene.union, "d/x").unwrap();
-    fill(&scene.branches[0], "d/x/theirs", "behind");
-    x.create(&server(), name("ours"), &Creation { mode: 0o644, flags: OpenFlags::WRITE }).unwrap();
-    assert_eq!(having(&scene.branches, "d/x/ours"), [0]);
-    assert_eq!(list(&x, &server()), ["old", "ours", "theirs"]);
-}
-
-#[test]
-fn what_somebody_else_puts_into_a_branch_is_seen_where_nothing_was() {
-    let modes = [(ReadWrite, &["d/a"][..]), (ReadWrite, &["d/b"]), (ReadOnly, &["d/c"])];
-    let scene = scene(&[], &modes);
-    let d = at(&scene.union, "d").unwrap();
-    for missing in 0..64 {
-        assert_eq!(d.lookup(&server(), name(&format!("missing {missing}"))).map(drop), Err(Errno::ENOENT));
-    }
-    for (branch, file) in [(1, "d/new"), (2, "d/a")] {
-        fill(&scene.branches[branch], file, "behind");
-    }
-    assert_eq!(read(&scene.union, "d/new").unwrap(), "behind");
-    // Nothing of it comes to light when the name is taken away.
-    d.unlink(&server(), name("a")).unwrap();
-    assert_eq!(read(&scene.union, "d/a").map(drop), Err(Errno::ENOENT));
-}
-
-#[test]
-fn what_somebody_else_puts_into_a_directory_whose_time_is_set_back_is_seen() {
-    let scene = scene(&[], &[(ReadWrite, &["d/a"][..]), (ReadWrite, &["d/b"])]);
-    // From then on no change can have the time of the last.
-    sleep(Duration::from_millis(2_100));
-    let (d, branch) = (at(&scene.union, "d").unwrap(), at(&scene.branches[1], "d").unwrap());
-    names(&scene.union, "d");
-    let before = branch.getattr(&server()).unwrap().mtime;
-    fill(&scene.branches[1], "d/a", "on the right");
-    fill(&scene.branches[1], "d/new", "theirs");
-    let times = SetAttributes { mtime: Some(SetTime::To(before)), ..SetAttributes::default() };
-    branch.setattr(&server(), &times).unwrap();
-    sleep(Duration::from_millis(50));
-    for missing in 0..8 {
-        assert_eq!(d.lookup(&server(), name(&format!("missing {missing}"))).map(drop), Err(Errno::ENOENT));
-    }
-    assert_eq!(d.lookup(&server(), name("new")).map(drop), Ok(()));
-    // A whiteout is needed: it would come to light.
-    d.unlink(&server(), name("a")).unwrap();
-    assert_eq!(d.lookup(&server(), name("a")).map(drop), Err(Errno::ENOENT));
-}
-
-#[test]
-fn a_directory_that_somebody_else_has_just_made_is_seen_whole() {
-    let files = ["a", "b"];
-    let scene = scene(&[], &[(ReadWrite, &files), (ReadWrite, &files)]);
-    for round in 0..10 {
-        // The names of both branches are known from here on.
-        names(&scene.union, "");
-        for (branch, file) in files.iter().enumerate() {
-            fill(&scene.branches[branch], &format!("new{round}/{file}"), "theirs");
-        }
-        assert_eq!(names(&scene.union, &format!("new{round}")), files, "in round {round}");
-    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::HashMap;
+use rustix::process::{Resource, getrlimit};
 
 const SHARDS: usize = 16;
 /// What the process has open besides, about.
@@ -39,18 +40,6 @@ impl Descriptors {
         let capacity = (limit / SHARDS).max(1);
         EXPECTED.fetch_add(capacity * SHARDS, Ordering::Relaxed);
         Self { shards: Default::default(), capacity }
-    }
-
-    /// Has the process's table of descriptors made large enough for all caches, with any descriptor. It would grow by
-    /// itself, but in a process of several threads each time takes milliseconds, in the middle of an operation.
-    pub fn make_room(&self, any: impl AsFd) {
-        let wanted = EXPECTED.load(Ordering::Relaxed) + OTHERS;
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-        let last = u64::try_from(wanted).unwrap_or(u64::MAX).min(limit.saturating_sub(1));
-        if let Ok(last) = i32::try_from(last) {
-            // Without it everything is as before, only slower.
-            let _ = rustix::io::fcntl_dupfd_cloexec(any, last);
-        }
     }
 
     /// The descriptor of a vnode, if it is here.
@@ -131,6 +120,17 @@ impl Shard {
     }
 }
 
+/// Has the process's table of descriptors made large enough for all caches, with any descriptor. It would grow by itself, but
+/// in a process of several threads each time takes milliseconds, in the middle of an operation.
+pub fn make_room(any: impl AsFd) {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let wanted = (EXPECTED.load(Ordering::Relaxed) + OTHERS) as u64;
+    if let Ok(last) = i32::try_from(wanted.min(limit.saturating_sub(1))) {
+        // Without it everything is as before, only slower.
+        let _ = rustix::io::fcntl_dupfd_cloexec(any, last);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn the_process_has_room_for_all_at_once() {
-        let cache = Descriptors::new(SHARDS * 32);
-        cache.make_room(descriptor());
+        let _cache = Descriptors::new(SHARDS * 32);
+        make_room(descriptor());
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
         assert!(size.trim().parse::<usize>().unwrap() >= SHARDS * 32, "{size}");

@@ -8,7 +8,7 @@ use vnode::{Attributes, Caller, Errno, Name, Result};
 
 use super::covered::Covered;
 use super::credentials::Credentials;
-use super::descriptors::Descriptors;
+use super::descriptors::{Descriptors, make_room};
 use super::handle::{FileHandle, WireHandle};
 use super::locks::LockTables;
 use super::mounts::{Mount, Mounts};
@@ -61,7 +61,7 @@ impl Tree {
         credentials.become_server()?;
         let mounts = Mounts::new(root.as_fd(), use_handles)?;
         let descriptors = Descriptors::new(descriptor_limit);
-        descriptors.make_room(&root);
+        make_room(&root);
         Ok(Self {
             credentials,
             mounts,

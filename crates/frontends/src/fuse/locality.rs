@@ -194,6 +194,18 @@ mod tests {
         std::thread::spawn(test).join().expect("the test passes");
     }
 
+    /// The same with a worker, which may run on so many processors, if they are several.
+    fn with_worker(test: impl FnOnce(&Locality, u32) + Send + 'static) {
+        in_thread(|| {
+            let before = processors();
+            if before > 1 {
+                let locality = Locality::new();
+                let _worker = locality.join();
+                test(&locality, before);
+            }
+        });
+    }
+
     fn here() -> u32 {
         gettid().as_raw_pid().unsigned_abs()
     }
@@ -210,58 +222,38 @@ mod tests {
 
     #[test]
     fn workers_follow_a_caller_that_is_alone() {
-        in_thread(|| {
-            let before = processors();
-            if before < 2 {
-                return;
-            }
-            let locality = Locality::new();
-            let worker = locality.join();
+        with_worker(|locality, before| {
             for _ in 0..REQUESTS_OF_A_LONER {
                 assert_eq!(locality.request(here(), 100), None);
             }
             assert!(locality.request(here(), 100).is_some());
             assert_eq!(processors(), before, "not before it stays there");
-            many_requests(&locality, here());
+            many_requests(locality, here());
             assert_eq!(processors(), 1);
             locality.request(0, 100);
             assert_eq!(processors(), 1, "requests of nobody change nothing");
             locality.request(here() + 1, 100);
             assert_eq!(processors(), before, "somebody else is there");
-            drop(worker);
         });
     }
 
     #[test]
     fn a_caller_counts_as_alone_after_very_many_requests() {
-        in_thread(|| {
-            let locality = Locality::new();
-            let worker = locality.join();
-            if processors() < 2 {
-                return;
-            }
+        with_worker(|locality, _| {
             assert!((0..REQUESTS_OF_A_LONER).all(|_| locality.request(here(), 100).is_none()));
             assert!(locality.request(here(), 100).is_some() && locality.request(0, 100).is_some());
             assert_eq!(locality.request(here() + 1, 100), None);
-            drop(worker);
         });
     }
 
     #[test]
     fn workers_that_followed_too_late_are_set_free() {
-        in_thread(|| {
-            let before = processors();
-            if before < 2 {
-                return;
-            }
-            let locality = Locality::new();
-            let worker = locality.join();
-            many_requests(&locality, here());
+        with_worker(|locality, before| {
+            many_requests(locality, here());
             // As if somebody else had come between a look for the caller and what follows from it.
             locality.home.store(NOWHERE, Ordering::Relaxed);
             locality.request(here() + 1, 100);
             assert_eq!(processors(), before);
-            drop(worker);
         });
     }
 

@@ -142,10 +142,10 @@ fn entries(directory: &Arc<Node>) -> Result<BTreeMap<NameBuf, Entry>> {
 
 /// What has the name now, if it is not gone.
 fn entry_of(directory: &Arc<Node>, name: &NameBuf) -> Result<Option<Entry>> {
-    match (Arc::clone(directory) as VnodeRef).lookup(&Caller::server(), name.as_name()) {
-        // Or the directory is gone.
-        Err(Errno::ENOENT | Errno::ESTALE) => Ok(None),
-        entry => entry.map(Some),
+    match work::find(&(Arc::clone(directory) as VnodeRef), name.as_name()) {
+        // The directory itself is gone.
+        Err(Errno::ESTALE) => Ok(None),
+        found => found,
     }
 }
 

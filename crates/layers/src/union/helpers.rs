@@ -65,27 +65,23 @@ fn start() {
 }
 
 fn help(processors: &CpuSet) {
-    let mut avoided = None;
     let _ = sched_setaffinity(None, processors);
     loop {
         HELPERS.waiting.fetch_add(1, Ordering::Relaxed);
         let work = HELPERS.look_out().unwrap_or_else(|| HELPERS.wait());
         HELPERS.waiting.fetch_sub(1, Ordering::Relaxed);
-        avoid(processors, HELPERS.offered_on.load(Ordering::Relaxed), &mut avoided);
+        leave(processors, HELPERS.offered_on.load(Ordering::Relaxed));
         // A fault in it is for whoever waits for the answer.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     }
 }
 
 /// Goes to another processor than whoever offers work, who goes on working there. The scheduler leaves both where they are.
-fn avoid(processors: &CpuSet, taken: usize, avoided: &mut Option<usize>) {
-    if *avoided == Some(taken) || sched_getcpu() != taken {
-        return;
-    }
-    let mut others = *processors;
-    others.unset(taken);
-    if sched_setaffinity(None, &others).is_ok() {
-        *avoided = Some(taken);
+fn leave(processors: &CpuSet, taken: usize) {
+    if sched_getcpu() == taken {
+        let mut others = *processors;
+        others.unset(taken);
+        let _ = sched_setaffinity(None, &others);
     }
 }
 
