@@ -45,11 +45,14 @@ pub struct StepResult {
 /// The figures of one subject in one step.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Figures {
-    /// One time per round.
+    /// One time per round; of the lower file system several.
     pub seconds: Vec<f64>,
+    /// Each of them divided by the lower file system's just before.
+    #[serde(skip)]
+    ratios: Vec<f64>,
     /// Their median.
     pub seconds_median: f64,
-    /// The median over the rounds of this subject's time divided by the lower file system's in the same round.
+    /// The median over the rounds of this subject's time divided by the lower file system's just before.
     pub ratio: Option<f64>,
 }
 
@@ -68,7 +71,11 @@ impl WorkloadResult {
                     self.steps.last_mut().expect("one was pushed")
                 }
             };
-            step.subjects.entry(subject.to_owned()).or_default().seconds.push(sample.seconds);
+            let native = step.subjects.get(NATIVE).and_then(|figures| figures.seconds.last().copied());
+            let figures = step.subjects.entry(subject.to_owned()).or_default();
+            figures.seconds.push(sample.seconds);
+            let native = if subject == NATIVE { Some(sample.seconds) } else { native };
+            figures.ratios.extend(native.map(|native| sample.seconds / native));
         }
     }
 
@@ -83,12 +90,9 @@ impl WorkloadResult {
     /// Computes medians and ratios from the times taken so far.
     pub fn conclude(&mut self) {
         for step in &mut self.steps {
-            let native = step.subjects.get(NATIVE).map(|figures| figures.seconds.clone());
             for figures in step.subjects.values_mut() {
                 figures.seconds_median = median(figures.seconds.clone());
-                figures.ratio = native.as_ref().map(|native| {
-                    median(figures.seconds.iter().zip(native).map(|(own, native)| own / native).collect())
-                });
+                figures.ratio = (!figures.ratios.is_empty()).then(|| median(figures.ratios.clone()));
             }
         }
     }
@@ -121,9 +125,9 @@ mod tests {
     }
 
     #[test]
-    fn ratio_compares_within_a_round() {
+    fn ratio_compares_with_the_lower_file_system_just_before() {
         let mut result = WorkloadResult::default();
-        // The machine was three times slower in the second round: the ratio does not see it.
+        // The machine was three times slower for a while: the ratio does not see it.
         for (native, own) in [(1.0, 2.0), (3.0, 6.0), (1.0, 2.0)] {
             result.add(NATIVE, &[sample(native)]);
             result.add("own", &[sample(own)]);

@@ -9,12 +9,15 @@ use crate::image::Image;
 use crate::measure::{Sample, WorkloadResult};
 use crate::report::{self, Results};
 use crate::session::Session;
-use crate::subjects::Subject;
+use crate::subjects::{NATIVE, Subject};
 use crate::teardown;
 use crate::workloads::{LATENCY, Sizes, Workload};
 
 /// A subject that takes longer for one workload hangs.
 const WORKLOAD_SECONDS_MAX: u64 = 20 * 60;
+
+/// Before so many others the lower file system is measured anew.
+const SUBJECTS_PER_NATIVE: usize = 4;
 
 /// The step that is the sum of the others.
 const TOTAL: &str = "total";
@@ -82,9 +85,7 @@ fn interleave(image: &Image, subjects: &[Subject], workload: &Workload, sizes: &
     let mut result =
         WorkloadResult { rounds, quick: !sizes.compile, load_average: load_average(), ..WorkloadResult::default() };
     for round in 0..rounds {
-        for turn in 0..subjects.len() {
-            // Another subject begins in every round, so that none is always the one after the same neighbour.
-            let subject = &subjects[(turn + round as usize) % subjects.len()];
+        for subject in turns(subjects, round as usize) {
             if result.failures.contains_key(&subject.name) {
                 continue;
             }
@@ -110,6 +111,18 @@ fn interleave(image: &Image, subjects: &[Subject], workload: &Workload, sizes: &
     }
     result.conclude();
     result
+}
+
+/// The subjects in the order of a round. The lower file system comes before every few others: within an hour the machine's
+/// speed changes by a third. Of the others another one begins in every round, so that none always comes after the same.
+fn turns(subjects: &[Subject], round: usize) -> Vec<&Subject> {
+    let (native, mut others): (Vec<_>, Vec<_>) = subjects.iter().partition(|subject| subject.name == NATIVE);
+    let begin = round % others.len().max(1);
+    others.rotate_left(begin);
+    if others.is_empty() {
+        return native;
+    }
+    others.chunks(SUBJECTS_PER_NATIVE).flat_map(|some| native.iter().chain(some).copied().collect::<Vec<_>>()).collect()
 }
 
 /// One workload, watched: if it hangs, what runs is killed, so that every blocked call returns.
