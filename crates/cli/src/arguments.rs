@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 
 use crate::exit;
+use crate::options::Uring;
 
 /// Stack thin layers on any file system, and mount the result.
 ///
@@ -69,9 +70,12 @@ pub struct Mount {
     /// Stay in the foreground; interrupting unmounts
     #[arg(short, long)]
     pub foreground: bool,
-    /// Mount options, separated by commas, as in /etc/fstab: allow_other, ro, nosuid, nodev, noexec, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough, stay_awake=MICROSECONDS
+    /// Mount options, separated by commas, as in /etc/fstab: allow_other, ro, nosuid, nodev, noexec, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough, stay_awake=MICROSECONDS, uring=auto|on|off
     #[arg(short, value_name = "OPTIONS")]
     pub options: Vec<String>,
+    /// Whether requests come through io_uring (Linux 6.14): where the kernel offers it, without this option
+    #[arg(long, value_name = "WHEN")]
+    pub uring: Option<Uring>,
     /// Log every operation with its arguments and result, one line each
     #[arg(long)]
     pub trace: bool,

@@ -10,7 +10,7 @@ use frontends::fuse::{self, Mount, MountError, UnmountMode};
 use vnode::{FileSystem, FileSystemRef};
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::options::MountOptions;
+use crate::options::{MountOptions, Uring};
 
 /// The target of the log lines that tell of each operation.
 pub const TRACE_TARGET: &str = fuse::TRACE_TARGET;
@@ -92,6 +92,11 @@ impl Served {
         counts.map(|count| (count.operation.to_lowercase(), count.requests)).collect()
     }
 
+    /// How requests come from the kernel, and why so.
+    pub fn transport(&self) -> String {
+        self.mount.decisions().transport()
+    }
+
     /// How many objects the kernel holds.
     pub fn objects(&self) -> u64 {
         self.mount.nodes()
@@ -135,6 +140,11 @@ fn options(plan: &Plan) -> fuse::MountOptions {
         passthrough: options.passthrough.unwrap_or(true),
         forward_locks: options.base_locks,
         stay_awake: options.stay_awake.unwrap_or(default.stay_awake),
+        uring: match options.uring {
+            None | Some(Uring::Auto) => fuse::Uring::Auto,
+            Some(Uring::On) => fuse::Uring::On,
+            Some(Uring::Off) => fuse::Uring::Off,
+        },
     }
 }
 
@@ -151,6 +161,7 @@ fn failure(error: &MountError) -> Failure {
             Exit::Permission
         }
         MountError::Helper(_)
+        | MountError::NoUring(_)
         | MountError::BadPath(_)
         | MountError::KernelTooOld { .. }
         | MountError::Vanished

@@ -1,7 +1,9 @@
 //! Mount options: the comma list of `-o`, as mount(8) and /etc/fstab write it.
 
+use std::fmt;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use stack::suggest;
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -31,17 +33,40 @@ pub struct MountOptions {
     pub base_locks: Option<bool>,
     /// How long processors are kept from sleeping after a request while one caller sends many.
     pub stay_awake: Option<Duration>,
+    /// Whether requests come through io_uring.
+    pub uring: Option<Uring>,
     /// The largest read in one request, in bytes.
     pub read_bytes_max: Option<u32>,
     /// What mount(8) and df(1) show as the source, instead of the stack.
     pub source_name: Option<String>,
 }
 
+/// Whether requests come through io_uring, with a queue for each processor (Linux 6.14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Uring {
+    /// Where the kernel offers it.
+    Auto,
+    /// Turn it on in the kernel, as root; an error where it cannot be used.
+    On,
+    /// Never.
+    Off,
+}
+
+impl fmt::Display for Uring {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Uring::Auto => "auto",
+            Uring::On => "on",
+            Uring::Off => "off",
+        })
+    }
+}
+
 /// Longer, and processors would not sleep at all while a program does now and then something.
 const STAY_AWAKE_MICROSECONDS_MAX: u64 = 1_000_000;
 
 /// The options that take effect, as messages list them.
-const KNOWN: [&str; 21] = [
+const KNOWN: [&str; 22] = [
     "allow_other",
     "noallow_other",
     "attr_timeout",
@@ -61,6 +86,7 @@ const KNOWN: [&str; 21] = [
     "stay_awake",
     "suid",
     "nosuid",
+    "uring",
     "defaults",
     "subtype",
 ];
@@ -124,6 +150,7 @@ impl MountOptions {
             |key: &str, timeout: Option<Duration>| timeout.map(|timeout| format!("{key}={}", timeout.as_secs_f64()));
         words.extend(seconds("attr_timeout", self.attribute_timeout));
         words.extend(seconds("entry_timeout", self.entry_timeout));
+        words.extend(self.uring.map(|uring| format!("uring={uring}")));
         words.extend(self.stay_awake.map(|time| format!("stay_awake={}", time.as_micros())));
         words.extend(self.read_bytes_max.map(|bytes| format!("max_read={bytes}")));
         words.extend(self.source_name.as_ref().map(|name| format!("fsname={name}")));
@@ -155,6 +182,10 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
                 None => return Err(wrong(key, "needs microseconds up to 1000000", "stay_awake=200")),
             }
         }
+        "uring" => match value.map(|value| Uring::from_str(value, false)) {
+            Some(Ok(uring)) => options.uring = Some(uring),
+            _ => return Err(wrong(key, "is auto, on or off", "uring=on")),
+        },
         // What `mount -t fuse.plyfs` hands on.
         "subtype" if value == Some("plyfs") => {}
         "subtype" => return Err(wrong(key, "can only be plyfs", "subtype=plyfs, or leave it out")),

@@ -1,7 +1,7 @@
 //! The FUSE front end: a stack, mounted by the Linux kernel.
 //!
 //! [`Mount::new`] mounts any [`vnode::FileSystem`] and serves it from background threads. Requests come in through the
-//! `device`, are decoded to typed operations (`request`, over the bytes of `wire`), run on worker threads (`session`),
+//! `device` or a ring (`uring`), are decoded to typed operations (`request`, over the bytes of `wire`), run on worker threads (`session`),
 //! and become vnode calls (`dispatch`). Beside it the tables that the kernel's view needs: `nodes` (ids to vnodes),
 //! `open_files` (handles to open files, and who does their I/O), `admission` (which names the kernel may cache),
 //! `locks` (waiting). `notify` tells the kernel of changes from elsewhere.
@@ -33,10 +33,11 @@ mod statistics;
 mod test_vnode;
 mod trace;
 mod trim;
+mod uring;
 mod wire;
 
 pub use mount::{FILE_SYSTEM_TYPE, MountError, UnmountMode, unmount};
 pub use mounted::Mount;
-pub use options::{Decisions, MountOptions, NameCaching, decide};
+pub use options::{Decisions, MountOptions, NameCaching, Uring, decide};
 pub use statistics::OperationCount;
 pub use trace::TRACE_TARGET;

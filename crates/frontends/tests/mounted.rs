@@ -1,6 +1,6 @@
 //! Real mounts of the memory base, seen as a user sees them. They need root and /dev/fuse, and say so where absent.
 
-use frontends::fuse::{Mount, MountError, MountOptions, UnmountMode};
+use frontends::fuse::{Mount, MountError, MountOptions, UnmountMode, Uring};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -295,6 +295,70 @@ fn a_capability_set_on_a_new_file_is_seen_and_goes_with_a_write() {
     assert_eq!(rustix::fs::getxattr(&path, name, &mut room), Err(rustix::io::Errno::NODATA));
 }
 
+/// The processors where this thread may run, while it may run on the first of them only.
+fn on_one_processor() -> rustix::thread::CpuSet {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|&processor| allowed.is_set(processor)).unwrap();
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(first);
+    rustix::thread::sched_setaffinity(None, &one).unwrap();
+    allowed
+}
+
+const URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+#[test]
+fn requests_come_through_io_uring_where_it_is_on() {
+    let Ok(before) = fs::read_to_string(URING_SWITCH) else {
+        eprintln!("skipped: the kernel has no io_uring for FUSE");
+        return;
+    };
+    let with = |uring| mount_with(memory(), MountOptions { uring, ..MountOptions::default() });
+    let Some(on) = with(Uring::On) else { return };
+    assert_eq!(on.mount.decisions().uring, Ok(()));
+    let off = with(Uring::Off).unwrap();
+    assert!(off.mount.decisions().transport().starts_with("/dev/fuse"), "{}", off.mount.decisions().transport());
+    fs::write(URING_SWITCH, &before).unwrap();
+    for mounted in [on, off] {
+        exchange_messages_of_all_sizes(&mounted);
+    }
+}
+
+/// Names, data and attributes from none to the most that a message holds, and one byte around where they are handled
+/// otherwise.
+fn exchange_messages_of_all_sizes(mounted: &Mounted) {
+    let path = mounted.path("file");
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+    for length in [1, 1023, 1024, 1025, 4096, 65_536, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20] {
+        let data: Vec<u8> = (0..length).map(|number: usize| (number % 251) as u8).collect();
+        file.write_all_at(&data, 7).unwrap();
+        // Past what the kernel keeps.
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let mut read = vec![0; length];
+        file.read_exact_at(&mut read, 7).unwrap();
+        assert!(read == data, "{length} bytes");
+    }
+    for length in [0, 1, 1008, 1009, 1023, 1024, 1025, 4000, 65_536] {
+        let value = vec![b'v'; length];
+        rustix::fs::setxattr(&path, "user.large", &value, rustix::fs::XattrFlags::empty()).unwrap();
+        let mut room = vec![0; 65_536];
+        assert_eq!(rustix::fs::getxattr(&path, "user.large", &mut room), Ok(length));
+        assert!(room[..length] == value, "{length} bytes");
+    }
+    for length in [1, 254, 255] {
+        let (one, other) = (mounted.path(&"a".repeat(length)), mounted.path(&"b".repeat(length)));
+        fs::write(&one, b"").unwrap();
+        fs::rename(&one, &other).unwrap();
+        fs::remove_file(&other).unwrap();
+    }
+    for length in [1, 1023, 1024, 1025, 4095] {
+        let (link, target) = (mounted.path("link"), "t".repeat(length));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert_eq!(fs::read_link(&link).unwrap().as_os_str().len(), length);
+        fs::remove_file(&link).unwrap();
+    }
+}
+
 /// Misbehaves at certain names.
 struct Unruly;
 
@@ -340,6 +404,34 @@ fn one_refusal_of_an_operation_is_not_for_ever() {
     assert!(fs::metadata(mounted.path("file")).is_ok());
 }
 
+/// Callers on one processor, more than it has workers, and all at once: those that come last wait in the kernel until there
+/// is another worker, and for nobody who is slow.
+#[test]
+fn a_burst_of_slow_requests_on_one_processor_does_not_delay_others() {
+    let Some(mounted) = mount_with(stack(Unruly, memory()), MountOptions::default()) else { return };
+    for burst in 0..5 {
+        let directories: Vec<PathBuf> = (0..16).map(|number| mounted.path(&format!("{burst}-{number}"))).collect();
+        directories.iter().for_each(|directory| fs::create_dir(directory).unwrap());
+        let start = std::sync::Barrier::new(directories.len() + 1);
+        let elsewhere = on_one_processor();
+        let quick = std::thread::scope(|scope| {
+            for directory in &directories {
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    fs::metadata(directory.join("slow")).unwrap_err()
+                });
+            }
+            start.wait();
+            let started = Instant::now();
+            let _ = fs::metadata(mounted.path("quick"));
+            started.elapsed()
+        });
+        rustix::thread::sched_setaffinity(None, &elsewhere).unwrap();
+        assert!(quick < Duration::from_millis(1200), "the quick one of burst {burst} took {quick:?}");
+    }
+}
+
 #[test]
 fn slow_requests_do_not_delay_others() {
     let Some(mounted) = mount_with(stack(Unruly, memory()), MountOptions::default()) else { return };
@@ -360,6 +452,10 @@ fn slow_requests_do_not_delay_others() {
         assert!(started.elapsed() < Duration::from_millis(1200), "quick requests took {:?}", started.elapsed());
         assert!(mounted.mount.workers() >= 9);
     });
+    if mounted.mount.decisions().uring.is_ok() {
+        // With rings the burst's workers stay, and serve the next.
+        return;
+    }
     // The burst's workers do not stay.
     for number in 0..200 {
         fs::write(mounted.path(&format!("file{number}")), b"quick").unwrap();

@@ -28,7 +28,8 @@ struct Job {
 
 /// Runs the command.
 pub fn run(arguments: &Mount) -> Outcome {
-    let options = options::parse(&arguments.options.join(","), false)?;
+    let mut options = options::parse(&arguments.options.join(","), false)?;
+    options.uring = arguments.uring.or(options.uring);
     logging::check(&arguments.log_level)?;
     let expression = match &arguments.over {
         Some(directory) => Expression::read_over(directory, &arguments.stack)?,

@@ -155,6 +155,7 @@ fn details(line: &Line) -> String {
     text.push_str(&format!("server       {} of user {}, version {}\n", report.pid, report.uid, report.version));
     text.push_str(&format!("uptime       {}\n", duration(report.uptime_seconds)));
     text.push_str(&format!("options      {}\n", report.options.join(",")));
+    text.push_str(&format!("requests by  {}\n", report.transport));
     text.push_str(&format!("log level    {}\n", report.log_level));
     text.push_str(&format!("memory       {} KiB\n", report.memory_bytes / 1_024));
     text.push_str(&format!("objects      {} held by the kernel\n", report.objects));

@@ -83,7 +83,7 @@ fn connect(path: &Path) -> Option<Mount> {
         return None;
     }
     match ask(&stream, &Request::Status) {
-        Ok(Answer::Status(report)) => Some(Mount { stream, report, pid: peer.pid }),
+        Ok(Answer::Status(report)) => Some(Mount { stream, report: *report, pid: peer.pid }),
         _ => None,
     }
 }

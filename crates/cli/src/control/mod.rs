@@ -43,7 +43,7 @@ pub enum Request {
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// To `status`.
-    Status(Report),
+    Status(Box<Report>),
     /// To `log-level` and `control`.
     Text(String),
     /// The request failed, and why.
@@ -69,6 +69,9 @@ pub struct Report {
     pub uptime_seconds: u64,
     /// The mount options.
     pub options: Vec<String>,
+    /// How requests come from the kernel, and why so.
+    #[serde(default)]
+    pub transport: String,
     /// The log level.
     pub log_level: String,
     /// How many requests were answered.

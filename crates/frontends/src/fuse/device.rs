@@ -1,5 +1,6 @@
 //! The FUSE device: where requests come from and where replies and notifications go.
 
+use super::reply::Reply;
 use super::wire;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -7,21 +8,26 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// One stream of requests: what a worker thread reads and answers. A reply must go to the queue that its request
-/// came from; notifications belong to no queue and go to the [`Device`].
-pub(crate) trait Queue: Send {
-    /// Waits for the next request and reads it into `buffer`, which must hold a whole one.
-    fn receive(&mut self, buffer: &mut [u8]) -> Received;
+/// One stream of requests: what a worker thread reads and answers. It has the memory that requests come in and replies
+/// are built in. A reply must go to the queue that its request came from; notifications belong to no queue and go to the
+/// [`Device`].
+pub(crate) trait Queue {
+    /// Waits for the next request.
+    fn receive(&mut self) -> Received;
 
-    /// Sends one reply, header included. `Ok` also if the kernel gave up the request meanwhile.
-    fn send(&mut self, reply: &[u8]) -> io::Result<()>;
+    /// The request received last, and an empty reply to it.
+    fn exchange(&mut self) -> (&[u8], Reply<'_>);
+
+    /// Sends the reply that was built, of so many bytes with its header; `None` where the kernel expects none. `Ok` also
+    /// if the kernel gave up the request meanwhile.
+    fn send(&mut self, reply: Option<usize>) -> io::Result<()>;
 }
 
 /// What came of waiting for a request.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A request of this many bytes.
-    Request(usize),
+    /// A request.
+    Request,
     /// Unmounted, or the connection was aborted: no request will come any more.
     Closed,
     /// The device failed otherwise.
@@ -50,10 +56,21 @@ impl Device {
 
     /// A queue of its own for a worker: a cloned descriptor, so that workers do not contend for one list of
     /// requests in progress. Where cloning fails (no permission on the device any more) the first descriptor is
-    /// shared, which is slower and otherwise the same.
-    pub(crate) fn queue(self: &Arc<Device>) -> DeviceQueue {
-        let clone = open_device().ok().filter(|fd| clone_connection(fd.as_fd(), self.fd.as_fd()));
-        DeviceQueue { device: Arc::clone(self), clone }
+    /// shared, which is slower and otherwise the same. `message_bytes_max` is that of the data in a message.
+    pub(crate) fn queue(self: &Arc<Device>, message_bytes_max: usize) -> DeviceQueue {
+        // Zeroed memory of this size comes untouched from the system: a worker that never sends much never occupies much.
+        DeviceQueue {
+            device: Arc::clone(self),
+            clone: self.try_clone(),
+            request: vec![0; message_bytes_max + REQUEST_OVERHEAD_BYTES],
+            received: 0,
+            reply: vec![0; Reply::HEADER + message_bytes_max],
+        }
+    }
+
+    /// Another descriptor of the connection, with its own list of requests in progress.
+    pub(super) fn try_clone(&self) -> Option<OwnedFd> {
+        open_device().ok().filter(|fd| clone_connection(fd.as_fd(), self.fd.as_fd()))
     }
 
     /// Registers an open file for passthrough; the id goes into the reply to OPEN. Needs CAP_SYS_ADMIN and a
@@ -89,7 +106,13 @@ impl AsFd for Device {
 pub(crate) struct DeviceQueue {
     device: Arc<Device>,
     clone: Option<OwnedFd>,
+    request: Vec<u8>,
+    received: usize,
+    reply: Vec<u8>,
 }
+
+/// Room for a request's header and arguments beside the data of a write.
+const REQUEST_OVERHEAD_BYTES: usize = 8192;
 
 impl DeviceQueue {
     fn fd(&self) -> BorrowedFd<'_> {
@@ -98,11 +121,15 @@ impl DeviceQueue {
 }
 
 impl Queue for DeviceQueue {
-    fn receive(&mut self, buffer: &mut [u8]) -> Received {
+    fn receive(&mut self) -> Received {
         loop {
-            match rustix::io::read(self.fd(), &mut *buffer) {
+            let fd = self.clone.as_ref().unwrap_or(&self.device.fd);
+            match rustix::io::read(fd, &mut self.request) {
                 Ok(0) => return Received::Closed,
-                Ok(length) => return Received::Request(length),
+                Ok(length) => {
+                    self.received = length;
+                    return Received::Request;
+                }
                 // The caller was killed before we took its request, or a signal reached this thread.
                 Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
                 Err(Errno::NODEV | Errno::CONNABORTED) => return Received::Closed,
@@ -111,8 +138,13 @@ impl Queue for DeviceQueue {
         }
     }
 
-    fn send(&mut self, reply: &[u8]) -> io::Result<()> {
-        match write_whole(self.fd(), reply) {
+    fn exchange(&mut self) -> (&[u8], Reply<'_>) {
+        (&self.request[..self.received], Reply::new(&mut self.reply))
+    }
+
+    fn send(&mut self, reply: Option<usize>) -> io::Result<()> {
+        let Some(length) = reply else { return Ok(()) };
+        match write_whole(self.fd(), &self.reply[..length]) {
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
             Err(error) => Err(error.into()),
         }

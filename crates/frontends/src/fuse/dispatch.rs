@@ -158,7 +158,7 @@ impl Dispatcher {
         });
     }
 
-    fn dispatch(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+    fn dispatch(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         use Operation as O;
         match &request.operation {
             O::Lookup { .. }
@@ -206,7 +206,7 @@ impl Dispatcher {
 }
 
 impl Handler for Dispatcher {
-    fn handle(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
         match &request.operation {
             Operation::Forget { lookups } => {
                 self.forget(request.node, *lookups);

@@ -72,6 +72,8 @@ pub enum MountError {
     },
     /// The mount disappeared before it was set up.
     Vanished,
+    /// io_uring was asked for and cannot be used, for this reason.
+    NoUring(&'static str),
     /// Another system call failed.
     System {
         /// Which step.
@@ -133,6 +135,9 @@ impl fmt::Display for MountError {
                 "the kernel speaks FUSE {major}.{minor}, at least 7.31 is needed: use Linux 5.10 or later"
             ),
             E::Vanished => formatter.write_str("the mount was taken away while it was set up: try again"),
+            E::NoUring(why) => {
+                write!(formatter, "requests cannot come through io_uring: {why}; leave --uring=on out to do without it")
+            }
             E::System { what, error } => write!(formatter, "{what} failed: {error}"),
         }
     }

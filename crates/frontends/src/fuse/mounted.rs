@@ -6,9 +6,10 @@ use super::mount::{self, MountError, MountPlan, UnmountMode, is_mounted, mount_n
 use super::negotiation::{Negotiated, Wishes};
 use super::notifier::KernelNotifier;
 use super::notify::NotificationSender;
-use super::options::{Decisions, MountOptions, decide};
+use super::options::{Decisions, MountOptions, Uring, decide};
 use super::session::{Session, SessionError, handshake};
 use super::statistics::{Counters, OperationCount};
+use super::uring;
 use super::wire::{self, init};
 use std::io;
 use std::os::fd::AsFd;
@@ -41,6 +42,9 @@ impl Mount {
     pub fn new(file_system: FileSystemRef, mount_point: &Path, options: &MountOptions) -> Result<Mount, MountError> {
         let mount_point = std::path::absolute(mount_point)
             .map_err(|error| MountError::System { what: "finding the mount point", error })?;
+        if options.uring == Uring::On {
+            uring::switch_on().map_err(MountError::NoUring)?;
+        }
         let mut decisions = decide(&file_system.properties(), options);
         if let Ok(directory) = std::fs::File::open(&mount_point) {
             // Whatever is wrong with the mount point, mounting will tell.
@@ -59,7 +63,12 @@ impl Mount {
             cover_fuse: options.over,
         })?;
         let device = Arc::new(device);
-        match serve(file_system, &device, &mut decisions) {
+        let served = serve(file_system, &device, &mount_point, &mut decisions);
+        let served = match (served, decisions.uring) {
+            (Ok(_), Err(why)) if options.uring == Uring::On => Err(MountError::NoUring(why)),
+            (served, _) => served,
+        };
+        match served {
             Ok((dispatcher, session, counters)) => {
                 let number = mount_number(&mount_point);
                 Ok(Mount { mount_point, number, decisions, dispatcher, session, counters })
@@ -147,10 +156,18 @@ impl Drop for Mount {
 
 type Served = (Arc<Dispatcher>, Session<Dispatcher>, Arc<Counters>);
 
-fn serve(file_system: FileSystemRef, device: &Arc<Device>, decisions: &mut Decisions) -> Result<Served, MountError> {
+fn serve(
+    file_system: FileSystemRef,
+    device: &Arc<Device>,
+    mount_point: &Path,
+    decisions: &mut Decisions,
+) -> Result<Served, MountError> {
     let negotiated = handshake(device, &wishes(decisions)).map_err(mount_error)?;
     if decisions.passthrough.is_ok() && !negotiated.has(init::PASSTHROUGH) {
         decisions.passthrough = Err("the kernel has no passthrough (Linux 6.9 has)");
+    }
+    if decisions.uring.is_ok() && !negotiated.has(init::OVER_IO_URING) {
+        decisions.uring = Err("the kernel does not offer it");
     }
     let no_thread = |error| MountError::System { what: "starting a thread", error };
     let (notifications, _ends_with_its_senders) = NotificationSender::start(Arc::clone(device)).map_err(no_thread)?;
@@ -163,13 +180,18 @@ fn serve(file_system: FileSystemRef, device: &Arc<Device>, decisions: &mut Decis
     dispatcher.reconsider();
     let counters = Arc::new(Counters::new());
     let (handler, counted) = (Arc::clone(&dispatcher), Arc::clone(&counters));
-    let session =
-        Session::start(Arc::clone(device), handler, &negotiated, counted, decisions.stay_awake).map_err(mount_error)?;
+    let session = Session::start(Arc::clone(device), mount_point, handler, &negotiated, counted, decisions.stay_awake)
+        .map_err(mount_error)?;
+    if let Err(error) = session.uring() {
+        tracing::warn!(%error, "the queues of the processors cannot be set up: all requests come through the device");
+        decisions.uring = Err("its queues could not be set up");
+    }
     Ok((dispatcher, session, counters))
 }
 
 fn wishes(decisions: &Decisions) -> Wishes {
     Wishes {
+        uring: decisions.uring.is_ok(),
         passthrough: decisions.passthrough.is_ok(),
         posix_acl: decisions.posix_acl,
         locks: decisions.forward_locks,

@@ -5,6 +5,8 @@ use super::wire::{self, init};
 /// What the front end would like; the kernel's offer decides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wishes {
+    /// Requests through io_uring.
+    pub(crate) uring: bool,
     /// Hand open files to the kernel where the stack leaves data untouched.
     pub(crate) passthrough: bool,
     /// Let the kernel apply access control lists; only together with `default_permissions`.
@@ -101,6 +103,7 @@ pub(crate) fn negotiate(offer: &wire::InitIn, wishes: &Wishes, page_size: u32) -
             features |= feature & offered;
         }
     };
+    wish(wishes.uring, init::OVER_IO_URING);
     wish(wishes.passthrough, init::PASSTHROUGH);
     wish(wishes.posix_acl, init::POSIX_ACL);
     wish(wishes.locks, init::POSIX_LOCKS | init::FLOCK_LOCKS);
@@ -148,6 +151,7 @@ mod tests {
     use super::*;
 
     const WISHES: Wishes = Wishes {
+        uring: true,
         passthrough: true,
         posix_acl: false,
         locks: true,
@@ -177,7 +181,12 @@ mod tests {
     #[test]
     fn a_new_kernel_gives_all_that_is_wished() {
         let (reply, negotiated) = agreed(45, u64::MAX, &WISHES);
-        let expected = ALWAYS | init::PASSTHROUGH | init::POSIX_LOCKS | init::FLOCK_LOCKS | init::AUTO_INVAL_DATA;
+        let expected = ALWAYS
+            | init::OVER_IO_URING
+            | init::PASSTHROUGH
+            | init::POSIX_LOCKS
+            | init::FLOCK_LOCKS
+            | init::AUTO_INVAL_DATA;
         assert_eq!(negotiated.features, expected);
         assert_eq!(u64::from(reply.flags) | u64::from(reply.flags2) << 32, expected);
         assert_eq!((reply.max_write, reply.max_pages, reply.max_stack_depth), (1 << 20, 256, 1));
@@ -210,12 +219,20 @@ mod tests {
 
     #[test]
     fn features_that_cost_are_used_only_when_wished() {
-        let modest = Wishes { passthrough: false, posix_acl: true, locks: false, others_change_files: false, ..WISHES };
+        let modest = Wishes {
+            uring: false,
+            passthrough: false,
+            posix_acl: true,
+            locks: false,
+            others_change_files: false,
+            ..WISHES
+        };
         let (_, negotiated) = agreed(45, u64::MAX, &modest);
-        let unwanted = init::PASSTHROUGH | init::POSIX_LOCKS | init::FLOCK_LOCKS | init::AUTO_INVAL_DATA;
+        let unwanted =
+            init::OVER_IO_URING | init::PASSTHROUGH | init::POSIX_LOCKS | init::FLOCK_LOCKS | init::AUTO_INVAL_DATA;
         assert_eq!(negotiated.features & unwanted, 0);
         assert!(negotiated.has(init::POSIX_ACL));
-        let never = init::WRITEBACK_CACHE | init::NO_EXPORT_SUPPORT | init::OVER_IO_URING;
+        let never = init::WRITEBACK_CACHE | init::NO_EXPORT_SUPPORT;
         assert_eq!(negotiated.features & never, 0);
     }
 

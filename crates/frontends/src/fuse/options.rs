@@ -1,5 +1,7 @@
 //! What the caller asks of a mount, and what follows from it and from the stack's properties.
 
+use super::device::DEVICE_PATH;
+use super::uring;
 use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
@@ -37,6 +39,20 @@ pub struct MountOptions {
     pub forward_locks: Option<bool>,
     /// How long after a request processors are kept from sleeping while one caller sends many. Zero: never.
     pub stay_awake: Duration,
+    /// Whether requests come through io_uring, with a queue for each processor.
+    pub uring: Uring,
+}
+
+/// Whether requests come through io_uring (Linux 6.14).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Uring {
+    /// Where the kernel offers it.
+    #[default]
+    Auto,
+    /// It is switched on in the kernel, which only root may; an error where that is not possible.
+    On,
+    /// Never.
+    Off,
 }
 
 impl Default for MountOptions {
@@ -56,6 +72,7 @@ impl Default for MountOptions {
             passthrough: true,
             forward_locks: None,
             stay_awake: STAY_AWAKE,
+            uring: Uring::Auto,
         }
     }
 }
@@ -96,6 +113,8 @@ pub struct Decisions {
     pub forward_locks: bool,
     /// How long after a request processors are kept from sleeping while one caller sends many.
     pub stay_awake: Duration,
+    /// Requests come through io_uring; else the reason why not.
+    pub uring: Result<(), &'static str>,
 }
 
 /// Longer than any mount lives.
@@ -133,6 +152,11 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         direct_io: properties.needs_every_data_operation,
         forward_locks: options.forward_locks.unwrap_or(!exclusive),
         stay_awake: options.stay_awake,
+        uring: match options.uring {
+            Uring::Off => Err("turned off by an option"),
+            Uring::Auto => uring::offered(),
+            Uring::On => Ok(()),
+        },
     }
 }
 
@@ -147,6 +171,16 @@ fn passthrough(properties: &Properties, options: &MountOptions) -> Result<(), &'
         Err("it needs root")
     } else {
         Ok(())
+    }
+}
+
+impl Decisions {
+    /// How requests come from the kernel, and why so.
+    pub fn transport(&self) -> String {
+        match self.uring {
+            Ok(()) => "io_uring, with a queue for each processor".to_owned(),
+            Err(why) => format!("{DEVICE_PATH}; io_uring: {why}"),
+        }
     }
 }
 
@@ -172,6 +206,7 @@ impl fmt::Display for Decisions {
         writeln!(formatter, "permissions checked by: {checked}{acl}")?;
         writeln!(formatter, "data read and written: {data}")?;
         writeln!(formatter, "locks: {locks}")?;
+        writeln!(formatter, "requests come: through {}", self.transport())?;
         match self.stay_awake {
             Duration::ZERO => formatter.write_str("processors kept awake: no"),
             time => write!(

@@ -1,23 +1,24 @@
-//! Encoding: results go straight into one reusable buffer that is written to the device as it is.
+//! Encoding: results go straight into the memory that they are sent from.
 
 use super::wire;
 use zerocopy::{Immutable, IntoBytes};
 
 /// One reply being built. The header is filled in when it is finished; results are appended behind it, and
 /// file data is read into place, so nothing is copied and one `write` sends it.
-pub(crate) struct Reply {
-    bytes: Vec<u8>,
+pub(crate) struct Reply<'a> {
+    bytes: &'a mut [u8],
     length: usize,
 }
 
-const HEADER: usize = size_of::<wire::OutHeader>();
+const HEADER: usize = Reply::HEADER;
 
-impl Reply {
-    /// A buffer for replies with up to `payload_max` bytes of results.
-    pub(crate) fn new(payload_max: usize) -> Reply {
-        // Zeroed memory of this size comes untouched from the system, so a worker that never sends much
-        // never occupies much.
-        Reply { bytes: vec![0; HEADER + payload_max], length: HEADER }
+impl<'a> Reply<'a> {
+    /// What the header takes, in front of the results.
+    pub(crate) const HEADER: usize = size_of::<wire::OutHeader>();
+
+    /// An empty reply, to be built in memory that has room for the header and any results.
+    pub(crate) fn new(bytes: &'a mut [u8]) -> Reply<'a> {
+        Reply { bytes, length: HEADER }
     }
 
     /// Drops what was encoded.
@@ -65,33 +66,33 @@ impl Reply {
         self.length = self.bytes.len().min(self.length + length);
     }
 
-    /// Completes a successful reply: the bytes to send.
-    pub(crate) fn finish(&mut self, unique: u64) -> &[u8] {
+    /// Completes a successful reply: how many bytes to send.
+    pub(crate) fn finish(&mut self, unique: u64) -> usize {
         self.finish_with(unique, 0)
     }
 
     /// Completes a failed reply; nothing but the error is sent.
-    pub(crate) fn finish_error(&mut self, unique: u64, errno: i32) -> &[u8] {
+    pub(crate) fn finish_error(&mut self, unique: u64, errno: i32) -> usize {
         self.clear();
         self.finish_with(unique, -errno)
     }
 
-    fn finish_with(&mut self, unique: u64, error: i32) -> &[u8] {
+    fn finish_with(&mut self, unique: u64, error: i32) -> usize {
         let header = wire::OutHeader { length: self.length as u32, error, unique };
         self.bytes[..HEADER].copy_from_slice(header.as_bytes());
-        &self.bytes[..self.length]
+        self.length
     }
 }
 
 /// Packs directory entries into a reply of the size that the kernel asked for.
-pub(crate) struct EntryPacker<'a> {
-    reply: &'a mut Reply,
+pub(crate) struct EntryPacker<'a, 'b> {
+    reply: &'a mut Reply<'b>,
     end: usize,
 }
 
-impl<'a> EntryPacker<'a> {
+impl<'a, 'b> EntryPacker<'a, 'b> {
     /// Entries are appended to `reply` until `size` bytes are full.
-    pub(crate) fn new(reply: &'a mut Reply, size: u32) -> EntryPacker<'a> {
+    pub(crate) fn new(reply: &'a mut Reply<'b>, size: u32) -> EntryPacker<'a, 'b> {
         let end = reply.length + reply.capacity_left().min(size as usize);
         EntryPacker { reply, end }
     }
@@ -136,9 +137,11 @@ mod tests {
 
     #[test]
     fn a_reply_is_its_header_and_its_results() {
-        let mut reply = Reply::new(64);
+        let mut bytes = [0; 80];
+        let mut reply = Reply::new(&mut bytes);
         assert!(reply.put(&wire::WriteOut { size: 5, padding: 0 }));
-        let bytes = reply.finish(9).to_vec();
+        let length = reply.finish(9);
+        let bytes = &bytes[..length];
         assert_eq!(bytes.len(), 24);
         assert_eq!(bytes[..4], 24u32.to_le_bytes());
         assert_eq!(bytes[4..8], [0; 4]);
@@ -148,16 +151,17 @@ mod tests {
 
     #[test]
     fn an_error_drops_what_was_encoded() {
-        let mut reply = Reply::new(64);
+        let mut bytes = [0; 80];
+        let mut reply = Reply::new(&mut bytes);
         reply.put_bytes(b"half a result");
-        let bytes = reply.finish_error(1, 5);
-        assert_eq!(bytes.len(), 16);
+        assert_eq!(reply.finish_error(1, 5), 16);
         assert_eq!(bytes[4..8], (-5i32).to_le_bytes());
     }
 
     #[test]
     fn a_buffer_never_overflows() {
-        let mut reply = Reply::new(10);
+        let mut bytes = [0; HEADER + 10];
+        let mut reply = Reply::new(&mut bytes);
         assert!(reply.put_bytes(b"12345678"));
         assert!(!reply.put_bytes(b"abc"));
         assert_eq!(reply.space(100).len(), 2);
@@ -168,7 +172,8 @@ mod tests {
 
     #[test]
     fn entries_are_aligned_and_stop_at_the_size_asked_for() {
-        let mut reply = Reply::new(4096);
+        let mut bytes = [0; HEADER + 4096];
+        let mut reply = Reply::new(&mut bytes);
         let mut packer = EntryPacker::new(&mut reply, 80);
         let entry = wire::DirectoryEntry { inode: 1, cookie: 2, name_length: 0, kind: 4 };
         assert!(packer.push(entry, b"a")); // 24 + 1, aligned to 32

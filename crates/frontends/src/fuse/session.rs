@@ -1,19 +1,23 @@
 //! The session: worker threads that take requests, have them served, and send the replies.
 //!
-//! Each worker serves one request at a time on a queue of its own. Whenever a worker takes a request and no other
-//! worker is left waiting, one more is started, so that a request never waits for a slower one; workers that find
+//! Requests come in lanes: one is the device, and with io_uring there is one for each processor. Each worker serves one
+//! request at a time, of one lane, on a queue of its own. Whenever a worker takes a request and no other worker of the lane
+//! is left waiting, one more is started, so that a request never waits for a slower one; workers of the device that find
 //! enough others idle end.
 
 use super::awake::Awake;
 use super::device::{Device, Queue, Received};
-use super::locality::Locality;
+use super::locality::{Locality, only};
 use super::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
 use super::reply::Reply;
 use super::request::{DecodeError, Layout, Operation, Request, decode};
 use super::statistics::Counters;
 use super::trace;
+use super::uring::UringQueue;
 use super::wire::{self, Opcode};
+use rustix::thread::sched_setaffinity;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -24,7 +28,7 @@ mod waiting;
 /// What serves the requests.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Serves one request: results go into `reply`, which is empty. Blocking is fine, panicking is survived.
-    fn handle(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome;
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome;
 
     /// The connection has ended and the last request is served: whatever the kernel had open is to be let go, since an
     /// unmount need not send every release.
@@ -48,8 +52,8 @@ const WORKERS_MAX: usize = 2048;
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// Address space for a worker's stack; memory is taken as it is used.
 const WORKER_STACK_BYTES: usize = 2 << 20;
-/// Room for a request's header and arguments beside the data of a write.
-const REQUEST_OVERHEAD_BYTES: usize = 8192;
+/// Workers that each processor's lane begins with: one that serves and one that waits meanwhile.
+const WORKERS_OF_A_PROCESSOR: usize = 2;
 
 /// Why a session could not be started.
 #[derive(Debug)]
@@ -67,63 +71,90 @@ pub(crate) enum SessionError {
 /// Answers the kernel's INIT, which comes first on every connection.
 pub(crate) fn handshake(device: &Arc<Device>, wishes: &Wishes) -> Result<Negotiated, SessionError> {
     let page_size = rustix::param::page_size() as u32;
-    let mut queue = device.queue();
-    let mut buffer = vec![0; wishes.message_bytes_max as usize + REQUEST_OVERHEAD_BYTES];
-    let mut reply = Reply::new(size_of::<wire::InitOut>());
+    let mut queue = device.queue(wishes.message_bytes_max as usize);
     loop {
-        let length = match queue.receive(&mut buffer) {
-            Received::Request(length) => length,
+        match queue.receive() {
+            Received::Request => {}
             Received::Closed => return Err(SessionError::Closed),
             Received::Failed(error) => return Err(SessionError::Device(error.into())),
-        };
-        let Ok(request) = decode(&buffer[..length], Layout::default()) else { continue };
+        }
+        let (message, mut reply) = queue.exchange();
+        let Ok(request) = decode(message, Layout::default()) else { continue };
         let Operation::Init(offer) = &request.operation else {
-            send(&mut queue, reply.finish_error(request.unique, libc::EIO));
+            let length = reply.finish_error(request.unique, libc::EIO);
+            send(&mut queue, Some(length));
             continue;
         };
-        reply.clear();
         match negotiate(offer, wishes, page_size) {
             InitAnswer::Agreed(answer, negotiated) => {
                 reply.put(&*answer);
-                queue.send(reply.finish(request.unique)).map_err(SessionError::Device)?;
+                let length = reply.finish(request.unique);
+                queue.send(Some(length)).map_err(SessionError::Device)?;
                 return Ok(negotiated);
             }
             InitAnswer::AskAgain(answer) => {
                 reply.put(&*answer);
-                queue.send(reply.finish(request.unique)).map_err(SessionError::Device)?;
+                let length = reply.finish(request.unique);
+                queue.send(Some(length)).map_err(SessionError::Device)?;
             }
             InitAnswer::TooOld { major, minor } => {
-                send(&mut queue, reply.finish_error(request.unique, libc::EPROTO));
+                let length = reply.finish_error(request.unique, libc::EPROTO);
+                send(&mut queue, Some(length));
                 return Err(SessionError::KernelTooOld { major, minor });
             }
         }
     }
 }
 
+/// Where requests come from, and the workers that take them.
+struct Lane {
+    /// Those of callers on this processor, through io_uring; `None`: those that come through the device.
+    processor: Option<u16>,
+    waiting: Waiting,
+}
+
+impl Lane {
+    fn new(processor: Option<u16>) -> Lane {
+        Lane { processor, waiting: Waiting::default() }
+    }
+}
+
+/// A worker to be started.
+struct Start {
+    /// Which of the lanes is its own.
+    lane: usize,
+    /// Who waits to know whether it could be.
+    told: Option<Sender<std::io::Result<()>>>,
+}
+
 /// A running session.
 pub(crate) struct Session<H: Handler> {
     shared: Arc<Shared<H>>,
+    uring: std::io::Result<usize>,
 }
 
 struct Shared<H: Handler> {
     device: Arc<Device>,
+    mount_point: PathBuf,
     handler: Arc<H>,
     layout: Layout,
     message_bytes_max: usize,
     counters: Arc<Counters>,
     locality: Locality,
     awake: Awake,
-    waiting: Waiting,
+    /// The first is that of the device.
+    lanes: Vec<Lane>,
     /// Workers that exist or are being started.
     workers: Mutex<usize>,
     last_worker_ended: Condvar,
-    starter: Sender<()>,
+    starter: Sender<Start>,
 }
 
 impl<H: Handler> Session<H> {
     /// Starts serving after a handshake.
     pub(crate) fn start(
         device: Arc<Device>,
+        mount_point: &Path,
         handler: Arc<H>,
         negotiated: &Negotiated,
         counters: Arc<Counters>,
@@ -132,15 +163,17 @@ impl<H: Handler> Session<H> {
         let (starter, requests) = channel();
         // Without keepers, callers would leave the workers that follow them.
         let locality = if stay_awake.is_zero() { Locality::none() } else { Locality::new() };
+        let queues = if negotiated.has(wire::init::OVER_IO_URING) { processors() } else { 0 };
         let shared = Arc::new(Shared {
             device,
+            mount_point: mount_point.to_owned(),
             handler,
             layout: Layout { setxattr_long: negotiated.has(wire::init::SETXATTR_EXT) },
             message_bytes_max: negotiated.max_write as usize,
             counters,
             awake: Awake::new(stay_awake, locality.allowed()),
             locality,
-            waiting: Waiting::default(),
+            lanes: std::iter::once(None).chain((0..queues).map(Some)).map(Lane::new).collect(),
             workers: Mutex::new(0),
             last_worker_ended: Condvar::new(),
             starter,
@@ -150,8 +183,20 @@ impl<H: Handler> Session<H> {
             .name("fuse-starter".into())
             .spawn(move || run_starter(&for_starter, &requests))
             .map_err(SessionError::Thread)?;
-        start_worker(&shared).map_err(|error| SessionError::Thread(std::io::Error::other(error)))?;
-        Ok(Session { shared })
+        start_worker(&shared, 0, None).map_err(|error| SessionError::Thread(std::io::Error::other(error)))?;
+        let uring = start_lanes(&shared);
+        if uring.is_err() {
+            decline_uring(&shared.device).map_err(SessionError::Device)?;
+        }
+        Ok(Session { shared, uring })
+    }
+
+    /// How many processors have queues of their own, through io_uring; zero if that was not agreed on.
+    ///
+    /// # Errors
+    /// If they could not be set up: then all requests come through the device.
+    pub(crate) fn uring(&self) -> Result<usize, &std::io::Error> {
+        self.uring.as_ref().copied()
     }
 
     /// Waits until the file system is unmounted and all requests are served.
@@ -187,35 +232,119 @@ impl<H: Handler> Session<H> {
 
 /// Has one more worker started. It counts as waiting from here on, so that two requests in quick succession do not both
 /// start one.
-fn start_worker<H: Handler>(shared: &Arc<Shared<H>>) -> Result<(), &'static str> {
+fn start_worker<H: Handler>(
+    shared: &Arc<Shared<H>>,
+    lane: usize,
+    told: Option<Sender<std::io::Result<()>>>,
+) -> Result<(), &'static str> {
     let mut workers = shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
     if *workers >= WORKERS_MAX {
         return Err("as many as allowed are busy");
     }
     *workers += 1;
-    shared.waiting.join();
+    shared.lanes[lane].waiting.join();
     // The starter lives as long as any worker.
-    shared.starter.send(()).map_err(|_| "the session has ended")
+    shared.starter.send(Start { lane, told }).map_err(|_| "the session has ended")
+}
+
+/// Has the first workers of all processors started: how many processors, once every queue has its workers. The kernel uses
+/// io_uring once every queue has one, and never if it has refused any.
+fn start_lanes<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<usize> {
+    let (told, answers) = channel();
+    for lane in 1..shared.lanes.len() {
+        for _ in 0..WORKERS_OF_A_PROCESSOR {
+            start_worker(shared, lane, Some(told.clone())).map_err(std::io::Error::other)?;
+        }
+    }
+    drop(told);
+    let registered = answers.iter().collect::<std::io::Result<Vec<()>>>()?.len();
+    let queues = shared.lanes.len() - 1;
+    match registered == queues * WORKERS_OF_A_PROCESSOR {
+        true => Ok(queues),
+        false => Err(std::io::Error::other("a thread cannot be started")),
+    }
+}
+
+/// Has the kernel send all requests through the device: it waits for all queues to have an entry, unless it had to refuse
+/// one, as one for a processor that cannot be.
+fn decline_uring(device: &Arc<Device>) -> std::io::Result<()> {
+    match UringQueue::register(device, u16::MAX, 0) {
+        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The processors that this machine may ever have: the kernel has as many queues.
+fn processors() -> u16 {
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = possible.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<u16>().ok());
+    last.map_or(0, |last| last + 1)
 }
 
 /// Starts workers when asked. A thread begins with the credentials of the one that makes it, and workers act with their
 /// callers': this thread, which serves no request, keeps the process's own, with which the device can be opened.
-fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Receiver<()>) {
-    for () in requests {
+fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Receiver<Start>) {
+    for Start { lane, told } in requests {
         let Some(shared) = shared.upgrade() else { return };
-        let queue = shared.device.queue();
         let for_thread = Arc::clone(&shared);
         let worker = std::thread::Builder::new().name("fuse-worker".into()).stack_size(WORKER_STACK_BYTES);
         let started = worker.spawn(move || {
             let ending = EndOfWorker(&for_thread);
-            work(&for_thread, queue);
+            match for_thread.lanes[lane].processor {
+                None => work(&for_thread, lane, &mut for_thread.device.queue(for_thread.message_bytes_max)),
+                Some(processor) => work_on(&for_thread, lane, processor, told),
+            }
             drop(ending);
         });
         if let Err(error) = started {
             tracing::warn!(%error, "no further worker thread; requests may wait for slower ones");
-            shared.waiting.part();
+            shared.lanes[lane].waiting.part();
             drop(EndOfWorker(&shared));
         }
+    }
+}
+
+/// Has the kernel look for requests that came while the queue of a processor had no entry: a new one gets only those that
+/// come after it, and the others wait until one of the queue is answered. So one is made there, about the state of the file
+/// system, which the kernel knows nothing of. If the mount is gone from its place it is not made: others may come then.
+fn stir<H: Handler>(shared: &Shared<H>, processor: u16) {
+    let mount_point = shared.mount_point.clone();
+    let ask = move || {
+        let _ = sched_setaffinity(None, &only(processor.into()));
+        let _ = rustix::fs::statfs(mount_point);
+    };
+    if let Err(error) = std::thread::Builder::new().name("fuse-stir".into()).spawn(ask) {
+        tracing::warn!(%error, "requests may wait for slower ones");
+    }
+}
+
+/// The work of a thread that stays on a processor and serves what callers there ask.
+fn work_on<H: Handler>(
+    shared: &Arc<Shared<H>>,
+    lane: usize,
+    processor: u16,
+    told: Option<Sender<std::io::Result<()>>>,
+) {
+    // It may be refused, or there may be no such processor now: then it works where it can.
+    let _ = sched_setaffinity(None, &only(processor.into()));
+    let queue = UringQueue::register(&shared.device, processor, shared.message_bytes_max);
+    let (answer, queue) = match queue {
+        Ok(queue) => (Ok(()), Some(queue)),
+        Err(error) => (Err(error), None),
+    };
+    match told {
+        // Nobody waits any more if another worker could not be started.
+        Some(told) => drop(told.send(answer)),
+        None => match (&queue, answer) {
+            // Others of the lane are busy.
+            (Some(_), _) => stir(shared, processor),
+            (None, Err(error)) => tracing::warn!(%error, "no further worker; requests may wait for slower ones"),
+            _ => {}
+        },
+    }
+    match queue {
+        Some(mut queue) => work(shared, lane, &mut queue),
+        None => drop(shared.lanes[lane].waiting.part()),
     }
 }
 
@@ -241,42 +370,41 @@ impl<H: Handler> Drop for EndOfWorker<'_, H> {
     }
 }
 
-fn work<H: Handler>(shared: &Arc<Shared<H>>, mut queue: impl Queue) {
-    let mut buffer = vec![0; shared.message_bytes_max + REQUEST_OVERHEAD_BYTES];
-    let mut reply = Reply::new(shared.message_bytes_max);
-    let _place = shared.locality.join();
+fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue) {
+    let Lane { processor, waiting } = &shared.lanes[lane];
+    // Others stay on their processor.
+    let _place = processor.is_none().then(|| shared.locality.join());
     loop {
-        let received = queue.receive(&mut buffer);
-        let was_last = shared.waiting.part();
-        let length = match received {
-            Received::Request(length) => length,
+        let received = queue.receive();
+        let was_last = waiting.part();
+        match received {
+            Received::Request => {}
             Received::Closed => return,
             Received::Failed(error) => {
                 // Such as a shortage of memory. Requests of programs wait on us: try again.
                 tracing::error!(%error, "reading from the FUSE device failed");
                 std::thread::sleep(PAUSE_AFTER_FAILURE);
-                shared.waiting.join();
+                waiting.join();
                 continue;
             }
-        };
-        if was_last && let Err(error) = start_worker(shared) {
+        }
+        if was_last && let Err(error) = start_worker(shared, lane, None) {
             tracing::warn!("no further worker thread ({error}); requests may wait for slower ones");
         }
-        let message = serve(shared, &buffer[..length], &mut reply);
+        let (message, mut reply) = queue.exchange();
+        let length = serve(shared, message, &mut reply);
         // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
-        shared.waiting.join();
-        if let Some(message) = message {
-            send(&mut queue, message);
-        }
-        if shared.waiting.part_if_enough() {
+        waiting.join();
+        send(queue, length);
+        // The kernel may give the entry of a ring a request until it is taken back, which would fail then.
+        if processor.is_none() && waiting.part_if_enough() {
             return;
         }
     }
 }
 
-/// Has a request served; the result is the message to answer with, if one is due.
-fn serve<'a, H: Handler>(shared: &Shared<H>, message: &[u8], reply: &'a mut Reply) -> Option<&'a [u8]> {
-    reply.clear();
+/// Has a request served; the result is the length of the message to answer with, if one is due.
+fn serve<H: Handler>(shared: &Shared<H>, message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
     let request = match decode(message, shared.layout) {
         Ok(request) => request,
         Err(error) => {
@@ -307,7 +435,7 @@ fn serve<'a, H: Handler>(shared: &Shared<H>, message: &[u8], reply: &'a mut Repl
 }
 
 /// A panic in a layer fails the request that met it, and nothing else.
-fn handle_unwinding<H: Handler>(handler: &H, request: &Request<'_>, reply: &mut Reply) -> Outcome {
+fn handle_unwinding<H: Handler>(handler: &H, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| handler.handle(request, reply))).unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<&str>()
@@ -322,8 +450,8 @@ fn handle_unwinding<H: Handler>(handler: &H, request: &Request<'_>, reply: &mut 
     })
 }
 
-fn send(queue: &mut impl Queue, message: &[u8]) {
-    if let Err(error) = queue.send(message) {
+fn send(queue: &mut impl Queue, reply: Option<usize>) {
+    if let Err(error) = queue.send(reply) {
         tracing::error!(%error, "the kernel refused a reply");
     }
 }

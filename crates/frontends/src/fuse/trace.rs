@@ -30,7 +30,7 @@ pub(crate) fn start(request: &Request<'_>) -> Option<Trace> {
 
 impl Trace {
     /// Ends the line with the result.
-    pub(crate) fn finish(self, outcome: Outcome, reply: &Reply) {
+    pub(crate) fn finish(self, outcome: Outcome, reply: &Reply<'_>) {
         let microseconds = self.started.elapsed().as_micros();
         let Trace { opcode, line, .. } = self;
         let result = describe_result(opcode, outcome, reply);
@@ -158,7 +158,7 @@ fn describe_set_attributes(set: &wire::SetAttributesIn, line: &mut String) -> st
     Ok(())
 }
 
-fn describe_result(opcode: Opcode, outcome: Outcome, reply: &Reply) -> String {
+fn describe_result(opcode: Opcode, outcome: Outcome, reply: &Reply<'_>) -> String {
     match outcome {
         Outcome::NoReply => "no reply".into(),
         Outcome::Failed(errno) => format!("{:?}", Errno::new(errno)),

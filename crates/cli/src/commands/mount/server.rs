@@ -88,7 +88,7 @@ impl Server {
 impl Answerer for Mounted {
     fn answer(&self, request: Request) -> Answer {
         match request {
-            Request::Status => Answer::Status(self.report()),
+            Request::Status => Answer::Status(Box::new(self.report())),
             Request::LogLevel { level: None } => Answer::Text(logging::level()),
             Request::LogLevel { level: Some(level) } => match logging::set_level(&level) {
                 Ok(()) => Answer::Text(level),
@@ -120,6 +120,7 @@ impl Mounted {
             log_level: logging::level(),
             requests: requests_by_operation.values().sum(),
             requests_by_operation,
+            transport: self.served.transport(),
             objects: self.served.objects(),
             memory_bytes: resident_bytes(),
             ..self.report.clone()

@@ -10,7 +10,7 @@ use vnode::{Errno, FileKind};
 const IOCTL_DATA_MAX: u32 = 16 << 10;
 
 impl Dispatcher {
-    pub(super) fn control_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+    pub(super) fn control_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         match &request.operation {
             Operation::Ioctl { arguments, data } => self.ioctl(request, arguments, data, reply),
             Operation::Poll(arguments) => {
@@ -30,7 +30,7 @@ impl Dispatcher {
         }
     }
 
-    fn ioctl(&self, request: &Request<'_>, arguments: &wire::IoctlIn, data: &[u8], reply: &mut Reply) -> Answer {
+    fn ioctl(&self, request: &Request<'_>, arguments: &wire::IoctlIn, data: &[u8], reply: &mut Reply<'_>) -> Answer {
         if arguments.flags & wire::ioctl::UNRESTRICTED != 0 || arguments.out_size > IOCTL_DATA_MAX {
             return Err(Errno::ENOTTY);
         }

@@ -11,7 +11,7 @@ use vnode::{AllocateMode, Caller, Errno};
 const COPY_MAX: u64 = 0x7fff_f000;
 
 impl Dispatcher {
-    pub(super) fn data_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+    pub(super) fn data_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         let caller = caller(request, 0);
         match &request.operation {
             Operation::Read(arguments) => {
@@ -45,7 +45,13 @@ impl Dispatcher {
         Ok(())
     }
 
-    fn copy(&self, caller: &Caller, arguments: &wire::CopyFileRangeIn, long_result: bool, reply: &mut Reply) -> Answer {
+    fn copy(
+        &self,
+        caller: &Caller,
+        arguments: &wire::CopyFileRangeIn,
+        long_result: bool,
+        reply: &mut Reply<'_>,
+    ) -> Answer {
         let from = self.open_file(arguments.handle_in)?;
         let to = self.open_file(arguments.handle_out)?;
         let length = if long_result { arguments.length } else { arguments.length.min(COPY_MAX) };

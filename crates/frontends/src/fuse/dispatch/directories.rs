@@ -13,7 +13,7 @@ const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
 impl Dispatcher {
-    pub(super) fn directory_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+    pub(super) fn directory_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         let caller = caller(request, 0);
         match &request.operation {
             Operation::OpenDirectory(_) => {
@@ -60,7 +60,7 @@ impl Dispatcher {
         opened: &OpenedDirectory,
         offset: u64,
         plus: bool,
-        packer: &mut EntryPacker<'_>,
+        packer: &mut EntryPacker<'_, '_>,
     ) -> bool {
         if offset >= DOT_DOT {
             return true;
@@ -84,7 +84,7 @@ impl Dispatcher {
         caller: &Caller,
         opened: &OpenedDirectory,
         cookie: u64,
-        packer: &mut EntryPacker<'_>,
+        packer: &mut EntryPacker<'_, '_>,
     ) -> Answer {
         let mut entries = Batch::default();
         let mut room = packer.room();
@@ -125,7 +125,7 @@ fn read_names(
     opened: &OpenedDirectory,
     cookie: u64,
     plus: bool,
-    packer: &mut EntryPacker<'_>,
+    packer: &mut EntryPacker<'_, '_>,
 ) -> Answer {
     opened.directory.read(caller, cookie, &mut |entry| {
         if push(packer, plus, wire_entry(&entry), entry.name.as_bytes()) {
@@ -136,7 +136,7 @@ fn read_names(
     })
 }
 
-fn push(packer: &mut EntryPacker<'_>, plus: bool, entry: wire::DirectoryEntry, name: &[u8]) -> bool {
+fn push(packer: &mut EntryPacker<'_, '_>, plus: bool, entry: wire::DirectoryEntry, name: &[u8]) -> bool {
     if plus { packer.push_plus(&wire::EntryOut::default(), entry, name) } else { packer.push(entry, name) }
 }
 

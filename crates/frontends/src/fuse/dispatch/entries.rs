@@ -11,7 +11,7 @@ use std::time::Duration;
 use vnode::{Caller, Entry, Errno, Result};
 
 impl Dispatcher {
-    pub(super) fn entry_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+    pub(super) fn entry_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         let node = self.node(request.node)?;
         let caller_with = |umask: u32| caller(request, umask);
         let vnode = &node.vnode;
@@ -48,7 +48,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    fn look_up(&self, caller: &Caller, parent: &Arc<Node>, bytes: &[u8], reply: &mut Reply) -> Answer {
+    fn look_up(&self, caller: &Caller, parent: &Arc<Node>, bytes: &[u8], reply: &mut Reply<'_>) -> Answer {
         let found = match bytes {
             // File handles of the mount (name_to_handle_at, NFS export) come back this way.
             b"." => self.entry_of(caller, parent.vnode.clone()),

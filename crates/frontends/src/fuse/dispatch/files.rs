@@ -19,7 +19,7 @@ const OPENED_TO_EXECUTE: u32 = 0x20;
 const NOT_PASSED_DOWN: u32 = (libc::O_DIRECT | libc::O_ASYNC) as u32 | OPENED_TO_EXECUTE;
 
 impl Dispatcher {
-    pub(super) fn file_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+    pub(super) fn file_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         match &request.operation {
             Operation::Open(arguments) => self.open(request, arguments, reply),
             Operation::Create { arguments, name } => self.create(request, arguments, Some(name), reply),
@@ -50,7 +50,7 @@ impl Dispatcher {
         }
     }
 
-    fn open(&self, request: &Request<'_>, arguments: &wire::OpenIn, reply: &mut Reply) -> Answer {
+    fn open(&self, request: &Request<'_>, arguments: &wire::OpenIn, reply: &mut Reply<'_>) -> Answer {
         let node = self.node(request.node)?;
         let caller = caller(request, 0);
         let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
@@ -72,7 +72,7 @@ impl Dispatcher {
         request: &Request<'_>,
         arguments: &wire::CreateIn,
         bytes: Option<&[u8]>,
-        reply: &mut Reply,
+        reply: &mut Reply<'_>,
     ) -> Answer {
         let parent = self.node(request.node)?;
         let caller = caller(request, arguments.umask);
@@ -177,7 +177,7 @@ impl Dispatcher {
     }
 }
 
-fn put_open(reply: &mut Reply, answer: OpenAnswer) {
+fn put_open(reply: &mut Reply<'_>, answer: OpenAnswer) {
     let OpenAnswer { handle, flags, backing_id } = answer;
     reply.put(&wire::OpenOut { handle, open_flags: flags, backing_id });
 }

@@ -12,7 +12,7 @@ use vnode::{Caller, Errno, FileKind, Result, SetAttributes};
 const FILE_CAPABILITIES: &[u8] = b"security.capability";
 
 impl Dispatcher {
-    pub(super) fn xattr_operation(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+    pub(super) fn xattr_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         let node = self.node(request.node)?;
         let caller = caller(request, 0);
         match &request.operation {
@@ -59,7 +59,7 @@ impl Dispatcher {
 }
 
 /// A value for a caller with room for `size` bytes; with room for none, only its length.
-fn put_sized(reply: &mut Reply, value: &[u8], size: u32) -> Answer {
+fn put_sized(reply: &mut Reply<'_>, value: &[u8], size: u32) -> Answer {
     if size == 0 {
         let length = u32::try_from(value.len()).map_err(|_| Errno::E2BIG)?;
         reply.put(&wire::GetXattrOut { size: length, padding: 0 });

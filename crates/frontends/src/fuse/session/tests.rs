@@ -43,6 +43,7 @@ impl Kernel {
 }
 
 const WISHES: Wishes = Wishes {
+    uring: false,
     passthrough: true,
     posix_acl: false,
     locks: true,
@@ -58,7 +59,7 @@ struct ByName {
 }
 
 impl Handler for ByName {
-    fn handle(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
         match request.operation {
             Operation::Lookup { name: b"panic" } => panic!("as asked"),
             Operation::Lookup { name: b"wait" } => {
@@ -95,7 +96,8 @@ fn start() -> Running {
     let (open_gate, gate) = mpsc::channel();
     let (closed_sender, closed) = mpsc::channel();
     let handler = Arc::new(ByName { gate: Mutex::new(gate), closed: closed_sender });
-    let session = Session::start(device, handler, &negotiated, Arc::new(Counters::new()), Duration::ZERO).unwrap();
+    let session =
+        Session::start(device, "/".as_ref(), handler, &negotiated, Arc::new(Counters::new()), Duration::ZERO).unwrap();
     Running { kernel, session, open_gate, closed }
 }
 

@@ -63,6 +63,11 @@ wire_structures! {
     CopyFileRangeIn: 56 {
         handle_in: u64, offset_in: u64, node_out: u64, handle_out: u64, offset_out: u64, length: u64, flags: u64,
     }
+    /// What an io_uring command for the device says beside its `cmd_op`.
+    RingCommand: 24 { flags: u64, commit: u64, queue: u16, padding: [u16; 3] }
+    /// Of a request and its reply in an entry of a ring: how much is in the payload, and what the request is called in
+    /// the command with the reply.
+    RingExchange: 32 { flags: u64, commit: u64, payload_length: u32, padding: u32, reserved: u64 }
     ExtensionHeader: 8 { size: u32, kind: u32 }
     SecurityContext: 8 { size: u32, padding: u32 }
 }
