@@ -71,11 +71,11 @@ impl WorkloadResult {
                     self.steps.last_mut().expect("one was pushed")
                 }
             };
+            step.subjects.entry(subject.to_owned()).or_default().seconds.push(sample.seconds);
             let native = step.subjects.get(NATIVE).and_then(|figures| figures.seconds.last().copied());
-            let figures = step.subjects.entry(subject.to_owned()).or_default();
-            figures.seconds.push(sample.seconds);
-            let native = if subject == NATIVE { Some(sample.seconds) } else { native };
-            figures.ratios.extend(native.map(|native| sample.seconds / native));
+            if let (Some(native), Some(figures)) = (native, step.subjects.get_mut(subject)) {
+                figures.ratios.push(sample.seconds / native);
+            }
         }
     }
 

@@ -117,11 +117,11 @@ fn interleave(image: &Image, subjects: &[Subject], workload: &Workload, sizes: &
 /// speed changes by a third. Of the others another one begins in every round, so that none always comes after the same.
 fn turns(subjects: &[Subject], round: usize) -> Vec<&Subject> {
     let (native, mut others): (Vec<_>, Vec<_>) = subjects.iter().partition(|subject| subject.name == NATIVE);
-    let begin = round % others.len().max(1);
-    others.rotate_left(begin);
     if others.is_empty() {
         return native;
     }
+    let begin = round % others.len();
+    others.rotate_left(begin);
     others.chunks(SUBJECTS_PER_NATIVE).flat_map(|some| native.iter().chain(some).copied().collect::<Vec<_>>()).collect()
 }
 

@@ -54,23 +54,23 @@ impl Device {
         Device { fd }
     }
 
-    /// A queue of its own for a worker: a cloned descriptor, so that workers do not contend for one list of
-    /// requests in progress. Where cloning fails (no permission on the device any more) the first descriptor is
-    /// shared, which is slower and otherwise the same. `message_bytes_max` is that of the data in a message.
+    /// A queue of its own for a worker. `message_bytes_max` is that of the data in a message.
     pub(crate) fn queue(self: &Arc<Device>, message_bytes_max: usize) -> DeviceQueue {
         // Zeroed memory of this size comes untouched from the system: a worker that never sends much never occupies much.
         DeviceQueue {
-            device: Arc::clone(self),
-            clone: self.try_clone(),
+            connection: self.connection(),
             request: vec![0; message_bytes_max + REQUEST_OVERHEAD_BYTES],
             received: 0,
             reply: vec![0; Reply::HEADER + message_bytes_max],
         }
     }
 
-    /// Another descriptor of the connection, with its own list of requests in progress.
-    pub(super) fn try_clone(&self) -> Option<OwnedFd> {
-        open_device().ok().filter(|fd| clone_connection(fd.as_fd(), self.fd.as_fd()))
+    /// The connection for a worker: a cloned descriptor, so that workers do not contend for one list of requests in
+    /// progress. Where cloning fails (no permission on the device any more) the first descriptor is shared, which is
+    /// slower and otherwise the same.
+    pub(super) fn connection(self: &Arc<Device>) -> Connection {
+        let clone = open_device().ok().filter(|fd| clone_connection(fd.as_fd(), self.fd.as_fd()));
+        Connection { device: Arc::clone(self), clone }
     }
 
     /// Registers an open file for passthrough; the id goes into the reply to OPEN. Needs CAP_SYS_ADMIN and a
@@ -102,10 +102,21 @@ impl AsFd for Device {
     }
 }
 
-/// The classic transport: one `read` a request, one `write` a reply.
-pub(crate) struct DeviceQueue {
+/// The connection as one worker has it.
+pub(super) struct Connection {
     device: Arc<Device>,
     clone: Option<OwnedFd>,
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.clone.as_ref().unwrap_or(&self.device.fd).as_fd()
+    }
+}
+
+/// The classic transport: one `read` a request, one `write` a reply.
+pub(crate) struct DeviceQueue {
+    connection: Connection,
     request: Vec<u8>,
     received: usize,
     reply: Vec<u8>,
@@ -114,17 +125,10 @@ pub(crate) struct DeviceQueue {
 /// Room for a request's header and arguments beside the data of a write.
 const REQUEST_OVERHEAD_BYTES: usize = 8192;
 
-impl DeviceQueue {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.clone.as_ref().unwrap_or(&self.device.fd).as_fd()
-    }
-}
-
 impl Queue for DeviceQueue {
     fn receive(&mut self) -> Received {
         loop {
-            let fd = self.clone.as_ref().unwrap_or(&self.device.fd);
-            match rustix::io::read(fd, &mut self.request) {
+            match rustix::io::read(&self.connection, &mut self.request) {
                 Ok(0) => return Received::Closed,
                 Ok(length) => {
                     self.received = length;
@@ -144,7 +148,7 @@ impl Queue for DeviceQueue {
 
     fn send(&mut self, reply: Option<usize>) -> io::Result<()> {
         let Some(length) = reply else { return Ok(()) };
-        match write_whole(self.fd(), &self.reply[..length]) {
+        match write_whole(self.connection.as_fd(), &self.reply[..length]) {
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -130,7 +130,7 @@ struct Start {
 /// A running session.
 pub(crate) struct Session<H: Handler> {
     shared: Arc<Shared<H>>,
-    uring: std::io::Result<usize>,
+    uring: std::io::Result<()>,
 }
 
 struct Shared<H: Handler> {
@@ -191,11 +191,11 @@ impl<H: Handler> Session<H> {
         Ok(Session { shared, uring })
     }
 
-    /// How many processors have queues of their own, through io_uring; zero if that was not agreed on.
+    /// Whether the processors have queues of their own, if that was agreed on.
     ///
     /// # Errors
     /// If they could not be set up: then all requests come through the device.
-    pub(crate) fn uring(&self) -> Result<usize, &std::io::Error> {
+    pub(crate) fn uring(&self) -> Result<(), &std::io::Error> {
         self.uring.as_ref().copied()
     }
 
@@ -247,9 +247,9 @@ fn start_worker<H: Handler>(
     shared.starter.send(Start { lane, told }).map_err(|_| "the session has ended")
 }
 
-/// Has the first workers of all processors started: how many processors, once every queue has its workers. The kernel uses
-/// io_uring once every queue has one, and never if it has refused any.
-fn start_lanes<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<usize> {
+/// Has the first workers of all processors started, and waits until every queue has its own. The kernel uses io_uring once
+/// every queue has one, and never if it has refused any.
+fn start_lanes<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
     let (told, answers) = channel();
     for lane in 1..shared.lanes.len() {
         for _ in 0..WORKERS_OF_A_PROCESSOR {
@@ -258,9 +258,8 @@ fn start_lanes<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<usize> {
     }
     drop(told);
     let registered = answers.iter().collect::<std::io::Result<Vec<()>>>()?.len();
-    let queues = shared.lanes.len() - 1;
-    match registered == queues * WORKERS_OF_A_PROCESSOR {
-        true => Ok(queues),
+    match registered == (shared.lanes.len() - 1) * WORKERS_OF_A_PROCESSOR {
+        true => Ok(()),
         false => Err(std::io::Error::other("a thread cannot be started")),
     }
 }
@@ -327,24 +326,23 @@ fn work_on<H: Handler>(
 ) {
     // It may be refused, or there may be no such processor now: then it works where it can.
     let _ = sched_setaffinity(None, &only(processor.into()));
-    let queue = UringQueue::register(&shared.device, processor, shared.message_bytes_max);
-    let (answer, queue) = match queue {
-        Ok(queue) => (Ok(()), Some(queue)),
-        Err(error) => (Err(error), None),
-    };
-    match told {
-        // Nobody waits any more if another worker could not be started.
-        Some(told) => drop(told.send(answer)),
-        None => match (&queue, answer) {
-            // Others of the lane are busy.
-            (Some(_), _) => stir(shared, processor),
-            (None, Err(error)) => tracing::warn!(%error, "no further worker; requests may wait for slower ones"),
-            _ => {}
-        },
-    }
-    match queue {
-        Some(mut queue) => work(shared, lane, &mut queue),
-        None => drop(shared.lanes[lane].waiting.part()),
+    match (UringQueue::register(&shared.device, processor, shared.message_bytes_max), told) {
+        (Ok(mut queue), told) => {
+            match told {
+                // Nobody waits any more if another worker could not be started.
+                Some(told) => drop(told.send(Ok(()))),
+                // Others of the lane are busy.
+                None => stir(shared, processor),
+            }
+            work(shared, lane, &mut queue);
+        }
+        (Err(error), told) => {
+            shared.lanes[lane].waiting.part();
+            match told {
+                Some(told) => drop(told.send(Err(error))),
+                None => tracing::warn!(%error, "no further worker; requests may wait for slower ones"),
+            }
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 use rustix::io::Errno;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -20,8 +20,6 @@ use zerocopy::{FromBytes, IntoBytes};
 pub(crate) struct UringQueue {
     /// Closed before the memory is given back that the kernel writes to.
     ring: IoUring<squeue::Entry128>,
-    _descriptor: Option<OwnedFd>,
-    _device: Arc<Device>,
     processor: u16,
     memory: Vec<u8>,
     payload_bytes: usize,
@@ -81,14 +79,11 @@ impl UringQueue {
     /// Where the system refuses a ring, or the kernel the entry.
     pub(crate) fn register(device: &Arc<Device>, processor: u16, payload_bytes: usize) -> io::Result<UringQueue> {
         let ring = new_ring()?;
-        let descriptor = device.try_clone();
-        let connection = descriptor.as_ref().map_or(device.as_fd(), AsFd::as_fd);
-        ring.submitter().register_files(&[connection.as_raw_fd()])?;
+        // The ring keeps it open.
+        ring.submitter().register_files(&[device.connection().as_fd().as_raw_fd()])?;
         let payload_bytes = payload_bytes.max(wire::READ_BUFFER_MIN);
         let mut queue = UringQueue {
             ring,
-            _descriptor: descriptor,
-            _device: Arc::clone(device),
             processor,
             // Zeroed memory of this size comes untouched from the system: what is never used is never occupied.
             memory: vec![0; PAYLOAD + payload_bytes + REPLY_TO_LONG_BYTES_MAX],
