@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use support::{Scratch, can_mount, run};
 
 /// The union of the directories `upper` and `lower` in the scratch directory, mounted.
@@ -14,9 +15,12 @@ fn mounted(scratch: &Scratch) -> String {
         fs::create_dir_all(scratch.path(name)).unwrap();
     }
     let mount = scratch.name("mount");
-    let stack = format!("{}=rw, {}=ro | union", scratch.name("upper"), scratch.name("lower"));
-    run(["mount", &stack, &mount]).succeeded();
+    run(["mount", &stack(scratch), &mount]).succeeded();
     mount
+}
+
+fn stack(scratch: &Scratch) -> String {
+    format!("{}=rw, {}=ro | union", scratch.name("upper"), scratch.name("lower"))
 }
 
 #[test]
@@ -75,6 +79,40 @@ fn a_file_open_for_reading_sees_what_is_written_to_its_copy() {
     assert_eq!(fs::read_to_string(scratch.path("upper/f")).unwrap(), "now it is");
     drop((reader, writer));
     run(["umount", &mount]).succeeded();
+}
+
+#[test]
+fn locks_are_between_programs_of_the_mount_unless_they_are_to_reach_the_branches() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for (path, text) in [("lower/f", "lower"), ("upper/g", "upper")] {
+        fs::create_dir_all(scratch.path(path).parent().unwrap()).unwrap();
+        fs::write(scratch.path(path), text).unwrap();
+    }
+    let open = |path: &str| File::options().read(true).write(true).open(scratch.path(path)).unwrap();
+    for reaches_branches in [false, true] {
+        let mount = mounted(&scratch);
+        if reaches_branches {
+            run(["umount", &mount]).succeeded();
+            run(["mount", &stack(&scratch), &mount, "-o", "locks=base"]).succeeded();
+        }
+        let (inside, outside) = (open("mount/g"), open("upper/g"));
+        fcntl_lock(&inside, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let seen = fcntl_lock(&outside, FlockOperation::NonBlockingLockExclusive).is_err();
+        assert_eq!(seen, reaches_branches);
+        drop(inside);
+        let status = run(["status", &mount]).succeeded();
+        assert_eq!(status.contains(" flush\n"), reaches_branches, "{status}");
+        let reader = File::open(scratch.path("mount/f")).unwrap();
+        flock(&reader, FlockOperation::LockExclusive).unwrap();
+        // Opening it so copies it.
+        let writer = open("mount/f");
+        assert!(flock(&writer, FlockOperation::NonBlockingLockExclusive).is_err(), "the lock did not follow the copy");
+        drop((reader, writer));
+        run(["umount", &mount]).succeeded();
+    }
 }
 
 #[test]

@@ -23,6 +23,9 @@ pub struct Properties {
     pub needs_fresh_attributes: bool,
     /// Nothing but this stack can change the objects below: caches may be kept without bound.
     pub exclusive: bool,
+    /// Programs outside lock the base's files too: their locks count here, and those taken here count there. Otherwise a
+    /// front end may keep locks by itself.
+    pub shares_locks: bool,
     /// The base decides admission by the caller's credentials. Otherwise it acts as the server's user, and a front end
     /// that lets others in has to check permissions itself (`default_permissions` of FUSE).
     pub checks_credentials: bool,
@@ -44,6 +47,7 @@ impl Properties {
         needs_every_data_operation: false,
         needs_fresh_attributes: false,
         exclusive: true,
+        shares_locks: true,
         checks_credentials: true,
         persistent_handles: true,
         read_only: false,
@@ -63,6 +67,7 @@ impl Properties {
             needs_every_data_operation: self.needs_every_data_operation || lower.needs_every_data_operation,
             needs_fresh_attributes: self.needs_fresh_attributes || lower.needs_fresh_attributes,
             exclusive: self.exclusive && lower.exclusive,
+            shares_locks: self.shares_locks && lower.shares_locks,
             checks_credentials: self.checks_credentials && lower.checks_credentials,
             persistent_handles: self.persistent_handles && lower.persistent_handles,
             read_only: self.read_only || lower.read_only,

@@ -34,8 +34,8 @@ pub struct MountOptions {
     pub attribute_timeout: Option<Duration>,
     /// Let the kernel read and write the base's files by itself, where the stack allows it.
     pub passthrough: bool,
-    /// Locks reach the base. `None`: where programs outside the mount can reach the files too. Locks that the kernel
-    /// keeps save a request at each close.
+    /// Locks reach the base. `None`: where the stack shares them with programs outside the mount. Locks that the kernel
+    /// keeps save a request at each close, by every process that has the file open.
     pub forward_locks: Option<bool>,
     /// How long after a request processors are kept from sleeping while one caller sends many. Zero: never.
     pub stay_awake: Duration,
@@ -150,7 +150,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         exclusive,
         passthrough: passthrough(properties, options),
         direct_io: properties.needs_every_data_operation,
-        forward_locks: options.forward_locks.unwrap_or(!exclusive),
+        forward_locks: options.forward_locks.unwrap_or(!exclusive && properties.shares_locks),
         stay_awake: options.stay_awake,
         uring: match options.uring {
             Uring::Off => Err("turned off by an option"),
@@ -248,6 +248,14 @@ mod tests {
             assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (UNBOUNDED, UNBOUNDED));
             assert!(decisions.exclusive && !decisions.forward_locks);
         }
+    }
+
+    #[test]
+    fn locks_reach_the_base_where_they_are_shared_with_programs_outside() {
+        let alone = Properties { shares_locks: false, ..REGULAR };
+        assert!(!decide(&alone, &MountOptions::default()).forward_locks);
+        let wanted = MountOptions { forward_locks: Some(true), ..MountOptions::default() };
+        assert!(decide(&alone, &wanted).forward_locks);
     }
 
     #[test]

@@ -258,7 +258,8 @@ impl FileSystem for UnionFileSystem {
 
     fn properties(&self) -> Properties {
         let slots = self.union.branches.slots();
-        let own = Properties { names_untouched: false, ..Properties::TRANSPARENT };
+        // A lock of a file in a branch would say nothing of the copy that takes its place.
+        let own = Properties { names_untouched: false, shares_locks: false, ..Properties::TRANSPARENT };
         let all = slots.iter().map(|slot| slot.member.base.file_system.properties());
         // That a branch is read-only says nothing of the union.
         let all = all.fold(own, |all, one| all.stacked_on(Properties { read_only: false, ..one }));
