@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 
@@ -31,6 +32,10 @@ pub enum Command {
     Umount(Umount),
     /// List the mounts, with their stacks, servers and request counts
     Status(Status),
+    /// Print what the mounts have done since they were made, and how long it took
+    Stats(Stats),
+    /// Show what the mounts do and how long it takes, again and again; q ends it
+    Top(Top),
     /// Show or change how much a running mount logs
     LogLevel(LogLevel),
     /// Send a command to a layer or base of a running mount
@@ -110,6 +115,40 @@ pub struct Status {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `plyfs stats`
+#[derive(Args, Debug)]
+pub struct Stats {
+    /// Only this mount
+    #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+    pub mount_point: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "prometheus")]
+    pub json: bool,
+    /// Print what Prometheus reads (OpenMetrics), with all times as histograms
+    #[arg(long)]
+    pub prometheus: bool,
+}
+
+/// `plyfs top`
+#[derive(Args, Debug)]
+pub struct Top {
+    /// Only this mount, with its operations
+    #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+    pub mount_point: Option<PathBuf>,
+    /// How long to look each time
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    pub interval: Duration,
+    /// End after so many times
+    #[arg(short = 'n', long, value_name = "TIMES")]
+    pub times: Option<u64>,
+}
+
+/// A tenth of a second to a day.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "not a number of seconds from 0.1 to 86400".to_owned())
 }
 
 /// `plyfs log-level`

@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use frontends::fuse::{self, Mount, MountError, UnmountMode};
+use frontends::fuse::{self, Mount, MountError, OperationStatistics, UnmountMode};
 use vnode::{FileSystem, FileSystemRef};
 
+use crate::control::Operation;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options::{MountOptions, Uring};
+
+/// How long requests took.
+pub use frontends::fuse::Times;
 
 /// The target of the log lines that tell of each operation.
 pub const TRACE_TARGET: &str = fuse::TRACE_TARGET;
@@ -89,7 +93,19 @@ impl Served {
     /// How many requests of each operation were answered, those that occurred.
     pub fn requests(&self) -> BTreeMap<String, u64> {
         let counts = self.mount.statistics().into_iter();
-        counts.map(|count| (count.operation.to_lowercase(), count.requests)).collect()
+        counts.map(|count| (count.operation.to_lowercase(), count.times.requests())).collect()
+    }
+
+    /// What was done since the mount, by operation.
+    pub fn operations(&self) -> BTreeMap<String, Operation> {
+        let all = self.mount.statistics().into_iter();
+        let steps = |one: &OperationStatistics| Operation { failures: one.failures, times: one.times.steps() };
+        all.map(|one| (one.operation.to_lowercase(), steps(&one))).collect()
+    }
+
+    /// How many threads serve requests.
+    pub fn workers(&self) -> usize {
+        self.mount.workers()
     }
 
     /// How requests come from the kernel, and why so.

@@ -14,7 +14,6 @@ mod runtime_directory;
 mod shell;
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -49,6 +48,8 @@ fn run(command: &Command) -> Outcome {
         Command::Mount(arguments) => commands::mount::run(arguments),
         Command::Umount(arguments) => commands::umount::run(arguments),
         Command::Status(arguments) => commands::status::run(arguments),
+        Command::Stats(arguments) => commands::stats::run(arguments),
+        Command::Top(arguments) => commands::top::run(arguments),
         Command::LogLevel(arguments) => commands::log_level::run(arguments),
         Command::Control(arguments) => commands::control::run(arguments),
         Command::Union(command) => commands::union::run(command),
@@ -74,16 +75,11 @@ fn finish(outcome: Outcome, number: fn(exit::Exit) -> u8) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.is_silent() {
-                report(&failure);
+                commands::report(&failure);
             }
             ExitCode::from(number(failure.exit))
         }
     }
-}
-
-fn report(failure: &Failure) {
-    // Standard error may be gone; the code still tells.
-    let _ = writeln!(std::io::stderr(), "plyfs: {failure}");
 }
 
 /// Prints what the command line's parser says: help and the version as they are, an error as one line like all others.
@@ -92,7 +88,7 @@ fn refuse(error: &clap::Error, number: u8) -> ExitCode {
         let _ = error.print();
         return if error.use_stderr() { ExitCode::from(number) } else { ExitCode::SUCCESS };
     }
-    report(&Failure::new(exit::Exit::Usage, one_line(&error.to_string())));
+    commands::report(&Failure::new(exit::Exit::Usage, one_line(&error.to_string())));
     ExitCode::from(number)
 }
 
@@ -127,7 +123,7 @@ mod tests {
         );
         assert_eq!(
             message(&["plyfs", "statsu"]),
-            "unrecognized subcommand 'statsu'; a similar subcommand exists: 'status'; --help tells the usage"
+            "unrecognized subcommand 'statsu'; some similar subcommands exist: 'status', 'stats'; --help tells the usage"
         );
         let unknown = message(&["plyfs", "mount", "mem:", "/mnt", "--trase"]);
         assert!(unknown.starts_with("unexpected argument '--trase' found; "), "{unknown}");

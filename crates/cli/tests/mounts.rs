@@ -65,6 +65,44 @@ fn a_mount_is_made_used_asked_and_ended() {
 }
 
 #[test]
+fn what_a_mount_does_is_counted_and_timed() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    run(["mount", "mem:", mount]).succeeded();
+    (0..50).for_each(|number| fs::write(scratch.path(&format!("mount/{number}")), "text").unwrap());
+    assert!(fs::remove_dir(scratch.path("mount/absent")).is_err());
+
+    let lines: Value = serde_json::from_str(&run(["stats", "--json", mount]).succeeded()).expect("it is JSON");
+    let create = &lines[0]["operations"]["create"];
+    assert_eq!((&lines[0]["mount_point"], &create["requests"]), (&Value::from(mount.as_str()), &Value::from(50)));
+    let seconds = |key: &str| create["seconds"][key].as_f64().expect("a number of seconds");
+    assert!(seconds("p50") > 0.0 && seconds("p50") <= seconds("p99") && seconds("p99") <= seconds("longest"));
+    assert!((seconds("mean") * 50.0 / seconds("total") - 1.0).abs() < 0.02, "{create}");
+    assert!(lines[0]["failures"].as_u64().unwrap() >= 1, "{lines}");
+
+    let table = run(["stats", mount]).succeeded();
+    assert!(table.lines().any(|line| line.trim_start().starts_with("create") && line.contains(" 50 ")), "{table}");
+    let exposition = run(["stats", "--prometheus"]).succeeded();
+    let count = format!("plyfs_request_seconds_count{{mount_point=\"{mount}\",operation=\"create\"}} 50");
+    assert!(exposition.lines().any(|line| line == count), "{exposition}");
+
+    let top = run(["top", mount, "--interval", "0.1", "--times", "2"]).succeeded();
+    assert_eq!(top.matches(&format!("{mount}: mem:")).count(), 2, "{top}");
+    assert!(run(["top", "-i", "0.1", "-n", "1"]).succeeded().contains(mount));
+    run(["umount", mount]).succeeded();
+    for words in [["stats", mount], ["top", mount]] {
+        let gone = run(words);
+        assert!(gone.code != 0 && gone.errors.contains("there is no mount of Plyfs on"), "{gone:?}");
+    }
+    for wrong in [["top", "-i", "0"], ["top", "-i", "x"], ["stats", "--json", "--prometheus"]] {
+        assert_eq!(run(wrong).code, 2, "{wrong:?}");
+    }
+}
+
+#[test]
 fn others_are_let_in_by_root_unless_told_otherwise() {
     if !can_mount() {
         return;

@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", mount.decisions());
     mount.wait();
     for count in mount.statistics() {
-        println!("{:>16} {:>10} requests {:>8} failed", count.operation, count.requests, count.failures);
+        let (requests, mean) = (count.times.requests(), count.times.mean());
+        println!("{:>16} {requests:>10} requests {:>8} failed, {mean:?} each", count.operation, count.failures);
     }
     Ok(())
 }

@@ -31,6 +31,7 @@ mod session;
 mod statistics;
 #[cfg(test)]
 mod test_vnode;
+mod times;
 mod trace;
 mod trim;
 mod uring;
@@ -39,5 +40,6 @@ mod wire;
 pub use mount::{FILE_SYSTEM_TYPE, MountError, UnmountMode, unmount};
 pub use mounted::Mount;
 pub use options::{Decisions, MountOptions, NameCaching, Uring, decide};
-pub use statistics::OperationCount;
+pub use statistics::OperationStatistics;
+pub use times::Times;
 pub use trace::TRACE_TARGET;

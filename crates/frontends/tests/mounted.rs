@@ -28,7 +28,7 @@ impl Mounted {
 
     fn requests(&self, operation: &str) -> u64 {
         let counts = self.mount.statistics();
-        counts.iter().find(|count| count.operation == operation).map_or(0, |count| count.requests)
+        counts.iter().find(|count| count.operation == operation).map_or(0, |count| count.times.requests())
     }
 }
 

@@ -8,7 +8,9 @@ pub mod mount;
 pub mod run;
 pub mod shell;
 pub mod snapshot;
+pub mod stats;
 pub mod status;
+pub mod top;
 pub mod umount;
 pub mod union;
 
@@ -63,6 +65,13 @@ fn is_of_another_user(entry: &mount_table::Entry) -> bool {
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Tells of what failed, without ending.
+pub fn report(failure: &Failure) {
+    use std::io::Write;
+    // Standard error may be gone; the code still tells.
+    let _ = writeln!(std::io::stderr(), "plyfs: {failure}");
 }
 
 /// Prints to standard output. A reader that has gone away is no failure.

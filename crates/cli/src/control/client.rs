@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::Pid;
 
-use super::{Answer, PATIENCE, Report, Request, receive, send};
+use super::{Answer, PATIENCE, Report, Request, Statistics, receive, send};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::runtime_directory;
 
@@ -53,11 +53,27 @@ impl Mount {
         match ask(&self.stream, request) {
             Ok(Answer::Text(text)) => Ok(text),
             Ok(Answer::Error(message)) => Err(Failure::new(Exit::Failure, format!("{name}: {message}"))),
-            Ok(Answer::Status(_)) => Err(no_answer(name, "it answers another question")),
+            Ok(_) => Err(no_answer(name, ANOTHER_QUESTION)),
+            Err(error) => Err(no_answer(name, error)),
+        }
+    }
+
+    /// Asks what it has done.
+    pub fn statistics(&self) -> Outcome<Statistics> {
+        let name = &self.report.mount_point;
+        match ask(&self.stream, &Request::Statistics) {
+            Ok(Answer::Statistics(statistics)) => Ok(*statistics),
+            Ok(Answer::Error(message)) => {
+                let remedy = "its server may be of an older version: mount it again";
+                Err(Failure::new(Exit::Failure, format!("{name}: {message}; {remedy}")))
+            }
+            Ok(_) => Err(no_answer(name, ANOTHER_QUESTION)),
             Err(error) => Err(no_answer(name, error)),
         }
     }
 }
+
+const ANOTHER_QUESTION: &str = "it answers another question";
 
 fn no_answer(mount_point: &str, error: impl std::fmt::Display) -> Failure {
     let remedy = "unmount it with plyfs umount";

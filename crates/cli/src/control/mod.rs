@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 pub enum Request {
     /// What the mount is and how it does.
     Status,
+    /// What it has done, and how fast.
+    Statistics,
     /// The log level; with a value, it is set first.
     LogLevel {
         /// The new level.
@@ -39,11 +41,13 @@ pub enum Request {
 }
 
 /// The answer to a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// To `status`.
     Status(Box<Report>),
+    /// To `statistics`.
+    Statistics(Box<Statistics>),
     /// To `log-level` and `control`.
     Text(String),
     /// The request failed, and why.
@@ -82,6 +86,30 @@ pub struct Report {
     pub objects: u64,
     /// Resident memory of the server, in bytes.
     pub memory_bytes: u64,
+}
+
+/// What a mount has done since it was made, and how fast.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// For how long it has been serving, in seconds.
+    pub uptime_seconds: f64,
+    /// How many objects the kernel holds.
+    pub objects: u64,
+    /// Resident memory of the server, in bytes.
+    pub memory_bytes: u64,
+    /// How many threads serve requests.
+    pub workers: usize,
+    /// The operations that occurred.
+    pub operations: BTreeMap<String, Operation>,
+}
+
+/// The requests of one operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// How many failed.
+    pub failures: u64,
+    /// How long requests took in the server, failed ones included: steps, in nanoseconds, and how many fell in each.
+    pub times: Vec<(u64, u64)>,
 }
 
 /// The longest line that either side reads.

@@ -114,8 +114,11 @@ pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Whether the process is there and has not ended.
+/// Whether the process is there and has not ended, with all its threads: what it has open is open until then.
 pub fn is_alive(pid: u32) -> bool {
+    if fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count) > 1 {
+        return true;
+    }
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }

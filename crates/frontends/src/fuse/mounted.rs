@@ -8,7 +8,7 @@ use super::notifier::KernelNotifier;
 use super::notify::NotificationSender;
 use super::options::{Decisions, MountOptions, Uring, decide};
 use super::session::{Session, SessionError, handshake};
-use super::statistics::{Counters, OperationCount};
+use super::statistics::{OperationStatistics, Statistics};
 use super::uring;
 use super::wire::{self, init};
 use std::io;
@@ -31,7 +31,7 @@ pub struct Mount {
     decisions: Decisions,
     dispatcher: Arc<Dispatcher>,
     session: Session<Dispatcher>,
-    counters: Arc<Counters>,
+    statistics: Arc<Statistics>,
 }
 
 impl Mount {
@@ -69,9 +69,9 @@ impl Mount {
             (served, _) => served,
         };
         match served {
-            Ok((dispatcher, session, counters)) => {
+            Ok((dispatcher, session, statistics)) => {
                 let number = mount_number(&mount_point);
-                Ok(Mount { mount_point, number, decisions, dispatcher, session, counters })
+                Ok(Mount { mount_point, number, decisions, dispatcher, session, statistics })
             }
             Err(error) => {
                 if let Err(left) = unmount(&mount_point, UnmountMode::Abort) {
@@ -93,8 +93,8 @@ impl Mount {
     }
 
     /// Requests served so far, by operation.
-    pub fn statistics(&self) -> Vec<OperationCount> {
-        self.counters.snapshot()
+    pub fn statistics(&self) -> Vec<OperationStatistics> {
+        self.statistics.snapshot()
     }
 
     /// How many objects the kernel holds.
@@ -154,7 +154,7 @@ impl Drop for Mount {
     }
 }
 
-type Served = (Arc<Dispatcher>, Session<Dispatcher>, Arc<Counters>);
+type Served = (Arc<Dispatcher>, Session<Dispatcher>, Arc<Statistics>);
 
 fn serve(
     file_system: FileSystemRef,
@@ -178,15 +178,15 @@ fn serve(
     let dispatcher = Arc::new(dispatcher);
     notifier.attach(Arc::downgrade(&dispatcher));
     dispatcher.reconsider();
-    let counters = Arc::new(Counters::new());
-    let (handler, counted) = (Arc::clone(&dispatcher), Arc::clone(&counters));
+    let statistics = Arc::new(Statistics::new());
+    let (handler, counted) = (Arc::clone(&dispatcher), Arc::clone(&statistics));
     let session = Session::start(Arc::clone(device), mount_point, handler, &negotiated, counted, decisions.stay_awake)
         .map_err(mount_error)?;
     if let Err(error) = session.uring() {
         tracing::warn!(%error, "the queues of the processors cannot be set up: all requests come through the device");
         decisions.uring = Err("its queues could not be set up");
     }
-    Ok((dispatcher, session, counters))
+    Ok((dispatcher, session, statistics))
 }
 
 fn wishes(decisions: &Decisions) -> Wishes {

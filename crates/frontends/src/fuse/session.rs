@@ -11,7 +11,7 @@ use super::locality::{Locality, only};
 use super::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
 use super::reply::Reply;
 use super::request::{DecodeError, Layout, Operation, Request, decode};
-use super::statistics::Counters;
+use super::statistics::{Place, Statistics};
 use super::trace;
 use super::uring::UringQueue;
 use super::wire::{self, Opcode};
@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use waiting::Waiting;
 
 mod waiting;
@@ -139,7 +139,7 @@ struct Shared<H: Handler> {
     handler: Arc<H>,
     layout: Layout,
     message_bytes_max: usize,
-    counters: Arc<Counters>,
+    statistics: Arc<Statistics>,
     locality: Locality,
     awake: Awake,
     /// The first is that of the device.
@@ -157,7 +157,7 @@ impl<H: Handler> Session<H> {
         mount_point: &Path,
         handler: Arc<H>,
         negotiated: &Negotiated,
-        counters: Arc<Counters>,
+        statistics: Arc<Statistics>,
         stay_awake: Duration,
     ) -> Result<Session<H>, SessionError> {
         let (starter, requests) = channel();
@@ -170,7 +170,7 @@ impl<H: Handler> Session<H> {
             handler,
             layout: Layout { setxattr_long: negotiated.has(wire::init::SETXATTR_EXT) },
             message_bytes_max: negotiated.max_write as usize,
-            counters,
+            statistics,
             awake: Awake::new(stay_awake, locality.allowed()),
             locality,
             lanes: std::iter::once(None).chain((0..queues).map(Some)).map(Lane::new).collect(),
@@ -372,6 +372,7 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue
     let Lane { processor, waiting } = &shared.lanes[lane];
     // Others stay on their processor.
     let _place = processor.is_none().then(|| shared.locality.join());
+    let counted = shared.statistics.place();
     loop {
         let received = queue.receive();
         let was_last = waiting.part();
@@ -390,7 +391,7 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue
             tracing::warn!("no further worker thread ({error}); requests may wait for slower ones");
         }
         let (message, mut reply) = queue.exchange();
-        let length = serve(shared, message, &mut reply);
+        let length = serve(shared, counted, message, &mut reply);
         // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
         waiting.join();
         send(queue, length);
@@ -402,7 +403,8 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue
 }
 
 /// Has a request served; the result is the length of the message to answer with, if one is due.
-fn serve<H: Handler>(shared: &Shared<H>, message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
+fn serve<H: Handler>(shared: &Shared<H>, counted: &Place, message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
+    let started = Instant::now();
     let request = match decode(message, shared.layout) {
         Ok(request) => request,
         Err(error) => {
@@ -418,7 +420,7 @@ fn serve<H: Handler>(shared: &Shared<H>, message: &[u8], reply: &mut Reply<'_>) 
     shared.awake.request(home);
     let trace = trace::start(&request);
     let outcome = handle_unwinding(&*shared.handler, &request, reply);
-    shared.counters.count(request.opcode, matches!(outcome, Outcome::Failed(_)));
+    counted.count(request.opcode, matches!(outcome, Outcome::Failed(_)), started.elapsed());
     if let Some(trace) = trace {
         trace.finish(outcome, reply);
     }

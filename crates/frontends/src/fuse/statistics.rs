@@ -1,50 +1,95 @@
-//! Counters: requests by operation.
+//! Statistics: the requests of each operation, how many failed, and how long they took.
+//!
+//! They are counted in several places, so that workers on different processors do not write to the same memory.
 
+use super::times::Times;
 use super::wire::Opcode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// How many requests of one operation were served since the mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OperationCount {
+/// The requests of one operation since the mount.
+#[derive(Clone, Debug)]
+pub struct OperationStatistics {
     /// The operation, as Linux names it: `LOOKUP`, `READ`.
     pub operation: &'static str,
-    /// Requests served, failed ones included.
-    pub requests: u64,
-    /// Those that failed.
+    /// Requests that failed.
     pub failures: u64,
+    /// How long requests took, failed ones included.
+    pub times: Times,
 }
 
+/// All that is counted.
 #[derive(Debug)]
-pub(crate) struct Counters {
-    requests: [AtomicU64; Opcode::COUNT],
-    failures: [AtomicU64; Opcode::COUNT],
+pub(crate) struct Statistics {
+    places: Vec<Place>,
+    next: AtomicUsize,
 }
 
-impl Counters {
-    pub(crate) fn new() -> Counters {
-        Counters {
-            requests: [const { AtomicU64::new(0) }; Opcode::COUNT],
-            failures: [const { AtomicU64::new(0) }; Opcode::COUNT],
-        }
+/// Where some of the workers count. Apart from others by the size of what processors exchange.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Place(Mutex<Counts>);
+
+/// By the operation's number; those that have not occurred are missing.
+type Counts = Vec<Option<Count>>;
+
+#[derive(Debug, Default)]
+struct Count {
+    failures: u64,
+    times: Times,
+}
+
+/// On larger machines workers share places; each takes some ten kilobytes for an operation.
+const PLACES_MAX: usize = 16;
+
+impl Statistics {
+    pub(crate) fn new() -> Statistics {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let places = (0..processors.min(PLACES_MAX)).map(|_| Place::default()).collect();
+        Statistics { places, next: AtomicUsize::new(0) }
     }
 
-    pub(crate) fn count(&self, opcode: Opcode, failed: bool) {
-        self.requests[opcode as usize].fetch_add(1, Ordering::Relaxed);
-        if failed {
-            self.failures[opcode as usize].fetch_add(1, Ordering::Relaxed);
-        }
+    /// Where the next worker counts.
+    pub(crate) fn place(&self) -> &Place {
+        &self.places[self.next.fetch_add(1, Ordering::Relaxed) % self.places.len()]
     }
 
     /// The operations that occurred, in the order of their numbers.
-    pub(crate) fn snapshot(&self) -> Vec<OperationCount> {
-        (0..Opcode::COUNT)
-            .filter_map(|number| {
-                let requests = self.requests[number].load(Ordering::Relaxed);
-                let failures = self.failures[number].load(Ordering::Relaxed);
-                let operation = Opcode::from_number(number as u32)?.name();
-                (requests > 0).then_some(OperationCount { operation, requests, failures })
-            })
-            .collect()
+    pub(crate) fn snapshot(&self) -> Vec<OperationStatistics> {
+        let places: Vec<MutexGuard<'_, Counts>> = self.places.iter().map(Place::lock).collect();
+        let of_operation = |number: usize| {
+            let mut counts = places.iter().filter_map(|place| place.get(number)?.as_ref()).peekable();
+            counts.peek()?;
+            let start = OperationStatistics {
+                operation: Opcode::from_number(number as u32)?.name(),
+                failures: 0,
+                times: Times::default(),
+            };
+            Some(counts.fold(start, |sum, count| OperationStatistics {
+                failures: sum.failures + count.failures,
+                times: sum.times.with(&count.times),
+                ..sum
+            }))
+        };
+        (0..Opcode::COUNT).filter_map(of_operation).collect()
+    }
+}
+
+impl Place {
+    /// Counts a request.
+    pub(crate) fn count(&self, opcode: Opcode, failed: bool, time: Duration) {
+        let mut counts = self.lock();
+        if counts.is_empty() {
+            counts.resize_with(Opcode::COUNT, || None);
+        }
+        let count = counts[opcode as usize].get_or_insert_default();
+        count.failures += u64::from(failed);
+        count.times.record(time);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -53,11 +98,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_operations_that_occurred_are_listed() {
-        let counters = Counters::new();
-        counters.count(Opcode::Read, false);
-        counters.count(Opcode::Read, true);
-        let expected = OperationCount { operation: "READ", requests: 2, failures: 1 };
-        assert_eq!(counters.snapshot(), [expected]);
+    fn workers_count_together_and_only_what_occurred() {
+        let statistics = Statistics::new();
+        let workers = 3 * PLACES_MAX as u64;
+        for worker in 0..workers {
+            let place = statistics.place();
+            place.count(Opcode::Read, false, Duration::from_micros(10));
+            place.count(Opcode::Read, worker % 2 == 0, Duration::from_micros(1_000 + worker));
+        }
+        let found = statistics.snapshot();
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].operation, found[0].failures, found[0].times.requests()),
+            ("READ", workers / 2, 2 * workers)
+        );
+        assert!(found[0].times.quantile(0.25) < Duration::from_micros(11));
+        assert!(found[0].times.longest() >= Duration::from_micros(1_000));
     }
 }

@@ -13,7 +13,7 @@ use vnode::{Control, FileSystemRef};
 use super::Job;
 use crate::commands::{explain, print};
 use crate::control::server::{Answerer, Server as ControlSocket};
-use crate::control::{Answer, Report, Request};
+use crate::control::{Answer, Report, Request, Statistics};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::{self, Served};
 use crate::logging;
@@ -89,6 +89,7 @@ impl Answerer for Mounted {
     fn answer(&self, request: Request) -> Answer {
         match request {
             Request::Status => Answer::Status(Box::new(self.report())),
+            Request::Statistics => Answer::Statistics(Box::new(self.statistics())),
             Request::LogLevel { level: None } => Answer::Text(logging::level()),
             Request::LogLevel { level: Some(level) } => match logging::set_level(&level) {
                 Ok(()) => Answer::Text(level),
@@ -124,6 +125,16 @@ impl Mounted {
             objects: self.served.objects(),
             memory_bytes: resident_bytes(),
             ..self.report.clone()
+        }
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics {
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+            objects: self.served.objects(),
+            memory_bytes: resident_bytes(),
+            workers: self.served.workers(),
+            operations: self.served.operations(),
         }
     }
 }

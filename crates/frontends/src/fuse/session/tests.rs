@@ -97,7 +97,8 @@ fn start() -> Running {
     let (closed_sender, closed) = mpsc::channel();
     let handler = Arc::new(ByName { gate: Mutex::new(gate), closed: closed_sender });
     let session =
-        Session::start(device, "/".as_ref(), handler, &negotiated, Arc::new(Counters::new()), Duration::ZERO).unwrap();
+        Session::start(device, "/".as_ref(), handler, &negotiated, Arc::new(Statistics::new()), Duration::ZERO)
+            .unwrap();
     Running { kernel, session, open_gate, closed }
 }
 

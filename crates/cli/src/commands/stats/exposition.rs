@@ -1,0 +1,147 @@
+//! What Prometheus reads: the statistics in the text format of OpenMetrics.
+
+use std::fmt::Error;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::{Counted, Requests};
+
+/// The upper bounds of a histogram's steps: 1 µs, 2 µs, 4 µs, up to a little above 16 s.
+const STEPS: u32 = 25;
+
+/// All mounts.
+pub fn text(mounts: Vec<Counted>) -> String {
+    let mut registry = Registry::with_prefix("plyfs");
+    registry.register_collector(Box::new(Mounts(mounts)));
+    let mut text = String::new();
+    // Writing to a text does not fail.
+    let _ = text::encode(&mut text, &registry);
+    text
+}
+
+struct Mounts(Vec<Counted>);
+
+impl std::fmt::Debug for Mounts {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} mounts", self.0.len())
+    }
+}
+
+impl Collector for Mounts {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "How long requests took in the server, by operation";
+        let mut family = encoder.encode_descriptor("request", help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        self.each_operation(&mut family, |mut metric, requests| {
+            let sum = requests.times.total().as_secs_f64();
+            metric.encode_histogram::<[(&str, &str); 0]>(sum, requests.times.requests(), &steps(requests), None)
+        })?;
+        let help = "Requests that failed, by operation";
+        let mut family = encoder.encode_descriptor("request_failures", help, None, MetricType::Counter)?;
+        self.each_operation(&mut family, |metric, requests| ConstCounter::new(requests.failures).encode(metric))?;
+        let help = "What is mounted";
+        let mut family = encoder.encode_descriptor("mount", help, None, MetricType::Info)?;
+        for mount in &self.0 {
+            let (stack, version) = (escaped(&mount.report.stack), mount.report.version.clone());
+            let labels = [("stack", stack), ("version", version)];
+            family.encode_family(&[("mount_point", escaped(&mount.report.mount_point))])?.encode_info(&labels)?;
+        }
+        let mut gauge = |name: &str, help: &str, unit: Option<&Unit>, value: fn(&Counted) -> f64| {
+            let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+            self.0.iter().try_for_each(|mount| {
+                let labels = [("mount_point", escaped(&mount.report.mount_point))];
+                ConstGauge::new(value(mount)).encode(family.encode_family(&labels)?)
+            })
+        };
+        gauge("objects", "Objects that the kernel holds", None, |mount| mount.objects as f64)?;
+        gauge("threads", "Threads that serve requests", None, |mount| mount.workers as f64)?;
+        gauge("resident_memory", "Memory of the server", Some(&Unit::Bytes), |mount| mount.memory_bytes as f64)?;
+        gauge("uptime", "Since the mount", Some(&Unit::Seconds), |mount| mount.uptime_seconds)
+    }
+}
+
+impl Mounts {
+    fn each_operation(
+        &self,
+        family: &mut MetricEncoder<'_>,
+        encode: impl Fn(MetricEncoder<'_>, &Requests) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for mount in &self.0 {
+            let mount_point = escaped(&mount.report.mount_point);
+            for (operation, requests) in &mount.operations {
+                let labels = [("mount_point", mount_point.as_str()), ("operation", operation.as_str())];
+                encode(family.encode_family(&labels)?, requests)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The upper bounds in seconds, and how many requests each step has by itself.
+fn steps(requests: &Requests) -> Vec<(f64, u64)> {
+    let mut below = 0;
+    let bounds = (0..STEPS).map(|step| Duration::from_micros(1 << step));
+    let mut steps: Vec<(f64, u64)> = bounds
+        .map(|bound| {
+            let up_to = requests.times.up_to(bound).max(below);
+            (bound.as_secs_f64(), up_to - std::mem::replace(&mut below, up_to))
+        })
+        .collect();
+    steps.push((f64::MAX, requests.times.requests() - below));
+    steps
+}
+
+/// The value of a label, which the encoder writes as it is.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::control::Report;
+    use crate::front_end::Times;
+
+    fn counted() -> Counted {
+        let report = Report {
+            mount_point: "/mnt \"a\"\n".to_owned(),
+            stack: "mem: | audit".to_owned(),
+            version: "1.2".to_owned(),
+            ..Report::default()
+        };
+        let times = Times::from_steps(&[(900, 1), (3_000, 2), (40_000_000_000, 1)]);
+        let operations = BTreeMap::from([("lookup".to_owned(), Requests { failures: 2, times })]);
+        Counted { report, uptime_seconds: 1.5, objects: 7, memory_bytes: 4_096, workers: 3, operations }
+    }
+
+    #[test]
+    fn histograms_count_upwards_and_names_are_escaped() {
+        let text = text(vec![counted()]);
+        let labels = r#"mount_point="/mnt \"a\"\n",operation="lookup""#;
+        for line in [
+            "# TYPE plyfs_request_seconds histogram".to_owned(),
+            format!("plyfs_request_seconds_bucket{{le=\"0.000001\",{labels}}} 1"),
+            format!("plyfs_request_seconds_bucket{{le=\"0.000004\",{labels}}} 3"),
+            format!("plyfs_request_seconds_bucket{{le=\"+Inf\",{labels}}} 4"),
+            format!("plyfs_request_seconds_count{{{labels}}} 4"),
+            format!("plyfs_request_failures_total{{{labels}}} 2"),
+            r#"plyfs_objects{mount_point="/mnt \"a\"\n"} 7.0"#.to_owned(),
+            r#"plyfs_uptime_seconds{mount_point="/mnt \"a\"\n"} 1.5"#.to_owned(),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn without_mounts_there_is_an_end() {
+        assert!(text(Vec::new()).ends_with("# EOF\n"));
+    }
+}

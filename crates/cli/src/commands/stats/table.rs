@@ -1,0 +1,111 @@
+//! Requests and their times as tables for people.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+
+use super::{Counted, Requests};
+use crate::commands::printable;
+
+/// All that a mount has done.
+pub fn of_mount(mount: &Counted) -> String {
+    let operations = of_operations(&mount.operations, |count| count.to_string());
+    format!("{}\n{operations}\n", heading(mount, mount.all().times.requests()))
+}
+
+/// What a mount is, and how much it holds.
+pub fn heading(mount: &Counted, requests: u64) -> String {
+    let Counted { report, objects, workers, .. } = mount;
+    let kibibytes = mount.memory_bytes / 1_024;
+    let (mount_point, stack) = (printable(&report.mount_point), printable(&report.stack));
+    format!("{mount_point}: {stack}\n{requests} requests, {objects} objects, {workers} threads, {kibibytes} KiB\n")
+}
+
+/// Operations, those first that took most time. `count` tells of a number of requests.
+pub fn of_operations(operations: &BTreeMap<String, Requests>, count: impl Fn(u64) -> String) -> String {
+    let mut table = new_table("OPERATION");
+    let mut rows: Vec<_> = operations.iter().collect();
+    rows.sort_by_key(|(_, one)| std::cmp::Reverse(one.times.total()));
+    rows.into_iter().for_each(|(name, one)| add_row(&mut table, name, one, &count));
+    finish(table)
+}
+
+/// Mounts, each with all its operations together.
+pub fn of_mounts<'a>(mounts: impl Iterator<Item = (&'a str, Requests)>, count: impl Fn(u64) -> String) -> String {
+    let mut table = new_table("MOUNT POINT");
+    mounts.for_each(|(name, all)| add_row(&mut table, &printable(name), &all, &count));
+    finish(table)
+}
+
+fn new_table(first: &str) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header([first, "REQUESTS", "FAILED", "MEAN", "P50", "P90", "P99", "LONGEST", "TOGETHER"]);
+    table
+}
+
+fn add_row(table: &mut Table, name: &str, requests: &Requests, count: &impl Fn(u64) -> String) {
+    let times = &requests.times;
+    let quantile = |part| duration(times.quantile(part));
+    table.add_row([
+        name.to_owned(),
+        count(times.requests()),
+        count(requests.failures),
+        duration(times.mean()),
+        quantile(0.5),
+        quantile(0.9),
+        quantile(0.99),
+        duration(times.longest()),
+        duration(times.total()),
+    ]);
+}
+
+fn finish(mut table: Table) -> String {
+    for index in 1..=8 {
+        table.column_mut(index).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    }
+    table.trim_fmt()
+}
+
+/// With three digits: `0.52 µs`, `12.3 ms`, `45 s`.
+fn duration(time: Duration) -> String {
+    let (number, unit) = match time.as_nanos() as f64 {
+        nanoseconds if nanoseconds < 999_500.0 => (nanoseconds / 1e3, "µs"),
+        nanoseconds if nanoseconds < 999_500_000.0 => (nanoseconds / 1e6, "ms"),
+        nanoseconds => (nanoseconds / 1e9, "s"),
+    };
+    match number {
+        0.0 => "-".to_owned(),
+        number if number < 9.995 => format!("{number:.2} {unit}"),
+        number if number < 99.95 => format!("{number:.1} {unit}"),
+        number => format!("{number:.0} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_three_digits() {
+        let of = |nanoseconds| duration(Duration::from_nanos(nanoseconds));
+        assert_eq!((of(0), of(520), of(12_345)), ("-".into(), "0.52 µs".into(), "12.3 µs".into()));
+        assert_eq!((of(999_499), of(999_500), of(9_996_000)), ("999 µs".into(), "1.00 ms".into(), "10.0 ms".into()));
+        assert_eq!((of(999_500_000), of(45_000_000_000)), ("1.00 s".into(), "45.0 s".into()));
+    }
+
+    #[test]
+    fn what_took_most_time_comes_first() {
+        let some = |steps: &[(u64, u64)]| Requests { failures: 1, times: crate::front_end::Times::from_steps(steps) };
+        let operations = BTreeMap::from([
+            ("lookup".to_owned(), some(&[(10_000, 5)])),
+            ("read".to_owned(), some(&[(1_000_000, 2), (2_000_000, 1)])),
+        ]);
+        let text = of_operations(&operations, |count| format!("{count}/s"));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].contains("read") && lines[1].contains("3/s") && lines[1].contains("4.0"), "{text}");
+        assert!(lines[2].contains("lookup") && lines[2].contains("10.0 µs"), "{text}");
+    }
+}

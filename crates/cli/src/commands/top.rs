@@ -1,0 +1,120 @@
+//! `plyfs top`: what the mounts do and how long it takes, again and again.
+
+use std::io::{IsTerminal, Write, stdout};
+use std::time::{Duration, Instant};
+
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, poll, read};
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
+};
+use crossterm::{execute, queue};
+
+use super::print;
+use super::stats::{Counted, gather, table};
+use crate::arguments::Top;
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Runs the command.
+pub fn run(arguments: &Top) -> Outcome {
+    let screen = stdout().is_terminal().then(Screen::open).transpose().map_err(|error| {
+        Failure::new(Exit::Failure, format!("cannot use the terminal: {error}; write to a file or a pipe instead"))
+    })?;
+    let mut before = gather(arguments.mount_point.as_deref())?;
+    let mut started = Instant::now();
+    for _ in 0..arguments.times.unwrap_or(u64::MAX) {
+        match &screen {
+            Some(screen) if screen.is_ended_within(arguments.interval) => return Ok(()),
+            Some(_) => {}
+            None => std::thread::sleep(arguments.interval),
+        }
+        let now = gather(arguments.mount_point.as_deref())?;
+        let (passed, later) = (started.elapsed(), Instant::now());
+        let text = text(&now, &before, passed, arguments.mount_point.is_some());
+        match &screen {
+            Some(screen) => screen.show(&text),
+            None => print(&format!("{text}\n"))?,
+        }
+        (before, started) = (now, later);
+    }
+    Ok(())
+}
+
+/// What happened between two states: of one mount by operation, of several by mount.
+fn text(now: &[Counted], before: &[Counted], passed: Duration, by_operation: bool) -> String {
+    let each_second = |count: u64| format!("{:.0}/s", count as f64 / passed.as_secs_f64());
+    // A mount made anew on the same place begins again.
+    let same = |one: &Counted, other: &Counted| {
+        one.report.pid == other.report.pid && one.report.mount_point == other.report.mount_point
+    };
+    let since = now.iter().map(|mount| match before.iter().find(|earlier| same(mount, earlier)) {
+        Some(earlier) => (mount, mount.since(earlier)),
+        None => (mount, mount.operations.clone()),
+    });
+    if by_operation {
+        let texts = since.map(|(mount, operations)| {
+            let requests = operations.values().map(|one| one.times.requests()).sum();
+            format!("{}\n{}\n", table::heading(mount, requests), table::of_operations(&operations, each_second))
+        });
+        return texts.collect();
+    }
+    let all = since.map(|(mount, operations)| (mount.report.mount_point.as_str(), operations.values().sum()));
+    format!("{}\n", table::of_mounts(all, each_second))
+}
+
+/// The terminal, which is as it was afterwards.
+struct Screen;
+
+impl Screen {
+    fn open() -> std::io::Result<Screen> {
+        enable_raw_mode()?;
+        // From here on it is set back, whatever fails.
+        let screen = Screen;
+        execute!(stdout(), EnterAlternateScreen, Hide)?;
+        Ok(screen)
+    }
+
+    /// Waits: whether the user wants an end.
+    fn is_ended_within(&self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        loop {
+            match poll(deadline.saturating_duration_since(Instant::now())).and_then(|came| came.then(read).transpose())
+            {
+                Ok(None) => return false,
+                Ok(Some(Event::Key(key))) if is_end(key) => return true,
+                // A new size is used at once.
+                Ok(Some(Event::Resize(..))) => return false,
+                Ok(Some(_)) => {}
+                // The terminal is gone.
+                Err(_) => return true,
+            }
+        }
+    }
+
+    /// As much as there is room for.
+    fn show(&self, text: &str) {
+        let (columns, rows) = size().unwrap_or((80, 24));
+        let mut output = stdout().lock();
+        let _ = queue!(output, MoveTo(0, 0));
+        for line in text.lines().take(usize::from(rows.saturating_sub(1))) {
+            let line: String = line.chars().take(columns.into()).collect();
+            let _ = write!(output, "{line}");
+            let _ = queue!(output, Clear(ClearType::UntilNewLine));
+            let _ = write!(output, "\r\n");
+        }
+        let _ = queue!(output, Clear(ClearType::FromCursorDown));
+        let _ = output.flush();
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = execute!(stdout(), Show, LeaveAlternateScreen);
+        let _ = disable_raw_mode();
+    }
+}
+
+fn is_end(key: KeyEvent) -> bool {
+    let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) || is_interrupt
+}

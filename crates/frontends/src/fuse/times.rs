@@ -1,0 +1,157 @@
+//! How long requests took: a histogram with steps of 1 %.
+
+use hdrhistogram::Histogram;
+use std::time::Duration;
+
+/// How long requests took in the server: from when each was received until its reply was complete. Durations are kept to
+/// 1 %, or to 64 ns.
+#[derive(Clone, Debug)]
+pub struct Times(Histogram<u64>);
+
+/// Shorter ones are not told apart, nanoseconds.
+const SHORTEST_NS: u64 = 64;
+/// What there is room for from the beginning, nanoseconds; room for longer ones is made when they occur.
+const USUAL_NS: u64 = 1_000_000;
+/// How exact: two decimal digits.
+const DIGITS: u8 = 2;
+
+impl Default for Times {
+    fn default() -> Times {
+        let mut histogram = Histogram::new_with_bounds(SHORTEST_NS, USUAL_NS, DIGITS).expect("the bounds are valid");
+        histogram.auto(true);
+        Times(histogram)
+    }
+}
+
+impl Times {
+    /// Counts one more.
+    pub(crate) fn record(&mut self, time: Duration) {
+        self.record_several(nanoseconds(time), 1);
+    }
+
+    fn record_several(&mut self, nanoseconds: u64, requests: u64) {
+        // Only a duration of centuries has no place.
+        let _ = self.0.record_n(nanoseconds, requests);
+    }
+
+    /// The steps in which requests fell: the nanoseconds in their middle, and how many requests.
+    pub fn steps(&self) -> Vec<(u64, u64)> {
+        let middle = |nanoseconds| self.0.median_equivalent(nanoseconds);
+        self.0.iter_recorded().map(|step| (middle(step.value_iterated_to()), step.count_at_value())).collect()
+    }
+
+    /// From [`Times::steps`].
+    pub fn from_steps(steps: &[(u64, u64)]) -> Times {
+        let mut times = Times::default();
+        steps.iter().for_each(|(nanoseconds, requests)| times.record_several(*nanoseconds, *requests));
+        times
+    }
+
+    /// Those and these.
+    #[must_use]
+    pub fn with(mut self, others: &Times) -> Times {
+        // Room is made for longer ones, so that they always have a place.
+        let _ = self.0.add(&others.0);
+        self
+    }
+
+    /// What has come since an earlier state of the same times.
+    #[must_use]
+    pub fn since(&self, earlier: &Times) -> Times {
+        let mut later = self.0.clone();
+        match later.subtract(&earlier.0) {
+            Ok(()) => Times(later),
+            // It was no earlier state: the count began again.
+            Err(_) => self.clone(),
+        }
+    }
+
+    /// How many requests.
+    pub fn requests(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> Duration {
+        Duration::from_nanos((self.0.mean() * self.0.len() as f64) as u64)
+    }
+
+    /// The arithmetic mean; zero if there are none.
+    pub fn mean(&self) -> Duration {
+        Duration::from_nanos(self.0.mean() as u64)
+    }
+
+    /// What this part of the requests (0 to 1) did not exceed; zero if there are none.
+    pub fn quantile(&self, part: f64) -> Duration {
+        Duration::from_nanos(self.0.value_at_quantile(part))
+    }
+
+    /// The longest; zero if there are none.
+    pub fn longest(&self) -> Duration {
+        Duration::from_nanos(self.0.max())
+    }
+
+    /// How many took no longer than this.
+    pub fn up_to(&self, limit: Duration) -> u64 {
+        self.0.count_between(0, nanoseconds(limit))
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(microseconds: impl IntoIterator<Item = u64>) -> Times {
+        let mut times = Times::default();
+        microseconds.into_iter().for_each(|time| times.record(Duration::from_micros(time)));
+        times
+    }
+
+    fn is_about(found: Duration, microseconds: f64) -> bool {
+        (found.as_nanos() as f64 / 1_000.0 / microseconds - 1.0).abs() < 0.011
+    }
+
+    #[test]
+    fn quantiles_are_right_to_one_percent() {
+        let times = times((1..=10_000).map(|step| step * 7));
+        assert_eq!(times.requests(), 10_000);
+        for (part, expected) in [(0.5, 35_000.0), (0.9, 63_000.0), (0.99, 69_300.0), (1.0, 70_000.0)] {
+            assert!(is_about(times.quantile(part), expected), "{part}: {:?}", times.quantile(part));
+        }
+        assert!(is_about(times.mean(), 35_003.5) && is_about(times.longest(), 70_000.0));
+        assert!(is_about(times.total(), 350_035_000.0), "{:?}", times.total());
+        assert!(times.up_to(Duration::from_millis(35)).abs_diff(5_000) < 60);
+    }
+
+    #[test]
+    fn none_took_no_time() {
+        let times = Times::default();
+        assert_eq!((times.requests(), times.mean(), times.quantile(0.99)), (0, Duration::ZERO, Duration::ZERO));
+        assert_eq!((times.longest(), times.total(), times.up_to(Duration::MAX)), (Duration::ZERO, Duration::ZERO, 0));
+    }
+
+    #[test]
+    fn hours_and_nanoseconds_have_their_places() {
+        let mut times = Times::default();
+        times.record(Duration::from_secs(30_000));
+        times.record(Duration::from_nanos(1));
+        assert!(is_about(times.longest(), 3e10));
+        assert!(times.quantile(0.5) <= Duration::from_nanos(SHORTEST_NS));
+    }
+
+    #[test]
+    fn what_came_later_is_told_apart() {
+        let before = times([10, 20, 3_000_000]);
+        let after = before.clone().with(&times([20, 500]));
+        let sent = Times::from_steps(&after.steps());
+        assert_eq!(sent.steps(), after.steps());
+        let since = sent.since(&before);
+        assert_eq!(since.requests(), 2);
+        assert!(is_about(since.longest(), 500.0), "{:?}", since.longest());
+        assert_eq!(times([5]).since(&before).requests(), 1, "of a count that began again, all");
+    }
+}
