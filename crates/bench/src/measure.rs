@@ -13,6 +13,8 @@ pub struct Sample {
     pub operations: u64,
     /// How long it took.
     pub seconds: f64,
+    /// How many requests the server answered meanwhile; `None` if it does not say.
+    pub requests: Option<u64>,
 }
 
 /// All figures of one workload.
@@ -47,6 +49,9 @@ pub struct StepResult {
 pub struct Figures {
     /// One time per round; of the lower file system several.
     pub seconds: Vec<f64>,
+    /// How many requests the server answered in each round; empty if it does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<u64>,
     /// Each of them divided by the lower file system's just before.
     #[serde(skip)]
     ratios: Vec<f64>,
@@ -54,6 +59,14 @@ pub struct Figures {
     pub seconds_median: f64,
     /// The median over the rounds of this subject's time divided by the lower file system's just before.
     pub ratio: Option<f64>,
+}
+
+impl Figures {
+    /// The median of the requests that the server answered, if it says how many.
+    pub fn requests_median(&self) -> Option<u64> {
+        let requests: Vec<f64> = self.requests.iter().map(|count| *count as f64).collect();
+        (!requests.is_empty()).then(|| median(requests) as u64)
+    }
 }
 
 impl WorkloadResult {
@@ -71,7 +84,9 @@ impl WorkloadResult {
                     self.steps.last_mut().expect("one was pushed")
                 }
             };
-            step.subjects.entry(subject.to_owned()).or_default().seconds.push(sample.seconds);
+            let figures = step.subjects.entry(subject.to_owned()).or_default();
+            figures.seconds.push(sample.seconds);
+            figures.requests.extend(sample.requests);
             let native = step.subjects.get(NATIVE).and_then(|figures| figures.seconds.last().copied());
             if let (Some(native), Some(figures)) = (native, step.subjects.get_mut(subject)) {
                 figures.ratios.push(sample.seconds / native);
@@ -114,7 +129,7 @@ mod tests {
     use super::*;
 
     fn sample(seconds: f64) -> Sample {
-        Sample { step: "step", operations: 0, seconds }
+        Sample { step: "step", operations: 0, seconds, requests: None }
     }
 
     #[test]

@@ -151,7 +151,9 @@ fn measured(image: &Image, subject: &Subject, workload: &Workload, sizes: &Sizes
     (workload.run)(&mut session, sizes)?;
     let mut samples = session.finish()?;
     if samples.len() > 1 && workload.name == "build" {
-        samples.push(Sample { step: TOTAL, operations: 0, seconds: samples.iter().map(|sample| sample.seconds).sum() });
+        let seconds = samples.iter().map(|sample| sample.seconds).sum();
+        let requests = samples.iter().map(|sample| sample.requests).sum();
+        samples.push(Sample { step: TOTAL, operations: 0, seconds, requests });
     }
     Ok(samples)
 }

@@ -167,12 +167,22 @@ impl<'a> Session<'a> {
         work: impl FnOnce(&Path) -> Result<T>,
     ) -> Result<T> {
         self.settle().context(step)?;
+        let before = self.requests();
         let start = Instant::now();
         let outcome = work(self.directory());
         let seconds = start.elapsed().as_secs_f64();
         let result = outcome.context(step)?;
-        self.samples.push(Sample { step, operations, seconds });
+        let requests = self.requests().zip(before).map(|(after, before)| after.saturating_sub(before));
+        self.samples.push(Sample { step, operations, seconds, requests });
         Ok(result)
+    }
+
+    /// How many requests the server has answered, if it says so.
+    fn requests(&self) -> Option<u64> {
+        let mut command = self.subject.statistics(self.directory()).filter(|_| self.mounted)?;
+        let output = command.stdin(Stdio::null()).output().ok()?;
+        let mounts: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        mounts[0]["requests"].as_u64()
     }
 
     /// Writes back first what the kernel holds for the mount, then what the lower file system holds.

@@ -143,6 +143,15 @@ impl Subject {
         std::iter::once(program.into_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
     }
 
+    /// The command that tells what the server of a mount has done, where there is one.
+    pub fn statistics(&self, mount_point: &Path) -> Option<Command> {
+        (self.family == PLYFS).then(|| {
+            let mut command = Command::new(&self.program);
+            command.args(["stats", "--json"]).arg(mount_point);
+            command
+        })
+    }
+
     /// Why it cannot be measured, if so.
     pub fn missing(&self) -> Option<String> {
         match self.style {

@@ -17,6 +17,7 @@ pub fn render(results: &Results) -> String {
     line(&mut text, "![Ratio to the lower file system](chart.svg)\n".to_owned());
     ratios(&mut text, results);
     medians(&mut text, results);
+    requests(&mut text, results);
     loads(&mut text, results);
     failures(&mut text, results);
     line(&mut text, "\n## Subjects\n\n| subject | version | mounted by |\n|---|---|---|".to_owned());
@@ -35,6 +36,17 @@ fn ratios(text: &mut String, results: &Results) {
 fn medians(text: &mut String, results: &Results) {
     line(text, "\n## Medians in seconds\n".to_owned());
     grid(text, results, |step, subject| Some(table::seconds(step, step.subjects.get(subject)?.seconds_median)));
+}
+
+/// Only those servers say how many requests they answered whose counts can be asked for.
+fn requests(text: &mut String, results: &Results) {
+    let has_some = |(_, result): (&str, &crate::measure::WorkloadResult)| {
+        result.steps.iter().flat_map(|step| step.subjects.values()).any(|figures| !figures.requests.is_empty())
+    };
+    if results.ordered().any(has_some) {
+        line(text, "\n## Requests that the server answered (medians)\n".to_owned());
+        grid(text, results, |step, subject| Some(step.subjects.get(subject)?.requests_median()?.to_string()));
+    }
 }
 
 fn grid(text: &mut String, results: &Results, show: impl Fn(&crate::measure::StepResult, &str) -> Option<String>) {

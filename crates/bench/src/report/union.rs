@@ -92,12 +92,31 @@ fn section(text: &mut String, workload: &str, result: &WorkloadResult, results: 
             });
             line(text, format!("| {} |{cells} {growth} |", escape(name)));
         }
+        requests(text, step, results);
     }
     if !result.failures.is_empty() {
         line(text, "\nFailed:\n".to_owned());
     }
     for (subject, reason) in &result.failures {
         line(text, format!("- {subject}: {reason}"));
+    }
+}
+
+/// How many requests those servers answered that say so, for each number of branches.
+fn requests(text: &mut String, step: &StepResult, results: &Results) {
+    let of = |name, count| figures(results, step, name, count).and_then(Figures::requests_median);
+    let counted =
+        series(results).into_iter().filter(|name| branches(results).iter().any(|count| of(name, *count).is_some()));
+    let lists: Vec<_> = counted
+        .map(|name| {
+            let counts = branches(results).into_iter();
+            let counts: Vec<_> =
+                counts.map(|count| of(name, count).map_or("-".to_owned(), |count| count.to_string())).collect();
+            format!("{} {}", escape(name), counts.join(", "))
+        })
+        .collect();
+    if !lists.is_empty() {
+        line(text, format!("\nRequests to the server: {}.", lists.join("; ")));
     }
 }
 
@@ -174,7 +193,7 @@ mod tests {
         let mut results = Results::new(&all);
         let mut result = WorkloadResult::default();
         for (name, seconds) in [(NATIVE, 1.0), ("mergerfs (1)", 2.0), ("mergerfs (4)", 3.0)] {
-            result.add(name, &[Sample { step: "postmark", operations: 0, seconds }]);
+            result.add(name, &[Sample { step: "postmark", operations: 0, seconds, requests: Some(7) }]);
         }
         result.fail("mergerfs (2)", "it crashed".to_owned());
         result.conclude();
@@ -182,6 +201,7 @@ mod tests {
         let text = markdown(&results);
         assert!(text.contains("| branches | 1 | 2 | 4 | 4 ÷ 1 |\n"), "{text}");
         assert!(text.contains("| mergerfs | **2.00x (2.00)** | failed | **3.00x (3.00)** | 1.50x |\n"), "{text}");
+        assert!(text.contains("Requests to the server: mergerfs 7, -, 7.\n"), "{text}");
         assert!(text.contains("- mergerfs (2): it crashed\n"), "{text}");
         assert!(text.contains("| overlayfs | - | - | - | - |\n"), "{text}");
     }
