@@ -661,6 +661,21 @@ fn a_mount_over_its_own_directory_does_not_use_itself() {
 }
 
 #[test]
+fn a_listing_has_attributes_once_objects_have_been_looked_up_and_found() {
+    let Some((mounted, lower)) = mount_directory(MountOptions::default()) else { return };
+    (0..20).for_each(|number| fs::write(lower.path().join(number.to_string()), b"").unwrap());
+    // As many nodes as the kernel has been told of.
+    let nodes_after_listing = || {
+        assert_eq!(fs::read_dir(mounted.path("")).unwrap().count(), 20);
+        mounted.mount.nodes()
+    };
+    assert!(fs::metadata(mounted.path("absent")).is_err());
+    assert_eq!(nodes_after_listing(), 1, "looking for what is not there");
+    fs::metadata(mounted.path("7")).unwrap();
+    assert_eq!(nodes_after_listing(), 21);
+}
+
+#[test]
 fn aborting_fails_what_is_open() {
     let Some(mounted) = mount_memory() else { return };
     let file = File::create(mounted.path("file")).unwrap();

@@ -2,8 +2,8 @@
 //!
 //! The kernel asks for attributes with the first entries of every listing, since it cannot know yet whether they will
 //! be used; finding them costs many times what the names cost. So the first entries come with attributes only if
-//! objects of the directory have been looked up since the last listing; otherwise they come without, and the kernel
-//! looks up what is used, which it counts, and asks for attributes with the later entries if there was any.
+//! objects of the directory have been looked up and found since the last listing; otherwise they come without, and the
+//! kernel looks up what is used, which it counts, and asks for attributes with the later entries if there was any.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ impl Interest {
         Interest { bits: (0..WORDS).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// An object of this directory was looked up.
+    /// An object of this directory was looked up and found.
     pub(crate) fn note(&self, directory: u64) {
         let (word, bit) = self.place(directory);
         // Mostly it is set already, and reading does not take the line from other processors.

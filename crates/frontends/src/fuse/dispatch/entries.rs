@@ -53,10 +53,8 @@ impl Dispatcher {
             // File handles of the mount (name_to_handle_at, NFS export) come back this way.
             b"." => self.entry_of(caller, parent.vnode.clone()),
             b".." => parent.vnode.parent(caller).and_then(|vnode| self.entry_of(caller, vnode)),
-            _ => {
-                self.interest.note(parent.id);
-                parent.vnode.lookup(caller, name(bytes)?)
-            }
+            // What is not there is looked up before something is created; that tells nothing of those that are.
+            _ => parent.vnode.lookup(caller, name(bytes)?).inspect(|_| self.interest.note(parent.id)),
         };
         match found {
             Ok(entry) => {
