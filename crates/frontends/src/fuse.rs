@@ -24,6 +24,7 @@ mod notifier;
 mod notify;
 mod open_files;
 mod options;
+mod policy;
 mod poll;
 mod reply;
 mod request;
@@ -36,6 +37,7 @@ mod trace;
 mod trim;
 mod uring;
 mod wire;
+mod yielding;
 
 pub use mount::{FILE_SYSTEM_TYPE, MountError, UnmountMode, unmount};
 pub use mounted::Mount;

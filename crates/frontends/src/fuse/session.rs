@@ -15,6 +15,7 @@ use super::statistics::{Place, Statistics};
 use super::trace;
 use super::uring::UringQueue;
 use super::wire::{self, Opcode};
+use super::yielding::{Pace, Yielding};
 use rustix::thread::sched_setaffinity;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -111,11 +112,12 @@ struct Lane {
     /// Those of callers on this processor, through io_uring; `None`: those that come through the device.
     processor: Option<u16>,
     waiting: Waiting,
+    pace: Pace,
 }
 
 impl Lane {
     fn new(processor: Option<u16>) -> Lane {
-        Lane { processor, waiting: Waiting::default() }
+        Lane { processor, waiting: Waiting::default(), pace: Pace::default() }
     }
 }
 
@@ -142,6 +144,8 @@ struct Shared<H: Handler> {
     statistics: Arc<Statistics>,
     locality: Locality,
     awake: Awake,
+    /// Of those that have a processor.
+    yielding: Option<Yielding>,
     /// The first is that of the device.
     lanes: Vec<Lane>,
     /// Workers that exist or are being started.
@@ -161,9 +165,11 @@ impl<H: Handler> Session<H> {
         stay_awake: Duration,
     ) -> Result<Session<H>, SessionError> {
         let (starter, requests) = channel();
-        // Without keepers, callers would leave the workers that follow them.
-        let locality = if stay_awake.is_zero() { Locality::none() } else { Locality::new() };
         let queues = if negotiated.has(wire::init::OVER_IO_URING) { processors() } else { 0 };
+        let yielding = (queues > 0).then(Yielding::new).flatten();
+        // Without keepers, callers would leave the workers that follow them; and where workers yield, they stay anyway.
+        let has_keepers = !stay_awake.is_zero() && yielding.is_none();
+        let locality = if has_keepers { Locality::new() } else { Locality::none() };
         let shared = Arc::new(Shared {
             device,
             mount_point: mount_point.to_owned(),
@@ -173,6 +179,7 @@ impl<H: Handler> Session<H> {
             statistics,
             awake: Awake::new(stay_awake, locality.allowed()),
             locality,
+            yielding,
             lanes: std::iter::once(None).chain((0..queues).map(Some)).map(Lane::new).collect(),
             workers: Mutex::new(0),
             last_worker_ended: Condvar::new(),
@@ -369,12 +376,16 @@ impl<H: Handler> Drop for EndOfWorker<'_, H> {
 }
 
 fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue) {
-    let Lane { processor, waiting } = &shared.lanes[lane];
+    let Lane { processor, waiting, pace } = &shared.lanes[lane];
     // Others stay on their processor.
     let _place = processor.is_none().then(|| shared.locality.join());
     let counted = shared.statistics.place();
+    let yielder = processor.and(shared.yielding.as_ref()).map(|yielding| yielding.join(pace));
     loop {
         let received = queue.receive();
+        if let Some(yielder) = &yielder {
+            yielder.received();
+        }
         let was_last = waiting.part();
         match received {
             Received::Request => {}
@@ -394,6 +405,9 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue
         let length = serve(shared, counted, message, &mut reply);
         // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
         waiting.join();
+        if let Some(yielder) = &yielder {
+            yielder.replies();
+        }
         send(queue, length);
         // The kernel may give the entry of a ring a request until it is taken back, which would fail then.
         if processor.is_none() && waiting.part_if_enough() {

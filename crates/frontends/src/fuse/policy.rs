@@ -1,0 +1,87 @@
+//! Scheduling policies of threads, and how often a thread slept.
+
+use rustix::thread::Pid;
+use std::io;
+use std::mem::MaybeUninit;
+
+/// What a thread is scheduled by (sched(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// SCHED_OTHER: as any other.
+    Ordinary,
+    /// SCHED_IDLE: what nobody else wants; its processor counts as idle.
+    Idle,
+}
+
+/// Changes the policy of a thread of this process.
+///
+/// # Errors
+/// `EPERM` for the way back to the ordinary one, without CAP_SYS_NICE or a limit (RLIMIT_NICE) that allows it; `ESRCH` if
+/// the thread is gone.
+pub(crate) fn set_policy(thread: Pid, policy: Policy) -> io::Result<()> {
+    let number = match policy {
+        Policy::Ordinary => libc::SCHED_OTHER,
+        Policy::Idle => libc::SCHED_IDLE,
+    };
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads the parameters during the call, and changes nothing but how a thread is scheduled.
+    match unsafe { libc::sched_setscheduler(thread.as_raw_nonzero().get(), number, &parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// How often the calling thread has slept so far, waiting for something (getrusage(2), `ru_nvcsw`).
+pub(crate) fn times_slept() -> u64 {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the kernel fills the structure, or fails, and then it is not looked at.
+    let usage = unsafe {
+        if libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) != 0 {
+            return 0;
+        }
+        usage.assume_init()
+    };
+    usage.ru_nvcsw as u64
+}
+
+/// The same of another thread of this process, and whether it runs or wants to; `None` if it is gone.
+pub(crate) fn look_at(thread: Pid) -> Option<(u64, bool)> {
+    let number = thread.as_raw_nonzero();
+    let status = std::fs::read_to_string(format!("/proc/self/task/{number}/status")).ok()?;
+    let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    let wants_to_run = value("State:")?.starts_with('R');
+    Some((value("voluntary_ctxt_switches:")?.parse().ok()?, wants_to_run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::thread::gettid;
+    use std::time::Duration;
+
+    #[test]
+    fn sleeping_is_counted_the_same_from_inside_and_outside() {
+        let before = times_slept();
+        std::thread::sleep(Duration::from_millis(1));
+        let (seen, wants_to_run) = look_at(gettid()).unwrap();
+        assert!(seen > before && wants_to_run);
+        // Reading may have slept too.
+        assert!(times_slept() >= seen);
+    }
+
+    #[test]
+    fn a_policy_is_taken_on_and_given_up() {
+        // In a thread of its own: without privileges there is no way back.
+        let thread = std::thread::spawn(|| {
+            set_policy(gettid(), Policy::Idle).unwrap();
+            let policy = || std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let field = |stat: String| stat.rsplit(')').next().unwrap().split_whitespace().nth(38).unwrap().to_owned();
+            assert_eq!(field(policy()), "5");
+            if rustix::process::geteuid().is_root() {
+                set_policy(gettid(), Policy::Ordinary).unwrap();
+                assert_eq!(field(policy()), "0");
+            }
+        });
+        thread.join().unwrap();
+    }
+}

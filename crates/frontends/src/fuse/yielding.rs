@@ -1,0 +1,311 @@
+//! Yielding: the workers of a processor leave it to the caller that gets a reply.
+//!
+//! A reply wakes its caller while the worker still runs there. So the kernel looks for a processor that is idle, wakes it,
+//! and has the caller go on there, away from its cache and from the worker; its next request comes to that processor, and its
+//! reply sends it back. To wake a processor can take many times what a request takes. But a processor that runs a thread of
+//! the policy SCHED_IDLE counts as idle: the caller stays, and goes on at once. So workers are under that policy from just
+//! before a reply until they have the next request.
+//!
+//! Such a thread gets next to no time beside others that compute. So a guard looks every few milliseconds for workers that
+//! have not come any further, and takes the policy from them. Where a request had been waiting for that, the lane does without
+//! the policy for a while, for longer each time.
+
+use super::policy::{Policy, look_at, set_policy, times_slept};
+use rustix::thread::{Pid, gettid};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// How often the guard looks.
+const TICK: Duration = Duration::from_millis(4);
+/// After so many looks the policy is taken once more from a worker that has not come further.
+const LOOKS_BETWEEN: u32 = 16;
+/// After the last reply under the policy the guard goes on for so long.
+const LINGER_MS: u64 = 100;
+/// Fewer requests of a lane in a second are not worth a guard.
+const REQUESTS_PER_SECOND_MIN: u64 = 100;
+/// For how long a lane does without the policy the first time, and at most.
+const PAUSE_MS_MIN: u64 = 64;
+const PAUSE_MS_MAX: u64 = 4096;
+
+/// What the workers of a session share.
+pub(crate) struct Yielding {
+    shared: Arc<Shared>,
+    guard: Thread,
+}
+
+struct Shared {
+    started: Instant,
+    workers: Mutex<Vec<Weak<State>>>,
+    /// When the last reply under the policy was sent, in ms since the start.
+    last_ms: AtomicU64,
+    /// The guard looks.
+    watched: AtomicBool,
+    ended: AtomicBool,
+}
+
+/// How the requests of a lane come, and whether its workers may yield.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// The second that is counted.
+    second: AtomicU64,
+    /// Requests in it, and in the one before.
+    requests: AtomicU64,
+    before: AtomicU64,
+    /// Until when workers do not yield, and for how long that was, in ms.
+    paused_until_ms: AtomicU64,
+    pause_ms: AtomicU64,
+}
+
+/// A worker of a lane.
+pub(crate) struct Yielder<'a> {
+    yielding: &'a Yielding,
+    pace: &'a Pace,
+    state: Arc<State>,
+}
+
+struct State {
+    thread: Pid,
+    /// It is under the policy, or about to be. Only the worker itself changes this.
+    yields: AtomicBool,
+    /// Goes up with every request.
+    progress: AtomicU64,
+    /// The guard has taken the policy from it while it wanted to run: how often it had slept by then, plus one.
+    rescued: AtomicU64,
+}
+
+/// How far a worker was when the guard looked.
+struct Seen {
+    thread: Pid,
+    progress: u64,
+    /// How often it was there before.
+    looks: u32,
+}
+
+impl Yielding {
+    /// `None` where the policy could not be given up again: then nobody may take it on.
+    pub(crate) fn new() -> Option<Yielding> {
+        let shared = Arc::new(Shared {
+            started: Instant::now(),
+            workers: Mutex::default(),
+            last_ms: AtomicU64::new(0),
+            watched: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+        });
+        let for_guard = Arc::clone(&shared);
+        let (tell, told) = std::sync::mpsc::channel();
+        let guard = std::thread::Builder::new().name("fuse-guard".into()).spawn(move || {
+            let own = gettid();
+            let may = set_policy(own, Policy::Idle).and_then(|()| set_policy(own, Policy::Ordinary)).is_ok();
+            if tell.send(may).is_ok() && may {
+                for_guard.guard();
+            }
+        });
+        let guard = guard.ok()?.thread().clone();
+        told.recv().is_ok_and(|may| may).then_some(Yielding { shared, guard })
+    }
+
+    /// Takes the calling thread in as a worker of a lane.
+    pub(crate) fn join<'a>(&'a self, pace: &'a Pace) -> Yielder<'a> {
+        let state = Arc::new(State {
+            thread: gettid(),
+            yields: AtomicBool::new(false),
+            progress: AtomicU64::new(0),
+            rescued: AtomicU64::new(0),
+        });
+        self.shared.lock_workers().push(Arc::downgrade(&state));
+        Yielder { yielding: self, pace, state }
+    }
+}
+
+impl Drop for Yielding {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        self.guard.unpark();
+    }
+}
+
+impl Yielder<'_> {
+    /// A request has been received: it is served under the ordinary policy.
+    pub(crate) fn received(&self) {
+        let state = &*self.state;
+        state.progress.fetch_add(1, Ordering::Relaxed);
+        if state.yields.load(Ordering::Relaxed) {
+            // The guard may have done it already.
+            let _ = set_policy(state.thread, Policy::Ordinary);
+            state.yields.store(false, Ordering::SeqCst);
+            let rescued = state.rescued.swap(0, Ordering::Relaxed);
+            if rescued != 0 && times_slept() == rescued - 1 {
+                // It did not sleep after that, so the request was there and waited.
+                self.pace.pause(self.yielding.shared.now_ms());
+            }
+        }
+    }
+
+    /// A reply is about to be sent.
+    pub(crate) fn replies(&self) {
+        let (shared, state) = (&*self.yielding.shared, &*self.state);
+        let now_ms = shared.now_ms();
+        if !self.pace.may_yield(now_ms) {
+            return;
+        }
+        state.yields.store(true, Ordering::SeqCst);
+        shared.last_ms.store(now_ms, Ordering::SeqCst);
+        // Before it is done: afterwards this thread may not run for some time.
+        if !shared.watched.load(Ordering::SeqCst) && !shared.watched.swap(true, Ordering::SeqCst) {
+            self.yielding.guard.unpark();
+        }
+        let _ = set_policy(state.thread, Policy::Idle);
+    }
+}
+
+impl Pace {
+    /// Counts a request: whether its worker may yield.
+    fn may_yield(&self, now_ms: u64) -> bool {
+        let second = now_ms / 1000;
+        let counted = self.second.load(Ordering::Relaxed);
+        if counted != second && self.second.swap(second, Ordering::Relaxed) != second {
+            let requests = self.requests.swap(0, Ordering::Relaxed);
+            self.before.store(if counted + 1 == second { requests } else { 0 }, Ordering::Relaxed);
+        }
+        let requests = self.requests.fetch_add(1, Ordering::Relaxed);
+        let many = requests.max(self.before.load(Ordering::Relaxed)) >= REQUESTS_PER_SECOND_MIN;
+        many && now_ms >= self.paused_until_ms.load(Ordering::Relaxed)
+    }
+
+    /// A request had to wait, because others wanted the processor.
+    fn pause(&self, now_ms: u64) {
+        let (until_ms, last) = (self.paused_until_ms.load(Ordering::Relaxed), self.pause_ms.load(Ordering::Relaxed));
+        let soon_again = now_ms < until_ms + last;
+        let pause_ms = if soon_again { (last * 2).clamp(PAUSE_MS_MIN, PAUSE_MS_MAX) } else { PAUSE_MS_MIN };
+        self.pause_ms.store(pause_ms, Ordering::Relaxed);
+        self.paused_until_ms.store(now_ms + pause_ms, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    fn lock_workers(&self) -> MutexGuard<'_, Vec<Weak<State>>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The guard's life.
+    fn guard(&self) {
+        let mut seen = Vec::new();
+        while !self.ended.load(Ordering::SeqCst) {
+            if !self.watched.load(Ordering::SeqCst) {
+                std::thread::park();
+                continue;
+            }
+            std::thread::sleep(TICK);
+            self.look(&mut seen);
+            let last_ms = self.last_ms.load(Ordering::SeqCst);
+            if self.now_ms() > last_ms + LINGER_MS {
+                self.watched.store(false, Ordering::SeqCst);
+                if self.last_ms.load(Ordering::SeqCst) != last_ms {
+                    // A worker has come that may not have seen it.
+                    self.watched.store(true, Ordering::SeqCst);
+                }
+                // Nobody stays behind under the policy without a guard.
+                self.each_worker(|state| drop(set_policy(state.thread, Policy::Ordinary)));
+            }
+        }
+    }
+
+    /// Takes the policy from all who have not come further since the last look.
+    fn look(&self, seen: &mut Vec<Seen>) {
+        let mut now = Vec::with_capacity(seen.len());
+        self.each_worker(|state| {
+            let (thread, progress) = (state.thread, state.progress.load(Ordering::Relaxed));
+            let same = |earlier: &&Seen| earlier.thread == thread && earlier.progress == progress;
+            let looks = seen.iter().find(same).map_or(0, |earlier| earlier.looks + 1);
+            now.push(Seen { thread, progress, looks });
+            // Again after some time: it may have been just about to take the policy on.
+            if looks % LOOKS_BETWEEN == 1 {
+                let found = look_at(state.thread).filter(|(_, wants_to_run)| *wants_to_run);
+                if let Some((slept, _)) = found {
+                    state.rescued.store(slept + 1, Ordering::Relaxed);
+                }
+                let _ = set_policy(state.thread, Policy::Ordinary);
+            }
+        });
+        *seen = now;
+    }
+
+    /// Calls with each worker that is under the policy, or about to be.
+    fn each_worker(&self, mut call: impl FnMut(&State)) {
+        self.lock_workers().retain(|worker| {
+            let Some(state) = worker.upgrade() else { return false };
+            if state.yields.load(Ordering::SeqCst) {
+                call(&state);
+            }
+            true
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the next of many requests in this millisecond may yield.
+    fn may_yield_after_many(pace: &Pace, now_ms: u64) -> bool {
+        (0..REQUESTS_PER_SECOND_MIN).for_each(|_| {
+            pace.may_yield(now_ms);
+        });
+        pace.may_yield(now_ms)
+    }
+
+    #[test]
+    fn only_many_requests_are_worth_a_guard() {
+        let pace = Pace::default();
+        assert!((0..REQUESTS_PER_SECOND_MIN).all(|_| !pace.may_yield(999)));
+        assert!(pace.may_yield(999));
+        assert!(pace.may_yield(1_000), "the second before counts");
+        assert!(!pace.may_yield(3_000), "what is longer ago does not");
+        assert!(!pace.may_yield(4_000), "one request a second");
+    }
+
+    #[test]
+    fn who_had_to_wait_pauses_longer_each_time() {
+        let pace = Pace::default();
+        let mut now_ms = 0;
+        for expected in [64, 128, 256, 512, 1024, 2048, 4096, 4096] {
+            pace.pause(now_ms);
+            assert!(!may_yield_after_many(&pace, now_ms + expected - 1), "{expected}");
+            now_ms += expected;
+            assert!(may_yield_after_many(&pace, now_ms), "{expected}");
+        }
+        now_ms += 2 * PAUSE_MS_MAX;
+        pace.pause(now_ms);
+        assert!(may_yield_after_many(&pace, now_ms + PAUSE_MS_MIN), "once in a while is another matter");
+    }
+
+    #[test]
+    fn a_worker_that_does_not_come_further_loses_the_policy() {
+        let Some(yielding) = Yielding::new() else { return };
+        let pace = Pace::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let yielder = yielding.join(&pace);
+                let policy = || {
+                    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+                    stat.rsplit(')').next().unwrap().split_whitespace().nth(38).unwrap().to_owned()
+                };
+                (0..=REQUESTS_PER_SECOND_MIN).for_each(|_| yielder.replies());
+                assert_eq!(policy(), "5");
+                yielder.received();
+                assert_eq!(policy(), "0");
+                yielder.replies();
+                let deadline = Instant::now() + Duration::from_secs(60);
+                while policy() != "0" {
+                    assert!(Instant::now() < deadline, "the guard does not come");
+                }
+            });
+        });
+    }
+}
