@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
 use vnode::{Caller, Errno, FileSystemRef, Properties, Result};
@@ -430,6 +430,33 @@ fn a_burst_of_slow_requests_on_one_processor_does_not_delay_others() {
         rustix::thread::sched_setaffinity(None, &elsewhere).unwrap();
         assert!(quick < Duration::from_millis(1200), "the quick one of burst {burst} took {quick:?}");
     }
+}
+
+/// A worker that left its processor to the caller would get it back only after all others that compute there.
+#[test]
+fn a_caller_is_served_beside_programs_that_compute_on_its_processor() {
+    let Some(mounted) = mount_with(memory(), MountOptions::default()) else { return };
+    let elsewhere = on_one_processor();
+    let (is_over, busy) = (AtomicBool::new(false), 3);
+    std::thread::scope(|scope| {
+        for _ in 0..busy {
+            // They stay on this thread's processor.
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let started = Instant::now();
+        for number in 0..6_000 {
+            fs::metadata(mounted.path(&number.to_string())).unwrap_err();
+            // Not that of one request, which may meet the slices of all others.
+            let taken = started.elapsed();
+            assert!(taken < Duration::from_secs(20), "{number} requests took {taken:?}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    rustix::thread::sched_setaffinity(None, &elsewhere).unwrap();
 }
 
 #[test]
