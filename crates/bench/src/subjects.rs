@@ -196,9 +196,9 @@ pub fn all(plyfs: &Path, stacks: &[String], plyfs_arguments: &str) -> Vec<Subjec
 pub fn unions(plyfs: &Path, stacks: &[String], plyfs_arguments: &str, branches: &[usize]) -> Vec<Subject> {
     let mut all = vec![native()];
     for &branches in branches {
-        let own = stacks.iter().map(|stack| Subject {
-            name: format!("plyfs {}", stack.replace("{rw}", "all rw").replace("{ro}", "one rw")),
-            ..plyfs_subject(plyfs, stack, plyfs_arguments)
+        let own = stacks.iter().map(|stack| {
+            let subject = plyfs_subject(plyfs, stack, plyfs_arguments);
+            Subject { name: subject.name.replace("{rw}", "all rw").replace("{ro}", "one rw"), ..subject }
         });
         let peers = PEERS.iter().filter_map(Peer::union);
         all.extend(own.chain(peers).map(|subject| Subject {
@@ -230,14 +230,16 @@ const OVER: &str = "over:";
 fn plyfs_subject(program: &Path, stack: &str, more: &str) -> Subject {
     let mut arguments = vec!["mount".to_owned(), "-f".to_owned()];
     arguments.extend(more.split_whitespace().map(str::to_owned));
+    // Another subject than the one without them.
+    let more: String = more.split_whitespace().map(|argument| format!(" {argument}")).collect();
     let (name, style) = match stack.strip_prefix(OVER) {
         Some(layers) => {
             arguments.extend(["--over", "{data}", layers.trim()].map(str::to_owned));
-            (format!("plyfs --over {}", layers.trim()), Style::ServerOver)
+            (format!("plyfs --over {}{more}", layers.trim()), Style::ServerOver)
         }
         None => {
             arguments.extend([stack.replace("{}", "{data}"), "{mount}".to_owned()]);
-            (format!("plyfs {}", stack.replace("{}", "dir")), Style::Server)
+            (format!("plyfs {}{more}", stack.replace("{}", "dir")), Style::Server)
         }
     };
     Subject {
@@ -358,6 +360,13 @@ mod tests {
         let stacks = ["{ro} | union".to_owned()];
         let all = unions(Path::new("target/release/plyfs"), &stacks, "", &[1, 3]);
         all.into_iter().find(|subject| subject.name == name).expect("there is one").shown_command()
+    }
+
+    #[test]
+    fn other_arguments_make_another_subject() {
+        let all = unions(Path::new("plyfs"), &["{ro} | union".to_owned()], "-o ro  --trace", &[2]);
+        let subject = all.iter().find(|subject| subject.name == "plyfs one rw | union -o ro --trace (2)").unwrap();
+        assert_eq!(subject.shown_command(), "plyfs mount -f -o ro --trace 'DIRECTORY=rw, BRANCH1=ro | union' MOUNT");
     }
 
     #[test]
