@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help build demo test lint bench soak clean
+.PHONY: help build demo test lint bench fuzz soak clean
 
 help: ## Show these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -29,6 +29,13 @@ bench: build ## Time the workloads and the unions on Plyfs, the lower file syste
 	@scripts/bench-setup
 	$(CARGO) build --release --package bench
 	$(if $(BENCH),target/release/bench $(BENCH),target/release/bench; first=$$?; target/release/bench union && exit $$first)
+
+fuzz: ## Give the decoder of requests 100 million random messages
+	FUZZ_ROUNDS=100000000 $(CARGO) test --release --package frontends --lib random_bytes_never_panic
+
+soak: ## Work on mounts for MINUTES (60), and see that servers hold no more and more memory, descriptors or threads
+	@scripts/setup test
+	@scripts/soak $(MINUTES)
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -280,11 +280,18 @@ fn decline_uring(device: &Arc<Device>) -> std::io::Result<()> {
     }
 }
 
-/// The processors that this machine may ever have: the kernel has as many queues.
+/// How many processors this machine may ever have: the kernel has as many queues.
 fn processors() -> u16 {
-    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
-    let last = possible.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<u16>().ok());
-    last.map_or(0, |last| last + 1)
+    count_of(&std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default())
+}
+
+/// How many numbers a list such as `0-3,8` has; 0 if it is none.
+fn count_of(list: &str) -> u16 {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        last.parse::<u16>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
+    };
+    list.trim().split(',').try_fold(0u16, |sum, range| sum.checked_add(count(range)?)).unwrap_or(0)
 }
 
 /// Starts workers when asked. A thread begins with the credentials of the one that makes it, and workers act with their

@@ -177,3 +177,10 @@ fn the_end_of_the_connection_ends_the_session_once() {
     running.closed.recv().unwrap();
     assert!(running.closed.try_recv().is_err());
 }
+
+#[test]
+fn processors_are_counted_whatever_their_numbers() {
+    for (list, count) in [("0-1\n", 2), ("0", 1), ("0-3,8,10-11", 7), ("", 0), ("x", 0), ("3-1", 0), ("0-65535", 0)] {
+        assert_eq!(count_of(list), count, "{list:?}");
+    }
+}
