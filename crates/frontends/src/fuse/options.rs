@@ -1,7 +1,7 @@
 //! What the caller asks of a mount, and what follows from it and from the stack's properties.
 
 use super::device::DEVICE_PATH;
-use super::uring;
+use super::{uring, yielding};
 use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
@@ -207,6 +207,9 @@ impl fmt::Display for Decisions {
         writeln!(formatter, "data read and written: {data}")?;
         writeln!(formatter, "locks: {locks}")?;
         writeln!(formatter, "requests come: through {}", self.transport())?;
+        if self.uring.is_ok() && yielding::is_possible() {
+            return formatter.write_str("processors left to callers: as soon as they have their replies");
+        }
         match self.stay_awake {
             Duration::ZERO => formatter.write_str("processors kept awake: no"),
             time => write!(

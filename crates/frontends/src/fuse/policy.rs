@@ -31,6 +31,12 @@ pub(crate) fn set_policy(thread: Pid, policy: Policy) -> io::Result<()> {
     }
 }
 
+/// Whether the calling thread is under the ordinary policy, and not under one that somebody gave it.
+pub(crate) fn is_ordinary() -> bool {
+    // SAFETY: it is told of the calling thread, and nothing is changed.
+    unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
+}
+
 /// How often the calling thread has slept so far, waiting for something (getrusage(2), `ru_nvcsw`).
 pub(crate) fn times_slept() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
@@ -73,7 +79,9 @@ mod tests {
     fn a_policy_is_taken_on_and_given_up() {
         // In a thread of its own: without privileges there is no way back.
         let thread = std::thread::spawn(|| {
+            assert!(is_ordinary());
             set_policy(gettid(), Policy::Idle).unwrap();
+            assert!(!is_ordinary());
             let policy = || std::fs::read_to_string("/proc/thread-self/stat").unwrap();
             let field = |stat: String| stat.rsplit(')').next().unwrap().split_whitespace().nth(38).unwrap().to_owned();
             assert_eq!(field(policy()), "5");

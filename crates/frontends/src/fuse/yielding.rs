@@ -10,10 +10,10 @@
 //! have not come any further, and takes the policy from them. Where a request had been waiting for that, the lane does without
 //! the policy for a while, for longer each time.
 
-use super::policy::{Policy, look_at, set_policy, times_slept};
+use super::policy::{Policy, is_ordinary, look_at, set_policy, times_slept};
 use rustix::thread::{Pid, gettid};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -84,8 +84,11 @@ struct Seen {
 }
 
 impl Yielding {
-    /// `None` where the policy could not be given up again: then nobody may take it on.
+    /// `None` where that [is not possible](is_possible), or no thread can be started.
     pub(crate) fn new() -> Option<Yielding> {
+        if !is_possible() {
+            return None;
+        }
         let shared = Arc::new(Shared {
             started: Instant::now(),
             workers: Mutex::default(),
@@ -94,16 +97,8 @@ impl Yielding {
             ended: AtomicBool::new(false),
         });
         let for_guard = Arc::clone(&shared);
-        let (tell, told) = std::sync::mpsc::channel();
-        let guard = std::thread::Builder::new().name("fuse-guard".into()).spawn(move || {
-            let own = gettid();
-            let may = set_policy(own, Policy::Idle).and_then(|()| set_policy(own, Policy::Ordinary)).is_ok();
-            if tell.send(may).is_ok() && may {
-                for_guard.guard();
-            }
-        });
-        let guard = guard.ok()?.thread().clone();
-        told.recv().is_ok_and(|may| may).then_some(Yielding { shared, guard })
+        let guard = std::thread::Builder::new().name("fuse-guard".into()).spawn(move || for_guard.guard()).ok()?;
+        Some(Yielding { shared, guard: guard.thread().clone() })
     }
 
     /// Takes the calling thread in as a worker of a lane.
@@ -119,6 +114,18 @@ impl Yielding {
     }
 }
 
+/// Whether threads of this process may take the policy on: not if they could not give it up again, or if the process was given
+/// another one, which would be lost.
+pub(crate) fn is_possible() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    let may = || {
+        let own = gettid();
+        is_ordinary() && set_policy(own, Policy::Idle).and_then(|()| set_policy(own, Policy::Ordinary)).is_ok()
+    };
+    // In a thread of its own, since it may fail half-way.
+    *FOUND.get_or_init(|| std::thread::Builder::new().spawn(may).is_ok_and(|thread| thread.join().unwrap_or(false)))
+}
+
 impl Drop for Yielding {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::SeqCst);
@@ -132,9 +139,10 @@ impl Yielder<'_> {
         let state = &*self.state;
         state.progress.fetch_add(1, Ordering::Relaxed);
         if state.yields.load(Ordering::Relaxed) {
-            // The guard may have done it already.
-            let _ = set_policy(state.thread, Policy::Ordinary);
-            state.yields.store(false, Ordering::SeqCst);
+            // The guard may have done it already. Should it be refused here, the guard goes on doing it.
+            if set_policy(state.thread, Policy::Ordinary).is_ok() {
+                state.yields.store(false, Ordering::SeqCst);
+            }
             let rescued = state.rescued.swap(0, Ordering::Relaxed);
             if rescued != 0 && times_slept() == rescued - 1 {
                 // It did not sleep after that, so the request was there and waited.
