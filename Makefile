@@ -31,6 +31,7 @@ bench: build ## Time the workloads and the unions on Plyfs, the lower file syste
 	$(if $(BENCH),target/release/bench $(BENCH),target/release/bench; first=$$?; target/release/bench union && exit $$first)
 
 fuzz: ## Give the decoder of requests 100 million random messages
+	@scripts/setup build
 	FUZZ_ROUNDS=100000000 $(CARGO) test --release --package frontends --lib random_bytes_never_panic
 
 soak: ## Work on mounts for MINUTES (60), and see that servers hold no more and more memory, descriptors or threads

@@ -104,17 +104,14 @@ fn section(text: &mut String, workload: &str, result: &WorkloadResult, results: 
 
 /// How many requests those servers answered that say so, for each number of branches.
 fn requests(text: &mut String, step: &StepResult, results: &Results) {
-    let of = |name, count| figures(results, step, name, count).and_then(Figures::requests_median);
-    let counted =
-        series(results).into_iter().filter(|name| branches(results).iter().any(|count| of(name, *count).is_some()));
-    let lists: Vec<_> = counted
-        .map(|name| {
-            let counts = branches(results).into_iter();
-            let counts: Vec<_> =
-                counts.map(|count| of(name, count).map_or("-".to_owned(), |count| count.to_string())).collect();
-            format!("{} {}", escape(name), counts.join(", "))
-        })
-        .collect();
+    let list = |name| {
+        let requests = |count| figures(results, step, name, count).and_then(Figures::requests_median);
+        let counts: Vec<_> = branches(results).into_iter().map(requests).collect();
+        let shown = |count: &Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
+        let text = || counts.iter().map(shown).collect::<Vec<_>>().join(", ");
+        counts.iter().any(Option::is_some).then(|| format!("{} {}", escape(name), text()))
+    };
+    let lists: Vec<_> = series(results).into_iter().filter_map(list).collect();
     if !lists.is_empty() {
         line(text, format!("\nRequests to the server: {}.", lists.join("; ")));
     }

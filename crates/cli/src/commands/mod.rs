@@ -16,6 +16,9 @@ pub mod union;
 
 use std::path::Path;
 
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+
 use crate::control::Request;
 use crate::control::client::{self, Mount};
 use crate::exit::{Exit, Failure, Outcome};
@@ -65,6 +68,23 @@ fn is_of_another_user(entry: &mount_table::Entry) -> bool {
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// A table without lines.
+fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+/// The same with headings; the columns with these numbers hold numbers.
+fn headed_table<const COLUMNS: usize>(headings: [&str; COLUMNS], numbers: impl IntoIterator<Item = usize>) -> Table {
+    let mut table = plain_table();
+    table.set_header(headings);
+    for column in numbers {
+        table.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    }
+    table
 }
 
 /// Tells of what failed, without ending.

@@ -1,10 +1,8 @@
 //! `plyfs snapshot`: states of a mounted union that are kept.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{ContentArrangement, Table};
 use serde::Deserialize;
 
-use super::{ask_union, print, printable};
+use super::{ask_union, plain_table, print, printable};
 use crate::arguments::Snapshot;
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -60,8 +58,7 @@ pub fn read<'a, T: Deserialize<'a>>(answer: &'a str) -> Outcome<Vec<T>> {
 }
 
 fn list(snapshots: &[Kept]) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let mut table = plain_table();
     for Kept { name, taken } in snapshots {
         let time = jiff::Timestamp::from_second(*taken).map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
         let time = time.map(|time| time.strftime("%Y-%m-%d %H:%M:%S").to_string()).unwrap_or_default();

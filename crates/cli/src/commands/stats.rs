@@ -22,10 +22,6 @@ pub struct Counted {
     pub report: Report,
     /// For how long it has been serving, in seconds.
     pub uptime_seconds: f64,
-    /// How many objects the kernel holds.
-    pub objects: u64,
-    /// Resident memory of the server, in bytes.
-    pub memory_bytes: u64,
     /// How many threads serve requests.
     pub workers: usize,
     /// The requests of each operation that occurred.
@@ -43,9 +39,10 @@ pub struct Requests {
 
 impl<'a> Sum<&'a Requests> for Requests {
     fn sum<I: Iterator<Item = &'a Requests>>(all: I) -> Requests {
-        all.fold(Requests::default(), |sum, one| Requests {
-            failures: sum.failures + one.failures,
-            times: sum.times.with(&one.times),
+        all.fold(Requests::default(), |mut sum, one| {
+            sum.failures += one.failures;
+            sum.times.add(&one.times);
+            sum
         })
     }
 }
@@ -76,12 +73,12 @@ pub fn gather(mount_point: Option<&Path>) -> Outcome<Vec<Counted>> {
 
 impl Counted {
     fn ask(mount: Mount) -> Outcome<Counted> {
-        let Statistics { uptime_seconds, objects, memory_bytes, workers, operations } = mount.statistics()?;
+        let Statistics { uptime_seconds, workers, operations } = mount.statistics()?;
         let operations = operations
             .into_iter()
             .map(|(name, one)| (name, Requests { failures: one.failures, times: Times::from_steps(&one.times) }));
         let operations = operations.collect();
-        Ok(Counted { report: mount.report, uptime_seconds, objects, memory_bytes, workers, operations })
+        Ok(Counted { report: mount.report, uptime_seconds, workers, operations })
     }
 
     /// All operations together.
@@ -145,8 +142,8 @@ impl Line<'_> {
             pid: mount.report.pid,
             version: &mount.report.version,
             uptime_seconds: mount.uptime_seconds,
-            objects: mount.objects,
-            memory_bytes: mount.memory_bytes,
+            objects: mount.report.objects,
+            memory_bytes: mount.report.memory_bytes,
             workers: mount.workers,
             requests: all.times.requests(),
             failures: all.failures,

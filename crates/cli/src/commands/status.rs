@@ -3,11 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
 
-use super::{not_running, print, printable};
+use super::{headed_table, not_running, print, printable};
 use crate::arguments::Status;
 use crate::control::Report;
 use crate::control::client;
@@ -117,9 +115,8 @@ fn is_in_another_name_space(pid: u32) -> bool {
 }
 
 fn table(lines: &[Line]) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["MOUNT POINT", "STACK", "STATE", "PID", "UPTIME", "REQUESTS", "OPTIONS"]);
+    let headings = ["MOUNT POINT", "STACK", "STATE", "PID", "UPTIME", "REQUESTS", "OPTIONS"];
+    let mut table = headed_table(headings, 3..6);
     for line in lines {
         let report = &line.report;
         let serving = |text: String| if line.is_answering() { text } else { "-".to_owned() };
@@ -132,9 +129,6 @@ fn table(lines: &[Line]) -> String {
             serving(report.requests.to_string()),
             serving(if report.options.is_empty() { "-".to_owned() } else { report.options.join(",") }),
         ]);
-    }
-    for index in [3, 4, 5] {
-        table.column_mut(index).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     }
     table.trim_fmt()
 }

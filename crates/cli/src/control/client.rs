@@ -49,31 +49,39 @@ pub fn remove_stale(directory: &Path) {
 impl Mount {
     /// Asks for a text.
     pub fn text(&self, request: &Request) -> Outcome<String> {
-        let name = &self.report.mount_point;
-        match ask(&self.stream, request) {
-            Ok(Answer::Text(text)) => Ok(text),
-            Ok(Answer::Error(message)) => Err(Failure::new(Exit::Failure, format!("{name}: {message}"))),
-            Ok(_) => Err(no_answer(name, ANOTHER_QUESTION)),
-            Err(error) => Err(no_answer(name, error)),
+        match self.answer(request)? {
+            Answer::Text(text) => Ok(text),
+            _ => Err(self.another_question()),
         }
     }
 
     /// Asks what it has done.
     pub fn statistics(&self) -> Outcome<Statistics> {
+        let remedy = "its server may be of an older version: mount it again";
+        let older = |failure: Failure| match failure.exit {
+            Exit::Failure => Failure::new(failure.exit, format!("{failure}; {remedy}")),
+            _ => failure,
+        };
+        match self.answer(&Request::Statistics).map_err(older)? {
+            Answer::Statistics(statistics) => Ok(*statistics),
+            _ => Err(self.another_question()),
+        }
+    }
+
+    /// What it answers, unless that it cannot.
+    fn answer(&self, request: &Request) -> Outcome<Answer> {
         let name = &self.report.mount_point;
-        match ask(&self.stream, &Request::Statistics) {
-            Ok(Answer::Statistics(statistics)) => Ok(*statistics),
-            Ok(Answer::Error(message)) => {
-                let remedy = "its server may be of an older version: mount it again";
-                Err(Failure::new(Exit::Failure, format!("{name}: {message}; {remedy}")))
-            }
-            Ok(_) => Err(no_answer(name, ANOTHER_QUESTION)),
+        match ask(&self.stream, request) {
+            Ok(Answer::Error(message)) => Err(Failure::new(Exit::Failure, format!("{name}: {message}"))),
+            Ok(answer) => Ok(answer),
             Err(error) => Err(no_answer(name, error)),
         }
     }
-}
 
-const ANOTHER_QUESTION: &str = "it answers another question";
+    fn another_question(&self) -> Failure {
+        no_answer(&self.report.mount_point, "it answers another question")
+    }
+}
 
 fn no_answer(mount_point: &str, error: impl std::fmt::Display) -> Failure {
     let remedy = "unmount it with plyfs umount";

@@ -93,10 +93,6 @@ pub struct Report {
 pub struct Statistics {
     /// For how long it has been serving, in seconds.
     pub uptime_seconds: f64,
-    /// How many objects the kernel holds.
-    pub objects: u64,
-    /// Resident memory of the server, in bytes.
-    pub memory_bytes: u64,
     /// How many threads serve requests.
     pub workers: usize,
     /// The operations that occurred.

@@ -60,10 +60,16 @@ pub(crate) fn look_at(thread: Pid) -> Option<(u64, bool)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use rustix::thread::gettid;
     use std::time::Duration;
+
+    /// The number of the calling thread's policy as the kernel shows it: 5 is SCHED_IDLE.
+    pub(in crate::fuse) fn shown() -> String {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        stat.rsplit(')').next().unwrap().split_whitespace().nth(38).unwrap().to_owned()
+    }
 
     #[test]
     fn sleeping_is_counted_the_same_from_inside_and_outside() {
@@ -82,12 +88,10 @@ mod tests {
             assert!(is_ordinary());
             set_policy(gettid(), Policy::Idle).unwrap();
             assert!(!is_ordinary());
-            let policy = || std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-            let field = |stat: String| stat.rsplit(')').next().unwrap().split_whitespace().nth(38).unwrap().to_owned();
-            assert_eq!(field(policy()), "5");
+            assert_eq!(shown(), "5");
             if rustix::process::geteuid().is_root() {
                 set_policy(gettid(), Policy::Ordinary).unwrap();
-                assert_eq!(field(policy()), "0");
+                assert_eq!(shown(), "0");
             }
         });
         thread.join().unwrap();

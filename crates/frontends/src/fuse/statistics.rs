@@ -27,7 +27,7 @@ pub(crate) struct Statistics {
 }
 
 /// Where some of the workers count. Apart from others by the size of what processors exchange.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Place(Mutex<Counts>);
 
@@ -46,7 +46,7 @@ const PLACES_MAX: usize = 16;
 impl Statistics {
     pub(crate) fn new() -> Statistics {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let places = (0..processors.min(PLACES_MAX)).map(|_| Place::default()).collect();
+        let places = (0..processors.min(PLACES_MAX)).map(|_| Place(Mutex::new(no_counts()))).collect();
         Statistics { places, next: AtomicUsize::new(0) }
     }
 
@@ -55,34 +55,33 @@ impl Statistics {
         &self.places[self.next.fetch_add(1, Ordering::Relaxed) % self.places.len()]
     }
 
-    /// The operations that occurred, in the order of their numbers.
+    /// The operations that occurred, in the order of their numbers. No worker waits for longer than its own place is read.
     pub(crate) fn snapshot(&self) -> Vec<OperationStatistics> {
-        let places: Vec<MutexGuard<'_, Counts>> = self.places.iter().map(Place::lock).collect();
-        let of_operation = |number: usize| {
-            let mut counts = places.iter().filter_map(|place| place.get(number)?.as_ref()).peekable();
-            counts.peek()?;
-            let start = OperationStatistics {
-                operation: Opcode::from_number(number as u32)?.name(),
-                failures: 0,
-                times: Times::default(),
-            };
-            Some(counts.fold(start, |sum, count| OperationStatistics {
-                failures: sum.failures + count.failures,
-                times: sum.times.with(&count.times),
-                ..sum
-            }))
+        let mut sums = no_counts();
+        for place in &self.places {
+            for (sum, count) in sums.iter_mut().zip(place.lock().iter()) {
+                let Some(count) = count else { continue };
+                let sum = sum.get_or_insert_default();
+                sum.failures += count.failures;
+                sum.times.add(&count.times);
+            }
+        }
+        let named = |(number, sum): (usize, Option<Count>)| {
+            let (operation, Count { failures, times }) = (Opcode::from_number(number as u32)?.name(), sum?);
+            Some(OperationStatistics { operation, failures, times })
         };
-        (0..Opcode::COUNT).filter_map(of_operation).collect()
+        sums.into_iter().enumerate().filter_map(named).collect()
     }
+}
+
+fn no_counts() -> Counts {
+    (0..Opcode::COUNT).map(|_| None).collect()
 }
 
 impl Place {
     /// Counts a request.
     pub(crate) fn count(&self, opcode: Opcode, failed: bool, time: Duration) {
         let mut counts = self.lock();
-        if counts.is_empty() {
-            counts.resize_with(Opcode::COUNT, || None);
-        }
         let count = counts[opcode as usize].get_or_insert_default();
         count.failures += u64::from(failed);
         count.times.record(time);

@@ -47,12 +47,10 @@ impl Times {
         times
     }
 
-    /// Those and these.
-    #[must_use]
-    pub fn with(mut self, others: &Times) -> Times {
+    /// Counts others too.
+    pub fn add(&mut self, others: &Times) {
         // Room is made for longer ones, so that they always have a place.
         let _ = self.0.add(&others.0);
-        self
     }
 
     /// What has come since an earlier state of the same times.
@@ -146,7 +144,8 @@ mod tests {
     #[test]
     fn what_came_later_is_told_apart() {
         let before = times([10, 20, 3_000_000]);
-        let after = before.clone().with(&times([20, 500]));
+        let mut after = before.clone();
+        after.add(&times([20, 500]));
         let sent = Times::from_steps(&after.steps());
         assert_eq!(sent.steps(), after.steps());
         let since = sent.since(&before);

@@ -258,6 +258,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use super::super::policy::tests::shown;
     use super::*;
 
     /// Whether the next of many requests in this millisecond may yield.
@@ -294,23 +295,19 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_does_not_come_further_loses_the_policy() {
+    fn a_worker_that_does_not_come_further_loses_the_shown() {
         let Some(yielding) = Yielding::new() else { return };
         let pace = Pace::default();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let yielder = yielding.join(&pace);
-                let policy = || {
-                    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-                    stat.rsplit(')').next().unwrap().split_whitespace().nth(38).unwrap().to_owned()
-                };
                 (0..=REQUESTS_PER_SECOND_MIN).for_each(|_| yielder.replies());
-                assert_eq!(policy(), "5");
+                assert_eq!(shown(), "5");
                 yielder.received();
-                assert_eq!(policy(), "0");
+                assert_eq!(shown(), "0");
                 yielder.replies();
                 let deadline = Instant::now() + Duration::from_secs(60);
-                while policy() != "0" {
+                while shown() != "0" {
                     assert!(Instant::now() < deadline, "the guard does not come");
                 }
             });

@@ -131,8 +131,6 @@ impl Mounted {
     fn statistics(&self) -> Statistics {
         Statistics {
             uptime_seconds: self.started.elapsed().as_secs_f64(),
-            objects: self.served.objects(),
-            memory_bytes: resident_bytes(),
             workers: self.served.workers(),
             operations: self.served.operations(),
         }

@@ -58,9 +58,9 @@ impl Collector for Mounts {
                 ConstGauge::new(value(mount)).encode(family.encode_family(&labels)?)
             })
         };
-        gauge("objects", "Objects that the kernel holds", None, |mount| mount.objects as f64)?;
+        gauge("objects", "Objects that the kernel holds", None, |mount| mount.report.objects as f64)?;
         gauge("threads", "Threads that serve requests", None, |mount| mount.workers as f64)?;
-        gauge("resident_memory", "Memory of the server", Some(&Unit::Bytes), |mount| mount.memory_bytes as f64)?;
+        gauge("resident_memory", "Memory of the server", Some(&Unit::Bytes), |mount| mount.report.memory_bytes as f64)?;
         gauge("uptime", "Since the mount", Some(&Unit::Seconds), |mount| mount.uptime_seconds)
     }
 }
@@ -114,11 +114,13 @@ mod tests {
             mount_point: "/mnt \"a\"\n".to_owned(),
             stack: "mem: | audit".to_owned(),
             version: "1.2".to_owned(),
+            objects: 7,
+            memory_bytes: 4_096,
             ..Report::default()
         };
         let times = Times::from_steps(&[(900, 1), (3_000, 2), (40_000_000_000, 1)]);
         let operations = BTreeMap::from([("lookup".to_owned(), Requests { failures: 2, times })]);
-        Counted { report, uptime_seconds: 1.5, objects: 7, memory_bytes: 4_096, workers: 3, operations }
+        Counted { report, uptime_seconds: 1.5, workers: 3, operations }
     }
 
     #[test]

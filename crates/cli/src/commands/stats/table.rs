@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::Table;
 
 use super::{Counted, Requests};
-use crate::commands::printable;
+use crate::commands::{headed_table, printable};
 
 /// All that a mount has done.
 pub fn of_mount(mount: &Counted) -> String {
@@ -17,8 +16,8 @@ pub fn of_mount(mount: &Counted) -> String {
 
 /// What a mount is, and how much it holds.
 pub fn heading(mount: &Counted, requests: u64) -> String {
-    let Counted { report, objects, workers, .. } = mount;
-    let kibibytes = mount.memory_bytes / 1_024;
+    let Counted { report, workers, .. } = mount;
+    let (objects, kibibytes) = (report.objects, report.memory_bytes / 1_024);
     let (mount_point, stack) = (printable(&report.mount_point), printable(&report.stack));
     format!("{mount_point}: {stack}\n{requests} requests, {objects} objects, {workers} threads, {kibibytes} KiB\n")
 }
@@ -29,21 +28,18 @@ pub fn of_operations(operations: &BTreeMap<String, Requests>, count: impl Fn(u64
     let mut rows: Vec<_> = operations.iter().collect();
     rows.sort_by_key(|(_, one)| std::cmp::Reverse(one.times.total()));
     rows.into_iter().for_each(|(name, one)| add_row(&mut table, name, one, &count));
-    finish(table)
+    table.trim_fmt()
 }
 
 /// Mounts, each with all its operations together.
 pub fn of_mounts<'a>(mounts: impl Iterator<Item = (&'a str, Requests)>, count: impl Fn(u64) -> String) -> String {
     let mut table = new_table("MOUNT POINT");
     mounts.for_each(|(name, all)| add_row(&mut table, &printable(name), &all, &count));
-    finish(table)
+    table.trim_fmt()
 }
 
 fn new_table(first: &str) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header([first, "REQUESTS", "FAILED", "MEAN", "P50", "P90", "P99", "LONGEST", "TOGETHER"]);
-    table
+    headed_table([first, "REQUESTS", "FAILED", "MEAN", "P50", "P90", "P99", "LONGEST", "TOGETHER"], 1..9)
 }
 
 fn add_row(table: &mut Table, name: &str, requests: &Requests, count: &impl Fn(u64) -> String) {
@@ -60,13 +56,6 @@ fn add_row(table: &mut Table, name: &str, requests: &Requests, count: &impl Fn(u
         duration(times.longest()),
         duration(times.total()),
     ]);
-}
-
-fn finish(mut table: Table) -> String {
-    for index in 1..=8 {
-        table.column_mut(index).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    }
-    table.trim_fmt()
 }
 
 /// With three digits: `0.52 µs`, `12.3 ms`, `45 s`.
