@@ -96,6 +96,11 @@ impl Awake {
         }
     }
 
+    /// Whether other processors are kept awake now, for a caller that is alone.
+    pub(crate) fn keeps(&self) -> bool {
+        !self.keepers.is_empty() && !self.state.resting.load(Ordering::Relaxed)
+    }
+
     /// Puts each keeper on a processor of its own other than this one. They may not run for long, so it is done for them.
     fn leave(&self, home: usize) {
         let others = (0..CpuSet::MAX_CPU).filter(|other| self.state.processors.is_set(*other) && *other != home);
@@ -171,18 +176,14 @@ mod tests {
         (0..2).for_each(|_| awake.request(Some(0)));
     }
 
-    fn resting(awake: &Awake) -> bool {
-        awake.state.resting.load(Ordering::Relaxed)
-    }
-
     #[test]
     fn a_burst_wakes_the_keepers_and_its_end_lets_them_rest() {
         let awake = new(LINGER);
-        assert!(resting(&awake));
+        assert!(!awake.keeps());
         burst(&awake);
-        assert_eq!(resting(&awake), awake.keepers.is_empty());
+        assert_eq!(awake.keeps(), !awake.keepers.is_empty());
         let deadline = Instant::now() + Duration::from_secs(60);
-        while !resting(&awake) {
+        while awake.keeps() {
             assert!(Instant::now() < deadline, "keepers rest some time after the last request");
             std::thread::sleep(LINGER / 4);
         }
@@ -195,7 +196,7 @@ mod tests {
             awake.request(Some(0));
             std::thread::sleep(Duration::from_micros(10));
         }
-        assert!(resting(&awake));
+        assert!(!awake.keeps());
     }
 
     #[test]
@@ -203,7 +204,7 @@ mod tests {
         let awake = new(Duration::from_secs(60));
         burst(&awake);
         awake.request(None);
-        assert!(resting(&awake));
+        assert!(!awake.keeps());
     }
 
     #[test]
@@ -227,6 +228,6 @@ mod tests {
     fn no_time_no_keepers() {
         let awake = new(Duration::ZERO);
         burst(&awake);
-        assert!(resting(&awake) && awake.keepers.is_empty());
+        assert!(!awake.keeps() && awake.keepers.is_empty());
     }
 }

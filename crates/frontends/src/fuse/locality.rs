@@ -7,7 +7,9 @@
 //!
 //! With a worker on its own processor, a caller would be woken on another one that is idle, and have left when the workers
 //! come. So the others are kept from being idle first, see [`super::awake`], and the workers follow a caller that stays
-//! where it is then. Where there are many processors, nobody follows anybody.
+//! where it is then. Where there are many processors, nobody follows anybody. Workers of a processor, which io_uring has,
+//! need not follow: they are where their callers are, and tell by that where the caller is. The others serve what nobody
+//! waits for then, and are kept off the caller's processor.
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -41,9 +43,16 @@ pub(crate) struct Locality {
     in_a_row: AtomicU32,
     /// The processor that the caller was last seen on.
     home: AtomicUsize,
-    /// The one that the workers are kept on.
+    /// The one that the workers are kept on, or off.
     workers_at: AtomicUsize,
-    workers: Mutex<Vec<Pid>>,
+    workers: Mutex<Workers>,
+}
+
+#[derive(Default)]
+struct Workers {
+    threads: Vec<Pid>,
+    /// Where they are kept, if they may not run anywhere.
+    kept_on: Option<CpuSet>,
 }
 
 impl Locality {
@@ -69,10 +78,9 @@ impl Locality {
     pub(crate) fn join(&self) -> Worker<'_> {
         let thread = gettid();
         let mut workers = self.lock_workers();
-        workers.push(thread);
-        let place = self.workers_at.load(Ordering::Relaxed);
-        if place != NOWHERE {
-            keep_on(&[thread], &only(place));
+        workers.threads.push(thread);
+        if let Some(set) = &workers.kept_on {
+            keep_on(&[thread], set);
         }
         drop(workers);
         Worker { locality: self, thread }
@@ -83,9 +91,9 @@ impl Locality {
         self.allowed.as_ref()
     }
 
-    /// A request has come. `caller` is its thread, or 0 for requests that nobody waits for. The answer is the processor of
-    /// the caller, if it is the only one for some time.
-    pub(crate) fn request(&self, caller: u32, message_bytes: usize) -> Option<usize> {
+    /// A request has come. `caller` is its thread, or 0 for requests that nobody waits for; `processor` is where it runs, if
+    /// the request tells. The answer is the processor of the caller, if it is the only one for some time.
+    pub(crate) fn request(&self, caller: u32, message_bytes: usize, processor: Option<u16>) -> Option<usize> {
         let allowed = self.allowed.as_ref()?;
         if message_bytes > LARGE_MESSAGE_BYTES {
             self.scatter(allowed);
@@ -95,8 +103,12 @@ impl Locality {
             self.scatter(allowed);
         } else {
             let in_a_row = self.in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
-            if in_a_row >= REQUESTS_OF_A_LONER && in_a_row.is_multiple_of(self.requests_between_looks()) {
-                self.look_for(caller, allowed);
+            match processor.map(usize::from) {
+                _ if in_a_row < REQUESTS_OF_A_LONER => {}
+                // The worker that took the request is there already.
+                Some(processor) => self.leave(processor, allowed),
+                None if in_a_row.is_multiple_of(self.requests_between_looks()) => self.look_for(caller, allowed),
+                None => {}
             }
         }
         Some(self.home.load(Ordering::Relaxed)).filter(|home| *home != NOWHERE)
@@ -117,16 +129,31 @@ impl Locality {
         }
     }
 
-    /// Notes where the caller is. If it was there before, the workers follow.
+    /// Notes where the caller is, and has the workers elsewhere.
+    fn leave(&self, processor: usize, allowed: &CpuSet) {
+        if self.home.load(Ordering::Relaxed) != processor {
+            self.home.store(processor, Ordering::Relaxed);
+            let mut others = *allowed;
+            others.unset(processor);
+            self.keep_workers(processor, others);
+        }
+    }
+
+    /// Looks up where the caller is. If it was there before, the workers follow.
     fn look_for(&self, caller: u32, allowed: &CpuSet) {
         let Some(processor) = processor_of(caller).filter(|processor| allowed.is_set(*processor)) else { return };
         if self.home.swap(processor, Ordering::Relaxed) == processor
             && self.workers_at.load(Ordering::Relaxed) != processor
         {
-            let workers = self.lock_workers();
-            self.workers_at.store(processor, Ordering::Relaxed);
-            keep_on(&workers, &only(processor));
+            self.keep_workers(processor, only(processor));
         }
+    }
+
+    fn keep_workers(&self, at: usize, set: CpuSet) {
+        let mut workers = self.lock_workers();
+        self.workers_at.store(at, Ordering::Relaxed);
+        workers.kept_on = Some(set);
+        keep_on(&workers.threads, &set);
     }
 
     fn scatter(&self, allowed: &CpuSet) {
@@ -138,13 +165,14 @@ impl Locality {
         }
         // By itself: another worker may have looked for the caller meanwhile.
         if self.workers_at.load(Ordering::Relaxed) != NOWHERE {
-            let workers = self.lock_workers();
+            let mut workers = self.lock_workers();
             self.workers_at.store(NOWHERE, Ordering::Relaxed);
-            keep_on(&workers, allowed);
+            workers.kept_on = None;
+            keep_on(&workers.threads, allowed);
         }
     }
 
-    fn lock_workers(&self) -> MutexGuard<'_, Vec<Pid>> {
+    fn lock_workers(&self) -> MutexGuard<'_, Workers> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,7 +185,7 @@ pub(crate) struct Worker<'a> {
 
 impl Drop for Worker<'_> {
     fn drop(&mut self) {
-        self.locality.lock_workers().retain(|other| *other != self.thread);
+        self.locality.lock_workers().threads.retain(|other| *other != self.thread);
     }
 }
 
@@ -216,7 +244,7 @@ mod tests {
 
     fn many_requests(locality: &Locality, caller: u32) {
         for _ in 0..=REQUESTS_OF_A_LONER + REQUESTS_BETWEEN_LOOKS {
-            locality.request(caller, 100);
+            locality.request(caller, 100, None);
         }
     }
 
@@ -224,15 +252,15 @@ mod tests {
     fn workers_follow_a_caller_that_is_alone() {
         with_worker(|locality, before| {
             for _ in 0..REQUESTS_OF_A_LONER {
-                assert_eq!(locality.request(here(), 100), None);
+                assert_eq!(locality.request(here(), 100, None), None);
             }
-            assert!(locality.request(here(), 100).is_some());
+            assert!(locality.request(here(), 100, None).is_some());
             assert_eq!(processors(), before, "not before it stays there");
             many_requests(locality, here());
             assert_eq!(processors(), 1);
-            locality.request(0, 100);
+            locality.request(0, 100, None);
             assert_eq!(processors(), 1, "requests of nobody change nothing");
-            locality.request(here() + 1, 100);
+            locality.request(here() + 1, 100, None);
             assert_eq!(processors(), before, "somebody else is there");
         });
     }
@@ -240,9 +268,27 @@ mod tests {
     #[test]
     fn a_caller_counts_as_alone_after_very_many_requests() {
         with_worker(|locality, _| {
-            assert!((0..REQUESTS_OF_A_LONER).all(|_| locality.request(here(), 100).is_none()));
-            assert!(locality.request(here(), 100).is_some() && locality.request(0, 100).is_some());
-            assert_eq!(locality.request(here() + 1, 100), None);
+            assert!((0..REQUESTS_OF_A_LONER).all(|_| locality.request(here(), 100, None).is_none()));
+            assert!(locality.request(here(), 100, None).is_some() && locality.request(0, 100, None).is_some());
+            assert_eq!(locality.request(here() + 1, 100, None), None);
+        });
+    }
+
+    #[test]
+    fn workers_keep_off_a_processor_that_requests_tell() {
+        with_worker(|locality, before| {
+            let allowed = sched_getaffinity(None).unwrap();
+            for processor in (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)) {
+                let told = || locality.request(u32::MAX, 100, Some(processor as u16));
+                for _ in 0..REQUESTS_OF_A_LONER {
+                    told();
+                }
+                assert_eq!(told(), Some(processor));
+                let now = sched_getaffinity(None).unwrap();
+                assert!(!now.is_set(processor) && now.count() == before - 1);
+            }
+            locality.request(here(), 100, Some(0));
+            assert_eq!(processors(), before, "somebody else is there");
         });
     }
 
@@ -252,7 +298,7 @@ mod tests {
             many_requests(locality, here());
             // As if somebody else had come between a look for the caller and what follows from it.
             locality.home.store(NOWHERE, Ordering::Relaxed);
-            locality.request(here() + 1, 100);
+            locality.request(here() + 1, 100, None);
             assert_eq!(processors(), before);
         });
     }
@@ -267,7 +313,7 @@ mod tests {
             locality.reply(1 << 20);
             assert_eq!(processors(), before);
             many_requests(&locality, here());
-            locality.request(here(), 1 << 20);
+            locality.request(here(), 1 << 20, None);
             assert_eq!(processors(), before);
             drop(worker);
         });

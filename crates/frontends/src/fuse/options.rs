@@ -208,7 +208,7 @@ impl fmt::Display for Decisions {
         writeln!(formatter, "locks: {locks}")?;
         writeln!(formatter, "requests come: through {}", self.transport())?;
         if self.uring.is_ok() && yielding::is_possible() {
-            return formatter.write_str("processors left to callers: as soon as they have their replies");
+            writeln!(formatter, "processors left to callers: as soon as they have their replies")?;
         }
         match self.stay_awake {
             Duration::ZERO => formatter.write_str("processors kept awake: no"),

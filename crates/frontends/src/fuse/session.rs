@@ -167,9 +167,8 @@ impl<H: Handler> Session<H> {
         let (starter, requests) = channel();
         let queues = if negotiated.has(wire::init::OVER_IO_URING) { processors() } else { 0 };
         let yielding = (queues > 0).then(Yielding::new).flatten();
-        // Without keepers, callers would leave the workers that follow them; and where workers yield, they stay anyway.
-        let has_keepers = !stay_awake.is_zero() && yielding.is_none();
-        let locality = if has_keepers { Locality::new() } else { Locality::none() };
+        // Without keepers, callers would leave the workers that follow them.
+        let locality = if stay_awake.is_zero() { Locality::none() } else { Locality::new() };
         let shared = Arc::new(Shared {
             device,
             mount_point: mount_point.to_owned(),
@@ -409,10 +408,13 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue
             tracing::warn!("no further worker thread ({error}); requests may wait for slower ones");
         }
         let (message, mut reply) = queue.exchange();
-        let length = serve(shared, counted, message, &mut reply);
+        let length = serve(shared, *processor, counted, message, &mut reply);
         // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
         waiting.join();
-        if let Some(yielder) = &yielder {
+        // A caller that is alone stays here anyway while the others are kept awake.
+        if let Some(yielder) = &yielder
+            && !shared.awake.keeps()
+        {
             yielder.replies();
         }
         send(queue, length);
@@ -424,7 +426,13 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue
 }
 
 /// Has a request served; the result is the length of the message to answer with, if one is due.
-fn serve<H: Handler>(shared: &Shared<H>, counted: &Place, message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
+fn serve<H: Handler>(
+    shared: &Shared<H>,
+    processor: Option<u16>,
+    counted: &Place,
+    message: &[u8],
+    reply: &mut Reply<'_>,
+) -> Option<usize> {
     let started = Instant::now();
     let request = match decode(message, shared.layout) {
         Ok(request) => request,
@@ -437,7 +445,7 @@ fn serve<H: Handler>(shared: &Shared<H>, counted: &Place, message: &[u8], reply:
             };
         }
     };
-    let home = shared.locality.request(request.pid, message.len());
+    let home = shared.locality.request(request.pid, message.len(), processor);
     shared.awake.request(home);
     let trace = trace::start(&request);
     let outcome = handle_unwinding(&*shared.handler, &request, reply);
