@@ -64,7 +64,6 @@ impl Image {
         drop(image);
         let directory = root.join("ext4");
         std::fs::create_dir(&directory)?;
-        std::fs::create_dir(root.join("mount"))?;
         let mut make = Command::new("mkfs.ext4");
         make.args(["-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]);
         if let Some(count) = inodes {
@@ -86,9 +85,11 @@ impl Image {
         self.root.join("ext4")
     }
 
-    /// An empty directory to mount on.
-    pub fn mount_point(&self) -> PathBuf {
-        self.root.join("mount")
+    /// An empty directory to mount on, for each number another one.
+    pub fn mount_point(&self, number: usize) -> Result<PathBuf> {
+        let directory = self.root.join(format!("m{number}"));
+        std::fs::create_dir_all(&directory)?;
+        Ok(directory)
     }
 
     /// Writes everything back, so that what one step left behind is not paid for by the next.

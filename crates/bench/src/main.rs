@@ -5,6 +5,7 @@ mod memory;
 mod report;
 mod run;
 mod session;
+mod slices;
 mod subjects;
 mod teardown;
 mod tree;

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::image::Image;
 use crate::report::{self, Machine};
 use crate::session::Session;
+use crate::slices::Turn;
 use crate::subjects::{Style, Subject};
 use crate::tree::{open_directory, walk};
 
@@ -87,7 +88,8 @@ fn make_tree(tree: &Path, files: u64) -> Result<()> {
 }
 
 fn measure(image: &Image, subject: &Subject, tree: &Path, files: u64) -> Result<Figures> {
-    let mut session = Session::new(image, subject)?;
+    let turn = Turn::unshared();
+    let mut session = Session::new(image, subject, 0, &turn)?;
     let place = session.data().join("tree");
     // One tree for all: making it takes longer than walking it.
     fs::rename(tree, &place)?;

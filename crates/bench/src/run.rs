@@ -1,7 +1,7 @@
 //! The rounds: every subject does every workload, in turns.
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
@@ -9,8 +9,8 @@ use crate::image::Image;
 use crate::measure::{Sample, WorkloadResult};
 use crate::report::{self, Results};
 use crate::session::Session;
+use crate::slices::{self, Turn};
 use crate::subjects::{NATIVE, Subject};
-use crate::teardown;
 use crate::workloads::{LATENCY, Sizes, Workload};
 
 /// A subject that takes longer for one workload hangs.
@@ -18,6 +18,9 @@ const WORKLOAD_SECONDS_MAX: u64 = 20 * 60;
 
 /// Before so many others the lower file system is measured anew.
 const SUBJECTS_PER_NATIVE: usize = 4;
+
+/// How long each of several subjects runs at a time.
+const SLICE: Duration = Duration::from_secs(1);
 
 /// The step that is the sum of the others.
 const TOTAL: &str = "total";
@@ -85,27 +88,11 @@ fn interleave(image: &Image, subjects: &[Subject], workload: &Workload, sizes: &
     let mut result =
         WorkloadResult { rounds, quick: !sizes.compile, load_average: load_average(), ..WorkloadResult::default() };
     for round in 0..rounds {
-        for subject in turns(subjects, round as usize) {
-            if result.failures.contains_key(&subject.name) {
-                continue;
-            }
-            match once(image, subject, workload, sizes) {
-                Ok(samples) => {
-                    let steps = samples.iter().filter(|sample| sample.step != TOTAL);
-                    let seconds: f64 = steps.map(|sample| sample.seconds).sum();
-                    eprintln!(
-                        "bench: {}, round {} of {rounds}, {}: {seconds:.2} s",
-                        workload.name,
-                        round + 1,
-                        subject.name
-                    );
-                    result.add(&subject.name, &samples);
-                }
-                Err(error) => {
-                    let reason = format!("{error:#}").replace(&*image.root().to_string_lossy(), "");
-                    eprintln!("bench: {}, {} FAILED: {reason}", workload.name, subject.name);
-                    result.fail(&subject.name, reason);
-                }
+        for group in groups(subjects, workload, round as usize) {
+            let group: Vec<_> =
+                group.into_iter().filter(|subject| !result.failures.contains_key(&subject.name)).collect();
+            for (subject, outcome) in group.iter().zip(together(image, &group, workload, sizes)) {
+                note(&mut result, image, workload, round, subject, outcome);
             }
         }
     }
@@ -113,41 +100,87 @@ fn interleave(image: &Image, subjects: &[Subject], workload: &Workload, sizes: &
     result
 }
 
-/// The subjects in the order of a round. The lower file system comes before every few others: within an hour the machine's
-/// speed changes by a third. Of the others another one begins in every round, so that none always comes after the same.
-fn turns(subjects: &[Subject], round: usize) -> Vec<&Subject> {
+/// Takes what one subject did in a round.
+fn note(
+    result: &mut WorkloadResult,
+    image: &Image,
+    workload: &Workload,
+    round: u32,
+    subject: &Subject,
+    outcome: Result<Vec<Sample>>,
+) {
+    match outcome {
+        Ok(samples) => {
+            let steps = samples.iter().filter(|sample| sample.step != TOTAL);
+            let seconds: f64 = steps.map(|sample| sample.seconds).sum();
+            let (round, rounds) = (round + 1, result.rounds);
+            eprintln!("bench: {}, round {round} of {rounds}, {}: {seconds:.2} s", workload.name, subject.name);
+            result.add(&subject.name, &samples);
+        }
+        Err(error) => {
+            let reason = format!("{error:#}").replace(&*image.root().to_string_lossy(), "");
+            eprintln!("bench: {}, {} FAILED: {reason}", workload.name, subject.name);
+            result.fail(&subject.name, reason);
+        }
+    }
+}
+
+/// The subjects in the order of a round, those together that work at the same time. The lower file system comes first, or
+/// before every few others: within an hour the machine's speed changes by a third. Of the others another one begins in every
+/// round, so that none always comes after the same.
+fn groups<'a>(subjects: &'a [Subject], workload: &Workload, round: usize) -> Vec<Vec<&'a Subject>> {
     let (native, mut others): (Vec<_>, Vec<_>) = subjects.iter().partition(|subject| subject.name == NATIVE);
+    if workload.is_shared {
+        return vec![native.into_iter().chain(others).collect()];
+    }
+    let alone = |subjects: &[&'a Subject]| subjects.iter().map(|subject| vec![*subject]).collect::<Vec<_>>();
     if others.is_empty() {
-        return native;
+        return alone(&native);
     }
     let begin = round % others.len();
     others.rotate_left(begin);
-    others.chunks(SUBJECTS_PER_NATIVE).flat_map(|some| native.iter().chain(some).copied().collect::<Vec<_>>()).collect()
+    let with_native = |some: &[&'a Subject]| alone(&native).into_iter().chain(alone(some)).collect::<Vec<_>>();
+    others.chunks(SUBJECTS_PER_NATIVE).flat_map(with_native).collect()
 }
 
-/// One workload, watched: if it hangs, what runs is killed, so that every blocked call returns.
-fn once(image: &Image, subject: &Subject, workload: &Workload, sizes: &Sizes) -> Result<Vec<Sample>> {
-    let (done, watched) = channel::<()>();
+/// One workload of some subjects, of which one runs at a time. If it hangs, what runs is killed, so that every blocked call
+/// returns.
+fn together(image: &Image, group: &[&Subject], workload: &Workload, sizes: &Sizes) -> Vec<Result<Vec<Sample>>> {
+    let turns: Vec<Turn> = group.iter().map(|_| Turn::default()).collect();
+    let seconds_max = WORKLOAD_SECONDS_MAX * group.len() as u64;
+    let deadline = Instant::now() + Duration::from_secs(seconds_max);
+    let slice = if group.len() > 1 { SLICE } else { Duration::MAX };
     std::thread::scope(|scope| {
-        let watchdog = scope.spawn(move || {
-            let late =
-                watched.recv_timeout(Duration::from_secs(WORKLOAD_SECONDS_MAX)) == Err(RecvTimeoutError::Timeout);
-            if late {
-                teardown::kill_all();
+        let working: Vec<_> = (0..group.len())
+            .map(|number| {
+                let (subject, turn) = (group[number], &turns[number]);
+                scope.spawn(move || {
+                    let _ending = turn.begin();
+                    measured(image, subject, number, turn, workload, sizes)
+                })
+            })
+            .collect();
+        slices::share(&turns, slice, deadline);
+        let outcome = |worked: ScopedJoinHandle<'_, Result<Vec<Sample>>>| match worked.join() {
+            Ok(Err(error)) if Instant::now() >= deadline => {
+                Err(error.context(format!("not done after {seconds_max} seconds")))
             }
-            late
-        });
-        let outcome = measured(image, subject, workload, sizes);
-        drop(done);
-        match watchdog.join() {
-            Ok(true) => Err(anyhow!("not done after {WORKLOAD_SECONDS_MAX} seconds")),
-            _ => outcome,
-        }
+            Ok(outcome) => outcome,
+            Err(_) => Err(anyhow!("it panicked")),
+        };
+        working.into_iter().map(outcome).collect()
     })
 }
 
-fn measured(image: &Image, subject: &Subject, workload: &Workload, sizes: &Sizes) -> Result<Vec<Sample>> {
-    let mut session = Session::new(image, subject)?;
+fn measured(
+    image: &Image,
+    subject: &Subject,
+    number: usize,
+    turn: &Turn,
+    workload: &Workload,
+    sizes: &Sizes,
+) -> Result<Vec<Sample>> {
+    let mut session = Session::new(image, subject, number, turn)?;
     (workload.run)(&mut session, sizes)?;
     let mut samples = session.finish()?;
     if samples.len() > 1 && workload.name == "build" {

@@ -12,6 +12,7 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use crate::image::Image;
 use crate::measure::Sample;
+use crate::slices::Turn;
 use crate::subjects::{Places, Style, Subject};
 use crate::teardown;
 use crate::tree::open_directory;
@@ -22,26 +23,28 @@ const MOUNT_SECONDS_MAX: u64 = 15;
 pub struct Session<'a> {
     image: &'a Image,
     subject: &'a Subject,
+    turn: &'a Turn,
     places: Places,
     /// Keeps the directory reachable where the subject is mounted over it.
     _lower: OwnedFd,
     lower_path: PathBuf,
     aside: PathBuf,
     log: PathBuf,
+    output: PathBuf,
     mounted: bool,
     server: Option<Child>,
     samples: Vec<Sample>,
 }
 
 impl<'a> Session<'a> {
-    /// Makes fresh directories for the subject.
-    pub fn new(image: &'a Image, subject: &'a Subject) -> Result<Self> {
-        let own = image.directory().join("subject");
+    /// Makes fresh directories for the subject, which is this one of those that are mounted at the same time.
+    pub fn new(image: &'a Image, subject: &'a Subject, number: usize, turn: &'a Turn) -> Result<Self> {
+        let own = image.directory().join(format!("s{number}"));
         let places = Places {
             own: own.clone(),
             data: own.join("data"),
             lower: (1..subject.branches).map(|number| own.join(format!("b{number}"))).collect(),
-            mount: image.mount_point(),
+            mount: image.mount_point(number)?,
             work: own.join("work"),
             empty: own.join("empty"),
         };
@@ -52,15 +55,18 @@ impl<'a> Session<'a> {
         }
         let lower = open_directory(&places.data)?;
         let lower_path = PathBuf::from(format!("/proc/self/fd/{}", lower.as_raw_fd()));
-        let log = image.root().join("log");
+        let log = image.root().join(format!("log{number}"));
+        let output = image.root().join(format!("output{number}"));
         Ok(Self {
             image,
             subject,
+            turn,
             places,
             lower_path,
             aside,
             _lower: lower,
             log,
+            output,
             mounted: false,
             server: None,
             samples: Vec::new(),
@@ -168,9 +174,9 @@ impl<'a> Session<'a> {
     ) -> Result<T> {
         self.settle().context(step)?;
         let before = self.requests();
-        let start = Instant::now();
+        let start = self.turn.used();
         let outcome = work(self.directory());
-        let seconds = start.elapsed().as_secs_f64();
+        let seconds = (self.turn.used() - start).as_secs_f64();
         let result = outcome.context(step)?;
         let requests = self.requests().zip(before).map(|(after, before)| after.saturating_sub(before));
         self.samples.push(Sample { step, operations, seconds, requests });
@@ -196,13 +202,13 @@ impl<'a> Session<'a> {
 
     /// Runs a program of the workload to its end; its output is kept for the error only.
     pub fn run(&self, command: &mut Command) -> Result<()> {
-        run_logged(command, &self.image.root().join("output"))
+        run_logged(self.turn, command, &self.output)
     }
 
     /// What [`Session::run`] does, for the timed closures, which cannot borrow the session.
-    pub fn runner(&self) -> impl Fn(&mut Command) -> Result<()> + use<> {
-        let log = self.image.root().join("output");
-        move |command| run_logged(command, &log)
+    pub fn runner(&self) -> impl Fn(&mut Command) -> Result<()> + use<'a> {
+        let (turn, log) = (self.turn, self.output.clone());
+        move |command| run_logged(turn, command, &log)
     }
 
     /// Unmounts and hands the times over.
@@ -247,18 +253,15 @@ impl Drop for Session<'_> {
             let _ = server.wait();
             teardown::forget(&server);
         }
-        let _ = std::fs::remove_dir_all(self.image.directory().join("subject"));
+        let _ = std::fs::remove_dir_all(&self.places.own);
     }
 }
 
-fn run_logged(command: &mut Command, log: &Path) -> Result<()> {
+fn run_logged(turn: &Turn, command: &mut Command, log: &Path) -> Result<()> {
     let output = File::create(log)?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
     let name = command.get_program().to_string_lossy().into_owned();
-    let mut child = teardown::spawn(command)?;
-    let status = child.wait();
-    teardown::forget(&child);
-    let status = status?;
+    let status = turn.run(command)?;
     if !status.success() {
         bail!("{name} ended with {status}{}", tail(log));
     }

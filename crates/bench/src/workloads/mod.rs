@@ -17,27 +17,31 @@ use crate::session::Session;
 pub struct Workload {
     /// For `--only` and the results.
     pub name: &'static str,
+    /// Whether the subjects do it side by side: where programs do all that is timed, which can be stopped meanwhile.
+    pub is_shared: bool,
     /// Prepares, mounts, works, and checks that the work was done.
     pub run: fn(&mut Session<'_>, &Sizes) -> Result<()>,
 }
 
 /// The workloads of a plain run, in the order of the results.
 pub const ALL: &[Workload] = &[
-    Workload { name: "build", run: build::run },
-    Workload { name: "postmark", run: postmark::run },
-    Workload { name: "tree", run: tree::run },
-    Workload { name: "sequential", run: sequential::run },
-    Workload { name: "random", run: random::run },
-    Workload { name: "fchown", run: fchown::run },
+    Workload { name: "build", is_shared: true, run: build::run },
+    Workload { name: "postmark", is_shared: true, run: postmark::run },
+    Workload { name: "tree", is_shared: false, run: tree::run },
+    Workload { name: "sequential", is_shared: false, run: sequential::run },
+    Workload { name: "random", is_shared: false, run: random::run },
+    Workload { name: "fchown", is_shared: false, run: fchown::run },
 ];
 
 /// Those that only several branches make different, in the order of the results; over a union they come after build and
 /// postmark.
-pub const LAYOUTS: &[Workload] =
-    &[Workload { name: "tree, DIST", run: tree::run }, Workload { name: "tree, DUP", run: tree::run_duplicated }];
+pub const LAYOUTS: &[Workload] = &[
+    Workload { name: "tree, DIST", is_shared: false, run: tree::run },
+    Workload { name: "tree, DUP", is_shared: false, run: tree::run_duplicated },
+];
 
 /// The single operations.
-pub const LATENCY: Workload = Workload { name: "latency", run: latency::run };
+pub const LATENCY: Workload = Workload { name: "latency", is_shared: false, run: latency::run };
 
 /// How much work there is to do.
 pub struct Sizes {

@@ -1,0 +1,192 @@
+//! Slices of time: several subjects do the same work side by side, one of them running for a second at a time.
+//!
+//! Within a minute the speed of a machine that others share changes by more than the subjects differ. So what slows it down for
+//! a while slows all of them, where each would otherwise have its own minute. The program that works for a subject is stopped
+//! (SIGSTOP) while others run, and its clock stands still.
+use std::process::{Command, ExitStatus};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use crate::teardown;
+
+/// Before the next one runs, so that its server has done what nobody waits for.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// When a subject may run, and how long it has.
+#[derive(Default)]
+pub struct Turn {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Since when it may run, if it may.
+    since: Option<Instant>,
+    /// How long it ran before that.
+    used: Duration,
+    /// The process group that works for it now.
+    program: Option<Pid>,
+    ended: bool,
+}
+
+/// Ends a turn for good when dropped.
+pub struct Ending<'a>(&'a Turn);
+
+impl Turn {
+    /// Of a subject that never waits for others.
+    pub fn unshared() -> Self {
+        Self { state: Mutex::new(State { since: Some(Instant::now()), ..State::default() }), ..Self::default() }
+    }
+
+    /// Waits until the subject may run for the first time; it ends when the result is dropped.
+    pub fn begin(&self) -> Ending<'_> {
+        drop(self.wait());
+        Ending(self)
+    }
+
+    /// How long the subject has run.
+    pub fn used(&self) -> Duration {
+        let state = self.lock();
+        state.used + state.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Runs a program to its end, while the subject may run.
+    pub fn run(&self, command: &mut Command) -> Result<ExitStatus> {
+        let mut state = self.wait();
+        let mut child = teardown::spawn(command)?;
+        let program = Pid::from_child(&child);
+        state.program = Some(program);
+        self.changed.notify_all();
+        drop(state);
+        // Its number stays its own until it is no longer known here.
+        let ended = waitid(WaitId::Pid(program), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        self.lock().program = None;
+        let status = child.wait();
+        teardown::forget(&child);
+        ended.context("cannot wait for a program")?;
+        drop(self.wait());
+        Ok(status?)
+    }
+
+    /// Lets the subject run for that long, and then until a program works for it, which can be stopped; whether it goes on
+    /// next time.
+    fn give(&self, slice: Duration, deadline: Instant) -> bool {
+        let mut state = self.lock();
+        let started = Instant::now();
+        state.since = Some(started);
+        if let Some(program) = state.program {
+            let _ = kill_process_group(program, Signal::CONT);
+        }
+        self.changed.notify_all();
+        let end = started.checked_add(slice).map_or(deadline, |end| end.min(deadline));
+        while !state.ended && (state.program.is_none() || Instant::now() < end) {
+            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            if Instant::now() >= deadline {
+                teardown::kill_all();
+            }
+        }
+        if state.ended {
+            return false;
+        }
+        state.used += started.elapsed();
+        state.since = None;
+        if let Some(program) = state.program {
+            let _ = kill_process_group(program, Signal::STOP);
+        }
+        true
+    }
+
+    /// Waits until the subject may run.
+    fn wait(&self) -> MutexGuard<'_, State> {
+        let may_not = |state: &mut State| state.since.is_none();
+        self.changed.wait_while(self.lock(), may_not).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.lock().ended = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Gives each its slices in turn until all have ended; at the deadline everything that runs is killed. Every round begins with
+/// another one, so that none always comes after the same.
+pub fn share(turns: &[Turn], slice: Duration, deadline: Instant) {
+    let mut going: Vec<&Turn> = turns.iter().collect();
+    while !going.is_empty() {
+        going.retain(|turn| {
+            let goes_on = turn.give(slice, deadline);
+            if turns.len() > 1 {
+                std::thread::sleep(PAUSE);
+            }
+            goes_on
+        });
+        if !going.is_empty() {
+            going.rotate_left(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLICE: Duration = Duration::from_millis(30);
+
+    fn deadline() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn who_does_not_run_stands_still() {
+        let turns = [Turn::default(), Turn::default()];
+        let counts = std::thread::scope(|scope| {
+            // Each shell notes each time that it comes by; together they would take turns much more often.
+            let counts = turns.each_ref().map(|turn| {
+                scope.spawn(move || {
+                    let _ending = turn.begin();
+                    let mut shell = Command::new("sh");
+                    shell.args(["-c", "i=0; while [ $i -lt 200 ]; do i=$((i+1)); sleep 0.001; done"]);
+                    assert!(turn.run(&mut shell).unwrap().success());
+                    turn.used()
+                })
+            });
+            share(&turns, SLICE, deadline());
+            counts.map(|count| count.join().unwrap())
+        });
+        let (shorter, longer) = (counts[0].min(counts[1]), counts[0].max(counts[1]));
+        assert!(shorter >= Duration::from_millis(200), "{counts:?}");
+        assert!(longer < shorter * 3, "each clock counts its own slices only: {counts:?}");
+    }
+
+    #[test]
+    fn what_hangs_is_killed_at_the_deadline() {
+        let turns = [Turn::default()];
+        let status = std::thread::scope(|scope| {
+            let hanging = scope.spawn(|| {
+                let _ending = turns[0].begin();
+                turns[0].run(Command::new("sleep").arg("1000"))
+            });
+            share(&turns, Duration::MAX, Instant::now() + SLICE);
+            hanging.join().unwrap().unwrap()
+        });
+        assert!(!status.success());
+    }
+
+    #[test]
+    fn unshared_turns_never_wait() {
+        let turn = Turn::unshared();
+        assert!(turn.run(&mut Command::new("true")).unwrap().success());
+        assert!(turn.used() > Duration::ZERO);
+    }
+}
