@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use frontends::fuse::{self, Mount, MountError, OperationStatistics, UnmountMode};
 use vnode::{FileSystem, FileSystemRef};
 
-use crate::control::Operation;
+use crate::control::{Operation, Steps};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options::{MountOptions, Uring};
 
@@ -101,6 +101,11 @@ impl Served {
         let all = self.mount.statistics().into_iter();
         let steps = |one: &OperationStatistics| Operation { failures: one.failures, times: one.times.steps() };
         all.map(|one| (one.operation.to_lowercase(), steps(&one))).collect()
+    }
+
+    /// What the parts of the stack took of the requests that were watched.
+    pub fn parts(&self) -> BTreeMap<String, Steps> {
+        self.mount.parts().into_iter().map(|one| (one.part.to_owned(), one.times.steps())).collect()
     }
 
     /// How many threads serve requests.

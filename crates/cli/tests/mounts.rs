@@ -71,7 +71,7 @@ fn what_a_mount_does_is_counted_and_timed() {
     }
     let scratch = Scratch::new();
     let mount = &scratch.name("mount");
-    run(["mount", "mem:", mount]).succeeded();
+    run(["mount", "mem: | audit(to=/dev/null)", mount]).succeeded();
     (0..50).for_each(|number| fs::write(scratch.path(&format!("mount/{number}")), "text").unwrap());
     assert!(fs::remove_dir(scratch.path("mount/absent")).is_err());
 
@@ -80,11 +80,15 @@ fn what_a_mount_does_is_counted_and_timed() {
     assert_eq!((&lines[0]["mount_point"], &create["requests"]), (&Value::from(mount.as_str()), &Value::from(50)));
     let seconds = |key: &str| create["seconds"][key].as_f64().expect("a number of seconds");
     assert!(seconds("p50") > 0.0 && seconds("p50") <= seconds("p99") && seconds("p99") <= seconds("longest"));
+    let parts = |key: &str| ["fuse", "audit", "mem"].map(|part| lines[0]["parts"][part][key].clone());
+    assert!(parts("requests_watched").iter().all(|count| count.as_u64().unwrap_or(0) >= 1), "{lines}");
+    assert!((parts("share").iter().filter_map(Value::as_f64).sum::<f64>() - 1.0).abs() < 1e-6, "{lines}");
     assert!((seconds("mean") * 50.0 / seconds("total") - 1.0).abs() < 0.02, "{create}");
     assert!(lines[0]["failures"].as_u64().unwrap() >= 1, "{lines}");
 
     let table = run(["stats", mount]).succeeded();
     assert!(table.lines().any(|line| line.trim_start().starts_with("create") && line.contains(" 50 ")), "{table}");
+    assert!(table.lines().any(|line| line.trim_start().starts_with("audit") && line.ends_with(" %")), "{table}");
     let exposition = run(["stats", "--prometheus"]).succeeded();
     let count = format!("plyfs_request_seconds_count{{mount_point=\"{mount}\",operation=\"create\"}} 50");
     assert!(exposition.lines().any(|line| line == count), "{exposition}");

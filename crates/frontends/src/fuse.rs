@@ -42,6 +42,6 @@ mod yielding;
 pub use mount::{FILE_SYSTEM_TYPE, MountError, UnmountMode, unmount};
 pub use mounted::Mount;
 pub use options::{Decisions, MountOptions, NameCaching, Uring, decide};
-pub use statistics::OperationStatistics;
+pub use statistics::{FRONT_END, OperationStatistics, PartStatistics, REQUESTS_PER_WATCHED};
 pub use times::Times;
 pub use trace::TRACE_TARGET;

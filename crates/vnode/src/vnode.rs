@@ -44,7 +44,8 @@ pub struct Creation {
 
 /// One object of a file system. Objects of one file system are equal if their handles are.
 ///
-/// Operations that a kind of object does not have answer as the defaults here do; a base implements those it has.
+/// Operations that a kind of object does not have answer as the defaults here do; a base implements those it has. Each begins
+/// with [`enter`](crate::profile::enter), so that its time is told apart.
 pub trait Vnode: Send + Sync + 'static {
     /// The persistent identity. Cheap: no system call.
     fn handle(&self) -> Handle;

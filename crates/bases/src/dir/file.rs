@@ -5,11 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use vnode::profile::enter;
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, FileKind, Lock, LockFamily, LockOwner, OpenFile, OpenFileRef, OpenFlags,
     Result, SeekTarget,
 };
 
+use super::KIND;
 use super::locks::FileLocks;
 use super::node::{Node, reopen};
 use super::{attributes, errno, ioctl, system};
@@ -110,6 +112,7 @@ impl File {
 
 impl OpenFile for File {
     fn read_at(&self, _caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let _working = enter(KIND);
         let mut done = 0;
         // Short reads are allowed only at the end of the file; a signal or a network file system may cut one short.
         while done < buffer.len() {
@@ -126,6 +129,7 @@ impl OpenFile for File {
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+        let _working = enter(KIND);
         self.assume_writer(caller)?;
         if !data.is_empty() {
             self.clear_privileges(caller, kill_privileges)?;
@@ -139,10 +143,12 @@ impl OpenFile for File {
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
+        let _working = enter(KIND);
         self.attributes()
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        let _working = enter(KIND);
         if i64::try_from(size).is_err() {
             return Err(Errno::EFBIG);
         }
@@ -155,6 +161,7 @@ impl OpenFile for File {
     }
 
     fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
+        let _working = enter(KIND);
         self.node.tree().locks.release(&self.node, owner);
         if self.flags.writes() && self.node.mount().tells_errors_at_close() {
             // Closing another descriptor of it tells what closing this one would.
@@ -165,6 +172,7 @@ impl OpenFile for File {
     }
 
     fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
+        let _working = enter(KIND);
         match data_only {
             true => rustix::fs::fdatasync(&self.descriptor),
             false => rustix::fs::fsync(&self.descriptor),
@@ -173,12 +181,14 @@ impl OpenFile for File {
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        let _working = enter(KIND);
         self.assume_writer(caller)?;
         let flags = FallocateFlags::from_bits_retain(mode.bits());
         rustix::fs::fallocate(&self.descriptor, flags, offset, length).map_err(errno)
     }
 
     fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        let _working = enter(KIND);
         // Moves the descriptor's own position, which nothing else here uses.
         let target = match target {
             SeekTarget::Data => SeekFrom::Data(offset),
@@ -195,6 +205,7 @@ impl OpenFile for File {
         mut to_offset: u64,
         length: u64,
     ) -> Result<u64> {
+        let _working = enter(KIND);
         let to = to.as_any().downcast_ref::<File>().ok_or(Errno::EXDEV)?;
         to.assume_writer(caller)?;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -214,6 +225,7 @@ impl OpenFile for File {
     }
 
     fn lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        let _working = enter(KIND);
         match lock.family {
             LockFamily::Flock => self.locks.flock(self.descriptor.as_fd(), owner, lock.kind),
             LockFamily::Posix => self.locks.posix(&self.node, self.descriptor.as_fd(), self.flags, owner, lock),
@@ -221,6 +233,7 @@ impl OpenFile for File {
     }
 
     fn test_lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+        let _working = enter(KIND);
         match lock.family {
             LockFamily::Flock => Err(Errno::EINVAL),
             LockFamily::Posix => self.node.tree().locks.test(&self.node, self.descriptor.as_fd(), owner, lock),
@@ -228,6 +241,7 @@ impl OpenFile for File {
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        let _working = enter(KIND);
         ioctl::of_descriptor(&self.node, self.descriptor.as_fd(), caller, command, input, output)
     }
 

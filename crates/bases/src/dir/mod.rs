@@ -41,6 +41,9 @@ use handle::WireHandle;
 use node::Node;
 use tree::{Found, Tree};
 
+/// What it is called in a stack.
+const KIND: &str = "dir";
+
 /// How a directory is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -141,7 +144,7 @@ impl FileSystem for DirectoryFileSystem {
 
     fn describe(&self) -> Vec<Description> {
         let details = self.path.to_string_lossy().into_owned();
-        vec![Description { kind: "dir".to_owned(), details, properties: self.properties() }]
+        vec![Description { kind: KIND.to_owned(), details, properties: self.properties() }]
     }
 }
 

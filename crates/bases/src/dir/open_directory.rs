@@ -5,8 +5,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Mode, OFlags, SeekFrom};
+use vnode::profile::enter;
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, OpenDirectory, Result};
 
+use super::KIND;
 use super::mounts::Mount;
 use super::names::only_directory;
 use super::node::{Node, reopen};
@@ -136,6 +138,7 @@ impl OpenDirectory for Directory {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let _working = enter(KIND);
         let mut offset =
             if (SMALL_OFFSETS..=SMALL_OFFSETS + 2).contains(&cookie) { cookie - SMALL_OFFSETS } else { cookie };
         let mut first = true;
@@ -162,6 +165,7 @@ impl OpenDirectory for Directory {
     }
 
     fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
+        let _working = enter(KIND);
         match data_only {
             true => rustix::fs::fdatasync(&self.descriptor),
             false => rustix::fs::fsync(&self.descriptor),

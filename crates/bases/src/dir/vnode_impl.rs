@@ -3,11 +3,13 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use vnode::profile::enter;
 use vnode::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
     OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
 };
 
+use super::KIND;
 use super::node::Node;
 use super::open_directory::Directory;
 use super::{attributes, create, errno, file, ioctl, names, paths, system, xattrs};
@@ -30,52 +32,64 @@ impl Vnode for Node {
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
+        let _working = enter(KIND);
         attributes::get(self)
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        let _working = enter(KIND);
         attributes::set(self, caller, changes)
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+        let _working = enter(KIND);
         use std::os::fd::AsFd;
         let descriptor = self.descriptor_for(caller)?;
         system::access(descriptor.as_fd(), mode.bits()).map_err(errno)
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        let _working = enter(KIND);
         names::lookup(self, caller, name)
     }
 
     fn parent(&self, caller: &Caller) -> Result<VnodeRef> {
+        let _working = enter(KIND);
         paths::parent(self, caller)
     }
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        let _working = enter(KIND);
         create::create(self, caller, name, how)
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        let _working = enter(KIND);
         create::mkdir(self, caller, name, mode)
     }
 
     fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
+        let _working = enter(KIND);
         create::mknod(self, caller, name, kind, mode, device)
     }
 
     fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        let _working = enter(KIND);
         create::symlink(self, caller, name, target)
     }
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        let _working = enter(KIND);
         create::link(self, caller, own(self, target)?, name)
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        let _working = enter(KIND);
         names::unlink(self, caller, name)
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        let _working = enter(KIND);
         names::rmdir(self, caller, name)
     }
 
@@ -87,46 +101,57 @@ impl Vnode for Node {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
+        let _working = enter(KIND);
         names::rename(self, caller, name, own(self, to)?, to_name, mode)
     }
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
+        let _working = enter(KIND);
         paths::readlink(self, caller)
     }
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        let _working = enter(KIND);
         file::open(self, caller, flags)
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
+        let _working = enter(KIND);
         Ok(Arc::new(Directory::open(self, caller)?))
     }
 
     fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
+        let _working = enter(KIND);
         attributes::statfs(self)
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        let _working = enter(KIND);
         xattrs::get(self, caller, name)
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let _working = enter(KIND);
         xattrs::set(self, caller, name, value, mode)
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
+        let _working = enter(KIND);
         xattrs::list(self, caller)
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
+        let _working = enter(KIND);
         xattrs::remove(self, caller, name)
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
+        let _working = enter(KIND);
         create::tmpfile(self, caller, how)
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        let _working = enter(KIND);
         ioctl::of_node(self, caller, command, input, output)
     }
 }

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use vnode::profile::enter;
 use vnode::{Caller, DirectoryEntry, FileKind, Name, OpenDirectory, Result};
 
+use super::KIND;
 use super::inode::Inode;
 
 /// The first cookie; 1 and 2 are `.` and `..` of front ends.
@@ -128,6 +130,7 @@ impl OpenDirectory for MemoryDirectory {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let _working = enter(KIND);
         self.inode.accessed();
         let mut position = cookie;
         loop {

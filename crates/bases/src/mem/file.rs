@@ -3,11 +3,13 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use vnode::profile::enter;
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, OpenFile, OpenFileRef,
     OpenFlags, Result, SeekTarget,
 };
 
+use super::KIND;
 use super::data::{Data, SIZE_MAX};
 use super::inode::{Inode, Metadata};
 use super::permissions;
@@ -124,6 +126,7 @@ impl MemoryFile {
 
 impl OpenFile for MemoryFile {
     fn read_at(&self, _caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let _working = enter(KIND);
         if !self.flags.reads() {
             return Err(Errno::EBADF);
         }
@@ -136,6 +139,7 @@ impl OpenFile for MemoryFile {
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+        let _working = enter(KIND);
         self.writable()?;
         if data.is_empty() {
             return Ok(0);
@@ -147,10 +151,12 @@ impl OpenFile for MemoryFile {
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
+        let _working = enter(KIND);
         Ok(self.inode.attributes())
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        let _working = enter(KIND);
         if !self.flags.writes() {
             return Err(Errno::EINVAL);
         }
@@ -158,11 +164,13 @@ impl OpenFile for MemoryFile {
     }
 
     fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
+        let _working = enter(KIND);
         self.inode.release_locks(|table| table.release_ranges(owner));
         Ok(())
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        let _working = enter(KIND);
         self.writable()?;
         if length == 0 {
             return Err(Errno::EINVAL);
@@ -183,10 +191,12 @@ impl OpenFile for MemoryFile {
     }
 
     fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        let _working = enter(KIND);
         self.inode.read().data()?.seek(offset, target)
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
+        let _working = enter(KIND);
         let to = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?;
         if !Arc::ptr_eq(&self.inode.volume, &to.inode.volume) {
             return Err(Errno::EXDEV);
@@ -223,6 +233,7 @@ impl OpenFile for MemoryFile {
     }
 
     fn lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        let _working = enter(KIND);
         let admitted = match (lock.family, lock.kind) {
             (LockFamily::Posix, LockKind::Shared) => self.flags.reads(),
             (LockFamily::Posix, LockKind::Exclusive) => self.flags.writes(),
@@ -235,6 +246,7 @@ impl OpenFile for MemoryFile {
     }
 
     fn test_lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+        let _working = enter(KIND);
         Ok(self.inode.with_locks(|table| table.conflict(owner, lock)))
     }
 

@@ -34,6 +34,9 @@ use self::volume::Volume;
 pub use self::locks::LockTable;
 pub use self::options::{Options, OptionsError};
 
+/// What it is called in a stack.
+const KIND: &str = "mem";
+
 /// A file system in memory.
 pub struct MemoryFileSystem {
     root: Arc<Inode>,
@@ -72,12 +75,12 @@ impl FileSystem for MemoryFileSystem {
 
     fn describe(&self) -> Vec<Description> {
         let properties = self.properties();
-        vec![Description { kind: "mem".to_owned(), details: self.options.to_string(), properties }]
+        vec![Description { kind: KIND.to_owned(), details: self.options.to_string(), properties }]
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
         let (target, command) = (command.target.clone(), command.command.clone());
-        Err(if target == "mem" {
+        Err(if target == KIND {
             ControlError::UnknownCommand { target, command }
         } else {
             ControlError::UnknownTarget(target)

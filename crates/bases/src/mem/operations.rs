@@ -3,11 +3,13 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use vnode::profile::enter;
 use vnode::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
     OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
 };
 
+use super::KIND;
 use super::directory::MemoryDirectory;
 use super::inode::{Content, Inode};
 use super::permissions;
@@ -34,24 +36,29 @@ impl Vnode for Inode {
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
+        let _working = enter(KIND);
         Ok(self.attributes())
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        let _working = enter(KIND);
         self.change_attributes(caller, changes)
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+        let _working = enter(KIND);
         permissions::check(&self.read().metadata, caller, mode.bits())
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        let _working = enter(KIND);
         let inode = find(&self.read(), caller, name)?;
         let attributes = inode.attributes();
         Ok(Entry { vnode: inode, attributes })
     }
 
     fn parent(&self, _caller: &Caller) -> Result<VnodeRef> {
+        let _working = enter(KIND);
         self.read().directory()?;
         if self.is_root() {
             return Ok(self.shared());
@@ -60,14 +67,17 @@ impl Vnode for Inode {
     }
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        let _working = enter(KIND);
         self.create_file(caller, name, how)
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        let _working = enter(KIND);
         self.create_named(caller, name, FileKind::Directory, mode, Device::default())
     }
 
     fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
+        let _working = enter(KIND);
         match kind {
             FileKind::Directory | FileKind::Symlink => Err(Errno::EINVAL),
             _ => self.create_named(caller, name, kind, mode, device),
@@ -75,18 +85,22 @@ impl Vnode for Inode {
     }
 
     fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        let _working = enter(KIND);
         self.create_symlink(caller, name, target)
     }
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        let _working = enter(KIND);
         self.add_link_to(caller, target, name)
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        let _working = enter(KIND);
         self.remove_file(caller, name)
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        let _working = enter(KIND);
         self.remove_directory(caller, name)
     }
 
@@ -98,10 +112,12 @@ impl Vnode for Inode {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
+        let _working = enter(KIND);
         self.move_entry(caller, name, self.of_same_volume(to)?, to_name, mode)
     }
 
     fn readlink(&self, _caller: &Caller) -> Result<Vec<u8>> {
+        let _working = enter(KIND);
         let target = match &self.read().content {
             Content::Symlink(target) => target.to_vec(),
             _ => return Err(Errno::EINVAL),
@@ -111,10 +127,12 @@ impl Vnode for Inode {
     }
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        let _working = enter(KIND);
         self.open_file(caller, flags)
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
+        let _working = enter(KIND);
         let state = self.read();
         state.directory()?;
         permissions::check(&state.metadata, caller, permissions::READ)?;
@@ -122,26 +140,32 @@ impl Vnode for Inode {
     }
 
     fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
+        let _working = enter(KIND);
         Ok(self.volume.statfs())
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        let _working = enter(KIND);
         self.get_xattr(caller, name)
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let _working = enter(KIND);
         self.set_xattr(caller, name, value, mode)
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
+        let _working = enter(KIND);
         Ok(self.list_xattrs(caller))
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
+        let _working = enter(KIND);
         self.remove_xattr(caller, name)
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
+        let _working = enter(KIND);
         self.create_unnamed(caller, how)
     }
 }

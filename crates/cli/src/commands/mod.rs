@@ -42,6 +42,11 @@ fn printable(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
 
+/// Whether there is a mount, of anybody, on this mount point.
+fn is_mounted(mount_point: &Path) -> bool {
+    mount_table::on(mount_point).is_some_and(|entry| entry.is_plyfs())
+}
+
 /// Why there is no mount that answers on this mount point.
 fn not_running(mount_point: &Path) -> Failure {
     let name = mount_point.display();

@@ -5,11 +5,12 @@ pub mod table;
 
 use std::collections::BTreeMap;
 use std::iter::Sum;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{print, report, running};
+use super::{is_mounted, print, report, running};
 use crate::arguments::Stats;
 use crate::control::client::{self, Mount};
 use crate::control::{Report, Statistics};
@@ -24,8 +25,17 @@ pub struct Counted {
     pub uptime_seconds: f64,
     /// How many threads serve requests.
     pub workers: usize,
+    /// What it has done.
+    pub work: Work,
+}
+
+/// What a mount has done in some time.
+#[derive(Clone, Default)]
+pub struct Work {
     /// The requests of each operation that occurred.
     pub operations: BTreeMap<String, Requests>,
+    /// What each part of the stack took by itself of the requests that were watched and came to it.
+    pub parts: BTreeMap<String, Times>,
 }
 
 /// Some requests.
@@ -66,21 +76,34 @@ pub fn gather(mount_point: Option<&Path>) -> Outcome<Vec<Counted>> {
     if let Some(path) = mount_point {
         return Ok(vec![Counted::ask(running(path)?)?]);
     }
-    let asked = client::mounts().into_iter().map(Counted::ask);
-    // One that does not answer is no reason to tell nothing of the others.
-    Ok(asked.filter_map(|answer| answer.inspect_err(report).ok()).collect())
+    let ask = |mount: Mount| {
+        let path = PathBuf::from(&mount.report.mount_point);
+        let answer = Counted::ask(mount);
+        // One that does not answer is no reason to tell nothing of the others, and one that has ended meanwhile is none at all.
+        answer
+            .inspect_err(|failure| {
+                if is_mounted(&path) {
+                    report(failure)
+                }
+            })
+            .ok()
+    };
+    Ok(client::mounts().into_iter().filter_map(ask).collect())
 }
 
 impl Counted {
     fn ask(mount: Mount) -> Outcome<Counted> {
-        let Statistics { uptime_seconds, workers, operations } = mount.statistics()?;
+        let Statistics { uptime_seconds, workers, operations, parts } = mount.statistics()?;
         let operations = operations
             .into_iter()
             .map(|(name, one)| (name, Requests { failures: one.failures, times: Times::from_steps(&one.times) }));
-        let operations = operations.collect();
-        Ok(Counted { report: mount.report, uptime_seconds, workers, operations })
+        let parts = parts.into_iter().map(|(name, steps)| (name, Times::from_steps(&steps)));
+        let work = Work { operations: operations.collect(), parts: parts.collect() };
+        Ok(Counted { report: mount.report, uptime_seconds, workers, work })
     }
+}
 
+impl Work {
     /// All operations together.
     pub fn all(&self) -> Requests {
         self.operations.values().sum()
@@ -88,14 +111,28 @@ impl Counted {
 
     /// What was done since an earlier state.
     #[must_use]
-    pub fn since(&self, earlier: &Counted) -> BTreeMap<String, Requests> {
-        let since = |(name, now): (&String, &Requests)| {
-            let Some(before) = earlier.operations.get(name) else { return Some((name.clone(), now.clone())) };
-            let times = now.times.since(&before.times);
+    pub fn since(&self, earlier: &Work) -> Work {
+        let operations = self.operations.iter().map(|(name, now)| {
+            let Some(before) = earlier.operations.get(name) else { return (name.clone(), now.clone()) };
             let failures = now.failures.saturating_sub(before.failures);
-            (times.requests() > 0).then(|| (name.clone(), Requests { failures, times }))
-        };
-        self.operations.iter().filter_map(since).collect()
+            (name.clone(), Requests { failures, times: now.times.since(&before.times) })
+        });
+        let parts = self.parts.iter().map(|(name, now)| {
+            (name.clone(), earlier.parts.get(name).map_or_else(|| now.clone(), |before| now.since(before)))
+        });
+        Work {
+            operations: operations.filter(|(_, one)| one.times.requests() > 0).collect(),
+            parts: parts.filter(|(_, times)| times.requests() > 0).collect(),
+        }
+    }
+
+    /// The parts, those first that took most time, each with how much of it all that was, 0 to 1.
+    pub fn shares(&self) -> Vec<(&str, &Times, f64)> {
+        let all: Duration = self.parts.values().map(Times::total).sum();
+        let share = |times: &Times| times.total().as_secs_f64() / all.as_secs_f64().max(f64::MIN_POSITIVE);
+        let mut parts: Vec<_> = self.parts.iter().map(|(name, times)| (name.as_str(), times, share(times))).collect();
+        parts.sort_by(|one, other| other.2.total_cmp(&one.2));
+        parts
     }
 }
 
@@ -113,12 +150,20 @@ struct Line<'a> {
     requests: u64,
     failures: u64,
     operations: BTreeMap<&'a str, Operation>,
+    parts: BTreeMap<&'a str, Part>,
 }
 
 #[derive(Serialize)]
 struct Operation {
     requests: u64,
     failures: u64,
+    seconds: Seconds,
+}
+
+#[derive(Serialize)]
+struct Part {
+    requests_watched: u64,
+    share: f64,
     seconds: Seconds,
 }
 
@@ -135,7 +180,7 @@ struct Seconds {
 
 impl Line<'_> {
     fn of(mount: &Counted) -> Line<'_> {
-        let all = mount.all();
+        let all = mount.work.all();
         Line {
             mount_point: &mount.report.mount_point,
             stack: &mount.report.stack,
@@ -147,16 +192,29 @@ impl Line<'_> {
             workers: mount.workers,
             requests: all.times.requests(),
             failures: all.failures,
-            operations: mount.operations.iter().map(|(name, one)| (name.as_str(), Operation::of(one))).collect(),
+            operations: mount.work.operations.iter().map(|(name, one)| (name.as_str(), Operation::of(one))).collect(),
+            parts: mount.work.shares().into_iter().map(|(name, times, share)| (name, Part::of(times, share))).collect(),
         }
     }
 }
 
 impl Operation {
     fn of(requests: &Requests) -> Operation {
-        let times = &requests.times;
+        let Requests { failures, times } = requests;
+        Operation { requests: times.requests(), failures: *failures, seconds: Seconds::of(times) }
+    }
+}
+
+impl Part {
+    fn of(times: &Times, share: f64) -> Part {
+        Part { requests_watched: times.requests(), share, seconds: Seconds::of(times) }
+    }
+}
+
+impl Seconds {
+    fn of(times: &Times) -> Seconds {
         let quantile = |part| times.quantile(part).as_secs_f64();
-        let seconds = Seconds {
+        Seconds {
             total: times.total().as_secs_f64(),
             mean: times.mean().as_secs_f64(),
             p50: quantile(0.5),
@@ -164,7 +222,6 @@ impl Operation {
             p99: quantile(0.99),
             p999: quantile(0.999),
             longest: times.longest().as_secs_f64(),
-        };
-        Operation { requests: times.requests(), failures: requests.failures, seconds }
+        }
     }
 }

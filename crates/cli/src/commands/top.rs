@@ -48,17 +48,13 @@ fn text(now: &[Counted], before: &[Counted], passed: Duration, by_operation: boo
         one.report.pid == other.report.pid && one.report.mount_point == other.report.mount_point
     };
     let since = now.iter().map(|mount| match before.iter().find(|earlier| same(mount, earlier)) {
-        Some(earlier) => (mount, mount.since(earlier)),
-        None => (mount, mount.operations.clone()),
+        Some(earlier) => (mount, mount.work.since(&earlier.work)),
+        None => (mount, mount.work.clone()),
     });
     if by_operation {
-        let texts = since.map(|(mount, operations)| {
-            let requests = operations.values().map(|one| one.times.requests()).sum();
-            format!("{}\n{}\n", table::heading(mount, requests), table::of_operations(&operations, each_second))
-        });
-        return texts.collect();
+        return since.map(|(mount, work)| table::of_work(mount, &work, each_second)).collect();
     }
-    let all = since.map(|(mount, operations)| (mount.report.mount_point.as_str(), operations.values().sum()));
+    let all = since.map(|(mount, work)| (mount.report.mount_point.as_str(), work.all()));
     format!("{}\n", table::of_mounts(all, each_second))
 }
 

@@ -97,19 +97,26 @@ pub struct Statistics {
     pub workers: usize,
     /// The operations that occurred.
     pub operations: BTreeMap<String, Operation>,
+    /// The parts of the stack, and what each took of the requests that were watched, as steps. A server of an older version
+    /// does not tell.
+    #[serde(default)]
+    pub parts: BTreeMap<String, Steps>,
 }
+
+/// Durations in nanoseconds, and how many requests had each.
+pub type Steps = Vec<(u64, u64)>;
 
 /// The requests of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     /// How many failed.
     pub failures: u64,
-    /// How long requests took in the server, failed ones included: steps, in nanoseconds, and how many fell in each.
-    pub times: Vec<(u64, u64)>,
+    /// How long requests took in the server, failed ones included.
+    pub times: Steps,
 }
 
 /// The longest line that either side reads.
-const LINE_MAX: u64 = 1 << 20;
+const LINE_MAX: u64 = 4 << 20;
 
 /// How long either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);

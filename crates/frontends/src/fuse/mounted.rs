@@ -8,7 +8,7 @@ use super::notifier::KernelNotifier;
 use super::notify::NotificationSender;
 use super::options::{Decisions, MountOptions, Uring, decide};
 use super::session::{Session, SessionError, handshake};
-use super::statistics::{OperationStatistics, Statistics};
+use super::statistics::{OperationStatistics, PartStatistics, Statistics};
 use super::uring;
 use super::wire::{self, init};
 use std::io;
@@ -94,7 +94,12 @@ impl Mount {
 
     /// Requests served so far, by operation.
     pub fn statistics(&self) -> Vec<OperationStatistics> {
-        self.statistics.snapshot()
+        self.statistics.operations()
+    }
+
+    /// What the parts of the stack took of the requests that were watched.
+    pub fn parts(&self) -> Vec<PartStatistics> {
+        self.statistics.parts()
     }
 
     /// How many objects the kernel holds.

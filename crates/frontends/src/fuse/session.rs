@@ -11,7 +11,7 @@ use super::locality::{Locality, only};
 use super::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
 use super::reply::Reply;
 use super::request::{DecodeError, Layout, Operation, Request, decode};
-use super::statistics::{Place, Statistics};
+use super::statistics::{FRONT_END, Place, REQUESTS_PER_WATCHED, Statistics};
 use super::trace;
 use super::uring::UringQueue;
 use super::wire::{self, Opcode};
@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use vnode::profile;
 use waiting::Waiting;
 
 mod waiting;
@@ -385,7 +386,7 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue
     let Lane { processor, waiting, pace } = &shared.lanes[lane];
     // Others stay on their processor.
     let _place = processor.is_none().then(|| shared.locality.join());
-    let counted = shared.statistics.place();
+    let mut service = Service { shared, processor: *processor, place: shared.statistics.place(), requests: 0 };
     let yielder = processor.and(shared.yielding.as_ref()).map(|yielding| yielding.join(pace));
     loop {
         let received = queue.receive();
@@ -408,7 +409,7 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue
             tracing::warn!("no further worker thread ({error}); requests may wait for slower ones");
         }
         let (message, mut reply) = queue.exchange();
-        let length = serve(shared, *processor, counted, message, &mut reply);
+        let length = service.serve(message, &mut reply);
         // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
         waiting.join();
         // A caller that is alone stays here anyway while the others are kept awake.
@@ -425,41 +426,60 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue
     }
 }
 
-/// Has a request served; the result is the length of the message to answer with, if one is due.
-fn serve<H: Handler>(
-    shared: &Shared<H>,
+/// What a worker needs to have requests served.
+struct Service<'a, H: Handler> {
+    shared: &'a Shared<H>,
+    /// The worker's, if it stays on one.
     processor: Option<u16>,
-    counted: &Place,
-    message: &[u8],
-    reply: &mut Reply<'_>,
-) -> Option<usize> {
-    let started = Instant::now();
-    let request = match decode(message, shared.layout) {
-        Ok(request) => request,
-        Err(error) => {
-            tracing::warn!("{error}");
-            return match error {
-                DecodeError::Header { .. } => None,
-                DecodeError::UnknownOpcode { unique, .. } => Some(reply.finish_error(unique, libc::ENOSYS)),
-                DecodeError::Arguments { unique, .. } => Some(reply.finish_error(unique, libc::EINVAL)),
-            };
+    place: &'a Place,
+    /// So many so far.
+    requests: u32,
+}
+
+impl<H: Handler> Service<'_, H> {
+    /// Has a request served; the result is the length of the message to answer with, if one is due.
+    fn serve(&mut self, message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
+        let started = Instant::now();
+        let request = match decode(message, self.shared.layout) {
+            Ok(request) => request,
+            Err(error) => {
+                tracing::warn!("{error}");
+                return match error {
+                    DecodeError::Header { .. } => None,
+                    DecodeError::UnknownOpcode { unique, .. } => Some(reply.finish_error(unique, libc::ENOSYS)),
+                    DecodeError::Arguments { unique, .. } => Some(reply.finish_error(unique, libc::EINVAL)),
+                };
+            }
+        };
+        let home = self.shared.locality.request(request.pid, message.len(), self.processor);
+        self.shared.awake.request(home);
+        let trace = trace::start(&request);
+        let outcome = self.handle(&request, reply);
+        self.place.count(request.opcode, matches!(outcome, Outcome::Failed(_)), started.elapsed());
+        if let Some(trace) = trace {
+            trace.finish(outcome, reply);
         }
-    };
-    let home = shared.locality.request(request.pid, message.len(), processor);
-    shared.awake.request(home);
-    let trace = trace::start(&request);
-    let outcome = handle_unwinding(&*shared.handler, &request, reply);
-    counted.count(request.opcode, matches!(outcome, Outcome::Failed(_)), started.elapsed());
-    if let Some(trace) = trace {
-        trace.finish(outcome, reply);
+        match outcome {
+            Outcome::Done => {
+                self.shared.locality.reply(reply.payload().len());
+                Some(reply.finish(request.unique))
+            }
+            Outcome::Failed(errno) => Some(reply.finish_error(request.unique, errno)),
+            Outcome::NoReply => None,
+        }
     }
-    match outcome {
-        Outcome::Done => {
-            shared.locality.reply(reply.payload().len());
-            Some(reply.finish(request.unique))
+
+    /// Has one request in many watched.
+    fn handle(&mut self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
+        let mut handle = || handle_unwinding(&*self.shared.handler, request, reply);
+        let is_watched = self.requests.is_multiple_of(REQUESTS_PER_WATCHED);
+        self.requests = self.requests.wrapping_add(1);
+        if !is_watched {
+            return handle();
         }
-        Outcome::Failed(errno) => Some(reply.finish_error(request.unique, errno)),
-        Outcome::NoReply => None,
+        let (outcome, parts) = profile::watch(FRONT_END, handle);
+        self.place.count_parts(&parts);
+        outcome
     }
 }
 

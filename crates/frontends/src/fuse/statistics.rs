@@ -1,4 +1,5 @@
-//! Statistics: the requests of each operation, how many failed, and how long they took.
+//! Statistics: the requests of each operation, how many failed, and how long they took; and of some, what each part of the
+//! stack took of that.
 //!
 //! They are counted in several places, so that workers on different processors do not write to the same memory.
 
@@ -19,6 +20,22 @@ pub struct OperationStatistics {
     pub times: Times,
 }
 
+/// What a part of the stack has taken of the requests that were watched, one of [`REQUESTS_PER_WATCHED`].
+#[derive(Clone, Debug)]
+pub struct PartStatistics {
+    /// [`FRONT_END`], or the kind of a layer or a base, as in a stack expression. Those of the same kind are one.
+    pub part: &'static str,
+    /// How long it worked on each of the watched requests that came to it, without those below it. What is let go of by its
+    /// last user is let go of in that user's time.
+    pub times: Times,
+}
+
+/// What this front end is called among the parts of a stack.
+pub const FRONT_END: &str = "fuse";
+
+/// One of so many requests is watched. A prime, so that no pattern of requests keeps step with it.
+pub const REQUESTS_PER_WATCHED: u32 = 61;
+
 /// All that is counted.
 #[derive(Debug)]
 pub(crate) struct Statistics {
@@ -31,8 +48,13 @@ pub(crate) struct Statistics {
 #[repr(align(128))]
 pub(crate) struct Place(Mutex<Counts>);
 
-/// By the operation's number; those that have not occurred are missing.
-type Counts = Vec<Option<Count>>;
+#[derive(Debug)]
+struct Counts {
+    /// By the operation's number; those that have not occurred are missing.
+    operations: Vec<Option<Count>>,
+    /// In the order of their first request.
+    parts: Vec<PartStatistics>,
+}
 
 #[derive(Debug, Default)]
 struct Count {
@@ -46,7 +68,7 @@ const PLACES_MAX: usize = 16;
 impl Statistics {
     pub(crate) fn new() -> Statistics {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let places = (0..processors.min(PLACES_MAX)).map(|_| Place(Mutex::new(no_counts()))).collect();
+        let places = (0..processors.min(PLACES_MAX)).map(|_| Place(Mutex::new(Counts::none()))).collect();
         Statistics { places, next: AtomicUsize::new(0) }
     }
 
@@ -56,10 +78,10 @@ impl Statistics {
     }
 
     /// The operations that occurred, in the order of their numbers. No worker waits for longer than its own place is read.
-    pub(crate) fn snapshot(&self) -> Vec<OperationStatistics> {
-        let mut sums = no_counts();
+    pub(crate) fn operations(&self) -> Vec<OperationStatistics> {
+        let mut sums = Counts::none().operations;
         for place in &self.places {
-            for (sum, count) in sums.iter_mut().zip(place.lock().iter()) {
+            for (sum, count) in sums.iter_mut().zip(&place.lock().operations) {
                 let Some(count) = count else { continue };
                 let sum = sum.get_or_insert_default();
                 sum.failures += count.failures;
@@ -72,19 +94,46 @@ impl Statistics {
         };
         sums.into_iter().enumerate().filter_map(named).collect()
     }
+
+    /// The parts of the stack that requests have come to, in no order.
+    pub(crate) fn parts(&self) -> Vec<PartStatistics> {
+        let mut sums = Counts::none();
+        for place in &self.places {
+            for PartStatistics { part, times } in &place.lock().parts {
+                sums.part(part).add(times);
+            }
+        }
+        sums.parts
+    }
 }
 
-fn no_counts() -> Counts {
-    (0..Opcode::COUNT).map(|_| None).collect()
+impl Counts {
+    fn none() -> Counts {
+        Counts { operations: (0..Opcode::COUNT).map(|_| None).collect(), parts: Vec::new() }
+    }
+
+    fn part(&mut self, part: &'static str) -> &mut Times {
+        let place = self.parts.iter().position(|known| known.part == part).unwrap_or_else(|| {
+            self.parts.push(PartStatistics { part, times: Times::default() });
+            self.parts.len() - 1
+        });
+        &mut self.parts[place].times
+    }
 }
 
 impl Place {
     /// Counts a request.
     pub(crate) fn count(&self, opcode: Opcode, failed: bool, time: Duration) {
         let mut counts = self.lock();
-        let count = counts[opcode as usize].get_or_insert_default();
+        let count = counts.operations[opcode as usize].get_or_insert_default();
         count.failures += u64::from(failed);
         count.times.record(time);
+    }
+
+    /// Counts what each part took of a request that was watched.
+    pub(crate) fn count_parts(&self, parts: &[(&'static str, Duration)]) {
+        let mut counts = self.lock();
+        parts.iter().for_each(|(part, time)| counts.part(part).record(*time));
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -105,7 +154,7 @@ mod tests {
             place.count(Opcode::Read, false, Duration::from_micros(10));
             place.count(Opcode::Read, worker % 2 == 0, Duration::from_micros(1_000 + worker));
         }
-        let found = statistics.snapshot();
+        let found = statistics.operations();
         assert_eq!(found.len(), 1);
         assert_eq!(
             (found[0].operation, found[0].failures, found[0].times.requests()),
@@ -113,5 +162,18 @@ mod tests {
         );
         assert!(found[0].times.quantile(0.25) < Duration::from_micros(11));
         assert!(found[0].times.longest() >= Duration::from_micros(1_000));
+    }
+
+    #[test]
+    fn parts_of_all_workers_are_added_up() {
+        let statistics = Statistics::new();
+        for worker in 0..2 * PLACES_MAX as u64 {
+            let parts = [(FRONT_END, Duration::from_micros(1)), ("dir", Duration::from_micros(10))];
+            // Not all requests come to all parts, nor to the same first.
+            statistics.place().count_parts(if worker % 2 == 0 { &parts } else { &parts[1..] });
+        }
+        let parts = statistics.parts();
+        let of = |part| parts.iter().find(|found| found.part == part).map(|found| found.times.requests());
+        assert_eq!((parts.len(), of(FRONT_END), of("dir")), (2, Some(PLACES_MAX as u64), Some(2 * PLACES_MAX as u64)));
     }
 }

@@ -5,11 +5,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
+use vnode::profile::enter;
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, Lock, LockFamily, LockKind, LockOwner, OpenFile, OpenFileRef, OpenFlags,
     Result, SeekTarget,
 };
 
+use super::KIND;
 use super::copy_up::Extent;
 use super::node::Node;
 use super::placement::is_full;
@@ -205,39 +207,48 @@ impl Drop for UnionFile {
 
 impl OpenFile for UnionFile {
     fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let _working = enter(KIND.name);
         self.current()?.read_at(caller, offset, buffer)
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+        let _working = enter(KIND.name);
         self.changing(caller, data.len() as u64, |file| file.write_at(caller, offset, data, kill_privileges))
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
+        let _working = enter(KIND.name);
         Ok(self.node.shown(self.current()?.getattr(caller)?))
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        let _working = enter(KIND.name);
         self.changing(caller, 0, |file| file.truncate(caller, size, kill_privileges))
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+        let _working = enter(KIND.name);
         self.node.forget_locks(owner);
         self.current()?.flush(caller, owner)
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        let _working = enter(KIND.name);
         self.current()?.fsync(caller, data_only)
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        let _working = enter(KIND.name);
         self.changing(caller, length, |file| file.allocate(caller, mode, offset, length))
     }
 
     fn seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        let _working = enter(KIND.name);
         self.current()?.seek(caller, offset, target)
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
+        let _working = enter(KIND.name);
         let to = to.as_any().downcast_ref::<Self>().ok_or(Errno::EXDEV)?;
         if !to.flags.writes() {
             return Err(Errno::EBADF);
@@ -246,6 +257,7 @@ impl OpenFile for UnionFile {
     }
 
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        let _working = enter(KIND.name);
         if self.node.union.private.is_some() {
             return Err(NOT_IN_A_VIEW);
         }
@@ -255,6 +267,7 @@ impl OpenFile for UnionFile {
     }
 
     fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+        let _working = enter(KIND.name);
         if self.node.union.private.is_some() {
             return Err(NOT_IN_A_VIEW);
         }
@@ -262,6 +275,7 @@ impl OpenFile for UnionFile {
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        let _working = enter(KIND.name);
         if !ioctl::changes(command) {
             return self.current()?.ioctl(caller, command, input, output);
         }
@@ -272,6 +286,7 @@ impl OpenFile for UnionFile {
     }
 
     fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {
+        let _working = enter(KIND.name);
         self.current()?.poll(caller, events)
     }
 

@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashSet, HashTable};
+use vnode::profile::enter;
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, NameBuf, OpenDirectory, OpenDirectoryRef, Result};
 
+use super::KIND;
 use super::identity::{hash, tagged};
 use super::names::Times;
 use super::node::{Instance, Node};
@@ -308,11 +310,13 @@ impl OpenDirectory for Listing {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let _working = enter(KIND.name);
         let _steady = self.node.begin()?;
         self.read_now(caller, cookie, sink)
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        let _working = enter(KIND.name);
         let _steady = self.node.begin()?;
         for place in self.node.instances().iter() {
             if self.node.union.branches.may_change(&place.member) {

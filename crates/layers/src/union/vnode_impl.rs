@@ -3,11 +3,13 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use vnode::profile::enter;
 use vnode::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
     OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
 };
 
+use super::KIND;
 use super::copy_up::Extent;
 use super::file::UnionFile;
 use super::listing::Listing;
@@ -50,28 +52,33 @@ impl Vnode for Node {
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
+        let _working = enter(KIND.name);
         let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         node.attributes(caller)
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        let _working = enter(KIND.name);
         self.for_caller(caller)?.changing(|node| node.set_attributes(caller, changes))
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
+        let _working = enter(KIND.name);
         let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         node.may(caller, mode)
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        let _working = enter(KIND.name);
         let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         Ok(self.presented(name, node.look_up(caller, name)?))
     }
 
     fn parent(&self, caller: &Caller) -> Result<VnodeRef> {
+        let _working = enter(KIND.name);
         self.only_directory()?;
         let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
@@ -86,31 +93,38 @@ impl Vnode for Node {
     }
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        let _working = enter(KIND.name);
         self.for_caller(caller)?.changing(|node| node.create_file(caller, name, how))
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        let _working = enter(KIND.name);
         let node = self.for_caller(caller)?;
         node.changing(|node| Ok(self.presented(name, node.make_directory(caller, name, mode)?)))
     }
 
     fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
+        let _working = enter(KIND.name);
         self.for_caller(caller)?.changing(|node| node.make_special(caller, name, kind, mode, device))
     }
 
     fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        let _working = enter(KIND.name);
         self.for_caller(caller)?.changing(|node| node.make_symlink(caller, name, target))
     }
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        let _working = enter(KIND.name);
         self.for_caller(caller)?.changing(|node| node.make_link(caller, &node.own(target)?, name))
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        let _working = enter(KIND.name);
         self.for_caller(caller)?.changing(|node| node.unlink_name(caller, name))
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        let _working = enter(KIND.name);
         self.for_caller(caller)?.changing(|node| {
             node.set_apart(name, true)?;
             node.remove_directory(caller, name)
@@ -125,6 +139,7 @@ impl Vnode for Node {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
+        let _working = enter(KIND.name);
         self.for_caller(caller)?.changing(|node| {
             let to = node.own(to)?;
             let to_apart = match mode {
@@ -137,12 +152,14 @@ impl Vnode for Node {
     }
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
+        let _working = enter(KIND.name);
         let node = self.reference();
         let _steady = node.begin()?;
         node.leftmost().vnode.readlink(caller)
     }
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        let _working = enter(KIND.name);
         match self.kind {
             FileKind::Regular => {
                 self.is_seen_by(caller)?;
@@ -155,6 +172,7 @@ impl Vnode for Node {
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
+        let _working = enter(KIND.name);
         let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         if self.union.family.is_split() {
@@ -164,36 +182,43 @@ impl Vnode for Node {
     }
 
     fn statfs(&self, caller: &Caller) -> Result<StatFs> {
+        let _working = enter(KIND.name);
         let node = self.for_caller(caller)?;
         let _steady = node.union.steady();
         node.union.space(caller)
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        let _working = enter(KIND.name);
         let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         node.xattr(caller, name)
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let _working = enter(KIND.name);
         self.for_caller(caller)?.changing(|node| node.set_xattr(caller, name, value, mode))
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
+        let _working = enter(KIND.name);
         let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         node.xattr_names(caller)
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
+        let _working = enter(KIND.name);
         self.for_caller(caller)?.changing(|node| node.remove_xattr(caller, name))
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
+        let _working = enter(KIND.name);
         self.for_caller(caller)?.changing(|node| node.make_unnamed(caller, how))
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        let _working = enter(KIND.name);
         let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         let instance = match ioctl::changes(command) {

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 
 use super::file_system::Mount;
 use super::{Layer, LayerDirectory, LayerFile, Operation, data, path};
+use crate::profile::enter;
 use crate::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, NameBuf,
     OpenDirectoryRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
@@ -55,6 +56,7 @@ impl<L: Layer> LayerVnode<L> {
         body: impl FnOnce(&L) -> Result<T>,
     ) -> Result<T> {
         let layer = self.layer();
+        let _working = enter(layer.kind());
         layer.around(self, caller, &operation, || body(layer))
     }
 

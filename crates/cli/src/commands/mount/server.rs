@@ -133,6 +133,7 @@ impl Mounted {
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             workers: self.served.workers(),
             operations: self.served.operations(),
+            parts: self.served.parts(),
         }
     }
 }

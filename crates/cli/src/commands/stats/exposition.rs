@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::{Counted, Requests};
+use crate::front_end::Times;
 
 /// The upper bounds of a histogram's steps: 1 µs, 2 µs, 4 µs, up to a little above 16 s.
 const STEPS: u32 = 25;
@@ -37,10 +38,16 @@ impl Collector for Mounts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let help = "How long requests took in the server, by operation";
         let mut family = encoder.encode_descriptor("request", help, Some(&Unit::Seconds), MetricType::Histogram)?;
-        self.each_operation(&mut family, |mut metric, requests| {
-            let sum = requests.times.total().as_secs_f64();
-            metric.encode_histogram::<[(&str, &str); 0]>(sum, requests.times.requests(), &steps(requests), None)
-        })?;
+        self.each_operation(&mut family, |metric, requests| encode_times(metric, &requests.times))?;
+        let help = "What each part of the stack took of the requests that were watched, without those below it";
+        let mut family = encoder.encode_descriptor("part", help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        for mount in &self.0 {
+            let mount_point = escaped(&mount.report.mount_point);
+            for (part, times) in &mount.work.parts {
+                let labels = [("mount_point", mount_point.as_str()), ("part", part.as_str())];
+                encode_times(family.encode_family(&labels)?, times)?;
+            }
+        }
         let help = "Requests that failed, by operation";
         let mut family = encoder.encode_descriptor("request_failures", help, None, MetricType::Counter)?;
         self.each_operation(&mut family, |metric, requests| ConstCounter::new(requests.failures).encode(metric))?;
@@ -73,7 +80,7 @@ impl Mounts {
     ) -> Result<(), Error> {
         for mount in &self.0 {
             let mount_point = escaped(&mount.report.mount_point);
-            for (operation, requests) in &mount.operations {
+            for (operation, requests) in &mount.work.operations {
                 let labels = [("mount_point", mount_point.as_str()), ("operation", operation.as_str())];
                 encode(family.encode_family(&labels)?, requests)?;
             }
@@ -82,17 +89,21 @@ impl Mounts {
     }
 }
 
+fn encode_times(mut metric: MetricEncoder<'_>, times: &Times) -> Result<(), Error> {
+    metric.encode_histogram::<[(&str, &str); 0]>(times.total().as_secs_f64(), times.requests(), &steps(times), None)
+}
+
 /// The upper bounds in seconds, and how many requests each step has by itself.
-fn steps(requests: &Requests) -> Vec<(f64, u64)> {
+fn steps(times: &Times) -> Vec<(f64, u64)> {
     let mut below = 0;
     let bounds = (0..STEPS).map(|step| Duration::from_micros(1 << step));
     let mut steps: Vec<(f64, u64)> = bounds
         .map(|bound| {
-            let up_to = requests.times.up_to(bound).max(below);
+            let up_to = times.up_to(bound).max(below);
             (bound.as_secs_f64(), up_to - std::mem::replace(&mut below, up_to))
         })
         .collect();
-    steps.push((f64::MAX, requests.times.requests() - below));
+    steps.push((f64::MAX, times.requests() - below));
     steps
 }
 
@@ -105,9 +116,9 @@ fn escaped(text: &str) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
+    use super::super::Work;
     use super::*;
     use crate::control::Report;
-    use crate::front_end::Times;
 
     fn counted() -> Counted {
         let report = Report {
@@ -120,7 +131,8 @@ mod tests {
         };
         let times = Times::from_steps(&[(900, 1), (3_000, 2), (40_000_000_000, 1)]);
         let operations = BTreeMap::from([("lookup".to_owned(), Requests { failures: 2, times })]);
-        Counted { report, uptime_seconds: 1.5, workers: 3, operations }
+        let parts = BTreeMap::from([("audit".to_owned(), Times::from_steps(&[(900, 3)]))]);
+        Counted { report, uptime_seconds: 1.5, workers: 3, work: Work { operations, parts } }
     }
 
     #[test]
@@ -134,6 +146,7 @@ mod tests {
             format!("plyfs_request_seconds_bucket{{le=\"+Inf\",{labels}}} 4"),
             format!("plyfs_request_seconds_count{{{labels}}} 4"),
             format!("plyfs_request_failures_total{{{labels}}} 2"),
+            r#"plyfs_part_seconds_count{mount_point="/mnt \"a\"\n",part="audit"} 3"#.to_owned(),
             r#"plyfs_objects{mount_point="/mnt \"a\"\n"} 7.0"#.to_owned(),
             r#"plyfs_uptime_seconds{mount_point="/mnt \"a\"\n"} 1.5"#.to_owned(),
         ] {

@@ -5,25 +5,30 @@ use std::time::Duration;
 
 use comfy_table::Table;
 
-use super::{Counted, Requests};
+use super::{Counted, Requests, Work};
 use crate::commands::{headed_table, printable};
 
 /// All that a mount has done.
 pub fn of_mount(mount: &Counted) -> String {
-    let operations = of_operations(&mount.operations, |count| count.to_string());
-    format!("{}\n{operations}\n", heading(mount, mount.all().times.requests()))
+    of_work(mount, &mount.work, |count| count.to_string())
+}
+
+/// What a mount has done in some time. `count` tells of a number of requests.
+pub fn of_work(mount: &Counted, work: &Work, count: impl Fn(u64) -> String) -> String {
+    let heading = heading(mount, work.all().times.requests());
+    format!("{heading}\n{}\n\n{}\n", of_operations(&work.operations, count), of_parts(work))
 }
 
 /// What a mount is, and how much it holds.
-pub fn heading(mount: &Counted, requests: u64) -> String {
+fn heading(mount: &Counted, requests: u64) -> String {
     let Counted { report, workers, .. } = mount;
     let (objects, kibibytes) = (report.objects, report.memory_bytes / 1_024);
     let (mount_point, stack) = (printable(&report.mount_point), printable(&report.stack));
     format!("{mount_point}: {stack}\n{requests} requests, {objects} objects, {workers} threads, {kibibytes} KiB\n")
 }
 
-/// Operations, those first that took most time. `count` tells of a number of requests.
-pub fn of_operations(operations: &BTreeMap<String, Requests>, count: impl Fn(u64) -> String) -> String {
+/// Operations, those first that took most time.
+fn of_operations(operations: &BTreeMap<String, Requests>, count: impl Fn(u64) -> String) -> String {
     let mut table = new_table("OPERATION");
     let mut rows: Vec<_> = operations.iter().collect();
     rows.sort_by_key(|(_, one)| std::cmp::Reverse(one.times.total()));
@@ -35,6 +40,25 @@ pub fn of_operations(operations: &BTreeMap<String, Requests>, count: impl Fn(u64
 pub fn of_mounts<'a>(mounts: impl Iterator<Item = (&'a str, Requests)>, count: impl Fn(u64) -> String) -> String {
     let mut table = new_table("MOUNT POINT");
     mounts.for_each(|(name, all)| add_row(&mut table, &printable(name), &all, &count));
+    table.trim_fmt()
+}
+
+/// The parts of the stack, those first that took most of the watched requests.
+fn of_parts(work: &Work) -> String {
+    let mut table = headed_table(["PART", "WATCHED", "MEAN", "P50", "P90", "P99", "LONGEST", "SHARE"], 1..8);
+    for (name, times, share) in work.shares() {
+        let quantile = |part| duration(times.quantile(part));
+        table.add_row([
+            name.to_owned(),
+            times.requests().to_string(),
+            duration(times.mean()),
+            quantile(0.5),
+            quantile(0.9),
+            quantile(0.99),
+            duration(times.longest()),
+            format!("{:.0} %", share * 100.0),
+        ]);
+    }
     table.trim_fmt()
 }
 
@@ -83,6 +107,17 @@ mod tests {
         assert_eq!((of(0), of(520), of(12_345)), ("-".into(), "0.52 µs".into(), "12.3 µs".into()));
         assert_eq!((of(999_499), of(999_500), of(9_996_000)), ("999 µs".into(), "1.00 ms".into(), "10.0 ms".into()));
         assert_eq!((of(999_500_000), of(45_000_000_000)), ("1.00 s".into(), "45.0 s".into()));
+    }
+
+    #[test]
+    fn parts_have_their_shares() {
+        let times = |steps: &[(u64, u64)]| crate::front_end::Times::from_steps(steps);
+        let parts =
+            BTreeMap::from([("audit".to_owned(), times(&[(1_000, 10)])), ("dir".to_owned(), times(&[(9_000, 10)]))]);
+        let text = of_parts(&Work { parts, ..Work::default() });
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].contains("dir") && lines[1].ends_with("90 %"), "{text}");
+        assert!(lines[2].contains("audit") && lines[2].contains("1.0") && lines[2].ends_with("10 %"), "{text}");
     }
 
     #[test]

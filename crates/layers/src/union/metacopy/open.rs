@@ -3,10 +3,13 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use vnode::profile::enter;
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget,
     VnodeRef,
 };
+
+use super::super::KIND;
 
 /// An open metadata-only copy. Whoever may write has opened it for that, and then its data have come.
 pub(super) struct MetadataOnlyFile {
@@ -34,6 +37,7 @@ impl MetadataOnlyFile {
 
 impl OpenFile for MetadataOnlyFile {
     fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let _working = enter(KIND.name);
         if !self.flags.reads() {
             return self.own.read_at(caller, offset, buffer);
         }
@@ -49,30 +53,37 @@ impl OpenFile for MetadataOnlyFile {
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+        let _working = enter(KIND.name);
         self.refused()?.write_at(caller, offset, data, kill_privileges)
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        let _working = enter(KIND.name);
         self.refused()?.truncate(caller, size, kill_privileges)
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
+        let _working = enter(KIND.name);
         self.refused()?.allocate(caller, mode, offset, length)
     }
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
+        let _working = enter(KIND.name);
         self.own.getattr(caller)
     }
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
+        let _working = enter(KIND.name);
         self.own.flush(caller, owner)
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        let _working = enter(KIND.name);
         self.own.fsync(caller, data_only)
     }
 
     fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        let _working = enter(KIND.name);
         if offset >= self.size {
             return Err(Errno::ENXIO);
         }
@@ -84,6 +95,7 @@ impl OpenFile for MetadataOnlyFile {
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
+        let _working = enter(KIND.name);
         if !self.flags.reads() {
             return self.own.copy_range(caller, offset, to, to_offset, length);
         }
@@ -95,19 +107,23 @@ impl OpenFile for MetadataOnlyFile {
     }
 
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        let _working = enter(KIND.name);
         self.own.lock(caller, owner, lock)
     }
 
     fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
+        let _working = enter(KIND.name);
         self.own.test_lock(caller, owner, lock)
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        let _working = enter(KIND.name);
         let file = if crate::ioctl::asks_for_data(command) { &self.data } else { &self.own };
         file.ioctl(caller, command, input, output)
     }
 
     fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {
+        let _working = enter(KIND.name);
         self.own.poll(caller, events)
     }
 

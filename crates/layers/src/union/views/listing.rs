@@ -3,8 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use vnode::profile::enter;
 use vnode::{Caller, DirectoryEntry, OpenDirectory, OpenDirectoryRef, Result};
 
+use super::super::KIND;
 use super::super::listing::Listing;
 use super::super::node::Node;
 
@@ -50,10 +52,12 @@ impl OpenDirectory for SplitListing {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let _working = enter(KIND.name);
         self.of(caller)?.read(caller, cookie, sink)
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        let _working = enter(KIND.name);
         self.of(caller)?.fsync(caller, data_only)
     }
 }
