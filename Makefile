@@ -2,10 +2,10 @@
 
 CARGO ?= cargo
 
-.PHONY: help build demo test lint bench fuzz soak clean
+.PHONY: help build demo test lint bench flame-graph fuzz soak clean
 
 help: ## Show these commands
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
 
 build: ## Build the plyfs command, optimised: target/release/plyfs
 	@scripts/setup build
@@ -29,6 +29,11 @@ bench: build ## Time the workloads and the unions on Plyfs, the lower file syste
 	@scripts/bench-setup
 	$(CARGO) build --release --package bench
 	$(if $(BENCH),target/release/bench $(BENCH),target/release/bench; first=$$?; target/release/bench union && exit $$first)
+
+flame-graph: ## Draw where servers spend their time in a workload (BENCH): target/flame-graph/plyfs.svg
+	@scripts/setup flame-graph
+	@scripts/bench-setup
+	@scripts/flame-graph $(BENCH)
 
 fuzz: ## Give the decoder of requests 100 million random messages
 	@scripts/setup build

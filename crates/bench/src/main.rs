@@ -52,7 +52,7 @@ enum Command {
         #[arg(long, default_value_t = 1_000_000)]
         files: u64,
     },
-    /// Microseconds per single operation, for tuning
+    /// Microseconds per single operation, for tuning; and of many programs at the same time
     Latency,
     /// Unions of several branches beside the peers that make unions: build, postmark, and the tree in two layouts
     Union(Unions),

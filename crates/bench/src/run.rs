@@ -11,7 +11,7 @@ use crate::report::{self, Results};
 use crate::session::Session;
 use crate::slices::{self, Turn};
 use crate::subjects::{NATIVE, Subject};
-use crate::workloads::{LATENCY, Sizes, Workload};
+use crate::workloads::{OPERATIONS, Sizes, Workload};
 
 /// A subject that takes longer for one workload hangs.
 const WORKLOAD_SECONDS_MAX: u64 = 20 * 60;
@@ -74,10 +74,13 @@ pub fn unions(
 /// Runs the single operations, prints and writes their figures.
 pub fn latency(image: &Image, subjects: &[Subject], sizes: &Sizes, rounds: u32, output: Option<&Path>) -> Result<bool> {
     let mut results = Results::new(subjects);
-    let result = interleave(image, subjects, &LATENCY, sizes, rounds);
-    print!("{}", report::table::per_operation(&result, &results.subject_names()));
-    let failed = !result.failures.is_empty();
-    results.workloads.insert(LATENCY.name.to_owned(), result);
+    let mut failed = false;
+    for workload in OPERATIONS {
+        let result = interleave(image, subjects, workload, sizes, rounds);
+        print!("{}", report::table::per_operation(&result, &results.subject_names()));
+        failed |= !result.failures.is_empty();
+        results.workloads.insert(workload.name.to_owned(), result);
+    }
     if let Some(directory) = output {
         report::write_json(directory, "latency.json", &results)?;
     }

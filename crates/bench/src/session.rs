@@ -183,6 +183,11 @@ impl<'a> Session<'a> {
         Ok(result)
     }
 
+    /// Takes a time that the workload has taken itself, of so many equal operations.
+    pub fn note(&mut self, step: &'static str, operations: u64, time: Duration) {
+        self.samples.push(Sample { step, operations, seconds: time.as_secs_f64(), requests: None });
+    }
+
     /// How many requests the server has answered, if it says so.
     fn requests(&self) -> Option<u64> {
         let mut command = self.subject.statistics(self.directory()).filter(|_| self.mounted)?;

@@ -2,6 +2,7 @@
 mod build;
 mod fchown;
 mod latency;
+mod parallel;
 mod postmark;
 mod random;
 mod sequential;
@@ -40,8 +41,11 @@ pub const LAYOUTS: &[Workload] = &[
     Workload { name: "tree, DUP", is_shared: false, run: tree::run_duplicated },
 ];
 
-/// The single operations.
-pub const LATENCY: Workload = Workload { name: "latency", is_shared: false, run: latency::run };
+/// Those whose figures are times of single operations.
+pub const OPERATIONS: &[Workload] = &[
+    Workload { name: "latency", is_shared: false, run: latency::run },
+    Workload { name: "parallel", is_shared: false, run: parallel::run },
+];
 
 /// How much work there is to do.
 pub struct Sizes {

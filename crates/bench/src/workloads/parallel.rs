@@ -1,0 +1,89 @@
+//! Many programs at the same time: what one of them gets done, what all do together, and how long one has to wait.
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, mkdirat, openat, statx, unlinkat};
+
+use super::Sizes;
+use crate::session::Session;
+use crate::tree::open_directory;
+
+const PROGRAMS: u64 = 16;
+const BYTES: usize = 4096;
+
+/// What one program did.
+struct Done {
+    /// How long each of its turns took.
+    turns: Vec<Duration>,
+    /// When it was done, since all began.
+    end: Duration,
+}
+
+/// Steps: as many turns by one program and by 16 together; of both what 99 of 100 turns did not exceed; and how soon the first of
+/// the 16 had done its share. If it was much sooner than the last, others had to wait for it.
+pub fn run(session: &mut Session<'_>, sizes: &Sizes) -> Result<()> {
+    let turns = sizes.latency_operations;
+    session.mount()?;
+    let alone = session.time_operations("turn of 1 program", turns, |top| work(&top.join("one"), 1, turns))?;
+    session.note("turn of 1 program, 99 of 100", 1, percentile_99(&alone));
+    let all = session.time_operations("turn of 16 programs", turns, |top| work(&top.join("all"), PROGRAMS, turns))?;
+    session.note("turn of 16 programs, 99 of 100", 1, percentile_99(&all));
+    let first = all.iter().map(|done| done.end).min().unwrap_or_default();
+    session.note("turn of 16 programs, first to end", turns, first);
+    for directory in ["one", "all"] {
+        std::fs::remove_dir_all(session.directory().join(directory))?;
+    }
+    session.unmount()
+}
+
+/// Has so many programs do so many turns in all, each in a directory of its own.
+fn work(directory: &Path, programs: u64, turns: u64) -> Result<Vec<Done>> {
+    std::fs::create_dir(directory)?;
+    let top = open_directory(directory)?;
+    let begin = Barrier::new(programs as usize);
+    std::thread::scope(|scope| {
+        let start = |number: u64| {
+            let (top, begin) = (&top, &begin);
+            scope.spawn(move || -> Result<Done> {
+                let own = CString::new(number.to_string())?;
+                // All come to the barrier, also those that cannot go on.
+                let made = mkdirat(top, &own, Mode::RWXU);
+                begin.wait();
+                made?;
+                let own = File::from(openat(top, &own, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?).into();
+                let started = Instant::now();
+                let turns = (0..turns / programs).map(|_| turn(&own)).collect::<Result<_>>()?;
+                Ok(Done { turns, end: started.elapsed() })
+            })
+        };
+        let programs: Vec<_> = (0..programs).map(start).collect();
+        programs.into_iter().map(|program| program.join().map_err(|_| anyhow!("it panicked"))?).collect()
+    })
+}
+
+/// A file is made and written, asked for its attributes, opened again, read, and removed.
+fn turn(directory: &OwnedFd) -> Result<Duration> {
+    let started = Instant::now();
+    let name = c"file";
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+    File::from(openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?).write_all_at(&[1; BYTES], 0)?;
+    let found = statx(directory, name, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS)?;
+    anyhow::ensure!(found.stx_size == BYTES as u64, "a new file has {} bytes", found.stx_size);
+    File::from(openat(directory, name, OFlags::RDONLY, Mode::empty())?)
+        .read_exact_at(&mut [0; BYTES], 0)
+        .context("what was written is not there")?;
+    unlinkat(directory, name, AtFlags::empty())?;
+    Ok(started.elapsed())
+}
+
+fn percentile_99(all: &[Done]) -> Duration {
+    let mut turns: Vec<_> = all.iter().flat_map(|done| &done.turns).copied().collect();
+    turns.sort_unstable();
+    turns.get(turns.len() * 99 / 100).copied().unwrap_or_default()
+}
