@@ -13,6 +13,7 @@ mod convert;
 mod device;
 mod dispatch;
 mod interest;
+mod kept_data;
 mod locality;
 mod locks;
 mod mount;

@@ -230,6 +230,29 @@ fn without_passthrough_the_data_is_the_same() {
 }
 
 #[test]
+fn cached_data_stays_over_an_open_unless_somebody_wrote() {
+    let options = MountOptions { passthrough: false, ..MountOptions::default() };
+    let Some((mounted, lower)) = mount_directory(options) else { return };
+    let (path, below) = (mounted.path("file"), lower.path().join("file"));
+    fs::write(&below, vec![1; 300_000]).unwrap();
+    // As long as times may not tell a change, nothing is kept.
+    std::thread::sleep(Duration::from_millis(50));
+    let read = || fs::read(&path).unwrap();
+    assert_eq!(read(), vec![1; 300_000]);
+    let requests = mounted.requests("READ");
+    assert!(requests > 0);
+    assert_eq!(read(), vec![1; 300_000]);
+    assert_eq!(mounted.requests("READ"), requests, "it was cached");
+    for round in 2..30 {
+        // Of the same size, and right after it was opened and read.
+        fs::write(&below, vec![round; 300_000]).unwrap();
+        assert_eq!(read(), vec![round; 300_000]);
+        fs::write(&path, vec![round + 100; 300_000]).unwrap();
+        assert_eq!(read(), vec![round + 100; 300_000]);
+    }
+}
+
+#[test]
 fn a_mapping_written_through_shows_its_time() {
     let Some((mounted, lower)) = mount_directory(MountOptions { over: true, ..MountOptions::default() }) else {
         return;

@@ -11,6 +11,7 @@ mod xattrs;
 use super::admission::Admission;
 use super::device::Device;
 use super::interest::Interest;
+use super::kept_data::KeptData;
 use super::locks::Locks;
 use super::negotiation::Negotiated;
 use super::newborn::Newborns;
@@ -40,6 +41,7 @@ pub(crate) struct Dispatcher {
     open_files: OpenFiles,
     admission: Admission,
     interest: Interest,
+    kept_data: KeptData,
     newborns: Newborns,
     locks: Locks,
     notifications: NotificationSender,
@@ -71,6 +73,7 @@ impl Dispatcher {
             open_files: OpenFiles::new(),
             admission: Admission::new(&decisions),
             interest: Interest::new(),
+            kept_data: KeptData::new(),
             newborns: Newborns::new(),
             locks: Locks::default(),
             pollers: Pollers::new(notifications.clone()),

@@ -107,6 +107,8 @@ pub struct Decisions {
     pub exclusive: bool,
     /// The kernel may read and write the base's files by itself; else the reason why not.
     pub passthrough: Result<(), &'static str>,
+    /// A file whose size and times are as before has the same data.
+    pub times_tell_changes: bool,
     /// Reads and writes are not cached, so that each reaches the stack.
     pub direct_io: bool,
     /// Locks reach the base, where programs outside the mount see them; otherwise the kernel keeps them.
@@ -149,6 +151,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         posix_acl: default_permissions && options.allow_other,
         exclusive,
         passthrough: passthrough(properties, options),
+        times_tell_changes: properties.attributes_untouched && !properties.needs_fresh_attributes,
         direct_io: properties.needs_every_data_operation,
         forward_locks: options.forward_locks.unwrap_or(!exclusive && properties.shares_locks),
         stay_awake: options.stay_awake,

@@ -107,7 +107,7 @@ impl Dispatcher {
         let wish = OpenWish {
             passthrough,
             direct: self.decisions.direct_io || writes_clear_set_id,
-            keep_cache: self.decisions.exclusive && !self.needs_fresh_attributes.load(Ordering::Acquire),
+            keep_cache: self.may_keep_data(node, &file, attributes, passthrough),
             writes: flags.writes(),
             privileged,
         };
@@ -120,6 +120,25 @@ impl Dispatcher {
             answer.flags |= wire::open_reply::NOFLUSH;
         }
         answer
+    }
+
+    /// Whether the kernel may keep what it has cached of a file that is being opened.
+    fn may_keep_data(
+        &self,
+        node: &Node,
+        file: &OpenFileRef,
+        attributes: Option<&Attributes>,
+        passthrough: bool,
+    ) -> bool {
+        if self.needs_fresh_attributes.load(Ordering::Acquire) {
+            return false;
+        }
+        let is_unchanged = || {
+            let attributes = attributes.copied().or_else(|| file.getattr(&self.server).ok());
+            attributes.is_some_and(|attributes| self.kept_data.is_unchanged(node.id, &attributes))
+        };
+        // What passes us by is cached below.
+        self.decisions.exclusive || self.decisions.times_tell_changes && !passthrough && is_unchanged()
     }
 
     fn has_set_id(&self, file: &OpenFileRef, attributes: Option<&Attributes>) -> bool {
