@@ -21,6 +21,8 @@ pub struct Properties {
     pub needs_every_data_operation: bool,
     /// Attributes may change by themselves at any time: none may be cached.
     pub needs_fresh_attributes: bool,
+    /// A file whose size, mtime and ctime are as they were has the same data: a cache of it may be kept.
+    pub times_tell_changes: bool,
     /// Nothing but this stack can change the objects below: caches may be kept without bound.
     pub exclusive: bool,
     /// Programs outside lock the base's files too: their locks count here, and those taken here count there. Otherwise a
@@ -46,6 +48,7 @@ impl Properties {
         needs_failed_lookups: false,
         needs_every_data_operation: false,
         needs_fresh_attributes: false,
+        times_tell_changes: true,
         exclusive: true,
         shares_locks: true,
         checks_credentials: true,
@@ -66,6 +69,7 @@ impl Properties {
             needs_failed_lookups: self.needs_failed_lookups || lower.needs_failed_lookups,
             needs_every_data_operation: self.needs_every_data_operation || lower.needs_every_data_operation,
             needs_fresh_attributes: self.needs_fresh_attributes || lower.needs_fresh_attributes,
+            times_tell_changes: self.times_tell_changes && lower.times_tell_changes,
             exclusive: self.exclusive && lower.exclusive,
             shares_locks: self.shares_locks && lower.shares_locks,
             checks_credentials: self.checks_credentials && lower.checks_credentials,

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vnode::{Attributes, Timestamp};
 
 /// Files that are remembered. Two may share a place: that costs speed only.
-const PLACES: usize = 8192;
+const PLACES: usize = 2048;
 
 /// Steps of the times of a file system that tells parts of a second, and of one that does not, with some to spare.
 const FINE_STEP: Duration = Duration::from_millis(20);

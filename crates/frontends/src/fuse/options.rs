@@ -151,7 +151,9 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         posix_acl: default_permissions && options.allow_other,
         exclusive,
         passthrough: passthrough(properties, options),
-        times_tell_changes: properties.attributes_untouched && !properties.needs_fresh_attributes,
+        times_tell_changes: properties.times_tell_changes
+            && properties.attributes_untouched
+            && !properties.needs_fresh_attributes,
         direct_io: properties.needs_every_data_operation,
         forward_locks: options.forward_locks.unwrap_or(!exclusive && properties.shares_locks),
         stay_awake: options.stay_awake,
@@ -237,6 +239,15 @@ mod tests {
     use super::*;
 
     const REGULAR: Properties = Properties { exclusive: false, ..Properties::TRANSPARENT };
+
+    #[test]
+    fn times_tell_of_changes_where_nothing_in_the_stack_hides_them() {
+        let tell = |properties: &Properties| decide(properties, &MountOptions::default()).times_tell_changes;
+        assert!(tell(&REGULAR) && tell(&Properties { data_untouched: false, ..REGULAR }));
+        assert!(!tell(&Properties { times_tell_changes: false, ..REGULAR }));
+        assert!(!tell(&Properties { attributes_untouched: false, ..REGULAR }));
+        assert!(!tell(&Properties { needs_fresh_attributes: true, ..REGULAR }));
+    }
 
     #[test]
     fn a_regular_mount_caches_for_a_second_where_all_may_search() {

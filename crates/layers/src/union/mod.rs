@@ -259,7 +259,13 @@ impl FileSystem for UnionFileSystem {
     fn properties(&self) -> Properties {
         let slots = self.union.branches.slots();
         // A lock of a file in a branch would say nothing of the copy that takes its place.
-        let own = Properties { names_untouched: false, shares_locks: false, ..Properties::TRANSPARENT };
+        // What is a copy of the metadata only has data in another branch, with times of its own.
+        let own = Properties {
+            names_untouched: false,
+            shares_locks: false,
+            times_tell_changes: false,
+            ..Properties::TRANSPARENT
+        };
         let all = slots.iter().map(|slot| slot.member.base.file_system.properties());
         // That a branch is read-only says nothing of the union.
         let all = all.fold(own, |all, one| all.stacked_on(Properties { read_only: false, ..one }));
