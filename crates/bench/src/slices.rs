@@ -151,7 +151,6 @@ mod tests {
     fn who_does_not_run_stands_still() {
         let turns = [Turn::default(), Turn::default()];
         let counts = std::thread::scope(|scope| {
-            // Each shell notes each time that it comes by; together they would take turns much more often.
             let counts = turns.each_ref().map(|turn| {
                 scope.spawn(move || {
                     let _ending = turn.begin();

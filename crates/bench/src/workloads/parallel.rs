@@ -56,7 +56,7 @@ fn work(directory: &Path, programs: u64, turns: u64) -> Result<Vec<Done>> {
                 let made = mkdirat(top, &own, Mode::RWXU);
                 begin.wait();
                 made?;
-                let own = File::from(openat(top, &own, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?).into();
+                let own = openat(top, &own, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
                 let started = Instant::now();
                 let turns = (0..turns / programs).map(|_| turn(&own)).collect::<Result<_>>()?;
                 Ok(Done { turns, end: started.elapsed() })

@@ -78,15 +78,16 @@ pub fn gather(mount_point: Option<&Path>) -> Outcome<Vec<Counted>> {
     }
     let ask = |mount: Mount| {
         let path = PathBuf::from(&mount.report.mount_point);
-        let answer = Counted::ask(mount);
-        // One that does not answer is no reason to tell nothing of the others, and one that has ended meanwhile is none at all.
-        answer
-            .inspect_err(|failure| {
-                if is_mounted(&path) {
-                    report(failure)
-                }
-            })
-            .ok()
+        match Counted::ask(mount) {
+            Ok(counted) => Some(counted),
+            // No reason to tell nothing of the others.
+            Err(failure) if is_mounted(&path) => {
+                report(&failure);
+                None
+            }
+            // It has ended meanwhile.
+            Err(_) => None,
+        }
     };
     Ok(client::mounts().into_iter().filter_map(ask).collect())
 }

@@ -20,7 +20,6 @@ const COARSE_STEP: Duration = Duration::from_secs(3);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     node: u64,
-    ino: u64,
     size: u64,
     mtime: Timestamp,
     ctime: Timestamp,
@@ -39,8 +38,8 @@ impl KeptData {
     /// A file is being opened: whether it is as it was the last time.
     pub(crate) fn is_unchanged(&self, node: u64, attributes: &Attributes) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let Attributes { ino, size, mtime, ctime, .. } = *attributes;
-        self.is_unchanged_at(Stamp { node, ino, size, mtime, ctime }, now)
+        let Attributes { size, mtime, ctime, .. } = *attributes;
+        self.is_unchanged_at(Stamp { node, size, mtime, ctime }, now)
     }
 
     fn is_unchanged_at(&self, stamp: Stamp, now: Duration) -> bool {
@@ -65,7 +64,7 @@ mod tests {
 
     fn file(node: u64, size: u64, ctime: Duration) -> Stamp {
         let ctime = Timestamp { seconds: ctime.as_secs() as i64, nanoseconds: ctime.subsec_nanos() };
-        Stamp { node, ino: 1, size, mtime: ctime, ctime }
+        Stamp { node, size, mtime: ctime, ctime }
     }
 
     const CHANGED: Duration = Duration::new(1_000, 5);

@@ -1,5 +1,6 @@
 //! What Prometheus reads: the statistics in the text format of OpenMetrics.
 
+use std::collections::BTreeMap;
 use std::fmt::Error;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Counted, Requests};
+use super::{Counted, Requests, Work};
 use crate::front_end::Times;
 
 /// The upper bounds of a histogram's steps: 1 µs, 2 µs, 4 µs, up to a little above 16 s.
@@ -36,21 +37,16 @@ impl std::fmt::Debug for Mounts {
 
 impl Collector for Mounts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let operations: fn(&Work) -> &BTreeMap<String, Requests> = |work| &work.operations;
         let help = "How long requests took in the server, by operation";
         let mut family = encoder.encode_descriptor("request", help, Some(&Unit::Seconds), MetricType::Histogram)?;
-        self.each_operation(&mut family, |metric, requests| encode_times(metric, &requests.times))?;
+        self.each(&mut family, "operation", operations, |metric, requests| encode_times(metric, &requests.times))?;
         let help = "What each part of the stack took of the requests that were watched, without those below it";
         let mut family = encoder.encode_descriptor("part", help, Some(&Unit::Seconds), MetricType::Histogram)?;
-        for mount in &self.0 {
-            let mount_point = escaped(&mount.report.mount_point);
-            for (part, times) in &mount.work.parts {
-                let labels = [("mount_point", mount_point.as_str()), ("part", part.as_str())];
-                encode_times(family.encode_family(&labels)?, times)?;
-            }
-        }
+        self.each(&mut family, "part", |work| &work.parts, encode_times)?;
         let help = "Requests that failed, by operation";
         let mut family = encoder.encode_descriptor("request_failures", help, None, MetricType::Counter)?;
-        self.each_operation(&mut family, |metric, requests| ConstCounter::new(requests.failures).encode(metric))?;
+        self.each(&mut family, "operation", operations, |metric, one| ConstCounter::new(one.failures).encode(metric))?;
         let help = "What is mounted";
         let mut family = encoder.encode_descriptor("mount", help, None, MetricType::Info)?;
         for mount in &self.0 {
@@ -73,16 +69,19 @@ impl Collector for Mounts {
 }
 
 impl Mounts {
-    fn each_operation(
+    /// Encodes what each mount has several of, with their names as a label.
+    fn each<T>(
         &self,
         family: &mut MetricEncoder<'_>,
-        encode: impl Fn(MetricEncoder<'_>, &Requests) -> Result<(), Error>,
+        label: &str,
+        several: fn(&Work) -> &BTreeMap<String, T>,
+        encode: impl Fn(MetricEncoder<'_>, &T) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for mount in &self.0 {
             let mount_point = escaped(&mount.report.mount_point);
-            for (operation, requests) in &mount.work.operations {
-                let labels = [("mount_point", mount_point.as_str()), ("operation", operation.as_str())];
-                encode(family.encode_family(&labels)?, requests)?;
+            for (name, one) in several(&mount.work) {
+                let labels = [("mount_point", mount_point.as_str()), (label, name.as_str())];
+                encode(family.encode_family(&labels)?, one)?;
             }
         }
         Ok(())
@@ -114,9 +113,6 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use super::super::Work;
     use super::*;
     use crate::control::Report;
 

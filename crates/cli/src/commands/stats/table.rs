@@ -7,6 +7,7 @@ use comfy_table::Table;
 
 use super::{Counted, Requests, Work};
 use crate::commands::{headed_table, printable};
+use crate::front_end::Times;
 
 /// All that a mount has done.
 pub fn of_mount(mount: &Counted) -> String {
@@ -47,17 +48,8 @@ pub fn of_mounts<'a>(mounts: impl Iterator<Item = (&'a str, Requests)>, count: i
 fn of_parts(work: &Work) -> String {
     let mut table = headed_table(["PART", "WATCHED", "MEAN", "P50", "P90", "P99", "LONGEST", "SHARE"], 1..8);
     for (name, times, share) in work.shares() {
-        let quantile = |part| duration(times.quantile(part));
-        table.add_row([
-            name.to_owned(),
-            times.requests().to_string(),
-            duration(times.mean()),
-            quantile(0.5),
-            quantile(0.9),
-            quantile(0.99),
-            duration(times.longest()),
-            format!("{:.0} %", share * 100.0),
-        ]);
+        let before = [name.to_owned(), times.requests().to_string()];
+        table.add_row(before.into_iter().chain(spread(times)).chain([format!("{:.0} %", share * 100.0)]));
     }
     table.trim_fmt()
 }
@@ -67,19 +59,15 @@ fn new_table(first: &str) -> Table {
 }
 
 fn add_row(table: &mut Table, name: &str, requests: &Requests, count: &impl Fn(u64) -> String) {
-    let times = &requests.times;
-    let quantile = |part| duration(times.quantile(part));
-    table.add_row([
-        name.to_owned(),
-        count(times.requests()),
-        count(requests.failures),
-        duration(times.mean()),
-        quantile(0.5),
-        quantile(0.9),
-        quantile(0.99),
-        duration(times.longest()),
-        duration(times.total()),
-    ]);
+    let Requests { failures, times } = requests;
+    let before = [name.to_owned(), count(times.requests()), count(*failures)];
+    table.add_row(before.into_iter().chain(spread(times)).chain([duration(times.total())]));
+}
+
+/// The columns from the mean to the longest.
+fn spread(times: &Times) -> [String; 5] {
+    let quantile = |part| times.quantile(part);
+    [times.mean(), quantile(0.5), quantile(0.9), quantile(0.99), times.longest()].map(duration)
 }
 
 /// With three digits: `0.52 µs`, `12.3 ms`, `45 s`.
@@ -111,7 +99,7 @@ mod tests {
 
     #[test]
     fn parts_have_their_shares() {
-        let times = |steps: &[(u64, u64)]| crate::front_end::Times::from_steps(steps);
+        let times = |steps: &[(u64, u64)]| Times::from_steps(steps);
         let parts =
             BTreeMap::from([("audit".to_owned(), times(&[(1_000, 10)])), ("dir".to_owned(), times(&[(9_000, 10)]))]);
         let text = of_parts(&Work { parts, ..Work::default() });
@@ -122,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_took_most_time_comes_first() {
-        let some = |steps: &[(u64, u64)]| Requests { failures: 1, times: crate::front_end::Times::from_steps(steps) };
+        let some = |steps: &[(u64, u64)]| Requests { failures: 1, times: Times::from_steps(steps) };
         let operations = BTreeMap::from([
             ("lookup".to_owned(), some(&[(10_000, 5)])),
             ("read".to_owned(), some(&[(1_000_000, 2), (2_000_000, 1)])),

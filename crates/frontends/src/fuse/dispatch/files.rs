@@ -104,10 +104,11 @@ impl Dispatcher {
         let passthrough = self.decisions.passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
         // After a passthrough write the kernel would not notice that the bits are gone.
         let writes_clear_set_id = passthrough && flags.writes() && !privileged && self.has_set_id(&file, attributes);
+        let direct = self.decisions.direct_io || writes_clear_set_id;
         let wish = OpenWish {
             passthrough,
-            direct: self.decisions.direct_io || writes_clear_set_id,
-            keep_cache: self.may_keep_data(node, &file, attributes, passthrough),
+            direct,
+            keep_cache: self.may_keep_data(node, &file, attributes, passthrough || direct),
             writes: flags.writes(),
             privileged,
         };
@@ -122,31 +123,26 @@ impl Dispatcher {
         answer
     }
 
-    /// Whether the kernel may keep what it has cached of a file that is being opened.
-    fn may_keep_data(
-        &self,
-        node: &Node,
-        file: &OpenFileRef,
-        attributes: Option<&Attributes>,
-        passthrough: bool,
-    ) -> bool {
+    /// Whether the kernel may keep what it has cached of a file that is being opened; what goes past its cache is not asked
+    /// about.
+    fn may_keep_data(&self, node: &Node, file: &OpenFileRef, attributes: Option<&Attributes>, uncached: bool) -> bool {
         if self.needs_fresh_attributes.load(Ordering::Acquire) {
             return false;
         }
         let is_unchanged = || {
-            let attributes = attributes.copied().or_else(|| file.getattr(&self.server).ok());
-            attributes.is_some_and(|attributes| self.kept_data.is_unchanged(node.id, &attributes))
+            let attributes = self.attributes_of(file, attributes);
+            attributes.is_ok_and(|attributes| self.kept_data.is_unchanged(node.id, &attributes))
         };
-        // What passes us by is cached below.
-        self.decisions.exclusive || self.decisions.times_tell_changes && !passthrough && is_unchanged()
+        self.decisions.exclusive || self.decisions.times_tell_changes && !uncached && is_unchanged()
     }
 
     fn has_set_id(&self, file: &OpenFileRef, attributes: Option<&Attributes>) -> bool {
-        let mode = match attributes {
-            Some(attributes) => Ok(attributes.mode),
-            None => file.getattr(&self.server).map(|attributes| attributes.mode),
-        };
-        mode.map_or(true, |mode| mode & SET_ID != 0)
+        self.attributes_of(file, attributes).map_or(true, |attributes| attributes.mode & SET_ID != 0)
+    }
+
+    /// Those that are known, or else asks for them.
+    fn attributes_of(&self, file: &OpenFileRef, known: Option<&Attributes>) -> vnode::Result<Attributes> {
+        known.copied().map_or_else(|| file.getattr(&self.server), Ok)
     }
 
     fn register_backing(&self, file: &OpenFileRef, privileged: bool) -> Option<i32> {
