@@ -4,9 +4,10 @@ mod common;
 
 use common::{contents, create, layer, list, memory, name, root, user, walk};
 use layers::OptionProblem;
+use vnode::layer::{Layer, LayerVnode};
 use vnode::{
-    AccessMode, Attributes, Caller, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode,
-    SetAttributes, SetTime, Timestamp, XattrMode,
+    AccessMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, FileSystemRef, Name, OpenFlags,
+    RenameMode, Result, SetAttributes, SetTime, Timestamp, XattrMode,
 };
 
 const NONE: SetAttributes =
@@ -367,4 +368,47 @@ fn wrong_options_say_what_is_right() {
     assert_eq!(problem(&[("chmod", "filter")]).problem, OptionProblem::Missing);
     let conflict = problem(&[("owner", "1"), ("user-map", "1/2")]).problem;
     assert_eq!(conflict, OptionProblem::Conflict { with: "user-map" });
+}
+
+/// Below it, a file of user 7 comes to be right after somebody was told that there is none of that name.
+struct Latecomer;
+
+impl Layer for Latecomer {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "latecomer"
+    }
+
+    fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, wanted: Name<'_>) -> Result<Entry> {
+        let found = node.forward_lookup(caller, wanted);
+        if wanted == name("late") && found.is_err() {
+            let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+            node.forward_create(&user(7), wanted, &how).unwrap();
+        }
+        found
+    }
+}
+
+#[test]
+fn what_comes_to_be_after_the_check_stays() {
+    let below = || vnode::layer::stack(Latecomer, below());
+    for operation in ["unlink", "rename", "rmdir", "exchange"] {
+        let upper = layer("map", &[("user-map", "1000/2000")], below());
+        let directory = walk(&upper, &root(), "d").unwrap().vnode;
+        directory.setattr(&root(), &SetAttributes { mode: Some(0o1777), ..NONE }).unwrap();
+        create(&directory, &user(8), "mine", 0o600);
+        let rename = |mode| directory.rename(&user(8), name("mine"), &directory, name("late"), mode);
+        let (refused, errno) = match operation {
+            "unlink" => (directory.unlink(&user(8), name("late")), Errno::ENOENT),
+            "rmdir" => (directory.rmdir(&user(8), name("late")), Errno::ENOENT),
+            "exchange" => (rename(RenameMode::Exchange), Errno::ENOENT),
+            _ => (rename(RenameMode::Replace), Errno::EPERM),
+        };
+        assert_eq!(refused, Err(errno), "{operation}");
+        assert_eq!(list(&directory, &root()), ["file", "late", "mine"], "{operation}");
+        let late = walk(&upper, &root(), "d/late").unwrap();
+        assert_eq!(late.attributes.uid, 7, "{operation}");
+        assert_eq!(rename(RenameMode::Replace), Err(Errno::EPERM), "{operation}");
+    }
 }

@@ -245,8 +245,14 @@ impl Layer for Map {
             RenameMode::Whiteout => RenameMode::WhiteoutNoReplace,
             _ => return node.forward_rename(caller, name, to, to_name, mode),
         };
-        if caller.server || !self.denies("unlink") {
+        if caller.server {
             return node.forward_rename(caller, name, to, to_name, mode);
+        }
+        if !self.denies("unlink") {
+            return match self.has_view() {
+                true => self.rename_in_view(node, caller, &Renaming { name, to, to_name, mode, kept }),
+                false => node.forward_rename(caller, name, to, to_name, mode),
+            };
         }
         node.forward_rename(caller, name, to, to_name, kept).map_err(|error| match error {
             Errno::EEXIST => Errno::EPERM,
@@ -484,7 +490,11 @@ impl Map {
                 let moved = (node.lower().handle() != to.handle()).then_some(());
                 self.check_removal(&**node.lower(), caller, *name, moved)?;
                 let back = if *mode == RenameMode::Exchange { moved } else { None };
-                self.check_removal(&**to, caller, *to_name, back)
+                match self.check_removal(&**to, caller, *to_name, back) {
+                    // If it comes to be meanwhile, it is found when it is replaced.
+                    Err(Errno::ENOENT) if *mode != RenameMode::Exchange => Ok(()),
+                    checked => checked,
+                }
             }
             Operation::Open(flags) => view()?.check_open(*flags),
             Operation::OpenDirectory => view()?.check(AccessMode::READ),
@@ -495,16 +505,42 @@ impl Map {
         }
     }
 
-    /// Whether a name may go from the directory below. A directory that moves elsewhere has to be writable itself,
-    /// for its `..` changes.
+    /// Renames below, where another name may have come to be where none was when it was asked: one that stands there is
+    /// replaced only if it may go.
+    fn rename_in_view(&self, node: &LayerVnode<Self>, caller: &Caller, renaming: &Renaming<'_>) -> Result<()> {
+        let Renaming { name, to, to_name, mode, kept } = *renaming;
+        match node.forward_rename(caller, name, to, to_name, kept) {
+            Err(Errno::EEXIST) => {
+                self.check_removal(&**node.lower_of(to)?, &self.effective(caller), to_name, None)?;
+                node.forward_rename(caller, name, to, to_name, mode)
+            }
+            // Not every file system can keep what stands there.
+            Err(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::ENOSYS) => {
+                node.forward_rename(caller, name, to, to_name, mode)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Whether a name may go from the directory below: `ENOENT` if there is none, since one that is made after this must
+    /// not go unchecked. A directory that moves elsewhere has to be writable itself, for its `..` changes.
     fn check_removal(&self, directory: &dyn Vnode, caller: &Caller, name: Name<'_>, moves: Option<()>) -> Result<()> {
         let view = self.view_of(directory, caller)?;
         view.check_entries()?;
-        let Ok(entry) = directory.lookup(&Caller::server(), name) else { return Ok(()) };
+        let entry = directory.lookup(&Caller::server(), name)?;
         let object = self.view_of(&*entry.vnode, caller)?;
         view.check_sticky(object.attributes.uid)?;
         if moves.is_some() && object.attributes.is_directory() { object.check(AccessMode::WRITE) } else { Ok(()) }
     }
+}
+
+/// What goes where, and in which way: with what stands there replaced, or kept.
+struct Renaming<'a> {
+    name: Name<'a>,
+    to: &'a VnodeRef,
+    to_name: Name<'a>,
+    mode: RenameMode,
+    kept: RenameMode,
 }
 
 impl Policies {
