@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
+use super::scratch::Scratch;
 use super::{Layer, LayerVnode};
 use crate::{AllocateMode, Caller, Errno, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget, VnodeRef};
 
@@ -244,16 +245,23 @@ impl<L: Layer> Blocks<'_, L> {
         let first = offset / self.block();
         let skip = (offset % self.block()) as usize;
         let count = (skip + buffer.len()).div_ceil(block_size);
-        let mut encoded = vec![0; count * encoded_size];
+        let mut encoded = Scratch::take(count * encoded_size);
         let length = self.lower.read_at(&self.lower_caller, first * encoded_size as u64, &mut encoded)?;
-        let mut plain = vec![0; block_size];
+        let mut part_of_block = Vec::new();
         let mut done = 0;
         for (index, encoded) in encoded[..length].chunks(encoded_size).enumerate() {
             let Some(plain_length) = encoded.len().checked_sub(self.shape.overhead) else { break };
-            self.decode(first + index as u64, encoded, &mut plain[..plain_length])?;
+            let block = first + index as u64;
             let from = if index == 0 { skip.min(plain_length) } else { 0 };
             let part = (plain_length - from).min(buffer.len() - done);
-            buffer[done..done + part].copy_from_slice(&plain[from..from + part]);
+            let place = &mut buffer[done..done + part];
+            if part == plain_length {
+                self.decode(block, encoded, place)?;
+            } else {
+                part_of_block.resize(block_size, 0);
+                self.decode(block, encoded, &mut part_of_block[..plain_length])?;
+                place.copy_from_slice(&part_of_block[from..from + part]);
+            }
             done += part;
         }
         Ok(done)
@@ -275,6 +283,9 @@ impl<L: Layer> Blocks<'_, L> {
         let end = offset + data.len() as u64;
         let last = end - 1 - (end - 1) % self.block();
         let kept_end = size.min(last + self.block()).max(end);
+        if offset == start && kept_end == end {
+            return self.write_blocks(size, start, data, kill_privileges);
+        }
         let mut plain = vec![0; (kept_end - start) as usize];
         if offset > start {
             self.read_locked(start, &mut plain[..self.shape.block_size.min((kept_end - start) as usize)])?;
@@ -316,9 +327,10 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     /// Encodes whole blocks from `start`, the last perhaps short.
-    fn encode(&self, start: u64, plain: &[u8]) -> Result<Vec<u8>> {
+    fn encode(&self, start: u64, plain: &[u8]) -> Result<Scratch> {
         let first = start / self.block();
-        let mut encoded = vec![0; plain.len() + plain.len().div_ceil(self.shape.block_size) * self.shape.overhead];
+        let overhead = plain.len().div_ceil(self.shape.block_size) * self.shape.overhead;
+        let mut encoded = Scratch::take(plain.len() + overhead);
         let blocks = encoded.chunks_mut(self.shape.encoded_block_size());
         for (index, (plain, encoded)) in plain.chunks(self.shape.block_size).zip(blocks).enumerate() {
             self.node.layer().encode_data(self.node, self.caller, first + index as u64, plain, encoded)?;

@@ -123,7 +123,8 @@ pub trait Layer: Send + Sync + Sized + 'static {
     }
 
     /// Encodes block number `block` of a file: `plain` is a whole block, or the shorter last one of the file;
-    /// `encoded` is as long and [`DataShape::overhead`] longer. Default: a copy.
+    /// `encoded` is as long and [`DataShape::overhead`] longer, and has to be filled: what it holds before is of no
+    /// meaning. Default: a copy.
     ///
     /// # Errors
     /// The write fails with it; nothing was written.

@@ -43,6 +43,7 @@ mod file_system;
 mod hooks;
 mod operation;
 mod path;
+mod scratch;
 mod vnode;
 
 pub use data::{DataShape, Holes};
