@@ -160,6 +160,7 @@ fn options(plan: &Plan) -> fuse::MountOptions {
         max_read: options.read_bytes_max,
         passthrough: options.passthrough.unwrap_or(true),
         forward_locks: options.base_locks,
+        write_back: options.write_back,
         stay_awake: options.stay_awake.unwrap_or(default.stay_awake),
         uring: match options.uring {
             None | Some(Uring::Auto) => fuse::Uring::Auto,
@@ -183,6 +184,7 @@ fn failure(error: &MountError) -> Failure {
         }
         MountError::Helper(_)
         | MountError::NoUring(_)
+        | MountError::NoWriteBack(_)
         | MountError::BadPath(_)
         | MountError::KernelTooOld { .. }
         | MountError::Vanished

@@ -31,6 +31,8 @@ pub struct MountOptions {
     pub passthrough: Option<bool>,
     /// Pass locks on to the base, where programs outside the mount see them.
     pub base_locks: Option<bool>,
+    /// Writes are kept by the kernel for a while, not handed on at once.
+    pub write_back: bool,
     /// How long processors are kept from sleeping after a request while one caller sends many.
     pub stay_awake: Option<Duration>,
     /// Whether requests come through io_uring.
@@ -66,7 +68,7 @@ impl fmt::Display for Uring {
 const STAY_AWAKE_MICROSECONDS_MAX: u64 = 1_000_000;
 
 /// The options that take effect, as messages list them.
-const KNOWN: [&str; 22] = [
+const KNOWN: [&str; 23] = [
     "allow_other",
     "noallow_other",
     "attr_timeout",
@@ -87,6 +89,7 @@ const KNOWN: [&str; 22] = [
     "suid",
     "nosuid",
     "uring",
+    "writes",
     "defaults",
     "subtype",
 ];
@@ -144,6 +147,7 @@ impl MountOptions {
             (self.passthrough == Some(false), "nopassthrough"),
             (self.base_locks == Some(true), "locks=base"),
             (self.base_locks == Some(false), "locks=kernel"),
+            (self.write_back, "writes=back"),
         ];
         let mut words: Vec<String> = flags.iter().filter(|(set, _)| *set).map(|(_, word)| (*word).to_owned()).collect();
         let seconds =
@@ -185,6 +189,11 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
         "uring" => match value.map(|value| Uring::from_str(value, false)) {
             Some(Ok(uring)) => options.uring = Some(uring),
             _ => return Err(wrong(key, "is auto, on or off", "uring=on")),
+        },
+        "writes" => match value {
+            Some("back") => options.write_back = true,
+            Some("through") => options.write_back = false,
+            _ => return Err(wrong(key, "is back or through", "writes=through")),
         },
         // What `mount -t fuse.plyfs` hands on.
         "subtype" if value == Some("plyfs") => {}
@@ -284,6 +293,7 @@ mod tests {
             "mount option 'attr_timeout' needs a number of seconds; write attr_timeout=1.5"
         );
         assert_eq!(message("ro=1"), "mount option 'ro' takes no value; write ro");
+        assert_eq!(message("writes=x"), "mount option 'writes' is back or through; write writes=through");
         assert_eq!(message("locks=x"), "mount option 'locks' is base or kernel; write locks=base");
         assert_eq!(
             message("stay_awake=2000000"),

@@ -48,6 +48,9 @@ pub enum Ability {
     LargeFiles,
     /// The kernel or the file system updates access times on reading.
     AccessTimes,
+    /// The change time of a file stays as it is until the file changes. A kernel that writes back has one of its own, as long
+    /// as it remembers the file.
+    SteadyChangeTimes,
     /// The link count of a directory is two and one for each subdirectory.
     DirectoryLinks,
     /// Set-user-id and set-group-id bits are cleared when another than root writes.
@@ -67,7 +70,7 @@ pub enum Ability {
 
 impl Ability {
     /// Every ability, in the order of declaration.
-    pub const ALL: [Ability; 28] = [
+    pub const ALL: [Ability; 29] = [
         Ability::Write,
         Ability::ReadOnly,
         Ability::Users,
@@ -89,6 +92,7 @@ impl Ability {
         Ability::CopyRange,
         Ability::LargeFiles,
         Ability::AccessTimes,
+        Ability::SteadyChangeTimes,
         Ability::DirectoryLinks,
         Ability::KillSetId,
         Ability::DirectoryCookies,

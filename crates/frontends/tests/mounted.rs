@@ -229,6 +229,21 @@ fn without_passthrough_the_data_is_the_same() {
     assert!(mounted.requests("WRITE") >= 3);
 }
 
+/// Declares what it is told to, and does nothing.
+struct Declares(Properties);
+
+impl Layer for Declares {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "declares"
+    }
+
+    fn properties(&self) -> Properties {
+        self.0
+    }
+}
+
 #[test]
 fn cached_data_stays_over_an_open_unless_somebody_wrote() {
     let options = MountOptions { passthrough: false, ..MountOptions::default() };
@@ -250,6 +265,151 @@ fn cached_data_stays_over_an_open_unless_somebody_wrote() {
         fs::write(&path, vec![round + 100; 300_000]).unwrap();
         assert_eq!(read(), vec![round + 100; 300_000]);
     }
+}
+
+/// Changes a file through a shared mapping of a descriptor that is open for appending, in a process of its own: while the
+/// file is mapped, a page fault of this one would wait for itself.
+fn map_while_appending(path: &Path) -> bool {
+    let script = "import mmap, os, sys\n\
+                  fd = os.open(sys.argv[1], os.O_RDWR | os.O_APPEND)\n\
+                  with mmap.mmap(fd, 8192) as mapping: mapping[10:15] = b'HELLO'\n\
+                  os.write(fd, b'end')\n\
+                  os.close(fd)";
+    Command::new("python3").args(["-c", script]).arg(path).status().unwrap().success()
+}
+
+#[test]
+fn a_mapping_of_a_file_opened_for_appending_changes_it_in_its_place() {
+    for write_back in [false, true] {
+        let Some(mounted) = mount_with(memory(), MountOptions { write_back, ..MountOptions::default() }) else {
+            return;
+        };
+        let path = mounted.path("file");
+        fs::write(&path, [b'a'; 8192]).unwrap();
+        assert!(map_while_appending(&path));
+        let mut expected = [b'a'; 8195];
+        expected[10..15].copy_from_slice(b"HELLO");
+        expected[8192..].copy_from_slice(b"end");
+        assert!(fs::read(&path).unwrap() == expected, "written back: {write_back}");
+    }
+}
+
+fn written_back() -> Option<(Mounted, tempfile::TempDir)> {
+    mount_directory(MountOptions { write_back: true, over: true, ..MountOptions::default() })
+}
+
+#[test]
+fn writes_that_are_kept_arrive_when_the_file_is_closed_or_synchronized() {
+    let Some((mounted, lower)) = written_back() else { return };
+    assert!(mounted.mount.decisions().write_back.is_ok());
+    let below = lower.path().join("file");
+    let mut file = File::create(mounted.path("file")).unwrap();
+    for number in 0..20_000 {
+        writeln!(file, "{number:09}").unwrap();
+    }
+    assert!(mounted.requests("WRITE") < 200, "{}", mounted.requests("WRITE"));
+    assert_eq!(file.metadata().unwrap().len(), 200_000);
+    file.sync_all().unwrap();
+    assert_eq!(fs::metadata(&below).unwrap().len(), 200_000);
+    // Times go on in steps.
+    std::thread::sleep(Duration::from_millis(20));
+    file.write_all(b"last").unwrap();
+    let written = file.metadata().unwrap();
+    drop(file);
+    let text = fs::read_to_string(&below).unwrap();
+    assert!(text.len() == 200_004 && text.ends_with("000019999\nlast"));
+    let arrived = fs::metadata(&below).unwrap();
+    assert_eq!((arrived.mtime(), arrived.mtime_nsec()), (written.mtime(), written.mtime_nsec()));
+    assert!(fs::metadata(mounted.path("file")).unwrap().blocks() > 0, "what it takes is asked for again");
+}
+
+#[test]
+fn writes_that_are_kept_are_no_holes() {
+    let Some((mounted, _lower)) = written_back() else { return };
+    let mut file = File::create_new(mounted.path("file")).unwrap();
+    file.write_all_at(&[1; 4096], 1 << 20).unwrap();
+    file.set_len(4 << 20).unwrap();
+    file.write_all_at(&[1; 4096], 2 << 20).unwrap();
+    let mut reader = File::open(mounted.path("file")).unwrap();
+    for file in [&mut file, &mut reader] {
+        let mut found = Vec::new();
+        let mut at = 0;
+        while let Ok(data) = rustix::fs::seek(&*file, rustix::fs::SeekFrom::Data(at)) {
+            at = rustix::fs::seek(&*file, rustix::fs::SeekFrom::Hole(data)).unwrap();
+            found.push((data, at));
+        }
+        assert_eq!(found, [(1 << 20, (1 << 20) + 4096), (2 << 20, (2 << 20) + 4096)]);
+    }
+    assert_eq!(fs::read(mounted.path("file")).unwrap()[1 << 20], 1);
+}
+
+#[test]
+fn who_may_write_may_do_so_where_writes_are_kept() {
+    let Some((mounted, lower)) = written_back() else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"old\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let text = || fs::read_to_string(lower.path().join("file")).unwrap();
+    // Appended by two at once, each at the end.
+    let script = |word: &str| format!("for i in 1 2 3 4 5 6 7 8 9; do echo {word} >> {}; done", path.display());
+    std::thread::scope(|scope| {
+        let others = ["one", "two"].map(|word| scope.spawn(move || as_user(1000, &script(word))));
+        assert!(others.into_iter().all(|other| other.join().unwrap()));
+    });
+    assert_eq!((text().matches("one\n").count(), text().matches("two\n").count(), text().len()), (9, 9, 4 + 72));
+    // The time of now, by somebody else than the owner; another time is the owner's to set.
+    fs::File::open(&path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(fs::metadata(lower.path().join("file")).unwrap().mtime(), 0);
+    assert!(!as_user(1000, &format!("touch -d 2001-01-01 {}", path.display())));
+    assert!(as_user(1000, &format!("touch {}", path.display())));
+    assert!(fs::metadata(lower.path().join("file")).unwrap().mtime() > 1_600_000_000);
+    // Closing writes times back, in the name of whoever closes.
+    fs::rename(&path, mounted.path("other")).unwrap();
+    fs::rename(mounted.path("other"), &path).unwrap();
+    assert!(as_user(1000, &format!("cat {0} {0} > /dev/null", path.display())));
+    // What may only be written is read by nobody but the server.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o222)).unwrap();
+    assert!(as_user(1000, &format!("printf new | dd of={} conv=notrunc bs=3 2>&1", path.display())));
+    assert!(text().starts_with("new\none") || text().starts_with("new\ntwo"), "{}", text());
+    assert!(!as_user(1000, &format!("cat {}", path.display())));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    assert!(!as_user(1000, &format!("echo x >> {}", path.display())));
+}
+
+#[test]
+fn writes_are_not_kept_where_a_layer_has_to_see_them() {
+    let options = MountOptions { write_back: true, ..MountOptions::default() };
+    let directory = tempfile::tempdir().unwrap();
+    let watched = Properties { needs_every_data_operation: true, ..Properties::TRANSPARENT };
+    let refused = Mount::new(stack(Declares(watched), memory()), directory.path(), &options).map(drop).unwrap_err();
+    assert!(matches!(refused, MountError::NoWriteBack(_)), "{refused}");
+    assert!(fs::read_dir(directory.path()).unwrap().next().is_none(), "nothing is mounted");
+}
+
+#[test]
+fn closing_a_file_of_which_nothing_can_be_told_sends_no_request() {
+    let Some(mounted) = mount_memory() else { return };
+    for number in 0..20 {
+        fs::write(mounted.path("file"), [number; 100]).unwrap();
+        fs::read(mounted.path("file")).unwrap();
+    }
+    assert_eq!(mounted.requests("FLUSH"), 0);
+}
+
+#[test]
+fn what_was_read_since_it_was_written_has_a_later_access_time() {
+    let options = MountOptions { over: true, passthrough: false, ..MountOptions::default() };
+    let Some((mounted, _lower)) = mount_directory(options) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, [1; 20_000]).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let is_read = || fs::metadata(&path).map(|state| state.accessed().unwrap() > state.modified().unwrap()).unwrap();
+    assert!(!is_read());
+    fs::read(&path).unwrap();
+    assert!(is_read());
+    let requests = mounted.requests("READ");
+    fs::read(&path).unwrap();
+    assert_eq!(mounted.requests("READ"), requests, "it was cached");
 }
 
 #[test]

@@ -12,6 +12,13 @@ use common::{memory, random};
 use conformance::{Abilities, Ability, File, Identity, Mounted, Subject, run};
 use frontends::fuse::{Mount, MountOptions, UnmountMode, unmount};
 
+/// Whether the kernel hands on every write at once, or keeps it for a while.
+#[derive(Clone, Copy, Debug)]
+enum Writes {
+    Through,
+    Back,
+}
+
 const SERVE: &str = "PLYFS_TEST_SERVE";
 
 /// A data layer on a file system in memory, mounted by a process of its own: a page fault of a test must never wait for
@@ -25,7 +32,7 @@ struct Served {
 
 impl Served {
     /// `None`, with a word about it, where nothing can be mounted.
-    fn start(codec: &str, block_size: usize) -> Option<Self> {
+    fn start(codec: &str, block_size: usize, writes: Writes) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             println!("skipped: mounting needs root and /dev/fuse");
             return None;
@@ -33,7 +40,7 @@ impl Served {
         let directory = tempfile::tempdir().unwrap();
         let mut server = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "serve_if_asked", "--nocapture"])
-            .env(SERVE, format!("{codec} {block_size} {}", directory.path().display()))
+            .env(SERVE, format!("{codec} {block_size} {writes:?} {}", directory.path().display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -63,11 +70,12 @@ impl Drop for Served {
 #[test]
 fn serve_if_asked() {
     let Ok(asked) = std::env::var(SERVE) else { return };
-    let words: Vec<&str> = asked.splitn(3, ' ').collect();
+    let words: Vec<&str> = asked.splitn(4, ' ').collect();
     let (_, put_on) = CODECS.iter().find(|(name, _)| *name == words[0]).unwrap();
     rustix::process::umask(rustix::fs::Mode::empty());
-    let options = MountOptions { allow_other: true, ..MountOptions::default() };
-    let mount = Mount::new(put_on(words[1].parse().unwrap(), memory()), Path::new(words[2]), &options).unwrap();
+    let write_back = words[2] == format!("{:?}", Writes::Back);
+    let options = MountOptions { allow_other: true, write_back, ..MountOptions::default() };
+    let mount = Mount::new(put_on(words[1].parse().unwrap(), memory()), Path::new(words[3]), &options).unwrap();
     println!("\nready");
     std::io::stdout().flush().unwrap();
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
@@ -80,7 +88,7 @@ fn encoded_files_conform_through_a_mount() {
     const HOLES: [Ability; 3] = [Ability::Holes, Ability::Punch, Ability::LargeFiles];
     for (codec, block_size, lacking) in [("checksum", 4096, &[][..]), ("checksum", 1000, &HOLES), ("xor", 512, &HOLES)]
     {
-        let Some(served) = Served::start(codec, block_size) else { return };
+        let Some(served) = Served::start(codec, block_size, Writes::Through) else { return };
         let report = run(&served.subject(&format!("{codec} of {block_size}"), lacking), |_| true);
         println!("{report}");
         assert!(report.failures.is_empty() && report.passed > 0, "see above");
@@ -88,10 +96,23 @@ fn encoded_files_conform_through_a_mount() {
 }
 
 #[test]
+fn files_written_back_conform() {
+    // The kernel has times of its own.
+    const TIMES: [Ability; 2] = [Ability::AccessTimes, Ability::SteadyChangeTimes];
+    let Some(served) = Served::start("rot13", 4096, Writes::Back) else { return };
+    let report = run(&served.subject("rot13, written back", &TIMES), |_| true);
+    println!("{report}");
+    assert!(report.failures.is_empty() && report.passed > 0, "see above");
+}
+
+#[test]
 fn reads_writes_and_memory_maps_see_one_file() {
     let mut random = random();
-    for (codec, block_size) in [("checksum", 4096), ("checksum", 1000), ("rot13", 4096), ("xor", 300)] {
-        let Some(served) = Served::start(codec, block_size) else { return };
+    let through =
+        [("checksum", 4096), ("checksum", 1000), ("rot13", 4096), ("xor", 300)].map(|of| (of, Writes::Through));
+    let back = [("checksum", 4096), ("xor", 300)].map(|of| (of, Writes::Back));
+    for ((codec, block_size), writes) in through.into_iter().chain(back) {
+        let Some(served) = Served::start(codec, block_size, writes) else { return };
         let subject = served.subject(codec, &[]);
         let client = subject.client(&Identity::ROOT);
         let mut file = client.create(b"file").unwrap();

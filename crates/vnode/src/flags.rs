@@ -49,6 +49,14 @@ impl OpenFlags {
         Self((self.0 & !(libc::O_ACCMODE as u32)) | (access.0 & libc::O_ACCMODE as u32))
     }
 
+    /// How to open a file whose parts are read, changed and written back at their places, for somebody who opens it with
+    /// these: for reading too if it is to be written, and neither for appending nor past the cache.
+    #[must_use]
+    pub const fn for_rewriting(self) -> Self {
+        let flags = self.without(Self::APPEND).without(Self(libc::O_DIRECT as u32));
+        if flags.writes() { flags.with_access(Self::READ_WRITE) } else { flags }
+    }
+
     /// Whether reading is asked for.
     pub const fn reads(self) -> bool {
         self.0 & libc::O_ACCMODE as u32 != Self::WRITE.0

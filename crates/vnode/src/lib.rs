@@ -29,6 +29,6 @@ pub use handle::{HANDLE_MAX, Handle};
 pub use lock::{Lock, LockFamily, LockKind, LockOwner};
 pub use name::{NAME_MAX, Name, NameBuf};
 pub use open_directory::{DirectoryEntry, OpenDirectory, OpenDirectoryRef};
-pub use open_file::{OpenFile, OpenFileRef};
+pub use open_file::{OpenFile, OpenFileRef, open_for_rewriting};
 pub use properties::Properties;
 pub use vnode::{Created, Creation, Entry, Vnode, VnodeRef};

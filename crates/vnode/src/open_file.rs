@@ -4,7 +4,25 @@ use std::any::Any;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::{AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, Result, SeekTarget};
+use crate::{AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, OpenFlags, Result, SeekTarget, Vnode};
+
+/// Opens a file so that parts of it can be read, changed and written back at their places, for somebody who opens it with
+/// `flags`; see [`OpenFlags::for_rewriting`].
+///
+/// The caller needs the permissions that it asks for and no more: where it may write but not read, the server reads.
+///
+/// # Errors
+/// As open(2) with `flags`; also where the file can be opened for appending only.
+pub fn open_for_rewriting(vnode: &dyn Vnode, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+    let wanted = flags.for_rewriting();
+    match vnode.open(caller, wanted) {
+        Err(Errno::EACCES) if flags.writes() && !flags.reads() => {
+            vnode.open(caller, flags.without(OpenFlags::TRUNCATE))?;
+            vnode.open(&Caller::server(), wanted)
+        }
+        answer => answer,
+    }
+}
 
 /// A shared open file.
 pub type OpenFileRef = Arc<dyn OpenFile>;

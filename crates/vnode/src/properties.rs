@@ -23,6 +23,13 @@ pub struct Properties {
     pub needs_fresh_attributes: bool,
     /// A file whose size, mtime and ctime are as they were has the same data: a cache of it may be kept.
     pub times_tell_changes: bool,
+    /// Reading a file changes its access time, at least where it was not read since it was written (`relatime`).
+    pub reading_changes_times: bool,
+    /// Files may be open files of the kernel's ([`OpenFile::backing`](crate::OpenFile::backing)).
+    pub has_backing_files: bool,
+    /// Closing a file tells of no error and releases nothing but locks: [`OpenFile::flush`](crate::OpenFile::flush) need
+    /// not be called where somebody else keeps those.
+    pub nothing_to_flush: bool,
     /// Nothing but this stack can change the objects below: caches may be kept without bound.
     pub exclusive: bool,
     /// Programs outside lock the base's files too: their locks count here, and those taken here count there. Otherwise a
@@ -49,6 +56,9 @@ impl Properties {
         needs_every_data_operation: false,
         needs_fresh_attributes: false,
         times_tell_changes: true,
+        reading_changes_times: true,
+        has_backing_files: true,
+        nothing_to_flush: true,
         exclusive: true,
         shares_locks: true,
         checks_credentials: true,
@@ -70,6 +80,9 @@ impl Properties {
             needs_every_data_operation: self.needs_every_data_operation || lower.needs_every_data_operation,
             needs_fresh_attributes: self.needs_fresh_attributes || lower.needs_fresh_attributes,
             times_tell_changes: self.times_tell_changes && lower.times_tell_changes,
+            reading_changes_times: self.reading_changes_times && lower.reading_changes_times,
+            has_backing_files: self.has_backing_files && lower.has_backing_files,
+            nothing_to_flush: self.nothing_to_flush && lower.nothing_to_flush,
             exclusive: self.exclusive && lower.exclusive,
             shares_locks: self.shares_locks && lower.shares_locks,
             checks_credentials: self.checks_credentials && lower.checks_credentials,

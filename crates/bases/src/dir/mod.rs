@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use vnode::{Description, Errno, FileSystem, Handle, Properties, Result, VnodeRef};
 
 pub use credentials::restore_thread_credentials;
@@ -77,6 +77,8 @@ pub struct DirectoryFileSystem {
     root: Arc<Node>,
     path: PathBuf,
     options: Options,
+    /// The mount of the directory is not `noatime`.
+    keeps_access_times: bool,
 }
 
 impl DirectoryFileSystem {
@@ -97,7 +99,9 @@ impl DirectoryFileSystem {
         let tree = Arc::new(tree.map_err(|error| open_error(path, error))?);
         let root = tree.entry_of(tree.root().as_fd(), Found::Unnamed).map_err(|error| open_error(path, error))?.0;
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        Ok(Self { tree, root, path, options })
+        let state = rustix::fs::fstatvfs(tree.root());
+        let keeps_access_times = state.is_ok_and(|state| !state.f_flag.contains(StatVfsMountFlags::NOATIME));
+        Ok(Self { tree, root, path, options, keeps_access_times })
     }
 
     /// The path that the directory had when it was opened, without symlinks.
@@ -133,6 +137,9 @@ impl FileSystem for DirectoryFileSystem {
         Properties {
             exclusive: self.options.exclusive,
             checks_credentials: self.tree.credentials.switches(),
+            // A file system below this one, mounted now or later, may tell errors at close.
+            nothing_to_flush: false,
+            reading_changes_times: self.keeps_access_times,
             persistent_handles: self.tree.mounts.root().handles().is_some(),
             ..Properties::TRANSPARENT
         }

@@ -70,7 +70,7 @@ impl FileSystem for MemoryFileSystem {
     }
 
     fn properties(&self) -> Properties {
-        Properties { persistent_handles: false, ..Properties::TRANSPARENT }
+        Properties { persistent_handles: false, has_backing_files: false, ..Properties::TRANSPARENT }
     }
 
     fn describe(&self) -> Vec<Description> {

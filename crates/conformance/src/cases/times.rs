@@ -10,7 +10,7 @@ group! { "times":
     to_the_nanosecond;
     one_at_a_time;
     now;
-    keep_both_changes_nothing;
+    keep_both_changes_nothing [SteadyChangeTimes];
     before_1970;
     after_2106;
     of_a_symlink;

@@ -114,6 +114,11 @@ impl Dispatcher {
         self.node(id).map(|node| Arc::clone(&node.vnode))
     }
 
+    /// Whether the kernel keeps what is written, with sizes and times of its own.
+    fn writes_back(&self) -> bool {
+        self.negotiated.has(wire::init::WRITEBACK_CACHE)
+    }
+
     fn open_file(&self, handle: u64) -> Result<Arc<OpenedFile>> {
         self.open_files.get(handle).ok_or(Errno::EBADF)
     }
@@ -224,6 +229,8 @@ impl Handler for Dispatcher {
                 return Outcome::NoReply;
             }
             Operation::NotifyReply => return Outcome::NoReply,
+            // A kernel that writes back tells of every close, unless it hears once that nobody here has that operation.
+            Operation::Flush(_) if !self.decisions.needs_flush => return Outcome::Failed(libc::ENOSYS),
             _ => {}
         }
         match self.dispatch(request, reply) {

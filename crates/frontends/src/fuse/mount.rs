@@ -74,6 +74,8 @@ pub enum MountError {
     Vanished,
     /// io_uring was asked for and cannot be used, for this reason.
     NoUring(&'static str),
+    /// The kernel was to keep writes and cannot, for this reason.
+    NoWriteBack(&'static str),
     /// Another system call failed.
     System {
         /// Which step.
@@ -137,6 +139,9 @@ impl fmt::Display for MountError {
             E::Vanished => formatter.write_str("the mount was taken away while it was set up: try again"),
             E::NoUring(why) => {
                 write!(formatter, "requests cannot come through io_uring: {why}; leave --uring=on out to do without it")
+            }
+            E::NoWriteBack(why) => {
+                write!(formatter, "the kernel cannot keep writes: {why}; leave writes=back out to do without it")
             }
             E::System { what, error } => write!(formatter, "{what} failed: {error}"),
         }

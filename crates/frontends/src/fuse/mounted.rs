@@ -22,6 +22,8 @@ use vnode::FileSystemRef;
 const MESSAGE_BYTES_MAX: u32 = 1 << 20;
 /// Requests of the kernel's own (read-ahead, release) under way at a time.
 const BACKGROUND_MAX: u16 = 64;
+/// The same where the kernel writes back: writes of one file wait for each other, each with a thread and its memory.
+const BACKGROUND_MAX_WRITTEN_BACK: u16 = 12;
 
 /// A mounted stack. It is served by threads of this process until it is unmounted, by whomever; dropping the value
 /// unmounts it, lazily if it is in use.
@@ -46,6 +48,9 @@ impl Mount {
             uring::switch_on().map_err(MountError::NoUring)?;
         }
         let mut decisions = decide(&file_system.properties(), options);
+        if let Err(Some(why)) = decisions.write_back {
+            return Err(MountError::NoWriteBack(why));
+        }
         if let Ok(directory) = std::fs::File::open(&mount_point) {
             // Whatever is wrong with the mount point, mounting will tell.
             file_system.set_mount_point(directory.as_fd());
@@ -64,9 +69,10 @@ impl Mount {
         })?;
         let device = Arc::new(device);
         let served = serve(file_system, &device, &mount_point, &mut decisions);
-        let served = match (served, decisions.uring) {
-            (Ok(_), Err(why)) if options.uring == Uring::On => Err(MountError::NoUring(why)),
-            (served, _) => served,
+        let served = match (served, decisions.uring, decisions.write_back) {
+            (Ok(_), Err(why), _) if options.uring == Uring::On => Err(MountError::NoUring(why)),
+            (Ok(_), _, Err(Some(why))) => Err(MountError::NoWriteBack(why)),
+            (served, ..) => served,
         };
         match served {
             Ok((dispatcher, session, statistics)) => {
@@ -171,6 +177,9 @@ fn serve(
     if decisions.passthrough.is_ok() && !negotiated.has(init::PASSTHROUGH) {
         decisions.passthrough = Err("the kernel has no passthrough (Linux 6.9 has)");
     }
+    if decisions.write_back.is_ok() && !negotiated.has(init::WRITEBACK_CACHE) {
+        decisions.write_back = Err(Some("the kernel cannot"));
+    }
     if decisions.uring.is_ok() && !negotiated.has(init::OVER_IO_URING) {
         decisions.uring = Err("the kernel does not offer it");
     }
@@ -198,12 +207,13 @@ fn wishes(decisions: &Decisions) -> Wishes {
     Wishes {
         uring: decisions.uring.is_ok(),
         passthrough: decisions.passthrough.is_ok(),
+        write_back: decisions.write_back.is_ok(),
         posix_acl: decisions.posix_acl,
         locks: decisions.forward_locks,
         // Where attributes are never kept, that is because something changes by itself.
         others_change_files: !decisions.exclusive || decisions.attribute_timeout.is_zero(),
         message_bytes_max: MESSAGE_BYTES_MAX,
-        background_max: BACKGROUND_MAX,
+        background_max: if decisions.write_back.is_ok() { BACKGROUND_MAX_WRITTEN_BACK } else { BACKGROUND_MAX },
     }
 }
 

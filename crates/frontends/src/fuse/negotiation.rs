@@ -9,6 +9,8 @@ pub(crate) struct Wishes {
     pub(crate) uring: bool,
     /// Hand open files to the kernel where the stack leaves data untouched.
     pub(crate) passthrough: bool,
+    /// The kernel keeps what is written, with sizes and times, and hands it on later; only without `passthrough`.
+    pub(crate) write_back: bool,
     /// Let the kernel apply access control lists; only together with `default_permissions`.
     pub(crate) posix_acl: bool,
     /// Byte-range and flock locks reach the stack.
@@ -105,6 +107,7 @@ pub(crate) fn negotiate(offer: &wire::InitIn, wishes: &Wishes, page_size: u32) -
     };
     wish(wishes.uring, init::OVER_IO_URING);
     wish(wishes.passthrough, init::PASSTHROUGH);
+    wish(wishes.write_back, init::WRITEBACK_CACHE);
     wish(wishes.posix_acl, init::POSIX_ACL);
     wish(wishes.locks, init::POSIX_LOCKS | init::FLOCK_LOCKS);
     wish(wishes.others_change_files, init::AUTO_INVAL_DATA);
@@ -153,6 +156,7 @@ mod tests {
     const WISHES: Wishes = Wishes {
         uring: true,
         passthrough: true,
+        write_back: false,
         posix_acl: false,
         locks: true,
         others_change_files: true,
@@ -222,6 +226,7 @@ mod tests {
         let modest = Wishes {
             uring: false,
             passthrough: false,
+            write_back: true,
             posix_acl: true,
             locks: false,
             others_change_files: false,
@@ -231,9 +236,8 @@ mod tests {
         let unwanted =
             init::OVER_IO_URING | init::PASSTHROUGH | init::POSIX_LOCKS | init::FLOCK_LOCKS | init::AUTO_INVAL_DATA;
         assert_eq!(negotiated.features & unwanted, 0);
-        assert!(negotiated.has(init::POSIX_ACL));
-        let never = init::WRITEBACK_CACHE | init::NO_EXPORT_SUPPORT;
-        assert_eq!(negotiated.features & never, 0);
+        assert!(negotiated.has(init::POSIX_ACL | init::WRITEBACK_CACHE));
+        assert_eq!(negotiated.features & init::NO_EXPORT_SUPPORT, 0);
     }
 
     #[test]

@@ -30,8 +30,9 @@ pub(crate) enum Notification {
 /// Sends notifications from a thread of its own.
 ///
 /// The kernel takes a directory's lock to carry out most of them, and may hold that lock for a request that is
-/// being served; a thread that waits for the kernel must therefore serve no request. Two are exceptions: the epoch is one
-/// counter, and the attributes of a node are marked stale without waiting for anybody.
+/// being served; a thread that waits for the kernel must therefore serve no request. Three are exceptions: the epoch is one
+/// counter, the attributes of a node are marked stale without waiting for anybody, and the pages of an open file are
+/// written back under locks of their own.
 #[derive(Clone)]
 pub(crate) struct NotificationSender {
     device: Arc<Device>,
@@ -57,9 +58,18 @@ impl NotificationSender {
 
     /// Makes the cached attributes of a node stale, at once. Its data is left alone.
     pub(crate) fn invalidate_attributes(&self, node: u64) {
-        let inode = wire::NotifyInvalInode { node, offset: NO_DATA, length: 0 };
+        self.send_at_once(&Notification::InvalidateInode { node, offset: NO_DATA, length: 0 });
+    }
+
+    /// Has the kernel write back what it keeps of a node, and waits until that is done: other threads serve the writes. The
+    /// kernel drops the data then. It takes no lock for this that a request of an open file holds.
+    pub(crate) fn write_back(&self, node: u64) {
+        self.send_at_once(&Notification::InvalidateInode { node, offset: 0, length: 0 });
+    }
+
+    fn send_at_once(&self, notification: &Notification) {
         let mut message = Vec::new();
-        assemble(&mut message, notification::INVAL_INODE, inode.as_bytes(), &[], &[]);
+        encode(notification, &mut message);
         report(self.device.notify(&message), "notification");
     }
 

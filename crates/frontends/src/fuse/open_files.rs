@@ -8,7 +8,7 @@ use super::nodes::Node;
 use super::wire::open_reply;
 use hashbrown::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use vnode::{OpenDirectoryRef, OpenFileRef};
 
 /// An open regular file.
@@ -18,6 +18,10 @@ pub(crate) struct OpenedFile {
     mode: IoMode,
     /// Opened for writing.
     pub(crate) writes: bool,
+    /// Opened for appending: what is written comes at the end, wherever the kernel says that it belongs.
+    pub(crate) appends: bool,
+    /// The same file opened again, for pages that the kernel writes back to their places, if this one appends.
+    pub(crate) pages: OnceLock<OpenFileRef>,
     /// A flock lock was taken, to be released with the file.
     pub(crate) flocked: AtomicBool,
 }
@@ -62,6 +66,8 @@ pub(crate) struct OpenWish {
     pub(crate) keep_cache: bool,
     /// The file is opened for writing.
     pub(crate) writes: bool,
+    /// The file is opened for appending.
+    pub(crate) appends: bool,
     /// Writes of this caller keep set-id bits.
     pub(crate) privileged: bool,
 }
@@ -86,6 +92,8 @@ struct OpenNode {
     /// with its credentials.
     backing_privileged: bool,
     handles: Vec<u64>,
+    /// Of them, those opened for writing.
+    writers: u32,
 }
 
 impl OpenFiles {
@@ -116,8 +124,11 @@ impl OpenFiles {
         }
         let backing_id = if flags & open_reply::PASSTHROUGH != 0 { open_node.backing_id } else { 0 };
         open_node.handles.push(handle);
+        open_node.writers += u32::from(wish.writes);
         drop(open_nodes);
-        let opened = Arc::new(OpenedFile { file, node, mode, writes: wish.writes, flocked: AtomicBool::new(false) });
+        let OpenWish { writes, appends, .. } = wish;
+        let (pages, flocked) = (OnceLock::new(), AtomicBool::new(false));
+        let opened = Arc::new(OpenedFile { file, node, mode, writes, appends, pages, flocked });
         self.file_shard(handle).write().unwrap_or_else(PoisonError::into_inner).insert(handle, opened);
         OpenAnswer { handle, flags, backing_id }
     }
@@ -133,12 +144,18 @@ impl OpenFiles {
         self.get(handle)
     }
 
+    /// Whether the node is open for writing.
+    pub(crate) fn has_writers(&self, node: u64) -> bool {
+        self.node_shard(node).get(&node).is_some_and(|open_node| open_node.writers > 0)
+    }
+
     /// Takes an open file away; `release_backing` gets the id of a backing file that no open uses any more.
     pub(crate) fn release(&self, handle: u64, release_backing: impl FnOnce(i32)) -> Option<Arc<OpenedFile>> {
         let opened = self.file_shard(handle).write().unwrap_or_else(PoisonError::into_inner).remove(&handle)?;
         let mut open_nodes = self.node_shard(opened.node);
         if let Some(open_node) = open_nodes.get_mut(&opened.node) {
             open_node.handles.retain(|&other| other != handle);
+            open_node.writers -= u32::from(opened.writes);
             match opened.mode {
                 IoMode::Cached => open_node.cached -= 1,
                 IoMode::Passthrough => open_node.passthrough -= 1,
@@ -247,8 +264,14 @@ mod tests {
         }
     }
 
-    const PASSTHROUGH: OpenWish =
-        OpenWish { passthrough: true, direct: false, keep_cache: false, writes: true, privileged: true };
+    const PASSTHROUGH: OpenWish = OpenWish {
+        passthrough: true,
+        direct: false,
+        keep_cache: false,
+        writes: true,
+        appends: false,
+        privileged: true,
+    };
     const DIRECT: OpenWish = OpenWish { direct: true, ..PASSTHROUGH };
     const CACHED: OpenWish = OpenWish { passthrough: false, keep_cache: true, ..PASSTHROUGH };
 

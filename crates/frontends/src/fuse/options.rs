@@ -34,6 +34,10 @@ pub struct MountOptions {
     pub attribute_timeout: Option<Duration>,
     /// Let the kernel read and write the base's files by itself, where the stack allows it.
     pub passthrough: bool,
+    /// The kernel keeps what is written, and hands it on when a file is synchronized or closed, and in between as it likes;
+    /// it does not read and write the base's files by itself then, and checks permissions. Nobody may change the files by another way, access times
+    /// tell only of what was read after an open, and a change time may become that of the writing back. Default: not.
+    pub write_back: bool,
     /// Locks reach the base. `None`: where the stack shares them with programs outside the mount. Locks that the kernel
     /// keeps save a request at each close, by every process that has the file open.
     pub forward_locks: Option<bool>,
@@ -70,6 +74,7 @@ impl Default for MountOptions {
             name_timeout: None,
             attribute_timeout: None,
             passthrough: true,
+            write_back: false,
             forward_locks: None,
             stay_awake: STAY_AWAKE,
             uring: Uring::Auto,
@@ -107,8 +112,14 @@ pub struct Decisions {
     pub exclusive: bool,
     /// The kernel may read and write the base's files by itself; else the reason why not.
     pub passthrough: Result<(), &'static str>,
+    /// The kernel keeps what is written for a while; else, if that was wished, the reason why not.
+    pub write_back: Result<(), Option<&'static str>>,
     /// A file whose size and times are as before has the same data.
     pub times_tell_changes: bool,
+    /// A file that was not read since it was written has to be read from the stack, which notes the time.
+    pub reading_changes_times: bool,
+    /// Closing a file has to reach the stack.
+    pub needs_flush: bool,
     /// Reads and writes are not cached, so that each reaches the stack.
     pub direct_io: bool,
     /// Locks reach the base, where programs outside the mount see them; otherwise the kernel keeps them.
@@ -131,7 +142,9 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
     let timeout = if exclusive { UNBOUNDED } else { REGULAR_TIMEOUT };
     let name_timeout = options.name_timeout.unwrap_or(timeout);
     let attribute_timeout = options.attribute_timeout.unwrap_or(timeout);
-    let default_permissions = options.default_permissions.unwrap_or(!properties.checks_credentials);
+    // A kernel that keeps times does not say who has them changed.
+    let checks = properties.checks_credentials && !options.write_back;
+    let default_permissions = options.default_permissions.unwrap_or(!checks);
     let names = if properties.needs_every_lookup {
         NameCaching::Never
     } else if default_permissions {
@@ -142,6 +155,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         // The mode that is seen is not the one that decides.
         NameCaching::Never
     };
+    let forward_locks = options.forward_locks.unwrap_or(!exclusive && properties.shares_locks);
     Decisions {
         names,
         name_timeout: if names == NameCaching::Never { Duration::ZERO } else { name_timeout },
@@ -151,11 +165,14 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         posix_acl: default_permissions && options.allow_other,
         exclusive,
         passthrough: passthrough(properties, options),
+        write_back: write_back(properties, options),
         times_tell_changes: properties.times_tell_changes
             && properties.attributes_untouched
             && !properties.needs_fresh_attributes,
         direct_io: properties.needs_every_data_operation,
-        forward_locks: options.forward_locks.unwrap_or(!exclusive && properties.shares_locks),
+        reading_changes_times: properties.reading_changes_times,
+        forward_locks,
+        needs_flush: forward_locks || !properties.nothing_to_flush,
         stay_awake: options.stay_awake,
         uring: match options.uring {
             Uring::Off => Err("turned off by an option"),
@@ -171,9 +188,28 @@ fn passthrough(properties: &Properties, options: &MountOptions) -> Result<(), &'
     } else if !properties.data_untouched {
         Err("the stack changes data")
     } else if properties.needs_every_data_operation {
-        Err("the stack must see every read and write")
+        Err(SEES_ALL)
+    } else if !properties.has_backing_files {
+        Err("the base has no files of the kernel's")
+    } else if options.write_back {
+        Err("the kernel keeps writes instead, by an option")
     } else if !rustix::process::geteuid().is_root() {
         Err("it needs root")
+    } else {
+        Ok(())
+    }
+}
+
+const SEES_ALL: &str = "the stack must see every read and write";
+
+/// The kernel then takes its own word for sizes and times, so that nobody else may change them.
+fn write_back(properties: &Properties, options: &MountOptions) -> Result<(), Option<&'static str>> {
+    if !options.write_back {
+        Err(None)
+    } else if properties.needs_every_data_operation {
+        Err(Some(SEES_ALL))
+    } else if !properties.times_tell_changes || properties.needs_fresh_attributes {
+        Err(Some("the stack changes files by itself"))
     } else {
         Ok(())
     }
@@ -204,6 +240,7 @@ impl fmt::Display for Decisions {
             (Err(why), true) => format!("by the stack, uncached: {why}"),
             (Err(why), false) => format!("by the stack, through the page cache: {why}"),
         };
+        let data = if self.write_back.is_ok() { data + "; written back later" } else { data };
         let locks = if self.forward_locks { "kept by the base" } else { "kept by the kernel" };
         writeln!(formatter, "names cached: {names}, for {}", timeout_text(self.name_timeout))?;
         writeln!(formatter, "names that do not exist: {negative}")?;

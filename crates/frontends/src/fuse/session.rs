@@ -141,6 +141,8 @@ struct Shared<H: Handler> {
     mount_point: PathBuf,
     handler: Arc<H>,
     layout: Layout,
+    /// The kernel keeps what is written for a while.
+    writes_back: bool,
     message_bytes_max: usize,
     statistics: Arc<Statistics>,
     locality: Locality,
@@ -174,6 +176,7 @@ impl<H: Handler> Session<H> {
             device,
             mount_point: mount_point.to_owned(),
             handler,
+            writes_back: negotiated.has(wire::init::WRITEBACK_CACHE),
             layout: Layout { setxattr_long: negotiated.has(wire::init::SETXATTR_EXT) },
             message_bytes_max: negotiated.max_write as usize,
             statistics,
@@ -303,6 +306,11 @@ fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Receiver<Start>)
         let worker = std::thread::Builder::new().name("fuse-worker".into()).stack_size(WORKER_STACK_BYTES);
         let started = worker.spawn(move || {
             let ending = EndOfWorker(&for_thread);
+            if for_thread.writes_back {
+                // Then it never waits for pages of which it would have to serve the writes; who may not ask for this has
+                // a kernel that keeps few of them.
+                let _ = rustix::process::configure_io_flusher_behavior(true);
+            }
             match for_thread.lanes[lane].processor {
                 None => work(&for_thread, lane, &mut for_thread.device.queue(for_thread.message_bytes_max)),
                 Some(processor) => work_on(&for_thread, lane, processor, told),

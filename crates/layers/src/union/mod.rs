@@ -274,8 +274,10 @@ impl FileSystem for UnionFileSystem {
         let read_only = slots.iter().all(|slot| !self.union.branches.may_change(&slot.member)) && views.is_empty();
         // What a name stands for, and whose attributes a directory has, depends on who asks.
         let is_split = !views.is_empty();
+        let has_backing_files = slots.iter().any(|slot| slot.member.base.file_system.properties().has_backing_files);
         Properties {
             read_only,
+            has_backing_files,
             needs_every_lookup: all.needs_every_lookup || is_split,
             needs_failed_lookups: all.needs_failed_lookups || is_split,
             needs_fresh_attributes: all.needs_fresh_attributes || is_split,

@@ -11,7 +11,7 @@ use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 use super::scratch::Scratch;
 use super::{Layer, LayerVnode};
-use crate::{AllocateMode, Caller, Errno, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget, VnodeRef};
+use crate::{AllocateMode, Caller, Errno, OpenFile, Result, SeekTarget};
 
 /// How a layer encodes data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,27 +59,6 @@ impl DataShape {
         let last = if rest == 0 { 0 } else { rest + self.overhead as u64 };
         let whole = (plain / block).checked_mul(self.encoded_block_size() as u64);
         whole.and_then(|whole| whole.checked_add(last)).filter(|&size| size <= i64::MAX as u64).ok_or(Errno::EFBIG)
-    }
-}
-
-/// How to open the file below to serve writes of any range: they read, and know where they write.
-pub(super) fn rewriting_flags(flags: OpenFlags) -> OpenFlags {
-    let direct = OpenFlags::from_bits(libc::O_DIRECT as u32);
-    let flags = flags.without(OpenFlags::APPEND).without(direct);
-    if flags.writes() { flags.with_access(OpenFlags::READ_WRITE) } else { flags }
-}
-
-/// Opens the file below so that encoded blocks can be read and written for `flags`.
-///
-/// The caller needs the permissions that it asks for and no more: where it may write but not read, the server reads.
-pub(super) fn open_for_rewriting(lower: &VnodeRef, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
-    let wanted = rewriting_flags(flags);
-    match lower.open(caller, wanted) {
-        Err(Errno::EACCES) if flags.writes() && !flags.reads() => {
-            lower.open(caller, flags.without(OpenFlags::TRUNCATE))?;
-            lower.open(&Caller::server(), wanted)
-        }
-        answer => answer,
     }
 }
 

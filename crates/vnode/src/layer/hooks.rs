@@ -347,7 +347,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         file.forward_truncate(caller, size, kill_privileges)
     }
 
-    /// See [`crate::OpenFile::flush`].
+    /// See [`crate::OpenFile::flush`]. A layer that does something here declares `nothing_to_flush: false`.
     fn flush(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner) -> Result<()> {
         file.forward_flush(caller, owner)
     }

@@ -4,11 +4,12 @@ use std::any::Any;
 use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 
 use super::file_system::Mount;
-use super::{Layer, LayerDirectory, LayerFile, Operation, data, path};
+use super::{Layer, LayerDirectory, LayerFile, Operation, path};
 use crate::profile::enter;
 use crate::{
     AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, NameBuf,
     OpenDirectoryRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
+    open_for_rewriting,
 };
 
 /// A vnode of the layer `L` over a vnode of the file system below.
@@ -124,7 +125,7 @@ impl<L: Layer> LayerVnode<L> {
         let lower_caller = layer.map_caller(caller);
         match (layer.data_shape(), changes.size) {
             (Some(_), Some(size)) if self.kind() == FileKind::Regular => {
-                let lower = data::open_for_rewriting(&self.lower, &lower_caller, OpenFlags::WRITE)?;
+                let lower = open_for_rewriting(&*self.lower, &lower_caller, OpenFlags::WRITE)?;
                 let file = LayerFile::new(self.shared(), lower, OpenFlags::READ_WRITE);
                 file.forward_truncate(caller, size, changes.kill_privileges)?;
                 changes.size = None;
@@ -156,7 +157,7 @@ impl<L: Layer> LayerVnode<L> {
         let Some(_) = self.layer().data_shape() else {
             return Ok(self.created(caller, self.lower.create(&lower_caller, name.as_name(), how)?, how.flags));
         };
-        let flags = data::rewriting_flags(how.flags).without(OpenFlags::TRUNCATE);
+        let flags = how.flags.for_rewriting().without(OpenFlags::TRUNCATE);
         let lower_how = Creation { flags, ..*how };
         let mut created =
             self.created(caller, self.lower.create(&lower_caller, name.as_name(), &lower_how)?, how.flags);
@@ -234,7 +235,7 @@ impl<L: Layer> LayerVnode<L> {
             Some(_) => {
                 // Cutting the file must not come between the reading and the writing of a block.
                 let _guard = flags.truncates().then(|| self.lock_data());
-                data::open_for_rewriting(&self.lower, &lower_caller, flags)?
+                open_for_rewriting(&*self.lower, &lower_caller, flags)?
             }
             None => self.lower.open(&lower_caller, flags)?,
         };
@@ -271,7 +272,7 @@ impl<L: Layer> LayerVnode<L> {
     pub fn forward_tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
         let mut lower_how = *how;
         if self.layer().data_shape().is_some() {
-            lower_how.flags = data::rewriting_flags(how.flags);
+            lower_how.flags = how.flags.for_rewriting();
         }
         Ok(self.created(caller, self.lower.tmpfile(&self.layer().map_caller(caller), &lower_how)?, how.flags))
     }

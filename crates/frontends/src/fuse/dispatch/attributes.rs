@@ -6,7 +6,7 @@ use crate::fuse::nodes::Node;
 use crate::fuse::reply::Reply;
 use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire::{self, set_attributes as valid};
-use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result};
+use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result, SetAttributes};
 
 impl Dispatcher {
     pub(super) fn attribute_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
@@ -53,6 +53,27 @@ impl Dispatcher {
 
     fn set_attributes(&self, caller: &Caller, node: &Node, set: &wire::SetAttributesIn) -> Result<Attributes> {
         let mut changes = changes_from_wire(set);
+        if !self.writes_back() || set.valid & valid::CTIME == 0 {
+            return self.change(caller, node, set, changes);
+        }
+        // The times are the kernel's. It has checked who may set them, and what it kept comes late, in the name of whoever
+        // makes it write that back.
+        let times =
+            SetAttributes { atime: changes.atime.take(), mtime: changes.mtime.take(), ..SetAttributes::default() };
+        let changed = if changes.is_empty() { None } else { Some(self.change(caller, node, set, changes)?) };
+        match (changed, times.is_empty()) {
+            (Some(changed), true) => Ok(changed),
+            _ => self.change(&self.server, node, set, times),
+        }
+    }
+
+    fn change(
+        &self,
+        caller: &Caller,
+        node: &Node,
+        set: &wire::SetAttributesIn,
+        mut changes: SetAttributes,
+    ) -> Result<Attributes> {
         let handle = (set.valid & valid::HANDLE != 0).then_some(set.handle);
         // A file open for writing allows truncation whatever the mode says now; one that is opened for reading, and
         // truncated by that, does not.

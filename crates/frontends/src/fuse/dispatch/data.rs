@@ -23,7 +23,9 @@ impl Dispatcher {
             Operation::Write { arguments, data } => {
                 let opened = self.open_file(arguments.handle)?;
                 let kill = arguments.write_flags & wire::WRITE_KILL_SUIDGID != 0;
-                let length = opened.file.write_at(&caller, arguments.offset, data, kill)?;
+                let is_page = arguments.write_flags & wire::WRITE_CACHE != 0;
+                let file = if is_page { self.file_for_pages(&opened)? } else { &opened.file };
+                let length = file.write_at(&caller, arguments.offset, data, kill)?;
                 reply.put(&wire::WriteOut { size: length as u32, padding: 0 });
             }
             Operation::Fallocate(arguments) => {
@@ -34,6 +36,10 @@ impl Dispatcher {
             Operation::Seek(arguments) => {
                 let opened = self.open_file(arguments.handle)?;
                 let target = seek_target(arguments.whence)?;
+                if self.writes_back() && self.open_files.has_writers(opened.node) {
+                    // The kernel asks without writing back first what we would have to see.
+                    self.notifications.write_back(opened.node);
+                }
                 let offset = opened.file.seek(&caller, arguments.offset, target)?;
                 reply.put(&wire::SeekOut { offset });
             }

@@ -4,13 +4,17 @@ use super::{Answer, Dispatcher, SET_ID, caller, name};
 use crate::fuse::backing;
 use crate::fuse::convert::{lock_from_wire, lock_to_wire};
 use crate::fuse::nodes::Node;
-use crate::fuse::open_files::{OpenAnswer, OpenWish};
+use crate::fuse::open_files::{OpenAnswer, OpenWish, OpenedFile};
+use crate::fuse::options::Decisions;
 use crate::fuse::reply::Reply;
 use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
 use rustix::io::Errno as SystemError;
 use std::sync::atomic::Ordering;
-use vnode::{AccessMode, Attributes, Creation, Errno, Lock, LockFamily, LockKind, LockOwner, OpenFileRef, OpenFlags};
+use vnode::{
+    AccessMode, Attributes, Caller, Creation, Errno, Lock, LockFamily, LockKind, LockOwner, OpenFileRef, OpenFlags,
+    open_for_rewriting,
+};
 
 /// Set by the kernel for a file opened to be executed; no flag of open(2).
 const OPENED_TO_EXECUTE: u32 = 0x20;
@@ -54,16 +58,29 @@ impl Dispatcher {
         let node = self.node(request.node)?;
         let caller = caller(request, 0);
         let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
-        let file = if arguments.flags & OPENED_TO_EXECUTE != 0 {
+        let (file, appends) = if arguments.flags & OPENED_TO_EXECUTE != 0 {
             // Who may execute need not be allowed to read; the kernel reads for the program loader.
             node.vnode.access(&caller, AccessMode::EXECUTE)?;
-            node.vnode.open(&self.server, flags)?
+            (node.vnode.open(&self.server, flags)?, false)
         } else {
-            node.vnode.open(&caller, flags)?
+            self.open_vnode(&node, &caller, flags)?
         };
-        let answer = self.register(&node, file, flags, None, request.uid == 0);
+        let answer = self.register(&node, file, flags, appends, None, request.uid == 0);
         put_open(reply, answer);
         Ok(())
+    }
+
+    /// Opens for a caller; also whether what is written to it comes at the end. A kernel that writes back finds the places
+    /// itself, and reads what surrounds them.
+    fn open_vnode(&self, node: &Node, caller: &Caller, flags: OpenFlags) -> vnode::Result<(OpenFileRef, bool)> {
+        if self.writes_back() && flags.writes() && !self.decisions.direct_io {
+            match open_for_rewriting(&*node.vnode, caller, flags) {
+                // Some files can be written at their end only.
+                Err(Errno::EPERM) if flags.appends() => {}
+                file => return Ok((file?, false)),
+            }
+        }
+        Ok((node.vnode.open(caller, flags)?, flags.appends()))
     }
 
     /// CREATE with a name, TMPFILE without.
@@ -77,7 +94,9 @@ impl Dispatcher {
         let parent = self.node(request.node)?;
         let caller = caller(request, arguments.umask);
         let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
-        let how = Creation { mode: arguments.mode & 0o7777, flags };
+        let places = self.writes_back() && !self.decisions.direct_io;
+        let by = if places { flags.for_rewriting() } else { flags };
+        let how = Creation { mode: arguments.mode & 0o7777, flags: by };
         let created = match bytes {
             Some(bytes) => parent.vnode.create(&caller, name(bytes)?, &how)?,
             None => parent.vnode.tmpfile(&caller, &how)?,
@@ -86,7 +105,7 @@ impl Dispatcher {
         let entry = self.entry_out(&parent, created.entry);
         let node = self.node(entry.node)?;
         self.newborns.created(&node, &attributes);
-        let answer = self.register(&node, created.file, flags, Some(&attributes), request.uid == 0);
+        let answer = self.register(&node, created.file, flags, by.appends(), Some(&attributes), request.uid == 0);
         reply.put(&entry);
         put_open(reply, answer);
         Ok(())
@@ -98,42 +117,62 @@ impl Dispatcher {
         node: &Node,
         file: OpenFileRef,
         flags: OpenFlags,
+        appends: bool,
         attributes: Option<&Attributes>,
         privileged: bool,
     ) -> OpenAnswer {
         let passthrough = self.decisions.passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
         // After a passthrough write the kernel would not notice that the bits are gone.
         let writes_clear_set_id = passthrough && flags.writes() && !privileged && self.has_set_id(&file, attributes);
-        let direct = self.decisions.direct_io || writes_clear_set_id;
+        // Where the kernel writes back, what it says is the end may be where something was appended meanwhile.
+        let appends_by_itself = self.writes_back() && appends;
+        let direct = self.decisions.direct_io || writes_clear_set_id || appends_by_itself;
         let wish = OpenWish {
             passthrough,
             direct,
-            keep_cache: self.may_keep_data(node, &file, attributes, passthrough || direct),
+            keep_cache: !(passthrough || direct) && self.may_keep_data(node, &file, attributes, flags.reads()),
             writes: flags.writes(),
+            appends,
             privileged,
         };
         let register = |file: &OpenFileRef| self.register_backing(file, privileged);
         let mut answer = self.open_files.open(node.id, file, wish, register);
         let written_past_us = answer.flags & wire::open_reply::PASSTHROUGH != 0;
-        if !self.decisions.forward_locks && (written_past_us || !flags.writes()) {
-            // Nothing was written through us that could have failed, and locks are the kernel's: closing need not be
-            // told.
+        let is_quiet = written_past_us || !flags.writes() || !self.decisions.needs_flush;
+        if !self.decisions.forward_locks && is_quiet {
+            // Nothing was written through us of which closing could tell, and locks are the kernel's: it need not come.
             answer.flags |= wire::open_reply::NOFLUSH;
         }
         answer
     }
 
-    /// Whether the kernel may keep what it has cached of a file that is being opened; what goes past its cache is not asked
-    /// about.
-    fn may_keep_data(&self, node: &Node, file: &OpenFileRef, attributes: Option<&Attributes>, uncached: bool) -> bool {
+    /// Where pages that the kernel writes back go: an open file that appends would have them at its end.
+    pub(super) fn file_for_pages<'a>(&self, opened: &'a OpenedFile) -> vnode::Result<&'a OpenFileRef> {
+        if !opened.appends {
+            return Ok(&opened.file);
+        }
+        if let Some(file) = opened.pages.get() {
+            return Ok(file);
+        }
+        let again = self.node(opened.node)?.vnode.open(&self.server, OpenFlags::READ_WRITE)?;
+        Ok(opened.pages.get_or_init(|| again))
+    }
+
+    /// Whether the kernel may keep what it has cached of a file that is being opened.
+    fn may_keep_data(&self, node: &Node, file: &OpenFileRef, attributes: Option<&Attributes>, reads: bool) -> bool {
         if self.needs_fresh_attributes.load(Ordering::Acquire) {
             return false;
         }
-        let is_unchanged = || {
-            let attributes = self.attributes_of(file, attributes);
-            attributes.is_ok_and(|attributes| self.kept_data.is_unchanged(node.id, &attributes))
-        };
-        self.decisions.exclusive || self.decisions.times_tell_changes && !uncached && is_unchanged()
+        let Decisions { exclusive, times_tell_changes, reading_changes_times, .. } = self.decisions;
+        if !(exclusive || times_tell_changes) {
+            return false;
+        }
+        self.attributes_of(file, attributes).is_ok_and(|attributes| {
+            // The base notes the time when it is read from, and not otherwise.
+            let is_unread = reads && reading_changes_times && attributes.atime <= attributes.mtime;
+            let is_unchanged = exclusive || self.kept_data.is_unchanged(node.id, &attributes);
+            is_unchanged && !is_unread
+        })
     }
 
     fn has_set_id(&self, file: &OpenFileRef, attributes: Option<&Attributes>) -> bool {

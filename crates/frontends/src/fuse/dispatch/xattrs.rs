@@ -51,6 +51,10 @@ impl Dispatcher {
     }
 
     fn xattr_changed(&self, node: &Node, name: &[u8]) {
+        if self.writes_back() && name == ACCESS_ACL {
+            // The mode changed with it, and a kernel with times of its own does not ask for attributes for the time alone.
+            self.notifications.invalidate_attributes(node.id);
+        }
         let decides_search = name == ACCESS_ACL && node.vnode.kind() == FileKind::Directory;
         if decides_search && self.admission.changed(node) {
             self.names_became_private(node);

@@ -45,6 +45,7 @@ impl Kernel {
 const WISHES: Wishes = Wishes {
     uring: false,
     passthrough: true,
+    write_back: false,
     posix_acl: false,
     locks: true,
     others_change_files: true,
