@@ -72,6 +72,9 @@ pub(crate) struct OpenWish {
     pub(crate) privileged: bool,
 }
 
+/// Past the cache, several writes of one file at a time: the stack keeps them apart as far as the base does.
+const DIRECT: u32 = open_reply::DIRECT_IO | open_reply::PARALLEL_DIRECT_WRITES;
+
 const SHARDS: usize = 32;
 
 /// All open files and directories of a mount.
@@ -233,10 +236,10 @@ impl OpenNode {
             // inode, and lets direct I/O take precedence.
             self.passthrough += 1;
             let wrong_credentials = wish.writes && wish.privileged != self.backing_privileged;
-            let direct = if wish.direct || wrong_credentials { open_reply::DIRECT_IO } else { 0 };
+            let direct = if wish.direct || wrong_credentials { DIRECT } else { 0 };
             (IoMode::Passthrough, open_reply::PASSTHROUGH | direct)
         } else if wish.direct {
-            (IoMode::Direct, open_reply::DIRECT_IO)
+            (IoMode::Direct, DIRECT)
         } else {
             self.cached += 1;
             (IoMode::Cached, 0)
@@ -287,7 +290,7 @@ mod tests {
         let third = open(&files, DIRECT, None);
         assert_eq!((first.flags, first.backing_id), (open_reply::PASSTHROUGH, 7));
         assert_eq!((second.flags, second.backing_id), (open_reply::PASSTHROUGH, 7));
-        assert_eq!((third.flags, third.backing_id), (open_reply::PASSTHROUGH | open_reply::DIRECT_IO, 7));
+        assert_eq!((third.flags, third.backing_id), (open_reply::PASSTHROUGH | super::DIRECT, 7));
         let mut released = Vec::new();
         for answer in [first, second, third] {
             assert!(released.is_empty());
@@ -302,7 +305,7 @@ mod tests {
         let files = OpenFiles::new();
         open(&files, PASSTHROUGH, Some(7));
         let other = open(&files, OpenWish { privileged: false, ..PASSTHROUGH }, None);
-        assert_eq!(other.flags, open_reply::PASSTHROUGH | open_reply::DIRECT_IO);
+        assert_eq!(other.flags, open_reply::PASSTHROUGH | super::DIRECT);
         let reader = open(&files, OpenWish { privileged: false, writes: false, ..PASSTHROUGH }, None);
         assert_eq!(reader.flags, open_reply::PASSTHROUGH);
     }
