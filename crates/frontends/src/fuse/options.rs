@@ -240,13 +240,21 @@ impl fmt::Display for Decisions {
             (Err(why), true) => format!("by the stack, uncached: {why}"),
             (Err(why), false) => format!("by the stack, through the page cache: {why}"),
         };
-        let data = if self.write_back.is_ok() { data + "; written back later" } else { data };
+        let kept = match (self.exclusive, self.times_tell_changes) {
+            (true, _) => "as long as memory allows",
+            (_, true) => "while a file's times stay as they are",
+            _ => "from an open to the last close",
+        };
+        let written = if self.write_back.is_ok() { "later, at close at the latest" } else { "at once" };
         let locks = if self.forward_locks { "kept by the base" } else { "kept by the kernel" };
         writeln!(formatter, "names cached: {names}, for {}", timeout_text(self.name_timeout))?;
         writeln!(formatter, "names that do not exist: {negative}")?;
         writeln!(formatter, "attributes cached: for {}", timeout_text(self.attribute_timeout))?;
         writeln!(formatter, "permissions checked by: {checked}{acl}")?;
         writeln!(formatter, "data read and written: {data}")?;
+        if self.passthrough.is_err() && !self.direct_io {
+            writeln!(formatter, "data cached: {kept}; written: {written}")?;
+        }
         writeln!(formatter, "locks: {locks}")?;
         writeln!(formatter, "requests come: through {}", self.transport())?;
         if self.uring.is_ok() && yielding::is_possible() {
@@ -353,6 +361,28 @@ mod tests {
     fn explanations_name_the_reason() {
         let encrypted = Properties { data_untouched: false, ..REGULAR };
         let text = decide(&encrypted, &MountOptions::default()).to_string();
-        assert!(text.contains("by the stack, through the page cache: the stack changes data"), "{text}");
+        assert!(text.contains("by the stack, through the page cache: the stack changes data\n"), "{text}");
+        assert!(text.contains("data cached: while a file's times stay as they are; written: at once\n"), "{text}");
+        let back = MountOptions { write_back: true, over: true, ..MountOptions::default() };
+        let text = decide(&REGULAR, &back).to_string();
+        assert!(text.contains("the kernel keeps writes instead, by an option\n"), "{text}");
+        assert!(text.contains("data cached: as long as memory allows; written: later, at close at the latest\n"), "{text}");
+        assert!(text.contains("checked by: the kernel"), "{text}");
+    }
+
+    #[test]
+    fn writes_are_kept_only_where_no_layer_sees_them_and_files_stay_what_they_are() {
+        let back = MountOptions { write_back: true, ..MountOptions::default() };
+        let kept = |properties: &Properties| decide(properties, &back).write_back;
+        assert!(kept(&REGULAR).is_ok() && decide(&REGULAR, &MountOptions::default()).write_back == Err(None));
+        assert!(matches!(kept(&Properties { needs_every_data_operation: true, ..REGULAR }), Err(Some(_))));
+        assert!(matches!(kept(&Properties { times_tell_changes: false, ..REGULAR }), Err(Some(_))));
+        assert!(matches!(kept(&Properties { needs_fresh_attributes: true, ..REGULAR }), Err(Some(_))));
+    }
+
+    #[test]
+    fn a_base_without_files_of_the_kernels_is_not_passed_through() {
+        let memory = Properties { has_backing_files: false, ..REGULAR };
+        assert!(decide(&memory, &MountOptions::default()).passthrough.is_err());
     }
 }

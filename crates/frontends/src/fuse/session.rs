@@ -7,24 +7,22 @@
 
 use super::awake::Awake;
 use super::device::{Device, Queue, Received};
-use super::locality::{Locality, only};
+use super::locality::Locality;
 use super::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
 use super::reply::Reply;
-use super::request::{DecodeError, Layout, Operation, Request, decode};
-use super::statistics::{FRONT_END, Place, REQUESTS_PER_WATCHED, Statistics};
-use super::trace;
-use super::uring::UringQueue;
-use super::wire::{self, Opcode};
-use super::yielding::{Pace, Yielding};
-use rustix::thread::sched_setaffinity;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use super::request::{Layout, Operation, Request, decode};
+use super::statistics::Statistics;
+use super::wire;
+use super::yielding::Yielding;
+use serving::Service;
+use starting::{Lane, Start, decline_uring, processors, run_starter, start_lanes, start_worker};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
-use vnode::profile;
-use waiting::Waiting;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
+mod serving;
+mod starting;
 mod waiting;
 
 /// What serves the requests.
@@ -48,15 +46,8 @@ pub(crate) enum Outcome {
     NoReply,
 }
 
-/// No more workers than this, however many requests are stuck (waiting for locks, mostly).
-const WORKERS_MAX: usize = 2048;
 /// How long a worker waits after a failure of the device.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
-/// Address space for a worker's stack; memory is taken as it is used.
-const WORKER_STACK_BYTES: usize = 2 << 20;
-/// Workers that each processor's lane begins with: one that serves and one that waits meanwhile.
-const WORKERS_OF_A_PROCESSOR: usize = 2;
-
 /// Why a session could not be started.
 #[derive(Debug)]
 pub(crate) enum SessionError {
@@ -106,28 +97,6 @@ pub(crate) fn handshake(device: &Arc<Device>, wishes: &Wishes) -> Result<Negotia
             }
         }
     }
-}
-
-/// Where requests come from, and the workers that take them.
-struct Lane {
-    /// Those of callers on this processor, through io_uring; `None`: those that come through the device.
-    processor: Option<u16>,
-    waiting: Waiting,
-    pace: Pace,
-}
-
-impl Lane {
-    fn new(processor: Option<u16>) -> Lane {
-        Lane { processor, waiting: Waiting::default(), pace: Pace::default() }
-    }
-}
-
-/// A worker to be started.
-struct Start {
-    /// Which of the lanes is its own.
-    lane: usize,
-    /// Who waits to know whether it could be.
-    told: Option<Sender<std::io::Result<()>>>,
 }
 
 /// A running session.
@@ -240,156 +209,6 @@ impl<H: Handler> Session<H> {
     }
 }
 
-/// Has one more worker started. It counts as waiting from here on, so that two requests in quick succession do not both
-/// start one.
-fn start_worker<H: Handler>(
-    shared: &Arc<Shared<H>>,
-    lane: usize,
-    told: Option<Sender<std::io::Result<()>>>,
-) -> Result<(), &'static str> {
-    let mut workers = shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
-    if *workers >= WORKERS_MAX {
-        return Err("as many as allowed are busy");
-    }
-    *workers += 1;
-    shared.lanes[lane].waiting.join();
-    // The starter lives as long as any worker.
-    shared.starter.send(Start { lane, told }).map_err(|_| "the session has ended")
-}
-
-/// Has the first workers of all processors started, and waits until every queue has its own. The kernel uses io_uring once
-/// every queue has one, and never if it has refused any.
-fn start_lanes<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
-    let (told, answers) = channel();
-    for lane in 1..shared.lanes.len() {
-        for _ in 0..WORKERS_OF_A_PROCESSOR {
-            start_worker(shared, lane, Some(told.clone())).map_err(std::io::Error::other)?;
-        }
-    }
-    drop(told);
-    let registered = answers.iter().collect::<std::io::Result<Vec<()>>>()?.len();
-    match registered == (shared.lanes.len() - 1) * WORKERS_OF_A_PROCESSOR {
-        true => Ok(()),
-        false => Err(std::io::Error::other("a thread cannot be started")),
-    }
-}
-
-/// Has the kernel send all requests through the device: it waits for all queues to have an entry, unless it had to refuse
-/// one, as one for a processor that cannot be.
-fn decline_uring(device: &Arc<Device>) -> std::io::Result<()> {
-    match UringQueue::register(device, u16::MAX, 0) {
-        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// How many processors this machine may ever have: the kernel has as many queues.
-fn processors() -> u16 {
-    count_of(&std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default())
-}
-
-/// How many numbers a list such as `0-3,8` has; 0 if it is none.
-fn count_of(list: &str) -> u16 {
-    let count = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        last.parse::<u16>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
-    };
-    list.trim().split(',').try_fold(0u16, |sum, range| sum.checked_add(count(range)?)).unwrap_or(0)
-}
-
-/// Starts workers when asked. A thread begins with the credentials of the one that makes it, and workers act with their
-/// callers': this thread, which serves no request, keeps the process's own, with which the device can be opened.
-fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Receiver<Start>) {
-    for Start { lane, told } in requests {
-        let Some(shared) = shared.upgrade() else { return };
-        let for_thread = Arc::clone(&shared);
-        let worker = std::thread::Builder::new().name("fuse-worker".into()).stack_size(WORKER_STACK_BYTES);
-        let started = worker.spawn(move || {
-            let ending = EndOfWorker(&for_thread);
-            if for_thread.writes_back {
-                // Then it never waits for pages of which it would have to serve the writes; who may not ask for this has
-                // a kernel that keeps few of them.
-                let _ = rustix::process::configure_io_flusher_behavior(true);
-            }
-            match for_thread.lanes[lane].processor {
-                None => work(&for_thread, lane, &mut for_thread.device.queue(for_thread.message_bytes_max)),
-                Some(processor) => work_on(&for_thread, lane, processor, told),
-            }
-            drop(ending);
-        });
-        if let Err(error) = started {
-            tracing::warn!(%error, "no further worker thread; requests may wait for slower ones");
-            shared.lanes[lane].waiting.part();
-            drop(EndOfWorker(&shared));
-        }
-    }
-}
-
-/// Has the kernel look for requests that came while the queue of a processor had no entry: a new one gets only those that
-/// come after it, and the others wait until one of the queue is answered. So one is made there, about the state of the file
-/// system, which the kernel knows nothing of. If the mount is gone from its place it is not made: others may come then.
-fn stir<H: Handler>(shared: &Shared<H>, processor: u16) {
-    let mount_point = shared.mount_point.clone();
-    let ask = move || {
-        let _ = sched_setaffinity(None, &only(processor.into()));
-        let _ = rustix::fs::statfs(mount_point);
-    };
-    if let Err(error) = std::thread::Builder::new().name("fuse-stir".into()).spawn(ask) {
-        tracing::warn!(%error, "requests may wait for slower ones");
-    }
-}
-
-/// The work of a thread that stays on a processor and serves what callers there ask.
-fn work_on<H: Handler>(
-    shared: &Arc<Shared<H>>,
-    lane: usize,
-    processor: u16,
-    told: Option<Sender<std::io::Result<()>>>,
-) {
-    // It may be refused, or there may be no such processor now: then it works where it can.
-    let _ = sched_setaffinity(None, &only(processor.into()));
-    match (UringQueue::register(&shared.device, processor, shared.message_bytes_max), told) {
-        (Ok(mut queue), told) => {
-            match told {
-                // Nobody waits any more if another worker could not be started.
-                Some(told) => drop(told.send(Ok(()))),
-                // Others of the lane are busy.
-                None => stir(shared, processor),
-            }
-            work(shared, lane, &mut queue);
-        }
-        (Err(error), told) => {
-            shared.lanes[lane].waiting.part();
-            match told {
-                Some(told) => drop(told.send(Err(error))),
-                None => tracing::warn!(%error, "no further worker; requests may wait for slower ones"),
-            }
-        }
-    }
-}
-
-/// Counts a worker off, however it ends.
-struct EndOfWorker<'a, H: Handler>(&'a Shared<H>);
-
-impl<H: Handler> Drop for EndOfWorker<'_, H> {
-    fn drop(&mut self) {
-        let mut workers = self.0.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        if *workers == 1 {
-            // No other can start: only workers start workers.
-            drop(workers);
-            let closing = catch_unwind(AssertUnwindSafe(|| self.0.handler.closed()));
-            if closing.is_err() {
-                tracing::error!("releasing what was open panicked");
-            }
-            workers = self.0.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        }
-        *workers -= 1;
-        if *workers == 0 {
-            self.0.last_worker_ended.notify_all();
-        }
-    }
-}
-
 fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue) {
     let Lane { processor, waiting, pace } = &shared.lanes[lane];
     // Others stay on their processor.
@@ -432,79 +251,6 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue
             return;
         }
     }
-}
-
-/// What a worker needs to have requests served.
-struct Service<'a, H: Handler> {
-    shared: &'a Shared<H>,
-    /// The worker's, if it stays on one.
-    processor: Option<u16>,
-    place: &'a Place,
-    /// So many so far.
-    requests: u32,
-}
-
-impl<H: Handler> Service<'_, H> {
-    /// Has a request served; the result is the length of the message to answer with, if one is due.
-    fn serve(&mut self, message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
-        let started = Instant::now();
-        let request = match decode(message, self.shared.layout) {
-            Ok(request) => request,
-            Err(error) => {
-                tracing::warn!("{error}");
-                return match error {
-                    DecodeError::Header { .. } => None,
-                    DecodeError::UnknownOpcode { unique, .. } => Some(reply.finish_error(unique, libc::ENOSYS)),
-                    DecodeError::Arguments { unique, .. } => Some(reply.finish_error(unique, libc::EINVAL)),
-                };
-            }
-        };
-        let home = self.shared.locality.request(request.pid, message.len(), self.processor);
-        self.shared.awake.request(home);
-        let trace = trace::start(&request);
-        let outcome = self.handle(&request, reply);
-        self.place.count(request.opcode, matches!(outcome, Outcome::Failed(_)), started.elapsed());
-        if let Some(trace) = trace {
-            trace.finish(outcome, reply);
-        }
-        match outcome {
-            Outcome::Done => {
-                self.shared.locality.reply(reply.payload().len());
-                Some(reply.finish(request.unique))
-            }
-            Outcome::Failed(errno) => Some(reply.finish_error(request.unique, errno)),
-            Outcome::NoReply => None,
-        }
-    }
-
-    /// Has one request in many watched.
-    fn handle(&mut self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
-        let mut handle = || handle_unwinding(&*self.shared.handler, request, reply);
-        let is_watched = self.requests.is_multiple_of(REQUESTS_PER_WATCHED);
-        self.requests = self.requests.wrapping_add(1);
-        if !is_watched {
-            return handle();
-        }
-        let (outcome, parts) = profile::watch(FRONT_END, handle);
-        self.place.count_parts(&parts);
-        outcome
-    }
-}
-
-/// A panic in a layer fails the request that met it, and nothing else.
-fn handle_unwinding<H: Handler>(handler: &H, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
-    catch_unwind(AssertUnwindSafe(|| handler.handle(request, reply))).unwrap_or_else(|panic| {
-        let message = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("no message");
-        tracing::error!(operation = %trace::describe(request), message, "a request panicked and fails with EIO");
-        match request.opcode {
-            Opcode::Forget | Opcode::BatchForget => Outcome::NoReply,
-            _ => Outcome::Failed(libc::EIO),
-        }
-    })
 }
 
 fn send(queue: &mut impl Queue, reply: Option<usize>) {

@@ -1,7 +1,9 @@
 //! Sessions over a socket that stands for the kernel.
 
+use super::starting::count_of;
 use super::waiting::IDLE_WORKERS_MAX;
 use super::*;
+use crate::fuse::wire::Opcode;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc;

@@ -1,0 +1,84 @@
+//! One request: decoded, had served, counted, and its reply made whole.
+
+use super::super::reply::Reply;
+use super::super::request::{DecodeError, Request, decode};
+use super::super::statistics::{FRONT_END, Place, REQUESTS_PER_WATCHED};
+use super::super::trace;
+use super::super::wire::Opcode;
+use super::{Handler, Outcome, Shared};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+use vnode::profile;
+
+/// What a worker needs to have requests served.
+pub(super) struct Service<'a, H: Handler> {
+    pub(super) shared: &'a Shared<H>,
+    /// The worker's, if it stays on one.
+    pub(super) processor: Option<u16>,
+    pub(super) place: &'a Place,
+    /// So many so far.
+    pub(super) requests: u32,
+}
+
+impl<H: Handler> Service<'_, H> {
+    /// Has a request served; the result is the length of the message to answer with, if one is due.
+    pub(super) fn serve(&mut self, message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
+        let started = Instant::now();
+        let request = match decode(message, self.shared.layout) {
+            Ok(request) => request,
+            Err(error) => {
+                tracing::warn!("{error}");
+                return match error {
+                    DecodeError::Header { .. } => None,
+                    DecodeError::UnknownOpcode { unique, .. } => Some(reply.finish_error(unique, libc::ENOSYS)),
+                    DecodeError::Arguments { unique, .. } => Some(reply.finish_error(unique, libc::EINVAL)),
+                };
+            }
+        };
+        let home = self.shared.locality.request(request.pid, message.len(), self.processor);
+        self.shared.awake.request(home);
+        let trace = trace::start(&request);
+        let outcome = self.handle(&request, reply);
+        self.place.count(request.opcode, matches!(outcome, Outcome::Failed(_)), started.elapsed());
+        if let Some(trace) = trace {
+            trace.finish(outcome, reply);
+        }
+        match outcome {
+            Outcome::Done => {
+                self.shared.locality.reply(reply.payload().len());
+                Some(reply.finish(request.unique))
+            }
+            Outcome::Failed(errno) => Some(reply.finish_error(request.unique, errno)),
+            Outcome::NoReply => None,
+        }
+    }
+
+    /// Has one request in many watched.
+    fn handle(&mut self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
+        let mut handle = || handle_unwinding(&*self.shared.handler, request, reply);
+        let is_watched = self.requests.is_multiple_of(REQUESTS_PER_WATCHED);
+        self.requests = self.requests.wrapping_add(1);
+        if !is_watched {
+            return handle();
+        }
+        let (outcome, parts) = profile::watch(FRONT_END, handle);
+        self.place.count_parts(&parts);
+        outcome
+    }
+}
+
+/// A panic in a layer fails the request that met it, and nothing else.
+fn handle_unwinding<H: Handler>(handler: &H, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
+    catch_unwind(AssertUnwindSafe(|| handler.handle(request, reply))).unwrap_or_else(|panic| {
+        let message = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no message");
+        tracing::error!(operation = %trace::describe(request), message, "a request panicked and fails with EIO");
+        match request.opcode {
+            Opcode::Forget | Opcode::BatchForget => Outcome::NoReply,
+            _ => Outcome::Failed(libc::EIO),
+        }
+    })
+}

@@ -1,0 +1,191 @@
+//! Starting workers: those of a lane when it has none left that waits, and the first of all lanes.
+
+use super::super::device::Device;
+use super::super::locality::only;
+use super::super::uring::UringQueue;
+use super::super::yielding::Pace;
+use super::waiting::Waiting;
+use super::{Handler, Shared, work};
+use rustix::thread::sched_setaffinity;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, PoisonError, Weak};
+
+/// No more workers than this, however many requests are stuck (waiting for locks, mostly).
+const WORKERS_MAX: usize = 2048;
+/// Address space for a worker's stack; memory is taken as it is used.
+const WORKER_STACK_BYTES: usize = 2 << 20;
+/// Workers that each processor's lane begins with: one that serves and one that waits meanwhile.
+const WORKERS_OF_A_PROCESSOR: usize = 2;
+
+/// Where requests come from, and the workers that take them.
+pub(super) struct Lane {
+    /// Those of callers on this processor, through io_uring; `None`: those that come through the device.
+    pub(super) processor: Option<u16>,
+    pub(super) waiting: Waiting,
+    pub(super) pace: Pace,
+}
+
+impl Lane {
+    pub(super) fn new(processor: Option<u16>) -> Lane {
+        Lane { processor, waiting: Waiting::default(), pace: Pace::default() }
+    }
+}
+
+/// A worker to be started.
+pub(super) struct Start {
+    /// Which of the lanes is its own.
+    lane: usize,
+    /// Who waits to know whether it could be.
+    told: Option<Sender<std::io::Result<()>>>,
+}
+
+/// Has one more worker started. It counts as waiting from here on, so that two requests in quick succession do not both
+/// start one.
+pub(super) fn start_worker<H: Handler>(
+    shared: &Arc<Shared<H>>,
+    lane: usize,
+    told: Option<Sender<std::io::Result<()>>>,
+) -> Result<(), &'static str> {
+    let mut workers = shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
+    if *workers >= WORKERS_MAX {
+        return Err("as many as allowed are busy");
+    }
+    *workers += 1;
+    shared.lanes[lane].waiting.join();
+    // The starter lives as long as any worker.
+    shared.starter.send(Start { lane, told }).map_err(|_| "the session has ended")
+}
+
+/// Has the first workers of all processors started, and waits until every queue has its own. The kernel uses io_uring once
+/// every queue has one, and never if it has refused any.
+pub(super) fn start_lanes<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
+    let (told, answers) = channel();
+    for lane in 1..shared.lanes.len() {
+        for _ in 0..WORKERS_OF_A_PROCESSOR {
+            start_worker(shared, lane, Some(told.clone())).map_err(std::io::Error::other)?;
+        }
+    }
+    drop(told);
+    let registered = answers.iter().collect::<std::io::Result<Vec<()>>>()?.len();
+    match registered == (shared.lanes.len() - 1) * WORKERS_OF_A_PROCESSOR {
+        true => Ok(()),
+        false => Err(std::io::Error::other("a thread cannot be started")),
+    }
+}
+
+/// Has the kernel send all requests through the device: it waits for all queues to have an entry, unless it had to refuse
+/// one, as one for a processor that cannot be.
+pub(super) fn decline_uring(device: &Arc<Device>) -> std::io::Result<()> {
+    match UringQueue::register(device, u16::MAX, 0) {
+        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// How many processors this machine may ever have: the kernel has as many queues.
+pub(super) fn processors() -> u16 {
+    count_of(&std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default())
+}
+
+/// How many numbers a list such as `0-3,8` has; 0 if it is none.
+pub(super) fn count_of(list: &str) -> u16 {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        last.parse::<u16>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
+    };
+    list.trim().split(',').try_fold(0u16, |sum, range| sum.checked_add(count(range)?)).unwrap_or(0)
+}
+
+/// Starts workers when asked. A thread begins with the credentials of the one that makes it, and workers act with their
+/// callers': this thread, which serves no request, keeps the process's own, with which the device can be opened.
+pub(super) fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Receiver<Start>) {
+    for Start { lane, told } in requests {
+        let Some(shared) = shared.upgrade() else { return };
+        let for_thread = Arc::clone(&shared);
+        let worker = std::thread::Builder::new().name("fuse-worker".into()).stack_size(WORKER_STACK_BYTES);
+        let started = worker.spawn(move || {
+            let ending = EndOfWorker(&for_thread);
+            if for_thread.writes_back {
+                // Then it never waits for pages of which it would have to serve the writes; who may not ask for this has
+                // a kernel that keeps few of them.
+                let _ = rustix::process::configure_io_flusher_behavior(true);
+            }
+            match for_thread.lanes[lane].processor {
+                None => work(&for_thread, lane, &mut for_thread.device.queue(for_thread.message_bytes_max)),
+                Some(processor) => work_on(&for_thread, lane, processor, told),
+            }
+            drop(ending);
+        });
+        if let Err(error) = started {
+            tracing::warn!(%error, "no further worker thread; requests may wait for slower ones");
+            shared.lanes[lane].waiting.part();
+            drop(EndOfWorker(&shared));
+        }
+    }
+}
+
+/// Has the kernel look for requests that came while the queue of a processor had no entry: a new one gets only those that
+/// come after it, and the others wait until one of the queue is answered. So one is made there, about the state of the file
+/// system, which the kernel knows nothing of. If the mount is gone from its place it is not made: others may come then.
+fn stir<H: Handler>(shared: &Shared<H>, processor: u16) {
+    let mount_point = shared.mount_point.clone();
+    let ask = move || {
+        let _ = sched_setaffinity(None, &only(processor.into()));
+        let _ = rustix::fs::statfs(mount_point);
+    };
+    if let Err(error) = std::thread::Builder::new().name("fuse-stir".into()).spawn(ask) {
+        tracing::warn!(%error, "requests may wait for slower ones");
+    }
+}
+
+/// The work of a thread that stays on a processor and serves what callers there ask.
+fn work_on<H: Handler>(
+    shared: &Arc<Shared<H>>,
+    lane: usize,
+    processor: u16,
+    told: Option<Sender<std::io::Result<()>>>,
+) {
+    // It may be refused, or there may be no such processor now: then it works where it can.
+    let _ = sched_setaffinity(None, &only(processor.into()));
+    match (UringQueue::register(&shared.device, processor, shared.message_bytes_max), told) {
+        (Ok(mut queue), told) => {
+            match told {
+                // Nobody waits any more if another worker could not be started.
+                Some(told) => drop(told.send(Ok(()))),
+                // Others of the lane are busy.
+                None => stir(shared, processor),
+            }
+            work(shared, lane, &mut queue);
+        }
+        (Err(error), told) => {
+            shared.lanes[lane].waiting.part();
+            match told {
+                Some(told) => drop(told.send(Err(error))),
+                None => tracing::warn!(%error, "no further worker; requests may wait for slower ones"),
+            }
+        }
+    }
+}
+
+/// Counts a worker off, however it ends.
+struct EndOfWorker<'a, H: Handler>(&'a Shared<H>);
+
+impl<H: Handler> Drop for EndOfWorker<'_, H> {
+    fn drop(&mut self) {
+        let mut workers = self.0.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        if *workers == 1 {
+            // No other can start: only workers start workers.
+            drop(workers);
+            let closing = catch_unwind(AssertUnwindSafe(|| self.0.handler.closed()));
+            if closing.is_err() {
+                tracing::error!("releasing what was open panicked");
+            }
+            workers = self.0.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+        *workers -= 1;
+        if *workers == 0 {
+            self.0.last_worker_ended.notify_all();
+        }
+    }
+}
