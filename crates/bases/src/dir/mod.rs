@@ -77,7 +77,7 @@ pub struct DirectoryFileSystem {
     root: Arc<Node>,
     path: PathBuf,
     options: Options,
-    /// The mount of the directory is not `noatime`.
+    /// The directory is on a file system of this machine, whose mount is neither `noatime` nor read-only.
     keeps_access_times: bool,
 }
 
@@ -99,8 +99,10 @@ impl DirectoryFileSystem {
         let tree = Arc::new(tree.map_err(|error| open_error(path, error))?);
         let root = tree.entry_of(tree.root().as_fd(), Found::Unnamed).map_err(|error| open_error(path, error))?.0;
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        let state = rustix::fs::fstatvfs(tree.root());
-        let keeps_access_times = state.is_ok_and(|state| !state.f_flag.contains(StatVfsMountFlags::NOATIME));
+        let keeps_access_times = !tree.mounts.root().tells_errors_at_close() && {
+            let without = StatVfsMountFlags::NOATIME | StatVfsMountFlags::RDONLY;
+            rustix::fs::fstatvfs(tree.root()).is_ok_and(|state| !state.f_flag.intersects(without))
+        };
         Ok(Self { tree, root, path, options, keeps_access_times })
     }
 

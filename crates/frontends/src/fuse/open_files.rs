@@ -62,8 +62,6 @@ pub(crate) struct OpenWish {
     pub(crate) passthrough: bool,
     /// Reads and writes must reach the stack.
     pub(crate) direct: bool,
-    /// Cached pages stay valid from one open to the next.
-    pub(crate) keep_cache: bool,
     /// The file is opened for writing.
     pub(crate) writes: bool,
     /// The file is opened for appending.
@@ -110,25 +108,27 @@ impl OpenFiles {
     }
 
     /// Registers an open file. `register_backing` is called where passthrough is wished and no open of the node has a
-    /// backing file yet; `None` from it means cached I/O.
+    /// backing file yet; `None` from it means cached I/O. `keeps_cache` is asked where I/O is cached: whether the pages stay
+    /// valid from one open to the next.
     pub(crate) fn open(
         &self,
         node: u64,
         file: OpenFileRef,
         wish: OpenWish,
         register_backing: impl FnOnce(&OpenFileRef) -> Option<i32>,
+        keeps_cache: impl FnOnce(&OpenFileRef) -> bool,
     ) -> OpenAnswer {
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
         let mut open_nodes = self.node_shard(node);
         let open_node = open_nodes.entry(node).or_default();
         let (mode, mut flags) = open_node.choose(&file, wish, register_backing);
-        if wish.keep_cache && mode == IoMode::Cached {
-            flags |= open_reply::KEEP_CACHE;
-        }
         let backing_id = if flags & open_reply::PASSTHROUGH != 0 { open_node.backing_id } else { 0 };
         open_node.handles.push(handle);
         open_node.writers += u32::from(wish.writes);
         drop(open_nodes);
+        if mode == IoMode::Cached && keeps_cache(&file) {
+            flags |= open_reply::KEEP_CACHE;
+        }
         let OpenWish { writes, appends, .. } = wish;
         let (pages, flocked) = (OnceLock::new(), AtomicBool::new(false));
         let opened = Arc::new(OpenedFile { file, node, mode, writes, appends, pages, flocked });
@@ -267,19 +267,13 @@ mod tests {
         }
     }
 
-    const PASSTHROUGH: OpenWish = OpenWish {
-        passthrough: true,
-        direct: false,
-        keep_cache: false,
-        writes: true,
-        appends: false,
-        privileged: true,
-    };
+    const PASSTHROUGH: OpenWish =
+        OpenWish { passthrough: true, direct: false, writes: true, appends: false, privileged: true };
     const DIRECT: OpenWish = OpenWish { direct: true, ..PASSTHROUGH };
-    const CACHED: OpenWish = OpenWish { passthrough: false, keep_cache: true, ..PASSTHROUGH };
+    const CACHED: OpenWish = OpenWish { passthrough: false, ..PASSTHROUGH };
 
     fn open(files: &OpenFiles, wish: OpenWish, backing: Option<i32>) -> OpenAnswer {
-        files.open(5, Arc::new(Nothing), wish, |_| backing)
+        files.open(5, Arc::new(Nothing), wish, |_| backing, |_| !wish.passthrough)
     }
 
     #[test]
@@ -317,7 +311,7 @@ mod tests {
         assert_eq!((cached.flags, cached.backing_id), (0, 0));
         let kept = open(&files, CACHED, None);
         assert_eq!(kept.flags, open_reply::KEEP_CACHE);
-        let later = files.open(5, Arc::new(Nothing), PASSTHROUGH, |_| panic!("a cached open exists"));
+        let later = files.open(5, Arc::new(Nothing), PASSTHROUGH, |_| panic!("a cached open exists"), |_| false);
         assert_eq!(later.flags, 0);
         for answer in [cached, kept, later] {
             files.release(answer.handle, |_| panic!("no backing file"));

@@ -366,7 +366,10 @@ mod tests {
         let back = MountOptions { write_back: true, over: true, ..MountOptions::default() };
         let text = decide(&REGULAR, &back).to_string();
         assert!(text.contains("the kernel keeps writes instead, by an option\n"), "{text}");
-        assert!(text.contains("data cached: as long as memory allows; written: later, at close at the latest\n"), "{text}");
+        assert!(
+            text.contains("data cached: as long as memory allows; written: later, at close at the latest\n"),
+            "{text}"
+        );
         assert!(text.contains("checked by: the kernel"), "{text}");
     }
 

@@ -127,16 +127,10 @@ impl Dispatcher {
         // Where the kernel writes back, what it says is the end may be where something was appended meanwhile.
         let appends_by_itself = self.writes_back() && appends;
         let direct = self.decisions.direct_io || writes_clear_set_id || appends_by_itself;
-        let wish = OpenWish {
-            passthrough,
-            direct,
-            keep_cache: !(passthrough || direct) && self.may_keep_data(node, &file, attributes, flags.reads()),
-            writes: flags.writes(),
-            appends,
-            privileged,
-        };
+        let wish = OpenWish { passthrough, direct, writes: flags.writes(), appends, privileged };
         let register = |file: &OpenFileRef| self.register_backing(file, privileged);
-        let mut answer = self.open_files.open(node.id, file, wish, register);
+        let keeps = |file: &OpenFileRef| self.may_keep_data(node, file, attributes, flags.reads());
+        let mut answer = self.open_files.open(node.id, file, wish, register, keeps);
         let written_past_us = answer.flags & wire::open_reply::PASSTHROUGH != 0;
         let is_quiet = written_past_us || !flags.writes() || !self.decisions.needs_flush;
         if !self.decisions.forward_locks && is_quiet {
