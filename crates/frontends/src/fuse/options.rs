@@ -35,8 +35,9 @@ pub struct MountOptions {
     /// Let the kernel read and write the base's files by itself, where the stack allows it.
     pub passthrough: bool,
     /// The kernel keeps what is written, and hands it on when a file is synchronized or closed, and in between as it likes;
-    /// it does not read and write the base's files by itself then, and checks permissions. Nobody may change the files by another way, access times
-    /// tell only of what was read after an open, and a change time may become that of the writing back. Default: not.
+    /// it does not read and write the base's files by itself then, and checks permissions. Nobody may change the files by
+    /// another way, access times tell only of what was read after an open, and a change time may become that of the writing
+    /// back. Default: not.
     pub write_back: bool,
     /// Locks reach the base. `None`: where the stack shares them with programs outside the mount. Locks that the kernel
     /// keeps save a request at each close, by every process that has the file open.

@@ -239,25 +239,28 @@ impl Layer for Map {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        // Where nothing may be deleted, nothing may be replaced either.
+        let rename = |mode| node.forward_rename(caller, name, to, to_name, mode);
         let kept = match mode {
             RenameMode::Replace => RenameMode::NoReplace,
             RenameMode::Whiteout => RenameMode::WhiteoutNoReplace,
-            _ => return node.forward_rename(caller, name, to, to_name, mode),
+            _ => return rename(mode),
         };
-        if caller.server {
-            return node.forward_rename(caller, name, to, to_name, mode);
+        let keeps = self.denies("unlink");
+        if caller.server || !(keeps || self.has_view()) {
+            return rename(mode);
         }
-        if !self.denies("unlink") {
-            return match self.has_view() {
-                true => self.rename_in_view(node, caller, &Renaming { name, to, to_name, mode, kept }),
-                false => node.forward_rename(caller, name, to, to_name, mode),
-            };
+        match rename(kept) {
+            // Where nothing may be deleted, nothing may be replaced either.
+            Err(Errno::EEXIST) if keeps => Err(Errno::EPERM),
+            // It may have come to be after it was looked for: then nobody has asked yet whether it may go.
+            Err(Errno::EEXIST) => {
+                self.check_removal(&**node.lower_of(to)?, &self.effective(caller), to_name, None)?;
+                rename(mode)
+            }
+            // Not every file system can keep what stands there.
+            Err(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::ENOSYS) if !keeps => rename(mode),
+            answer => answer,
         }
-        node.forward_rename(caller, name, to, to_name, kept).map_err(|error| match error {
-            Errno::EEXIST => Errno::EPERM,
-            other => other,
-        })
     }
 
     fn tmpfile(&self, node: &LayerVnode<Self>, caller: &Caller, how: &Creation) -> Result<vnode::Created> {
@@ -505,23 +508,6 @@ impl Map {
         }
     }
 
-    /// Renames below, where another name may have come to be where none was when it was asked: one that stands there is
-    /// replaced only if it may go.
-    fn rename_in_view(&self, node: &LayerVnode<Self>, caller: &Caller, renaming: &Renaming<'_>) -> Result<()> {
-        let Renaming { name, to, to_name, mode, kept } = *renaming;
-        match node.forward_rename(caller, name, to, to_name, kept) {
-            Err(Errno::EEXIST) => {
-                self.check_removal(&**node.lower_of(to)?, &self.effective(caller), to_name, None)?;
-                node.forward_rename(caller, name, to, to_name, mode)
-            }
-            // Not every file system can keep what stands there.
-            Err(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::ENOSYS) => {
-                node.forward_rename(caller, name, to, to_name, mode)
-            }
-            answer => answer,
-        }
-    }
-
     /// Whether a name may go from the directory below: `ENOENT` if there is none, since one that is made after this must
     /// not go unchecked. A directory that moves elsewhere has to be writable itself, for its `..` changes.
     fn check_removal(&self, directory: &dyn Vnode, caller: &Caller, name: Name<'_>, moves: Option<()>) -> Result<()> {
@@ -532,15 +518,6 @@ impl Map {
         view.check_sticky(object.attributes.uid)?;
         if moves.is_some() && object.attributes.is_directory() { object.check(AccessMode::WRITE) } else { Ok(()) }
     }
-}
-
-/// What goes where, and in which way: with what stands there replaced, or kept.
-struct Renaming<'a> {
-    name: Name<'a>,
-    to: &'a VnodeRef,
-    to_name: Name<'a>,
-    mode: RenameMode,
-    kept: RenameMode,
 }
 
 impl Policies {

@@ -73,7 +73,7 @@ impl Dispatcher {
     /// Opens for a caller; also whether what is written to it comes at the end. A kernel that writes back finds the places
     /// itself, and reads what surrounds them.
     fn open_vnode(&self, node: &Node, caller: &Caller, flags: OpenFlags) -> vnode::Result<(OpenFileRef, bool)> {
-        if self.writes_back() && flags.writes() && !self.decisions.direct_io {
+        if self.writes_back() && flags.writes() {
             match open_for_rewriting(&*node.vnode, caller, flags) {
                 // Some files can be written at their end only.
                 Err(Errno::EPERM) if flags.appends() => {}
@@ -94,8 +94,7 @@ impl Dispatcher {
         let parent = self.node(request.node)?;
         let caller = caller(request, arguments.umask);
         let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
-        let places = self.writes_back() && !self.decisions.direct_io;
-        let by = if places { flags.for_rewriting() } else { flags };
+        let by = if self.writes_back() { flags.for_rewriting() } else { flags };
         let how = Creation { mode: arguments.mode & 0o7777, flags: by };
         let created = match bytes {
             Some(bytes) => parent.vnode.create(&caller, name(bytes)?, &how)?,
