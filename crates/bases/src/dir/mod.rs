@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
+use rustix::fs::{Mode, OFlags};
 use vnode::{Description, Errno, FileSystem, Handle, Properties, Result, VnodeRef};
 
 pub use credentials::restore_thread_credentials;
@@ -77,8 +77,6 @@ pub struct DirectoryFileSystem {
     root: Arc<Node>,
     path: PathBuf,
     options: Options,
-    /// The directory is on a file system of this machine, whose mount is neither `noatime` nor read-only.
-    keeps_access_times: bool,
 }
 
 impl DirectoryFileSystem {
@@ -99,11 +97,7 @@ impl DirectoryFileSystem {
         let tree = Arc::new(tree.map_err(|error| open_error(path, error))?);
         let root = tree.entry_of(tree.root().as_fd(), Found::Unnamed).map_err(|error| open_error(path, error))?.0;
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        let keeps_access_times = !tree.mounts.root().tells_errors_at_close() && {
-            let without = StatVfsMountFlags::NOATIME | StatVfsMountFlags::RDONLY;
-            rustix::fs::fstatvfs(tree.root()).is_ok_and(|state| !state.f_flag.intersects(without))
-        };
-        Ok(Self { tree, root, path, options, keeps_access_times })
+        Ok(Self { tree, root, path, options })
     }
 
     /// The path that the directory had when it was opened, without symlinks.
@@ -141,7 +135,7 @@ impl FileSystem for DirectoryFileSystem {
             checks_credentials: self.tree.credentials.switches(),
             // A file system below this one, mounted now or later, may tell errors at close.
             nothing_to_flush: false,
-            reading_changes_times: self.keeps_access_times,
+            reading_changes_times: self.tree.mounts.root().keeps_access_times(),
             persistent_handles: self.tree.mounts.root().handles().is_some(),
             ..Properties::TRANSPARENT
         }

@@ -20,6 +20,7 @@ pub struct Mount {
     /// Present where objects can be opened by handle.
     handles: Option<Handles>,
     tells_errors_at_close: bool,
+    keeps_access_times: bool,
 }
 
 struct Handles {
@@ -38,7 +39,8 @@ pub struct Mounts {
 
 impl Mount {
     fn new(index: u16, device: u64, handles: Option<Handles>, object: BorrowedFd<'_>) -> Self {
-        Self { index, device, is_root: index == 0, handles, tells_errors_at_close: !is_local(object) }
+        let (is_local, keeps_access_times) = behaviour(object);
+        Self { index, device, is_root: index == 0, handles, tells_errors_at_close: !is_local, keeps_access_times }
     }
 
     /// A descriptor to open by handle with, where that can be done.
@@ -53,6 +55,11 @@ impl Mount {
         offset.is_some_and(|offset| {
             handle.as_bytes().get(offset..offset + 4) == Some((ino as u32).to_ne_bytes().as_slice())
         })
+    }
+
+    /// Whether reading a file changes its access time, and at once: neither `noatime` nor read-only nor on another machine.
+    pub fn keeps_access_times(&self) -> bool {
+        self.keeps_access_times
     }
 
     /// Whether closing a file may tell of an error of earlier writes, as on network file systems.
@@ -132,8 +139,8 @@ fn foreign_ino(device: u64, ino: u64) -> u64 {
     ino ^ (spread | 1 << 63)
 }
 
-/// Whether it is one of the common file systems that have nothing to tell at close.
-fn is_local(object: BorrowedFd<'_>) -> bool {
+/// Whether it is on one of the common file systems that have nothing to tell at close, and keeps access times.
+fn behaviour(object: BorrowedFd<'_>) -> (bool, bool) {
     const LOCAL: [libc::c_long; 5] = [
         libc::EXT4_SUPER_MAGIC,
         libc::XFS_SUPER_MAGIC,
@@ -141,7 +148,10 @@ fn is_local(object: BorrowedFd<'_>) -> bool {
         libc::TMPFS_MAGIC,
         libc::F2FS_SUPER_MAGIC,
     ];
-    rustix::fs::fstatfs(object).is_ok_and(|state| LOCAL.contains(&state.f_type))
+    const WITHOUT: u64 = libc::ST_NOATIME | libc::ST_RDONLY;
+    let Ok(state) = rustix::fs::fstatfs(object) else { return (false, false) };
+    let is_local = LOCAL.contains(&state.f_type);
+    (is_local, is_local && state.f_flags as u64 & WITHOUT == 0)
 }
 
 /// Whether objects of the file system that `object` is on can be opened by handle: tried with the object itself.
