@@ -1,0 +1,119 @@
+//! Diagnostics: what is wrong with a description, where, and what to do about it.
+
+use crate::text::Span;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It works, and may not do what was meant.
+    Warning,
+    /// It cannot be mounted.
+    Error,
+}
+
+/// What is wrong with a description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Which kind of problem, by a code that stays the same.
+    pub code: Code,
+    /// The problem, in a sentence without its place.
+    pub message: String,
+    /// Where.
+    pub span: Span,
+    /// What is wrong there, if the message does not say so.
+    pub label: Option<String>,
+    /// Other places that have to do with it, and how.
+    pub related: Vec<(Span, String)>,
+    /// What to do.
+    pub remedy: Option<String>,
+}
+
+impl Diagnostic {
+    /// An error at a place.
+    pub fn error(code: Code, message: impl Into<String>, span: Span) -> Diagnostic {
+        let (severity, message) = (Severity::Error, message.into());
+        Diagnostic { severity, code, message, span, label: None, related: Vec::new(), remedy: None }
+    }
+
+    /// A warning at a place.
+    pub fn warning(code: Code, message: impl Into<String>, span: Span) -> Diagnostic {
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, message, span) }
+    }
+
+    /// The same, with what is wrong at its place.
+    #[must_use]
+    pub fn at(mut self, label: impl Into<String>) -> Diagnostic {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// The same, with another place that has to do with it.
+    #[must_use]
+    pub fn and(mut self, span: Span, label: impl Into<String>) -> Diagnostic {
+        self.related.push((span, label.into()));
+        self
+    }
+
+    /// The same, with what to do.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Diagnostic {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+macro_rules! codes {
+    ($($(#[doc = $text:literal])* $name:ident = $number:literal;)*) => {
+        /// The kinds of problems. A number, once given, is of its kind for ever.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Code {
+            $($(#[doc = $text])* $name,)*
+        }
+
+        impl Code {
+            /// All of them.
+            pub const ALL: &'static [Code] = &[$(Code::$name),*];
+
+            /// As messages show it: `F0102`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Code::$name => concat!("F", $number),)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    // The text.
+    /// The text is too long.
+    TooLong = "0001";
+    /// A character that nothing begins with.
+    UnexpectedCharacter = "0002";
+    /// A comment, string or section that is not closed.
+    Unclosed = "0003";
+    /// An integer that is none, or too large.
+    BadInteger = "0004";
+    /// A character in quotes that is none.
+    BadCharacter = "0005";
+    /// A backslash with something that C does not know.
+    BadEscape = "0006";
+
+    // The grammar.
+    /// Something else was expected.
+    Expected = "0101";
+    /// A declaration of an unknown kind.
+    UnknownDeclaration = "0102";
+    /// A rule for unknown operations.
+    UnknownOperation = "0103";
+    /// A part of a rule that is none of the three.
+    UnknownPart = "0104";
+    /// Something of C that descriptions cannot have.
+    NotSupported = "0105";
+    /// What is nested too deeply.
+    TooDeep = "0106";
+    /// A line for the preprocessor that means nothing here.
+    Directive = "0107";
+}

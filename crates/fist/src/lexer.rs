@@ -1,0 +1,285 @@
+//! The lexer: text to tokens. What cannot be a token is told and left out, so that the rest is read too.
+
+use crate::diagnostic::{Code, Diagnostic};
+use crate::text::{Span, TEXT_BYTES_MAX};
+use crate::token::{Comment, MARKS, Token, TokenKind};
+
+/// What became of a text.
+#[derive(Clone, Debug)]
+pub struct Lexed {
+    /// The tokens, the last of them [`TokenKind::End`].
+    pub tokens: Vec<Token>,
+    /// The comments, in their order.
+    pub comments: Vec<Comment>,
+    /// What is wrong.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Cuts a text into tokens.
+pub fn lex(text: &str) -> Lexed {
+    let mut lexer = Lexer { text, position: 0, begins_line: true, lexed: Lexed::none() };
+    if text.len() > TEXT_BYTES_MAX {
+        let what = format!("the description is longer than {} MiB", TEXT_BYTES_MAX >> 20);
+        lexer.lexed.diagnostics.push(Diagnostic::error(Code::TooLong, what, Span::default()));
+    } else {
+        lexer.run();
+    }
+    lexer.push(TokenKind::End, lexer.position);
+    lexer.lexed
+}
+
+impl Lexed {
+    fn none() -> Lexed {
+        Lexed { tokens: Vec::new(), comments: Vec::new(), diagnostics: Vec::new() }
+    }
+}
+
+struct Lexer<'a> {
+    text: &'a str,
+    position: usize,
+    /// Nothing but blanks stands before on the line.
+    begins_line: bool,
+    lexed: Lexed,
+}
+
+impl Lexer<'_> {
+    fn run(&mut self) {
+        while let Some(first) = self.peek() {
+            let start = self.position;
+            match first {
+                '\n' => {
+                    self.position += 1;
+                    self.begins_line = true;
+                }
+                _ if first.is_whitespace() => self.position += first.len_utf8(),
+                // A line that goes on.
+                '\\' if self.rest()[1..].trim_start_matches('\r').starts_with('\n') => {
+                    self.position += self.rest().find('\n').map_or(1, |end| end + 1);
+                }
+                _ if self.rest().starts_with("/*") || self.rest().starts_with("//") => self.comment(),
+                '#' if self.begins_line => self.directive(),
+                '%' if self.begins_line && self.section() => {}
+                'a'..='z' | 'A'..='Z' | '_' => {
+                    self.skip_name();
+                    self.push(TokenKind::Name, start);
+                }
+                '0'..='9' => self.integer(),
+                '"' => self.string(),
+                '\'' => self.character(),
+                '$' => self.variable(),
+                _ => self.mark(first),
+            }
+        }
+    }
+
+    fn rest(&self) -> &str {
+        &self.text[self.position..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn push(&mut self, kind: TokenKind, start: usize) {
+        let before = self.lexed.tokens.last().map_or(0, |token| token.span.end as usize);
+        let is_attached = start == before && start > 0;
+        let span = Span::new(start, self.position);
+        self.lexed.tokens.push(Token { kind, span, is_attached, begins_line: self.begins_line });
+        self.begins_line = false;
+    }
+
+    fn wrong(&mut self, code: Code, what: impl Into<String>, start: usize) {
+        let span = Span::new(start, self.position);
+        self.lexed.diagnostics.push(Diagnostic::error(code, what, span));
+    }
+
+    fn skip_name(&mut self) {
+        let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        self.position += self.rest().find(|character| !is_part(character)).unwrap_or(self.rest().len());
+    }
+
+    fn comment(&mut self) {
+        let start = self.position;
+        let is_line = self.rest().starts_with("//");
+        let end = if is_line { self.rest().find('\n') } else { self.rest().find("*/").map(|end| end + 2) };
+        self.position += end.unwrap_or(self.rest().len());
+        if end.is_none() && !is_line {
+            self.wrong(Code::Unclosed, "this comment is not closed", start);
+        }
+        self.lexed.comments.push(Comment { span: Span::new(start, self.position), begins_line: self.begins_line });
+        if self.text[start..self.position].contains('\n') {
+            self.begins_line = true;
+        }
+    }
+
+    /// A line for the preprocessor, with those that a backslash joins to it.
+    fn directive(&mut self) {
+        let start = self.position;
+        loop {
+            self.position += self.rest().find('\n').unwrap_or(self.rest().len());
+            let line = self.text[start..self.position].trim_end_matches('\r');
+            if !line.ends_with('\\') || self.rest().is_empty() {
+                break;
+            }
+            self.position += 1;
+        }
+        self.push(TokenKind::Directive, start);
+    }
+
+    /// What parts the sections of a description. Anywhere else than at the beginning of a line `%` is something else.
+    fn section(&mut self) -> bool {
+        let (kind, length) = match self.rest().as_bytes() {
+            [b'%', b'{', ..] => (TokenKind::RawBegin, 2),
+            [b'%', b'}', ..] => (TokenKind::RawEnd, 2),
+            [b'%', b'%', ..] => (TokenKind::Separator, 2),
+            _ => return false,
+        };
+        let start = self.position;
+        self.position += length;
+        self.push(kind, start);
+        true
+    }
+
+    fn integer(&mut self) {
+        let start = self.position;
+        self.skip_name();
+        let written = &self.text[start..self.position];
+        let digits = written.trim_end_matches(['u', 'U', 'l', 'L']);
+        let suffix = written[digits.len()..].to_ascii_lowercase();
+        let (digits, radix) = match digits.as_bytes() {
+            [b'0', b'x' | b'X', ..] => (&digits[2..], 16),
+            [b'0', _, ..] => (&digits[1..], 8),
+            _ => (digits, 10),
+        };
+        let is_suffix = matches!(suffix.as_str(), "" | "u" | "l" | "ul" | "lu" | "ll" | "ull" | "llu");
+        let value = u64::from_str_radix(digits, radix).ok().filter(|_| is_suffix);
+        if value.is_none() {
+            let what = format!("`{written}` is no integer of 64 bits");
+            self.wrong(Code::BadInteger, what, start);
+        }
+        let (is_unsigned, is_long) = (suffix.contains('u'), suffix.contains('l'));
+        self.push(TokenKind::Integer { value: value.unwrap_or(0), is_unsigned, is_long }, start);
+    }
+
+    fn string(&mut self) {
+        let start = self.position;
+        self.position += 1;
+        let mut bytes = Vec::new();
+        loop {
+            match self.peek() {
+                None | Some('\n') => {
+                    self.wrong(Code::Unclosed, "this string is not closed on its line", start);
+                    break;
+                }
+                Some('"') => {
+                    self.position += 1;
+                    break;
+                }
+                Some('\\') => bytes.extend(self.escape()),
+                Some(other) => {
+                    self.position += other.len_utf8();
+                    bytes.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+            }
+        }
+        self.push(TokenKind::Text(bytes), start);
+    }
+
+    fn character(&mut self) {
+        let start = self.position;
+        self.position += 1;
+        let byte = match self.peek() {
+            Some('\\') => self.escape(),
+            Some(one) if one.is_ascii() && one != '\'' && one != '\n' => {
+                self.position += 1;
+                Some(one as u8)
+            }
+            _ => None,
+        };
+        if byte.is_some() && self.peek() == Some('\'') {
+            self.position += 1;
+        } else {
+            self.wrong(Code::BadCharacter, "a character is one byte in single quotes", start);
+        }
+        self.push(TokenKind::Character(byte.unwrap_or(0)), start);
+    }
+
+    /// A backslash and what follows it; nothing if it joins two lines.
+    fn escape(&mut self) -> Option<u8> {
+        let start = self.position;
+        self.position += 1;
+        let next = self.peek()?;
+        self.position += next.len_utf8();
+        let byte = match next {
+            '\n' => return None,
+            '\r' if self.peek() == Some('\n') => {
+                self.position += 1;
+                return None;
+            }
+            'n' => b'\n',
+            't' => b'\t',
+            'r' => b'\r',
+            'a' => 7,
+            'b' => 8,
+            'f' => 12,
+            'v' => 11,
+            '\\' | '\'' | '"' | '?' => next as u8,
+            'x' => self.digits(16, 2).unwrap_or_else(|| self.bad_escape(start)),
+            '0'..='7' => {
+                self.position -= 1;
+                self.digits(8, 3).unwrap_or_else(|| self.bad_escape(start))
+            }
+            _ => self.bad_escape(start),
+        };
+        Some(byte)
+    }
+
+    fn digits(&mut self, radix: u32, most: usize) -> Option<u8> {
+        let count = self.rest().chars().take(most).take_while(|digit| digit.is_digit(radix)).count();
+        let value = u32::from_str_radix(&self.rest()[..count], radix).ok()?;
+        self.position += count;
+        u8::try_from(value).ok()
+    }
+
+    fn bad_escape(&mut self, start: usize) -> u8 {
+        let what = format!("`{}` is no escape of C", &self.text[start..self.position]);
+        self.wrong(Code::BadEscape, what, start);
+        0
+    }
+
+    fn variable(&mut self) {
+        let start = self.position;
+        self.position += 1;
+        self.skip_name();
+        let name_length = (self.position - start - 1) as u32;
+        if name_length == 0 {
+            self.wrong(Code::UnexpectedCharacter, "`$` is followed by the name of an argument, or a number", start);
+            return;
+        }
+        let branch = match self.rest().as_bytes() {
+            [b':', b'0'..=b'9', ..] => {
+                self.position += 1;
+                let number = self.position;
+                self.skip_name();
+                self.text[number..self.position].parse().ok()
+            }
+            _ => None,
+        };
+        self.push(TokenKind::Variable { name_length, branch }, start);
+    }
+
+    fn mark(&mut self, first: char) {
+        let start = self.position;
+        match MARKS.iter().find(|mark| self.rest().starts_with(**mark)) {
+            Some(mark) => {
+                self.position += mark.len();
+                self.push(TokenKind::Mark(mark), start);
+            }
+            None => {
+                self.position += first.len_utf8();
+                let what = format!("`{}` has no meaning here", first.escape_default());
+                self.wrong(Code::UnexpectedCharacter, what, start);
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Expressions, by precedence climbing.
+
+use super::{DEPTH_MAX, Parser, Read, Unreadable};
+use crate::diagnostic::Code;
+use crate::text::Span;
+use crate::token::TokenKind;
+use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
+
+impl Parser<'_> {
+    /// An expression, of several parted by commas the last one's value.
+    pub(super) fn expression(&mut self) -> Read<Expression> {
+        let mut left = self.assignment()?;
+        let mut count = 0;
+        while self.eat(",") {
+            self.count(&mut count)?;
+            let right = self.assignment()?;
+            let span = left.span.to(right.span);
+            left = Expression { kind: E::Sequence(Box::new(left), Box::new(right)), span };
+        }
+        Ok(left)
+    }
+
+    /// An expression without a comma.
+    pub(super) fn assignment(&mut self) -> Read<Expression> {
+        self.deeper(|parser| {
+            let left = parser.conditional()?;
+            let TokenKind::Mark(mark) = parser.peek().kind else { return Ok(left) };
+            let Some(operator) = assigning(mark) else { return Ok(left) };
+            parser.next();
+            let right = parser.assignment()?;
+            let span = left.span.to(right.span);
+            Ok(Expression { kind: E::Assign(operator, Box::new(left), Box::new(right)), span })
+        })
+    }
+
+    fn conditional(&mut self) -> Read<Expression> {
+        let condition = self.binary(1)?;
+        if !self.eat("?") {
+            return Ok(condition);
+        }
+        let then = self.expression()?;
+        self.expect(":")?;
+        let otherwise = self.deeper(Self::conditional)?;
+        let span = condition.span.to(otherwise.span);
+        Ok(Expression { kind: E::Conditional(Box::new(condition), Box::new(then), Box::new(otherwise)), span })
+    }
+
+    /// Operators that bind at least so strongly.
+    fn binary(&mut self, weakest: u8) -> Read<Expression> {
+        let mut left = self.unary()?;
+        let mut count = 0;
+        while let TokenKind::Mark(mark) = self.peek().kind
+            && let Some((operator, strength)) = operator(mark)
+            && strength >= weakest
+            && !self.at_border()
+        {
+            self.count(&mut count)?;
+            self.next();
+            let right = self.deeper(|parser| parser.binary(strength + 1))?;
+            let span = left.span.to(right.span);
+            left = Expression { kind: E::Binary(operator, Box::new(left), Box::new(right)), span };
+        }
+        Ok(left)
+    }
+
+    /// One operator more in a row: each lies deeper than the one before.
+    fn count(&mut self, count: &mut u32) -> Read<()> {
+        *count += 1;
+        if *count <= DEPTH_MAX {
+            return Ok(());
+        }
+        self.wrong(Code::TooDeep, format!("more than {DEPTH_MAX} operators follow each other here"));
+        Err(Unreadable)
+    }
+
+    fn unary(&mut self) -> Read<Expression> {
+        let start = self.peek().span;
+        let TokenKind::Mark(mark) = self.peek().kind else { return self.postfix() };
+        let operator = match mark {
+            "+" => U::Plus,
+            "-" => U::Negate,
+            "!" => U::Not,
+            "~" => U::Complement,
+            "&" => U::AddressOf,
+            "*" => U::Dereference,
+            "++" | "--" => {
+                self.next();
+                let target = Box::new(self.deeper(Self::unary)?);
+                let kind = E::Step { target, is_increment: mark == "++", is_postfix: false };
+                return Ok(Expression { kind, span: self.since(start) });
+            }
+            "(" if self.is_type_ahead(1) => return self.cast(),
+            _ => return self.postfix(),
+        };
+        self.next();
+        let value = self.deeper(Self::unary)?;
+        Ok(Expression { kind: E::Unary(operator, Box::new(value)), span: self.since(start) })
+    }
+
+    fn cast(&mut self) -> Read<Expression> {
+        let start = self.next().span;
+        let (to, pointers) = (self.type_name()?, self.pointers());
+        self.expect(")")?;
+        let value = Box::new(self.deeper(Self::unary)?);
+        Ok(Expression { kind: E::Cast { to, pointers, value }, span: self.since(start) })
+    }
+
+    fn postfix(&mut self) -> Read<Expression> {
+        let mut value = self.operand()?;
+        let mut count = 0;
+        loop {
+            let start = value.span;
+            let of = |value| Box::new(value);
+            let kind = if self.eat("[") {
+                let index = self.expression()?;
+                self.expect("]")?;
+                E::Index(of(value), Box::new(index))
+            } else if self.at(".") || self.at("->") {
+                let is_arrow = self.next().span.of(self.text) == "->";
+                E::Member { of: of(value), name: self.name("the name of a field or an attribute")?, is_arrow }
+            } else if self.at("++") || self.at("--") {
+                let is_increment = self.next().span.of(self.text) == "++";
+                E::Step { target: of(value), is_increment, is_postfix: true }
+            } else {
+                return Ok(value);
+            };
+            self.count(&mut count)?;
+            value = Expression { kind, span: self.since(start) };
+        }
+    }
+
+    fn operand(&mut self) -> Read<Expression> {
+        let token = self.peek();
+        let start = token.span;
+        let kind = match &token.kind {
+            TokenKind::Name => return self.named(),
+            TokenKind::Integer { value, is_unsigned, is_long } => {
+                self.next();
+                E::Integer { value: *value, is_unsigned: *is_unsigned, is_long: *is_long }
+            }
+            TokenKind::Character(byte) => {
+                self.next();
+                E::Character(*byte)
+            }
+            TokenKind::Text(_) => E::Text(self.texts()),
+            TokenKind::Variable { name_length, branch } => {
+                self.next();
+                let name = Span { start: start.start + 1, end: start.start + 1 + name_length };
+                E::Argument { name: name.of(self.text).to_owned(), branch: *branch }
+            }
+            TokenKind::Mark("(") => {
+                self.next();
+                let inner = self.deeper(Self::expression)?;
+                self.expect(")")?;
+                inner.kind
+            }
+            TokenKind::Mark("%") if self.ahead(1).is_attached && matches!(self.ahead(1).kind, TokenKind::Name) => {
+                self.next();
+                E::Global(self.name("the name of a global")?.value)
+            }
+            _ => {
+                let found = self.found();
+                self.expected("an expression", found);
+                return Err(Unreadable);
+            }
+        };
+        Ok(Expression { kind, span: self.since(start) })
+    }
+
+    /// Strings side by side are one.
+    fn texts(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        while let TokenKind::Text(bytes) = &self.peek().kind {
+            all.extend_from_slice(bytes);
+            self.next();
+        }
+        all
+    }
+
+    /// A name, a call, or `sizeof`.
+    fn named(&mut self) -> Read<Expression> {
+        let name = self.name("a name")?;
+        let start = name.span;
+        if name.value == "sizeof" {
+            return self.size_of(start);
+        }
+        let kind = if self.at("(") {
+            E::Call { arguments: self.arguments()?, function: name }
+        } else {
+            E::Name(name.value)
+        };
+        Ok(Expression { kind, span: self.since(start) })
+    }
+
+    fn size_of(&mut self, start: Span) -> Read<Expression> {
+        let kind = if self.at("(") && self.is_type_ahead(1) {
+            self.next();
+            let (of, pointers) = (self.type_name()?, self.pointers());
+            let mut lengths = Vec::new();
+            while self.eat("[") {
+                lengths.push(self.assignment()?);
+                self.expect("]")?;
+            }
+            self.expect(")")?;
+            E::SizeOfType { of, pointers, lengths }
+        } else {
+            E::SizeOfValue(Box::new(self.deeper(Self::unary)?))
+        };
+        Ok(Expression { kind, span: self.since(start) })
+    }
+
+    fn arguments(&mut self) -> Read<Vec<Expression>> {
+        self.expect("(")?;
+        let mut arguments = Vec::new();
+        while !self.at(")") {
+            // An argument may be left out where another follows (FiST, section 2.3.2).
+            if self.at(",") {
+                let span = self.next().span;
+                arguments.push(Expression { kind: E::Name(String::new()), span });
+                continue;
+            }
+            arguments.push(self.assignment()?);
+            if !self.eat(",") {
+                break;
+            }
+        }
+        self.expect(")")?;
+        Ok(arguments)
+    }
+
+    /// The value of a `case`: nothing that assigns.
+    pub(super) fn case_value(&mut self) -> Read<Expression> {
+        self.conditional()
+    }
+}
+
+/// What an operator between two values is, and how strongly it binds.
+fn operator(mark: &str) -> Option<(B, u8)> {
+    Some(match mark {
+        "||" => (B::Or, 1),
+        "&&" => (B::And, 2),
+        "|" => (B::BitOr, 3),
+        "^" => (B::BitXor, 4),
+        "&" => (B::BitAnd, 5),
+        "==" => (B::Equal, 6),
+        "!=" => (B::NotEqual, 6),
+        "<" => (B::Less, 7),
+        "<=" => (B::LessOrEqual, 7),
+        ">" => (B::Greater, 7),
+        ">=" => (B::GreaterOrEqual, 7),
+        "<<" => (B::ShiftLeft, 8),
+        ">>" => (B::ShiftRight, 8),
+        "+" => (B::Add, 9),
+        "-" => (B::Subtract, 9),
+        "*" => (B::Multiply, 10),
+        "/" => (B::Divide, 10),
+        "%" => (B::Remainder, 10),
+        _ => return None,
+    })
+}
+
+/// The operator that an assignment does first, if it is one.
+fn assigning(mark: &str) -> Option<Option<B>> {
+    Some(match mark {
+        "=" => None,
+        "+=" => Some(B::Add),
+        "-=" => Some(B::Subtract),
+        "*=" => Some(B::Multiply),
+        "/=" => Some(B::Divide),
+        "%=" => Some(B::Remainder),
+        "&=" => Some(B::BitAnd),
+        "|=" => Some(B::BitOr),
+        "^=" => Some(B::BitXor),
+        "<<=" => Some(B::ShiftLeft),
+        ">>=" => Some(B::ShiftRight),
+        _ => return None,
+    })
+}

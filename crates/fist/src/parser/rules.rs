@@ -1,0 +1,78 @@
+//! Rules: which operations, which part of them, and what is done.
+
+use super::{Parser, Read, Unreadable};
+use crate::diagnostic::Code;
+use crate::token::TokenKind;
+use crate::tree::Rule;
+
+/// The sets of operations that rules are for (section 2.3.4; `createops` is an addition).
+pub(crate) const SETS: [&str; 6] = ["op", "ops", "readops", "writeops", "delops", "createops"];
+
+/// The parts of an operation that rules are for.
+pub(crate) const PARTS: [&str; 3] = ["precall", "call", "postcall"];
+
+impl Parser<'_> {
+    /// Whether a rule begins here: `%op:`.
+    pub(super) fn at_rule(&self) -> bool {
+        let [mark, set, colon] = [0, 1, 2].map(|count| self.ahead(count));
+        matches!(mark.kind, TokenKind::Mark("%"))
+            && SETS.contains(&set.span.of(self.text))
+            && matches!(colon.kind, TokenKind::Mark(":"))
+    }
+
+    /// All rules, up to `%%`.
+    pub(super) fn rules(&mut self) -> Vec<Rule> {
+        let mut rules = Vec::new();
+        while !matches!(self.peek().kind, TokenKind::End | TokenKind::Separator) {
+            match self.rule() {
+                Ok(rule) => rules.push(rule),
+                Err(Unreadable) => self.skip_to_rule(),
+            }
+        }
+        rules
+    }
+
+    fn skip_to_rule(&mut self) {
+        if self.at_rule() {
+            // What stands here has been read, or another rule begins.
+            return;
+        }
+        self.next();
+        while !matches!(self.peek().kind, TokenKind::End | TokenKind::Separator) && !self.at_border() {
+            self.next();
+        }
+    }
+
+    fn rule(&mut self) -> Read<Rule> {
+        let start = self.peek().span;
+        if !self.eat("%") {
+            let found = self.found();
+            self.expected("a rule, as `%op:unlink:precall { … }`,", found);
+            return Err(Unreadable);
+        }
+        let set = self.name("a set of operations")?;
+        if !SETS.contains(&set.value.as_str()) {
+            self.wrong_at(Code::UnknownOperation, format!("there is no set of operations `{}`", set.value), set.span)
+                .remedy = Some(format!("the sets are {}", SETS.join(", ")));
+        }
+        self.expect(":")?;
+        let operation = self.name("an operation")?;
+        let mut ioctl = None;
+        let mut part = None;
+        if self.eat(":") {
+            part = Some(self.name("precall, call or postcall")?);
+        }
+        if operation.value == "ioctl" && part.as_ref().is_some_and(|part| !PARTS.contains(&part.value.as_str())) {
+            ioctl = part.take();
+            if self.eat(":") {
+                part = Some(self.name("precall, call or postcall")?);
+            }
+        }
+        if let Some(part) = part.as_ref().filter(|part| !PARTS.contains(&part.value.as_str())) {
+            self.wrong_at(Code::UnknownPart, format!("an operation has no part `{}`", part.value), part.span).remedy =
+                Some(format!("the parts are {}", PARTS.join(", ")));
+        }
+        let body = self.block()?;
+        Ok(Rule { set, operation, ioctl, part, body, span: self.since(start) })
+    }
+}

@@ -1,0 +1,223 @@
+//! Types, and variables of them.
+
+use std::collections::HashSet;
+
+use super::{Parser, Read, Unreadable};
+use crate::diagnostic::Code;
+use crate::text::Span;
+use crate::token::TokenKind;
+use crate::tree::{BaseType, Expression, Field, Initializer, TypeName, Variable};
+
+/// Names that are integers, with their bytes and whether nothing lies below zero: those of C, and of the system's headers as
+/// they are on Linux with 64 bits.
+const INTEGERS: [(&str, u8, bool); 34] = [
+    ("int8_t", 1, false),
+    ("uint8_t", 1, true),
+    ("int16_t", 2, false),
+    ("uint16_t", 2, true),
+    ("int32_t", 4, false),
+    ("uint32_t", 4, true),
+    ("int64_t", 8, false),
+    ("uint64_t", 8, true),
+    ("u_int8_t", 1, true),
+    ("u_int16_t", 2, true),
+    ("u_int32_t", 4, true),
+    ("u_int64_t", 8, true),
+    ("u8", 1, true),
+    ("u16", 2, true),
+    ("u32", 4, true),
+    ("u64", 8, true),
+    ("u_char", 1, true),
+    ("u_short", 2, true),
+    ("u_int", 4, true),
+    ("u_long", 8, true),
+    ("uchar", 1, true),
+    ("ushort", 2, true),
+    ("uint", 4, true),
+    ("ulong", 8, true),
+    ("bool", 4, false),
+    ("size_t", 8, true),
+    ("ssize_t", 8, false),
+    ("off_t", 8, false),
+    ("uid_t", 4, true),
+    ("gid_t", 4, true),
+    ("pid_t", 4, false),
+    ("mode_t", 4, true),
+    ("time_t", 8, false),
+    ("ino_t", 8, true),
+];
+
+/// Words of which types are made.
+const WORDS: [&str; 12] = [
+    "void", "char", "short", "int", "long", "signed", "unsigned", "const", "volatile", "struct", "float", "double",
+];
+
+/// The names of types that every description has.
+pub(super) fn known_names() -> HashSet<String> {
+    let names = INTEGERS.iter().map(|(name, ..)| *name).chain(["page_t", "vnode", "vnode_t"]);
+    names.map(str::to_owned).collect()
+}
+
+impl Parser<'_> {
+    /// Whether a type begins with the token so many after the next.
+    pub(super) fn is_type_ahead(&self, count: usize) -> bool {
+        let token = self.ahead(count);
+        let word = token.span.of(self.text);
+        matches!(token.kind, TokenKind::Name) && (WORDS.contains(&word) || self.types.contains(word))
+    }
+
+    pub(super) fn type_name(&mut self) -> Read<TypeName> {
+        let start = self.peek().span;
+        let mut is_const = false;
+        let mut words: Vec<&str> = Vec::new();
+        let mut base = None;
+        while let Some(word) = self.word() {
+            match word {
+                "const" => is_const = true,
+                "volatile" | "static" | "inline" | "register" => {}
+                "struct" if words.is_empty() && base.is_none() => {
+                    self.next();
+                    base = Some(BaseType::Structure(self.name("the name of a structure")?.value));
+                    continue;
+                }
+                "float" | "double" => {
+                    self.wrong(Code::NotSupported, format!("`{word}` is no type of a description")).remedy =
+                        Some("a file system computes with integers: use `long`".into());
+                    return Err(Unreadable);
+                }
+                _ if WORDS.contains(&word) && base.is_none() => words.push(word),
+                _ if words.is_empty() && base.is_none() && self.types.contains(word) => base = Some(named(word)),
+                _ => break,
+            }
+            self.next();
+        }
+        let base = match base {
+            Some(base) => base,
+            None if words.is_empty() => {
+                let found = self.found();
+                self.expected("a type", found);
+                return Err(Unreadable);
+            }
+            None => match of_words(&words) {
+                Some(base) => base,
+                None => {
+                    let (what, span) = (format!("`{}` is no type", words.join(" ")), self.since(start));
+                    self.wrong_at(Code::Expected, what, span);
+                    return Err(Unreadable);
+                }
+            },
+        };
+        Ok(TypeName { is_const, base, span: self.since(start) })
+    }
+
+    pub(super) fn pointers(&mut self) -> u32 {
+        let mut count = 0;
+        while self.eat("*") {
+            count += 1;
+            while self.eat_word("const") || self.eat_word("volatile") {}
+        }
+        count
+    }
+
+    /// The fields of declared data, with the braces around them.
+    pub(super) fn fields(&mut self) -> Read<Vec<Field>> {
+        self.expect("{")?;
+        let mut fields = Vec::new();
+        while !self.at("}") && !self.at_border() {
+            if self.field(&mut fields).is_err() {
+                self.recover_in_block();
+            }
+        }
+        self.expect("}")?;
+        Ok(fields)
+    }
+
+    /// One type, and the names that have it.
+    fn field(&mut self, fields: &mut Vec<Field>) -> Read<()> {
+        let r#type = self.type_name()?;
+        loop {
+            if self.at("*") {
+                self.wrong(Code::NotSupported, "declared data holds no pointers (FiST, section 2.2)").remedy =
+                    Some("write an array, as `char key[16]`".into());
+                return Err(Unreadable);
+            }
+            let name = self.name("the name of a field")?;
+            let mut lengths = Vec::new();
+            while self.eat("[") {
+                lengths.push(self.assignment()?);
+                self.expect("]")?;
+            }
+            fields.push(Field { r#type: r#type.clone(), name, lengths });
+            if !self.eat(",") {
+                break;
+            }
+        }
+        self.expect(";").map(drop)
+    }
+
+    /// What follows a type: pointers, a name, arrays, and what it begins with.
+    pub(super) fn variable(&mut self, r#type: &TypeName, needs_name: bool) -> Read<Variable> {
+        let start = self.peek().span;
+        let pointers = self.pointers();
+        let name = match self.word() {
+            None if !needs_name => None,
+            _ => Some(self.name("the name of a variable")?),
+        };
+        let lengths = self.lengths()?;
+        let value = if self.eat("=") { Some(self.initializer()?) } else { None };
+        Ok(Variable { r#type: r#type.clone(), pointers, name, lengths, value, span: self.since(start) })
+    }
+
+    fn lengths(&mut self) -> Read<Vec<Option<Expression>>> {
+        let mut lengths = Vec::new();
+        while self.eat("[") {
+            lengths.push(if self.at("]") { None } else { Some(self.assignment()?) });
+            self.expect("]")?;
+        }
+        Ok(lengths)
+    }
+
+    fn initializer(&mut self) -> Read<Initializer> {
+        if !self.at("{") {
+            return Ok(Initializer::Value(self.assignment()?));
+        }
+        self.deeper(|parser| {
+            let start: Span = parser.next().span;
+            let mut values = Vec::new();
+            while !parser.at("}") {
+                values.push(parser.initializer()?);
+                if !parser.eat(",") {
+                    break;
+                }
+            }
+            parser.expect("}")?;
+            Ok(Initializer::List(values, parser.since(start)))
+        })
+    }
+}
+
+fn named(word: &str) -> BaseType {
+    match INTEGERS.iter().find(|(name, ..)| *name == word) {
+        Some((_, bytes, is_unsigned)) => BaseType::Integer { bytes: *bytes, is_unsigned: *is_unsigned },
+        None if word == "vnode" || word == "vnode_t" => BaseType::Vnode,
+        None => BaseType::Named(word.to_owned()),
+    }
+}
+
+/// The type that words of C make, in any order.
+fn of_words(words: &[&str]) -> Option<BaseType> {
+    let count = |word: &str| words.iter().filter(|other| **other == word).count();
+    let is_unsigned = count("unsigned") == 1;
+    if count("void") == 1 {
+        return (words.len() == 1).then_some(BaseType::Void);
+    }
+    let bytes = match (count("char"), count("short"), count("long"), count("int")) {
+        (1, 0, 0, 0) => 1,
+        (0, 1, 0, 0 | 1) => 2,
+        (0, 0, 1 | 2, 0 | 1) => 8,
+        (0, 0, 0, 0 | 1) => 4,
+        _ => return None,
+    };
+    let is_once = count("unsigned") + count("signed") <= 1;
+    is_once.then_some(BaseType::Integer { bytes, is_unsigned })
+}
