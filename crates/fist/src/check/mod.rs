@@ -1,0 +1,125 @@
+//! The checker: from the tree to the intermediate form, with everything told that is wrong.
+
+mod constants;
+mod declarations;
+mod expressions;
+mod functions;
+mod initial;
+mod operands;
+mod rules;
+mod statements;
+mod types;
+
+use std::collections::HashMap;
+
+use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::ir::{Integer, Structure, Type};
+use crate::program::{Data, Program};
+use crate::text::Span;
+use crate::tree::Description;
+
+/// What became of a description.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// What can be run, if nothing is wrong.
+    pub program: Option<Program>,
+    /// What is wrong, and what may be, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Checks a description that is called `name`: its filter functions begin with that.
+pub fn check(description: &Description, name: &str) -> Checked {
+    let mut checker = Checker::new(name);
+    checker.declare(description);
+    checker.define(description);
+    let is_wrong = checker.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+    let Checker { program, mut diagnostics, .. } = checker;
+    diagnostics.sort_by_key(|diagnostic| diagnostic.span);
+    Checked { program: (!is_wrong).then_some(program), diagnostics }
+}
+
+/// Something could not be understood; it has been told.
+struct Wrong;
+
+type Understood<T> = Result<T, Wrong>;
+
+/// What a name outside of functions stands for.
+#[derive(Clone, Debug)]
+enum Symbol {
+    /// A number.
+    Constant(i64, Integer),
+    /// Data of the description, by their index.
+    Data(usize),
+    /// A function, by its index.
+    Function(usize),
+}
+
+struct Checker {
+    program: Program,
+    diagnostics: Vec<Diagnostic>,
+    symbols: HashMap<String, (Symbol, Span)>,
+    aliases: HashMap<String, Type>,
+    structures: HashMap<String, usize>,
+    /// What functions are given and answer, in the order of the program's functions.
+    signatures: Vec<functions::Signature>,
+    /// The function that is being checked.
+    function: functions::Scope,
+}
+
+impl Checker {
+    fn new(name: &str) -> Checker {
+        Checker {
+            program: Program::new(name),
+            diagnostics: Vec::new(),
+            symbols: constants::known(),
+            aliases: types::known(),
+            structures: HashMap::new(),
+            signatures: Vec::new(),
+            function: functions::Scope::default(),
+        }
+    }
+
+    /// What is declared in any section: rules and functions may use what stands behind them.
+    fn declare(&mut self, description: &Description) {
+        self.declare_items(&description.preamble);
+        self.declare_declarations(&description.declarations);
+        self.declare_items(&description.code);
+    }
+
+    fn define(&mut self, description: &Description) {
+        self.define_functions(&description.preamble);
+        self.define_functions(&description.code);
+        self.define_rules(&description.rules);
+        self.find_filters();
+    }
+
+    fn wrong(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {
+        self.diagnostics.push(Diagnostic::error(code, message, span));
+        self.diagnostics.last_mut().expect("one was just put there")
+    }
+
+    fn warn(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {
+        self.diagnostics.push(Diagnostic::warning(code, message, span));
+        self.diagnostics.last_mut().expect("one was just put there")
+    }
+
+    /// Gives a name outside of functions its meaning; another that it had is told.
+    fn name(&mut self, name: &str, symbol: Symbol, span: Span) {
+        if let Some((_, before)) = self.symbols.insert(name.to_owned(), (symbol, span)) {
+            let what = format!("`{name}` has two meanings");
+            let diagnostic = self.wrong(Code::Twice, what, span);
+            match before == Span::default() {
+                true => diagnostic.label = Some("every description has one of this name".into()),
+                false => diagnostic.related.push((before, "the first is here".into())),
+            }
+        }
+    }
+
+    fn structure(&self, index: usize) -> &Structure {
+        &self.program.structures[index]
+    }
+
+    fn data(&self, index: usize) -> &Data {
+        &self.program.data[index]
+    }
+}

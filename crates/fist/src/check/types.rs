@@ -1,0 +1,172 @@
+//! Types: what is written to what is meant, their sizes, and what they are called in messages.
+
+use std::collections::HashMap;
+
+use super::{Checker, Understood, Wrong};
+use crate::diagnostic::Code;
+use crate::ir::{Field, Integer, Structure, Type};
+use crate::text::Span;
+use crate::tree::{self, BaseType, Expression, TypeName, Variable};
+
+/// Bytes of a page: what filters are given at a time.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+/// The largest array or structure, bytes.
+const OBJECT_BYTES_MAX: u64 = 16 << 20;
+
+/// The names of types that every description has.
+pub(super) fn known() -> HashMap<String, Type> {
+    let page = Type::Array(Box::new(Type::Integer(Integer { bytes: 1, is_unsigned: true })), PAGE_BYTES);
+    HashMap::from([("page_t".to_owned(), page)])
+}
+
+impl Checker {
+    /// The type that a name of a type stands for, behind so many pointers.
+    pub(super) fn base_type(&mut self, name: &TypeName, pointers: u32) -> Understood<Type> {
+        let mut r#type = match &name.base {
+            BaseType::Void => Type::Void,
+            BaseType::Integer { bytes, is_unsigned } => {
+                Type::Integer(Integer { bytes: *bytes, is_unsigned: *is_unsigned })
+            }
+            BaseType::Vnode => Type::Vnode,
+            BaseType::Structure(structure) => match self.structures.get(structure) {
+                Some(index) => Type::Structure(*index),
+                None => return self.unknown_type(&format!("struct {structure}"), name.span),
+            },
+            BaseType::Named(alias) => match self.aliases.get(alias) {
+                Some(meant) => meant.clone(),
+                None => return self.unknown_type(alias, name.span),
+            },
+        };
+        let mut is_const = name.is_const;
+        for _ in 0..pointers {
+            r#type = Type::Pointer { to: Box::new(r#type), is_const };
+            is_const = false;
+        }
+        Ok(r#type)
+    }
+
+    fn unknown_type(&mut self, name: &str, span: Span) -> Understood<Type> {
+        self.wrong(Code::UnknownName, format!("there is no type `{name}`"), span);
+        Err(Wrong)
+    }
+
+    /// The type of a variable whose lengths are all given.
+    pub(super) fn variable_type(&mut self, variable: &Variable) -> Understood<Type> {
+        let base = self.base_type(&variable.r#type, variable.pointers)?;
+        let mut lengths = Vec::new();
+        for length in &variable.lengths {
+            let Some(length) = length else {
+                self.wrong(Code::BadType, "the length of this array is not known", variable.span);
+                return Err(Wrong);
+            };
+            lengths.push(self.length(length)?);
+        }
+        self.array(base, &lengths, variable.span)
+    }
+
+    /// An array of arrays, the outermost length first.
+    pub(super) fn array(&mut self, base: Type, lengths: &[u64], span: Span) -> Understood<Type> {
+        let r#type = lengths.iter().rev().fold(base, |of, length| Type::Array(Box::new(of), *length));
+        match self.size(&r#type) {
+            Some(size) if size <= OBJECT_BYTES_MAX => Ok(r#type),
+            _ if matches!(r#type, Type::Void) => {
+                self.wrong(Code::BadType, "nothing can be of the type `void`", span);
+                Err(Wrong)
+            }
+            _ => {
+                self.wrong(Code::BadType, format!("this is larger than {} MiB", OBJECT_BYTES_MAX >> 20), span);
+                Err(Wrong)
+            }
+        }
+    }
+
+    pub(super) fn length(&mut self, expression: &Expression) -> Understood<u64> {
+        let value = self.constant(expression)?;
+        match u64::try_from(value) {
+            Ok(length) if length > 0 => Ok(length),
+            _ => {
+                self.wrong(Code::BadType, "the length of an array is at least 1", expression.span);
+                Err(Wrong)
+            }
+        }
+    }
+
+    /// Bytes of a value; `None` for what has none, or more than can be counted. Pointers and vnodes are in registers only, and
+    /// count as 8.
+    pub(super) fn size(&self, r#type: &Type) -> Option<u64> {
+        match r#type {
+            Type::Void => None,
+            Type::Integer(integer) => Some(integer.bytes.into()),
+            Type::Vnode | Type::Pointer { .. } => Some(8),
+            Type::Array(of, length) => self.size(of)?.checked_mul(*length),
+            Type::Structure(index) => Some(self.structure(*index).size),
+        }
+    }
+
+    fn alignment(&self, r#type: &Type) -> u64 {
+        match r#type {
+            Type::Void => 1,
+            Type::Integer(integer) => integer.bytes.into(),
+            Type::Vnode | Type::Pointer { .. } => 8,
+            Type::Array(of, _) => self.alignment(of),
+            Type::Structure(index) => self.structure(*index).alignment,
+        }
+    }
+
+    /// Puts the next of a structure's or a frame's parts behind the others: where it begins.
+    pub(super) fn place(&self, end: &mut u64, r#type: &Type) -> u64 {
+        let offset = end.next_multiple_of(self.alignment(r#type));
+        *end = offset + self.size(r#type).unwrap_or(0);
+        offset
+    }
+
+    /// A structure of declared fields.
+    pub(super) fn structure_of(&mut self, name: &str, fields: &[tree::Field]) -> usize {
+        let mut structure = Structure { name: name.to_owned(), fields: Vec::new(), size: 0, alignment: 1 };
+        for field in fields {
+            let Ok(r#type) = self.field_type(field) else { continue };
+            if structure.fields.iter().any(|other| other.name == field.name.value) {
+                let what = format!("`{name}` has two fields `{}`", field.name.value);
+                self.wrong(Code::Twice, what, field.name.span);
+                continue;
+            }
+            structure.alignment = structure.alignment.max(self.alignment(&r#type));
+            let offset = self.place(&mut structure.size, &r#type);
+            structure.fields.push(Field { name: field.name.value.clone(), r#type, offset });
+        }
+        structure.size = structure.size.next_multiple_of(structure.alignment);
+        self.program.structures.push(structure);
+        self.program.structures.len() - 1
+    }
+
+    /// Basic types only (FiST, section 2.2): what can be copied from and to programs.
+    fn field_type(&mut self, field: &tree::Field) -> Understood<Type> {
+        let base = self.base_type(&field.r#type, 0)?;
+        if matches!(base, Type::Vnode) {
+            self.wrong(Code::BadType, "declared data holds no objects", field.name.span);
+            return Err(Wrong);
+        }
+        let mut lengths = Vec::new();
+        for length in &field.lengths {
+            lengths.push(self.length(length)?);
+        }
+        self.array(base, &lengths, field.name.span)
+    }
+
+    /// What messages call a type.
+    pub(super) fn describe(&self, r#type: &Type) -> String {
+        match r#type {
+            Type::Void => "void".into(),
+            Type::Vnode => "vnode".into(),
+            Type::Integer(Integer { bytes, is_unsigned }) => {
+                let name = ["char", "short", "int", "long"][bytes.trailing_zeros() as usize];
+                if *is_unsigned { format!("unsigned {name}") } else { name.into() }
+            }
+            Type::Pointer { to, is_const } => {
+                format!("{}{} *", if *is_const { "const " } else { "" }, self.describe(to))
+            }
+            Type::Array(of, length) => format!("{}[{length}]", self.describe(of)),
+            Type::Structure(index) => format!("struct {}", self.structure(*index).name),
+        }
+    }
+}
