@@ -42,23 +42,20 @@ impl Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, message, span) }
     }
 
-    /// The same, with what is wrong at its place.
-    #[must_use]
-    pub fn at(mut self, label: impl Into<String>) -> Diagnostic {
+    /// Tells what is wrong at its place.
+    pub fn at(&mut self, label: impl Into<String>) -> &mut Diagnostic {
         self.label = Some(label.into());
         self
     }
 
-    /// The same, with another place that has to do with it.
-    #[must_use]
-    pub fn and(mut self, span: Span, label: impl Into<String>) -> Diagnostic {
+    /// Tells of another place that has to do with it.
+    pub fn and(&mut self, span: Span, label: impl Into<String>) -> &mut Diagnostic {
         self.related.push((span, label.into()));
         self
     }
 
-    /// The same, with what to do.
-    #[must_use]
-    pub fn remedy(mut self, remedy: impl Into<String>) -> Diagnostic {
+    /// Tells what to do.
+    pub fn remedy(&mut self, remedy: impl Into<String>) -> &mut Diagnostic {
         self.remedy = Some(remedy.into());
         self
     }

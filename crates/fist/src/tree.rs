@@ -284,13 +284,20 @@ pub struct Expression {
 pub enum ExpressionKind {
     /// What could not be read: told already.
     Wrong,
-    Integer { value: u64, is_unsigned: bool, is_long: bool },
+    Integer {
+        value: u64,
+        is_unsigned: bool,
+        is_long: bool,
+    },
     Character(u8),
     /// Strings side by side are one.
     Text(Vec<u8>),
     Name(String),
     /// `$dir:1`: an argument of the operation, or with `$vfs` the mount's data.
-    Argument { name: String, branch: Option<u32> },
+    Argument {
+        name: String,
+        branch: Option<u32>,
+    },
     /// `%uid`.
     Global(String),
     Unary(UnaryOperator, Box<Expression>),
@@ -298,14 +305,33 @@ pub enum ExpressionKind {
     /// With an operator, `a op= b`.
     Assign(Option<BinaryOperator>, Box<Expression>, Box<Expression>),
     /// `++a`, `a--`: by how much, and whether the value is the one before.
-    Step { target: Box<Expression>, is_increment: bool, is_postfix: bool },
+    Step {
+        target: Box<Expression>,
+        is_increment: bool,
+        is_postfix: bool,
+    },
     Conditional(Box<Expression>, Box<Expression>, Box<Expression>),
     Index(Box<Expression>, Box<Expression>),
     /// `a.b`, or with `is_arrow` `a->b`.
-    Member { of: Box<Expression>, name: Name, is_arrow: bool },
-    Call { function: Name, arguments: Vec<Expression> },
-    Cast { to: TypeName, pointers: u32, value: Box<Expression> },
-    SizeOfType { of: TypeName, pointers: u32, lengths: Vec<Expression> },
+    Member {
+        of: Box<Expression>,
+        name: Name,
+        is_arrow: bool,
+    },
+    Call {
+        function: Name,
+        arguments: Vec<Expression>,
+    },
+    Cast {
+        to: TypeName,
+        pointers: u32,
+        value: Box<Expression>,
+    },
+    SizeOfType {
+        of: TypeName,
+        pointers: u32,
+        lengths: Vec<Expression>,
+    },
     SizeOfValue(Box<Expression>),
     /// `a, b`.
     Sequence(Box<Expression>, Box<Expression>),

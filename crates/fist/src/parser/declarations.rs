@@ -8,8 +8,18 @@ use crate::tree::{Access, Declaration, DeclarationKind as D, Direction, Filter, 
 
 /// The words that declarations begin with.
 const KINDS: [&str; 12] = [
-    "accessmode", "debug", "errorcode", "fanout", "fileformat", "filter", "ioctl", "mntdata", "mntflag", "mntstyle",
-    "per_vfs", "per_vnode",
+    "accessmode",
+    "debug",
+    "errorcode",
+    "fanout",
+    "fileformat",
+    "filter",
+    "ioctl",
+    "mntdata",
+    "mntflag",
+    "mntstyle",
+    "per_vfs",
+    "per_vnode",
 ];
 
 impl Parser<'_> {
@@ -27,7 +37,12 @@ impl Parser<'_> {
                 }
                 _ => match self.declaration() {
                     Ok(declaration) => declarations.push(declaration),
-                    Err(Unreadable) => self.recover(),
+                    Err(Unreadable) => {
+                        if matches!(self.peek().kind, TokenKind::RawEnd) {
+                            self.next();
+                        }
+                        self.recover();
+                    }
                 },
             }
         }
@@ -129,8 +144,7 @@ impl Parser<'_> {
 
     fn ioctl(&mut self) -> Read<D> {
         self.eat(":");
-        let directions =
-            [("fromuser", Direction::FromUser), ("touser", Direction::ToUser), ("both", Direction::Both)];
+        let directions = [("fromuser", Direction::FromUser), ("touser", Direction::ToUser), ("both", Direction::Both)];
         let given = self.word().and_then(|word| directions.iter().find(|(name, _)| *name == word));
         // A command may be called as a direction is.
         let is_direction = given.is_some() && !matches!(self.ahead(1).kind, TokenKind::Mark("{"));

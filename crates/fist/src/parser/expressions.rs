@@ -184,11 +184,8 @@ impl Parser<'_> {
         if name.value == "sizeof" {
             return self.size_of(start);
         }
-        let kind = if self.at("(") {
-            E::Call { arguments: self.arguments()?, function: name }
-        } else {
-            E::Name(name.value)
-        };
+        let kind =
+            if self.at("(") { E::Call { arguments: self.arguments()?, function: name } } else { E::Name(name.value) };
         Ok(Expression { kind, span: self.since(start) })
     }
 

@@ -72,8 +72,9 @@ impl<'a> Parser<'a> {
                 self.next();
             } else {
                 let found = self.found();
-                self.wrong(Code::Unclosed, "the section that begins with `%{` is not closed").at(found).remedy =
-                    Some("write `%}` on a line of its own".into());
+                self.wrong(Code::Unclosed, "the section that begins with `%{` is not closed")
+                    .at(found)
+                    .remedy("write `%}` on a line of its own");
             }
         }
         description.declarations = self.declarations();
@@ -262,3 +263,6 @@ impl<'a> Parser<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,9 +48,8 @@ const INTEGERS: [(&str, u8, bool); 34] = [
 ];
 
 /// Words of which types are made.
-const WORDS: [&str; 12] = [
-    "void", "char", "short", "int", "long", "signed", "unsigned", "const", "volatile", "struct", "float", "double",
-];
+const WORDS: [&str; 12] =
+    ["void", "char", "short", "int", "long", "signed", "unsigned", "const", "volatile", "struct", "float", "double"];
 
 /// The names of types that every description has.
 pub(super) fn known_names() -> HashSet<String> {

@@ -1,0 +1,153 @@
+use super::*;
+use crate::tree::{DeclarationKind, ItemKind};
+
+fn read(text: &str) -> Description {
+    let parsed = parse(text);
+    assert!(parsed.diagnostics.is_empty(), "{:#?}", parsed.diagnostics);
+    parsed.description
+}
+
+fn codes(text: &str) -> Vec<Code> {
+    parse(text).diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
+}
+
+/// The paper's listings, apart from the misprints of the scan.
+const SNOOPFS: &str = r#"%%
+%op:lookup:postcall {
+if ((fistLastErr() == EPERM ||
+        fistLastErr() == ENOENT) &&
+        $0.owner != %uid && %uid != 0)
+    fistPrintf("snoopfs detected access by uid %d,\
+pid %d, to file %s\n", %uid, %pid, $name);
+}
+"#;
+
+const CRYPTFS: &str = r#"%{
+#include <blowfish.h>
+%}
+filter:data;
+filter:name;
+ioctl:fromuser SETKEY {char ukey[16];};
+per_vfs {char key[16];};
+%%
+%op:ioctl:SETKEY {
+  char temp_buf[16];
+  if (fistGetIoctlData(SETKEY, ukey, temp_buf) < 0)
+    fistSetErr(EFAULT);
+  else
+    BF_set_key(&$vfs.key, 16, temp_buf);
+}
+%%
+unsigned char global_iv[8] = {
+  0xfe,0xdc,0xba,0x98,0x76,0x54,0x32,0x10 };
+int cryptfs_encode_data(const page_t *in,
+                        page_t *out)
+{
+  int n = 0; /* blowfish variables */
+  unsigned char iv[8];
+  fistMemCpy(iv, global_iv, 8);
+  BF_cfb64_encrypt(in, out, %pagesize,
+                   &($vfs.key), iv, &n,
+                   BF_ENCRYPT);
+  return %pagesize;
+}
+"#;
+
+const UNIONFS: &str = r#"fanout 2;
+%%
+%op:lookup:postcall {
+   if (fistLastErr() == ENOENT)
+      fistSetErr(fistLookup($dir:2, $name));
+}
+%op:readdir:postcall {
+   fistSetErr(fistReaddir($dir:2, NODUPS));
+}
+%delops:all:postcall {
+   fistSetErr(fistOp($2));
+}
+%writeops:all:call {
+   fistSetErr(fistOp($1));
+}
+"#;
+
+#[test]
+fn the_listings_of_the_paper_are_read() {
+    let snoopfs = read(SNOOPFS);
+    assert_eq!((snoopfs.rules.len(), snoopfs.rules[0].operation.value.as_str()), (1, "lookup"));
+    let cryptfs = read(CRYPTFS);
+    assert_eq!(
+        (cryptfs.preamble.len(), cryptfs.declarations.len(), cryptfs.rules.len(), cryptfs.code.len()),
+        (1, 4, 1, 2)
+    );
+    assert_eq!(cryptfs.rules[0].ioctl.as_ref().map(|ioctl| ioctl.value.as_str()), Some("SETKEY"));
+    assert!(matches!(&cryptfs.code[1].kind, ItemKind::Function(function) if function.parameters.len() == 2));
+    let unionfs = read(UNIONFS);
+    assert!(matches!(&unionfs.declarations[0].kind, DeclarationKind::FanOut(count) if count.value == 2));
+    assert_eq!(unionfs.rules.len(), 4);
+}
+
+#[test]
+fn a_percent_sign_is_a_remainder_between_values_and_a_global_before_one() {
+    let description = read("%%\n%op:all:precall { int a = %uid % %gid%2; a = a %uid; }\n");
+    assert_eq!(description.rules.len(), 1);
+    let text = parse("%%\n%op:all:precall { int a = 5%uid; }\n");
+    assert!(text.diagnostics.is_empty());
+}
+
+#[test]
+fn several_errors_are_told_in_one_run() {
+    let text = "fanout two;\nfliter data;\n%%\n%op:unlink:before { x = ; y = 1 }\n%ops:all { return 0; }\n%%\nint f( { }\nint g() { return 1; }\n";
+    let found = codes(text);
+    for code in [Code::Expected, Code::UnknownDeclaration, Code::UnknownPart] {
+        assert!(found.contains(&code), "{code:?} in {found:?}");
+    }
+    assert_eq!(parse(text).description.rules.len(), 2);
+}
+
+#[test]
+fn no_text_is_too_deep_or_endless() {
+    for text in [
+        format!("%%\n%op:all {{ {} }}\n", "(".repeat(100_000)),
+        format!("%%\n%op:all {{ {} }}\n", "{".repeat(100_000)),
+        format!("%%\n%op:all {{ x = {} 1; }}\n", "1 + ".repeat(100_000)),
+        format!("%%\n%op:all {{ {} ; }}\n", "if (1) ".repeat(100_000)),
+        format!("%%\n%op:all {{ x = {} 1; }}\n", "-".repeat(100_000)),
+        format!("%%\n%op:all {{ x = a{}; }}\n", ".b".repeat(100_000)),
+        "%{\n".repeat(10_000),
+        "%%\n%%\n%%\n%%\n".to_owned(),
+        "\"".to_owned(),
+        "/*".to_owned(),
+    ] {
+        assert!(!parse(&text).diagnostics.is_empty(), "{}", &text[..text.len().min(40)]);
+    }
+}
+
+/// Random texts of pieces that mean something: whatever they are, reading them ends.
+#[test]
+fn random_texts_are_read_or_refused() {
+    let given = std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    println!("PLYFS_TEST_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let listings = [SNOOPFS, CRYPTFS, UNIONFS].concat();
+    let mut pieces: Vec<&str> = listings.split_inclusive([' ', '\n', '(', ')', '{', '}', ';', ',']).collect();
+    pieces.extend(crate::token::MARKS);
+    pieces.extend([
+        "\n%%\n",
+        "\n%op:",
+        "case",
+        "switch",
+        "struct",
+        "#define A(",
+        "#define B 1",
+        "\n%{",
+        "\n%}",
+        "\\",
+        "'",
+        "\"",
+    ]);
+    for _ in 0..20_000 {
+        let text: String = (0..random.usize(1..60)).map(|_| pieces[random.usize(..pieces.len())]).collect();
+        parse(&text);
+    }
+}
