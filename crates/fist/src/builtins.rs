@@ -142,6 +142,11 @@ built_ins! {
         "undoes fistCompress: how many bytes that gives, or -EBADMSG";
 }
 
+/// Which of a table's entries has this name.
+pub fn find<T: Copy>(table: &[(T, &str, &str)], name: &str) -> Option<T> {
+    table.iter().find(|(_, known, _)| *known == name).map(|(entry, ..)| *entry)
+}
+
 /// The function of this name.
 pub fn function(name: &str) -> Option<&'static Signature> {
     SIGNATURES.iter().find(|signature| signature.names.contains(&name))
@@ -189,5 +194,22 @@ named! {
         Links "nlink" "how many names it has";
         Inode "ino" "its number";
         FileSystem "fstype" "the kind of the file system that it is on";
+    }
+}
+
+named! {
+    /// What an operation was called with besides objects: `$name` and its like (section 2.3.1).
+    OperationValue OPERATION_VALUES {
+        Name "name" "the name that the operation is about; of one without any, that of the object";
+        ToName "toname" "the new name of a rename";
+        Target "target" "where a symbolic link that is made points to";
+        Xattr "xattr" "the name of an extended attribute";
+        NewMode "mode" "the permission bits of what is made, or that setattr sets; -1 if it sets none";
+        NewOwner "owner" "the owner that setattr sets; -1 if it sets none";
+        NewGroup "group" "the group that setattr sets; -1 if it sets none";
+        NewSize "size" "the size that setattr or truncate sets; -1 if it sets none";
+        Offset "offset" "where in the file is read, written or allocated";
+        Length "length" "how many bytes are read, written or allocated";
+        Flags "flags" "how a file is opened: O_RDONLY and so on; what access asks for";
     }
 }

@@ -113,4 +113,30 @@ codes! {
     TooDeep = "0106";
     /// A line for the preprocessor that means nothing here.
     Directive = "0107";
+    /// Something that stands where it means nothing.
+    Misplaced = "0108";
+
+    // The meaning.
+    /// A name that is declared twice.
+    Twice = "0201";
+    /// A name that is not declared.
+    UnknownName = "0202";
+    /// A value of a type that is not the one expected.
+    BadType = "0203";
+    /// A constant that is none, or not one that can be here.
+    BadConstant = "0204";
+    /// A call that does not fit the function.
+    BadCall = "0205";
+    /// A variable that the operations of a rule do not have.
+    NotHere = "0206";
+    /// Something that does nothing.
+    Useless = "0207";
+
+    // The file system.
+    /// A rule that can never fire.
+    NeverFires = "0301";
+    /// A filter that is declared, whose functions are not there.
+    MissingFilter = "0302";
+    /// An error that Linux does not answer there.
+    PermissionError = "0303";
 }

@@ -1,12 +1,12 @@
-//! The intermediate form: a description that has been checked, every name resolved and every expression typed.
+//! The intermediate form: functions of a description, checked, every name resolved and every conversion written out.
 //!
-//! It is a tree of statements and expressions. The interpreter runs it and is the reference; the compiled tier must do the same.
-//!
-//! **Memory.** A value is an integer, a pointer or a vnode. Variables that are never pointed to are in registers; others, arrays
-//! and structures are bytes of the function's frame. A pointer carries the bounds of what it points into. What is shared by
-//! the operations of a mount (`$vfs`, `%per_vnode` fields, data that are written to) is never behind a pointer that a variable
-//! holds: it is read and written by [`Place::Shared`], and given whole to built-in functions.
+//! **Every value is an `i64`**: an integer within its type, a pointer, or the number of an object in the table of the run.
+//! Variables that are never pointed to are registers; others are objects of memory. A pointer holds the number of a region
+//! of memory and an offset in it, and each access is checked against the bounds of the region: a pointer that was made in
+//! any way whatever reaches nothing else. All that is not computing on such values is a [`Site`]: a call out of the
+//! program, which both tiers make in the same way.
 
+use crate::builtins::{Attribute, BuiltIn, Global, OperationValue};
 use crate::text::Span;
 
 /// An integer's type.
@@ -21,13 +21,15 @@ pub struct Integer {
 impl Integer {
     /// `char`.
     pub const CHAR: Integer = Integer { bytes: 1, is_unsigned: false };
+    /// `unsigned char`.
+    pub const BYTE: Integer = Integer { bytes: 1, is_unsigned: true };
     /// `int`.
     pub const INT: Integer = Integer { bytes: 4, is_unsigned: false };
     /// `unsigned`.
     pub const UNSIGNED: Integer = Integer { bytes: 4, is_unsigned: true };
     /// `long`.
     pub const LONG: Integer = Integer { bytes: 8, is_unsigned: false };
-    /// `unsigned long`.
+    /// `unsigned long`; what a pointer is in memory.
     pub const UNSIGNED_LONG: Integer = Integer { bytes: 8, is_unsigned: true };
 
     /// What is left of a value in this type, sign or zero extended.
@@ -53,243 +55,76 @@ impl Integer {
         let (one, other) = (self.promoted(), other.promoted());
         if one.bytes > other.bytes || (one.bytes == other.bytes && one.is_unsigned) { one } else { other }
     }
-}
 
-/// A type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Type {
-    /// Nothing.
-    Void,
-    /// An integer.
-    Integer(Integer),
-    /// An object of a file system.
-    Vnode,
-    /// To how many bytes each of what it points to takes is in the type pointed to.
-    Pointer {
-        /// What it points to.
-        to: Box<Type>,
-        /// It is not written to through this pointer.
-        is_const: bool,
-    },
-    /// So many of one type.
-    Array(Box<Type>, u64),
-    /// A structure, by its index in [`Program::structures`].
-    Structure(usize),
-}
-
-/// A structure: its fields, one behind the other, aligned as C does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Structure {
-    /// Its name.
-    pub name: String,
-    /// Its fields.
-    pub fields: Vec<Field>,
-    /// Bytes of the whole.
-    pub size: u64,
-    /// What its address is a multiple of.
-    pub alignment: u64,
-}
-
-/// A field of a structure.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Its name.
-    pub name: String,
-    /// Its type.
-    pub r#type: Type,
-    /// Where in the structure it begins.
-    pub offset: u64,
+    /// Whether every value of the other type is one of this.
+    pub const fn holds(self, other: Integer) -> bool {
+        match (self.is_unsigned, other.is_unsigned) {
+            (true, false) => false,
+            (false, true) => self.bytes > other.bytes,
+            _ => self.bytes >= other.bytes,
+        }
+    }
 }
 
 /// A register of a function.
 pub type Register = usize;
 
-/// An expression that computes an integer: the value is always within its type.
+/// What computes a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expression {
-    /// Which.
-    pub kind: ExpressionKind,
-    /// Its type.
-    pub r#type: Type,
-    /// Where it stands, for messages when it is stopped.
-    pub span: Span,
-}
-
-/// The expressions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ExpressionKind {
-    /// An integer.
+pub enum Expression {
+    /// An integer, or 0 for a pointer to nothing.
     Constant(i64),
-    /// A pointer to nothing.
-    Null,
     /// What a register holds.
     Register(Register),
-    /// What lies at a place.
-    Load(Place),
-    /// A pointer to memory.
-    Address(Memory),
-    /// A pointer so many elements of `size` bytes further on.
-    Offset {
+    /// A pointer to the function's object of this number.
+    Object(usize),
+    /// A pointer to data of the description that nothing writes to, by their index in the program.
+    Data(usize),
+    /// The integer that a pointer points to.
+    Load(Box<Expression>, Integer, Span),
+    /// A pointer so many elements further on.
+    Element {
         /// From where.
         pointer: Box<Expression>,
         /// How many elements.
-        count: Box<Expression>,
+        index: Box<Expression>,
         /// Bytes of each.
         size: u64,
+        /// The index must be less than this, where it is known.
+        length: Option<u64>,
+        /// For messages.
+        span: Span,
     },
-    /// The field or element at a place of what a pointer points to, with bounds of its own.
-    Part {
-        /// To what.
-        pointer: Box<Expression>,
-        /// Where in it the part begins, bytes.
-        offset: u64,
-        /// Bytes of the part.
-        size: u64,
-    },
-    /// How many elements of `size` bytes lie between two pointers into the same.
-    Distance(Box<Expression>, Box<Expression>, u64),
-    /// An integer as another integer.
-    Convert(Box<Expression>),
-    /// 1 if the value is not 0 and not null, else 0.
-    Truth(Box<Expression>),
-    /// 0 if the value is not 0 and not null, else 1.
+    /// A pointer so many bytes further on, within the same bounds.
+    Field(Box<Expression>, u64),
+    /// How many elements of so many bytes lie between two pointers into the same region.
+    Distance(Box<Expression>, Box<Expression>, u64, Span),
+    /// An integer as one of this type.
+    Convert(Box<Expression>, Integer),
+    /// 1 if the value is 0, else 0.
     Not(Box<Expression>),
-    /// All bits turned around.
-    Complement(Box<Expression>),
     /// Two integers of the same type.
-    Binary(Operator, Box<Expression>, Box<Expression>),
+    Binary(Operator, Integer, Box<Expression>, Box<Expression>, Span),
     /// Two integers of the same type, or pointers: 1 or 0.
-    Compare(Comparison, Box<Expression>, Box<Expression>),
-    /// The second only if the first is not 0.
+    Compare(Comparison, Integer, Box<Expression>, Box<Expression>),
+    /// 1 if both are not 0: the second is computed only if the first is not 0.
     And(Box<Expression>, Box<Expression>),
-    /// The second only if the first is 0.
+    /// 1 if one is not 0: the second is computed only if the first is 0.
     Or(Box<Expression>, Box<Expression>),
-    /// One of two.
+    /// The second if the first is not 0, else the third.
     Conditional(Box<Expression>, Box<Expression>, Box<Expression>),
     /// The first for what it does, the second for its value.
     Sequence(Box<Expression>, Box<Expression>),
     /// Writes to a register; the value is what was written.
-    SetRegister(Register, Box<Expression>),
-    /// Writes to a place; the value is what was written.
-    Store(Place, Box<Expression>),
-    /// Reads, computes with the value as `ExpressionKind::Old`, writes: in one step where it is shared.
-    Update {
-        /// What is changed.
-        target: Target,
-        /// The new value.
-        new: Box<Expression>,
-        /// The value of the whole is the one before.
-        is_postfix: bool,
-    },
-    /// Within an update, what was there.
-    Old,
-    /// A function of the description.
-    Call(usize, Vec<Expression>),
-    /// A function of the language.
-    BuiltIn(crate::builtins::BuiltIn, Vec<Argument>),
-    /// `%uid` and its like.
-    Global(crate::builtins::Global),
-    /// A number that the operation was called with, or that an attribute is.
-    Number(Vnode, crate::builtins::Attribute),
-    /// A string that the operation was called with, or that an attribute is.
-    String(Vnode, crate::builtins::Attribute),
-}
-
-/// What an update changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// A register.
-    Register(Register),
-    /// A place.
-    Place(Place),
-}
-
-/// Where an integer lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Where a pointer points.
-    Pointer(Box<Expression>),
-    /// In what the mount's operations share.
-    Shared(Shared, Box<Position>),
-}
-
-/// What the operations of a mount share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shared {
-    /// The `%per_vfs` fields.
-    Vfs,
-    /// The `%mntdata` and `%mntflag` fields, which do not change.
-    Mount,
-    /// The `%per_vnode` fields of an object.
-    Vnode(Vnode),
-    /// The data of the description that are written to.
-    Data,
-}
-
-/// Where in shared data something lies: within bounds that are checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// Where it begins, bytes.
-    pub offset: u64,
-    /// Elements further on: which, how many there are, and bytes of each.
-    pub indexes: Vec<(Expression, u64, u64)>,
-}
-
-/// Memory that a pointer can be made to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Memory {
-    /// Bytes of the function's frame.
-    Frame {
-        /// Where they begin.
-        offset: u64,
-        /// How many.
-        size: u64,
-    },
-    /// Data of the description that nothing writes to, by their index in [`Program::constants`].
-    Constant(usize),
-}
-
-/// An object that an operation is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Vnode {
-    /// One of its arguments, here or below: 0 is this file system, 1 the first below.
-    Argument(Role, u32),
-    /// What a register holds.
-    Register(Register),
-}
-
-/// What an argument is to its operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// `$this`: what it is done to; of an operation with a name, what the name stands for.
-    This,
-    /// `$dir`: the directory that it is done in.
-    Directory,
-    /// `$from`: of a rename, what is moved.
-    From,
-    /// `$fromdir`: of a rename, where it was.
-    FromDirectory,
-    /// `$to`: of a rename, what is replaced.
-    To,
-    /// `$todir`: of a rename, where it goes.
-    ToDirectory,
-}
-
-/// What a built-in function is given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Argument {
-    /// Nothing: its default.
-    Missing,
-    /// An integer or a pointer.
-    Value(Expression),
-    /// An object.
-    Vnode(Vnode),
-    /// Shared data, whole: so many bytes at a position.
-    Shared(Shared, Position, u64),
-    /// A register to write an answer to.
-    Register(Register),
-    /// The name of a field of an ioctl or of a format: its index, and the field's.
-    Field(usize, usize),
+    Set(Register, Box<Expression>),
+    /// Writes an integer to where the pointer points; the value is what was written.
+    Store(Box<Expression>, Integer, Box<Expression>, Span),
+    /// Copies so many bytes to the first pointer from the second; the value is the first.
+    Copy(Box<Expression>, Box<Expression>, u64, Span),
+    /// A function of the description, by its index in the program.
+    Call(usize, Vec<Expression>, Span),
+    /// A call out of the program, by its index there, and the values that it is given.
+    Site(usize, Vec<Expression>, Span),
 }
 
 /// Operators on integers. Results wrap around; a division by zero stops the rule.
@@ -325,18 +160,13 @@ pub enum Comparison {
 pub enum Statement {
     /// For what it does.
     Expression(Expression),
-    /// Bytes of the frame become zero: variables begin so.
-    Clear {
-        /// Where they begin.
-        offset: u64,
-        /// How many.
-        size: u64,
-    },
+    /// The function's object of this number becomes zero: variables begin so.
+    Clear(usize),
     /// All of them.
     Block(Vec<Statement>),
-    /// One of two.
+    /// The first if the value is not 0, else the second.
     If(Expression, Box<Statement>, Box<Statement>),
-    /// As long as the condition holds, which is asked before, or behind each round.
+    /// As long as the conditions hold.
     Loop {
         /// Asked before each round.
         before: Option<Expression>,
@@ -369,20 +199,131 @@ pub enum Statement {
 }
 
 /// A function, or what a rule does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
     /// Its name.
     pub name: String,
-    /// The registers that its parameters come in.
-    pub parameters: Vec<(Register, Type)>,
-    /// What it answers.
-    pub result: Type,
-    /// The types of its registers.
-    pub registers: Vec<Type>,
-    /// Bytes of its frame.
-    pub frame_bytes: u64,
-    /// What it does.
+    /// So many parameters, which come in the first registers.
+    pub parameters: usize,
+    /// So many registers. All but the parameters begin with 0.
+    pub registers: usize,
+    /// Its objects of memory: bytes of each. They begin with zeros.
+    pub objects: Vec<u64>,
+    /// What it does. At the end it answers 0.
     pub body: Vec<Statement>,
+    /// How deeply what it does is nested: what a call of it takes from the room of a run.
+    pub depth: u32,
     /// Where it stands.
     pub span: Span,
+}
+
+/// A call out of the program: what it asks for. The values that it is given are those of its operands, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// A function of the language.
+    BuiltIn(BuiltIn, Vec<Operand>),
+    /// `%uid` and its like.
+    Global(Global),
+    /// What the operation was called with: a number, or a pointer to a string.
+    OperationValue(OperationValue),
+    /// An attribute of the object of the operand: a number, or a pointer to a string.
+    Attribute(Attribute, Operand),
+    /// An object that the operation is about, as a value.
+    Object(Argument),
+    /// An integer of shared data.
+    Load(Shared, Integer),
+    /// Writes an integer of shared data; the last of the values is what is written.
+    Store(Shared, Integer),
+    /// Computes with an integer of shared data and the last of the values, in one step.
+    Update {
+        /// Where.
+        shared: Shared,
+        /// The type of what lies there.
+        integer: Integer,
+        /// How.
+        operator: Operator,
+        /// The type that is computed with.
+        computed: Integer,
+        /// The value is the one before.
+        is_postfix: bool,
+    },
+}
+
+/// How a call out takes its next values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// Nothing is given: no value.
+    Missing,
+    /// An integer: one value.
+    Integer(Integer),
+    /// A pointer, perhaps to a variable or field of so many bytes, beyond which nothing is reached: one value.
+    Pointer(Option<u64>),
+    /// A pointer to where an integer of this type is written: one value.
+    Answer(Integer),
+    /// An object, the value of a variable: one value.
+    Object,
+    /// An object that the operation is about: no value.
+    Argument(Argument),
+    /// A name that stands for an object of the operation's directory: a pointer, one value.
+    Named,
+    /// Shared data, whole: a value for each of the indexes.
+    Shared(Shared, u64),
+    /// Shared data, where an integer is written: a value for each of the indexes.
+    SharedAnswer(Shared, Integer),
+    /// The name of an ioctl or a format, and of a field, by their indexes: no value.
+    Field(usize, usize),
+    /// Text that is known: no value.
+    Text(Vec<u8>),
+}
+
+/// Something in data that operations share: within bounds that are checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// In which.
+    pub area: Area,
+    /// Where it begins, bytes.
+    pub offset: u64,
+    /// Elements further on, each by a value of the call: how many there are, and bytes of each.
+    pub indexes: Vec<(u64, u64)>,
+}
+
+/// Data that operations share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Area {
+    /// The `%per_vfs` fields.
+    Vfs,
+    /// The `%mntdata` and `%mntflag` fields, which do not change.
+    Mount,
+    /// The `%per_vnode` fields of an object that the operation is about.
+    Argument(Argument),
+    /// The `%per_vnode` fields of an object that is the first of the values.
+    Object,
+    /// The data of the description that are written to, by their index.
+    Data(usize),
+}
+
+/// An object that the operation is about: `$this:1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Argument {
+    /// What it is to the operation.
+    pub role: Role,
+    /// 0 is this file system, 1 the first below.
+    pub branch: u32,
+}
+
+/// What an argument is to its operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// `$this`: what it is done to; of an operation with a name, what the name stands for.
+    This,
+    /// `$dir`: the directory that it is done in.
+    Directory,
+    /// `$from`: of a rename, what is moved.
+    From,
+    /// `$fromdir`: of a rename, where it was.
+    FromDirectory,
+    /// `$to`: of a rename, what is replaced.
+    To,
+    /// `$todir`: of a rename, where it goes.
+    ToDirectory,
 }

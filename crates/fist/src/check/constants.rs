@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Checker, Symbol, Understood, Wrong};
+use crate::arithmetic::{compare, compute};
 use crate::diagnostic::Code;
 use crate::ir::{Comparison, Integer, Operator};
 use crate::text::Span;
@@ -109,44 +110,6 @@ pub(super) fn known() -> HashMap<String, (Symbol, Span)> {
     all.map(|(name, value)| (name.to_owned(), (Symbol::Constant(value, Integer::INT), Span::default()))).collect()
 }
 
-/// What an operator makes of two integers of a type; `None` where C says nothing, which stops a rule: a division by zero.
-pub(crate) fn compute(operator: Operator, r#type: Integer, one: i64, other: i64) -> Option<i64> {
-    let wide = r#type.is_unsigned && r#type.bytes == 8;
-    let bits = u32::from(r#type.bytes) * 8;
-    let value = match operator {
-        Operator::Add => one.wrapping_add(other),
-        Operator::Subtract => one.wrapping_sub(other),
-        Operator::Multiply => one.wrapping_mul(other),
-        Operator::Divide if wide => (one as u64).checked_div(other as u64)? as i64,
-        Operator::Remainder if wide => (one as u64).checked_rem(other as u64)? as i64,
-        Operator::Divide if other == 0 => return None,
-        Operator::Remainder if other == 0 => return None,
-        Operator::Divide => one.wrapping_div(other),
-        Operator::Remainder => one.wrapping_rem(other),
-        // By how many places is taken within the width of the type.
-        Operator::ShiftLeft => one.wrapping_shl(other as u32 % bits),
-        Operator::ShiftRight if wide => (one as u64).wrapping_shr(other as u32 % bits) as i64,
-        Operator::ShiftRight => one.wrapping_shr(other as u32 % bits),
-        Operator::And => one & other,
-        Operator::Or => one | other,
-        Operator::Xor => one ^ other,
-    };
-    Some(r#type.wrap(value))
-}
-
-/// Whether a comparison of two integers of a type holds.
-pub(crate) fn compare(comparison: Comparison, r#type: Integer, one: i64, other: i64) -> bool {
-    let order = if r#type.is_unsigned { (one as u64).cmp(&(other as u64)) } else { one.cmp(&other) };
-    match comparison {
-        Comparison::Equal => order.is_eq(),
-        Comparison::NotEqual => order.is_ne(),
-        Comparison::Less => order.is_lt(),
-        Comparison::LessOrEqual => order.is_le(),
-        Comparison::Greater => order.is_gt(),
-        Comparison::GreaterOrEqual => order.is_ge(),
-    }
-}
-
 /// What an operator of the text is, if it computes.
 pub(super) fn computing(operator: B) -> Option<Operator> {
     Some(match operator {
@@ -237,7 +200,7 @@ impl Checker {
             E::Cast { to, pointers: 0, value } => {
                 let (value, _) = self.constant_typed(value)?;
                 match self.base_type(to, 0)? {
-                    crate::ir::Type::Integer(r#type) => Ok((r#type.wrap(value), r#type)),
+                    crate::program::Type::Integer(r#type) => Ok((r#type.wrap(value), r#type)),
                     _ => self.not_constant(expression),
                 }
             }

@@ -6,17 +6,18 @@ mod expressions;
 mod functions;
 mod initial;
 mod operands;
+mod places;
 mod rules;
 mod statements;
 mod types;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::diagnostic::{Code, Diagnostic, Severity};
-use crate::ir::{Integer, Structure, Type};
-use crate::program::{Data, Program};
+use crate::ir::Integer;
+use crate::program::{Data, Program, Structure, Type};
 use crate::text::Span;
-use crate::tree::Description;
+use crate::tree::{Description, ItemKind};
 
 /// What became of a description.
 #[derive(Clone, Debug)]
@@ -54,8 +55,19 @@ enum Symbol {
     Function(usize),
 }
 
+/// Where filters are declared.
+#[derive(Clone, Copy, Debug, Default)]
+struct Filters {
+    data: Option<Span>,
+    name: Option<Span>,
+    size: Option<Span>,
+}
+
 struct Checker {
     program: Program,
+    filters: Filters,
+    /// Names of data that something writes to.
+    written: HashSet<String>,
     diagnostics: Vec<Diagnostic>,
     symbols: HashMap<String, (Symbol, Span)>,
     aliases: HashMap<String, Type>,
@@ -70,6 +82,8 @@ impl Checker {
     fn new(name: &str) -> Checker {
         Checker {
             program: Program::new(name),
+            filters: Filters::default(),
+            written: HashSet::new(),
             diagnostics: Vec::new(),
             symbols: constants::known(),
             aliases: types::known(),
@@ -81,8 +95,16 @@ impl Checker {
 
     /// What is declared in any section: rules and functions may use what stands behind them.
     fn declare(&mut self, description: &Description) {
+        for rule in &description.rules {
+            functions::written(&rule.body, &mut self.written);
+        }
+        for item in description.preamble.iter().chain(&description.code) {
+            if let ItemKind::Function(tree) = &item.kind {
+                tree.body.iter().for_each(|body| functions::written(body, &mut self.written));
+            }
+        }
         self.declare_items(&description.preamble);
-        self.declare_declarations(&description.declarations);
+        self.declare_declarations(description);
         self.declare_items(&description.code);
     }
 
@@ -91,6 +113,7 @@ impl Checker {
         self.define_functions(&description.code);
         self.define_rules(&description.rules);
         self.find_filters();
+        self.find_undefined();
     }
 
     fn wrong(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {

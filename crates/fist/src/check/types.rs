@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use super::{Checker, Understood, Wrong};
 use crate::diagnostic::Code;
-use crate::ir::{Field, Integer, Structure, Type};
+use crate::ir::Integer;
+use crate::program::{Field, Structure, Type};
 use crate::text::Span;
 use crate::tree::{self, BaseType, Expression, TypeName, Variable};
 
 /// Bytes of a page: what filters are given at a time.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 /// The largest array or structure, bytes.
-const OBJECT_BYTES_MAX: u64 = 16 << 20;
+pub(super) const OBJECT_BYTES_MAX: u64 = 16 << 20;
 
 /// The names of types that every description has.
 pub(super) fn known() -> HashMap<String, Type> {
@@ -32,6 +33,8 @@ impl Checker {
                 Some(index) => Type::Structure(*index),
                 None => return self.unknown_type(&format!("struct {structure}"), name.span),
             },
+            // What pages are made of: so elements of what points to one are bytes.
+            BaseType::Named(alias) if alias == "page_t" && pointers > 0 => Type::Integer(Integer::BYTE),
             BaseType::Named(alias) => match self.aliases.get(alias) {
                 Some(meant) => meant.clone(),
                 None => return self.unknown_type(alias, name.span),
@@ -103,7 +106,7 @@ impl Checker {
         }
     }
 
-    fn alignment(&self, r#type: &Type) -> u64 {
+    pub(super) fn alignment(&self, r#type: &Type) -> u64 {
         match r#type {
             Type::Void => 1,
             Type::Integer(integer) => integer.bytes.into(),
@@ -114,7 +117,7 @@ impl Checker {
     }
 
     /// Puts the next of a structure's or a frame's parts behind the others: where it begins.
-    pub(super) fn place(&self, end: &mut u64, r#type: &Type) -> u64 {
+    pub(super) fn lay_out(&self, end: &mut u64, r#type: &Type) -> u64 {
         let offset = end.next_multiple_of(self.alignment(r#type));
         *end = offset + self.size(r#type).unwrap_or(0);
         offset
@@ -131,7 +134,7 @@ impl Checker {
                 continue;
             }
             structure.alignment = structure.alignment.max(self.alignment(&r#type));
-            let offset = self.place(&mut structure.size, &r#type);
+            let offset = self.lay_out(&mut structure.size, &r#type);
             structure.fields.push(Field { name: field.name.value.clone(), r#type, offset });
         }
         structure.size = structure.size.next_multiple_of(structure.alignment);
@@ -140,7 +143,7 @@ impl Checker {
     }
 
     /// Basic types only (FiST, section 2.2): what can be copied from and to programs.
-    fn field_type(&mut self, field: &tree::Field) -> Understood<Type> {
+    pub(super) fn field_type(&mut self, field: &tree::Field) -> Understood<Type> {
         let base = self.base_type(&field.r#type, 0)?;
         if matches!(base, Type::Vnode) {
             self.wrong(Code::BadType, "declared data holds no objects", field.name.span);

@@ -1,0 +1,257 @@
+//! The functions of the language.
+
+use super::given::{self, Given};
+use super::{Calls, Object, allocate_text};
+use crate::builtins::{Attribute, BuiltIn as B};
+use crate::ciphers;
+use crate::format::{self, Value};
+use crate::ir::Operand;
+use crate::memory::{self, Memory};
+use crate::program::Type;
+use crate::stop::Why;
+
+impl Calls<'_> {
+    /// Does a function of the language.
+    pub(super) fn built_in(
+        &mut self,
+        memory: &mut Memory<'_>,
+        function: B,
+        operands: &[Operand],
+        values: &[i64],
+    ) -> Result<i64, Why> {
+        let given = given::all(operands, values, memory)?;
+        match function {
+            B::LastError => Ok(self.host.last_error().into()),
+            B::SetError | B::ReturnError => self.set_error(function, &given),
+            B::Print => self.print(&given, memory),
+            B::Lookup
+            | B::ReadDirectory
+            | B::SkipName
+            | B::Operate
+            | B::Rename
+            | B::Unlink
+            | B::MakeDirectory
+            | B::CopyFile => self.operate(function, &given, memory).map(i64::from),
+            B::IsMode | B::IsDirectory | B::IsFile | B::IsSymlink => self.is(function, &given),
+            B::GetIoctlData | B::SetIoctlData | B::GetFileData | B::SetFileData => self.data(function, &given, memory),
+            B::StringEqual | B::StringAdd | B::StringLength => self.strings(function, &given, memory),
+            B::MemoryCopy | B::MemoryCompare | B::MemorySet | B::Allocate | B::Free => {
+                self.bytes(function, &given, memory)
+            }
+            _ => self.coded(function, &given, memory),
+        }
+    }
+
+    fn set_error(&mut self, function: B, given: &[Given<'_>]) -> Result<i64, Why> {
+        if let Given::Integer(value, _) = given[0] {
+            // Either sign is meant.
+            self.host.set_error(i32::try_from(value.unsigned_abs()).unwrap_or(libc::EIO));
+        }
+        if function == B::ReturnError { Err(Why::Finished) } else { Ok(0) }
+    }
+
+    fn print(&mut self, given: &[Given<'_>], memory: &Memory<'_>) -> Result<i64, Why> {
+        let Given::Text(text) = given[0] else { return Err(Why::NullPointer) };
+        let mut strings = Vec::new();
+        for one in &given[1..] {
+            strings.push(match one {
+                Given::Integer(..) => Vec::new(),
+                other => other.string(memory, self.host)?,
+            });
+        }
+        let values = given[1..].iter().zip(&strings).map(|(one, string)| match one {
+            Given::Integer(value, integer) => Value::Integer(*value, integer.bytes),
+            _ => Value::Text(string),
+        });
+        let message = format::print(text, &values.collect::<Vec<_>>());
+        self.host.print(&message);
+        Ok(0)
+    }
+
+    fn operate(&mut self, function: B, given: &[Given<'_>], memory: &Memory<'_>) -> Result<i32, Why> {
+        let id = |one: &Given<'_>| match one {
+            Given::Integer(value, _) => Some(*value as u32),
+            _ => None,
+        };
+        Ok(match function {
+            B::Lookup => {
+                let name = given[1].string(memory, self.host)?;
+                let slot = match &given[2] {
+                    Given::Object(Object::Argument(argument)) => Some(*argument),
+                    _ => None,
+                };
+                self.host.lookup(&given[0].object()?, &name, slot, id(&given[3]), id(&given[4]))
+            }
+            B::ReadDirectory => {
+                let leaves_out_known = id(&given[1]).is_some_and(|flags| flags & 1 != 0);
+                self.host.read_directory(&given[0].object()?, leaves_out_known)
+            }
+            B::SkipName => {
+                let name = match &given[0] {
+                    Given::Missing => None,
+                    one => Some(one.string(memory, self.host)?),
+                };
+                self.host.skip_name(name.as_deref());
+                0
+            }
+            B::Operate => self.host.operate(&given[0].object()?),
+            B::Rename => {
+                let (name, to_name) = (given[1].string(memory, self.host)?, given[3].string(memory, self.host)?);
+                self.host.rename(&given[0].object()?, &name, &given[2].object()?, &to_name)
+            }
+            B::Unlink => {
+                let name = given[1].string(memory, self.host)?;
+                self.host.unlink(&given[0].object()?, &name)
+            }
+            B::MakeDirectory => {
+                let name = given[1].string(memory, self.host)?;
+                self.host.make_directory(&given[0].object()?, &name, given[2].integer()? as u32)
+            }
+            _ => {
+                let to = given[1].string(memory, self.host)?;
+                self.host.copy_file(&given[0].object()?, &to)
+            }
+        })
+    }
+
+    fn is(&mut self, function: B, given: &[Given<'_>]) -> Result<i64, Why> {
+        let object = given[0].object()?;
+        if function == B::IsMode {
+            let (mode, wanted) = (self.host.attribute(Attribute::Mode, &object), given[1].integer()?);
+            return Ok((mode >= 0 && mode & wanted == wanted).into());
+        }
+        let kind = match function {
+            B::IsDirectory => libc::S_IFDIR,
+            B::IsFile => libc::S_IFREG,
+            _ => libc::S_IFLNK,
+        };
+        Ok((self.host.attribute(Attribute::Kind, &object) == i64::from(kind)).into())
+    }
+
+    /// Fields of ioctls and of files of auxiliary data.
+    fn data(&mut self, function: B, given: &[Given<'_>], memory: &mut Memory<'_>) -> Result<i64, Why> {
+        let is_file = matches!(function, B::GetFileData | B::SetFileData);
+        let (Given::Field(structure, field), value) = (&given[is_file as usize], &given[is_file as usize + 1]) else {
+            return Err(Why::NullPointer);
+        };
+        let whole = &self.program.structures[*structure];
+        let field = &whole.fields[*field];
+        let (offset, size) = (field.offset as usize, self.program.size(&field.r#type) as usize);
+        if matches!(function, B::GetIoctlData | B::GetFileData) {
+            let mut read = vec![0; size];
+            if is_file {
+                match self.host.read_file_data(&given[0].object()?, whole.size as usize) {
+                    Ok(data) => read.copy_from_slice(&data[offset..offset + size]),
+                    Err(error) => return Ok(error.into()),
+                }
+            } else if !self.host.ioctl_data(*structure, &mut |data| read.copy_from_slice(&data[offset..offset + size]))
+            {
+                return Ok((-libc::EINVAL).into());
+            }
+            match &field.r#type {
+                Type::Integer(integer) => value.answer(memory::load(&read, *integer), memory, self.host)?,
+                _ => value.write(&read, memory, self.host)?,
+            }
+            return Ok(0);
+        }
+        let mut bytes = match value {
+            Given::Integer(value, _) => value.to_le_bytes()[..size.min(8)].to_vec(),
+            other => other.at_most(size, memory, self.host)?,
+        };
+        bytes.resize(size, 0);
+        if is_file {
+            return Ok(self.host.write_file_data(&given[0].object()?, whole.size as usize, offset, &bytes).into());
+        }
+        let is_done = self.host.ioctl_data(*structure, &mut |data| data[offset..offset + size].copy_from_slice(&bytes));
+        Ok(if is_done { 0 } else { (-libc::EINVAL).into() })
+    }
+
+    fn strings(&mut self, function: B, given: &[Given<'_>], memory: &mut Memory<'_>) -> Result<i64, Why> {
+        let mut one = given[0].string(memory, self.host)?;
+        match function {
+            B::StringLength => Ok(one.len() as i64),
+            B::StringEqual => Ok((one == given[1].string(memory, self.host)?).into()),
+            _ => {
+                one.extend(given[1].string(memory, self.host)?);
+                allocate_text(memory, one)
+            }
+        }
+    }
+
+    fn bytes(&mut self, function: B, given: &[Given<'_>], memory: &mut Memory<'_>) -> Result<i64, Why> {
+        match function {
+            B::MemoryCopy => {
+                let bytes = given[1].bytes(given[2].length()?, memory, self.host)?;
+                given[0].write(&bytes, memory, self.host)?;
+            }
+            B::MemoryCompare => {
+                let length = given[2].length()?;
+                let (one, other) =
+                    (given[0].bytes(length, memory, self.host)?, given[1].bytes(length, memory, self.host)?);
+                return Ok(one.cmp(&other) as i64);
+            }
+            B::MemorySet => {
+                let bytes = vec![given[1].integer()? as u8; given[2].length()?];
+                given[0].write(&bytes, memory, self.host)?;
+            }
+            B::Allocate => return memory.allocate(vec![0; given[0].length()?]),
+            _ => memory.free(given[0].pointer()?)?,
+        }
+        Ok(0)
+    }
+
+    /// Ciphers, hashes and compression.
+    fn coded(&mut self, function: B, given: &[Given<'_>], memory: &mut Memory<'_>) -> Result<i64, Why> {
+        match function {
+            B::BlowfishSetKey => {
+                let key = given[2].bytes(given[1].length()?, memory, self.host)?;
+                given[0].write(&key, memory, self.host)?;
+            }
+            B::BlowfishCfb => {
+                let mut data = given[0].bytes(given[2].length()?, memory, self.host)?;
+                let key = given[3].at_most(ciphers::BLOWFISH_KEY_BYTES_MAX, memory, self.host)?;
+                let mut iv = [0; 8];
+                iv.copy_from_slice(&given[4].bytes(8, memory, self.host)?);
+                let position = given[5].before(memory, self.host)?;
+                let is_encrypting = given[6].integer()? != 0;
+                let position = ciphers::blowfish_cfb(&key, &mut iv, position as usize % 8, is_encrypting, &mut data);
+                given[1].write(&data, memory, self.host)?;
+                given[4].write(&iv, memory, self.host)?;
+                given[5].answer(position as i64, memory, self.host)?;
+            }
+            B::Seal | B::Unseal => {
+                let data = given[1].bytes(given[2].length()?, memory, self.host)?;
+                let key = given[3].bytes(ciphers::KEY_BYTES, memory, self.host)?;
+                let nonce = given[4].bytes(ciphers::NONCE_BYTES, memory, self.host)?;
+                let number = given[5].integer()? as u64;
+                let coded = match function {
+                    B::Seal => ciphers::seal(&key, &nonce, number, &data),
+                    _ => ciphers::unseal(&key, &nonce, number, &data),
+                };
+                let Some(coded) = coded else { return Ok((-libc::EBADMSG).into()) };
+                given[0].write(&coded, memory, self.host)?;
+                return Ok(coded.len() as i64);
+            }
+            B::Hash => {
+                let data = given[1].bytes(given[2].length()?, memory, self.host)?;
+                given[0].write(&ciphers::hash(&data), memory, self.host)?;
+            }
+            B::Random => {
+                let bytes = ciphers::random(given[1].length()?);
+                given[0].write(&bytes, memory, self.host)?;
+            }
+            _ => {
+                let room = given[1].length()?;
+                let data = given[2].bytes(given[3].length()?, memory, self.host)?;
+                let (coded, error) = match function {
+                    B::Compress => (ciphers::compress(&data, room), libc::ENOSPC),
+                    _ => (ciphers::decompress(&data, room), libc::EBADMSG),
+                };
+                let Some(coded) = coded else { return Ok((-error).into()) };
+                given[0].write(&coded, memory, self.host)?;
+                return Ok(coded.len() as i64);
+            }
+        }
+        Ok(0)
+    }
+}

@@ -1,0 +1,194 @@
+//! What a call is given, found in the values of its operands.
+
+use super::{Host, Object, Place, find};
+use crate::ir::{Integer, Operand};
+use crate::memory::Memory;
+use crate::stop::Why;
+
+/// A thing that a call is given.
+#[derive(Clone, Debug)]
+pub(super) enum Given<'p> {
+    Missing,
+    Integer(i64, Integer),
+    /// Memory, at most so many bytes of it.
+    Pointer(i64, Option<u64>),
+    /// Where an integer goes.
+    Answer(i64, Integer),
+    Object(Object),
+    /// Shared data of so many bytes.
+    Shared(Place, usize, usize),
+    SharedAnswer(Place, usize, Integer),
+    Field(usize, usize),
+    Text(&'p [u8]),
+}
+
+/// All that a call is given.
+pub(super) fn all<'p>(operands: &'p [Operand], values: &[i64], memory: &Memory<'_>) -> Result<Vec<Given<'p>>, Why> {
+    let mut rest = values;
+    operands.iter().map(|operand| next(operand, &mut rest, memory)).collect()
+}
+
+/// The one thing that a call is given.
+pub(super) fn one<'p>(operand: &'p Operand, values: &[i64], memory: &Memory<'_>) -> Result<Given<'p>, Why> {
+    next(operand, &mut { values }, memory)
+}
+
+fn next<'p>(operand: &'p Operand, values: &mut &[i64], memory: &Memory<'_>) -> Result<Given<'p>, Why> {
+    let mut take = || {
+        let (first, rest) = values.split_first().ok_or(Why::NullPointer)?;
+        *values = rest;
+        Ok::<i64, Why>(*first)
+    };
+    Ok(match operand {
+        Operand::Missing => Given::Missing,
+        Operand::Integer(integer) => Given::Integer(take()?, *integer),
+        Operand::Pointer(limit) => Given::Pointer(take()?, *limit),
+        Operand::Answer(integer) => Given::Answer(take()?, *integer),
+        Operand::Object => Given::Object(Object::Value(take()?)),
+        Operand::Argument(argument) => Given::Object(Object::Argument(*argument)),
+        Operand::Named => Given::Object(Object::Named(memory.string(take()?)?.to_vec())),
+        Operand::Field(structure, field) => Given::Field(*structure, *field),
+        Operand::Text(text) => Given::Text(text),
+        Operand::Shared(shared, bytes) => {
+            let (place, offset, rest) = find(shared, values)?;
+            *values = rest;
+            Given::Shared(place, offset, *bytes as usize)
+        }
+        Operand::SharedAnswer(shared, integer) => {
+            let (place, offset, rest) = find(shared, values)?;
+            *values = rest;
+            Given::SharedAnswer(place, offset, *integer)
+        }
+    })
+}
+
+impl Given<'_> {
+    pub(super) fn integer(&self) -> Result<i64, Why> {
+        match self {
+            Given::Integer(value, _) => Ok(*value),
+            _ => Err(Why::NullPointer),
+        }
+    }
+
+    /// A length of memory.
+    pub(super) fn length(&self) -> Result<usize, Why> {
+        match usize::try_from(self.integer()?) {
+            Ok(length) if length <= 64 << 20 => Ok(length),
+            _ => Err(Why::BadLength),
+        }
+    }
+
+    pub(super) fn object(&self) -> Result<Object, Why> {
+        match self {
+            Given::Object(object) => Ok(object.clone()),
+            _ => Err(Why::NullPointer),
+        }
+    }
+
+    /// The pointer, if it is one.
+    pub(super) fn pointer(&self) -> Result<i64, Why> {
+        match self {
+            Given::Pointer(pointer, _) => Ok(*pointer),
+            _ => Err(Why::NullPointer),
+        }
+    }
+
+    /// So many bytes that are read.
+    pub(super) fn bytes(&self, length: usize, memory: &Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
+        match self {
+            Given::Pointer(..) if length == 0 => Ok(Vec::new()),
+            Given::Pointer(pointer, limit) => {
+                within(length, *limit)?;
+                Ok(memory.read(*pointer, length)?.to_vec())
+            }
+            Given::Shared(place, offset, bytes) => {
+                within(length, Some(*bytes as u64))?;
+                // What an object that is not there has, is zero.
+                let mut read = vec![0; length];
+                host.shared(*place, &mut |all| read.copy_from_slice(&all[*offset..offset + length]));
+                Ok(read)
+            }
+            _ => Err(Why::NullPointer),
+        }
+    }
+
+    /// A string that is read.
+    pub(super) fn string(&self, memory: &Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
+        match self {
+            Given::Pointer(pointer, limit) => {
+                let string = memory.string(*pointer)?;
+                let most = limit.map_or(string.len(), |limit| string.len().min(limit as usize));
+                Ok(string[..most].to_vec())
+            }
+            Given::Shared(_, _, length) => {
+                let mut bytes = self.bytes(*length, memory, host)?;
+                bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()));
+                Ok(bytes)
+            }
+            _ => Err(Why::NullPointer),
+        }
+    }
+
+    /// Up to so many bytes, as far as there are any.
+    pub(super) fn at_most(&self, length: usize, memory: &Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
+        let there = match self {
+            Given::Pointer(pointer, limit) => {
+                let rest = memory.rest(*pointer)?.len();
+                limit.map_or(rest, |limit| rest.min(limit as usize))
+            }
+            Given::Shared(_, _, bytes) => *bytes,
+            _ => return Err(Why::NullPointer),
+        };
+        self.bytes(length.min(there), memory, host)
+    }
+
+    /// Writes bytes.
+    pub(super) fn write(&self, bytes: &[u8], memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<(), Why> {
+        match self {
+            Given::Pointer(..) if bytes.is_empty() => Ok(()),
+            Given::Pointer(pointer, limit) => {
+                within(bytes.len(), *limit)?;
+                memory.write(*pointer, bytes.len())?.copy_from_slice(bytes);
+                Ok(())
+            }
+            Given::Shared(place, offset, length) => {
+                within(bytes.len(), Some(*length as u64))?;
+                host.shared(*place, &mut |all| all[*offset..offset + bytes.len()].copy_from_slice(bytes));
+                Ok(())
+            }
+            _ => Err(Why::NullPointer),
+        }
+    }
+
+    /// Writes an integer where an answer goes.
+    pub(super) fn answer(&self, value: i64, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<(), Why> {
+        match self {
+            Given::Answer(pointer, integer) => memory.store(*pointer, *integer, value),
+            Given::SharedAnswer(place, offset, integer) => {
+                host.shared(*place, &mut |all| super::store(&mut all[*offset..], *integer, value));
+                Ok(())
+            }
+            _ => Err(Why::NullPointer),
+        }
+    }
+
+    /// The integer where an answer goes, as it is.
+    pub(super) fn before(&self, memory: &Memory<'_>, host: &mut dyn Host) -> Result<i64, Why> {
+        match self {
+            Given::Answer(pointer, integer) => memory.load(*pointer, *integer),
+            Given::SharedAnswer(place, offset, integer) => {
+                let mut value = 0;
+                host.shared(*place, &mut |all| value = crate::memory::load(&all[*offset..], *integer));
+                Ok(value)
+            }
+            _ => Err(Why::NullPointer),
+        }
+    }
+}
+
+fn within(length: usize, limit: Option<u64>) -> Result<(), Why> {
+    match limit {
+        Some(limit) if length as u64 > limit => Err(Why::OutOfBounds),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,283 @@
+//! What is declared: the properties of the file system, its data, and the items of the first and the last section.
+
+use super::{Checker, Symbol, Understood};
+use crate::diagnostic::Code;
+use crate::ir::Integer;
+use crate::program::{Data, Ioctl, MountField, Structure, Type};
+use crate::text::{Span, Spanned};
+use crate::tree::{
+    self, Access, Declaration, DeclarationKind as D, Description, Direction, Expression, Filter, Initializer, Item,
+    ItemKind, Name, Style, Variable,
+};
+
+/// Most file systems that one can lie on.
+const FAN_OUT_MAX: u64 = 64;
+/// Error numbers from here on are a description's own, unless it gives a number: Linux's end at 133.
+const OWN_ERRORS_BEGIN: i32 = 512;
+/// The largest error number that the kernel passes on.
+const ERROR_MAX: u64 = 4095;
+/// The most bytes of an ioctl, as its number holds them (`_IOC_SIZEBITS`).
+const IOCTL_BYTES_MAX: u64 = (1 << 14) - 1;
+
+/// Where declarations that may stand once stand.
+#[derive(Default)]
+struct Once(Vec<(&'static str, Span)>);
+
+impl Checker {
+    pub(super) fn declare_declarations(&mut self, description: &Description) {
+        let mut once = Once::default();
+        let mut mount = Structure { name: "mntdata".into(), fields: Vec::new(), size: 0, alignment: 1 };
+        for declaration in &description.declarations {
+            self.declare_one(declaration, &mut once, &mut mount);
+        }
+        if !mount.fields.is_empty() {
+            mount.size = mount.size.next_multiple_of(mount.alignment);
+            self.program.structures.push(mount);
+            self.program.mount = Some(self.program.structures.len() - 1);
+        }
+    }
+
+    fn declare_one(&mut self, declaration: &Declaration, once: &mut Once, mount: &mut Structure) {
+        let span = declaration.span;
+        match &declaration.kind {
+            D::AccessMode(Spanned { value, .. }) => {
+                self.once(once, "accessmode", span);
+                self.program.access = (*value != Access::ReadWrite).then_some(*value);
+            }
+            D::Debug(Spanned { value, .. }) => {
+                self.once(once, "debug", span);
+                self.program.traces = *value;
+            }
+            D::MountStyle(Spanned { value, .. }) => {
+                self.once(once, "mntstyle", span);
+                self.program.is_overlay = *value == Style::Overlay;
+            }
+            D::FanOut(count) => {
+                self.once(once, "fanout", span);
+                self.declare_fan_out(count);
+            }
+            D::Filter(Spanned { value, span }) => self.declare_filter(*value, *span),
+            D::ErrorCode(name, number) => self.declare_error(name, number.as_ref()),
+            D::FileFormat(name, fields) => {
+                self.unique(name, "file format", |checker| {
+                    let formats = checker.program.formats.iter();
+                    formats.map(|format| checker.program.structures[*format].name.clone()).collect()
+                });
+                let structure = self.structure_of(&name.value, fields);
+                self.program.formats.push(structure);
+            }
+            D::Ioctl(direction, name, fields) => self.declare_ioctl(*direction, name, fields),
+            D::MountData(fields) => self.declare_mount(mount, fields, false),
+            D::MountFlag(_, fields) => self.declare_mount(mount, fields, true),
+            D::PerVfs(fields) => {
+                self.once(once, "per_vfs", span);
+                self.program.vfs = Some(self.structure_of("per_vfs", fields));
+            }
+            D::PerVnode(fields) => {
+                self.once(once, "per_vnode", span);
+                self.declare_per_vnode(fields);
+            }
+        }
+    }
+
+    fn once(&mut self, once: &mut Once, what: &'static str, span: Span) {
+        match once.0.iter().find(|(other, _)| *other == what) {
+            Some((_, before)) => {
+                let before = *before;
+                self.wrong(Code::Twice, format!("`{what}` is declared twice"), span).and(before, "the first is here");
+            }
+            None => once.0.push((what, span)),
+        }
+    }
+
+    fn unique(&mut self, name: &Name, what: &str, known: impl Fn(&Checker) -> Vec<String>) {
+        if known(self).contains(&name.value) {
+            self.wrong(Code::Twice, format!("there are two of the {what} `{}`", name.value), name.span);
+        }
+    }
+
+    fn declare_fan_out(&mut self, count: &Spanned<u64>) {
+        if (1..=FAN_OUT_MAX).contains(&count.value) {
+            self.program.fan_out = count.value as u32;
+        } else {
+            let what = format!("a file system lies on 1 to {FAN_OUT_MAX} others, not {}", count.value);
+            self.wrong(Code::BadConstant, what, count.span);
+        }
+    }
+
+    fn declare_filter(&mut self, filter: Filter, span: Span) {
+        let (is_there, what) = match filter {
+            Filter::Data => (&mut self.filters.data, "data"),
+            Filter::Name => (&mut self.filters.name, "name"),
+            Filter::Size => (&mut self.filters.size, "size"),
+        };
+        if is_there.replace(span).is_some() {
+            self.wrong(Code::Twice, format!("`filter:{what}` is declared twice"), span);
+        }
+    }
+
+    fn declare_error(&mut self, name: &Name, number: Option<&Spanned<u64>>) {
+        let own = self.program.errors.iter().filter(|(_, number)| *number >= OWN_ERRORS_BEGIN).count() as i32;
+        let value = match number {
+            None => OWN_ERRORS_BEGIN + own,
+            Some(number) if (1..=ERROR_MAX).contains(&number.value) => number.value as i32,
+            Some(number) => {
+                let what = format!("the number of an error is 1 to {ERROR_MAX}, not {}", number.value);
+                self.wrong(Code::BadConstant, what, number.span);
+                return;
+            }
+        };
+        self.program.errors.push((name.value.clone(), value));
+        self.name(&name.value, Symbol::Constant(value.into(), Integer::INT), name.span);
+    }
+
+    fn declare_ioctl(&mut self, direction: Direction, name: &Name, fields: &[tree::Field]) {
+        self.unique(name, "ioctl", |checker| checker.program.ioctls.iter().map(|ioctl| ioctl.name.clone()).collect());
+        let structure = self.structure_of(&name.value, fields);
+        let size = self.structure(structure).size;
+        if size > IOCTL_BYTES_MAX {
+            let what = format!("the data of an ioctl are at most {IOCTL_BYTES_MAX} bytes, not {size}");
+            self.wrong(Code::BadType, what, name.span);
+            return;
+        }
+        // As `_IOC` makes them: which way (written by the program is 1, read 2), how many bytes, whose, which.
+        let way = match direction {
+            Direction::FromUser => 1,
+            Direction::ToUser => 2,
+            Direction::Both => 3,
+        };
+        let number = self.program.ioctls.len() as u32 + 1;
+        let command = way << 30 | (size as u32) << 16 | u32::from(b'F') << 8 | number;
+        self.program.ioctls.push(Ioctl { name: name.value.clone(), direction, structure, command });
+    }
+
+    fn declare_mount(&mut self, mount: &mut Structure, fields: &[tree::Field], is_flag: bool) {
+        for field in fields {
+            let Ok(r#type) = self.field_type(field) else { continue };
+            let name = &field.name;
+            if mount.fields.iter().any(|other| other.name == name.value) {
+                self.wrong(Code::Twice, format!("there are two mount data `{}`", name.value), name.span);
+                continue;
+            }
+            if is_flag && !matches!(r#type, Type::Integer(_)) {
+                self.wrong(Code::BadType, "a mount flag is an integer", name.span);
+                continue;
+            }
+            mount.alignment = mount.alignment.max(self.alignment(&r#type));
+            let offset = self.lay_out(&mut mount.size, &r#type);
+            let field = mount.fields.len();
+            mount.fields.push(crate::program::Field { name: name.value.clone(), r#type, offset });
+            self.program.mount_fields.push(MountField { name: name.value.clone(), field, is_flag });
+        }
+    }
+
+    fn declare_per_vnode(&mut self, fields: &[tree::Field]) {
+        for field in fields {
+            let name = &field.name.value;
+            if crate::builtins::find(crate::builtins::ATTRIBUTES, name).is_some() {
+                let what = format!("every object has an attribute `{name}`");
+                self.wrong(Code::Twice, what, field.name.span).remedy = Some("give the field another name".into());
+            }
+        }
+        self.program.vnode = Some(self.structure_of("per_vnode", fields));
+    }
+
+    /// The items of a section that others may use, wherever they stand.
+    pub(super) fn declare_items(&mut self, items: &[Item]) {
+        for item in items {
+            // What is wrong has been told; the others are of use.
+            let _ = self.declare_item(item);
+        }
+    }
+
+    fn declare_item(&mut self, item: &Item) -> Understood<()> {
+        match &item.kind {
+            ItemKind::Include(_) => Ok(()),
+            ItemKind::Constant(name, value) => self.declare_constant(name, value),
+            ItemKind::TypeAlias(variable) => {
+                let r#type = self.variable_type(variable)?;
+                let Some(name) = &variable.name else { return Ok(()) };
+                match self.aliases.insert(name.value.clone(), r#type.clone()) {
+                    Some(before) if before != r#type => {
+                        self.wrong(Code::Twice, format!("`{}` is two types", name.value), name.span);
+                    }
+                    _ => {}
+                }
+                Ok(())
+            }
+            ItemKind::Structure(name, fields) => {
+                if self.structures.contains_key(&name.value) {
+                    self.wrong(Code::Twice, format!("there are two `struct {}`", name.value), name.span);
+                }
+                let index = self.structure_of(&name.value, fields);
+                self.structures.insert(name.value.clone(), index);
+                Ok(())
+            }
+            ItemKind::Enumeration(names) => self.declare_enumeration(names),
+            ItemKind::Data(variables) => {
+                for variable in variables {
+                    let _ = self.declare_data(variable);
+                }
+                Ok(())
+            }
+            ItemKind::Function(function) => self.declare_function(function),
+        }
+    }
+
+    fn declare_constant(&mut self, name: &Name, value: &Expression) -> Understood<()> {
+        let (value, r#type) = self.constant_typed(value)?;
+        self.name(&name.value, Symbol::Constant(value, r#type), name.span);
+        Ok(())
+    }
+
+    fn declare_enumeration(&mut self, names: &[(Name, Option<Expression>)]) -> Understood<()> {
+        let mut next = 0;
+        for (name, value) in names {
+            if let Some(value) = value {
+                next = self.constant(value)?;
+            }
+            let value = Integer::INT.wrap(next);
+            self.name(&name.value, Symbol::Constant(value, Integer::INT), name.span);
+            next = value + 1;
+        }
+        Ok(())
+    }
+
+    fn declare_data(&mut self, variable: &Variable) -> Understood<()> {
+        let Some(name) = &variable.name else { return Ok(()) };
+        let r#type = self.type_with_value(variable)?;
+        if matches!(r#type, Type::Pointer { .. } | Type::Vnode) && variable.value.is_none() {
+            let what = "data that operations share hold no pointers and no objects";
+            self.wrong(Code::BadType, what, name.span);
+        }
+        let size = self.size(&r#type).unwrap_or(0);
+        let mut bytes = vec![0; size as usize];
+        if let Some(value) = &variable.value {
+            self.initial_bytes(&r#type, value, &mut bytes)?;
+        }
+        let is_written = self.written.contains(&name.value) && !variable.r#type.is_const;
+        self.program.data.push(Data { name: name.value.clone(), r#type, bytes, is_written });
+        self.name(&name.value, Symbol::Data(self.program.data.len() - 1), name.span);
+        Ok(())
+    }
+
+    /// The type of a variable, of which a length may be left out that its value tells.
+    pub(super) fn type_with_value(&mut self, variable: &Variable) -> Understood<Type> {
+        let Some((None, rest)) = variable.lengths.split_first() else { return self.variable_type(variable) };
+        let count = match &variable.value {
+            Some(Initializer::List(values, _)) => values.len() as u64,
+            Some(Initializer::Value(Expression { kind: tree::ExpressionKind::Text(text), .. })) => {
+                text.len() as u64 + 1
+            }
+            _ => 0,
+        };
+        if count == 0 {
+            self.wrong(Code::BadType, "the length of this array is not known", variable.span).remedy =
+                Some("write it between the brackets".into());
+            return Err(super::Wrong);
+        }
+        let rest = Variable { lengths: rest.to_vec(), value: None, ..variable.clone() };
+        let of = self.variable_type(&rest)?;
+        self.array(of, &[count], variable.span)
+    }
+}

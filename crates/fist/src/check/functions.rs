@@ -1,0 +1,260 @@
+//! Functions: what they are given and answer, the scopes of their variables, and their bodies.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Checker, Symbol, Understood};
+use crate::builtins::{self, Parameter};
+use crate::depth;
+use crate::diagnostic::Code;
+use crate::interpreter::DEPTH_MAX;
+use crate::ir::{self, Register};
+use crate::operations::Operations;
+use crate::program::Type;
+use crate::text::Span;
+use crate::tree::{Block, Expression, ExpressionKind as E, Function, Item, ItemKind, UnaryOperator, Variable};
+use crate::walk;
+
+/// What a function is given and answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Signature {
+    pub(super) parameters: Vec<Type>,
+    pub(super) result: Type,
+    pub(super) span: Span,
+    pub(super) is_defined: bool,
+}
+
+/// A variable of a function.
+#[derive(Clone, Debug)]
+pub(super) enum Local {
+    /// It is never pointed to.
+    Register(Register, Type),
+    /// It is an object of memory.
+    Object(usize, Type),
+}
+
+/// The function that is being checked.
+#[derive(Default)]
+pub(super) struct Scope {
+    /// Variables, the innermost block last.
+    pub(super) blocks: Vec<HashMap<String, (Local, Span)>>,
+    /// What has been made of it.
+    pub(super) function: ir::Function,
+    /// What it answers; nothing for a rule.
+    pub(super) result: Option<Type>,
+    /// The operations of a rule; nothing for a function.
+    pub(super) operations: Option<Operations>,
+    /// Names of variables that are pointed to.
+    pub(super) pointed: HashSet<String>,
+    /// How many loops are around.
+    pub(super) loops: u32,
+    /// How many loops and switches are around.
+    pub(super) breakable: u32,
+}
+
+impl Scope {
+    /// One more register.
+    pub(super) fn register(&mut self) -> Register {
+        self.function.registers += 1;
+        self.function.registers - 1
+    }
+
+    /// One more object of memory.
+    pub(super) fn object(&mut self, bytes: u64) -> usize {
+        self.function.objects.push(bytes);
+        self.function.objects.len() - 1
+    }
+
+    pub(super) fn local(&self, name: &str) -> Option<&Local> {
+        self.blocks.iter().rev().find_map(|block| block.get(name)).map(|(local, _)| local)
+    }
+}
+
+/// The objects of one function, bytes.
+const OBJECTS_BYTES_MAX: u64 = 1 << 20;
+
+impl Checker {
+    /// Announces a function, so that what stands before it can call it.
+    pub(super) fn declare_function(&mut self, function: &Function) -> Understood<()> {
+        let result = self.base_type(&function.result, function.result_pointers)?;
+        if matches!(result, Type::Structure(_) | Type::Array(..)) {
+            self.wrong(Code::NotSupported, "a function cannot answer a structure", function.name.span).remedy =
+                Some("give it a pointer to where the answer goes".into());
+        }
+        let mut parameters = Vec::new();
+        for parameter in &function.parameters {
+            parameters.push(self.parameter_type(parameter)?);
+        }
+        let is_defined = function.body.is_some();
+        let signature = Signature { parameters, result, span: function.name.span, is_defined };
+        let name = &function.name.value;
+        if let Some((Symbol::Function(index), _)) = self.symbols.get(name) {
+            let (index, before) = (*index, self.signatures[*index].clone());
+            if (before.parameters != signature.parameters || before.result != signature.result)
+                || (before.is_defined && is_defined)
+            {
+                let what = format!("`{name}` is defined twice, or not as it was announced");
+                self.wrong(Code::Twice, what, function.name.span).and(before.span, "the first is here");
+            }
+            self.signatures[index].is_defined |= is_defined;
+            return Ok(());
+        }
+        if builtins::function(name).is_some() {
+            let what = format!("`{name}` is a function of the language");
+            self.wrong(Code::Twice, what, function.name.span).remedy = Some("give it another name".into());
+        }
+        self.name(name, Symbol::Function(self.signatures.len()), function.name.span);
+        self.signatures.push(signature);
+        self.program.functions.push(ir::Function { name: name.clone(), ..ir::Function::default() });
+        Ok(())
+    }
+
+    /// An array that is a parameter is a pointer to its elements, as C has it; but `page_t` is a type of its own.
+    fn parameter_type(&mut self, parameter: &Variable) -> Understood<Type> {
+        let is_const = parameter.r#type.is_const;
+        let mut base = self.base_type(&parameter.r#type, parameter.pointers)?;
+        if parameter.lengths.is_empty() {
+            if matches!(base, Type::Structure(_) | Type::Array(..)) {
+                self.wrong(Code::NotSupported, "a function is not given a structure whole", parameter.span).remedy =
+                    Some("give it a pointer to it".into());
+            }
+            return Ok(base);
+        }
+        for length in parameter.lengths[1..].iter().rev() {
+            let length = match length {
+                Some(length) => self.length(length)?,
+                None => 1,
+            };
+            base = Type::Array(Box::new(base), length);
+        }
+        Ok(Type::Pointer { to: Box::new(base), is_const })
+    }
+
+    /// Checks the bodies of all functions.
+    pub(super) fn define_functions(&mut self, items: &[Item]) {
+        for item in items {
+            if let ItemKind::Function(function) = &item.kind
+                && let Some(body) = &function.body
+                && let Some((Symbol::Function(index), _)) = self.symbols.get(&function.name.value)
+            {
+                let index = *index;
+                self.define_function(index, function, body, item.span);
+            }
+        }
+    }
+
+    fn define_function(&mut self, index: usize, function: &Function, body: &Block, span: Span) {
+        let signature = self.signatures[index].clone();
+        self.function = Scope {
+            function: ir::Function {
+                name: function.name.value.clone(),
+                parameters: function.parameters.len(),
+                registers: function.parameters.len(),
+                span,
+                ..ir::Function::default()
+            },
+            result: Some(signature.result),
+            pointed: pointed(body),
+            blocks: vec![HashMap::new()],
+            ..Scope::default()
+        };
+        let mut begin = Vec::new();
+        for (register, parameter) in function.parameters.iter().enumerate() {
+            let Some(r#type) = signature.parameters.get(register) else { continue };
+            let Some(name) = &parameter.name else { continue };
+            let local = self.parameter(register, r#type.clone(), &name.value, &mut begin);
+            self.function.blocks[0].insert(name.value.clone(), (local, name.span));
+        }
+        let made = self.finish(begin, body);
+        self.program.functions[index] = made;
+    }
+
+    /// A parameter that is pointed to is copied to memory.
+    fn parameter(&mut self, register: Register, r#type: Type, name: &str, begin: &mut Vec<ir::Statement>) -> Local {
+        let Some(integer) = self.integer_of(&r#type).filter(|_| self.function.pointed.contains(name)) else {
+            return Local::Register(register, r#type);
+        };
+        let object = self.function.object(integer.bytes.into());
+        let (pointer, value) = (ir::Expression::Object(object), ir::Expression::Register(register));
+        let store = ir::Expression::Store(Box::new(pointer), integer, Box::new(value), Span::default());
+        begin.push(ir::Statement::Expression(store));
+        Local::Object(object, r#type)
+    }
+
+    /// Checks the body of the function that has been begun.
+    pub(super) fn finish(&mut self, mut begin: Vec<ir::Statement>, body: &Block) -> ir::Function {
+        begin.extend(self.block(body));
+        let mut made = std::mem::take(&mut self.function).function;
+        if made.objects.iter().sum::<u64>() > OBJECTS_BYTES_MAX {
+            let what = format!("the variables of `{}` take more than {} MiB", made.name, OBJECTS_BYTES_MAX >> 20);
+            self.wrong(Code::BadType, what, made.span).remedy = Some("use fistMalloc for what is large".into());
+        }
+        made.body = begin;
+        // A call itself takes some room too.
+        made.depth = depth::of(&made.body) + 2;
+        if made.depth > DEPTH_MAX {
+            self.wrong(Code::TooDeep, format!("`{}` is nested too deeply to be run", made.name), made.span).remedy =
+                Some("make a function of a part of it".into());
+        }
+        made
+    }
+
+    /// Functions that are announced, called perhaps, and nowhere defined.
+    pub(super) fn find_undefined(&mut self) {
+        for index in 0..self.signatures.len() {
+            if !self.signatures[index].is_defined {
+                let what = format!("`{}` is announced and nowhere defined", self.program.functions[index].name);
+                self.wrong(Code::UnknownName, what, self.signatures[index].span);
+            }
+        }
+    }
+}
+
+/// The names of variables of a function that are pointed to, or that built-in functions write answers to.
+pub(super) fn pointed(body: &Block) -> HashSet<String> {
+    let mut names = HashSet::new();
+    walk::block(body, &mut |expression| match &expression.kind {
+        E::Unary(UnaryOperator::AddressOf, of) => names.extend(walk::root(of).map(str::to_owned)),
+        E::Call { function, arguments } => {
+            each_argument(&function.value, arguments, |parameter, argument| {
+                if parameter == Parameter::Answer {
+                    names.extend(walk::root(argument).map(str::to_owned));
+                }
+            });
+        }
+        _ => {}
+    });
+    names
+}
+
+/// The arguments of a built-in function, each with its parameter.
+pub(super) fn each_argument<'a>(
+    name: &str,
+    arguments: &'a [Expression],
+    mut see: impl FnMut(Parameter, &'a Expression),
+) {
+    let Some(signature) = builtins::function(name) else { return };
+    let last = signature.parameters.last().map(|(_, parameter)| *parameter);
+    for (index, argument) in arguments.iter().enumerate() {
+        let parameter = signature.parameters.get(index).map(|(_, parameter)| *parameter);
+        if let Some(parameter) = parameter.or(last.filter(|last| *last == Parameter::Values)) {
+            see(parameter, argument);
+        }
+    }
+}
+
+/// The names of data that something in this block writes to.
+pub(super) fn written(body: &Block, names: &mut HashSet<String>) {
+    walk::block(body, &mut |expression| match &expression.kind {
+        E::Assign(_, target, _) | E::Step { target, .. } => names.extend(walk::root(target).map(str::to_owned)),
+        E::Call { function, arguments } => each_argument(&function.value, arguments, |parameter, argument| {
+            if matches!(parameter, Parameter::Answer | Parameter::Output) {
+                let argument = match &argument.kind {
+                    E::Unary(UnaryOperator::AddressOf, of) => of,
+                    _ => argument,
+                };
+                names.extend(walk::root(argument).map(str::to_owned));
+            }
+        }),
+        _ => {}
+    });
+}

@@ -1,0 +1,562 @@
+//! What FiST adds to C: variables of operations, attributes of objects, globals, and the functions of the language.
+
+use super::expressions::{Typed, nearest, string};
+use super::places::Place;
+use super::{Checker, Understood, Wrong};
+use crate::builtins::{
+    self, ATTRIBUTES, Answer, Attribute, BuiltIn, GLOBALS, OPERATION_VALUES, OperationValue, Parameter, Signature,
+};
+use crate::diagnostic::Code;
+use crate::ir::{Area, Argument, Expression as Made, Integer, Operand, Role, Shared, Site};
+use crate::operations::{Operation, Operations};
+use crate::program::Type;
+use crate::text::Span;
+use crate::tree::{Expression, ExpressionKind as E, Name, UnaryOperator as U};
+
+/// The names of objects that operations are about.
+pub(crate) const ROLES: [(&str, Role, &str); 7] = [
+    ("this", Role::This, "what the operation is done to; of one with a name, what the name stands for"),
+    ("dir", Role::Directory, "the directory that it is done in"),
+    ("from", Role::From, "of a rename, what is moved"),
+    ("fromdir", Role::FromDirectory, "of a rename, where it was"),
+    ("to", Role::To, "of a rename, what is replaced"),
+    ("todir", Role::ToDirectory, "of a rename, where it goes"),
+    ("0", Role::This, "short for $this:0"),
+];
+
+/// Names of values of operations that are strings.
+fn is_text(value: OperationValue) -> bool {
+    use OperationValue as V;
+    matches!(value, V::Name | V::ToName | V::Target | V::Xattr)
+}
+
+/// The operations that a value belongs to.
+fn operations_with(value: OperationValue) -> Operations {
+    use OperationValue as V;
+    let names: &[&str] = match value {
+        V::Name => return Operations(u64::MAX),
+        V::ToName => &["rename"],
+        V::Target => &["symlink"],
+        V::Xattr => &["getxattr", "setxattr", "removexattr"],
+        V::NewMode => &["create", "mkdir", "mknod", "tmpfile", "setattr"],
+        V::NewOwner | V::NewGroup => &["setattr"],
+        V::NewSize => &["setattr", "truncate"],
+        V::Offset => &["read", "write", "fallocate", "lseek", "copy_file_range"],
+        V::Length => &["read", "write", "fallocate", "copy_file_range"],
+        V::Flags => &["open", "create", "tmpfile", "access"],
+    };
+    let bits = names.iter().filter_map(|name| Operation::by_name(name)).map(|operation| 1 << operation.0);
+    Operations(bits.fold(0, |all, bit: u64| all | bit))
+}
+
+impl Checker {
+    /// `%uid`.
+    pub(super) fn global(&mut self, name: &str, span: Span) -> Understood<Typed> {
+        let Some(global) = builtins::find(GLOBALS, name) else {
+            let names: Vec<_> = GLOBALS.iter().map(|(_, name, _)| format!("%{name}")).collect();
+            let what = format!("there is no global variable `%{name}`");
+            self.wrong(Code::UnknownName, what, span).remedy = Some(format!("there are {}", names.join(", ")));
+            return Err(Wrong);
+        };
+        if global == builtins::Global::PageSize {
+            return Ok(Typed::integer(Made::Constant(super::types::PAGE_BYTES as i64), Integer::INT));
+        }
+        Ok(Typed::integer(self.site(Site::Global(global), Vec::new(), span), Integer::LONG))
+    }
+
+    /// The object that `$name:branch` is, if it is one.
+    fn role(&self, name: &str, branch: Option<u32>) -> Option<Argument> {
+        if let Ok(branch) = name.parse() {
+            return Some(Argument { role: Role::This, branch });
+        }
+        let (_, role, _) = ROLES.iter().find(|(known, ..)| *known == name)?;
+        Some(Argument { role: *role, branch: branch.unwrap_or(0) })
+    }
+
+    /// Whether an expression is an object of a file system.
+    pub(super) fn is_object(&self, expression: &Expression) -> bool {
+        match &expression.kind {
+            E::Argument { name, branch } => self.role(name, *branch).is_some(),
+            E::Name(name) => {
+                matches!(self.function.local(name), Some(super::functions::Local::Register(_, Type::Vnode)))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether an expression is an attribute that every object has.
+    pub(super) fn is_object_attribute(&self, expression: &Expression) -> bool {
+        match &expression.kind {
+            E::Member { of, name, .. } => self.is_object(of) && builtins::find(ATTRIBUTES, &name.value).is_some(),
+            _ => false,
+        }
+    }
+
+    /// The object of `$name:branch`, which there is in the operations of the rule.
+    fn object_argument(&mut self, name: &str, branch: Option<u32>, span: Span) -> Understood<Argument> {
+        let Some(argument) = self.role(name, branch) else {
+            let roles = ROLES.iter().map(|(name, ..)| *name);
+            let values = OPERATION_VALUES.iter().map(|(_, name, _)| *name);
+            let near = nearest(name, roles.chain(values).chain(["vfs", "mnt"]));
+            let what = format!("operations have no `${name}`");
+            self.wrong(Code::UnknownName, what, span).remedy = near.map(|near| format!("perhaps `${near}` is meant"));
+            return Err(Wrong);
+        };
+        if argument.branch > self.program.fan_out {
+            let (branch, fan_out) = (argument.branch, self.program.fan_out);
+            let what = format!("there is no file system {branch} below: the fan-out is {fan_out}");
+            self.wrong(Code::BadConstant, what, span).remedy = Some(format!("declare `fanout {branch};`"));
+            return Err(Wrong);
+        }
+        let is_renames = !matches!(argument.role, Role::This | Role::Directory);
+        if is_renames {
+            self.available(name, Operations(Operation::by_name("rename").map_or(0, |rename| 1 << rename.0)), span);
+        }
+        Ok(argument)
+    }
+
+    /// Tells of something that none of the rule's operations has.
+    fn available(&mut self, name: &str, operations: Operations, span: Span) {
+        let Some(own) = self.function.operations else { return };
+        if own.and(operations).is_empty() {
+            let having: Vec<_> = operations.iter().map(|operation| operation.kind().name).collect();
+            let what = format!("the operations of this rule have no `${name}`");
+            self.wrong(Code::NotHere, what, span).remedy = Some(format!("it is there in {}", having.join(", ")));
+        }
+    }
+
+    /// `$0` as a value, or `$name`.
+    pub(super) fn argument_value(&mut self, name: &str, branch: Option<u32>, span: Span) -> Understood<Typed> {
+        if matches!(name, "vfs" | "mnt") {
+            self.wrong(Code::BadType, format!("`${name}` is used by its fields"), span).remedy =
+                Some(format!("write `${name}.` and the name of a field"));
+            return Err(Wrong);
+        }
+        if let (Some(value), None) = (builtins::find(OPERATION_VALUES, name), branch) {
+            self.available(name, operations_with(value), span);
+            let made = self.site(Site::OperationValue(value), Vec::new(), span);
+            let r#type = if is_text(value) { string(true) } else { Type::Integer(Integer::LONG) };
+            return Ok(Typed { made, r#type });
+        }
+        let argument = self.object_argument(name, branch, span)?;
+        Ok(Typed { made: self.site(Site::Object(argument), Vec::new(), span), r#type: Type::Vnode })
+    }
+
+    /// An object, as calls out take it.
+    fn object(&mut self, expression: &Expression) -> Understood<(Operand, Vec<Made>)> {
+        if let E::Argument { name, branch } = &expression.kind
+            && self.role(name, *branch).is_some()
+        {
+            let argument = self.object_argument(name, *branch, expression.span)?;
+            return Ok((Operand::Argument(argument), Vec::new()));
+        }
+        let value = self.value(expression)?;
+        match value.r#type {
+            Type::Vnode => Ok((Operand::Object, vec![value.made])),
+            Type::Pointer { ref to, .. } if self.size(to) == Some(1) => Ok((Operand::Named, vec![value.made])),
+            other => {
+                let what = format!("an object or its name is expected, and this is `{}`", self.describe(&other));
+                self.wrong(Code::BadType, what, expression.span);
+                Err(Wrong)
+            }
+        }
+    }
+
+    /// `$0.owner`.
+    pub(super) fn attribute(&mut self, of: &Expression, name: &Name, span: Span) -> Understood<Typed> {
+        let Some(attribute) = builtins::find(ATTRIBUTES, &name.value) else { return Err(Wrong) };
+        let (operand, values) = self.object(of)?;
+        let made = self.site(Site::Attribute(attribute, operand), values, span);
+        let is_text = matches!(attribute, Attribute::Name | Attribute::FileSystem);
+        let r#type = if is_text { string(true) } else { Type::Integer(Integer::LONG) };
+        Ok(Typed { made, r#type })
+    }
+
+    /// `$0.key`: a field of what is kept for each object.
+    pub(super) fn vnode_field(&mut self, of: &Expression, name: &Name, span: Span) -> Understood<Place> {
+        let Some(structure) = self
+            .program
+            .vnode
+            .filter(|structure| self.structure(*structure).fields.iter().any(|field| field.name == name.value))
+        else {
+            let known = ATTRIBUTES.iter().map(|(_, name, _)| *name);
+            let what = format!("objects have no attribute `{}`", name.value);
+            let near = nearest(&name.value, known);
+            self.wrong(Code::UnknownName, what, name.span).remedy = Some(match near {
+                Some(near) => format!("perhaps `{near}` is meant"),
+                None => "declare it in `per_vnode { … };`".into(),
+            });
+            return Err(Wrong);
+        };
+        let (offset, r#type) = self.field(structure, name)?;
+        let (operand, values) = self.object(of)?;
+        let area = match operand {
+            Operand::Argument(argument) if argument.branch > 0 => {
+                let what = "fields of per_vnode belong to objects of this file system, not of those below";
+                self.wrong(Code::BadType, what, span).remedy = Some("leave the number away".into());
+                return Err(Wrong);
+            }
+            Operand::Argument(argument) => Area::Argument(argument),
+            _ => Area::Object,
+        };
+        Ok(Place::Shared { shared: Shared { area, offset, indexes: Vec::new() }, values, r#type })
+    }
+
+    /// `$vfs.key`: a field of what is kept for the mount; `$mnt.key` one of what was given when it was mounted, for which
+    /// `$vfs` does too.
+    pub(super) fn mount_field(&mut self, argument: &str, name: &Name, span: Span) -> Understood<Place> {
+        let has = |structure: &usize| self.structure(*structure).fields.iter().any(|field| field.name == name.value);
+        let vfs = self.program.vfs.filter(|structure| argument == "vfs" && has(structure));
+        let mount = self.program.mount.filter(has);
+        let (area, structure) = match (vfs, mount) {
+            (Some(vfs), _) => (Area::Vfs, vfs),
+            (None, Some(mount)) => (Area::Mount, mount),
+            (None, None) => {
+                let what = format!("`${argument}` has no field `{}`", name.value);
+                let declaration = if argument == "vfs" { "per_vfs" } else { "mntdata" };
+                let diagnostic = self.wrong(Code::UnknownName, what, name.span.to(span));
+                diagnostic.remedy = Some(format!("declare it in `{declaration} {{ … }};`"));
+                return Err(Wrong);
+            }
+        };
+        let (offset, r#type) = self.field(structure, name)?;
+        Ok(Place::Shared { shared: Shared { area, offset, indexes: Vec::new() }, values: Vec::new(), r#type })
+    }
+
+    /// A call of a function of the language.
+    pub(super) fn built_in(
+        &mut self,
+        signature: &'static Signature,
+        arguments: &[Expression],
+        span: Span,
+    ) -> Understood<Typed> {
+        let name = signature.names[0];
+        let takes_any = matches!(signature.parameters.last(), Some((_, Parameter::Values)));
+        let most = signature.parameters.len();
+        if arguments.len() < signature.needed || (!takes_any && arguments.len() > most) {
+            let parameters: Vec<_> = signature.parameters.iter().map(|(name, _)| *name).collect();
+            let what = format!("`{name}` is given {} values, and takes {}", arguments.len(), takes(signature));
+            self.wrong(Code::BadCall, what, span).remedy = Some(format!("write {name}({})", parameters.join(", ")));
+            return Err(Wrong);
+        }
+        let mut call = Call { operands: Vec::new(), values: Vec::new(), structure: None };
+        for (index, argument) in arguments.iter().enumerate() {
+            let parameter = signature.parameters.get(index).map_or(Parameter::Value, |(_, parameter)| *parameter);
+            match parameter {
+                Parameter::Values => self.operand(Parameter::Value, signature, argument, &mut call)?,
+                Parameter::Format => {
+                    let text = self.format(argument, &arguments[index + 1..], &mut call)?;
+                    call.operands.insert(0, Operand::Text(text));
+                    break;
+                }
+                parameter => self.operand(parameter, signature, argument, &mut call)?,
+            }
+        }
+        let given = arguments.len();
+        let missing = signature.parameters.iter().skip(given).filter(|(_, parameter)| *parameter != Parameter::Values);
+        call.operands.extend(missing.map(|_| Operand::Missing));
+        let made = self.site(Site::BuiltIn(signature.function, call.operands), call.values, span);
+        self.finish_call(signature, made)
+    }
+
+    fn finish_call(&mut self, signature: &Signature, made: Made) -> Understood<Typed> {
+        let r#type = match (signature.function, signature.answer) {
+            (BuiltIn::Allocate, _) => Type::Pointer { to: Box::new(Type::Void), is_const: false },
+            (_, Answer::Nothing) => Type::Void,
+            (_, Answer::Integer) => Type::Integer(Integer::INT),
+            (_, Answer::Memory) => string(false),
+        };
+        Ok(Typed { made, r#type })
+    }
+
+    fn operand(
+        &mut self,
+        parameter: Parameter,
+        signature: &Signature,
+        argument: &Expression,
+        call: &mut Call,
+    ) -> Understood<()> {
+        match parameter {
+            Parameter::Integer => {
+                let (made, integer) = self.integer(argument)?;
+                call.push(Operand::Integer(integer), made);
+            }
+            Parameter::Object => {
+                let (operand, values) = self.object(argument)?;
+                call.operands.push(operand);
+                call.values.extend(values);
+            }
+            Parameter::String | Parameter::Input => self.bytes(argument, false, call)?,
+            Parameter::Output => self.bytes(argument, true, call)?,
+            Parameter::Answer => self.answer(argument, call)?,
+            Parameter::Slot => match &argument.kind {
+                E::Argument { name, branch } if self.role(name, *branch).is_some() => {
+                    let argument = self.object_argument(name, *branch, argument.span)?;
+                    call.operands.push(Operand::Argument(argument));
+                }
+                _ => {
+                    let what = "what is found becomes an object of the operation, as `$1`";
+                    self.wrong(Code::BadType, what, argument.span);
+                    return Err(Wrong);
+                }
+            },
+            Parameter::Ioctl | Parameter::FileFormat => self.structure_name(parameter, argument, call)?,
+            Parameter::Field => self.field_name(argument, call)?,
+            Parameter::Value => {
+                let is_bytes = call.field_type(self).is_some_and(|r#type| !matches!(r#type, Type::Integer(_)));
+                match is_bytes || self.is_bytes(argument)? {
+                    true => self.bytes(argument, false, call)?,
+                    false => {
+                        let (made, integer) = self.integer(argument)?;
+                        call.push(Operand::Integer(integer), made);
+                    }
+                }
+            }
+            Parameter::Format | Parameter::Values => {
+                let what = format!("`{}` cannot be called so", signature.names[0]);
+                self.wrong(Code::BadCall, what, argument.span);
+                return Err(Wrong);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an argument is memory rather than an integer. Checks nothing for good.
+    fn is_bytes(&mut self, argument: &Expression) -> Understood<bool> {
+        let (before, registers) = (self.diagnostics.len(), self.function.function.registers);
+        let r#type = match self.shared_place(argument)? {
+            Some((_, _, r#type)) => r#type,
+            None => self.value(argument)?.r#type,
+        };
+        self.diagnostics.truncate(before);
+        self.function.function.registers = registers;
+        Ok(!matches!(r#type, Type::Integer(_)))
+    }
+
+    /// Data that operations share, given whole: `$vfs.key` or `&$vfs.key`.
+    fn shared_place(&mut self, argument: &Expression) -> Understood<Option<(Shared, Vec<Made>, Type)>> {
+        let of = match &argument.kind {
+            E::Unary(U::AddressOf, of) => of,
+            _ => argument,
+        };
+        let is_place = matches!(of.kind, E::Member { .. } | E::Index(..))
+            || matches!(&of.kind, E::Name(name) if self.function.local(name).is_none()
+                && matches!(self.symbols.get(name), Some((super::Symbol::Data(_), _))));
+        if !is_place || self.is_object_attribute(of) || !self.is_rooted_in_data(of) {
+            return Ok(None);
+        }
+        match self.place(of)? {
+            Place::Shared { shared, values, r#type } => Ok(Some((shared, values, r#type))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether a place is one of shared data, or may be.
+    fn is_rooted_in_data(&self, of: &Expression) -> bool {
+        match &of.kind {
+            E::Member { of, is_arrow, .. } => {
+                self.is_object(of) || matches!(of.kind, E::Argument { .. }) || (!is_arrow && self.is_rooted_in_data(of))
+            }
+            E::Index(of, _) => self.is_rooted_in_data(of),
+            E::Name(name) => self.function.local(name).is_none(),
+            _ => false,
+        }
+    }
+
+    /// Bytes that a built-in function reads or writes.
+    fn bytes(&mut self, argument: &Expression, is_written: bool, call: &mut Call) -> Understood<()> {
+        if let Some((shared, values, r#type)) = self.shared_place(argument)?
+            && (!matches!(r#type, Type::Integer(_)) || matches!(argument.kind, E::Unary(U::AddressOf, _)))
+        {
+            if is_written && shared.area == Area::Mount {
+                let what = "what was given when it was mounted does not change";
+                self.wrong(Code::BadType, what, argument.span);
+                return Err(Wrong);
+            }
+            let size = self.size(&r#type).unwrap_or(0);
+            call.operands.push(Operand::Shared(shared, size));
+            call.values.extend(values);
+            return Ok(());
+        }
+        let value = self.value(argument)?;
+        match &value.r#type {
+            Type::Pointer { is_const: true, .. } if is_written => {
+                self.wrong(Code::BadType, "this is written to, and is `const`", argument.span);
+                Err(Wrong)
+            }
+            Type::Pointer { .. } => {
+                call.push(Operand::Pointer(self.bytes_of(argument)), value.made);
+                Ok(())
+            }
+            _ if value.made == Made::Constant(0) => {
+                call.push(Operand::Pointer(None), value.made);
+                Ok(())
+            }
+            other => {
+                let what = format!("memory is expected, and this is `{}`", self.describe(other));
+                self.wrong(Code::BadType, what, argument.span);
+                Err(Wrong)
+            }
+        }
+    }
+
+    /// The bytes of the array, or of what an address is of, that an argument is.
+    fn bytes_of(&mut self, argument: &Expression) -> Option<u64> {
+        let (of, is_address) = match &argument.kind {
+            E::Unary(U::AddressOf, of) => (&**of, true),
+            _ => (argument, false),
+        };
+        if !matches!(of.kind, E::Name(_) | E::Member { .. } | E::Index(..)) || self.is_object_attribute(of) {
+            return None;
+        }
+        // What is wrong with it has been told.
+        let before = self.diagnostics.len();
+        let place = self.place(of);
+        self.diagnostics.truncate(before);
+        match place {
+            // From an element on, the rest of the array.
+            Ok(Place::Memory { .. }) if matches!(of.kind, E::Index(..)) => None,
+            Ok(Place::Memory { r#type: r#type @ (Type::Array(..) | Type::Structure(_)), .. }) => self.size(&r#type),
+            Ok(Place::Memory { r#type, .. }) if is_address => self.size(&r#type),
+            _ => None,
+        }
+    }
+
+    /// Where an answer goes: a variable, or its address.
+    fn answer(&mut self, argument: &Expression, call: &mut Call) -> Understood<()> {
+        let is_bytes = call.field_type(self).is_some_and(|r#type| !matches!(r#type, Type::Integer(_)));
+        if is_bytes {
+            return self.bytes(argument, true, call);
+        }
+        let of = match &argument.kind {
+            E::Unary(U::AddressOf, of) => of,
+            _ => argument,
+        };
+        match self.place(of)? {
+            Place::Memory { pointer, r#type: Type::Integer(integer), is_const: false } => {
+                call.push(Operand::Answer(integer), pointer);
+                Ok(())
+            }
+            Place::Memory { pointer, r#type: Type::Pointer { to, is_const: false }, .. } => match *to {
+                Type::Integer(integer) => {
+                    let made = Made::Load(Box::new(pointer), Integer::UNSIGNED_LONG, argument.span);
+                    call.push(Operand::Answer(integer), made);
+                    Ok(())
+                }
+                _ => self.no_answer(argument.span),
+            },
+            Place::Register(register, Type::Pointer { to, is_const: false }) => match *to {
+                Type::Integer(integer) => {
+                    call.push(Operand::Answer(integer), Made::Register(register));
+                    Ok(())
+                }
+                _ => self.no_answer(argument.span),
+            },
+            Place::Shared { shared, values, r#type: Type::Integer(integer) } => {
+                call.operands.push(Operand::SharedAnswer(shared, integer));
+                call.values.extend(values);
+                Ok(())
+            }
+            _ => self.no_answer(argument.span),
+        }
+    }
+
+    fn no_answer<T>(&mut self, span: Span) -> Understood<T> {
+        self.wrong(Code::BadType, "the answer goes to an integer variable", span);
+        Err(Wrong)
+    }
+
+    fn structure_name(&mut self, parameter: Parameter, argument: &Expression, call: &mut Call) -> Understood<()> {
+        let E::Name(name) = &argument.kind else {
+            self.wrong(Code::BadCall, "the name of declared data is expected", argument.span);
+            return Err(Wrong);
+        };
+        let found = if parameter == Parameter::Ioctl {
+            self.program.ioctls.iter().find(|ioctl| ioctl.name == *name).map(|ioctl| ioctl.structure)
+        } else {
+            self.program.formats.iter().copied().find(|format| self.structure(*format).name == *name)
+        };
+        let Some(structure) = found else {
+            let kind = if parameter == Parameter::Ioctl { "ioctl" } else { "fileformat" };
+            let what = format!("no {kind} `{name}` is declared");
+            self.wrong(Code::UnknownName, what, argument.span).remedy =
+                Some(format!("declare `{kind} {name} {{ … }};`"));
+            return Err(Wrong);
+        };
+        call.structure = Some((structure, None));
+        Ok(())
+    }
+
+    fn field_name(&mut self, argument: &Expression, call: &mut Call) -> Understood<()> {
+        let (E::Name(name), Some((structure, _))) = (&argument.kind, call.structure) else {
+            self.wrong(Code::BadCall, "the name of a field is expected", argument.span);
+            return Err(Wrong);
+        };
+        self.field(structure, &Name::new(name.clone(), argument.span))?;
+        let index = self.structure(structure).fields.iter().position(|field| field.name == *name);
+        call.structure = Some((structure, index));
+        call.operands.push(Operand::Field(structure, index.unwrap_or(0)));
+        Ok(())
+    }
+
+    /// The format of a message, which is known now, and whose conversions are those of its values.
+    fn format(&mut self, format: &Expression, values: &[Expression], call: &mut Call) -> Understood<Vec<u8>> {
+        let E::Text(text) = &format.kind else {
+            self.wrong(Code::BadCall, "the format of a message is a string that is written here", format.span)
+                .remedy("write fistPrintf(\"%s\", …) to print a string");
+            return Err(Wrong);
+        };
+        let conversions = match crate::format::conversions(text) {
+            Ok(conversions) => conversions,
+            Err(what) => {
+                self.wrong(Code::BadCall, what, format.span);
+                return Err(Wrong);
+            }
+        };
+        if conversions.len() != values.len() {
+            let what =
+                format!("the format has {} conversions, and there are {} values", conversions.len(), values.len());
+            self.wrong(Code::BadCall, what, format.span);
+            return Err(Wrong);
+        }
+        for (conversion, value) in conversions.iter().zip(values) {
+            if conversion.is_text() {
+                self.bytes(value, false, call)?;
+            } else {
+                let (made, integer) = self.integer(value)?;
+                call.push(Operand::Integer(integer), made);
+            }
+        }
+        Ok(text.clone())
+    }
+}
+
+/// A call of a built-in function, as far as it has been checked.
+struct Call {
+    operands: Vec<Operand>,
+    values: Vec<Made>,
+    /// The structure whose field is named, and which.
+    structure: Option<(usize, Option<usize>)>,
+}
+
+impl Call {
+    fn push(&mut self, operand: Operand, value: Made) {
+        self.operands.push(operand);
+        self.values.push(value);
+    }
+
+    /// The type of the field that was named.
+    fn field_type(&self, checker: &Checker) -> Option<Type> {
+        let (structure, field) = self.structure?;
+        checker.structure(structure).fields.get(field?).map(|field| field.r#type.clone())
+    }
+}
+
+fn takes(signature: &Signature) -> String {
+    let most = signature.parameters.len();
+    match signature.parameters.last() {
+        Some((_, Parameter::Values)) => format!("{} or more", signature.needed),
+        _ if signature.needed == most => most.to_string(),
+        _ => format!("{} to {most}", signature.needed),
+    }
+}

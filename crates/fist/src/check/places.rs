@@ -1,0 +1,386 @@
+//! Places: what can be written to and pointed to, and how each is read and written.
+
+use super::expressions::{Typed, converted};
+use super::{Checker, Understood, Wrong};
+use crate::check::constants::computing;
+use crate::diagnostic::Code;
+use crate::ir::{Area, Expression as Made, Integer, Operator, Register, Shared, Site};
+use crate::program::Type;
+use crate::text::Span;
+use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
+
+/// Where a value lies.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// In a register.
+    Register(Register, Type),
+    /// In memory.
+    Memory { pointer: Made, r#type: Type, is_const: bool },
+    /// In what operations share: the values are those of the indexes, and of an object if it has one.
+    Shared { shared: Shared, values: Vec<Made>, r#type: Type },
+}
+
+impl Place {
+    pub(super) fn r#type(&self) -> &Type {
+        match self {
+            Place::Register(_, r#type) | Place::Memory { r#type, .. } | Place::Shared { r#type, .. } => r#type,
+        }
+    }
+}
+
+fn boxed(made: Made) -> Box<Made> {
+    Box::new(made)
+}
+
+impl Checker {
+    /// Where the value of an expression lies.
+    pub(super) fn place(&mut self, expression: &Expression) -> Understood<Place> {
+        let span = expression.span;
+        match &expression.kind {
+            E::Wrong => Err(Wrong),
+            E::Name(name) => self.named_place(name, span),
+            E::Index(of, index) => self.element(of, index, span),
+            E::Member { of, name, is_arrow } => self.member(of, name, *is_arrow, span),
+            E::Unary(U::Dereference, of) => {
+                let pointer = self.value(of)?;
+                self.pointed_to(pointer, of.span)
+            }
+            _ => {
+                self.wrong(Code::BadType, "this is a value, and no place that has one", span);
+                Err(Wrong)
+            }
+        }
+    }
+
+    /// Data of the description.
+    pub(super) fn data_place(&self, index: usize) -> Place {
+        let data = self.data(index);
+        let r#type = data.r#type.clone();
+        if data.is_written {
+            let shared = Shared { area: Area::Data(index), offset: 0, indexes: Vec::new() };
+            return Place::Shared { shared, values: Vec::new(), r#type };
+        }
+        Place::Memory { pointer: Made::Data(index), r#type, is_const: true }
+    }
+
+    fn pointed_to(&mut self, pointer: Typed, span: Span) -> Understood<Place> {
+        match pointer.r#type {
+            Type::Pointer { to, is_const } if *to != Type::Void => {
+                Ok(Place::Memory { pointer: pointer.made, r#type: *to, is_const })
+            }
+            other => {
+                let what = format!("this is `{}`, and points to nothing", self.describe(&other));
+                self.wrong(Code::BadType, what, span);
+                Err(Wrong)
+            }
+        }
+    }
+
+    fn element(&mut self, of: &Expression, index: &Expression, span: Span) -> Understood<Place> {
+        let is_place = matches!(of.kind, E::Name(_) | E::Index(..) | E::Member { .. } | E::Unary(U::Dereference, _))
+            && !self.is_object_attribute(of);
+        let place = is_place.then(|| self.place(of));
+        let index_value = self.integer_as(index, Integer::LONG);
+        let (place, index_value) = (place.transpose()?, index_value?);
+        match place {
+            Some(Place::Memory { pointer, r#type: Type::Array(element, length), is_const }) => {
+                self.known_index(&index_value, length, index.span)?;
+                let size = self.size(&element).unwrap_or(0);
+                let (pointer, index) = (boxed(pointer), boxed(index_value));
+                let pointer = Made::Element { pointer, index, size, length: Some(length), span };
+                Ok(Place::Memory { pointer, r#type: *element, is_const })
+            }
+            Some(Place::Shared { mut shared, mut values, r#type: Type::Array(element, length) }) => {
+                self.known_index(&index_value, length, index.span)?;
+                shared.indexes.push((length, self.size(&element).unwrap_or(0)));
+                values.push(index_value);
+                Ok(Place::Shared { shared, values, r#type: *element })
+            }
+            other => {
+                let pointer = match other {
+                    Some(place) => self.load(place, of.span)?,
+                    None => self.value(of)?,
+                };
+                let Type::Pointer { to, .. } = &pointer.r#type else {
+                    let what = format!("this is `{}`, and has no elements", self.describe(&pointer.r#type));
+                    self.wrong(Code::BadType, what, of.span);
+                    return Err(Wrong);
+                };
+                let size = self.size(to).unwrap_or(1);
+                let made =
+                    Made::Element { pointer: boxed(pointer.made), index: boxed(index_value), size, length: None, span };
+                self.pointed_to(Typed { made, r#type: pointer.r#type }, of.span)
+            }
+        }
+    }
+
+    /// An index that is known is checked now.
+    fn known_index(&mut self, index: &Made, length: u64, span: Span) -> Understood<()> {
+        match index {
+            Made::Constant(index) if !(0..length as i64).contains(index) => {
+                let what = format!("this is element {index} of an array of {length}");
+                self.wrong(Code::BadConstant, what, span).remedy = Some(format!("the last one is {}", length - 1));
+                Err(Wrong)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn member(&mut self, of: &Expression, name: &crate::tree::Name, is_arrow: bool, span: Span) -> Understood<Place> {
+        if let E::Argument { name: argument, branch: None } = &of.kind
+            && matches!(argument.as_str(), "vfs" | "mnt")
+        {
+            return self.mount_field(argument, name, of.span);
+        }
+        if self.is_object(of) {
+            return self.vnode_field(of, name, span);
+        }
+        let place = if is_arrow {
+            let pointer = self.value(of)?;
+            self.pointed_to(pointer, of.span)?
+        } else {
+            self.place(of)?
+        };
+        let Type::Structure(index) = *place.r#type() else {
+            let what = format!("this is `{}`, and has no fields", self.describe(place.r#type()));
+            self.wrong(Code::BadType, what, of.span);
+            return Err(Wrong);
+        };
+        let (offset, r#type) = self.field(index, name)?;
+        Ok(match place {
+            Place::Memory { pointer, is_const, .. } => {
+                Place::Memory { pointer: Made::Field(boxed(pointer), offset), r#type, is_const }
+            }
+            Place::Shared { mut shared, values, .. } => {
+                shared.offset += offset;
+                Place::Shared { shared, values, r#type }
+            }
+            Place::Register(..) => return Err(Wrong),
+        })
+    }
+
+    /// Where in a structure a field is, and its type.
+    pub(super) fn field(&mut self, structure: usize, name: &crate::tree::Name) -> Understood<(u64, Type)> {
+        let structure = self.structure(structure);
+        if let Some(field) = structure.fields.iter().find(|field| field.name == name.value) {
+            return Ok((field.offset, field.r#type.clone()));
+        }
+        let fields: Vec<_> = structure.fields.iter().map(|field| field.name.clone()).collect();
+        let what = format!("`{}` has no field `{}`", structure.name, name.value);
+        self.wrong(Code::UnknownName, what, name.span).remedy = Some(format!("its fields are {}", fields.join(", ")));
+        Err(Wrong)
+    }
+
+    /// The value at a place; an array's is a pointer to its first element.
+    pub(super) fn load(&mut self, place: Place, span: Span) -> Understood<Typed> {
+        match place {
+            Place::Register(register, r#type) => Ok(Typed { made: Made::Register(register), r#type }),
+            Place::Memory { pointer, r#type: Type::Array(of, _), is_const } => {
+                Ok(Typed { made: pointer, r#type: Type::Pointer { to: of, is_const } })
+            }
+            Place::Memory { pointer, r#type, .. } => match self.integer_of(&r#type) {
+                Some(integer) => Ok(Typed { made: Made::Load(boxed(pointer), integer, span), r#type }),
+                None => self.whole_structure(span),
+            },
+            Place::Shared { shared, values, r#type } => match (&r#type, self.integer_of(&r#type)) {
+                (_, Some(integer)) => {
+                    let made = self.site(Site::Load(shared, integer), values, span);
+                    Ok(Typed { made, r#type })
+                }
+                (Type::Structure(_), None) => self.whole_structure(span),
+                _ => self.shared_pointer(span),
+            },
+        }
+    }
+
+    fn whole_structure<T>(&mut self, span: Span) -> Understood<T> {
+        self.wrong(Code::NotSupported, "a structure is not a value by itself", span).remedy =
+            Some("use its fields, or its address".into());
+        Err(Wrong)
+    }
+
+    fn shared_pointer<T>(&mut self, span: Span) -> Understood<T> {
+        self.wrong(Code::NotSupported, "other operations use this at the same time: nothing points to it", span)
+            .remedy = Some("copy it to a variable with fistMemCpy; built-in functions take it as it is".into());
+        Err(Wrong)
+    }
+
+    /// A pointer to a place.
+    pub(super) fn address(&mut self, place: Place, span: Span) -> Understood<Typed> {
+        match place {
+            Place::Memory { pointer, r#type, is_const } => {
+                Ok(Typed { made: pointer, r#type: Type::Pointer { to: Box::new(r#type), is_const } })
+            }
+            Place::Shared { .. } => self.shared_pointer(span),
+            Place::Register(..) => {
+                self.wrong(Code::NotSupported, "nothing points to an object of a file system", span);
+                Err(Wrong)
+            }
+        }
+    }
+
+    /// Writes a value, which is of the place's type, to a place: the value of it all is that value.
+    pub(super) fn store(&mut self, place: Place, value: Made, span: Span) -> Understood<Made> {
+        match place {
+            Place::Register(register, _) => Ok(Made::Set(register, boxed(value))),
+            Place::Memory { is_const: true, .. } => {
+                self.wrong(Code::BadType, "this is not written to: it is `const`", span);
+                Err(Wrong)
+            }
+            Place::Memory { pointer, r#type, .. } => match self.integer_of(&r#type) {
+                Some(integer) => Ok(Made::Store(boxed(pointer), integer, boxed(value), span)),
+                None => self.no_assignment(&r#type, span),
+            },
+            Place::Shared { shared, mut values, r#type } => match self.integer_of(&r#type) {
+                Some(_) if shared.area == Area::Mount => {
+                    self.wrong(Code::BadType, "what was given when it was mounted does not change", span);
+                    Err(Wrong)
+                }
+                Some(integer) => {
+                    values.push(value);
+                    Ok(self.site(Site::Store(shared, integer), values, span))
+                }
+                None => self.no_assignment(&r#type, span),
+            },
+        }
+    }
+
+    fn no_assignment<T>(&mut self, r#type: &Type, span: Span) -> Understood<T> {
+        let what = format!("`{}` is not assigned whole", self.describe(r#type));
+        self.wrong(Code::NotSupported, what, span).remedy = Some("copy it with fistMemCpy".into());
+        Err(Wrong)
+    }
+
+    /// `target = value`, `target op= value`.
+    pub(super) fn assign(
+        &mut self,
+        operator: Option<B>,
+        target: &Expression,
+        value: &Expression,
+        span: Span,
+    ) -> Understood<Typed> {
+        if self.is_object_attribute(target) {
+            self.wrong(Code::NotSupported, "an attribute of an object is not assigned", target.span).remedy =
+                Some("a rule for setattr changes what is set; fields of per_vnode can be assigned".into());
+            return Err(Wrong);
+        }
+        let place = self.place(target);
+        let value_span = value.span;
+        let value = self.value(value);
+        let (place, value) = (place?, value?);
+        match operator {
+            Some(operator) => self.update(operator, place, value, false, (target.span, value_span), span),
+            None => match (&place, &value.r#type) {
+                (Place::Memory { r#type: Type::Structure(_), .. }, _) => {
+                    self.no_assignment(&place.r#type().clone(), span)
+                }
+                _ => {
+                    let r#type = place.r#type().clone();
+                    let made = self.convert(value, &r#type, value_span)?;
+                    Ok(Typed { made: self.store(place, made, target.span)?, r#type })
+                }
+            },
+        }
+    }
+
+    /// `target++` and its like.
+    pub(super) fn step(
+        &mut self,
+        target: &Expression,
+        is_increment: bool,
+        is_postfix: bool,
+        span: Span,
+    ) -> Understood<Typed> {
+        let place = self.place(target)?;
+        let operator = if is_increment { B::Add } else { B::Subtract };
+        let one = Typed::integer(Made::Constant(1), Integer::INT);
+        self.update(operator, place, one, is_postfix, (target.span, span), span)
+    }
+
+    fn update(
+        &mut self,
+        operator: B,
+        place: Place,
+        by: Typed,
+        is_postfix: bool,
+        spans: (Span, Span),
+        span: Span,
+    ) -> Understood<Typed> {
+        let r#type = place.r#type().clone();
+        let place = match place {
+            Place::Shared { shared, values, .. } => {
+                return self.update_shared(operator, shared, values, &r#type, by, is_postfix, span);
+            }
+            // The pointer is computed once.
+            Place::Memory { pointer, r#type, is_const } => {
+                let register = self.function.register();
+                let first = Made::Set(register, boxed(pointer));
+                let again = Place::Memory { pointer: Made::Register(register), r#type: r#type.clone(), is_const };
+                let done = self.update_private(operator, again, &r#type, by, is_postfix, spans, span)?;
+                return Ok(Typed { made: Made::Sequence(boxed(first), boxed(done)), r#type });
+            }
+            register => register,
+        };
+        let made = self.update_private(operator, place, &r#type, by, is_postfix, spans, span)?;
+        Ok(Typed { made, r#type })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "an update has as many parts")]
+    fn update_private(
+        &mut self,
+        operator: B,
+        place: Place,
+        r#type: &Type,
+        by: Typed,
+        is_postfix: bool,
+        spans: (Span, Span),
+        span: Span,
+    ) -> Understood<Made> {
+        let before = self.load(place.clone(), span)?;
+        if !is_postfix {
+            let new = self.combine(operator, before, by, spans, span)?;
+            let new = self.convert(new, r#type, span)?;
+            return self.store(place, new, spans.0);
+        }
+        let kept = self.function.register();
+        let keep = Made::Set(kept, boxed(before.made));
+        let before = Typed { made: Made::Register(kept), r#type: before.r#type };
+        let new = self.combine(operator, before, by, spans, span)?;
+        let new = self.convert(new, r#type, span)?;
+        let stored = self.store(place, new, spans.0)?;
+        let rest = Made::Sequence(boxed(stored), boxed(Made::Register(kept)));
+        Ok(Made::Sequence(boxed(keep), boxed(rest)))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "an update has as many parts")]
+    fn update_shared(
+        &mut self,
+        operator: B,
+        shared: Shared,
+        mut values: Vec<Made>,
+        r#type: &Type,
+        by: Typed,
+        is_postfix: bool,
+        span: Span,
+    ) -> Understood<Typed> {
+        let Type::Integer(integer) = *r#type else { return self.no_assignment(r#type, span) };
+        let Some(operator) = computing(operator) else { return Err(Wrong) };
+        if shared.area == Area::Mount {
+            self.wrong(Code::BadType, "what was given when it was mounted does not change", span);
+            return Err(Wrong);
+        }
+        let (by, by_type) = self.as_integer(by, span)?;
+        let is_shift = matches!(operator, Operator::ShiftLeft | Operator::ShiftRight);
+        let computed = if is_shift { integer.promoted() } else { integer.with(by_type) };
+        values.push(if is_shift { by } else { converted(by, by_type, computed) });
+        let site = Site::Update { shared, integer, operator, computed, is_postfix };
+        Ok(Typed { made: self.site(site, values, span), r#type: r#type.clone() })
+    }
+
+    /// Writes a value to memory that a pointer points to: what a variable begins with.
+    pub(super) fn assign_to_memory(&mut self, pointer: Made, r#type: &Type, value: &Expression) -> Understood<Made> {
+        let typed = self.value(value)?;
+        let made = self.convert(typed, r#type, value.span)?;
+        self.store(Place::Memory { pointer, r#type: r#type.clone(), is_const: false }, made, value.span)
+    }
+}

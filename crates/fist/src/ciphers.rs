@@ -1,0 +1,149 @@
+//! Ciphers, hashes and compression that descriptions can use, each from a library.
+
+use std::cell::RefCell;
+
+use blowfish::Blowfish;
+use blowfish::cipher::{BlockEncrypt, KeyInit};
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use sha2::{Digest, Sha256};
+
+/// The longest key of Blowfish, bytes.
+pub const BLOWFISH_KEY_BYTES_MAX: usize = 56;
+/// The shortest.
+const BLOWFISH_KEY_BYTES_MIN: usize = 4;
+/// The key of `fistSeal`, bytes.
+pub const KEY_BYTES: usize = 32;
+/// The nonce of `fistSeal`, bytes.
+pub const NONCE_BYTES: usize = 24;
+
+/// The keys that a thread has used last, with what the cipher makes of them, which costs more than a page.
+const SCHEDULES: usize = 4;
+
+thread_local! {
+    static RECENT: RefCell<Vec<(Vec<u8>, Blowfish)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Blowfish in cipher feedback mode of 64 bits, as OpenSSL's `BF_cfb64_encrypt` does it: `iv` and the position in it, which is
+/// the answer, go on from call to call.
+pub fn blowfish_cfb(key: &[u8], iv: &mut [u8; 8], mut position: usize, is_encrypting: bool, data: &mut [u8]) -> usize {
+    with_schedule(key, |cipher| {
+        for byte in data {
+            if position == 0 {
+                cipher.encrypt_block(iv.into());
+            }
+            let input = *byte;
+            *byte ^= iv[position];
+            iv[position] = if is_encrypting { *byte } else { input };
+            position = (position + 1) % 8;
+        }
+        position
+    })
+}
+
+fn with_schedule<T>(key: &[u8], work: impl FnOnce(&Blowfish) -> T) -> T {
+    // A key that is too short is one with zeros behind it.
+    let mut key = key[..key.len().min(BLOWFISH_KEY_BYTES_MAX)].to_vec();
+    key.resize(key.len().max(BLOWFISH_KEY_BYTES_MIN), 0);
+    RECENT.with_borrow_mut(|recent| {
+        let index = recent.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+            recent.truncate(SCHEDULES - 1);
+            let cipher = Blowfish::new_from_slice(&key).expect("a key of 4 to 56 bytes");
+            recent.insert(0, (key, cipher));
+            0
+        });
+        work(&recent[index].1)
+    })
+}
+
+/// Enciphers with XChaCha20-Poly1305, with a number that is authenticated too.
+pub fn seal(key: &[u8], nonce: &[u8], number: u64, data: &[u8]) -> Option<Vec<u8>> {
+    let payload = Payload { msg: data, aad: &number.to_le_bytes() };
+    cipher(key).encrypt(XNonce::from_slice(nonce), payload).ok()
+}
+
+/// Deciphers what [`seal`] made; `None` if anything was changed.
+pub fn unseal(key: &[u8], nonce: &[u8], number: u64, data: &[u8]) -> Option<Vec<u8>> {
+    let payload = Payload { msg: data, aad: &number.to_le_bytes() };
+    cipher(key).decrypt(XNonce::from_slice(nonce), payload).ok()
+}
+
+fn cipher(key: &[u8]) -> XChaCha20Poly1305 {
+    XChaCha20Poly1305::new(Key::from_slice(key))
+}
+
+/// SHA-256.
+pub fn hash(data: &[u8]) -> [u8; 32] {
+    Sha256::digest(data).into()
+}
+
+/// Bytes that nobody can guess.
+///
+/// # Panics
+/// If the system has none, which Linux always has.
+pub fn random(length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    getrandom::fill(&mut bytes).expect("the system has random bytes");
+    bytes
+}
+
+/// Compresses with Zstandard; `None` if it does not fit.
+pub fn compress(data: &[u8], room: usize) -> Option<Vec<u8>> {
+    let mut coded = vec![0; room];
+    let length = zstd::bulk::compress_to_buffer(data, &mut coded, zstd::DEFAULT_COMPRESSION_LEVEL).ok()?;
+    coded.truncate(length);
+    Some(coded)
+}
+
+/// Undoes [`compress`]; `None` for what it did not make, or what does not fit.
+pub fn decompress(data: &[u8], room: usize) -> Option<Vec<u8>> {
+    let mut plain = vec![0; room];
+    let length = zstd::bulk::decompress_to_buffer(data, &mut plain).ok()?;
+    plain.truncate(length);
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blowfish_goes_on_where_it_stopped_and_undoes_itself() {
+        let key = b"0123456789abcdef";
+        let (mut whole, mut parts) =
+            (*b"a page of some text, longer than a block", *b"a page of some text, longer than a block");
+        let mut iv = [1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(blowfish_cfb(key, &mut iv, 0, true, &mut whole), 0);
+        let mut iv = [1, 2, 3, 4, 5, 6, 7, 8];
+        let position = blowfish_cfb(key, &mut iv, 0, true, &mut parts[..13]);
+        assert_eq!((position, blowfish_cfb(key, &mut iv, position, true, &mut parts[13..])), (5, 0));
+        assert_eq!(whole, parts);
+        let mut iv = [1, 2, 3, 4, 5, 6, 7, 8];
+        blowfish_cfb(key, &mut iv, 0, false, &mut whole);
+        assert_eq!(&whole, b"a page of some text, longer than a block");
+        // The first test vector of the cipher: the encryption of zeros under a key of zeros.
+        let (mut data, mut iv) = ([0; 8], [0; 8]);
+        blowfish_cfb(&[0; 8], &mut iv, 0, true, &mut data);
+        assert_eq!(data, [0x4e, 0xf9, 0x97, 0x45, 0x61, 0x98, 0xdd, 0x78]);
+    }
+
+    #[test]
+    fn what_is_sealed_opens_only_as_it_was() {
+        let (key, nonce) = ([7; KEY_BYTES], [9; NONCE_BYTES]);
+        let mut sealed = seal(&key, &nonce, 3, b"secret").unwrap();
+        assert_eq!(sealed.len(), 6 + 16);
+        assert_eq!(unseal(&key, &nonce, 3, &sealed).as_deref(), Some(&b"secret"[..]));
+        assert_eq!(unseal(&key, &nonce, 4, &sealed), None);
+        sealed[0] ^= 1;
+        assert_eq!(unseal(&key, &nonce, 3, &sealed), None);
+    }
+
+    #[test]
+    fn what_is_compressed_comes_back() {
+        let data = b"again and again and again and again and again and again";
+        let coded = compress(data, data.len()).unwrap();
+        assert!(coded.len() < data.len());
+        assert_eq!(decompress(&coded, data.len()).as_deref(), Some(&data[..]));
+        assert_eq!((compress(data, 3), decompress(data, 100), decompress(&coded, 5)), (None, None, None));
+    }
+}

@@ -1,0 +1,273 @@
+//! The interpreter: runs the intermediate form as it stands. What it does is what a description means.
+
+use crate::arithmetic::{compare, compute};
+use crate::ir::{Expression as E, Function, Statement as S};
+use crate::memory::{self, Frame, Memory};
+use crate::program::Program;
+use crate::stop::{Stop, Why};
+use crate::text::Span;
+
+/// How many rounds of loops and calls a run may take: some tenths of a second.
+pub const STEPS_MAX: u64 = 5_000_000;
+/// How deeply functions may be nested that call each other: see [`Function::depth`].
+pub const DEPTH_MAX: u32 = 600;
+
+/// Who answers the calls of a program.
+pub trait Outside {
+    /// Does what the site of this index asks for, with these values.
+    ///
+    /// # Errors
+    /// Why the run has to stop.
+    fn call(&mut self, memory: &mut Memory<'_>, site: usize, values: &[i64]) -> Result<i64, Why>;
+}
+
+/// Runs a function with these values.
+///
+/// # Errors
+/// Why it stopped, and where.
+pub fn run(
+    program: &Program,
+    memory: &mut Memory<'_>,
+    outside: &mut dyn Outside,
+    function: usize,
+    values: &[i64],
+) -> Result<i64, Stop> {
+    let mut machine =
+        Machine { program, memory, outside, registers: values.to_vec(), base: 0, steps: STEPS_MAX, depth: 0 };
+    machine.invoke(function, 0, Span::default())
+}
+
+struct Machine<'r, 'm> {
+    program: &'r Program,
+    memory: &'r mut Memory<'m>,
+    outside: &'r mut dyn Outside,
+    /// Those of the innermost function last.
+    registers: Vec<i64>,
+    base: usize,
+    steps: u64,
+    depth: u32,
+}
+
+/// Where to go on behind a statement.
+enum Flow {
+    Next,
+    Break,
+    Continue,
+    Return(i64),
+}
+
+impl Machine<'_, '_> {
+    /// Runs a function whose values stand in the registers from `base` on.
+    fn invoke(&mut self, function: usize, base: usize, span: Span) -> Result<i64, Stop> {
+        let program = self.program;
+        let function: &Function = &program.functions[function];
+        let stop = |why| Stop { why, span };
+        if self.depth + function.depth > DEPTH_MAX {
+            return Err(stop(Why::TooDeep));
+        }
+        self.step(span)?;
+        self.depth += function.depth;
+        let frame = self.memory.enter(&function.objects).map_err(stop)?;
+        let before = std::mem::replace(&mut self.base, base);
+        self.registers.resize(base + function.registers, 0);
+        let answer = self.statements(&function.body, frame);
+        self.registers.truncate(base);
+        self.base = before;
+        self.memory.leave(frame);
+        self.depth -= function.depth;
+        match answer? {
+            Flow::Return(value) => Ok(value),
+            _ => Ok(0),
+        }
+    }
+
+    fn step(&mut self, span: Span) -> Result<(), Stop> {
+        self.steps = self.steps.checked_sub(1).ok_or(Stop { why: Why::TooManySteps, span })?;
+        Ok(())
+    }
+
+    fn statements(&mut self, statements: &[S], frame: Frame) -> Result<Flow, Stop> {
+        for statement in statements {
+            match self.statement(statement, frame)? {
+                Flow::Next => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn statement(&mut self, statement: &S, frame: Frame) -> Result<Flow, Stop> {
+        match statement {
+            S::Expression(value) => {
+                self.value(value, frame)?;
+            }
+            S::Clear(object) => {
+                let pointer = self.memory.object(frame, *object);
+                if let Ok(bytes) = self.memory.rest_mut(pointer) {
+                    bytes.fill(0);
+                }
+            }
+            S::Block(statements) => return self.statements(statements, frame),
+            S::If(condition, then, otherwise) => {
+                let chosen = if self.value(condition, frame)? != 0 { then } else { otherwise };
+                return self.statement(chosen, frame);
+            }
+            S::Loop { before, body, step, after, span } => {
+                return self.repeat((before.as_ref(), body, step.as_ref(), after.as_ref()), *span, frame);
+            }
+            S::Switch { value, cases, otherwise, parts } => {
+                let value = self.value(value, frame)?;
+                let chosen = cases.iter().find(|(case, _)| *case == value);
+                let first = chosen.map_or(*otherwise, |(_, part)| *part);
+                for part in parts.get(first..).unwrap_or_default() {
+                    match self.statements(part, frame)? {
+                        Flow::Next => {}
+                        Flow::Break => return Ok(Flow::Next),
+                        other => return Ok(other),
+                    }
+                }
+            }
+            S::Break => return Ok(Flow::Break),
+            S::Continue => return Ok(Flow::Continue),
+            S::Return(None) => return Ok(Flow::Return(0)),
+            S::Return(Some(value)) => return Ok(Flow::Return(self.value(value, frame)?)),
+        }
+        Ok(Flow::Next)
+    }
+
+    fn repeat(
+        &mut self,
+        (before, body, step, after): (Option<&E>, &S, Option<&E>, Option<&E>),
+        span: Span,
+        frame: Frame,
+    ) -> Result<Flow, Stop> {
+        loop {
+            if let Some(before) = before
+                && self.value(before, frame)? == 0
+            {
+                return Ok(Flow::Next);
+            }
+            match self.statement(body, frame)? {
+                Flow::Next | Flow::Continue => {}
+                Flow::Break => return Ok(Flow::Next),
+                other => return Ok(other),
+            }
+            if let Some(step) = step {
+                self.value(step, frame)?;
+            }
+            if let Some(after) = after
+                && self.value(after, frame)? == 0
+            {
+                return Ok(Flow::Next);
+            }
+            self.step(span)?;
+        }
+    }
+
+    fn value(&mut self, expression: &E, frame: Frame) -> Result<i64, Stop> {
+        Ok(match expression {
+            E::Constant(value) => *value,
+            E::Register(register) => self.registers[self.base + register],
+            E::Object(object) => self.memory.object(frame, *object),
+            E::Data(index) => memory::data_pointer(*index),
+            E::Load(pointer, integer, span) => {
+                let pointer = self.value(pointer, frame)?;
+                self.memory.load(pointer, *integer).map_err(|why| Stop { why, span: *span })?
+            }
+            E::Element { pointer, index, size, length, span } => {
+                let pointer = self.value(pointer, frame)?;
+                let index = self.value(index, frame)?;
+                if length.is_some_and(|length| index as u64 >= length) {
+                    return Err(Stop { why: Why::NoElement, span: *span });
+                }
+                memory::element(pointer, index, *size).map_err(|why| Stop { why, span: *span })?
+            }
+            E::Field(pointer, bytes) => {
+                let pointer = self.value(pointer, frame)?;
+                memory::offset(pointer, *bytes as i64).map_err(|why| Stop { why, span: Span::default() })?
+            }
+            E::Distance(one, other, size, span) => {
+                let (one, other) = (self.value(one, frame)?, self.value(other, frame)?);
+                memory::distance(one, other).map_err(|why| Stop { why, span: *span })? / *size as i64
+            }
+            E::Convert(value, integer) => integer.wrap(self.value(value, frame)?),
+            E::Not(value) => (self.value(value, frame)? == 0).into(),
+            E::Binary(operator, integer, one, other, span) => {
+                let (one, other) = (self.value(one, frame)?, self.value(other, frame)?);
+                let stop = Stop { why: Why::DivisionByZero, span: *span };
+                compute(*operator, *integer, one, other).ok_or(stop)?
+            }
+            E::Compare(comparison, integer, one, other) => {
+                let (one, other) = (self.value(one, frame)?, self.value(other, frame)?);
+                compare(*comparison, *integer, one, other).into()
+            }
+            E::And(one, other) => (self.value(one, frame)? != 0 && self.value(other, frame)? != 0).into(),
+            E::Or(one, other) => (self.value(one, frame)? != 0 || self.value(other, frame)? != 0).into(),
+            E::Conditional(condition, then, otherwise) => {
+                let chosen = if self.value(condition, frame)? != 0 { then } else { otherwise };
+                self.value(chosen, frame)?
+            }
+            E::Sequence(one, other) => {
+                self.value(one, frame)?;
+                self.value(other, frame)?
+            }
+            E::Set(register, value) => {
+                let value = self.value(value, frame)?;
+                self.registers[self.base + register] = value;
+                value
+            }
+            E::Store(pointer, integer, value, span) => {
+                let pointer = self.value(pointer, frame)?;
+                let value = self.value(value, frame)?;
+                self.memory.store(pointer, *integer, value).map_err(|why| Stop { why, span: *span })?;
+                value
+            }
+            E::Copy(to, from, bytes, span) => {
+                let (to, from) = (self.value(to, frame)?, self.value(from, frame)?);
+                self.memory.copy(to, from, *bytes as usize).map_err(|why| Stop { why, span: *span })?;
+                to
+            }
+            E::Call(function, values, span) => return self.call(*function, values, *span, frame),
+            E::Site(site, values, span) => return self.site(*site, values, *span, frame),
+        })
+    }
+
+    fn call(&mut self, function: usize, values: &[E], span: Span, frame: Frame) -> Result<i64, Stop> {
+        let mut given = [0; 16];
+        let mut many = Vec::new();
+        let given = self.values(values, &mut given, &mut many, frame)?;
+        // Behind those of the function that calls.
+        let base = self.registers.len();
+        self.registers.extend_from_slice(given);
+        let answer = self.invoke(function, base, span);
+        self.registers.truncate(base);
+        answer
+    }
+
+    fn site(&mut self, site: usize, values: &[E], span: Span, frame: Frame) -> Result<i64, Stop> {
+        let mut given = [0; 16];
+        let mut many = Vec::new();
+        let given = self.values(values, &mut given, &mut many, frame)?;
+        self.outside.call(self.memory, site, given).map_err(|why| Stop { why, span })
+    }
+
+    /// Computes values, in room on the stack if there are few.
+    fn values<'v>(
+        &mut self,
+        values: &[E],
+        few: &'v mut [i64; 16],
+        many: &'v mut Vec<i64>,
+        frame: Frame,
+    ) -> Result<&'v [i64], Stop> {
+        if values.len() <= few.len() {
+            for (place, value) in few.iter_mut().zip(values) {
+                *place = self.value(value, frame)?;
+            }
+            return Ok(&few[..values.len()]);
+        }
+        for value in values {
+            many.push(self.value(value, frame)?);
+        }
+        Ok(many)
+    }
+}

@@ -1,0 +1,177 @@
+//! A file system for programs that need none: it notes what it is asked for.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use fist::builtins::{Attribute, Global, OperationValue};
+use fist::calls::{Calls, Host, Object, Place};
+use fist::check::check;
+use fist::ir::Argument;
+use fist::memory::Memory;
+use fist::program::Program;
+use fist::stop::Stop;
+
+/// Checks a description that has no errors.
+pub fn program(name: &str, text: &str) -> Program {
+    let parsed = fist::parser::parse(text);
+    assert!(parsed.diagnostics.is_empty(), "{text}\n{:#?}", parsed.diagnostics);
+    let checked = check(&parsed.description, name);
+    checked.program.unwrap_or_else(|| panic!("{text}\n{:#?}", checked.diagnostics))
+}
+
+/// The codes of what is wrong with a description.
+pub fn codes(text: &str) -> Vec<&'static str> {
+    let parsed = fist::parser::parse(text);
+    let checked = check(&parsed.description, "test");
+    parsed.diagnostics.iter().chain(&checked.diagnostics).map(|diagnostic| diagnostic.code.name()).collect()
+}
+
+/// What a program asks for is answered with constants and kept.
+#[derive(Default)]
+pub struct Notes {
+    pub error: i32,
+    pub printed: Vec<String>,
+    pub vfs: Vec<u8>,
+    pub mount: Vec<u8>,
+    pub vnode: Vec<u8>,
+    pub data: Vec<Vec<u8>>,
+    pub ioctl: Option<(usize, Vec<u8>)>,
+    pub done: Vec<String>,
+}
+
+impl Notes {
+    pub fn new(program: &Program) -> Notes {
+        let zeros =
+            |structure: Option<usize>| vec![0; structure.map_or(0, |index| program.structures[index].size as usize)];
+        Notes {
+            vfs: zeros(program.vfs),
+            mount: zeros(program.mount),
+            vnode: zeros(program.vnode),
+            data: program.data.iter().map(|data| data.bytes.clone()).collect(),
+            ..Notes::default()
+        }
+    }
+
+    fn note(&mut self, what: String) -> i32 {
+        self.done.push(what);
+        0
+    }
+}
+
+impl Host for Notes {
+    fn global(&mut self, global: Global) -> i64 {
+        match global {
+            Global::User => 1000,
+            Global::Group => 100,
+            _ => 1,
+        }
+    }
+
+    fn operation_number(&mut self, _: OperationValue) -> i64 {
+        -1
+    }
+
+    fn operation_text(&mut self, _: OperationValue) -> Vec<u8> {
+        b"name".to_vec()
+    }
+
+    fn object(&mut self, argument: Argument) -> i64 {
+        argument.branch.into()
+    }
+
+    fn attribute(&mut self, _: Attribute, _: &Object) -> i64 {
+        -1
+    }
+
+    fn attribute_text(&mut self, _: Attribute, _: &Object) -> Vec<u8> {
+        b"name".to_vec()
+    }
+
+    fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8])) {
+        match place {
+            Place::Vfs => see(&mut self.vfs),
+            Place::Mount => see(&mut self.mount),
+            Place::Argument(_) | Place::Object(_) => see(&mut self.vnode),
+            Place::Data(index) => see(&mut self.data[index]),
+        }
+    }
+
+    fn last_error(&mut self) -> i32 {
+        self.error
+    }
+
+    fn set_error(&mut self, error: i32) {
+        self.error = error;
+    }
+
+    fn print(&mut self, message: &[u8]) {
+        self.printed.push(String::from_utf8_lossy(message).into_owned());
+    }
+
+    fn lookup(&mut self, directory: &Object, name: &[u8], _: Option<Argument>, _: Option<u32>, _: Option<u32>) -> i32 {
+        self.note(format!("lookup {directory:?} {}", name.escape_ascii()))
+    }
+
+    fn read_directory(&mut self, directory: &Object, leaves_out_known: bool) -> i32 {
+        self.note(format!("readdir {directory:?} {leaves_out_known}"))
+    }
+
+    fn skip_name(&mut self, _: Option<&[u8]>) {
+        self.note("skip".to_owned());
+    }
+
+    fn operate(&mut self, object: &Object) -> i32 {
+        self.note(format!("operate {object:?}"))
+    }
+
+    fn rename(&mut self, _: &Object, name: &[u8], _: &Object, to_name: &[u8]) -> i32 {
+        self.note(format!("rename {} {}", name.escape_ascii(), to_name.escape_ascii()))
+    }
+
+    fn unlink(&mut self, _: &Object, name: &[u8]) -> i32 {
+        self.note(format!("unlink {}", name.escape_ascii()))
+    }
+
+    fn make_directory(&mut self, _: &Object, name: &[u8], _: u32) -> i32 {
+        self.note(format!("mkdir {}", name.escape_ascii()))
+    }
+
+    fn copy_file(&mut self, _: &Object, to: &[u8]) -> i32 {
+        self.note(format!("copy {}", to.escape_ascii()))
+    }
+
+    fn ioctl_data(&mut self, structure: usize, see: &mut dyn FnMut(&mut [u8])) -> bool {
+        match &mut self.ioctl {
+            Some((index, data)) if *index == structure => {
+                see(data);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn read_file_data(&mut self, _: &Object, bytes: usize) -> Result<Vec<u8>, i32> {
+        Ok(vec![1; bytes])
+    }
+
+    fn write_file_data(&mut self, _: &Object, _: usize, offset: usize, data: &[u8]) -> i32 {
+        self.note(format!("file data {offset} {}", data.escape_ascii()))
+    }
+}
+
+/// Runs a function.
+pub fn run(program: &Program, notes: &mut Notes, function: &str, values: &[i64]) -> Result<i64, Stop> {
+    run_on(program, notes, function, values, &[], &mut [])
+}
+
+/// Runs a function that is given what it reads and what it writes.
+pub fn run_on(
+    program: &Program,
+    notes: &mut Notes,
+    function: &str,
+    values: &[i64],
+    input: &[u8],
+    output: &mut [u8],
+) -> Result<i64, Stop> {
+    let index = program.functions.iter().position(|one| one.name == function).expect("a function of this name");
+    let mut memory = Memory::new(&program.data, input, output);
+    fist::interpreter::run(program, &mut memory, &mut Calls { program, host: notes }, index, values)
+}

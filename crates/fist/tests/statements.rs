@@ -1,0 +1,178 @@
+//! What functions compute, and where they are stopped.
+
+mod common;
+
+use common::{Notes, codes, program, run, run_on};
+use fist::stop::Why;
+
+/// What a function `f` with this body answers for 7.
+fn answer(body: &str) -> Result<i64, Why> {
+    let program = program("test", &format!("%%\n%%\nlong f(long a) {{ {body} }}\n"));
+    let mut notes = Notes::new(&program);
+    run(&program, &mut notes, "f", &[7]).map_err(|stop| stop.why)
+}
+
+#[test]
+fn expressions_compute_as_in_c() {
+    for (expression, expected) in [
+        ("a * 3 + 1", 22),
+        ("a / 2", 3),
+        ("-a / 2", -3),
+        ("-a % 4", -3),
+        ("a << 4 | 1", 113),
+        ("~a & 0xff", 248),
+        ("(char)200", -56),
+        ("(unsigned char)-1", 255),
+        ("(unsigned)-1 > 0", 1),
+        ("-1 < (unsigned)1", 0),
+        ("2147483647 + 1", -2_147_483_648),
+        ("2147483648", 2_147_483_648),
+        ("a > 5 ? 10 : 20", 10),
+        ("a > 5 && a < 6", 0),
+        ("a > 5 || 1 / (a - 7)", 1),
+        ("!a + !!a", 1),
+        ("sizeof(int) + sizeof(char[3]) + sizeof(long)", 15),
+        ("'a' + '\\n'", 107),
+        ("(a, 3)", 3),
+        ("a == 7 ? -EPERM : 0", -1),
+        ("-2147483648 / -1", 2_147_483_648),
+        ("(int)0x80000000 / -1", -2_147_483_648),
+    ] {
+        assert_eq!(answer(&format!("return {expression};")), Ok(expected), "{expression}");
+    }
+}
+
+#[test]
+fn statements_do_as_in_c() {
+    for (body, expected) in [
+        ("long sum = 0; for (int i = 0; i < a; i++) sum += i; return sum;", 21),
+        ("int n = 0; while (1) { if (++n > 5) break; if (n == 2) continue; } return n;", 6),
+        ("int n = 0; do n++; while (n < 3); return n;", 3),
+        ("switch (a) { case 1: return 1; case 7: a = 9; case 8: return a; default: return 0; }", 9),
+        ("switch (a) { case 1: break; default: a = 4; break; case 2: a = 5; } return a;", 4),
+        ("int x[3] = {1, 2}; x[2] = x[0] + x[1]; return x[2] * 10 + x[1];", 32),
+        ("char s[8] = \"ab\"; return s[0] + s[2] + sizeof(s);", 105),
+        ("long b = 5; long *p = &b; *p += a; return b;", 12),
+        ("int x[4] = {1, 2, 3, 4}; int *p = x + 1; p++; return *p * 10 + (p - x);", 32),
+        ("int x[2][3]; x[1][2] = 6; x[1][0]++; return x[1][2] + x[1][0] + x[0][2];", 7),
+        ("int i = 3; int j = i++ + ++i; return j * 10 + i;", 85),
+        ("unsigned char c = 250; c += 10; return c;", 4),
+        ("{ int a = 1; { int a = 2; } return a; }", 1),
+        ("int n = 0; for (int i = 0; i < 3; i++) { int fresh; fresh++; n += fresh; } return n;", 3),
+        ("char *s = fistMalloc(4); s[3] = 9; long v = s[3]; fistFree(s); return v;", 9),
+        ("return fistStrLen(fistStrAdd(\"ab\", \"cde\")) * 10 + fistStrEq(\"x\", \"x\");", 51),
+        ("char t[4]; fistMemCpy(t, \"abcd\", 4); return fistMemCmp(t, \"abce\", 4);", -1),
+    ] {
+        assert_eq!(answer(body), Ok(expected), "{body}");
+    }
+}
+
+#[test]
+fn functions_call_each_other_and_structures_hold_fields() {
+    let text = "%{\nstruct point { char tag; long x; int y[2]; };\nint twice(int of);\n#define OFFSET (1 << 4)\nenum { A, B = 5, C };\n%}\n%%\n%%\n\
+        static long sum(struct point *p) { return p->x + p->y[0] + p->y[1] + p->tag; }\n\
+        int factorial(int n) { return n < 2 ? 1 : n * factorial(n - 1); }\n\
+        void set(int *out, int value) { *out = value; }\n\
+        long f(long a) { struct point p; int v; p.tag = 1; p.x = twice(a); p.y[1] = OFFSET; set(&v, C); return sum(&p) + v * 1000 + factorial(5) * 10000; }\n\
+        int twice(int of) { return of * 2; }\n";
+    let program = program("test", text);
+    assert_eq!(run(&program, &mut Notes::new(&program), "f", &[7]), Ok(14 + 1 + 16 + 6000 + 1_200_000));
+}
+
+#[test]
+fn what_no_c_compiler_sees_stops_the_run() {
+    for (body, why) in [
+        ("return 1 / (a - 7);", Why::DivisionByZero),
+        ("return 1 % (a - 7);", Why::DivisionByZero),
+        ("int x[4]; return x[a];", Why::NoElement),
+        ("int x[4]; return x[-a];", Why::NoElement),
+        ("int x[4]; int *p = x; return p[a];", Why::OutOfBounds),
+        ("int x[4]; int *p = x; p += a; return *p;", Why::OutOfBounds),
+        ("int *p = 0; return *p;", Why::NullPointer),
+        ("char *s = \"abc\"; s[0] = 'x'; return 0;", Why::ReadOnly),
+        ("while (1) ; return 0;", Why::TooManySteps),
+        ("return f(a);", Why::TooDeep),
+        ("char *s = fistMalloc(4); fistFree(s); return s[0];", Why::Gone),
+        ("fistMalloc(a - 8); return 0;", Why::BadLength),
+        ("while (1) fistMalloc(1 << 20); return 0;", Why::OutOfMemory),
+        ("char t[4]; fistMemCpy(t, \"abcdefgh\", 8); return 0;", Why::OutOfBounds),
+    ] {
+        assert_eq!(answer(body), Err(why), "{body}");
+    }
+}
+
+#[test]
+fn a_pointer_to_a_variable_that_is_gone_reaches_nothing() {
+    let text =
+        "%%\n%%\nint *bad(void) { int x = 1; int *p = &x; return p; }\nlong f(long a) { int *p = bad(); return *p; }\n";
+    let program = program("test", text);
+    assert_eq!(run(&program, &mut Notes::new(&program), "f", &[7]).unwrap_err().why, Why::Gone);
+}
+
+#[test]
+fn pages_are_filtered() {
+    let text = "filter:data;\n%%\n%%\n\
+        static int rotate(int c) { if (c >= 'a' && c <= 'z') return 'a' + (c - 'a' + 13) % 26; return c; }\n\
+        int test_encode_data(const page_t *in, page_t *out) { for (int i = 0; i < %pagesize; i++) out[i] = rotate(in[i]); return %pagesize; }\n\
+        int test_decode_data(const page_t *in, page_t *out) { return test_encode_data(in, out); }\n";
+    let program = program("test", text);
+    assert!(program.filters.data.is_some());
+    let (input, mut output) = ([b'n'; 4096], [0; 4096]);
+    let pointers = [fist::memory::Memory::INPUT, fist::memory::Memory::OUTPUT];
+    let answer = run_on(&program, &mut Notes::new(&program), "test_encode_data", &pointers, &input, &mut output);
+    assert_eq!((answer, output), (Ok(4096), [b'a'; 4096]));
+}
+
+#[test]
+fn shared_data_are_changed_in_place() {
+    let text = "per_vfs { int count; char key[4]; };\nmntdata { int limit; };\nper_vnode { int opens; };\n\
+        %%\n%op:open:precall { $vfs.count++; $0.opens += 2; if ($vfs.count > $mnt.limit) fistRetErr(EBUSY); fistSetErr(-ENOENT); }\n\
+        %%\nint hits[3] = {1, 2, 3};\n\
+        long f(long a) { hits[a - 6] += a; BF_set_key(&$vfs.key, 4, \"abcd\"); return hits[1] * 10 + $vfs.count++; }\n";
+    let program = program("test", text);
+    let mut notes = Notes::new(&program);
+    notes.mount = 1_i32.to_le_bytes().to_vec();
+    assert_eq!(run(&program, &mut notes, "%op:open:precall", &[]), Ok(0));
+    assert_eq!((notes.error, &notes.vnode[..]), (libc::ENOENT, &[2, 0, 0, 0][..]));
+    assert_eq!(run(&program, &mut notes, "%op:open:precall", &[]).unwrap_err().why, Why::Finished);
+    assert_eq!(notes.error, libc::EBUSY);
+    assert_eq!(run(&program, &mut notes, "f", &[7]), Ok(92));
+    assert_eq!(notes.vfs, [3, 0, 0, 0, b'a', b'b', b'c', b'd']);
+}
+
+#[test]
+fn mistakes_are_told_by_their_codes() {
+    for (text, code) in [
+        ("%%\n%op:unlink { x = 1; }\n", "F0202"),
+        ("%%\n%op:unlink { int x; int x; }\n", "F0201"),
+        ("%%\n%op:unlink { int x = \"a\"; }\n", "F0203"),
+        ("%%\n%op:unlink { int x[2]; x[2] = 1; }\n", "F0204"),
+        ("%%\n%op:unlink { fistStrEq($name); }\n", "F0205"),
+        ("%%\n%op:unlink { fistPrintf($name); }\n", "F0205"),
+        ("%%\n%op:unlink { fistPrintf(\"%d\"); }\n", "F0205"),
+        ("%%\n%op:unlink { fistPrintf($toname); }\n", "F0205"),
+        ("%%\n%op:unlink { fistSetErr($offset); }\n", "F0206"),
+        ("%%\n%op:unlink { 1 == 2; }\n", "F0207"),
+        ("%%\n%readops:unlink { }\n", "F0301"),
+        ("accessmode readonly;\n%%\n%op:unlink { }\n", "F0301"),
+        ("%%\n%op:unlink { }\n%op:all { }\n", "F0301"),
+        ("filter:data;\n%%\n", "F0302"),
+        ("filter:data;\n%%\n%%\nint test_encode_data(int x) { return x; }\n", "F0302"),
+        ("%%\n%op:lookup:postcall { if (fistLastErr() == EPERM) fistSetErr(0); }\n", "F0303"),
+        ("%%\n%op:unlnik { }\n", "F0103"),
+        ("%%\n%op:unlink { fistOp($2); }\n", "F0204"),
+        ("%%\n%op:unlink { $vfs.x = 1; }\n", "F0202"),
+        ("%%\n%op:unlink { break; }\n", "F0108"),
+        ("%%\n%op:unlink { return 1; }\n", "F0203"),
+        ("%%\n%%\nint f(void);\n", "F0202"),
+        ("%%\n%%\nint f(const char *s) { s[0] = 1; return 0; }\n", "F0203"),
+        ("%%\n%%\nint f(const char *s) { char *t = s; return 0; }\n", "F0203"),
+        (
+            "per_vfs { char key[4]; };\n%%\n%%\nint g(char *s) { return 0; }\nint f(void) { return g($vfs.key); }\n",
+            "F0105",
+        ),
+    ] {
+        let found = codes(text);
+        assert!(found.contains(&code), "{text}\n{found:?}");
+    }
+}
