@@ -100,7 +100,8 @@ fn failure(error: &BuildError, text: &str) -> Failure {
         BuildProblem::UnknownBase(_)
         | BuildProblem::NoPath(_)
         | BuildProblem::UnknownLayer(_)
-        | BuildProblem::Description(_)
+        | BuildProblem::Description { .. }
+        | BuildProblem::FanOut { .. }
         | BuildProblem::Option(_)
         | BuildProblem::NoText { .. }
         | BuildProblem::Location(_) => Exit::Unknown,

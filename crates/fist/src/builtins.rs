@@ -100,7 +100,8 @@ built_ins! {
         "renames an object below, replacing what stands there";
     Unlink ["fistUnlink"] (directory: Object, name: String) 2 Integer "removes a name below";
     MakeDirectory ["fistMkdir"] (directory: Object, name: String, mode: Integer) 3 Integer "makes a directory below";
-    CopyFile ["fistCopyFile"] (from: Object, to: String) 2 Integer "copies a file within its directory, or over another";
+    CopyFile ["fistCopyFile"] (from: Object, to: String, directory: Object) 2 Integer
+        "copies a file to a name, in the operation's directory or another; what has the name is replaced";
     IsMode ["fistIsMode"] (object: Object, mode: Integer) 2 Integer "whether the object has all these permission bits";
     IsDirectory ["fistIsDir"] (object: Object) 1 Integer "whether the object is a directory";
     IsFile ["fistIsFile"] (object: Object) 1 Integer "whether the object is a regular file";

@@ -80,8 +80,8 @@ pub trait Host {
     fn unlink(&mut self, directory: &Object, name: &[u8]) -> i32;
     /// Makes a directory.
     fn make_directory(&mut self, directory: &Object, name: &[u8], mode: u32) -> i32;
-    /// Copies a file, to a name in its directory.
-    fn copy_file(&mut self, from: &Object, to: &[u8]) -> i32;
+    /// Copies a file to a name in a directory: the operation's, if none is given.
+    fn copy_file(&mut self, from: &Object, to: &[u8], directory: Option<&Object>) -> i32;
     /// Shows the data of the ioctl of this structure that is being done; false if another is, or none.
     fn ioctl_data(&mut self, structure: usize, see: &mut dyn FnMut(&mut [u8])) -> bool;
     /// The beginning of a file of auxiliary data, or an error.

@@ -8,6 +8,8 @@ pub mod options;
 
 #[cfg(feature = "audit")]
 pub mod audit;
+#[cfg(feature = "fist")]
+pub mod described;
 #[cfg(feature = "longnames")]
 pub mod longnames;
 #[cfg(feature = "map")]
@@ -21,7 +23,7 @@ pub mod union;
 
 #[cfg(any(feature = "audit", feature = "map"))]
 mod globs;
-#[cfg(any(feature = "audit", feature = "map", feature = "readonly", feature = "union"))]
+#[cfg(any(feature = "audit", feature = "fist", feature = "map", feature = "readonly", feature = "union"))]
 mod ioctl;
 mod kind;
 #[cfg(any(feature = "audit", feature = "map"))]

@@ -1,5 +1,6 @@
 //! Builds a stack from its expression: the one place that knows every kind of base and layer.
 
+mod description;
 mod error;
 
 use std::ffi::OsStr;
@@ -10,6 +11,8 @@ use layers::OptionError;
 use vnode::FileSystemRef;
 
 pub use error::{BuildError, BuildProblem};
+
+use description::Description;
 
 use crate::kinds::{self, BaseError};
 use crate::syntax::{Base, Branch, Layer, LayerName, Mode, Span, Spanned, Stack, Tree};
@@ -115,6 +118,20 @@ pub fn build_layers(mut file_system: FileSystemRef, layers: &[Spanned<Layer>]) -
     Ok(file_system)
 }
 
+/// Puts a FiST description on a file system.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_description(
+    path: &Path,
+    options: &[(String, String)],
+    lower: FileSystemRef,
+) -> Result<FileSystemRef, BuildError> {
+    let error = |problem| BuildError::new(problem, Span::default());
+    let description = Description::read(path).map_err(error)?;
+    description.stack(path, options, lower).map_err(|option| error(BuildProblem::Option(option)))
+}
+
 /// A directory without any layer.
 ///
 /// # Errors
@@ -207,8 +224,23 @@ fn open(name: &str, name_span: Span, location: &OsStr, location_span: Span) -> R
 }
 
 fn build_layer(lower: FileSystemRef, layer: &Layer) -> Result<FileSystemRef, BuildError> {
+    if let LayerName::Description(path) = &layer.name.value {
+        let description = read_description(path, 1, layer)?;
+        let pairs = options(layer)?;
+        return description.stack(path, &pairs, lower).map_err(|error| option_error(error, layer));
+    }
     let (kind, pairs) = kind_and_options(layer)?;
     kind.stack(&pairs, lower).map_err(|error| option_error(error, layer))
+}
+
+/// Reads a description that is to lie on so many file systems.
+fn read_description(path: &Path, below: usize, layer: &Layer) -> Result<Description, BuildError> {
+    let description = Description::read(path).map_err(|problem| BuildError::new(problem, layer.name.span))?;
+    if description.fan_out() != below {
+        let problem = BuildProblem::FanOut { path: path.to_owned(), needed: description.fan_out(), given: below };
+        return Err(BuildError::new(problem, layer.name.span));
+    }
+    Ok(description)
 }
 
 /// An option's key and value.
@@ -218,13 +250,16 @@ type Pair = (String, String);
 fn kind_and_options(layer: &Layer) -> Result<(&'static layers::Kind, Vec<Pair>), BuildError> {
     let name = match &layer.name.value {
         LayerName::Name(name) => name,
-        LayerName::Description(path) => {
-            return Err(BuildError::new(BuildProblem::Description(path.clone()), layer.name.span));
-        }
+        LayerName::Description(_) => unreachable!("descriptions are built by themselves"),
     };
     let Some(kind) = layers::kind(name) else {
         return Err(BuildError::new(BuildProblem::UnknownLayer(name.clone()), layer.name.span));
     };
+    Ok((kind, options(layer)?))
+}
+
+/// The options of a layer.
+fn options(layer: &Layer) -> Result<Vec<Pair>, BuildError> {
     let mut pairs = Vec::new();
     for argument in &layer.arguments {
         let Some(value) = argument.value.value.to_str() else {
@@ -233,7 +268,7 @@ fn kind_and_options(layer: &Layer) -> Result<(&'static layers::Kind, Vec<Pair>),
         };
         pairs.push((argument.key.value.clone(), value.to_owned()));
     }
-    Ok((kind, pairs))
+    Ok(pairs)
 }
 
 fn option_error(error: OptionError, layer: &Layer) -> BuildError {

@@ -26,7 +26,7 @@ pub struct Recipe {
     pub base: Base,
     /// Whether the tree that read-only subjects are tested over is made in the base first.
     pub is_prepared: bool,
-    /// Layers with their options, bottom first.
+    /// Layers with their options, bottom first; one of the descriptions of this crate by its file's name.
     pub layers: Vec<(String, Vec<(String, String)>)>,
 }
 
@@ -86,7 +86,13 @@ impl Recipe {
             conformance::prepare(&conformance::Tree::new(file_system.clone())).map_err(problem)?;
         }
         for (name, options) in layers {
-            file_system = kind(name)?.stack(options, file_system).map_err(problem)?;
+            file_system = match name.ends_with(".fist") {
+                true => {
+                    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("descriptions").join(name);
+                    stack::build_description(&path, options, file_system).map_err(problem)?
+                }
+                false => kind(name)?.stack(options, file_system).map_err(problem)?,
+            };
         }
         Ok(file_system)
     }

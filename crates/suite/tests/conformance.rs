@@ -108,7 +108,7 @@ impl Plan {
         if !self.is_root {
             abilities = abilities.without(Ability::Users);
         }
-        let kernel_has_the_data = self.is_root && !self.in_memory && !self.layers.contains(&"rot13");
+        let kernel_has_the_data = self.is_root && !self.in_memory && !self.layers.iter().any(|layer| HANDLES_DATA.contains(layer));
         if self.way == Way::Mount && !kernel_has_the_data {
             abilities = abilities.without(Ability::GrowingFiles);
         }
@@ -348,6 +348,12 @@ fn has_fusermount() -> bool {
     Command::new("fusermount3").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
+/// Layers through which all data go.
+const HANDLES_DATA: [&str; 3] = ["rot13", "pages.fist", "rules.fist"];
+
+/// Descriptions that change nothing, names, and data.
+const DESCRIPTIONS: [&str; 3] = ["names.fist", "pages.fist", "rules.fist"];
+
 /// The matrix: each base, with no layer and with each, by its vnodes and mounted.
 fn plans(is_root: bool) -> Vec<Plan> {
     let opens = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
@@ -386,6 +392,9 @@ fn plans(is_root: bool) -> Vec<Plan> {
                 }
                 let sort = if kind.name == "readonly" { Sort::ReadOnly } else { Sort::Ordinary };
                 plans.push(plan(sort, &[kind.name]));
+            }
+            for description in DESCRIPTIONS.iter().filter(|_| is_root) {
+                plans.push(plan(Sort::Ordinary, &[description]));
             }
             if is_root {
                 plans.push(plan(Sort::Small, &[]));

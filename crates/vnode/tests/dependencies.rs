@@ -7,10 +7,11 @@ use std::process::Command;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("vnode", &[]),
     ("bases", &["vnode"]),
-    ("layers", &["vnode"]),
+    ("fist", &[]),
+    ("layers", &["vnode", "fist"]),
     ("conformance", &["vnode"]),
     ("frontends", &["vnode"]),
-    ("stack", &["vnode", "bases", "layers"]),
+    ("stack", &["vnode", "bases", "fist", "layers"]),
     ("cli", &["vnode", "stack", "frontends"]),
     ("suite", &["vnode", "bases", "layers", "conformance", "frontends", "stack"]),
     ("bench", &[]),

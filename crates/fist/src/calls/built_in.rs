@@ -109,7 +109,11 @@ impl Calls<'_> {
             }
             _ => {
                 let to = given[1].string(memory, self.host)?;
-                self.host.copy_file(&given[0].object()?, &to)
+                let directory = match &given[2] {
+                    Given::Missing => None,
+                    other => Some(other.object()?),
+                };
+                self.host.copy_file(&given[0].object()?, &to, directory.as_ref())
             }
         })
     }

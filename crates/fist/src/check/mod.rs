@@ -39,6 +39,11 @@ pub fn check(description: &Description, name: &str) -> Checked {
     Checked { program: (!is_wrong).then_some(program), diagnostics }
 }
 
+/// The number of an error by its name on Linux: `EACCES`.
+pub fn error_number(name: &str) -> Option<i32> {
+    constants::ERRORS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+}
+
 /// Something could not be understood; it has been told.
 struct Wrong;
 

@@ -134,7 +134,7 @@ impl Host for Notes {
         self.note(format!("mkdir {}", name.escape_ascii()))
     }
 
-    fn copy_file(&mut self, _: &Object, to: &[u8]) -> i32 {
+    fn copy_file(&mut self, _: &Object, to: &[u8], _: Option<&Object>) -> i32 {
         self.note(format!("copy {}", to.escape_ascii()))
     }
 

@@ -35,8 +35,22 @@ pub enum BuildProblem {
     SeveralBranches,
     /// A mode on a branch that is the only one.
     ModeOfOnlyBranch(Mode),
-    /// A FiST description.
-    Description(PathBuf),
+    /// A FiST description that cannot be read, or is wrong.
+    Description {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong, in words.
+        message: String,
+    },
+    /// A FiST description lies on another number of file systems than it says.
+    FanOut {
+        /// Its file.
+        path: PathBuf,
+        /// How many it says.
+        needed: usize,
+        /// On how many it lies.
+        given: usize,
+    },
     /// An option of a layer is wrong.
     Option(OptionError),
     /// The value of an option is no text.
@@ -101,9 +115,10 @@ impl fmt::Display for BuildProblem {
                 let layer = if *mode == Mode::ReadWrite { "" } else { ", or add the layer readonly" };
                 write!(formatter, "the mode '{mode}' is for one of several branches; leave '={mode}' out{layer}")
             }
-            BuildProblem::Description(path) => {
+            BuildProblem::Description { path, message } => write!(formatter, "{} {message}", path.display()),
+            BuildProblem::FanOut { path, needed, given } => {
                 let path = path.display();
-                write!(formatter, "this build cannot run the FiST description {path}; use layers by name")
+                write!(formatter, "{path} says `fanout {needed}`, and lies on {given}; give it as many, with commas between")
             }
             BuildProblem::Option(error) => option(formatter, error),
             BuildProblem::NoText { key } => write!(formatter, "the value of '{key}' is not UTF-8; write it in UTF-8"),

@@ -1,0 +1,88 @@
+//! An operation with rules: those before it, the operation or what stands in its place, those behind it.
+
+use vnode::layer::{LayerVnode, Operation};
+use vnode::{Caller, Errno, Result};
+
+use super::Described;
+use super::host::{Running, Work};
+use super::loaded::{Loaded, Rules};
+use super::outcome::Outcome;
+
+/// An operation that has rules.
+pub(super) struct Act<'a> {
+    loaded: &'a Loaded,
+    node: &'a LayerVnode<Described>,
+    caller: &'a Caller,
+    operation: &'a Operation<'a>,
+}
+
+/// Does the operation as the template does: on an object, as somebody.
+pub(super) type Forward<'f, T> = &'f mut dyn FnMut(&LayerVnode<Described>, &Caller) -> Result<T>;
+
+impl<'a> Act<'a> {
+    pub(super) fn new(
+        loaded: &'a Loaded,
+        node: &'a LayerVnode<Described>,
+        caller: &'a Caller,
+        operation: &'a Operation<'a>,
+    ) -> Act<'a> {
+        Act { loaded, node, caller, operation }
+    }
+
+    /// Does the operation as its rules say.
+    pub(super) fn run<T: Outcome>(self, forward: Forward<'_, T>) -> Result<T> {
+        self.run_or(T::nothing(), forward)
+    }
+
+    /// The same; the answer is `nothing` where a rule says that all went well, and nothing was done.
+    pub(super) fn run_or<T: Outcome>(self, nothing: Option<T>, forward: Forward<'_, T>) -> Result<T> {
+        let mut outcome = None;
+        let mut perform = |work: Work<'_>| {
+            let done = match work {
+                Work::Operate(node, caller) => Some(forward(node, caller)?),
+                Work::Take(entry) => T::found(entry),
+            };
+            let entry = done.as_ref().and_then(Outcome::entry).cloned();
+            outcome = done;
+            Ok(entry)
+        };
+        let mut running = Running::new(self.loaded, self.node, self.caller);
+        running.operation = Some(self.operation);
+        running.perform = Some(&mut perform);
+        running.all(self.loaded.rules(self.operation));
+        if let Some(error) = running.answer() {
+            return Err(error);
+        }
+        outcome.or(nothing).ok_or_else(|| {
+            let operation = self.operation.name();
+            tracing::error!(target: "fist", "{}: a rule says that {operation} went well, and did not do it", self.loaded.kind);
+            Errno::EIO
+        })
+    }
+
+    /// Does a declared ioctl: without rules of its own nothing happens.
+    pub(super) fn run_ioctl(self, ioctl: usize, input: &[u8], output: &mut [u8]) -> Result<i32> {
+        let structure = self.loaded.program.ioctls[ioctl].structure;
+        let mut data = vec![0; self.loaded.program.structures[structure].size as usize];
+        let given = input.len().min(data.len());
+        data[..given].copy_from_slice(&input[..given]);
+        let mut running = Running::new(self.loaded, self.node, self.caller);
+        running.operation = Some(self.operation);
+        running.ioctl = Some((structure, data));
+        let mut rules: Rules = self.loaded.rules_of_ioctl(ioctl);
+        // There is no such ioctl below: if nothing stands in its place, nothing is done.
+        let instead = rules.instead.take();
+        running.before(&rules.before);
+        if !running.is_finished && running.error == 0 {
+            instead.into_iter().for_each(|function| running.rule(function));
+        }
+        running.behind(&rules.behind);
+        if let Some(error) = running.answer() {
+            return Err(error);
+        }
+        let made = running.ioctl.map(|(_, data)| data).unwrap_or_default();
+        let taken = output.len().min(made.len());
+        output[..taken].copy_from_slice(&made[..taken]);
+        Ok(0)
+    }
+}

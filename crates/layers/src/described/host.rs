@@ -1,0 +1,406 @@
+//! What rules and filters ask for while they run: objects, attributes, shared data, and operations below.
+
+mod files;
+mod objects;
+
+use std::sync::PoisonError;
+
+use ::fist::builtins::{Attribute, Global, OperationValue};
+use ::fist::calls::{Host, Object, Place};
+use ::fist::ir::{Argument, Role};
+use ::fist::memory::Memory;
+use ::fist::stop::Why;
+use vnode::layer::{LayerVnode, Operation};
+use vnode::{Attributes, Caller, Entry, Errno, Name, Result, VnodeRef};
+
+use super::Described;
+use super::listing::Names;
+use super::loaded::{Loaded, Rules};
+
+/// Something that the operation is asked to do.
+pub(super) enum Work<'w> {
+    /// It, on an object, as somebody.
+    Operate(&'w LayerVnode<Described>, &'w Caller),
+    /// This is what was looked up.
+    Take(Entry),
+}
+
+/// Does it: the entry that the answer is, if it is one.
+pub(super) type Perform<'p> = &'p mut dyn FnMut(Work<'_>) -> Result<Option<Entry>>;
+
+/// An object below, and its attributes when it was found.
+#[derive(Clone)]
+pub(super) struct Found {
+    pub(super) lower: VnodeRef,
+    pub(super) attributes: Option<Attributes>,
+}
+
+/// Rules of one operation, or a filter, while they run.
+pub(super) struct Running<'a> {
+    pub(super) loaded: &'a Loaded,
+    pub(super) node: &'a LayerVnode<Described>,
+    pub(super) caller: &'a Caller,
+    pub(super) operation: Option<&'a Operation<'a>>,
+    pub(super) perform: Option<Perform<'a>>,
+    /// The error of the operation so far, as rules see it.
+    pub(super) error: i32,
+    /// A rule has ended the operation.
+    pub(super) is_finished: bool,
+    /// The error that came from below, as rules see it, and as it is.
+    below: Option<(i32, Errno)>,
+    /// A rule that stands in the operation's place is running.
+    is_instead: bool,
+    /// What the operation's name stands for; nothing until somebody asks.
+    named: Option<Option<Found>>,
+    /// What a rename replaces.
+    replaced: Option<Option<Found>>,
+    /// Objects that are values.
+    values: Vec<VnodeRef>,
+    /// The structure of the ioctl that is being done, and its data.
+    pub(super) ioctl: Option<(usize, Vec<u8>)>,
+    /// The names that are listed.
+    pub(super) listing: Option<&'a mut Names>,
+}
+
+impl<'a> Running<'a> {
+    pub(super) fn new(loaded: &'a Loaded, node: &'a LayerVnode<Described>, caller: &'a Caller) -> Running<'a> {
+        Running {
+            loaded,
+            node,
+            caller,
+            operation: None,
+            perform: None,
+            error: 0,
+            is_finished: false,
+            below: None,
+            is_instead: false,
+            named: None,
+            replaced: None,
+            values: Vec::new(),
+            ioctl: None,
+            listing: None,
+        }
+    }
+
+    /// Runs all rules, and the operation.
+    pub(super) fn all(&mut self, rules: &Rules) {
+        self.before(&rules.before);
+        if !self.is_finished && self.error == 0 {
+            match rules.instead {
+                Some(function) => {
+                    self.is_instead = true;
+                    self.rule(function);
+                    self.is_instead = false;
+                }
+                None => {
+                    self.operate_on(None);
+                }
+            }
+        }
+        self.behind(&rules.behind);
+    }
+
+    /// Runs what comes before the operation: an error refuses it.
+    pub(super) fn before(&mut self, functions: &[usize]) {
+        for function in functions {
+            if !self.is_finished && self.error == 0 {
+                self.rule(*function);
+            }
+        }
+    }
+
+    /// Runs what comes behind the operation.
+    pub(super) fn behind(&mut self, functions: &[usize]) {
+        for function in functions {
+            if !self.is_finished {
+                self.rule(*function);
+            }
+        }
+    }
+
+    /// Runs a rule.
+    pub(super) fn rule(&mut self, function: usize) {
+        let loaded = self.loaded;
+        let mut memory = Memory::new(&loaded.program.data, &[], &mut []);
+        if let Err(why) = loaded.run(self, function, &[], &mut memory) {
+            self.is_finished = true;
+            if why != Why::Finished {
+                self.error = Errno::EIO.number();
+            }
+        }
+    }
+
+    /// Runs the rule in the place of reading a directory, for one name.
+    pub(super) fn entry_rule(&mut self, function: usize) {
+        self.is_instead = true;
+        self.rule(function);
+        self.is_instead = false;
+    }
+
+    /// Notes how reading a directory went, unless a rule has said so.
+    pub(super) fn listed(&mut self, read: Result<()>) {
+        if let (Err(error), 0) = (read, self.error) {
+            self.error = self.seen(error);
+        }
+    }
+
+    /// The error of the operation, if it has one.
+    pub(super) fn answer(&self) -> Option<Errno> {
+        match self.below {
+            _ if self.error == 0 => None,
+            // What rules saw as another error, and left as it was.
+            Some((seen, error)) if seen == self.error => Some(error),
+            _ => Some(Errno::new(self.error)),
+        }
+    }
+
+    /// Notes the error of something that was done below, and how rules see it.
+    fn seen(&mut self, error: Errno) -> i32 {
+        let number = error.number();
+        let mapped = self.loaded.errors.iter().find(|(below, _)| *below == number);
+        let seen = mapped.map_or(number, |(_, seen)| *seen);
+        self.below = Some((seen, error));
+        seen
+    }
+
+    /// Does the operation, on another object if one is given: the error is the operation's.
+    fn operate_on(&mut self, node: Option<&LayerVnode<Described>>) -> i32 {
+        let (node, caller) = (node.unwrap_or(self.node), self.caller);
+        let Some(perform) = &mut self.perform else { return -libc::ENOTSUP };
+        self.error = match perform(Work::Operate(node, caller)) {
+            Ok(entry) => {
+                if let Some(entry) = entry {
+                    self.named = Some(self.below_of(&entry));
+                }
+                0
+            }
+            Err(error) => {
+                if matches!(self.operation, Some(Operation::Lookup(_))) {
+                    self.named = Some(None);
+                }
+                self.seen(error)
+            }
+        };
+        -self.error
+    }
+
+    fn below_of(&self, entry: &Entry) -> Option<Found> {
+        let lower = self.node.lower_of(&entry.vnode).ok()?;
+        Some(Found { lower: VnodeRef::clone(lower), attributes: Some(entry.attributes) })
+    }
+}
+
+impl Host for Running<'_> {
+    fn global(&mut self, global: Global) -> i64 {
+        match global {
+            Global::User => self.caller.uid.into(),
+            Global::Group => self.caller.gid.into(),
+            Global::Process => self.caller.pid.into(),
+            Global::Session => self.caller.session().into(),
+            Global::Time => vnode::Timestamp::now().seconds,
+            Global::PageSize => super::filters::PAGE_BYTES as i64,
+            Global::BlockSize => {
+                self.node.lower().statfs(&Caller::server()).map_or(4096, |statfs| i64::from(statfs.block_size))
+            }
+        }
+    }
+
+    fn operation_number(&mut self, value: OperationValue) -> i64 {
+        self.operation.map_or(-1, |operation| objects::number(operation, value))
+    }
+
+    fn operation_text(&mut self, value: OperationValue) -> Vec<u8> {
+        let listed = self.listing.as_ref().and_then(|names| names.current()).map(<[u8]>::to_vec);
+        let text = match (self.operation, value) {
+            (_, OperationValue::Name) if listed.is_some() => listed,
+            (Some(operation), OperationValue::Name) => operation.entry_name().map(|name| name.as_bytes().to_vec()),
+            (Some(Operation::Rename { to_name, .. }), OperationValue::ToName) => Some(to_name.as_bytes().to_vec()),
+            (Some(Operation::MakeSymlink { target, .. }), OperationValue::Target) => Some(target.to_vec()),
+            (
+                Some(Operation::GetXattr(name) | Operation::SetXattr { name, .. } | Operation::RemoveXattr(name)),
+                OperationValue::Xattr,
+            ) => Some(name.to_vec()),
+            _ => None,
+        };
+        match (text, value) {
+            (Some(text), _) => text,
+            (None, OperationValue::Name) => self.own_name(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn object(&mut self, argument: Argument) -> i64 {
+        match self.find(&Object::Argument(argument)) {
+            Some(found) => {
+                self.values.push(found.lower);
+                self.values.len() as i64
+            }
+            None => 0,
+        }
+    }
+
+    fn attribute(&mut self, attribute: Attribute, object: &Object) -> i64 {
+        let Some(attributes) = self.attributes(object) else { return -1 };
+        objects::attribute(attribute, &attributes)
+    }
+
+    fn attribute_text(&mut self, attribute: Attribute, object: &Object) -> Vec<u8> {
+        match (attribute, object) {
+            (Attribute::FileSystem, Object::Argument(Argument { branch: branch @ 1.., .. })) => {
+                self.loaded.below.get(*branch as usize - 1).cloned().unwrap_or_default().into_bytes()
+            }
+            (Attribute::FileSystem, _) => self.loaded.kind.as_bytes().to_vec(),
+            (_, Object::Named(name)) => name.clone(),
+            (_, Object::Argument(Argument { role: Role::To, .. })) => self.operation_text(OperationValue::ToName),
+            (_, Object::Argument(Argument { role: Role::This | Role::From, .. })) => {
+                self.operation_text(OperationValue::Name)
+            }
+            (_, object) => self.find(object).map(|found| self.name_of(&found.lower)).unwrap_or_default(),
+        }
+    }
+
+    fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8])) {
+        let shared = match place {
+            Place::Vfs => &self.loaded.vfs,
+            Place::Mount => &self.loaded.mount,
+            Place::Data(index) => &self.loaded.data[index],
+            Place::Argument(argument) => return self.shared_vnode(&Object::Argument(argument), see),
+            Place::Object(value) => return self.shared_vnode(&Object::Value(value), see),
+        };
+        see(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn last_error(&mut self) -> i32 {
+        self.error
+    }
+
+    fn set_error(&mut self, error: i32) {
+        self.error = error;
+    }
+
+    fn print(&mut self, message: &[u8]) {
+        let message = String::from_utf8_lossy(message);
+        tracing::warn!(target: "fist", "{}: {}", self.loaded.kind, message.trim_end_matches('\n'));
+    }
+
+    fn lookup(
+        &mut self,
+        directory: &Object,
+        name: &[u8],
+        slot: Option<Argument>,
+        user: Option<u32>,
+        group: Option<u32>,
+    ) -> i32 {
+        let looked_up = self.look_up(directory, name, user, group);
+        let is_operation = matches!(self.operation, Some(Operation::Lookup(_)));
+        let is_named = slot.is_none_or(|slot| slot.role == Role::This);
+        match looked_up {
+            Ok(entry) => {
+                let found = self.below_of(&entry);
+                match slot.map(|slot| slot.role) {
+                    Some(Role::To) => self.replaced = Some(found),
+                    _ => self.named = Some(found),
+                }
+                if is_operation && is_named {
+                    self.error = 0;
+                    if let Some(perform) = &mut self.perform {
+                        // Taking what was found cannot fail.
+                        let _ = perform(Work::Take(entry));
+                    }
+                }
+                0
+            }
+            Err(error) => {
+                let seen = self.seen(error);
+                if is_operation && is_named {
+                    self.error = seen;
+                }
+                -seen
+            }
+        }
+    }
+
+    fn read_directory(&mut self, directory: &Object, leaves_out_known: bool) -> i32 {
+        let Some(found) = self.find(directory) else { return -libc::ENOENT };
+        let (node, caller) = (self.node.wrap(found.lower), self.caller);
+        match &mut self.listing {
+            None => -libc::EINVAL,
+            Some(names) => match names.read(&node, caller, leaves_out_known) {
+                Ok(()) => 0,
+                Err(error) => -self.seen(error),
+            },
+        }
+    }
+
+    fn skip_name(&mut self, name: Option<&[u8]>) {
+        if let Some(names) = &mut self.listing {
+            names.skip(name);
+        }
+    }
+
+    fn operate(&mut self, object: &Object) -> i32 {
+        let before = self.error;
+        let done = match object {
+            Object::Argument(Argument { role: Role::This, branch: 0 | 1 }) => self.operate_on(None),
+            object => match self.target(object) {
+                Some(node) => self.operate_on(Some(&node)),
+                None if self.is_instead => -libc::ENOENT,
+                // Where there is nothing, nothing goes wrong.
+                None => return -before,
+            },
+        };
+        if !self.is_instead {
+            self.error = before;
+        }
+        done
+    }
+
+    fn rename(&mut self, from: &Object, name: &[u8], to: &Object, to_name: &[u8]) -> i32 {
+        let done = self.rename_below(from, name, to, to_name);
+        self.number_of(done)
+    }
+
+    fn unlink(&mut self, directory: &Object, name: &[u8]) -> i32 {
+        let done = self.directory(directory).and_then(|node| node.forward_unlink(self.caller, Name::new(name)?));
+        self.number_of(done)
+    }
+
+    fn make_directory(&mut self, directory: &Object, name: &[u8], mode: u32) -> i32 {
+        let made = self.directory(directory).and_then(|node| node.forward_mkdir(self.caller, Name::new(name)?, mode));
+        self.number_of(made.map(drop))
+    }
+
+    fn copy_file(&mut self, from: &Object, to: &[u8], directory: Option<&Object>) -> i32 {
+        let copied = self.copy(from, to, directory);
+        self.number_of(copied)
+    }
+
+    fn ioctl_data(&mut self, structure: usize, see: &mut dyn FnMut(&mut [u8])) -> bool {
+        match &mut self.ioctl {
+            Some((index, data)) if *index == structure => {
+                see(data);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn read_file_data(&mut self, file: &Object, bytes: usize) -> std::result::Result<Vec<u8>, i32> {
+        self.read_auxiliary(file, bytes).map_err(|error| -error.number())
+    }
+
+    fn write_file_data(&mut self, file: &Object, bytes: usize, offset: usize, data: &[u8]) -> i32 {
+        let written = self.write_auxiliary(file, bytes, offset, data);
+        self.number_of(written)
+    }
+}
+
+impl Running<'_> {
+    /// An answer as rules see it: 0, or an error below zero. It is not the operation's.
+    fn number_of(&mut self, done: Result<()>) -> i32 {
+        match done {
+            Ok(()) => 0,
+            Err(error) => -self.seen(error),
+        }
+    }
+}

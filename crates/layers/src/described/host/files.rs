@@ -1,0 +1,126 @@
+//! Files that rules read, write, copy and rename below.
+
+use std::sync::PoisonError;
+
+use ::fist::calls::Object;
+use vnode::{Caller, Creation, Errno, FileKind, Name, OpenFile, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef};
+
+use super::Running;
+
+/// The permissions of a file of auxiliary data: its owner's.
+const AUXILIARY_MODE: u32 = 0o600;
+/// How much is copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+impl Running<'_> {
+    /// The beginning of a file of auxiliary data, whoever asks: rules decide by it. What a short file lacks is zero.
+    pub(super) fn read_auxiliary(&mut self, file: &Object, bytes: usize) -> Result<Vec<u8>> {
+        let found = self.find(file).ok_or(Errno::ENOENT)?;
+        let server = Caller::server();
+        if found.lower.kind() != FileKind::Regular {
+            return Err(Errno::EINVAL);
+        }
+        let open = found.lower.open(&server, OpenFlags::READ)?;
+        let mut data = vec![0; bytes];
+        let mut done = 0;
+        while done < bytes {
+            match open.read_at(&server, done as u64, &mut data[done..])? {
+                0 => break,
+                read => done += read,
+            }
+        }
+        Ok(data)
+    }
+
+    /// Writes a part of a file of auxiliary data, as the caller, who owns it if it is new.
+    pub(super) fn write_auxiliary(&mut self, file: &Object, bytes: usize, offset: usize, data: &[u8]) -> Result<()> {
+        let _one = self.loaded.file_data.lock().unwrap_or_else(PoisonError::into_inner);
+        let (open, is_new) = match self.find(file) {
+            Some(found) => (found.lower.open(self.caller, OpenFlags::WRITE)?, false),
+            None => (self.create_auxiliary(file)?, true),
+        };
+        if !is_new {
+            return write_all(&*open, self.caller, offset as u64, data);
+        }
+        let mut whole = vec![0; bytes];
+        whole[offset..offset + data.len()].copy_from_slice(data);
+        write_all(&*open, self.caller, 0, &whole)
+    }
+
+    fn create_auxiliary(&self, file: &Object) -> Result<OpenFileRef> {
+        let Object::Named(name) = file else { return Err(Errno::ENOENT) };
+        let directory = self.own_directory().ok_or(Errno::ENOTDIR)?;
+        let how = Creation { mode: AUXILIARY_MODE, flags: OpenFlags::WRITE.with(OpenFlags::EXCLUSIVE) };
+        Ok(directory.create(self.caller, Name::new(name)?, &how)?.file)
+    }
+
+    pub(super) fn rename_below(&mut self, from: &Object, name: &[u8], to: &Object, to_name: &[u8]) -> Result<()> {
+        let (from, to) = (self.directory(from)?, self.directory(to)?);
+        let to: VnodeRef = to;
+        from.forward_rename(self.caller, Name::new(name)?, &to, Name::new(to_name)?, RenameMode::Replace)
+    }
+
+    /// Copies a file to a name in a directory, the operation's if none is given. The name stands for the old file, or for the whole copy.
+    pub(super) fn copy(&mut self, from: &Object, to: &[u8], directory: Option<&Object>) -> Result<()> {
+        let to = Name::new(to)?;
+        let found = self.find(from).ok_or(Errno::ENOENT)?;
+        if found.lower.kind() != FileKind::Regular {
+            return Err(Errno::EINVAL);
+        }
+        let node = match directory {
+            Some(directory) => self.directory(directory)?,
+            None => self.node.wrap(self.own_directory().ok_or(Errno::ENOTDIR)?),
+        };
+        let from = found.lower.open(self.caller, OpenFlags::READ)?;
+        let mode = found.lower.getattr(self.caller)?.mode & 0o777;
+        // Names are encoded, and data are not: they are copied as they lie below.
+        let unfinished = format!(".{:016x}.copy", self.caller.pid as u64 ^ std::ptr::from_ref(self) as u64);
+        let unfinished = Name::new(unfinished.as_bytes())?;
+        let how = Creation { mode, flags: OpenFlags::WRITE.with(OpenFlags::EXCLUSIVE) };
+        let target = node.lower().create(self.caller, unfinished, &how)?.file;
+        let copied = copy_data(&from, &target, self.caller).and_then(|()| {
+            let target: VnodeRef = node.clone();
+            use vnode::layer::Layer;
+            let encoded = node.layer().encode_name(&node, self.caller, to)?;
+            let target = node.lower_of(&target)?;
+            node.lower().rename(self.caller, unfinished, target, Name::new(&encoded)?, RenameMode::Replace)
+        });
+        if copied.is_err() {
+            // The error is what went wrong before.
+            let _ = node.lower().unlink(self.caller, unfinished);
+        }
+        copied
+    }
+}
+
+fn copy_data(from: &OpenFileRef, to: &OpenFileRef, caller: &Caller) -> Result<()> {
+    let size = from.getattr(caller)?.size;
+    let mut done = 0;
+    while done < size {
+        match from.copy_range(caller, done, to, done, size - done) {
+            Ok(0) => break,
+            Ok(copied) => done += copied,
+            Err(Errno::EXDEV | Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOSYS) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    let mut buffer = vec![0; COPY_BYTES.min((size - done).max(1) as usize)];
+    loop {
+        let read = from.read_at(caller, done, &mut buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
+        write_all(&**to, caller, done, &buffer[..read])?;
+        done += read as u64;
+    }
+}
+
+fn write_all(file: &dyn OpenFile, caller: &Caller, mut offset: u64, mut data: &[u8]) -> Result<()> {
+    while !data.is_empty() {
+        match file.write_at(caller, offset, data, false)? {
+            0 => return Err(Errno::ENOSPC),
+            written => (data, offset) = (&data[written..], offset + written as u64),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Objects that rules name, and their attributes.
+
+use std::sync::{Arc, PoisonError};
+
+use ::fist::builtins::{Attribute, OperationValue};
+use ::fist::calls::Object;
+use ::fist::ir::Role;
+use vnode::layer::{LayerVnode, Operation};
+use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
+
+use super::super::Described;
+use super::{Found, Running};
+
+impl Running<'_> {
+    /// The object that rules mean.
+    pub(super) fn find(&mut self, object: &Object) -> Option<Found> {
+        let here = |lower: &VnodeRef| Some(Found { lower: VnodeRef::clone(lower), attributes: None });
+        match object {
+            Object::Value(value) => here(self.values.get(usize::try_from(*value).ok()?.checked_sub(1)?)?),
+            Object::Named(name) => {
+                let directory = self.own_directory()?;
+                let entry = directory.lookup(&Caller::server(), Name::new(name).ok()?).ok()?;
+                Some(Found { lower: entry.vnode, attributes: Some(entry.attributes) })
+            }
+            Object::Argument(argument) => {
+                let found = match argument.role {
+                    Role::This | Role::From => self.this(),
+                    Role::Directory | Role::FromDirectory => here(&self.own_directory()?),
+                    Role::To => self.replaced(),
+                    Role::ToDirectory => match self.operation {
+                        Some(Operation::Rename { to, .. }) => here(self.node.lower_of(to).ok()?),
+                        _ => None,
+                    },
+                }?;
+                self.in_branch(found, argument.branch)
+            }
+        }
+    }
+
+    /// What the operation is done to: of one with a name, what that stands for.
+    fn this(&mut self) -> Option<Found> {
+        let Some(name) = self.operation.and_then(Operation::entry_name) else {
+            return Some(Found { lower: VnodeRef::clone(self.node.lower()), attributes: None });
+        };
+        if self.named.is_none() {
+            self.named = Some(self.peek(&VnodeRef::clone(self.node.lower()), name));
+        }
+        self.named.clone().flatten()
+    }
+
+    fn replaced(&mut self) -> Option<Found> {
+        let Some(Operation::Rename { to, to_name, .. }) = self.operation else { return None };
+        if self.replaced.is_none() {
+            let directory = VnodeRef::clone(self.node.lower_of(to).ok()?);
+            self.replaced = Some(self.peek(&directory, *to_name));
+        }
+        self.replaced.clone().flatten()
+    }
+
+    /// What a name stands for below, whoever asks: rules decide by it, and show nothing of it.
+    fn peek(&self, directory: &VnodeRef, name: Name<'_>) -> Option<Found> {
+        use vnode::layer::Layer;
+        let encoded = self.node.layer().encode_name(self.node, self.caller, name).ok()?;
+        let entry = directory.lookup(&Caller::server(), Name::new(&encoded).ok()?).ok()?;
+        Some(Found { lower: entry.vnode, attributes: None })
+    }
+
+    /// The same object on the file system of this number below.
+    fn in_branch(&self, found: Found, branch: u32) -> Option<Found> {
+        match branch {
+            0 | 1 => Some(found),
+            _ => None,
+        }
+    }
+
+    /// The directory that the operation is in; of one on a directory itself, that; of one on another object the directory
+    /// that it was looked up in.
+    pub(super) fn own_directory(&self) -> Option<VnodeRef> {
+        let has_name = self.operation.is_some_and(|operation| operation.entry_name().is_some());
+        let lower = self.node.lower();
+        if has_name || lower.kind() == FileKind::Directory {
+            return Some(VnodeRef::clone(lower));
+        }
+        self.node.state().place.lock().unwrap_or_else(PoisonError::into_inner).directory.clone()
+    }
+
+    /// The object of this layer on which the operation is to be done, as `fistOp` is given it.
+    pub(super) fn target(&mut self, object: &Object) -> Option<Arc<LayerVnode<Described>>> {
+        Some(self.node.wrap(self.find(object)?.lower))
+    }
+
+    /// The object of this layer, which is a directory.
+    pub(super) fn directory(&mut self, object: &Object) -> Result<Arc<LayerVnode<Described>>> {
+        let found = self.find(object).ok_or(Errno::ENOENT)?;
+        Ok(self.node.wrap(found.lower))
+    }
+
+    pub(super) fn look_up(
+        &mut self,
+        directory: &Object,
+        name: &[u8],
+        user: Option<u32>,
+        group: Option<u32>,
+    ) -> Result<Entry> {
+        let node = self.directory(directory)?;
+        let name = Name::new(name)?;
+        match (user, group) {
+            (None, None) => node.forward_lookup(self.caller, name),
+            (user, group) => {
+                let (user, group) = (user.unwrap_or(self.caller.uid), group.unwrap_or(self.caller.gid));
+                node.forward_lookup(&Caller::with_groups(user, group, &[], self.caller.umask), name)
+            }
+        }
+    }
+
+    /// The attributes of an object: of one of this file system as it shows them.
+    pub(super) fn attributes(&mut self, object: &Object) -> Option<Attributes> {
+        let found = self.find(object)?;
+        let server = Caller::server();
+        match object {
+            Object::Argument(argument) if argument.branch == 0 => match found.attributes {
+                Some(attributes) => Some(attributes),
+                None => self.node.wrap(found.lower).forward_getattr(&server).ok(),
+            },
+            _ => found.lower.getattr(&server).ok(),
+        }
+    }
+
+    /// Shows the `%per_vnode` fields of an object.
+    pub(super) fn shared_vnode(&mut self, object: &Object, see: &mut dyn FnMut(&mut [u8])) {
+        let Some(structure) = self.loaded.program.vnode else { return };
+        let Some(found) = self.find(object) else { return };
+        let node = self.node.wrap(found.lower);
+        let mut fields = node.state().fields.lock().unwrap_or_else(PoisonError::into_inner);
+        fields.resize(self.loaded.program.structures[structure].size as usize, 0);
+        see(&mut fields);
+    }
+
+    /// The name that the operation's object was looked up by.
+    pub(super) fn own_name(&self) -> Vec<u8> {
+        self.node.state().place.lock().unwrap_or_else(PoisonError::into_inner).name.clone()
+    }
+
+    /// The name that an object was looked up by.
+    pub(super) fn name_of(&self, lower: &VnodeRef) -> Vec<u8> {
+        let node = self.node.wrap(VnodeRef::clone(lower));
+        let place = node.state().place.lock().unwrap_or_else(PoisonError::into_inner);
+        place.name.clone()
+    }
+}
+
+/// A number among attributes.
+pub(super) fn attribute(attribute: Attribute, attributes: &Attributes) -> i64 {
+    match attribute {
+        Attribute::Kind => attributes.kind.mode_bits().into(),
+        Attribute::Mode => attributes.mode.into(),
+        Attribute::Owner => attributes.uid.into(),
+        Attribute::OwningGroup => attributes.gid.into(),
+        Attribute::Size => attributes.size as i64,
+        Attribute::AccessTime => attributes.atime.seconds,
+        Attribute::ModificationTime => attributes.mtime.seconds,
+        Attribute::ChangeTime => attributes.ctime.seconds,
+        Attribute::Links => attributes.nlink.into(),
+        Attribute::Inode => attributes.ino as i64,
+        Attribute::Name | Attribute::FileSystem => -1,
+    }
+}
+
+/// A number that an operation was called with; -1 if it has none.
+pub(super) fn number(operation: &Operation<'_>, value: OperationValue) -> i64 {
+    use Operation as O;
+    use OperationValue as V;
+    let number = match (value, operation) {
+        (V::NewMode, O::Create { how, .. } | O::TemporaryFile(how)) => Some(how.mode.into()),
+        (V::NewMode, O::MakeDirectory { mode, .. } | O::MakeNode { mode, .. }) => Some((*mode).into()),
+        (V::NewMode, O::SetAttributes(changes)) => changes.mode.map(i64::from),
+        (V::NewOwner, O::SetAttributes(changes)) => changes.uid.map(i64::from),
+        (V::NewGroup, O::SetAttributes(changes)) => changes.gid.map(i64::from),
+        (V::NewSize, O::SetAttributes(changes)) => changes.size.map(|size| size as i64),
+        (V::NewSize, O::Truncate { size }) => Some(*size as i64),
+        (V::Offset, O::Read { offset, .. } | O::Write { offset, .. } | O::Allocate { offset, .. })
+        | (V::Offset, O::Seek { offset, .. } | O::CopyRange { offset, .. }) => Some(*offset as i64),
+        (V::Length, O::Read { length, .. } | O::Write { length, .. }) => Some(*length as i64),
+        (V::Length, O::Allocate { length, .. } | O::CopyRange { length, .. }) => Some(*length as i64),
+        (V::Flags, O::Open(flags)) => Some(flags.bits().into()),
+        (V::Flags, O::Create { how, .. } | O::TemporaryFile(how)) => Some(how.flags.bits().into()),
+        (V::Flags, O::Access(mode)) => Some(mode.bits().into()),
+        _ => None,
+    };
+    number.unwrap_or(-1)
+}

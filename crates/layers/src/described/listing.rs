@@ -1,0 +1,175 @@
+//! The names of a directory where rules have a say: collected whole when reading begins, each shown to the rules.
+//!
+//! They are listed in the order of a hash of each, which is the place to go on from: it stays what it is when others come
+//! and go, and when the directory is opened again.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use vnode::layer::{LayerVnode, Operation};
+use vnode::{Caller, DirectoryEntry, FileKind, NameBuf, OpenDirectory, OpenDirectoryRef, Result};
+
+use super::Described;
+use super::host::Running;
+use super::loaded::Loaded;
+
+/// Cookies of entries begin here: 0 is the start, and 1 and 2 are `.` and `..`.
+const COOKIE_MIN: u64 = 3;
+
+/// Where to go on behind a name.
+fn cookie(name: &NameBuf) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.as_bytes().hash(&mut hasher);
+    (hasher.finish() >> 1).max(COOKIE_MIN)
+}
+
+/// A name that is listed.
+struct Listed {
+    cookie: u64,
+    name: NameBuf,
+    ino: u64,
+    kind: Option<FileKind>,
+}
+
+/// The names that have been collected.
+#[derive(Default)]
+pub(super) struct Names {
+    listed: Vec<Listed>,
+    known: HashSet<NameBuf>,
+    /// The name that the rules are asked about.
+    current: Option<NameBuf>,
+    is_skipped: bool,
+}
+
+impl Names {
+    pub(super) fn current(&self) -> Option<&[u8]> {
+        self.current.as_ref().map(NameBuf::as_bytes)
+    }
+
+    /// Leaves a name out: the one that the rules are asked about, or another.
+    pub(super) fn skip(&mut self, name: Option<&[u8]>) {
+        match name {
+            Some(name) if self.current() != Some(name) => self.listed.retain(|listed| listed.name.as_bytes() != name),
+            _ => self.is_skipped = true,
+        }
+    }
+
+    fn add(&mut self, entry: DirectoryEntry<'_>) {
+        let name = entry.name.to_owned();
+        self.known.insert(name.clone());
+        self.listed.push(Listed { cookie: cookie(&name), name, ino: entry.ino, kind: entry.kind });
+    }
+
+    /// The names by their cookies, no two of which are the same.
+    fn in_order(mut self) -> Vec<Listed> {
+        self.listed.sort_by(|one, other| (one.cookie, &one.name).cmp(&(other.cookie, &other.name)));
+        let mut last = 0;
+        for listed in &mut self.listed {
+            listed.cookie = listed.cookie.max(last + 1);
+            last = listed.cookie;
+        }
+        self.listed
+    }
+
+    /// Adds the names of another directory.
+    pub(super) fn read(&mut self, node: &LayerVnode<Described>, caller: &Caller, leaves_out_known: bool) -> Result<()> {
+        let directory = node.forward_open_directory(caller)?;
+        directory.read(caller, 0, &mut |entry| {
+            if !(leaves_out_known && self.known.contains(&entry.name.to_owned())) {
+                self.add(entry);
+            }
+            ControlFlow::Continue(())
+        })
+    }
+}
+
+/// An open directory whose names the rules have a say in.
+pub(super) struct Listing {
+    loaded: Arc<Loaded>,
+    node: Arc<LayerVnode<Described>>,
+    opened: OpenDirectoryRef,
+    /// What was collected when reading began the last time.
+    names: Mutex<Option<Arc<Vec<Listed>>>>,
+}
+
+impl Listing {
+    /// Over a directory that the template opened.
+    pub(super) fn open(
+        loaded: Arc<Loaded>,
+        node: Arc<LayerVnode<Described>>,
+        opened: OpenDirectoryRef,
+    ) -> OpenDirectoryRef {
+        Arc::new(Listing { loaded, node, opened, names: Mutex::new(None) })
+    }
+
+    fn collect(&self, caller: &Caller) -> Result<Vec<Listed>> {
+        let rules = self.loaded.rules(&Operation::ReadDirectory);
+        let mut names = Names::default();
+        let mut running = Running::new(&self.loaded, &self.node, caller);
+        running.operation = Some(&Operation::ReadDirectory);
+        running.listing = Some(&mut names);
+        running.before(&rules.before);
+        if !running.is_finished && running.error == 0 {
+            let read = self.read_all(caller, rules.instead, &mut running);
+            running.listed(read);
+        }
+        running.behind(&rules.behind);
+        match running.answer() {
+            Some(error) => Err(error),
+            None => Ok(names.in_order()),
+        }
+    }
+
+    /// Shows each name of the directory to the rule in the operation's place.
+    fn read_all(&self, caller: &Caller, rule: Option<usize>, running: &mut Running<'_>) -> Result<()> {
+        self.opened.read(caller, 0, &mut |entry| {
+            if let Some(names) = &mut running.listing {
+                names.current = Some(entry.name.to_owned());
+                names.is_skipped = false;
+            }
+            if let Some(rule) = rule {
+                running.entry_rule(rule);
+            }
+            if let Some(names) = &mut running.listing {
+                names.current = None;
+                if !names.is_skipped {
+                    names.add(entry);
+                }
+            }
+            if running.is_finished { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    }
+}
+
+impl OpenDirectory for Listing {
+    fn read(
+        &self,
+        caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let known = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let names = match known.filter(|_| cookie != 0) {
+            Some(names) => names,
+            None => {
+                let names = Arc::new(self.collect(caller)?);
+                *self.names.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&names));
+                names
+            }
+        };
+        let first = names.partition_point(|listed| listed.cookie <= cookie);
+        for Listed { cookie, name, ino, kind } in &names[first..] {
+            let entry = DirectoryEntry { name: name.as_name(), ino: *ino, kind: *kind, cookie: *cookie };
+            if sink(entry).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
+        self.opened.fsync(caller, data_only)
+    }
+}

@@ -1,0 +1,231 @@
+//! A description that is ready to run: its rules by operation, its data, and what it declares.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use ::fist::calls::{Calls, Host};
+use ::fist::ir::{Argument, Operand, Role, Site};
+use ::fist::memory::Memory;
+use ::fist::operations::{self, OPERATIONS, Part};
+use ::fist::program::Program;
+use ::fist::stop::{Stop, Why};
+use ::fist::tree::Access;
+use vnode::Properties;
+use vnode::layer::Operation;
+
+use super::options;
+use crate::OptionError;
+
+/// A description that is ready to run.
+pub(super) struct Loaded {
+    pub(super) program: Program,
+    /// What it is called in messages, without a directory.
+    pub(super) kind: &'static str,
+    /// Its path and options, for people.
+    pub(super) details: String,
+    /// The kinds of the file systems below.
+    pub(super) below: Vec<String>,
+    pub(super) properties: Properties,
+    pub(super) keeps_state: bool,
+    /// Objects keep where they were looked up.
+    pub(super) needs_places: bool,
+    /// Errors that rules see as others.
+    pub(super) errors: Vec<(i32, i32)>,
+    /// Pages of zeros are holes below.
+    pub(super) has_holes: bool,
+    /// For each operation the functions of its rules: before it, in its place, behind it.
+    rules: Vec<Rules>,
+    /// For each ioctl that is declared.
+    ioctl_rules: Vec<Rules>,
+    pub(super) vfs: Mutex<Vec<u8>>,
+    pub(super) mount: Mutex<Vec<u8>>,
+    /// The description's data that are written to; empty for others.
+    pub(super) data: Vec<Mutex<Vec<u8>>>,
+    /// Files of auxiliary data are changed one at a time.
+    pub(super) file_data: Mutex<()>,
+    /// Where lines of the text begin.
+    lines: Vec<u32>,
+}
+
+/// The functions of an operation's rules.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    pub(super) before: Vec<usize>,
+    pub(super) instead: Option<usize>,
+    pub(super) behind: Vec<usize>,
+}
+
+impl Rules {
+    fn is_empty(&self) -> bool {
+        self.before.is_empty() && self.instead.is_none() && self.behind.is_empty()
+    }
+
+    fn add(&mut self, part: Part, function: usize) {
+        match part {
+            Part::PreCall => self.before.push(function),
+            Part::Call => self.instead = Some(function),
+            Part::PostCall => self.behind.push(function),
+        }
+    }
+}
+
+impl Loaded {
+    pub(super) fn new(
+        program: Program,
+        text: &str,
+        path: &Path,
+        pairs: &[(String, String)],
+        below: Vec<String>,
+    ) -> Result<Loaded, OptionError> {
+        let kind = intern(&path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default());
+        let options = options::read(kind, &program, pairs)?;
+        let mut rules = vec![Rules::default(); OPERATIONS.len()];
+        let mut ioctl_rules = vec![Rules::default(); program.ioctls.len()];
+        for rule in &program.rules {
+            match rule.ioctl {
+                Some(ioctl) => ioctl_rules[ioctl].add(rule.part, rule.function),
+                None => {
+                    for operation in rule.operations.iter() {
+                        rules[usize::from(operation.0)].add(rule.part, rule.function);
+                    }
+                }
+            }
+        }
+        let needs_places = program.sites.iter().any(|site| {
+            use ::fist::builtins::{Attribute, BuiltIn, OperationValue};
+            match site {
+                Site::Attribute(Attribute::Name, _) | Site::OperationValue(OperationValue::Name) => true,
+                Site::BuiltIn(BuiltIn::CopyFile, _) => true,
+                Site::BuiltIn(_, operands) => operands.iter().any(is_in_directory),
+                Site::Attribute(_, operand) => is_in_directory(operand),
+                Site::Object(argument) => argument.role == Role::Directory,
+                _ => false,
+            }
+        });
+        let zeros = |structure: Option<usize>| vec![0; structure.map_or(0, |index| program.structures[index].size as usize)];
+        let data = program.data.iter().map(|data| if data.is_written { data.bytes.clone() } else { Vec::new() });
+        Ok(Loaded {
+            kind,
+            below,
+            details: options::details(path, pairs),
+            properties: properties(&program, &rules),
+            keeps_state: needs_places || program.vnode.is_some(),
+            needs_places,
+            errors: options.errors,
+            has_holes: options.has_holes,
+            rules,
+            ioctl_rules,
+            vfs: Mutex::new(zeros(program.vfs)),
+            mount: Mutex::new(options.mount),
+            data: data.map(Mutex::new).collect(),
+            file_data: Mutex::new(()),
+            lines: std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at as u32 + 1)).collect(),
+            program,
+        })
+    }
+
+    /// Whether anything is to be done at an operation that is no declared ioctl.
+    pub(super) fn has_rules(&self, operation: &Operation<'_>) -> bool {
+        !self.rules[operation.index()].is_empty()
+    }
+
+    /// The functions of an operation's rules.
+    pub(super) fn rules(&self, operation: &Operation<'_>) -> &Rules {
+        &self.rules[operation.index()]
+    }
+
+    /// The functions of the rules for a declared ioctl: those for all ioctls around its own.
+    pub(super) fn rules_of_ioctl(&self, ioctl: usize) -> Rules {
+        let (all, own) = (&self.rules[Operation::Ioctl { command: 0 }.index()], &self.ioctl_rules[ioctl]);
+        Rules {
+            before: all.before.iter().chain(&own.before).copied().collect(),
+            instead: own.instead.or(all.instead),
+            behind: own.behind.iter().chain(&all.behind).copied().collect(),
+        }
+    }
+
+    /// The declared ioctl of this number.
+    pub(super) fn ioctl(&self, command: u32) -> Option<usize> {
+        self.program.ioctls.iter().position(|ioctl| ioctl.command == command)
+    }
+
+    /// Runs a function. Where it is stopped is logged, and the error is `EIO`.
+    pub(super) fn run(
+        &self,
+        host: &mut dyn Host,
+        function: usize,
+        values: &[i64],
+        memory: &mut Memory<'_>,
+    ) -> Result<i64, Why> {
+        let mut calls = Calls { program: &self.program, host };
+        let answer = ::fist::interpreter::run(&self.program, memory, &mut calls, function, values);
+        answer.map_err(|Stop { why, span }| {
+            if why != Why::Finished {
+                let name = &self.program.functions[function].name;
+                let line = self.lines.partition_point(|start| *start <= span.start);
+                tracing::error!(target: "fist", "{}:{line}: {name} was stopped: {why}", self.kind);
+            }
+            why
+        })
+    }
+}
+
+/// Whether what a call is given is found in the operation's directory, or is that.
+fn is_in_directory(operand: &Operand) -> bool {
+    matches!(operand, Operand::Named | Operand::Argument(Argument { role: Role::Directory, .. }))
+}
+
+/// What a description leaves untouched and needs.
+fn properties(program: &Program, rules: &[Rules]) -> Properties {
+    let has = |name: &str| OPERATIONS.iter().zip(rules).any(|(kind, rules)| kind.name == name && !rules.is_empty());
+    let has_any = rules.iter().any(|rules| !rules.is_empty());
+    let (data, writes) = (operations::of_type("data"), operations::set("writeops"));
+    let sees_data = OPERATIONS.iter().enumerate().any(|(index, kind)| {
+        let is_data = data.is_some_and(|data| data.0 >> index & 1 != 0) && kind.name != "lseek";
+        is_data && !rules[index].is_empty()
+    });
+    // Names that rules change are not changed through the front end, which would keep what it knows of them.
+    let changes_names = program.sites.iter().any(|site| {
+        use ::fist::builtins::BuiltIn as B;
+        let Site::BuiltIn(function, _) = site else { return false };
+        matches!(function, B::Rename | B::Unlink | B::MakeDirectory | B::CopyFile | B::SetFileData | B::Operate)
+    });
+    let filters = &program.filters;
+    Properties {
+        exclusive: !changes_names,
+        data_untouched: filters.data.is_none(),
+        names_untouched: filters.name.is_none(),
+        admission_untouched: !has_any && program.access.is_none(),
+        needs_every_lookup: has("lookup") || changes_names,
+        needs_failed_lookups: has("lookup") || changes_names,
+        needs_every_data_operation: sees_data || program.access == Some(Access::WriteOnly),
+        needs_fresh_attributes: has("getattr") || has("access") || has("readlink"),
+        nothing_to_flush: !has("flush"),
+        read_only: program.access == Some(Access::ReadOnly) && writes.is_some(),
+        ..Properties::TRANSPARENT
+    }
+}
+
+/// A name that lives as long as the server: every name once.
+pub(super) fn intern(name: &str) -> &'static str {
+    static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let names = names.get_or_insert_default();
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
+    names.insert(name);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_of_descriptions_are_those_of_layers() {
+        assert_eq!(OPERATIONS.map(|kind| kind.name), Operation::NAMES);
+    }
+}

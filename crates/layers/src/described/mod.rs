@@ -1,0 +1,481 @@
+//! The layer of a FiST description: what it declares and what its rules do, on the template.
+//!
+//! Operations without rules cost nothing more than the template does, and data that no filter touches go past the layer.
+
+mod act;
+mod filters;
+mod host;
+mod listing;
+mod loaded;
+mod options;
+mod outcome;
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::fist::program::Program;
+use ::fist::tree::Access;
+use vnode::layer::{self, DataShape, Holes, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
+use vnode::{
+    AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Device, DirectoryEntry, Entry,
+    Errno, FileKind, FileSystemRef, Lock, LockOwner, Name, OpenDirectoryRef, OpenFileRef, OpenFlags, Properties,
+    RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
+};
+
+use crate::OptionError;
+use act::Act;
+use loaded::Loaded;
+use outcome::Outcome;
+
+/// Puts a description that has been checked on a file system, with the options that the stack gives it. Messages call it
+/// by its path.
+///
+/// # Errors
+/// For an option that the description does not declare, or another value than it has.
+pub fn stack(
+    program: Program,
+    text: &str,
+    path: &Path,
+    pairs: &[(String, String)],
+    lower: FileSystemRef,
+) -> std::result::Result<FileSystemRef, OptionError> {
+    let below = lower.describe().last().map(|member| member.kind.clone()).unwrap_or_default();
+    let loaded = Arc::new(Loaded::new(program, text, path, pairs, vec![below])?);
+    Ok(layer::stack(Described { loaded }, lower))
+}
+
+/// The layer.
+pub struct Described {
+    loaded: Arc<Loaded>,
+}
+
+/// What is kept for each object that is in use.
+#[derive(Default)]
+pub struct State {
+    /// The `%per_vnode` fields; nothing until somebody asks.
+    fields: Mutex<Vec<u8>>,
+    /// Where it was looked up.
+    place: Mutex<Place>,
+}
+
+/// Where an object was looked up.
+#[derive(Default)]
+struct Place {
+    name: Vec<u8>,
+    /// The directory below.
+    directory: Option<VnodeRef>,
+}
+
+impl State {
+    fn set_place(&self, name: Name<'_>, directory: &VnodeRef) {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.name != name.as_bytes() {
+            place.name = name.as_bytes().to_vec();
+        }
+        place.directory = Some(VnodeRef::clone(directory));
+    }
+}
+
+/// Does an operation as its rules say, or, if there are none, as the template does.
+macro_rules! ruled {
+    ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident| $forward:expr) => {{
+        let operation = $operation;
+        if $layer.loaded.has_rules(&operation) {
+            Act::new(&$layer.loaded, $node, $caller, &operation).run(&mut |$target, $as| $forward)
+        } else {
+            let ($target, $as) = ($node, $caller);
+            $forward
+        }
+    }};
+}
+
+impl Described {
+    /// Notes where an answer's object was looked up, if rules ask for it.
+    fn named<T: Outcome>(&self, node: &LayerVnode<Self>, name: Name<'_>, answer: Result<T>) -> Result<T> {
+        if self.loaded.needs_places
+            && let Ok(answer) = &answer
+            && let Some(entry) = answer.entry()
+            && let Some(found) = entry.vnode.as_any().downcast_ref::<LayerVnode<Self>>()
+        {
+            found.state().set_place(name, node.lower());
+        }
+        answer
+    }
+}
+
+impl Layer for Described {
+    type State = State;
+
+    fn keeps_state(&self) -> bool {
+        self.loaded.keeps_state
+    }
+
+    fn kind(&self) -> &'static str {
+        self.loaded.kind
+    }
+
+    fn details(&self) -> String {
+        self.loaded.details.clone()
+    }
+
+    fn properties(&self) -> Properties {
+        self.loaded.properties
+    }
+
+    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        let (target, command) = (command.target.clone(), command.command.clone());
+        Err(ControlError::UnknownCommand { target, command })
+    }
+
+    fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
+        if self.loaded.program.traces {
+            tracing::debug!(target: "fist", description = self.loaded.kind, user = caller.uid, process = caller.pid,
+                operation = operation.name(), name = ?operation.entry_name(), path = %display_path(node));
+        }
+        match (self.loaded.program.access, operation) {
+            (None, _) => Ok(()),
+            (Some(Access::ReadOnly), Operation::Ioctl { command }) if crate::ioctl::changes(*command) => {
+                if self.loaded.ioctl(*command).is_some() { Ok(()) } else { Err(Errno::EROFS) }
+            }
+            (Some(Access::ReadOnly), _) if operation.modifies() => Err(Errno::EROFS),
+            (Some(Access::WriteOnly), Operation::Open(flags)) if flags.reads() => Err(Errno::EACCES),
+            (Some(Access::WriteOnly), Operation::Create { how, .. }) if how.flags.reads() => Err(Errno::EACCES),
+            (Some(Access::WriteOnly), Operation::Read { .. } | Operation::CopyRange { .. }) => Err(Errno::EACCES),
+            _ => Ok(()),
+        }
+    }
+
+    fn encode_name<'a>(&self, directory: &LayerVnode<Self>, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
+        match self.loaded.program.filters.name {
+            None => Ok(Cow::Borrowed(name.as_bytes())),
+            Some((encode, _)) => self.loaded.filter_name(encode, directory, caller, name).map(Cow::Owned),
+        }
+    }
+
+    fn decode_name<'a>(&self, directory: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+        match self.loaded.program.filters.name {
+            None => Ok(Some(Cow::Borrowed(name.as_bytes()))),
+            Some((_, decode)) => {
+                let decoded = self.loaded.filter_name(decode, directory, &Caller::server(), name);
+                Ok(decoded.ok().map(Cow::Owned))
+            }
+        }
+    }
+
+    fn data_shape(&self) -> Option<DataShape> {
+        self.loaded.program.filters.data.map(|_| DataShape {
+            block_size: filters::PAGE_BYTES,
+            overhead: 0,
+            // Nothing is known of what the filter makes of zeros, but what it makes zeros of is looked at.
+            holes: if self.loaded.has_holes { Holes::ZeroBlock } else { Holes::Filled },
+        })
+    }
+
+    fn encode_data(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        block: u64,
+        plain: &[u8],
+        encoded: &mut [u8],
+    ) -> Result<()> {
+        let (encode, _) = self.loaded.program.filters.data.ok_or(Errno::EIO)?;
+        self.loaded.filter_data(encode, node, caller, block, plain, encoded)?;
+        let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        let is_whole = plain.len() == filters::PAGE_BYTES;
+        if self.loaded.has_holes && is_whole && is_zero(encoded) && !is_zero(plain) {
+            tracing::error!(target: "fist", "{}: a page of data became zeros, which stand for a hole: mount it with holes=no",
+                self.loaded.kind);
+            return Err(Errno::EIO);
+        }
+        Ok(())
+    }
+
+    fn decode_data(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        block: u64,
+        encoded: &[u8],
+        plain: &mut [u8],
+    ) -> Result<()> {
+        let (_, decode) = self.loaded.program.filters.data.ok_or(Errno::EIO)?;
+        self.loaded.filter_data(decode, node, caller, block, encoded, plain)
+    }
+
+    fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {
+        ruled!(self, node, caller, Operation::GetAttributes, |node, caller| node.forward_getattr(caller))
+    }
+
+    fn setattr(&self, node: &LayerVnode<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        ruled!(self, node, caller, Operation::SetAttributes(changes), |node, caller| node
+            .forward_setattr(caller, changes))
+    }
+
+    fn access(&self, node: &LayerVnode<Self>, caller: &Caller, mode: AccessMode) -> Result<()> {
+        ruled!(self, node, caller, Operation::Access(mode), |node, caller| node.forward_access(caller, mode))
+    }
+
+    fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        let entry = ruled!(self, node, caller, Operation::Lookup(name), |node, caller| node
+            .forward_lookup(caller, name));
+        self.named(node, name, entry)
+    }
+
+    fn parent(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<VnodeRef> {
+        ruled!(self, node, caller, Operation::Parent, |node, caller| node.forward_parent(caller))
+    }
+
+    fn create(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        let made = ruled!(self, node, caller, Operation::Create { name, how }, |node, caller| node
+            .forward_create(caller, name, how));
+        self.named(node, name, made)
+    }
+
+    fn mkdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        let made = ruled!(self, node, caller, Operation::MakeDirectory { name, mode }, |node, caller| node
+            .forward_mkdir(caller, name, mode));
+        self.named(node, name, made)
+    }
+
+    fn mknod(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+    ) -> Result<Entry> {
+        let made = ruled!(self, node, caller, Operation::MakeNode { name, kind, mode }, |node, caller| node
+            .forward_mknod(caller, name, kind, mode, device));
+        self.named(node, name, made)
+    }
+
+    fn symlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        let made = ruled!(self, node, caller, Operation::MakeSymlink { name, target }, |node, caller| node
+            .forward_symlink(caller, name, target));
+        self.named(node, name, made)
+    }
+
+    fn link(&self, node: &LayerVnode<Self>, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        let made = ruled!(self, node, caller, Operation::Link { name, target }, |node, caller| node
+            .forward_link(caller, target, name));
+        self.named(node, name, made)
+    }
+
+    fn unlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
+        ruled!(self, node, caller, Operation::Unlink(name), |node, caller| node.forward_unlink(caller, name))
+    }
+
+    fn rmdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
+        ruled!(self, node, caller, Operation::RemoveDirectory(name), |node, caller| node.forward_rmdir(caller, name))
+    }
+
+    fn rename(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let moved = if self.loaded.needs_places { node.forward_lookup(&Caller::server(), name).ok() } else { None };
+        ruled!(self, node, caller, Operation::Rename { name, to, to_name, mode }, |node, caller| node
+            .forward_rename(caller, name, to, to_name, mode))?;
+        if let Some(moved) = &moved
+            && let Some(moved) = moved.vnode.as_any().downcast_ref::<LayerVnode<Self>>()
+        {
+            moved.state().set_place(to_name, node.lower_of(to)?);
+        }
+        Ok(())
+    }
+
+    fn readlink(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
+        ruled!(self, node, caller, Operation::ReadLink, |node, caller| node.forward_readlink(caller))
+    }
+
+    fn open(&self, node: &LayerVnode<Self>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        ruled!(self, node, caller, Operation::Open(flags), |node, caller| node.forward_open(caller, flags))
+    }
+
+    fn open_directory(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<OpenDirectoryRef> {
+        let opened = ruled!(self, node, caller, Operation::OpenDirectory, |node, caller| node
+            .forward_open_directory(caller));
+        if !self.loaded.has_rules(&Operation::ReadDirectory) {
+            return opened;
+        }
+        Ok(listing::Listing::open(Arc::clone(&self.loaded), node.shared(), opened?))
+    }
+
+    fn statfs(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<StatFs> {
+        ruled!(self, node, caller, Operation::StatFs, |node, caller| node.forward_statfs(caller))
+    }
+
+    fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        ruled!(self, node, caller, Operation::GetXattr(name), |node, caller| node.forward_getxattr(caller, name))
+    }
+
+    fn setxattr(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        ruled!(self, node, caller, Operation::SetXattr { name, value }, |node, caller| node
+            .forward_setxattr(caller, name, value, mode))
+    }
+
+    fn listxattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
+        ruled!(self, node, caller, Operation::ListXattr, |node, caller| node.forward_listxattr(caller))
+    }
+
+    fn removexattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
+        ruled!(self, node, caller, Operation::RemoveXattr(name), |node, caller| node
+            .forward_removexattr(caller, name))
+    }
+
+    fn tmpfile(&self, node: &LayerVnode<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
+        ruled!(self, node, caller, Operation::TemporaryFile(how), |node, caller| node.forward_tmpfile(caller, how))
+    }
+
+    fn ioctl(
+        &self,
+        node: &LayerVnode<Self>,
+        file: Option<&LayerFile<Self>>,
+        caller: &Caller,
+        command: u32,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<i32> {
+        let operation = Operation::Ioctl { command };
+        if let Some(ioctl) = self.loaded.ioctl(command) {
+            return Act::new(&self.loaded, node, caller, &operation).run_ioctl(ioctl, input, output);
+        }
+        let mut forward = |node: &LayerVnode<Self>, caller: &Caller| match file {
+            Some(file) => file.forward_ioctl(caller, command, input, output),
+            None => node.forward_ioctl(caller, command, input, output),
+        };
+        if !self.loaded.has_rules(&operation) {
+            return forward(node, caller);
+        }
+        Act::new(&self.loaded, node, caller, &operation).run(&mut forward)
+    }
+
+    fn read_directory(
+        &self,
+        directory: &LayerDirectory<Self>,
+        caller: &Caller,
+        cookie: u64,
+        sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        directory.forward_read(caller, cookie, sink)
+    }
+
+    fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        ruled!(self, file.node(), caller, Operation::Read { offset, length: buffer.len() }, |_node, caller| file
+            .forward_read_at(caller, offset, buffer))
+    }
+
+    fn write_at(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        offset: u64,
+        data: &[u8],
+        kill_privileges: bool,
+    ) -> Result<usize> {
+        let operation = Operation::Write { offset, length: data.len() };
+        let mut forward = |_: &LayerVnode<Self>, caller: &Caller| file.forward_write_at(caller, offset, data, kill_privileges);
+        if !self.loaded.has_rules(&operation) {
+            return forward(file.node(), caller);
+        }
+        // Where a rule says that all went well, all was written.
+        Act::new(&self.loaded, file.node(), caller, &operation).run_or(Some(data.len()), &mut forward)
+    }
+
+    fn getattr_open(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<Attributes> {
+        ruled!(self, file.node(), caller, Operation::GetAttributes, |_node, caller| file.forward_getattr(caller))
+    }
+
+    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        ruled!(self, file.node(), caller, Operation::Truncate { size }, |_node, caller| file
+            .forward_truncate(caller, size, kill_privileges))
+    }
+
+    fn flush(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner) -> Result<()> {
+        ruled!(self, file.node(), caller, Operation::Flush, |_node, caller| file.forward_flush(caller, owner))
+    }
+
+    fn fsync(&self, file: &LayerFile<Self>, caller: &Caller, data_only: bool) -> Result<()> {
+        ruled!(self, file.node(), caller, Operation::Fsync { data_only }, |_node, caller| file
+            .forward_fsync(caller, data_only))
+    }
+
+    fn allocate(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        mode: AllocateMode,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        ruled!(self, file.node(), caller, Operation::Allocate { mode, offset, length }, |_node, caller| file
+            .forward_allocate(caller, mode, offset, length))
+    }
+
+    fn seek(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        ruled!(self, file.node(), caller, Operation::Seek { offset, target }, |_node, caller| file
+            .forward_seek(caller, offset, target))
+    }
+
+    fn copy_range(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        offset: u64,
+        to: &OpenFileRef,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        ruled!(self, file.node(), caller, Operation::CopyRange { offset, to_offset, length }, |_node, caller| file
+            .forward_copy_range(caller, offset, to, to_offset, length))
+    }
+
+    fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        ruled!(self, file.node(), caller, Operation::Lock(lock), |_node, caller| file
+            .forward_lock(caller, owner, lock))
+    }
+
+    fn test_lock(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        owner: LockOwner,
+        lock: &Lock,
+    ) -> Result<Option<Lock>> {
+        ruled!(self, file.node(), caller, Operation::TestLock(lock), |_node, caller| file
+            .forward_test_lock(caller, owner, lock))
+    }
+
+    fn poll(&self, file: &LayerFile<Self>, caller: &Caller, events: u32) -> Result<u32> {
+        ruled!(self, file.node(), caller, Operation::Poll, |_node, caller| file.forward_poll(caller, events))
+    }
+
+    fn release(&self, file: &LayerFile<Self>) {
+        if self.loaded.has_rules(&Operation::Release) {
+            // Nobody waits for an error.
+            let _ = Act::new(&self.loaded, file.node(), &Caller::server(), &Operation::Release).run(&mut |_, _| Ok(()));
+        }
+    }
+}
+
+/// Where an object is, for messages.
+fn display_path(node: &LayerVnode<Described>) -> String {
+    vnode::Vnode::path(node).map(|path| String::from_utf8_lossy(&path).into_owned()).unwrap_or_default()
+}

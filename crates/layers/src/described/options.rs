@@ -1,0 +1,118 @@
+//! The options of a description: what it declares as `%mntdata` and `%mntflag`, and `errno`.
+
+use std::path::Path;
+
+use ::fist::ir::Integer;
+use ::fist::program::{MountField, Program, Type};
+
+use super::loaded::intern;
+use crate::options::{OptionError, OptionProblem, write};
+
+/// What the options say.
+pub(super) struct Given {
+    /// The mount data.
+    pub(super) mount: Vec<u8>,
+    /// Errors that rules see as others.
+    pub(super) errors: Vec<(i32, i32)>,
+    /// Pages of zeros are holes below.
+    pub(super) has_holes: bool,
+}
+
+/// An option that every description has: `errno=EACCES:EPERM`.
+const ERRORS: &str = "errno";
+/// An option of those with a filter of data: whether pages of zeros are holes below.
+const HOLES: &str = "holes";
+
+/// Reads the options.
+pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, String)]) -> Result<Given, OptionError> {
+    let size = program.mount.map_or(0, |structure| program.structures[structure].size);
+    let mut given = Given { mount: vec![0; size as usize], errors: Vec::new(), has_holes: true };
+    for (index, (key, value)) in pairs.iter().enumerate() {
+        let error = |problem| Err(OptionError { layer, key: key.clone(), problem });
+        if pairs[..index].iter().any(|(earlier, _)| earlier == key) {
+            return error(OptionProblem::GivenTwice);
+        }
+        let outcome = match program.mount_fields.iter().find(|field| field.name == *key) {
+            Some(field) => set(program, field, value, &mut given.mount),
+            None if key == ERRORS => errors(value).map(|errors| given.errors = errors),
+            None if key == HOLES && program.filters.data.is_some() => match value.as_str() {
+                "yes" => Ok(()),
+                "no" => {
+                    given.has_holes = false;
+                    Ok(())
+                }
+                _ => Err("yes or no".to_owned()),
+            },
+            None => {
+                let holes = program.filters.data.is_some().then_some(HOLES);
+                let known = program.mount_fields.iter().map(|field| intern(&field.name));
+                return error(OptionProblem::UnknownKey { valid: known.chain([ERRORS]).chain(holes).collect() });
+            }
+        };
+        if let Err(expected) = outcome {
+            return error(OptionProblem::BadValue { value: value.clone(), expected });
+        }
+    }
+    Ok(given)
+}
+
+/// Writes a field's value, or says what is expected.
+fn set(program: &Program, field: &MountField, value: &str, mount: &mut [u8]) -> Result<(), String> {
+    let Some(structure) = program.mount else { return Ok(()) };
+    let field = (&program.structures[structure].fields[field.field], field.is_flag);
+    let bytes = &mut mount[field.0.offset as usize..][..program.size(&field.0.r#type) as usize];
+    match (&field.0.r#type, field.1) {
+        (Type::Integer(integer), is_flag) => {
+            let number = match (value, is_flag) {
+                ("yes" | "", true) => 1,
+                ("no", true) => 0,
+                (_, true) => return Err("yes or no".to_owned()),
+                _ => self::number(value, *integer)?,
+            };
+            bytes.copy_from_slice(&number.to_le_bytes()[..bytes.len()]);
+        }
+        (Type::Array(of, _), _) if program.size(of) == 1 => {
+            // A string has its zero byte.
+            if value.len() >= bytes.len() {
+                return Err(format!("at most {} bytes", bytes.len() - 1));
+            }
+            bytes[..value.len()].copy_from_slice(value.as_bytes());
+        }
+        (Type::Array(of, length), _) => {
+            let Type::Integer(integer) = **of else { return Err("nothing: it cannot be given".to_owned()) };
+            let numbers: Vec<_> = value.split(':').collect();
+            if numbers.len() as u64 > *length {
+                return Err(format!("at most {length} numbers with colons between them"));
+            }
+            for (number, bytes) in numbers.iter().zip(bytes.chunks_mut(integer.bytes.into())) {
+                bytes.copy_from_slice(&self::number(number, integer)?.to_le_bytes()[..bytes.len()]);
+            }
+        }
+        _ => return Err("nothing: it cannot be given".to_owned()),
+    }
+    Ok(())
+}
+
+fn number(text: &str, integer: Integer) -> Result<i64, String> {
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    let value = i128::from_str_radix(digits, radix).map_err(|_| "a number".to_owned())?;
+    let bits = u32::from(integer.bytes) * 8;
+    let (least, most) = if integer.is_unsigned { (0, (1 << bits) - 1) } else { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) };
+    if (least..=most).contains(&value) { Ok(value as i64) } else { Err(format!("a number from {least} to {most}")) }
+}
+
+/// `EACCES:EPERM`, several with `+` between them: what comes from below, and what rules see.
+fn errors(value: &str) -> Result<Vec<(i32, i32)>, String> {
+    let number = |name: &str| ::fist::check::error_number(name);
+    let pair = |pair: &str| pair.split_once(':').and_then(|(below, seen)| Some((number(below)?, number(seen)?)));
+    value.split('+').map(|one| pair(one).ok_or_else(|| "errors as EACCES:EPERM, with + between several".to_owned())).collect()
+}
+
+/// The description's path and options, as a stack expression writes them.
+pub(super) fn details(path: &Path, pairs: &[(String, String)]) -> String {
+    let path = path.display();
+    if pairs.is_empty() { path.to_string() } else { format!("{path}: {}", write(pairs)) }
+}
