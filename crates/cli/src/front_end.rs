@@ -131,6 +131,11 @@ pub fn decisions(file_system: &dyn FileSystem, plan: &Plan) -> String {
 
 /// Mounts, and returns when the mount is usable.
 pub fn mount(file_system: FileSystemRef, plan: &Plan) -> Outcome<Served> {
+    if file_system.properties().overlay && !plan.over {
+        let message = "the stack is to be mounted over its base (mntstyle overlay): \
+            write plyfs mount --over DIRECTORY and the layers";
+        return Err(Failure::new(Exit::Usage, message));
+    }
     let started = Instant::now();
     let mount = Mount::new(file_system, &plan.mount_point, &options(plan)).map_err(|error| failure(&error))?;
     tracing::debug!(milliseconds = started.elapsed().as_millis(), "mount made");

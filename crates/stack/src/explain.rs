@@ -48,6 +48,7 @@ fn declarations(properties: &Properties, whole: bool) -> Vec<String> {
         (properties.needs_every_data_operation, "has to see every read and write"),
         (properties.needs_fresh_attributes, "attributes may change at any time"),
         (properties.read_only, "read-only"),
+        (properties.overlay, "is mounted over its base"),
     ];
     lines.extend(needs.iter().filter(|(set, _)| *set).map(|(_, sentence)| (*sentence).to_owned()));
     let of_bases = [

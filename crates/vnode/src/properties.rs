@@ -42,6 +42,8 @@ pub struct Properties {
     pub persistent_handles: bool,
     /// Nothing can be changed: every changing operation answers `EROFS`.
     pub read_only: bool,
+    /// It is to be mounted over its own base, which can then be reached only through it (FiST's overlay mounts).
+    pub overlay: bool,
 }
 
 impl Properties {
@@ -64,6 +66,7 @@ impl Properties {
         checks_credentials: true,
         persistent_handles: true,
         read_only: false,
+        overlay: false,
     };
 
     /// The properties of a layer that declares `self` on a stack that declares `lower`: untouched only if both leave it
@@ -88,6 +91,7 @@ impl Properties {
             checks_credentials: self.checks_credentials && lower.checks_credentials,
             persistent_handles: self.persistent_handles && lower.persistent_handles,
             read_only: self.read_only || lower.read_only,
+            overlay: self.overlay || lower.overlay,
         }
     }
 

@@ -192,16 +192,20 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
         matches!(function, B::Rename | B::Unlink | B::MakeDirectory | B::CopyFile | B::SetFileData | B::Operate)
     });
     let filters = &program.filters;
+    let names_change = filters.name.is_some() && !program.ioctls.is_empty();
     Properties {
         exclusive: !changes_names,
         data_untouched: filters.data.is_none(),
         names_untouched: filters.name.is_none(),
         admission_untouched: !has_any && program.access.is_none(),
-        needs_every_lookup: has("lookup") || changes_names,
-        needs_failed_lookups: has("lookup") || changes_names,
+        needs_every_lookup: has("lookup") || changes_names || names_change,
+        needs_failed_lookups: has("lookup") || changes_names || names_change,
         needs_every_data_operation: sees_data || program.access == Some(Access::WriteOnly),
         needs_fresh_attributes: has("getattr") || has("access") || has("readlink"),
         nothing_to_flush: !has("flush"),
+        // What a command sets, such as a key, may change what names and data are.
+        times_tell_changes: filters.data.is_none() || program.ioctls.is_empty(),
+        overlay: program.is_overlay,
         read_only: program.access == Some(Access::ReadOnly) && writes.is_some(),
         ..Properties::TRANSPARENT
     }

@@ -1,0 +1,254 @@
+//! The sample descriptions, each through a real mount: what its users would see.
+
+mod support;
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::{Scratch, can_mount, run, wait_until};
+
+/// A user without a name.
+const USER: u32 = 54_321;
+
+/// A sample.
+fn sample(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fist").join(name);
+    path.canonicalize().expect("the sample is there").to_str().expect("a path of text").to_owned()
+}
+
+/// A sample mounted on a directory `base`, for all users.
+fn mounted(scratch: &Scratch, name: &str, options: &str) -> PathBuf {
+    let base = scratch.path("base");
+    fs::create_dir_all(&base).unwrap();
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
+    let stack = format!("{} | {}{options}", base.display(), sample(name));
+    let log = scratch.name("log");
+    run(["mount", "--log-file", &log, "-o", "allow_other", &stack, &scratch.name("mount")]).succeeded();
+    scratch.mount()
+}
+
+/// What a shell prints as another user, or `None` if it fails.
+fn as_user(commands: &str) -> Option<String> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", commands]).stdin(Stdio::null()).uid(USER).gid(USER);
+    let output = shell.output().expect("a shell runs");
+    output.status.success().then(|| String::from_utf8(output.stdout).expect("text").trim_end().to_owned())
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// An ioctl that gives data: `F`, the first that is declared.
+fn set(path: &Path, data: &[u8]) -> std::io::Result<()> {
+    let file = fs::File::open(path)?;
+    let command = 1 << 30 | (data.len() as u64) << 16 | u64::from(b'F') << 8 | 1;
+    // SAFETY: the command says how many bytes are read, and so many are there.
+    match unsafe { libc::ioctl(file.as_raw_fd(), command, data.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+#[test]
+fn snoopfs_tells_of_users_who_reach_for_files_of_others() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch, "snoopfs.fist", "(errno=EACCES:EPERM)");
+    fs::create_dir(mount.join("private")).unwrap();
+    fs::set_permissions(mount.join("private"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(mount.join("private/file"), "secret").unwrap();
+    assert_eq!(as_user(&format!("cat {}/private/file", mount.display())), None);
+    let log = scratch.path("log");
+    let expected = format!("snoopfs detected access by uid {USER},pid ");
+    wait_until("snoopfs tells of it", || {
+        let log = fs::read_to_string(&log).unwrap_or_default();
+        log.lines().any(|line| line.contains(&expected) && line.contains("to file file"))
+    });
+    assert_eq!(fs::read_to_string(mount.join("private/file")).unwrap(), "secret");
+}
+
+#[test]
+fn cryptfs_enciphers_names_and_data_by_the_key_that_was_set() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch, "cryptfs.fist", "");
+    set(&mount, b"0123456789abcdef").unwrap();
+    let text = "a text that is longer than a block\n".repeat(300);
+    fs::create_dir(mount.join("directory")).unwrap();
+    fs::write(mount.join("directory/name"), &text).unwrap();
+    assert_eq!(names(&mount.join("directory")), ["name"]);
+    assert_eq!(fs::read_to_string(mount.join("directory/name")).unwrap(), text);
+    let below = names(&scratch.path("base"));
+    assert!(below.len() == 1 && below[0].len() == 2 * "directory".len(), "{below:?}");
+    let directory = scratch.path("base").join(&below[0]);
+    let file = fs::read(directory.join(&names(&directory)[0])).unwrap();
+    assert_eq!(file.len(), text.len());
+    assert!(!file.windows(5).any(|bytes| bytes == b"block"));
+    // Under another key the names are not those.
+    run(["umount", &scratch.name("mount")]).succeeded();
+    let mount = mounted(&scratch, "cryptfs.fist", "");
+    set(&mount, b"another key here").unwrap();
+    assert!(!names(&mount).contains(&"directory".to_owned()));
+    set(&mount, b"0123456789abcdef").unwrap();
+    assert_eq!(fs::read_to_string(mount.join("directory/name")).unwrap(), text);
+}
+
+#[test]
+fn aclfs_lets_one_more_user_search_a_directory() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (base, layers) = (scratch.path("base"), format!("{}(errno=EACCES:EPERM)", sample("aclfs.fist")));
+    fs::create_dir(&base).unwrap();
+    let elsewhere = run(["mount", &format!("{} | {layers}", base.display()), &scratch.name("mount")]);
+    assert!(elsewhere.code == 2 && elsewhere.errors.contains("--over"), "{elsewhere:?}");
+    run(["mount", "--over", &scratch.name("base"), &layers]).succeeded();
+    let private = base.join("private");
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(private.join("file"), "for friends").unwrap();
+    let read = format!("cat {}/file", private.display());
+    assert_eq!(as_user(&read), None);
+    let data = [USER.to_ne_bytes(), USER.to_ne_bytes()].concat();
+    assert!(as_user(&format!("ls {}/.acl", private.display())).is_none());
+    set(&private, &data).unwrap();
+    assert_eq!(as_user(&read).as_deref(), Some("for friends"));
+    assert_eq!(names(&private), ["file"], "the list of users is hidden");
+    assert_eq!(as_user(&format!("cat {}/.acl", private.display())), None);
+    run(["umount", &scratch.name("base")]).succeeded();
+    assert_eq!(fs::read(private.join(".acl")).unwrap(), data);
+}
+
+#[test]
+fn rot13fs_rotates_letters() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch, "rot13fs.fist", "");
+    let text = "Hello, FiST!\n".repeat(1000);
+    fs::write(mount.join("file"), &text).unwrap();
+    assert_eq!(fs::read_to_string(mount.join("file")).unwrap(), text);
+    assert!(fs::read_to_string(scratch.path("base/file")).unwrap().starts_with("Uryyb, SvFG!\nUryyb"));
+}
+
+#[test]
+fn trashfs_renames_what_is_deleted() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch, "trashfs.fist", "");
+    fs::write(mount.join("file"), "kept").unwrap();
+    assert!(!mount.join("file.deleted").exists());
+    fs::remove_file(mount.join("file")).unwrap();
+    assert_eq!(names(&mount), ["file.deleted"]);
+    assert_eq!(fs::read_to_string(mount.join("file.deleted")).unwrap(), "kept");
+    fs::remove_file(mount.join("file.deleted")).unwrap();
+    assert_eq!(names(&mount), [""; 0]);
+}
+
+#[test]
+fn keepfs_copies_what_is_deleted() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch, "keepfs.fist", "");
+    fs::write(mount.join("file"), "content").unwrap();
+    fs::remove_file(mount.join("file")).unwrap();
+    assert_eq!(names(&mount), [".kept.file"]);
+    assert_eq!(fs::read_to_string(mount.join(".kept.file")).unwrap(), "content");
+    // What cannot be copied is not deleted.
+    fs::write(mount.join("x".repeat(255)), "").unwrap();
+    assert_eq!(fs::remove_file(mount.join("x".repeat(255))).unwrap_err().raw_os_error(), Some(libc::ENAMETOOLONG));
+    assert_eq!(names(&mount).len(), 2);
+}
+
+#[test]
+fn quotafs_limits_what_the_files_of_a_user_grow_by() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch, "quotafs.fist", "(limit=10000)");
+    let mount = mount.display();
+    assert!(as_user(&format!("head -c 8000 /dev/zero > {mount}/one")).is_some());
+    assert!(as_user(&format!("head -c 8000 /dev/zero > {mount}/two")).is_none(), "16,000 bytes are too many");
+    assert!(as_user(&format!("rm {mount}/one && head -c 8000 /dev/zero > {mount}/three")).is_some());
+    fs::write(format!("{mount}/root"), vec![0; 100_000]).unwrap();
+}
+
+#[test]
+fn hidefs_shows_no_names_with_dots_and_lets_nobody_change_anything() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("base")).unwrap();
+    fs::write(scratch.path("base/.hidden"), "").unwrap();
+    fs::write(scratch.path("base/shown"), "text").unwrap();
+    let mount = mounted(&scratch, "hidefs.fist", "");
+    assert_eq!(names(&mount), ["shown"]);
+    assert!(!mount.join(".hidden").exists());
+    assert_eq!(fs::read_to_string(mount.join("shown")).unwrap(), "text");
+    assert_eq!(fs::write(mount.join("shown"), "").unwrap_err().raw_os_error(), Some(libc::EROFS));
+    assert_eq!(fs::remove_file(mount.join("shown")).unwrap_err().raw_os_error(), Some(libc::EROFS));
+}
+
+#[test]
+fn versionfs_keeps_the_last_versions() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch, "versionfs.fist", "(versions=2)");
+    for text in ["one", "two", "three", "four"] {
+        fs::write(mount.join("file"), text).unwrap();
+    }
+    assert_eq!(names(&mount), ["file", "file.~1~", "file.~2~"]);
+    let read = |name: &str| fs::read_to_string(mount.join(name)).unwrap();
+    assert_eq!((read("file"), read("file.~1~"), read("file.~2~")), ("four".into(), "three".into(), "two".into()));
+    // As editors write: a new file takes the place of the old.
+    fs::write(mount.join("new"), "five").unwrap();
+    fs::rename(mount.join("new"), mount.join("file")).unwrap();
+    assert_eq!((read("file"), read("file.~1~"), read("file.~2~")), ("five".into(), "four".into(), "three".into()));
+    assert_eq!(fs::metadata(mount.join("file.~1~")).unwrap().mode() & 0o777, 0o644);
+}
+
+#[test]
+fn a_description_that_is_wrong_is_told_with_its_lines_and_mounts_nothing() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("base")).unwrap();
+    let (base, mount) = (scratch.name("base"), scratch.name("mount"));
+    let description = scratch.name("wrong.fist");
+    for (text, expected) in [
+        ("%%\n%op:unlink {\n    x = 1;\n}\n%op:rmdir { return 1; }\n", &["wrong.fist:3:5: F0202", "wrong.fist:5"][..]),
+        ("fanout 2;\n%%\n", &["fanout 2"]),
+        ("\u{0}", &["F0002"]),
+    ] {
+        fs::write(&description, text).unwrap();
+        let failed = run(["mount", &format!("{base} | {description}"), &mount]);
+        assert!(failed.code != 0 && expected.iter().all(|part| failed.errors.contains(part)), "{failed:?}");
+        assert!(!support::is_mounted(&scratch.mount()));
+    }
+    let missing = run(["mount", &format!("{base} | {}", scratch.name("none.fist")), &mount]);
+    assert!(missing.code != 0 && missing.errors.contains("none.fist"), "{missing:?}");
+    let option = run(["mount", &format!("{base} | {}(size=1)", sample("quotafs.fist")), &mount]);
+    assert!(option.code != 0 && option.errors.contains("limit"), "{option:?}");
+    let value = run(["mount", &format!("{base} | {}(limit=much)", sample("quotafs.fist")), &mount]);
+    assert!(value.code != 0 && value.errors.contains("a number"), "{value:?}");
+}
