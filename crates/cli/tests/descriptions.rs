@@ -229,6 +229,73 @@ fn versionfs_keeps_the_last_versions() {
     assert_eq!(fs::metadata(mount.join("file.~1~")).unwrap().mode() & 0o777, 0o644);
 }
 
+/// A sample mounted on the directories `first` and `second`.
+fn mounted_on_two(scratch: &Scratch, name: &str) -> PathBuf {
+    let (first, second) = (scratch.name("first"), scratch.name("second"));
+    run(["mount", &format!("{first}, {second} | {}", sample(name)), &scratch.name("mount")]).succeeded();
+    scratch.mount()
+}
+
+#[test]
+fn unionfs_joins_two_file_systems() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for (file, text) in [
+        ("first/both", "of the first"),
+        ("second/both", "of the second"),
+        ("second/lower", "lower"),
+        ("first/directory/one", "1"),
+        ("second/directory/two", "2"),
+    ] {
+        fs::create_dir_all(scratch.path(file).parent().unwrap()).unwrap();
+        fs::write(scratch.path(file), text).unwrap();
+    }
+    let mount = mounted_on_two(&scratch, "unionfs.fist");
+    let read = |name: &str| fs::read_to_string(mount.join(name)).unwrap();
+    assert_eq!(names(&mount), ["both", "directory", "lower"]);
+    assert_eq!(names(&mount.join("directory")), ["one", "two"]);
+    assert_eq!((read("both"), read("lower")), ("of the first".into(), "lower".into()));
+    assert_eq!((read("directory/one"), read("directory/two")), ("1".into(), "2".into()));
+    // What is new is in the first.
+    fs::write(mount.join("directory/new"), "new").unwrap();
+    fs::create_dir(mount.join("empty")).unwrap();
+    assert_eq!(fs::read_to_string(scratch.path("first/directory/new")).unwrap(), "new");
+    assert!(scratch.path("first/empty").exists() && !scratch.path("second/empty").exists());
+    fs::write(mount.join("both"), "changed").unwrap();
+    assert_eq!(fs::read_to_string(scratch.path("first/both")).unwrap(), "changed");
+    assert_eq!(fs::read_to_string(scratch.path("second/both")).unwrap(), "of the second");
+    // What is deleted goes from both.
+    fs::remove_file(mount.join("both")).unwrap();
+    assert!(!mount.join("both").exists());
+    assert!(!scratch.path("first/both").exists() && !scratch.path("second/both").exists());
+    fs::remove_dir(mount.join("empty")).unwrap();
+    fs::rename(mount.join("directory/one"), mount.join("directory/renamed")).unwrap();
+    assert_eq!(names(&mount.join("directory")), ["new", "renamed", "two"]);
+    // Writing goes to the first only, where this is not.
+    assert_eq!(fs::write(mount.join("lower"), "").unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    assert_eq!(read("lower"), "lower");
+}
+
+#[test]
+fn lb2fs_reads_from_both_in_turn() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for branch in ["first", "second"] {
+        fs::create_dir(scratch.path(branch)).unwrap();
+        fs::write(scratch.path(branch).join("file"), branch).unwrap();
+    }
+    let mount = mounted_on_two(&scratch, "lb2fs.fist");
+    let mut served: Vec<_> = (0..4).map(|_| fs::read(mount.join("file")).unwrap().len()).collect();
+    served.sort();
+    assert_eq!(served, ["first", "first", "second", "second"].map(str::len));
+    fs::remove_file(scratch.path("first/file")).unwrap();
+    assert_eq!(fs::write(mount.join("new"), "").unwrap_err().raw_os_error(), Some(libc::EROFS));
+}
+
 #[test]
 fn a_description_that_is_wrong_is_told_with_its_lines_and_mounts_nothing() {
     let scratch = Scratch::new();

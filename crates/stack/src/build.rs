@@ -34,8 +34,34 @@ pub fn build_telling(stack: &Stack, tell: &mut dyn FnMut(&BuildError)) -> Result
         Some((first, others)) if joins_branches(&first.value) => {
             build_layers(build_joined(&stack.source, &first.value, tell)?, others)
         }
+        Some((first, others)) if stack.source.len() > 1 && is_description(&first.value) => {
+            build_layers(build_fan(&stack.source, &first.value, tell)?, others)
+        }
         _ => build_layers(build_source(&stack.source, tell)?, &stack.layers),
     }
+}
+
+fn is_description(layer: &Layer) -> bool {
+    matches!(layer.name.value, LayerName::Description(_))
+}
+
+/// Opens all branches and puts a description on them.
+fn build_fan(
+    source: &[Spanned<Branch>],
+    layer: &Layer,
+    tell: &mut dyn FnMut(&BuildError),
+) -> Result<FileSystemRef, BuildError> {
+    let LayerName::Description(path) = &layer.name.value else { unreachable!("the layer is a description") };
+    let description = read_description(path, source.len(), layer)?;
+    let pairs = options(layer)?;
+    let mut branches = Vec::with_capacity(source.len());
+    for branch in source {
+        if let Some(mode) = &branch.value.mode {
+            return Err(BuildError::new(BuildProblem::ModeOfOnlyBranch(mode.value), mode.span));
+        }
+        branches.push(build_tree(&branch.value.tree, tell)?);
+    }
+    description.join(path, &pairs, branches).map_err(|error| option_error(error, layer))
 }
 
 /// Opens the branches that a stack joins: those of its union, or, if it names no layer, all that it names.

@@ -340,15 +340,22 @@ impl Host for Running<'_> {
 
     fn operate(&mut self, object: &Object) -> i32 {
         let before = self.error;
-        let done = match object {
-            Object::Argument(Argument { role: Role::This, branch: 0 | 1 }) => self.operate_on(None),
-            object => match self.target(object) {
-                Some(node) => self.operate_on(Some(&node)),
-                None if self.is_instead => -libc::ENOENT,
-                // Where there is nothing, nothing goes wrong.
-                None => return -before,
-            },
+        let target = match object {
+            Object::Argument(Argument { role: Role::This, branch: 0 }) => Some(None),
+            Object::Argument(Argument { role: Role::This, branch }) if self.is_on_open_file() => {
+                (*branch == self.own_branch()).then_some(None)
+            }
+            Object::Argument(Argument { role: Role::This, branch }) => self.target_in_branch(*branch).map(Some),
+            object => self.target(object).map(Some),
         };
+        let Some(target) = target else {
+            if self.is_instead {
+                self.error = libc::ENOENT;
+            }
+            // Behind the operation: where there is nothing, nothing goes wrong.
+            return -self.error;
+        };
+        let done = self.operate_on(target.as_deref());
         if !self.is_instead {
             self.error = before;
         }

@@ -3,6 +3,7 @@
 //! Operations without rules cost nothing more than the template does, and data that no filter touches go past the layer.
 
 mod act;
+mod fan;
 mod filters;
 mod host;
 mod listing;
@@ -41,9 +42,29 @@ pub fn stack(
     pairs: &[(String, String)],
     lower: FileSystemRef,
 ) -> std::result::Result<FileSystemRef, OptionError> {
-    let below = lower.describe().last().map(|member| member.kind.clone()).unwrap_or_default();
-    let loaded = Arc::new(Loaded::new(program, text, path, pairs, vec![below])?);
+    let loaded = Arc::new(Loaded::new(program, text, path, pairs, vec![kind_of(&lower)])?);
     Ok(layer::stack(Described { loaded }, lower))
+}
+
+/// Puts a description on several file systems, as many as it says.
+///
+/// # Errors
+/// As [`stack`].
+pub fn join(
+    program: Program,
+    text: &str,
+    path: &Path,
+    pairs: &[(String, String)],
+    branches: Vec<FileSystemRef>,
+) -> std::result::Result<FileSystemRef, OptionError> {
+    let below = branches.iter().map(kind_of).collect();
+    let loaded = Arc::new(Loaded::new(program, text, path, pairs, below)?);
+    Ok(layer::stack(Described { loaded }, fan::join(branches)))
+}
+
+/// What a file system below is called: its topmost member.
+fn kind_of(lower: &FileSystemRef) -> String {
+    lower.describe().last().map(|member| member.kind.clone()).unwrap_or_default()
 }
 
 /// The layer.

@@ -47,6 +47,16 @@ impl Description {
         self.program.fan_out as usize
     }
 
+    /// Puts it on several file systems.
+    pub(super) fn join(
+        self,
+        path: &Path,
+        pairs: &[(String, String)],
+        branches: Vec<FileSystemRef>,
+    ) -> Result<FileSystemRef, OptionError> {
+        layers::described::join(self.program, &self.text, path, pairs, branches)
+    }
+
     /// Puts it on a file system.
     pub(super) fn stack(
         self,

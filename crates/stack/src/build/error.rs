@@ -33,7 +33,7 @@ pub enum BuildProblem {
     UnknownLayer(String),
     /// Several branches, and no layer that joins them.
     SeveralBranches,
-    /// A mode on a branch that is the only one.
+    /// A mode on a branch that is the only one, or of a description.
     ModeOfOnlyBranch(Mode),
     /// A FiST description that cannot be read, or is wrong.
     Description {
@@ -113,7 +113,7 @@ impl fmt::Display for BuildProblem {
             ),
             BuildProblem::ModeOfOnlyBranch(mode) => {
                 let layer = if *mode == Mode::ReadWrite { "" } else { ", or add the layer readonly" };
-                write!(formatter, "the mode '{mode}' is for one of several branches; leave '={mode}' out{layer}")
+                write!(formatter, "the mode '{mode}' is for one of several branches of a union; leave '={mode}' out{layer}")
             }
             BuildProblem::Description { path, message } => write!(formatter, "{} {message}", path.display()),
             BuildProblem::FanOut { path, needed, given } => {

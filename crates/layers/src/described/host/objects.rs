@@ -9,6 +9,7 @@ use vnode::layer::{LayerVnode, Operation};
 use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
 
 use super::super::Described;
+use super::super::fan::FanVnode;
 use super::{Found, Running};
 
 impl Running<'_> {
@@ -67,10 +68,53 @@ impl Running<'_> {
 
     /// The same object on the file system of this number below.
     fn in_branch(&self, found: Found, branch: u32) -> Option<Found> {
-        match branch {
-            0 | 1 => Some(found),
-            _ => None,
+        match found.lower.as_any().downcast_ref::<FanVnode>() {
+            Some(node) if branch > 0 => {
+                Some(Found { lower: node.in_branch(branch as usize - 1)?, attributes: None })
+            }
+            _ if branch > 1 => None,
+            _ => Some(found),
         }
+    }
+
+    /// The object on which the operation is done in a branch: `None` where that lacks what the operation is about.
+    pub(super) fn target_in_branch(&self, branch: u32) -> Option<Arc<LayerVnode<Described>>> {
+        let Some(node) = self.node.lower().as_any().downcast_ref::<FanVnode>() else {
+            return (branch <= 1).then(|| self.node.shared());
+        };
+        let part = node.in_branch(branch as usize - 1)?;
+        if let Some(Operation::Unlink(name) | Operation::RemoveDirectory(name) | Operation::Rename { name, .. }) =
+            self.operation
+        {
+            self.peek(&part, *name)?;
+        }
+        Some(self.node.wrap(part))
+    }
+
+    /// Whether the operation is on an open file, which is in one branch.
+    pub(super) fn is_on_open_file(&self) -> bool {
+        matches!(
+            self.operation,
+            Some(
+                Operation::Read { .. }
+                    | Operation::Write { .. }
+                    | Operation::Truncate { .. }
+                    | Operation::Flush
+                    | Operation::Fsync { .. }
+                    | Operation::Allocate { .. }
+                    | Operation::Seek { .. }
+                    | Operation::CopyRange { .. }
+                    | Operation::Lock(_)
+                    | Operation::TestLock(_)
+                    | Operation::Poll
+                    | Operation::Release
+            )
+        )
+    }
+
+    /// The branch that the operation's object is in: 1 is the first.
+    pub(super) fn own_branch(&self) -> u32 {
+        self.node.lower().as_any().downcast_ref::<FanVnode>().map_or(1, |node| node.primary() as u32 + 1)
     }
 
     /// The directory that the operation is in; of one on a directory itself, that; of one on another object the directory

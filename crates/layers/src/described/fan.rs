@@ -1,0 +1,183 @@
+//! The fan: several file systems as one, in which every object has a part in each of them that has it.
+//!
+//! An object is that of its first part, the primary one; rules reach the others. What the primary part is, is said by whoever
+//! looked the object up: in a directory the first branch that has it, unless a rule looked in another.
+
+mod file;
+mod node;
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use vnode::{
+    Caller, Control, ControlError, Description, Errno, FileSystem, FileSystemRef, Handle, Name, Notifier, Properties,
+    Result, VnodeRef,
+};
+
+pub(super) use node::FanVnode;
+
+/// Several file systems as one.
+pub(super) struct Fan {
+    branches: Vec<FileSystemRef>,
+    /// Live objects, so that everybody who holds one sees the same parts.
+    live: Mutex<HashMap<Handle, Weak<FanVnode>>>,
+}
+
+/// The parts of an object, one for each branch that has it.
+pub(super) type Parts = Vec<Option<VnodeRef>>;
+
+/// The fan of these file systems.
+pub(super) fn join(branches: Vec<FileSystemRef>) -> FileSystemRef {
+    Arc::new(FanFileSystem(Arc::new(Fan { branches, live: Mutex::default() })))
+}
+
+struct FanFileSystem(Arc<Fan>);
+
+impl Fan {
+    /// The object of these parts: the live one if there is one, with what is known of its parts now.
+    fn node(self: &Arc<Self>, primary: usize, parts: Parts) -> Result<Arc<FanVnode>> {
+        let made = FanVnode::new(Arc::clone(self), primary, parts)?;
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = live.get(&made.identity()).and_then(Weak::upgrade) {
+            known.learn(made.parts());
+            return Ok(known);
+        }
+        let made = Arc::new(made);
+        live.insert(made.identity(), Arc::downgrade(&made));
+        Ok(made)
+    }
+
+    /// Forgets an object that is being dropped, unless a new one has taken its place.
+    fn forget(&self, handle: &Handle) {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if live.get(handle).is_some_and(|node| node.strong_count() == 0) {
+            live.remove(handle);
+        }
+    }
+
+    /// The parts that an object at this path has in the other branches.
+    fn parts_at(&self, primary: usize, part: &VnodeRef) -> Parts {
+        let mut parts = vec![None; self.branches.len()];
+        let server = Caller::server();
+        if let Ok(path) = part.path() {
+            for (branch, file_system) in self.branches.iter().enumerate() {
+                let mut at = file_system.root();
+                let found = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).try_for_each(|name| {
+                    at = at.lookup(&server, Name::new(name)?)?.vnode;
+                    Ok::<(), Errno>(())
+                });
+                if found.is_ok() && at.kind() == part.kind() {
+                    parts[branch] = Some(at);
+                }
+            }
+        }
+        parts[primary] = Some(Arc::clone(part));
+        parts
+    }
+}
+
+/// The handle of an object: which branch its primary part is in, and that part's.
+fn handle(branch: usize, part: &Handle) -> Result<Handle> {
+    let mut bytes = vec![branch as u8];
+    bytes.extend_from_slice(part.as_bytes());
+    Handle::new(&bytes)
+}
+
+/// Inode numbers of several file systems are told apart by their branch. Those of the first stay as they are.
+fn inode(branch: usize, ino: u64) -> u64 {
+    ino ^ (branch as u64) << 56
+}
+
+impl FileSystem for FanFileSystem {
+    fn root(&self) -> VnodeRef {
+        let parts = self.0.branches.iter().map(|branch| Some(branch.root())).collect();
+        self.0.node(0, parts).expect("the handle of a root is short")
+    }
+
+    fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
+        let (branch, rest) = handle.as_bytes().split_first().ok_or(Errno::ESTALE)?;
+        let branch = usize::from(*branch);
+        let file_system = self.0.branches.get(branch).ok_or(Errno::ESTALE)?;
+        let part = file_system.resolve(&Handle::new(rest)?)?;
+        let parts = self.0.parts_at(branch, &part);
+        Ok(self.0.node(branch, parts)?)
+    }
+
+    fn sync(&self) -> Result<()> {
+        // All are asked, and the first error is told.
+        self.0.branches.iter().map(|branch| branch.sync()).fold(Ok(()), Result::and)
+    }
+
+    fn properties(&self) -> Properties {
+        let all = self.0.branches.iter().map(|branch| branch.properties());
+        let joined = all.reduce(|one, other| Properties {
+            read_only: one.read_only && other.read_only,
+            ..one.stacked_on(other)
+        });
+        // Locks taken outside are those of one part only.
+        Properties { shares_locks: false, ..joined.unwrap_or(Properties::TRANSPARENT) }
+    }
+
+    fn describe(&self) -> Vec<Description> {
+        self.0.branches.iter().flat_map(|branch| branch.describe()).collect()
+    }
+
+    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        for branch in &self.0.branches {
+            match branch.control(command) {
+                Err(ControlError::UnknownTarget(_)) => {}
+                answer => return answer,
+            }
+        }
+        Err(ControlError::UnknownTarget(command.target.clone()))
+    }
+
+    fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
+        for (branch, file_system) in self.0.branches.iter().enumerate() {
+            file_system.set_notifier(Arc::new(OfBranch { branch, notifier: Arc::clone(&notifier) }));
+        }
+    }
+
+    fn set_mount_point(&self, directory: BorrowedFd<'_>) {
+        self.0.branches.iter().for_each(|branch| branch.set_mount_point(directory));
+    }
+}
+
+/// Passes on what changed in a branch.
+struct OfBranch {
+    branch: usize,
+    notifier: Arc<dyn Notifier>,
+}
+
+impl OfBranch {
+    fn with(&self, part: &Handle, tell: impl FnOnce(&dyn Notifier, &Handle)) {
+        match handle(self.branch, part) {
+            Ok(handle) => tell(&*self.notifier, &handle),
+            Err(_) => self.notifier.everything_changed(),
+        }
+    }
+}
+
+impl Notifier for OfBranch {
+    fn attributes_changed(&self, part: &Handle) {
+        self.with(part, |notifier, handle| notifier.attributes_changed(handle));
+    }
+
+    fn data_changed(&self, part: &Handle, offset: u64, length: u64) {
+        self.with(part, |notifier, handle| notifier.data_changed(handle, offset, length));
+    }
+
+    fn entry_changed(&self, directory: &Handle, name: Name<'_>) {
+        if self.branch == 0 {
+            self.with(directory, |notifier, handle| notifier.entry_changed(handle, name));
+        } else {
+            // The directory may be known by its part in another branch.
+            self.notifier.everything_changed();
+        }
+    }
+
+    fn everything_changed(&self) {
+        self.notifier.everything_changed();
+    }
+}
