@@ -7,6 +7,7 @@ pub mod check;
 pub mod ciphers;
 mod depth;
 pub mod diagnostic;
+pub mod explain;
 pub mod format;
 pub mod interpreter;
 pub mod ir;
