@@ -229,6 +229,77 @@ fn versionfs_keeps_the_last_versions() {
     assert_eq!(fs::metadata(mount.join("file.~1~")).unwrap().mode() & 0o777, 0o644);
 }
 
+/// A file of so many bytes of text, written, read, and changed in the middle, whose form below is another.
+fn has_another_size_below(scratch: &Scratch, mount: &Path) -> u64 {
+    let mut text = "again and again the same words\n".repeat(20_000).into_bytes();
+    fs::write(mount.join("file"), &text).unwrap();
+    assert_eq!(fs::metadata(mount.join("file")).unwrap().len(), text.len() as u64);
+    assert_eq!(fs::read(mount.join("file")).unwrap(), text);
+    let file = fs::File::options().write(true).open(mount.join("file")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"CHANGED", 100_000).unwrap();
+    text[100_000..100_007].copy_from_slice(b"CHANGED");
+    file.set_len(300_001).unwrap();
+    text.truncate(300_001);
+    drop(file);
+    assert_eq!(fs::read(mount.join("file")).unwrap(), text);
+    let below = fs::read(scratch.path("base/file")).unwrap();
+    let plain = b"the same words\nagain and again the same words";
+    assert!(!below.windows(plain.len()).any(|bytes| bytes == plain));
+    fs::metadata(scratch.path("base/file")).unwrap().blocks() * 512
+}
+
+#[test]
+fn zstdfs_takes_less_room_below() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch, "zstdfs.fist", "");
+    let taken = has_another_size_below(&scratch, &mount);
+    assert!(taken < 100_000, "{taken} bytes for 300,001");
+}
+
+#[test]
+fn uuencodefs_writes_printable_characters() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch, "uuencodefs.fist", "");
+    has_another_size_below(&scratch, &mount);
+    let below = fs::read(scratch.path("base/file")).unwrap();
+    assert!(below[4..60_000].iter().all(|byte| (b' '..=b'_').contains(byte)));
+}
+
+#[test]
+fn sealfs_keeps_data_secret_and_unchanged() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch, "sealfs.fist", "");
+    assert_eq!(fs::write(mount.join("file"), "x").unwrap_err().raw_os_error(), Some(libc::ENOKEY));
+    set(&mount, &[7; 64]).unwrap();
+    has_another_size_below(&scratch, &mount);
+    let text = fs::read(mount.join("file")).unwrap();
+    run(["umount", &scratch.name("mount")]).succeeded();
+    let mount = mounted(&scratch, "sealfs.fist", "");
+    set(&mount, &[8; 64]).unwrap();
+    assert_eq!(fs::read(mount.join("file")).unwrap_err().raw_os_error(), Some(libc::EBADMSG));
+    run(["umount", &scratch.name("mount")]).succeeded();
+    let mount = mounted(&scratch, "sealfs.fist", "");
+    set(&mount, &[7; 64]).unwrap();
+    assert_eq!(fs::read(mount.join("file")).unwrap(), text);
+    run(["umount", &scratch.name("mount")]).succeeded();
+    let file = fs::File::options().read(true).write(true).open(scratch.path("base/file")).unwrap();
+    let mut byte = [0];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, 1000).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[byte[0] ^ 1], 1000).unwrap();
+    let mount = mounted(&scratch, "sealfs.fist", "");
+    set(&mount, &[7; 64]).unwrap();
+    assert_eq!(fs::read(mount.join("file")).unwrap_err().raw_os_error(), Some(libc::EBADMSG));
+}
+
 /// A sample mounted on the directories `first` and `second`.
 fn mounted_on_two(scratch: &Scratch, name: &str) -> PathBuf {
     let (first, second) = (scratch.name("first"), scratch.name("second"));

@@ -349,10 +349,10 @@ fn has_fusermount() -> bool {
 }
 
 /// Layers through which all data go.
-const HANDLES_DATA: [&str; 3] = ["rot13", "pages.fist", "rules.fist"];
+const HANDLES_DATA: [&str; 4] = ["rot13", "pages.fist", "rules.fist", "sizes.fist"];
 
 /// Descriptions that change nothing, names, and data.
-const DESCRIPTIONS: [&str; 3] = ["names.fist", "pages.fist", "rules.fist"];
+const DESCRIPTIONS: [&str; 4] = ["names.fist", "pages.fist", "rules.fist", "sizes.fist"];
 
 /// The matrix: each base, with no layer and with each, by its vnodes and mounted.
 fn plans(is_root: bool) -> Vec<Plan> {

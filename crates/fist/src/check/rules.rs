@@ -139,13 +139,13 @@ impl Checker {
     /// The functions that encode and decode.
     pub(super) fn find_filters(&mut self) {
         let filters = std::mem::take(&mut self.filters);
+        self.program.filters.changes_size = filters.size.is_some();
         if let Some(span) = filters.data.or(filters.size) {
             self.program.filters.data = self.filter("data", span);
         }
         if let Some(span) = filters.name {
             self.program.filters.name = self.filter("name", span);
         }
-        self.program.filters.changes_size = filters.size.is_some();
         if let (Some(span), None) = (filters.size, filters.data) {
             let what = "`filter:size` is about data whose encoded form has another size";
             self.wrong(Code::MissingFilter, what, span).remedy = Some("declare `filter:data;` too".into());
@@ -171,7 +171,9 @@ impl Checker {
             let name = format!("{}_{direction}_{what}", self.program.name);
             let Some((Symbol::Function(index), _)) = self.symbols.get(&name) else {
                 let problem = format!("`filter:{what}` needs a function `{name}`");
-                let example = if what == "data" {
+                let example = if what == "data" && self.program.filters.changes_size {
+                    format!("int {name}(const char *in, int length, char *out, int room) {{ … }}")
+                } else if what == "data" {
                     format!("int {name}(const page_t *in, page_t *out) {{ … return %pagesize; }}")
                 } else {
                     format!("int {name}(const char *name, int length, char *out, int room) {{ … }}")
@@ -184,7 +186,12 @@ impl Checker {
             *place = self.is_filter(what, &signature).then_some(index);
             if place.is_none() {
                 let problem = format!("`{name}` is not given what a filter is");
-                self.wrong(Code::MissingFilter, problem, signature.span).remedy = Some(if what == "data" {
+                let changes_size = self.program.filters.changes_size;
+                self.wrong(Code::MissingFilter, problem, signature.span).remedy = Some(if what == "data" && changes_size {
+                    "a filter that changes sizes is (const char *in, int length, char *out, int room), then perhaps \
+                     (…, long number)"
+                        .into()
+                } else if what == "data" {
                     "a filter of data is (const page_t *in, page_t *out), then perhaps (…, int length, long page)"
                         .into()
                 } else {
@@ -203,6 +210,11 @@ impl Checker {
         let is_integer = |r#type: &Type| matches!(r#type, Type::Integer(Integer { bytes: 4 | 8, .. }));
         let answers = matches!(signature.result, Type::Integer(_));
         let fits = match (&signature.parameters[..], what) {
+            ([from, length, to, room, rest @ ..], "data") if self.program.filters.changes_size => {
+                let are_bytes = is_bytes(from) && is_bytes(to) && is_integer(length) && is_integer(room);
+                are_bytes && rest.len() <= 1 && rest.iter().all(is_integer)
+            }
+            (_, "data") if self.program.filters.changes_size => false,
             ([from, to, rest @ ..], "data") => {
                 is_bytes(from) && is_bytes(to) && rest.len() <= 2 && rest.iter().all(is_integer)
             }

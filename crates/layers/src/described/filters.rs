@@ -10,6 +10,12 @@ use super::loaded::Loaded;
 
 /// Bytes of a page of data.
 pub(super) const PAGE_BYTES: usize = 4096;
+/// Bytes of a chunk of data, for filters that change sizes.
+pub(super) const CHUNK_BYTES: usize = 64 << 10;
+/// How much longer a chunk may become, with the bytes that tell how long it is.
+pub(super) const CHUNK_ROOM: usize = 64 << 10;
+/// The bytes that tell how long an encoded chunk is, in front of it: one more than its length, little-endian.
+const LENGTH_BYTES: usize = 4;
 /// Bytes that an encoded name may take, before it is found too long.
 const NAME_BYTES_MAX: usize = 4096;
 
@@ -37,6 +43,63 @@ impl Loaded {
         self.filter_bytes(function, node, caller, values, &whole, &mut made)?;
         to.copy_from_slice(&made[..length]);
         Ok(())
+    }
+
+    /// Encodes a chunk, whose encoded form may have any length that there is room for.
+    pub(super) fn encode_chunk(
+        &self,
+        function: usize,
+        node: &LayerVnode<Described>,
+        caller: &Caller,
+        number: u64,
+        plain: &[u8],
+        encoded: &mut [u8],
+    ) -> Result<()> {
+        let (length, room) = encoded.split_at_mut(LENGTH_BYTES);
+        let made = self.filter_chunk(function, node, caller, number, plain, room)?;
+        room[made..].fill(0);
+        length.copy_from_slice(&(made as u32 + 1).to_le_bytes());
+        Ok(())
+    }
+
+    /// Decodes a chunk. What the filter does not make is zero.
+    pub(super) fn decode_chunk(
+        &self,
+        function: usize,
+        node: &LayerVnode<Described>,
+        caller: &Caller,
+        number: u64,
+        encoded: &[u8],
+        plain: &mut [u8],
+    ) -> Result<()> {
+        let (length, room) = encoded.split_at(LENGTH_BYTES);
+        let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize;
+        let coded = length.checked_sub(1).and_then(|length| room.get(..length)).ok_or(Errno::EBADMSG)?;
+        let made = self.filter_chunk(function, node, caller, number, coded, plain)?;
+        plain[made..].fill(0);
+        Ok(())
+    }
+
+    fn filter_chunk(
+        &self,
+        function: usize,
+        node: &LayerVnode<Described>,
+        caller: &Caller,
+        number: u64,
+        from: &[u8],
+        to: &mut [u8],
+    ) -> Result<usize> {
+        let room = to.len();
+        let values = [Memory::INPUT, from.len() as i64, Memory::OUTPUT, room as i64, number as i64];
+        let values = &values[..self.program.functions[function].parameters];
+        let mut memory = Memory::new(&self.program.data, from, to);
+        let mut host = Running::new(self, node, caller);
+        match self.run(&mut host, function, values, &mut memory) {
+            Ok(made) if (0..=room as i64).contains(&made) => Ok(made as usize),
+            Ok(error @ -4095..=-1) => Err(Errno::new(-error as i32)),
+            Ok(_) => Err(Errno::EIO),
+            Err(_) => Err(host.answer().unwrap_or(Errno::EIO)),
+        }
     }
 
     fn filter_bytes(

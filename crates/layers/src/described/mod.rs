@@ -186,11 +186,13 @@ impl Layer for Described {
     }
 
     fn data_shape(&self) -> Option<DataShape> {
-        self.loaded.program.filters.data.map(|_| DataShape {
-            block_size: filters::PAGE_BYTES,
-            overhead: 0,
+        let filters = &self.loaded.program.filters;
+        filters.data.map(|_| DataShape {
+            block_size: if filters.changes_size { filters::CHUNK_BYTES } else { filters::PAGE_BYTES },
+            overhead: if filters.changes_size { filters::CHUNK_ROOM } else { 0 },
             // Nothing is known of what the filter makes of zeros, but what it makes zeros of is looked at.
             holes: if self.loaded.has_holes { Holes::ZeroBlock } else { Holes::Filled },
+            sparse: filters.changes_size,
         })
     }
 
@@ -203,6 +205,9 @@ impl Layer for Described {
         encoded: &mut [u8],
     ) -> Result<()> {
         let (encode, _) = self.loaded.program.filters.data.ok_or(Errno::EIO)?;
+        if self.loaded.program.filters.changes_size {
+            return self.loaded.encode_chunk(encode, node, caller, block, plain, encoded);
+        }
         self.loaded.filter_data(encode, node, caller, block, plain, encoded)?;
         let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         let is_whole = plain.len() == filters::PAGE_BYTES;
@@ -223,6 +228,9 @@ impl Layer for Described {
         plain: &mut [u8],
     ) -> Result<()> {
         let (_, decode) = self.loaded.program.filters.data.ok_or(Errno::EIO)?;
+        if self.loaded.program.filters.changes_size {
+            return self.loaded.decode_chunk(decode, node, caller, block, encoded, plain);
+        }
         self.loaded.filter_data(decode, node, caller, block, encoded, plain)
     }
 

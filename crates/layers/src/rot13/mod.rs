@@ -40,7 +40,7 @@ impl Layer for Rot13 {
     }
 
     fn data_shape(&self) -> Option<DataShape> {
-        Some(DataShape { block_size: self.block_size, overhead: 0, holes: Holes::ZeroByte })
+        Some(DataShape { block_size: self.block_size, overhead: 0, holes: Holes::ZeroByte, sparse: false })
     }
 
     fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, plain: &[u8], encoded: &mut [u8]) -> Result<()> {

@@ -34,7 +34,7 @@ impl Layer for Plain {
     }
 
     fn data_shape(&self) -> Option<DataShape> {
-        Some(DataShape { block_size: self.block_size, overhead: 0, holes: Holes::Filled })
+        Some(DataShape { block_size: self.block_size, overhead: 0, holes: Holes::Filled, sparse: false })
     }
 }
 
@@ -62,7 +62,7 @@ impl Layer for Xor {
     }
 
     fn data_shape(&self) -> Option<DataShape> {
-        Some(DataShape { block_size: self.block_size, overhead: 0, holes: Holes::Filled })
+        Some(DataShape { block_size: self.block_size, overhead: 0, holes: Holes::Filled, sparse: false })
     }
 
     fn encode_data(
@@ -116,7 +116,7 @@ impl Layer for Checksum {
     }
 
     fn data_shape(&self) -> Option<DataShape> {
-        Some(DataShape { block_size: self.block_size, overhead: CHECKSUM_SIZE, holes: Holes::ZeroBlock })
+        Some(DataShape { block_size: self.block_size, overhead: CHECKSUM_SIZE, holes: Holes::ZeroBlock, sparse: false })
     }
 
     fn encode_data(

@@ -22,6 +22,9 @@ pub struct DataShape {
     pub overhead: usize,
     /// How zeros that nobody wrote are kept.
     pub holes: Holes,
+    /// What an encoded block does not need of its room, zeros up to its end, is made a hole below: for encodings that make
+    /// data shorter. The room is then best a multiple of the page size.
+    pub sparse: bool,
 }
 
 /// How zeros that nobody wrote are kept below.
@@ -296,6 +299,9 @@ impl<L: Layer> Blocks<'_, L> {
             }
         }
         if done == encoded.len() {
+            if self.shape.sparse {
+                self.punch_tails(position, &encoded)?;
+            }
             return Ok(plain.len());
         }
         let whole = done / encoded_size;
@@ -303,6 +309,25 @@ impl<L: Layer> Blocks<'_, L> {
             self.mend(size, start + (whole * block_size) as u64, &plain[whole * block_size..], position + done as u64)?;
         }
         if whole == 0 { Err(failure) } else { Ok(whole * block_size) }
+    }
+
+    /// Makes holes of the zeros at the ends of blocks. A file system that has no holes keeps the zeros.
+    fn punch_tails(&self, position: u64, encoded: &[u8]) -> Result<()> {
+        const PAGE_SIZE: u64 = 4096;
+        let punch = AllocateMode::from_bits(AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits());
+        let block_size = self.shape.encoded_block_size();
+        for (index, block) in encoded.chunks(block_size).enumerate() {
+            let used = block.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            let start = position + (index * block_size) as u64;
+            let (from, end) = ((start + used as u64).next_multiple_of(PAGE_SIZE), start + block.len() as u64);
+            if from < end {
+                match self.lower.allocate(&self.lower_caller, punch, from, end - from) {
+                    Ok(()) | Err(Errno::EOPNOTSUPP) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Encodes whole blocks from `start`, the last perhaps short.
@@ -433,7 +458,7 @@ mod tests {
 
     #[test]
     fn sizes_translate_both_ways() {
-        let shape = DataShape { block_size: 4096, overhead: 28, holes: Holes::ZeroBlock };
+        let shape = DataShape { block_size: 4096, overhead: 28, holes: Holes::ZeroBlock, sparse: false };
         for plain in [0, 1, 4095, 4096, 4097, 8192, 1_000_000] {
             assert_eq!(shape.plain_size(shape.encoded_size(plain).unwrap()), plain);
         }
