@@ -10,8 +10,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("layers", &["vnode"]),
     ("conformance", &["vnode"]),
     ("frontends", &["vnode"]),
+    ("fist", &[]),
     ("stack", &["vnode", "bases", "layers"]),
-    ("cli", &["vnode", "stack", "frontends"]),
+    ("cli", &["vnode", "stack", "frontends", "fist"]),
     ("suite", &["vnode", "bases", "layers", "conformance", "frontends", "stack"]),
     ("bench", &[]),
 ];
