@@ -7,6 +7,7 @@ pub mod check;
 pub mod ciphers;
 mod depth;
 pub mod diagnostic;
+pub mod fmt;
 pub mod format;
 pub mod interpreter;
 pub mod ir;

@@ -48,11 +48,11 @@ const INTEGERS: [(&str, u8, bool); 34] = [
 ];
 
 /// Words of which types are made.
-const WORDS: [&str; 12] =
+pub(crate) const WORDS: [&str; 12] =
     ["void", "char", "short", "int", "long", "signed", "unsigned", "const", "volatile", "struct", "float", "double"];
 
 /// The names of types that every description has.
-pub(super) fn known_names() -> HashSet<String> {
+pub(crate) fn known_names() -> HashSet<String> {
     let names = INTEGERS.iter().map(|(name, ..)| *name).chain(["page_t", "vnode", "vnode_t"]);
     names.map(str::to_owned).collect()
 }
