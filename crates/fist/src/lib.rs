@@ -24,3 +24,4 @@ pub mod text;
 pub mod token;
 pub mod tree;
 mod walk;
+pub mod words;

@@ -11,8 +11,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("conformance", &["vnode"]),
     ("frontends", &["vnode"]),
     ("fist", &[]),
+    ("fist-server", &["fist"]),
     ("stack", &["vnode", "bases", "layers"]),
-    ("cli", &["vnode", "stack", "frontends", "fist"]),
+    ("cli", &["vnode", "stack", "frontends", "fist", "fist-server"]),
     ("suite", &["vnode", "bases", "layers", "conformance", "frontends", "stack"]),
     ("bench", &[]),
 ];

@@ -10,7 +10,7 @@ use crate::tree::{BaseType, Expression, Field, Initializer, TypeName, Variable};
 
 /// Names that are integers, with their bytes and whether nothing lies below zero: those of C, and of the system's headers as
 /// they are on Linux with 64 bits.
-const INTEGERS: [(&str, u8, bool); 34] = [
+pub(crate) const INTEGERS: [(&str, u8, bool); 34] = [
     ("int8_t", 1, false),
     ("uint8_t", 1, true),
     ("int16_t", 2, false),
