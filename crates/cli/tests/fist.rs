@@ -168,3 +168,27 @@ fn descriptions_are_begun_and_never_written_over() {
     let nowhere = run(["fist", "new", "third", "--directory", &scratch.name("none")]);
     assert_eq!((nowhere.code, nowhere.errors.lines().count()), (1, 1), "{nowhere:?}");
 }
+
+/// One message of the Language Server Protocol.
+fn message(content: &str) -> String {
+    format!("Content-Length: {}\r\n\r\n{content}", content.len())
+}
+
+#[test]
+fn editors_are_served_over_standard_input_and_output() {
+    let opened = r#"{"jsonrpc":"2.0","method":"textDocument/didOpen","params":{"textDocument":{"uri":"file:///a.fist","languageId":"fist","version":1,"text":"%%\n%op:unlnik { }\n"}}}"#;
+    let messages = [
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{}}}"#,
+        r#"{"jsonrpc":"2.0","method":"initialized","params":{}}"#,
+        opened,
+        r#"{"jsonrpc":"2.0","id":2,"method":"shutdown"}"#,
+        r#"{"jsonrpc":"2.0","method":"exit"}"#,
+    ];
+    let input: String = messages.iter().map(|content| message(content)).collect();
+    let output = run_with(&["lsp"], &input).succeeded();
+    assert!(output.starts_with("Content-Length: "), "{output}");
+    assert!(output.contains("textDocument/publishDiagnostics") && output.contains("F0103"), "{output}");
+    let gone = run_with(&["lsp"], &message(messages[0]));
+    assert_eq!((gone.code, gone.errors.lines().count()), (1, 1), "{gone:?}");
+    assert!(gone.errors.starts_with("plyfs: the language server has ended: "), "{gone:?}");
+}

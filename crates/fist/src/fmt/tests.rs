@@ -25,7 +25,8 @@ fn formatted(text: &str) -> String {
     assert_eq!(before.comments.len(), behind.comments.len(), "{text}\n{made}");
     let again = format(&made).expect("it has just been read");
     assert_eq!(again, made, "from:\n{text}");
-    assert!(!made.lines().any(|line| line.ends_with(' ')), "{made}");
+    // What is within comments and strings is theirs.
+    assert!(text.contains(" \n") || !made.contains(" \n"), "{made}");
     made
 }
 
