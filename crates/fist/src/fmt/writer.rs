@@ -243,7 +243,7 @@ impl<'a> Writer<'a> {
     /// A label of `switch`, up to its `:`.
     pub(super) fn label(&mut self) {
         self.token();
-        while !self.at_end() && !(self.at(":") && self.spacing.is_label_end()) {
+        while !(self.at_end() || self.at(":") && self.spacing.is_label_end()) {
             self.token();
         }
         self.plain(false);
