@@ -317,3 +317,60 @@ fn halves_of_a_description_are_no_harm() {
     }
     editor.end();
 }
+
+/// Whatever stands there, the server answers, and each span that it names is in the text.
+#[test]
+fn random_edits_are_no_harm() {
+    let given = std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    println!("PLYFS_TEST_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut editor = Editor::new(json!({}));
+    editor.open(TEXT);
+    let pieces = [
+        "%",
+        "$",
+        "{",
+        "}",
+        "(",
+        ".",
+        ":",
+        "\"",
+        "/*",
+        "\n%%\n",
+        "\n%{\n",
+        "\u{1f600}",
+        "\u{fc}",
+        "\n#define ",
+        "%op:",
+        ";",
+    ];
+    let mut text = TEXT.to_owned();
+    for round in 0..400 {
+        let characters: Vec<usize> = text.char_indices().map(|(byte, _)| byte).chain([text.len()]).collect();
+        let (one, other) = (*random.choice(&characters).unwrap(), *random.choice(&characters).unwrap());
+        if random.bool() {
+            text.insert_str(one, random.choice(pieces).unwrap());
+        } else {
+            text.replace_range(one..other.clamp(one, one.max(text.floor_char_boundary(one + 9))), "");
+        }
+        if round % 40 == 39 {
+            text = TEXT.to_owned();
+        }
+        let lines = text.matches('\n').count() as u64;
+        for told in editor.change(&text).as_array().unwrap() {
+            assert!(told["range"]["end"]["line"].as_u64().unwrap() <= lines, "{told} in {text}");
+        }
+        let position = json!({ "line": random.u64(..=lines), "character": random.u32(..40) });
+        let asked = json!({ "textDocument": { "uri": URI }, "position": position });
+        editor.ask("textDocument/hover", asked.clone());
+        editor.ask("textDocument/completion", asked);
+        let options = json!({ "tabSize": 4, "insertSpaces": true });
+        editor.ask("textDocument/formatting", json!({ "textDocument": { "uri": URI }, "options": options }));
+        let outline = editor.ask("textDocument/documentSymbol", json!({ "textDocument": { "uri": URI } }));
+        for symbol in outline.as_array().unwrap() {
+            assert!(symbol["range"]["end"]["line"].as_u64().unwrap() <= lines, "{symbol} in {text}");
+        }
+    }
+    editor.end();
+}

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet, normalize_untrusted_str};
+use annotate_snippets::{
+    Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet, Title, normalize_untrusted_str,
+};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::lines::Lines;
@@ -10,6 +12,9 @@ use crate::text::Span;
 
 /// So many are told at most: who reads more of them at once has another problem.
 pub const TOLD_MAX: usize = 100;
+
+/// Longer excerpts are not shown, but named: a line of a file that no person has written, or a block without an end.
+const EXCERPT_BYTES_MAX: usize = 64 << 10;
 
 /// Whether what is written has colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,19 +62,45 @@ fn group<'a>(file: &'a str, text: &'a str, lines: &Lines, diagnostic: &'a Diagno
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
+    let title = level.primary_title(&diagnostic.message).id(diagnostic.code.name());
     let related = diagnostic.related.iter().map(|(span, _)| *span);
     // Only the lines that are shown are looked at: a long text with many problems is told as fast as a short one.
     let (first, shown) = lines.around(text, related.fold(diagnostic.span, Span::to));
+    let group = if shown.of(text).len() > EXCERPT_BYTES_MAX {
+        named(title, file, text, lines, diagnostic)
+    } else {
+        title.element(excerpt(file, text, first, shown, diagnostic))
+    };
+    group.elements(diagnostic.remedy.as_deref().map(|remedy| Level::HELP.message(trusted(remedy))))
+}
+
+/// The lines that a problem is about, with what is said of their parts.
+fn excerpt<'a>(
+    file: &'a str,
+    text: &'a str,
+    first: usize,
+    shown: Span,
+    diagnostic: &'a Diagnostic,
+) -> Snippet<'a, Annotation<'a>> {
     let range = |span: Span| (span.start - shown.start) as usize..(span.end - shown.start) as usize;
     let primary = AnnotationKind::Primary.span(range(diagnostic.span)).label(diagnostic.label.as_deref().map(trusted));
-    let others = diagnostic.related.iter().map(|(span, label)| {
-        let label = trusted(label);
-        AnnotationKind::Context.span(range(*span)).label(label)
+    let related = diagnostic.related.iter();
+    let others = related.map(|(span, label)| AnnotationKind::Context.span(range(*span)).label(trusted(label)));
+    let snippet = Snippet::source(shown.of(text)).path(file).line_start(first + 1);
+    snippet.annotation(primary).annotations(others)
+}
+
+/// The same by the numbers of the lines.
+fn named<'a>(title: Title<'a>, file: &'a str, text: &str, lines: &Lines, diagnostic: &'a Diagnostic) -> Group<'a> {
+    let place = |span: Span| lines.place(text, span.start as usize);
+    let (line, column) = place(diagnostic.span);
+    let label = diagnostic.label.iter().map(|label| trusted(label));
+    let related = diagnostic.related.iter().map(|(span, label)| {
+        let (line, column) = place(*span);
+        format!("{} (line {line}, column {column})", trusted(label))
     });
-    let snippet = Snippet::source(shown.of(text)).path(file).line_start(first + 1).annotation(primary);
-    let title = level.primary_title(&diagnostic.message).id(diagnostic.code.name());
-    let group = title.element(snippet.annotations(others));
-    group.elements(diagnostic.remedy.as_deref().map(|remedy| Level::HELP.message(trusted(remedy))))
+    let notes = label.chain(related).map(|note| Level::NOTE.message(note));
+    title.element(Origin::path(file).line(line).char_column(column)).elements(notes)
 }
 
 /// Messages quote the text, and nothing in the text may speak to the terminal.
@@ -133,6 +164,12 @@ mod tests {
         let told = told(&text, Colours::Never);
         assert_eq!(told.matches("error[F0202]").count(), TOLD_MAX);
         assert!(told.ends_with("\ntest.fist has 20 more problems that are not shown\n"), "{told}");
+    }
+
+    #[test]
+    fn lines_that_are_too_long_are_named() {
+        let text = format!("fanout 2;\n{} fanout 3;", " ".repeat(EXCERPT_BYTES_MAX));
+        insta::assert_snapshot!(told(&text, Colours::Never));
     }
 
     #[test]

@@ -79,9 +79,8 @@ fn the_listings_of_the_paper() {
     }
 }
 
-#[test]
-fn one_of_everything() {
-    let text = r#"/* A text
+/// One of everything that a description can have.
+const EVERYTHING: &str = r#"/* A text
    with   a drawing */
 %{
 #include   <x.h>
@@ -135,7 +134,10 @@ static int with_a_long_name(const page_t *the_first_of_them, page_t *the_second_
 {
     return with_a_long_name(the_first_of_them + 1, the_second_of_them, length - 1, page) || (length > 4096 && page != 17 && page != 18);
 }"#;
-    insta::assert_snapshot!("everything", formatted(text));
+
+#[test]
+fn one_of_everything() {
+    insta::assert_snapshot!("everything", formatted(EVERYTHING));
 }
 
 #[test]
@@ -403,12 +405,42 @@ impl Maker {
     }
 }
 
+/// The seed, which is told, and how many rounds.
+fn random(usual: u64) -> (u64, u64) {
+    let number = |name| std::env::var(name).ok().and_then(|number| number.parse().ok());
+    let seed = number("PLYFS_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("PLYFS_TEST_SEED={seed}");
+    (seed, number("FUZZ_ROUNDS").unwrap_or(usual))
+}
+
+#[test]
+fn random_changes_of_descriptions_keep_their_meaning() {
+    let (seed, rounds) = random(2_000);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let pieces =
+        ["/* c */", "// c\n", "\n", "\n\n\n", " ", ";", "(1)", "-", "%", "{", "}", "x", "\n%%\n", "/*\n*/", ",", "#"];
+    let mut read = 0;
+    for _ in 0..rounds {
+        let mut text = random.choice([EVERYTHING, ACLFS, crate::parser::tests::CRYPTFS]).unwrap().to_owned();
+        for _ in 0..random.usize(1..6) {
+            let at = random.usize(..text.len());
+            if random.u32(..4) > 0 {
+                text.insert_str(at, random.choice(pieces).unwrap());
+            } else {
+                text.replace_range(at..text.len().min(at + random.usize(1..4)), "");
+            }
+        }
+        if parse(&text).diagnostics.is_empty() {
+            formatted(&text);
+            read += 1;
+        }
+    }
+    assert!(read * 20 > rounds, "only {read} of {rounds} could be read");
+}
+
 #[test]
 fn random_descriptions_keep_their_meaning() {
-    let given = std::env::var("PLYFS_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(|| fastrand::u64(..));
-    println!("PLYFS_TEST_SEED={seed}");
-    let rounds = std::env::var("FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(500);
+    let (seed, rounds) = random(500);
     let mut read = 0;
     for round in 0..rounds {
         let maker = Maker { random: fastrand::Rng::with_seed(seed ^ round), text: String::new(), depth: 0 };
