@@ -6,6 +6,8 @@ mod statements;
 mod trivia;
 mod writer;
 
+use std::collections::HashSet;
+
 use crate::diagnostic::Diagnostic;
 use crate::lexer::{Lexed, lex};
 use crate::parser::parse;
@@ -16,18 +18,29 @@ pub const WIDTH_MAX: usize = 100;
 /// Columns of a level.
 const INDENT: usize = 4;
 
-/// The text in the one layout. A text with errors of syntax is not written anew: they are given back.
+/// The text in the one layout, its lines ended as the first one is. A text with errors of syntax is not written anew: they are
+/// given back.
 pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
     let parsed = parse(text);
     if !parsed.diagnostics.is_empty() {
         return Err(parsed.diagnostics);
     }
+    let types = writer::type_names(&parsed.description);
+    if !text.contains("\r\n") {
+        return Ok(layout(text, types));
+    }
+    let made = layout(&text.replace("\r\n", "\n"), types);
+    let is_first = text.find('\n').is_some_and(|end| text[..end].ends_with('\r'));
+    Ok(if is_first { made.replace('\n', "\r\n") } else { made })
+}
+
+fn layout(text: &str, types: HashSet<String>) -> String {
     let lexed = lex(text);
-    let made = writer::Writer::new(text, &lexed, writer::type_names(&parsed.description)).write();
+    let made = writer::Writer::new(text, &lexed, types).write();
     // What is written must mean what was read. If ever it does not, the text is better left as it is.
     let is_same = is_same(text, &lexed, &made);
     debug_assert!(is_same, "the layout has changed what the text means:\n{text}\n{made}");
-    Ok(if is_same { made } else { text.to_owned() })
+    if is_same { made } else { text.to_owned() }
 }
 
 /// Whether two texts are made of the same tokens and comments.

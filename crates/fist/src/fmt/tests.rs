@@ -149,6 +149,26 @@ fn comments_stay_where_they_stand() {
 }
 
 #[test]
+fn lines_end_as_the_first_one() {
+    let text = EVERYTHING.replace('\n', "\r\n");
+    let made = format(&text).unwrap();
+    assert_eq!(made, format(EVERYTHING).unwrap().replace('\n', "\r\n"));
+    assert_eq!(format(&made).unwrap(), made);
+    assert_eq!(tree(&made), tree(&text));
+    assert_eq!(format("fanout 2;\n/* a\r\n b */").unwrap(), "fanout 2;\n/* a\n b */\n");
+}
+
+#[test]
+fn deep_texts_are_laid_out() {
+    let deep = |open: &str, close: &str| format!("x = {}1{};", open.repeat(100), close.repeat(100));
+    let blocks = format!("{}x();{}", "if (1) { ".repeat(100), "}".repeat(100));
+    let list = format!("int t[] = {}1{};", "{".repeat(100), "}".repeat(100));
+    for body in [deep("(", ")"), deep("f(a, ", ")"), deep("a[", "]"), blocks, list] {
+        formatted(&format!("%%\n%op:unlink {{ {body} }}\n"));
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_left() {
     assert_eq!(format("fanout two;").unwrap_err().len(), 1);
     assert_eq!(format("").unwrap(), "");
