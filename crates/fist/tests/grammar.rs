@@ -25,14 +25,13 @@ fn under<'a>(value: &'a Value, keys: &[&str], found: &mut Vec<&'a str>) {
     }
 }
 
-/// The words that a part of the grammar lists: those of the last parenthesis of plain words.
-fn listed(grammar: &Value, part: &str) -> BTreeSet<String> {
+/// The list of words of a part of the grammar: the first parenthesis with nothing else in it.
+fn list(grammar: &Value, part: &str) -> String {
     let part = &grammar["repository"][part];
     let expression = part["match"].as_str().or(part["begin"].as_str()).unwrap();
     let is_list =
         |list: &&str| list.contains('|') && list.chars().all(|c| c.is_ascii_alphanumeric() || "_|".contains(c));
-    let list = expression.split(['(', ')']).map(|list| list.trim_start_matches("?:")).find(is_list).unwrap();
-    list.split('|').map(str::to_owned).collect()
+    expression.split(['(', ')']).map(|list| list.trim_start_matches("?:")).find(is_list).unwrap().to_owned()
 }
 
 #[test]
@@ -58,12 +57,16 @@ fn its_parts_are_all_there() {
     }
 }
 
+/// With PLYFS_UPDATE_GRAMMAR=1 the lists that differ are written anew.
 #[test]
 fn its_words_are_those_of_the_compiler() {
     let grammar = grammar();
-    let same = |part: &str, words: Vec<&str>| {
-        let words: BTreeSet<String> = words.into_iter().map(str::to_owned).collect();
-        assert_eq!(listed(&grammar, part), words, "{part}");
+    let mut updates = Vec::new();
+    let mut same = |part: &str, words: Vec<&str>| {
+        let list = list(&grammar, part);
+        if list.split('|').collect::<BTreeSet<_>>() != words.iter().copied().collect::<BTreeSet<_>>() {
+            updates.push((list, words.join("|")));
+        }
     };
     let of = |table: &[(&'static str, &'static str)]| table.iter().map(|(name, _)| *name).collect();
     same("sets", of(&words::SETS));
@@ -73,17 +76,24 @@ fn its_words_are_those_of_the_compiler() {
     same("parts", of(&words::PARTS));
     same("declarations", words::DECLARATIONS.iter().map(|declaration| declaration.name).collect());
     let choices = words::DECLARATIONS.iter().flat_map(|declaration| declaration.choices);
-    same("choices", choices.map(|(name, _)| *name).collect());
+    same("choices", choices.map(|(name, _)| *name).collect::<BTreeSet<_>>().into_iter().collect());
     same("globals", builtins::GLOBALS.iter().map(|(_, name, _)| *name).collect());
     same("attributes", builtins::ATTRIBUTES.iter().map(|(_, name, _)| *name).collect());
     same("built-ins", builtins::SIGNATURES.iter().flat_map(|signature| signature.names).copied().collect());
     let constants = words::errors().map(|(name, _)| name).chain(words::constants().map(|(name, _)| name));
     same("constants", constants.collect());
     same("types", words::types().collect());
-    let mut statements = listed(&grammar, "control");
-    statements.extend(listed(&grammar, "storage"));
-    statements.insert("sizeof".to_owned());
-    assert_eq!(statements, words::STATEMENTS.map(str::to_owned).into());
+    let (controls, storage) = (list(&grammar, "control"), list(&grammar, "storage"));
+    let statements: BTreeSet<_> = controls.split('|').chain(storage.split('|')).chain(["sizeof"]).collect();
+    assert_eq!(statements, words::STATEMENTS.into());
+    if std::env::var_os("PLYFS_UPDATE_GRAMMAR").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../editors/fist.tmLanguage.json");
+        let text = std::fs::read_to_string(path).unwrap();
+        let text = updates.iter().fold(text, |text, (before, behind)| text.replace(before, behind));
+        std::fs::write(path, text).unwrap();
+    } else {
+        assert!(updates.is_empty(), "PLYFS_UPDATE_GRAMMAR=1 updates {updates:#?}");
+    }
 }
 
 /// What the expression of a part finds in a line.
