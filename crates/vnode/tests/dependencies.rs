@@ -7,15 +7,15 @@ use std::process::Command;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("vnode", &[]),
     ("bases", &["vnode"]),
+    ("fist", &[]),
     ("layers", &["vnode"]),
     ("conformance", &["vnode"]),
     ("frontends", &["vnode"]),
-    ("fist", &[]),
-    ("fist-server", &["fist"]),
     ("stack", &["vnode", "bases", "layers"]),
     ("cli", &["vnode", "stack", "frontends", "fist", "fist-server"]),
     ("suite", &["vnode", "bases", "layers", "conformance", "frontends", "stack"]),
     ("bench", &[]),
+    ("fist-server", &["fist"]),
 ];
 
 #[test]
