@@ -442,8 +442,8 @@ pub enum Fist {
         /// Its name, with which the names of its filter functions begin: letters, digits and _
         name: String,
         /// The directory to write it into; without it, the current one
-        #[arg(long, value_name = "DIR", default_value = ".", hide_default_value = true, value_hint = ValueHint::DirPath)]
-        directory: PathBuf,
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        directory: Option<PathBuf>,
     },
     /// Serve an editor, over standard input and output, by the Language Server Protocol
     Lsp,

@@ -160,7 +160,7 @@ fn descriptions_are_begun_and_never_written_over() {
     assert!(again.errors.contains("File exists") && again.errors.contains("; give another name"), "{again:?}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     let here = finish(plyfs().args(["fist", "new", "second"]).current_dir(scratch.path("")).output());
-    assert_eq!(here.succeeded(), "./second.fist\n");
+    assert_eq!(here.succeeded(), "second.fist\n");
     for (name, code) in [("my-fs", 2), ("", 2), ("a/b", 2), ("x.fist", 2)] {
         let result = run(["fist", "new", name]);
         assert_eq!((result.code, result.errors.lines().count()), (code, 1), "{name}: {result:?}");

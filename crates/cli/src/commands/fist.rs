@@ -19,7 +19,7 @@ pub fn run(command: &Fist) -> Outcome {
     match command {
         Fist::Check { files } => each(files, check),
         Fist::Fmt { check, files } => layout::run(files, *check),
-        Fist::New { name, directory } => begin::run(name, directory),
+        Fist::New { name, directory } => begin::run(name, directory.as_deref()),
         Fist::Lsp => fist_server::serve().map_err(|error| {
             Failure::new(Exit::Failure, format!("the language server has ended: {error}; editors start it again"))
         }),
@@ -62,6 +62,8 @@ fn unread(failure: load::Failure) -> Failure {
 fn show(file: &str, text: &str, diagnostics: &[Diagnostic]) {
     let is_colourful = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let colours = if is_colourful { Colours::Always } else { Colours::Never };
-    // Standard error may be gone; the code still tells.
-    let _ = stderr().write_all(report::report(file, text, diagnostics, colours).as_bytes());
+    if !diagnostics.is_empty() {
+        // Standard error may be gone; the code still tells.
+        let _ = writeln!(stderr(), "{}", report::report(file, text, diagnostics, colours));
+    }
 }

@@ -149,6 +149,16 @@ fn comments_stay_where_they_stand() {
 }
 
 #[test]
+fn fields_are_on_one_line_if_they_were_and_fit() {
+    assert_eq!(formatted("per_vfs {int a;};"), "per_vfs { int a; };\n");
+    assert_eq!(formatted("per_vfs {};"), "per_vfs {};\n");
+    assert_eq!(formatted("per_vfs {\nint a;};"), "per_vfs {\n    int a;\n};\n");
+    assert_eq!(formatted("per_vfs {int a; /* b */};"), "per_vfs {\n    int a;\n    /* b */\n};\n");
+    let long = format!("per_vfs /* c */ {{ int {}; long b; }};", "a".repeat(90));
+    assert_eq!(formatted(&long), format!("per_vfs /* c */ {{\n    int {};\n    long b;\n}};\n", "a".repeat(90)));
+}
+
+#[test]
 fn lines_end_as_the_first_one() {
     let text = EVERYTHING.replace('\n', "\r\n");
     let made = format(&text).unwrap();
@@ -223,7 +233,7 @@ impl Maker {
 
     fn expression(&mut self) {
         if self.depth > 5 {
-            let value = self.some(&["x", "1", "%uid"]);
+            let value = self.some(&["x", "1", "%uid", "a_name_that_is_somewhat_longer"]);
             return self.put(&[value]);
         }
         self.depth += 1;
@@ -364,7 +374,8 @@ impl Maker {
     fn fields(&mut self) {
         self.put(&["{"]);
         for index in 0..self.random.usize(..4) {
-            let name = ["a", "b", "c", "d"][index];
+            let names = ["a", "b_whose_name_takes_a_good_part_of_a_line", "c", "d_whose_name_takes_another_part"];
+            let name = names[index];
             self.put(&["unsigned", "long ", name, "[", "1", "+", "2", "]", ",", "e", ";"]);
         }
         self.put(&["}"]);

@@ -348,7 +348,7 @@ impl<'a> Writer<'a> {
     fn fields(&mut self, end: &str) {
         let close = self.close_of_braces();
         let between = self.tokens[self.position].span.end as usize..self.tokens[close].span.start as usize;
-        let has_comments = self.trivia[self.position + 1..=close].iter().any(|trivia| !trivia.comments.is_empty());
+        let has_comments = self.trivia[self.position..=close].iter().any(|trivia| !trivia.comments.is_empty());
         let (position, words) = (self.position, self.line.len());
         if !self.text[between].contains('\n') && !has_comments {
             self.fields_in_line(close);

@@ -8,12 +8,12 @@ use super::super::{print, printable};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Writes the description, unless there is one.
-pub fn run(name: &str, directory: &Path) -> Outcome {
+pub fn run(name: &str, directory: Option<&Path>) -> Outcome {
     if !is_name(name) {
         let remedy = "give a name of letters, digits and _ that begins with no digit, without .fist";
         return Err(Failure::new(Exit::Usage, format!("'{name}' cannot be the name of a description; {remedy}")));
     }
-    let file = directory.join(format!("{name}.fist"));
+    let file = directory.unwrap_or(Path::new("")).join(format!("{name}.fist"));
     let written = File::create_new(&file).and_then(|mut file| file.write_all(text(name).as_bytes()));
     written.map_err(|error| {
         let remedy = match error.kind() {
