@@ -54,6 +54,9 @@ pub enum Command {
     Explain(Explain),
     /// Work in a stack without mounting it
     Shell(Shell),
+    /// Check, lay out and begin descriptions of file systems in the language FiST
+    #[command(subcommand)]
+    Fist(Fist),
     /// Print the completion script for a shell
     Completions(Completions),
     /// Write the man pages into a directory
@@ -410,6 +413,40 @@ pub struct Shell {
     /// Run these commands, separated by ';' or line breaks, and end; "help" lists them. Without it, commands are read from standard input
     #[arg(short, value_name = "COMMANDS")]
     pub commands: Option<OsString>,
+}
+
+/// `plyfs fist`
+#[derive(Debug, Subcommand)]
+pub enum Fist {
+    /// Tell what is wrong with descriptions
+    ///
+    /// Errors and warnings go to standard error, each with its place and what to do. Ends with 1 if a description has errors or cannot be read; warnings alone are no failure.
+    Check {
+        /// The descriptions
+        #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+        files: Vec<PathBuf>,
+    },
+    /// Write descriptions anew in one layout
+    ///
+    /// Only blanks and line breaks change, and comments stay where they stand. A description with errors of syntax is told and left as it is.
+    Fmt {
+        /// Write nothing: name the files whose layout is another, and end with 1 if there is one
+        #[arg(long)]
+        check: bool,
+        /// The descriptions; - is standard input, which is written to standard output
+        #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+        files: Vec<PathBuf>,
+    },
+    /// Begin a description: write NAME.fist, with a rule and a comment on each section
+    New {
+        /// Its name, with which the names of its filter functions begin: letters, digits and _
+        name: String,
+        /// The directory to write it into; without it, the current one
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        directory: Option<PathBuf>,
+    },
+    /// Serve an editor, over standard input and output, by the Language Server Protocol
+    Lsp,
 }
 
 /// `plyfs completions`

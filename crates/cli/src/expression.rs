@@ -100,7 +100,7 @@ fn failure(error: &BuildError, text: &str) -> Failure {
         BuildProblem::UnknownBase(_)
         | BuildProblem::NoPath(_)
         | BuildProblem::UnknownLayer(_)
-        | BuildProblem::Description { .. }
+        | BuildProblem::Description(_)
         | BuildProblem::FanOut { .. }
         | BuildProblem::Option(_)
         | BuildProblem::NoText { .. }

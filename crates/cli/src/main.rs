@@ -57,6 +57,7 @@ fn run(command: &Command) -> Outcome {
         Command::Run(arguments) => commands::run::run(arguments).map(drop),
         Command::Explain(arguments) => commands::explain::run(arguments),
         Command::Shell(arguments) => commands::shell::run(arguments),
+        Command::Fist(command) => commands::fist::run(command),
         Command::Completions(arguments) => commands::generate::completions(arguments),
         Command::Man(arguments) => commands::generate::man(arguments),
     }

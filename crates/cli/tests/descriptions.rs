@@ -374,7 +374,10 @@ fn a_description_that_is_wrong_is_told_with_its_lines_and_mounts_nothing() {
     let (base, mount) = (scratch.name("base"), scratch.name("mount"));
     let description = scratch.name("wrong.fist");
     for (text, expected) in [
-        ("%%\n%op:unlink {\n    x = 1;\n}\n%op:rmdir { return 1; }\n", &["wrong.fist:3:5: F0202", "wrong.fist:5"][..]),
+        (
+            "%%\n%op:unlink {\n    x = 1;\n}\n%op:rmdir { return 1; }\n",
+            &["error[F0202]", "wrong.fist:3:5", "error[F0203]", "wrong.fist:5"][..],
+        ),
         ("fanout 2;\n%%\n", &["fanout 2"]),
         ("\u{0}", &["F0002"]),
     ] {

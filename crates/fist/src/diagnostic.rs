@@ -79,6 +79,13 @@ macro_rules! codes {
                     $(Code::$name => concat!("F", $number),)*
                 }
             }
+
+            /// What it means, in a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Code::$name => concat!($($text),*).trim(),)*
+                }
+            }
         }
     };
 }

@@ -57,7 +57,8 @@ fn ioctls(program: &Program, text: &str) -> Vec<String> {
             Direction::ToUser => "gives",
             Direction::Both => "takes and gives",
         };
-        let fields: Vec<_> = program.structures[ioctl.structure].fields.iter().map(|field| field.name.as_str()).collect();
+        let fields: Vec<_> =
+            program.structures[ioctl.structure].fields.iter().map(|field| field.name.as_str()).collect();
         lines.push(format!("ioctl {} ({:#010x}) {way} {}", ioctl.name, ioctl.command, fields.join(", ")));
         let rules: Vec<_> = program.rules.iter().filter(|rule| rule.ioctl == Some(index)).collect();
         lines.extend(rules.iter().map(|rule| line(rule, text)));
@@ -71,9 +72,10 @@ fn ioctls(program: &Program, text: &str) -> Vec<String> {
 /// What fires at an operation, in its order.
 fn fires(program: &Program, text: &str, operation: Operation) -> Vec<String> {
     let of = |part| {
-        let rules = program.rules.iter().filter(move |rule| {
-            rule.part == part && rule.ioctl.is_none() && rule.operations.contains(operation)
-        });
+        let rules = program
+            .rules
+            .iter()
+            .filter(move |rule| rule.part == part && rule.ioctl.is_none() && rule.operations.contains(operation));
         rules.collect::<Vec<_>>()
     };
     let (before, instead, behind) = (of(Part::PreCall), of(Part::Call), of(Part::PostCall));

@@ -11,9 +11,46 @@ use fist::memory::Memory;
 
 /// Words that make a difference where they stand.
 const WORDS: [&str; 40] = [
-    "0", "1", "-1", "4096", "0xffffffffffffffff", "$0", "$1", "$2", "$dir", "$name", "$vfs", "%uid", "%pagesize", "int",
-    "char", "unsigned long", "*", "&", "[", "]", "(", ")", "{", "}", ";", ",", "=", "+=", "++", "->", ".", "fistOp",
-    "fistMalloc", "fistMemCpy", "return", "while", "for", "%%\n", "\"%s\"", "struct",
+    "0",
+    "1",
+    "-1",
+    "4096",
+    "0xffffffffffffffff",
+    "$0",
+    "$1",
+    "$2",
+    "$dir",
+    "$name",
+    "$vfs",
+    "%uid",
+    "%pagesize",
+    "int",
+    "char",
+    "unsigned long",
+    "*",
+    "&",
+    "[",
+    "]",
+    "(",
+    ")",
+    "{",
+    "}",
+    ";",
+    ",",
+    "=",
+    "+=",
+    "++",
+    "->",
+    ".",
+    "fistOp",
+    "fistMalloc",
+    "fistMemCpy",
+    "return",
+    "while",
+    "for",
+    "%%\n",
+    "\"%s\"",
+    "struct",
 ];
 
 fn samples() -> Vec<(String, String)> {
@@ -54,23 +91,31 @@ fn run_all(name: &str, text: &str) {
     let checked = check(&parsed.description, name);
     let Some(program) = checked.program.filter(|_| parsed.diagnostics.is_empty()) else { return };
     let mut notes = Notes::new(&program);
-    notes.ioctl = program.ioctls.first().map(|ioctl| {
-        (ioctl.structure, vec![1; program.structures[ioctl.structure].size as usize])
-    });
+    notes.ioctl = program
+        .ioctls
+        .first()
+        .map(|ioctl| (ioctl.structure, vec![1; program.structures[ioctl.structure].size as usize]));
     for (index, function) in program.functions.iter().enumerate() {
         let mut output = [0; 4096];
         let mut memory = Memory::new(&program.data, &[3; 4096], &mut output);
         let values = [Memory::INPUT, Memory::OUTPUT, 4096, 1, 0, 0, 0, 0];
         let values: Vec<_> = (0..function.parameters).map(|at| values[at % values.len()]).collect();
         // Whether it is stopped or not: it ends.
-        let _ = fist::interpreter::run(&program, &mut memory, &mut Calls { program: &program, host: &mut notes }, index, &values);
+        let _ = fist::interpreter::run(
+            &program,
+            &mut memory,
+            &mut Calls { program: &program, host: &mut notes },
+            index,
+            &values,
+        );
     }
 }
 
 #[test]
 fn damaged_descriptions_are_refused_or_run_to_an_end() {
     let seconds = std::env::var("PLYFS_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
-    let first: u64 = std::env::var("PLYFS_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    let first: u64 =
+        std::env::var("PLYFS_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let samples = samples();
     assert!(samples.len() >= 10);
     samples.iter().for_each(|(name, text)| run_all(name, text));

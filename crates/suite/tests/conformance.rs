@@ -108,7 +108,8 @@ impl Plan {
         if !self.is_root {
             abilities = abilities.without(Ability::Users);
         }
-        let kernel_has_the_data = self.is_root && !self.in_memory && !self.layers.iter().any(|layer| HANDLES_DATA.contains(layer));
+        let kernel_has_the_data =
+            self.is_root && !self.in_memory && !self.layers.iter().any(|layer| HANDLES_DATA.contains(layer));
         if self.way == Way::Mount && !kernel_has_the_data {
             abilities = abilities.without(Ability::GrowingFiles);
         }

@@ -12,9 +12,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("conformance", &["vnode"]),
     ("frontends", &["vnode"]),
     ("stack", &["vnode", "bases", "fist", "layers"]),
-    ("cli", &["vnode", "stack", "frontends"]),
+    ("cli", &["vnode", "stack", "frontends", "fist", "fist-server"]),
     ("suite", &["vnode", "bases", "layers", "conformance", "frontends", "stack"]),
     ("bench", &[]),
+    ("fist-server", &["fist"]),
 ];
 
 #[test]

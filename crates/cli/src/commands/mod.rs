@@ -2,6 +2,7 @@
 
 pub mod control;
 pub mod explain;
+pub mod fist;
 pub mod generate;
 pub mod log_level;
 pub mod mount;

@@ -66,7 +66,7 @@ pub(crate) const ERRORS: [(&str, i32); 52] = [
 ];
 
 /// Kinds of objects, permission bits, ways to open, and what built-in functions take.
-const NUMBERS: [(&str, i64); 34] = [
+pub(crate) const NUMBERS: [(&str, i64); 34] = [
     ("S_IFMT", libc::S_IFMT as i64),
     ("S_IFREG", libc::S_IFREG as i64),
     ("S_IFDIR", libc::S_IFDIR as i64),

@@ -1,11 +1,11 @@
 //! The checker: from the tree to the intermediate form, with everything told that is wrong.
 
-mod constants;
+pub(crate) mod constants;
 mod declarations;
 mod expressions;
 mod functions;
 mod initial;
-mod operands;
+pub(crate) mod operands;
 mod places;
 mod rules;
 mod statements;

@@ -187,18 +187,20 @@ impl Checker {
             if place.is_none() {
                 let problem = format!("`{name}` is not given what a filter is");
                 let changes_size = self.program.filters.changes_size;
-                self.wrong(Code::MissingFilter, problem, signature.span).remedy = Some(if what == "data" && changes_size {
-                    "a filter that changes sizes is (const char *in, int length, char *out, int room), then perhaps \
+                self.wrong(Code::MissingFilter, problem, signature.span).remedy = Some(
+                    if what == "data" && changes_size {
+                        "a filter that changes sizes is (const char *in, int length, char *out, int room), then perhaps \
                      (…, long number)"
                         .into()
-                } else if what == "data" {
-                    "a filter of data is (const page_t *in, page_t *out), then perhaps (…, int length, long page)"
-                        .into()
-                } else {
-                    "a filter of names is (const char *name, int length, char *out, int room), or \
+                    } else if what == "data" {
+                        "a filter of data is (const page_t *in, page_t *out), then perhaps (…, int length, long page)"
+                            .into()
+                    } else {
+                        "a filter of names is (const char *name, int length, char *out, int room), or \
                      (const char *name, int length, char **out)"
-                        .into()
-                });
+                            .into()
+                    },
+                );
             }
         }
         found[0].zip(found[1])

@@ -7,7 +7,7 @@ use crate::token::TokenKind;
 use crate::tree::{Access, Declaration, DeclarationKind as D, Direction, Filter, Name, Style};
 
 /// The words that declarations begin with.
-const KINDS: [&str; 12] = [
+pub(crate) const KINDS: [&str; 12] = [
     "accessmode",
     "debug",
     "errorcode",

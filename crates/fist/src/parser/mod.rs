@@ -1,12 +1,12 @@
 //! The parser: tokens to a tree, by recursive descent. After an error it goes on behind the next `;`, `}`, rule or section, so
 //! that one run tells all errors.
 
-mod declarations;
+pub(crate) mod declarations;
 mod expressions;
 mod items;
-mod rules;
+pub(crate) mod rules;
 mod statements;
-mod types;
+pub(crate) mod types;
 
 use std::collections::HashSet;
 
@@ -265,4 +265,4 @@ impl<'a> Parser<'a> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

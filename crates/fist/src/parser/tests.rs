@@ -12,7 +12,7 @@ fn codes(text: &str) -> Vec<Code> {
 }
 
 /// The paper's listings, apart from the misprints of the scan.
-const SNOOPFS: &str = r#"%%
+pub(crate) const SNOOPFS: &str = r#"%%
 %op:lookup:postcall {
 if ((fistLastErr() == EPERM ||
         fistLastErr() == ENOENT) &&
@@ -22,7 +22,7 @@ pid %d, to file %s\n", %uid, %pid, $name);
 }
 "#;
 
-const CRYPTFS: &str = r#"%{
+pub(crate) const CRYPTFS: &str = r#"%{
 #include <blowfish.h>
 %}
 filter:data;
@@ -53,7 +53,7 @@ int cryptfs_encode_data(const page_t *in,
 }
 "#;
 
-const UNIONFS: &str = r#"fanout 2;
+pub(crate) const UNIONFS: &str = r#"fanout 2;
 %%
 %op:lookup:postcall {
    if (fistLastErr() == ENOENT)

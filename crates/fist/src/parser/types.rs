@@ -10,7 +10,7 @@ use crate::tree::{BaseType, Expression, Field, Initializer, TypeName, Variable};
 
 /// Names that are integers, with their bytes and whether nothing lies below zero: those of C, and of the system's headers as
 /// they are on Linux with 64 bits.
-const INTEGERS: [(&str, u8, bool); 34] = [
+pub(crate) const INTEGERS: [(&str, u8, bool); 34] = [
     ("int8_t", 1, false),
     ("uint8_t", 1, true),
     ("int16_t", 2, false),
@@ -48,11 +48,11 @@ const INTEGERS: [(&str, u8, bool); 34] = [
 ];
 
 /// Words of which types are made.
-const WORDS: [&str; 12] =
+pub(crate) const WORDS: [&str; 12] =
     ["void", "char", "short", "int", "long", "signed", "unsigned", "const", "volatile", "struct", "float", "double"];
 
 /// The names of types that every description has.
-pub(super) fn known_names() -> HashSet<String> {
+pub(crate) fn known_names() -> HashSet<String> {
     let names = INTEGERS.iter().map(|(name, ..)| *name).chain(["page_t", "vnode", "vnode_t"]);
     names.map(str::to_owned).collect()
 }

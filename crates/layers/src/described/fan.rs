@@ -111,10 +111,8 @@ impl FileSystem for FanFileSystem {
 
     fn properties(&self) -> Properties {
         let all = self.0.branches.iter().map(|branch| branch.properties());
-        let joined = all.reduce(|one, other| Properties {
-            read_only: one.read_only && other.read_only,
-            ..one.stacked_on(other)
-        });
+        let joined = all
+            .reduce(|one, other| Properties { read_only: one.read_only && other.read_only, ..one.stacked_on(other) });
         // Locks taken outside are those of one part only.
         Properties { shares_locks: false, ..joined.unwrap_or(Properties::TRANSPARENT) }
     }

@@ -103,7 +103,8 @@ impl Loaded {
                 _ => false,
             }
         });
-        let zeros = |structure: Option<usize>| vec![0; structure.map_or(0, |index| program.structures[index].size as usize)];
+        let zeros =
+            |structure: Option<usize>| vec![0; structure.map_or(0, |index| program.structures[index].size as usize)];
         let data = program.data.iter().map(|data| if data.is_written { data.bytes.clone() } else { Vec::new() });
         Ok(Loaded {
             kind,

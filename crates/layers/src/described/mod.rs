@@ -20,8 +20,8 @@ use ::fist::program::Program;
 use ::fist::tree::Access;
 use vnode::layer::{self, DataShape, Holes, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
 use vnode::{
-    AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Device, DirectoryEntry, Entry,
-    Errno, FileKind, FileSystemRef, Lock, LockOwner, Name, OpenDirectoryRef, OpenFileRef, OpenFlags, Properties,
+    AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Device, DirectoryEntry,
+    Entry, Errno, FileKind, FileSystemRef, Lock, LockOwner, Name, OpenDirectoryRef, OpenFileRef, OpenFlags, Properties,
     RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
@@ -248,8 +248,8 @@ impl Layer for Described {
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        let entry = ruled!(self, node, caller, Operation::Lookup(name), |node, caller| node
-            .forward_lookup(caller, name));
+        let entry =
+            ruled!(self, node, caller, Operation::Lookup(name), |node, caller| node.forward_lookup(caller, name));
         self.named(node, name, entry)
     }
 
@@ -332,8 +332,8 @@ impl Layer for Described {
     }
 
     fn open_directory(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<OpenDirectoryRef> {
-        let opened = ruled!(self, node, caller, Operation::OpenDirectory, |node, caller| node
-            .forward_open_directory(caller));
+        let opened =
+            ruled!(self, node, caller, Operation::OpenDirectory, |node, caller| node.forward_open_directory(caller));
         if !self.loaded.has_rules(&Operation::ReadDirectory) {
             return opened;
         }
@@ -365,8 +365,7 @@ impl Layer for Described {
     }
 
     fn removexattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
-        ruled!(self, node, caller, Operation::RemoveXattr(name), |node, caller| node
-            .forward_removexattr(caller, name))
+        ruled!(self, node, caller, Operation::RemoveXattr(name), |node, caller| node.forward_removexattr(caller, name))
     }
 
     fn tmpfile(&self, node: &LayerVnode<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
@@ -420,7 +419,8 @@ impl Layer for Described {
         kill_privileges: bool,
     ) -> Result<usize> {
         let operation = Operation::Write { offset, length: data.len() };
-        let mut forward = |_: &LayerVnode<Self>, caller: &Caller| file.forward_write_at(caller, offset, data, kill_privileges);
+        let mut forward =
+            |_: &LayerVnode<Self>, caller: &Caller| file.forward_write_at(caller, offset, data, kill_privileges);
         if !self.loaded.has_rules(&operation) {
             return forward(file.node(), caller);
         }
@@ -433,8 +433,11 @@ impl Layer for Described {
     }
 
     fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        ruled!(self, file.node(), caller, Operation::Truncate { size }, |_node, caller| file
-            .forward_truncate(caller, size, kill_privileges))
+        ruled!(self, file.node(), caller, Operation::Truncate { size }, |_node, caller| file.forward_truncate(
+            caller,
+            size,
+            kill_privileges
+        ))
     }
 
     fn flush(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner) -> Result<()> {
@@ -477,8 +480,7 @@ impl Layer for Described {
     }
 
     fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
-        ruled!(self, file.node(), caller, Operation::Lock(lock), |_node, caller| file
-            .forward_lock(caller, owner, lock))
+        ruled!(self, file.node(), caller, Operation::Lock(lock), |_node, caller| file.forward_lock(caller, owner, lock))
     }
 
     fn test_lock(

@@ -100,7 +100,8 @@ fn number(text: &str, integer: Integer) -> Result<i64, String> {
     };
     let value = i128::from_str_radix(digits, radix).map_err(|_| "a number".to_owned())?;
     let bits = u32::from(integer.bytes) * 8;
-    let (least, most) = if integer.is_unsigned { (0, (1 << bits) - 1) } else { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) };
+    let (least, most) =
+        if integer.is_unsigned { (0, (1 << bits) - 1) } else { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) };
     if (least..=most).contains(&value) { Ok(value as i64) } else { Err(format!("a number from {least} to {most}")) }
 }
 
@@ -108,7 +109,10 @@ fn number(text: &str, integer: Integer) -> Result<i64, String> {
 fn errors(value: &str) -> Result<Vec<(i32, i32)>, String> {
     let number = |name: &str| ::fist::check::error_number(name);
     let pair = |pair: &str| pair.split_once(':').and_then(|(below, seen)| Some((number(below)?, number(seen)?)));
-    value.split('+').map(|one| pair(one).ok_or_else(|| "errors as EACCES:EPERM, with + between several".to_owned())).collect()
+    value
+        .split('+')
+        .map(|one| pair(one).ok_or_else(|| "errors as EACCES:EPERM, with + between several".to_owned()))
+        .collect()
 }
 
 /// The description's path and options, as a stack expression writes them.

@@ -35,13 +35,8 @@ pub enum BuildProblem {
     SeveralBranches,
     /// A mode on a branch that is the only one, or of a description.
     ModeOfOnlyBranch(Mode),
-    /// A FiST description that cannot be read, or is wrong.
-    Description {
-        /// Its file.
-        path: PathBuf,
-        /// What is wrong, in words.
-        message: String,
-    },
+    /// A FiST description that cannot be read, or is wrong: what is, in words.
+    Description(String),
     /// A FiST description lies on another number of file systems than it says.
     FanOut {
         /// Its file.
@@ -113,12 +108,18 @@ impl fmt::Display for BuildProblem {
             ),
             BuildProblem::ModeOfOnlyBranch(mode) => {
                 let layer = if *mode == Mode::ReadWrite { "" } else { ", or add the layer readonly" };
-                write!(formatter, "the mode '{mode}' is for one of several branches of a union; leave '={mode}' out{layer}")
+                write!(
+                    formatter,
+                    "the mode '{mode}' is for one of several branches of a union; leave '={mode}' out{layer}"
+                )
             }
-            BuildProblem::Description { path, message } => write!(formatter, "{} {message}", path.display()),
+            BuildProblem::Description(message) => formatter.write_str(message),
             BuildProblem::FanOut { path, needed, given } => {
                 let path = path.display();
-                write!(formatter, "{path} says `fanout {needed}`, and lies on {given}; give it as many, with commas between")
+                write!(
+                    formatter,
+                    "{path} says `fanout {needed}`, and lies on {given}; give it as many, with commas between"
+                )
             }
             BuildProblem::Option(error) => option(formatter, error),
             BuildProblem::NoText { key } => write!(formatter, "the value of '{key}' is not UTF-8; write it in UTF-8"),

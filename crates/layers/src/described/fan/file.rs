@@ -6,8 +6,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use vnode::{
-    AllocateMode, Attributes, Caller, DirectoryEntry, Errno, Lock, LockOwner, OpenDirectory, OpenDirectoryRef, OpenFile,
-    OpenFileRef, Result, SeekTarget,
+    AllocateMode, Attributes, Caller, DirectoryEntry, Errno, Lock, LockOwner, OpenDirectory, OpenDirectoryRef,
+    OpenFile, OpenFileRef, Result, SeekTarget,
 };
 
 use super::inode;
@@ -61,9 +61,7 @@ impl OpenFile for FanFile {
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
         match to.as_any().downcast_ref::<FanFile>() {
-            Some(to) if to.branch == self.branch => {
-                self.file.copy_range(caller, offset, &to.file, to_offset, length)
-            }
+            Some(to) if to.branch == self.branch => self.file.copy_range(caller, offset, &to.file, to_offset, length),
             _ => Err(Errno::EXDEV),
         }
     }
@@ -113,9 +111,8 @@ impl OpenDirectory for FanDirectory {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.directory.read(caller, cookie, &mut |entry| {
-            sink(DirectoryEntry { ino: inode(self.branch, entry.ino), ..entry })
-        })
+        self.directory
+            .read(caller, cookie, &mut |entry| sink(DirectoryEntry { ino: inode(self.branch, entry.ino), ..entry }))
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {

@@ -69,9 +69,7 @@ impl Running<'_> {
     /// The same object on the file system of this number below.
     fn in_branch(&self, found: Found, branch: u32) -> Option<Found> {
         match found.lower.as_any().downcast_ref::<FanVnode>() {
-            Some(node) if branch > 0 => {
-                Some(Found { lower: node.in_branch(branch as usize - 1)?, attributes: None })
-            }
+            Some(node) if branch > 0 => Some(Found { lower: node.in_branch(branch as usize - 1)?, attributes: None }),
             _ if branch > 1 => None,
             _ => Some(found),
         }

@@ -1,0 +1,60 @@
+//! `plyfs fist new`: a description to begin with.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use super::super::{print, printable};
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Writes the description, unless there is one.
+pub fn run(name: &str, directory: Option<&Path>) -> Outcome {
+    if !is_name(name) {
+        let remedy = "give a name of letters, digits and _ that begins with no digit, without .fist";
+        return Err(Failure::new(Exit::Usage, format!("'{name}' cannot be the name of a description; {remedy}")));
+    }
+    let file = directory.unwrap_or(Path::new("")).join(format!("{name}.fist"));
+    let written = File::create_new(&file).and_then(|mut file| file.write_all(text(name).as_bytes()));
+    written.map_err(|error| {
+        let remedy = match error.kind() {
+            ErrorKind::AlreadyExists => "give another name",
+            _ => "name a directory that can be written",
+        };
+        Failure::new(Exit::Failure, format!("cannot write {}: {error}; {remedy}", file.display()))
+    })?;
+    print(&format!("{}\n", printable(&file.display().to_string())))
+}
+
+/// Whether functions can be called so.
+fn is_name(name: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    !name.is_empty()
+        && name.len() <= 64
+        && name.chars().all(is_letter)
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn text(name: &str) -> String {
+    include_str!("begin.fist").replace("NAME", name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_begun_is_right_and_laid_out() {
+        let text = text("first");
+        let loaded = fist::load::Loaded::of("first.fist", text.clone());
+        assert!(loaded.program.is_some() && loaded.diagnostics.is_empty(), "{:#?}", loaded.diagnostics);
+        assert_eq!(fist::fmt::format(&text), Ok(text));
+    }
+
+    #[test]
+    fn names_are_those_of_functions() {
+        for name in ["", "2fs", "my-fs", "a.fist", "../a", "a/b", "na me"] {
+            assert!(!is_name(name), "{name}");
+        }
+        assert!(is_name("crypt_fs2"));
+    }
+}

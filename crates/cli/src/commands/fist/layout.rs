@@ -1,0 +1,61 @@
+//! `plyfs fist fmt`: descriptions in one layout.
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use fist::fmt::format;
+use fist::load;
+
+use super::super::print;
+use super::{each, show, unread, wrong};
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Writes all files anew, or with `checks` tells which would be.
+pub fn run(files: &[PathBuf], checks: bool) -> Outcome {
+    each(files, |file| {
+        let is_input = file == Path::new("-");
+        let name = if is_input { Path::new("standard input") } else { file };
+        let text = if is_input { load::read(io::stdin().lock(), name) } else { load::text(file) }.map_err(unread)?;
+        let made = format(&text).map_err(|diagnostics| {
+            let name = name.display().to_string();
+            show(&name, &text, &diagnostics);
+            wrong(&name, &diagnostics, "its layout stays as it is")
+        })?;
+        if checks {
+            return same(name, made == text);
+        }
+        if is_input {
+            return print(&made);
+        }
+        if made == text { Ok(()) } else { write(file, &text, &made) }
+    })
+}
+
+fn same(name: &Path, is_same: bool) -> Outcome {
+    if is_same {
+        return Ok(());
+    }
+    print(&format!("{}\n", super::super::printable(&name.display().to_string())))?;
+    Err(Failure::silent(Exit::Failure))
+}
+
+/// Writes into the file itself, so that its owner, mode and links stay.
+fn write(file: &Path, before: &str, made: &str) -> Outcome {
+    let failed = |error: io::Error| {
+        let remedy = "name a file that can be written";
+        Failure::new(Exit::Failure, format!("cannot write {}: {error}; {remedy}", file.display()))
+    };
+    let mut target = File::options().write(true).open(file).map_err(failed)?;
+    replace(&mut target, made).map_err(|error| {
+        // There was room for the text that was there.
+        let _ = replace(&mut target, before);
+        failed(error)
+    })
+}
+
+fn replace(file: &mut File, text: &str) -> io::Result<()> {
+    file.rewind()?;
+    file.write_all(text.as_bytes())?;
+    file.set_len(text.len() as u64)
+}

@@ -1,0 +1,47 @@
+//! What is wrong with a document, as the protocol tells it.
+
+use fist::diagnostic::Severity;
+use lsp_types::{
+    Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location, NumberOrString, Uri,
+};
+
+use crate::document::Document;
+use crate::positions::Encoding;
+
+/// So many are told at most: an editor that marks more is of no use.
+const TOLD_MAX: usize = 500;
+
+/// All that is wrong with a document.
+pub fn of(document: &Document, uri: &Uri, encoding: Encoding) -> Vec<Diagnostic> {
+    let told = document.diagnostics.iter().take(TOLD_MAX);
+    told.map(|one| diagnostic(document, one, uri, encoding)).collect()
+}
+
+fn diagnostic(document: &Document, one: &fist::diagnostic::Diagnostic, uri: &Uri, encoding: Encoding) -> Diagnostic {
+    let range = |span| encoding.range(&document.text, &document.lines, span);
+    let related = one.related.iter().map(|(span, message)| DiagnosticRelatedInformation {
+        location: Location { uri: uri.clone(), range: range(*span) },
+        message: message.clone(),
+    });
+    let mut message = one.message.clone();
+    if let Some(label) = &one.label {
+        message.push_str(&format!(": {label}"));
+    }
+    if let Some(remedy) = &one.remedy {
+        message.push_str(&format!("\nhelp: {remedy}"));
+    }
+    let is_idle = matches!(one.code, fist::diagnostic::Code::Useless | fist::diagnostic::Code::NeverFires);
+    Diagnostic {
+        range: range(one.span),
+        severity: Some(match one.severity {
+            Severity::Error => DiagnosticSeverity::ERROR,
+            Severity::Warning => DiagnosticSeverity::WARNING,
+        }),
+        code: Some(NumberOrString::String(one.code.name().to_owned())),
+        source: Some("fist".to_owned()),
+        message,
+        related_information: Some(related.collect::<Vec<_>>()).filter(|related| !related.is_empty()),
+        tags: is_idle.then(|| vec![DiagnosticTag::UNNECESSARY]),
+        ..Diagnostic::default()
+    }
+}

@@ -1,0 +1,197 @@
+//! Symbols: what a description gives names to, and where those are known.
+
+use fist::text::Span;
+use fist::tree::{
+    Block, DeclarationKind as D, Description, Field, Item, ItemKind as I, Name, Statement, StatementKind as S,
+    TypeName, Variable,
+};
+
+/// Something that has a name.
+#[derive(Clone, Debug)]
+pub struct Symbol {
+    pub name: String,
+    pub kind: Kind,
+    /// As it is declared, in a line.
+    pub detail: String,
+    /// Its name in the declaration.
+    pub span: Span,
+    /// Where it is known; everywhere, if nothing is said.
+    pub scope: Option<Span>,
+}
+
+/// What has a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Constant,
+    Type,
+    Data,
+    Function,
+    /// A variable of a function or a rule.
+    Variable,
+    Error,
+    Ioctl,
+    Format,
+    /// A field of what is called so.
+    Field(String),
+}
+
+impl Symbol {
+    /// Whether it is known at a byte.
+    pub fn is_known_at(&self, byte: usize) -> bool {
+        let byte = byte as u32;
+        self.scope.is_none_or(|scope| self.span.start <= byte && byte <= scope.end)
+    }
+
+    /// Of two that are known, the one of the lower rank is meant.
+    pub fn rank(&self) -> (bool, u32, u32) {
+        let size = self.scope.map_or(u32::MAX, |scope| scope.end - scope.start);
+        (matches!(self.kind, Kind::Field(_)), size, u32::MAX - self.span.start)
+    }
+}
+
+/// All symbols of a description.
+pub fn of(text: &str, description: &Description) -> Vec<Symbol> {
+    let mut finder = Finder { text, found: Vec::new() };
+    finder.items(&description.preamble);
+    finder.declarations(description);
+    for rule in &description.rules {
+        finder.block(&rule.body);
+    }
+    finder.items(&description.code);
+    finder.found
+}
+
+/// A type and what is declared of it, in a line, without what it begins with.
+pub fn declared(text: &str, r#type: &TypeName, span: Span) -> String {
+    let declarator = span.of(text).split('=').next().unwrap_or_default();
+    one_line(&format!("{} {declarator}", r#type.span.of(text)))
+}
+
+/// A text in one line.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The span of a field, from its name to the last of its lengths.
+pub fn field_span(field: &Field) -> Span {
+    field.lengths.last().map_or(field.name.span, |length| field.name.span.to(length.span))
+}
+
+/// A field as it is declared.
+pub fn field_detail(text: &str, field: &Field) -> String {
+    let lengths: String = field.lengths.iter().map(|length| format!("[{}]", length.span.of(text))).collect();
+    one_line(&format!("{} {}{lengths}", field.r#type.span.of(text), field.name.value))
+}
+
+struct Finder<'a> {
+    text: &'a str,
+    found: Vec<Symbol>,
+}
+
+impl Finder<'_> {
+    fn add(&mut self, name: &Name, kind: Kind, detail: String, scope: Option<Span>) {
+        self.found.push(Symbol { name: name.value.clone(), kind, detail, span: name.span, scope });
+    }
+
+    fn fields(&mut self, owner: &str, fields: &[Field]) {
+        for field in fields {
+            let detail = field_detail(self.text, field);
+            self.add(&field.name, Kind::Field(owner.to_owned()), detail, None);
+        }
+    }
+
+    fn declarations(&mut self, description: &Description) {
+        for declaration in &description.declarations {
+            let detail = one_line(declaration.span.of(self.text));
+            match &declaration.kind {
+                D::ErrorCode(name, _) => self.add(name, Kind::Error, detail, None),
+                D::FileFormat(name, fields) => {
+                    self.add(name, Kind::Format, detail, None);
+                    self.fields(&name.value, fields);
+                }
+                D::Ioctl(_, name, fields) => {
+                    self.add(name, Kind::Ioctl, detail, None);
+                    self.fields(&name.value, fields);
+                }
+                D::MountData(fields) | D::MountFlag(_, fields) => self.fields("mntdata", fields),
+                D::PerVfs(fields) => self.fields("per_vfs", fields),
+                D::PerVnode(fields) => self.fields("per_vnode", fields),
+                D::AccessMode(_) | D::Debug(_) | D::FanOut(_) | D::MountStyle(_) | D::Filter(_) => {}
+            }
+        }
+    }
+
+    fn items(&mut self, items: &[Item]) {
+        for item in items {
+            let detail = one_line(item.span.of(self.text));
+            match &item.kind {
+                I::Include(_) => {}
+                I::Constant(name, _) => self.add(name, Kind::Constant, detail, None),
+                I::TypeAlias(variable) => {
+                    if let Some(name) = &variable.name {
+                        self.add(name, Kind::Type, detail, None);
+                    }
+                }
+                I::Structure(name, fields) => {
+                    self.add(name, Kind::Type, detail, None);
+                    self.fields(&name.value, fields);
+                }
+                I::Enumeration(names) => {
+                    for (name, _) in names {
+                        self.add(name, Kind::Constant, detail.clone(), None);
+                    }
+                }
+                I::Data(variables) => variables.iter().for_each(|one| self.variable(one, Kind::Data, None)),
+                I::Function(function) => {
+                    let head = match &function.body {
+                        Some(body) => Span { start: item.span.start, end: body.span.start },
+                        None => item.span,
+                    };
+                    let detail = one_line(head.of(self.text).trim_end_matches([';', ' ']));
+                    self.add(&function.name, Kind::Function, detail, None);
+                    for parameter in &function.parameters {
+                        self.variable(parameter, Kind::Variable, Some(item.span));
+                    }
+                    function.body.iter().for_each(|body| self.block(body));
+                }
+            }
+        }
+    }
+
+    fn variable(&mut self, variable: &Variable, kind: Kind, scope: Option<Span>) {
+        if let Some(name) = &variable.name {
+            let detail = declared(self.text, &variable.r#type, variable.span);
+            self.add(name, kind, detail, scope);
+        }
+    }
+
+    fn block(&mut self, block: &Block) {
+        self.statements(&block.statements, block.span);
+    }
+
+    fn statements(&mut self, statements: &[Statement], scope: Span) {
+        statements.iter().for_each(|statement| self.statement(statement, scope));
+    }
+
+    fn statement(&mut self, statement: &Statement, scope: Span) {
+        match &statement.kind {
+            S::Empty | S::Expression(_) | S::Break | S::Continue | S::Return(_) => {}
+            S::Declaration(variables) => {
+                variables.iter().for_each(|one| self.variable(one, Kind::Variable, Some(scope)));
+            }
+            S::Block(block) => self.block(block),
+            S::If { then, otherwise, .. } => {
+                self.statement(then, scope);
+                otherwise.iter().for_each(|otherwise| self.statement(otherwise, scope));
+            }
+            S::While { body, .. } | S::DoWhile { body, .. } => self.statement(body, scope),
+            S::For { first, body, .. } => {
+                self.statement(first, statement.span);
+                self.statement(body, statement.span);
+            }
+            S::Switch { body, .. } => {
+                body.iter().for_each(|part| self.statements(&part.statements, statement.span));
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `fist fmt`: writes a description anew in one layout. Only blanks and line breaks change.
+
+mod page;
+mod spacing;
+mod statements;
+mod trivia;
+mod writer;
+
+use std::collections::HashSet;
+
+use crate::diagnostic::Diagnostic;
+use crate::lexer::{Lexed, lex};
+use crate::parser::parse;
+use crate::token::TokenKind;
+
+/// Columns of a line, as far as its words can be parted.
+pub const WIDTH_MAX: usize = 100;
+/// Columns of a level.
+const INDENT: usize = 4;
+
+/// The text in the one layout, its lines ended as the first one is. A text with errors of syntax is not written anew: they are
+/// given back.
+pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
+    let parsed = parse(text);
+    if !parsed.diagnostics.is_empty() {
+        return Err(parsed.diagnostics);
+    }
+    let types = writer::type_names(&parsed.description);
+    if !text.contains("\r\n") {
+        return Ok(layout(text, types));
+    }
+    let made = layout(&text.replace("\r\n", "\n"), types);
+    let is_first = text.find('\n').is_some_and(|end| text[..end].ends_with('\r'));
+    Ok(if is_first { made.replace('\n', "\r\n") } else { made })
+}
+
+fn layout(text: &str, types: HashSet<String>) -> String {
+    let lexed = lex(text);
+    let made = writer::Writer::new(text, &lexed, types).write();
+    // What is written must mean what was read. If ever it does not, the text is better left as it is.
+    let is_same = is_same(text, &lexed, &made);
+    debug_assert!(is_same, "the layout has changed what the text means:\n{text}\n{made}");
+    if is_same { made } else { text.to_owned() }
+}
+
+/// Whether two texts are made of the same tokens and comments.
+fn is_same(text: &str, lexed: &Lexed, other: &str) -> bool {
+    let other_lexed = lex(other);
+    tokens(text, lexed) == tokens(other, &other_lexed)
+        && comments(text, lexed) == comments(other, &other_lexed)
+        && parse(other).diagnostics.is_empty()
+}
+
+fn tokens<'a>(text: &'a str, lexed: &'a Lexed) -> Vec<(&'a TokenKind, &'a str)> {
+    lexed.tokens.iter().map(|token| (&token.kind, token.span.of(text).trim_end())).collect()
+}
+
+/// The lines of all comments, without the blanks around them.
+fn comments<'a>(text: &'a str, lexed: &Lexed) -> Vec<&'a str> {
+    lexed.comments.iter().flat_map(|comment| comment.span.of(text).lines().map(str::trim)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! The page: lines of words, parted where they are too long.
+
+use super::trivia::Place;
+use super::{INDENT, WIDTH_MAX};
+
+/// A word of a line: a token, or a comment.
+#[derive(Clone, Debug)]
+pub(super) struct Word<'a> {
+    pub(super) text: std::borrow::Cow<'a, str>,
+    /// A blank stands before it, if it does not begin a line.
+    pub(super) is_spaced: bool,
+    /// A line may end before it: the lower the number, the rather.
+    pub(super) part: Option<u32>,
+    /// If it has to begin a line, that one is not indented further.
+    pub(super) is_flush: bool,
+    /// It is a comment, which stands there.
+    pub(super) comment: Option<Place>,
+    /// It is the brace of a list of values.
+    pub(super) list: Option<Brace>,
+}
+
+/// A brace of a list of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Brace {
+    /// `{`.
+    Begin,
+    /// `}`.
+    End,
+}
+
+/// The weakest place to part a line: only if not even the next word fits.
+pub(super) const PART_LAST: u32 = u32::MAX;
+
+/// What has been written.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    text: String,
+    /// Columns of the last line.
+    column: usize,
+    /// An empty line is to stand before the next one.
+    pub(super) wants_blank: bool,
+    /// No empty line may stand before the next one: a block has just begun.
+    pub(super) is_fresh: bool,
+}
+
+impl Page {
+    pub(super) fn finish(mut self) -> String {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Begins a line; before it an empty one, if there was one or one is wanted.
+    fn begin(&mut self, indent: usize, was_blank: bool) {
+        if !self.text.is_empty() {
+            let is_blank = (was_blank || self.wants_blank) && !self.is_fresh;
+            self.text.push_str(if is_blank { "\n\n" } else { "\n" });
+        }
+        (self.wants_blank, self.is_fresh) = (false, false);
+        self.indent(indent);
+    }
+
+    fn indent(&mut self, indent: usize) {
+        self.text.extend(std::iter::repeat_n(' ', indent));
+        self.column = indent;
+    }
+
+    fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.column = match text.rsplit_once('\n') {
+            Some((_, last)) => last.chars().count(),
+            None => self.column + text.chars().count(),
+        };
+    }
+
+    /// Puts something behind the last line.
+    pub(super) fn append(&mut self, text: &str) {
+        self.push(text);
+    }
+
+    /// A comment on lines of its own.
+    pub(super) fn comment(&mut self, text: &str, indent: usize, was_blank: bool) {
+        self.begin(indent, was_blank);
+        let mut lines = text.lines();
+        self.push(lines.next().unwrap_or_default());
+        let rest: Vec<&str> = lines.collect();
+        // The stars of its lines stand below each other; other drawings are left as they are.
+        if rest.iter().all(|line| line.trim_start().starts_with('*')) {
+            for line in rest {
+                self.push("\n");
+                self.indent(indent + 1);
+                self.push(line.trim());
+            }
+        } else {
+            self.push(&text[text.find('\n').unwrap_or(text.len())..]);
+        }
+    }
+
+    /// A line, or several if it is too long.
+    pub(super) fn line(&mut self, words: &[Word<'_>], indent: usize, was_blank: bool) {
+        self.begin(indent, was_blank);
+        self.words(words, indent, indent + 2 * INDENT);
+    }
+
+    /// Words, the first where the page is; lines that begin among them are indented by `further`.
+    fn words(&mut self, words: &[Word<'_>], indent: usize, further: usize) {
+        let mut index = 0;
+        while index < words.len() {
+            if index > 0 {
+                self.part(words, index, indent, further);
+            }
+            let word = &words[index];
+            self.push(&word.text);
+            index += 1;
+            if word.list == Some(Brace::Begin) && !self.list_fits(&words[index - 1..]) {
+                let length = list_length(&words[index - 1..]) - 1;
+                self.list(&words[index..index + length], indent);
+                index += length;
+            }
+        }
+    }
+
+    /// What stands before a word: nothing, a blank, or a line break.
+    fn part(&mut self, words: &[Word<'_>], index: usize, indent: usize, further: usize) {
+        let (before, word) = (&words[index - 1], &words[index]);
+        let ends = |word: &Word<'_>| matches!(word.comment, Some(Place::Behind | Place::Alone));
+        let must = ends(before) || word.comment == Some(Place::Alone);
+        if must || word.part.is_some_and(|level| !self.fits(&words[index..], level)) {
+            let token = words[index..].iter().find(|word| word.comment.is_none());
+            let is_flush = token.is_some_and(|token| token.is_flush);
+            self.text.push('\n');
+            self.indent(if is_flush { indent } else { further });
+        } else if word.is_spaced {
+            self.push(" ");
+        }
+    }
+
+    /// Whether the words up to the next place to part that is as strong fit on the line, with a blank before them.
+    fn fits(&self, words: &[Word<'_>], level: u32) -> bool {
+        let mut column = self.column + usize::from(words[0].is_spaced);
+        for (index, word) in words.iter().enumerate() {
+            let is_next = index > 0 && word.part.is_some_and(|other| other <= level);
+            // A comment before the brace of a list that is parted ends its line.
+            let is_behind = word.comment.is_some() && index + 1 == words.len();
+            if is_next || is_behind || matches!(word.comment, Some(Place::Behind | Place::Alone)) {
+                return true;
+            }
+            column += usize::from(index > 0 && word.is_spaced);
+            match word.text.split_once('\n') {
+                Some((first, _)) => return column + first.chars().count() <= WIDTH_MAX,
+                None => column += word.text.chars().count(),
+            }
+            if column > WIDTH_MAX {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether the list whose brace has just been written fits on the line, with what cannot be parted from it.
+    fn list_fits(&self, words: &[Word<'_>]) -> bool {
+        let length = list_length(words);
+        let mut column = self.column;
+        for (index, word) in words.iter().enumerate().skip(1) {
+            if index >= length && word.part.is_some() {
+                break;
+            }
+            let is_broken = matches!(word.comment, Some(Place::Behind | Place::Alone)) || word.text.contains('\n');
+            if is_broken && index < length {
+                return false;
+            }
+            if is_broken {
+                break;
+            }
+            column += usize::from(word.is_spaced) + word.text.chars().count();
+            if column > WIDTH_MAX {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The rest of a list, on lines of its own, with its closing brace.
+    fn list(&mut self, words: &[Word<'_>], indent: usize) {
+        let (close, mut inner) = words.split_last().expect("a list is closed");
+        if let Some((first, rest)) = inner.split_first().filter(|(first, _)| first.comment == Some(Place::Behind)) {
+            self.push(" ");
+            self.push(&first.text);
+            inner = rest;
+        }
+        if !inner.is_empty() {
+            self.text.push('\n');
+            self.indent(indent + INDENT);
+            for (index, row) in rows(inner).enumerate() {
+                if index > 0 {
+                    self.text.push('\n');
+                    self.indent(indent + INDENT);
+                }
+                self.words(row, indent + INDENT, indent + INDENT);
+            }
+        }
+        self.text.push('\n');
+        self.indent(indent);
+        self.push(&close.text);
+    }
+}
+
+/// How many words the list that begins here has, its braces included.
+fn list_length(words: &[Word<'_>]) -> usize {
+    let mut depth = 0;
+    for (index, word) in words.iter().enumerate() {
+        match word.list {
+            Some(Brace::Begin) => depth += 1,
+            Some(Brace::End) => depth -= 1,
+            None => {}
+        }
+        if depth == 0 {
+            return index + 1;
+        }
+    }
+    words.len()
+}
+
+/// The rows of a list: a list within it has one of its own.
+fn rows<'w, 'a>(mut words: &'w [Word<'a>]) -> impl Iterator<Item = &'w [Word<'a>]> {
+    std::iter::from_fn(move || {
+        if words.is_empty() {
+            return None;
+        }
+        let mut depth = 0;
+        let mut end = words.len();
+        for (index, word) in words.iter().enumerate() {
+            let is_between = depth == 0 && index > 0 && word.part.is_some();
+            if is_between && leads_list(&words[index..]) {
+                end = index;
+                break;
+            }
+            match word.list {
+                Some(Brace::Begin) => depth += 1,
+                Some(Brace::End) => depth -= 1,
+                None => {}
+            }
+        }
+        let (row, rest) = words.split_at(end);
+        words = rest;
+        Some(row)
+    })
+}
+
+/// Whether a list begins here, perhaps behind comments.
+fn leads_list(words: &[Word<'_>]) -> bool {
+    words.iter().find(|word| word.comment.is_none()).is_some_and(|word| word.list == Some(Brace::Begin))
+}

@@ -1,0 +1,91 @@
+//! What stands between tokens: comments, and empty lines.
+
+use crate::lexer::Lexed;
+use crate::token::TokenKind;
+
+/// What stands before a token.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trivia {
+    /// Comments, those side by side on a line as one.
+    pub(super) comments: Vec<Comment>,
+    /// An empty line stands immediately before the token.
+    pub(super) is_after_blank: bool,
+}
+
+/// Comments side by side.
+#[derive(Clone, Debug)]
+pub(super) struct Comment {
+    pub(super) text: String,
+    pub(super) place: Place,
+    /// An empty line stands before.
+    pub(super) is_after_blank: bool,
+}
+
+/// Where a comment stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Behind a token, at the end of its line.
+    Behind,
+    /// On a line of its own.
+    Alone,
+    /// Before a token, on its line.
+    Before,
+}
+
+/// What stands before each token.
+pub(super) fn of(text: &str, lexed: &Lexed) -> Vec<Trivia> {
+    let mut comments = lexed.comments.iter().peekable();
+    let mut end = 0;
+    let mut all = Vec::with_capacity(lexed.tokens.len());
+    for token in &lexed.tokens {
+        let mut trivia = Trivia::default();
+        let (start, mut is_first) = (token.span.start as usize, end == 0);
+        while let Some(comment) = comments.next_if(|comment| (comment.span.start as usize) < start) {
+            let breaks = breaks(text, end, comment.span.start as usize);
+            end = comment.span.end as usize;
+            let written = comment.span.of(text).trim_end();
+            match trivia.comments.last_mut().filter(|_| breaks == 0) {
+                Some(before) => {
+                    before.text.push(' ');
+                    before.text.push_str(written);
+                }
+                None => {
+                    if let Some(before) = trivia.comments.last_mut() {
+                        before.ends_line();
+                    }
+                    // For now as if the token followed on the line.
+                    let place = if breaks > 0 || is_first { Place::Before } else { Place::Behind };
+                    let is_after_blank = breaks > 1;
+                    trivia.comments.push(Comment { text: written.to_owned(), place, is_after_blank });
+                }
+            }
+            is_first = false;
+        }
+        let breaks = breaks(text, end, start);
+        trivia.is_after_blank = breaks > 1;
+        if let Some(last) = trivia.comments.last_mut() {
+            if breaks > 0 || token.kind == TokenKind::End {
+                last.ends_line();
+            } else {
+                last.place = Place::Before;
+            }
+        }
+        all.push(trivia);
+        end = token.span.end as usize;
+    }
+    all
+}
+
+impl Comment {
+    /// Nothing follows on its line: so it is alone there, or behind what is.
+    fn ends_line(&mut self) {
+        if self.place == Place::Before {
+            self.place = Place::Alone;
+        }
+    }
+}
+
+/// How many line breaks stand between two bytes.
+fn breaks(text: &str, start: usize, end: usize) -> usize {
+    text[start..end].bytes().filter(|byte| *byte == b'\n').count()
+}

@@ -1,0 +1,422 @@
+//! The writer: sections, declarations, rules and items, each on lines of its own.
+
+use std::collections::HashSet;
+
+use super::page::{Page, Word};
+use super::spacing::Spacing;
+use super::trivia::{self, Place, Trivia};
+use super::{INDENT, WIDTH_MAX};
+use crate::lexer::Lexed;
+use crate::token::{Token, TokenKind};
+use crate::tree::{Description, ItemKind};
+
+/// The names of types: those of the language, and those that the description gives.
+pub(super) fn type_names(description: &Description) -> HashSet<String> {
+    let items = description.preamble.iter().chain(&description.code);
+    let aliases = items.filter_map(|item| match &item.kind {
+        ItemKind::TypeAlias(variable) => variable.name.as_ref().map(|name| name.value.clone()),
+        _ => None,
+    });
+    crate::parser::types::known_names().into_iter().chain(aliases).collect()
+}
+
+/// Goes through the tokens of a description that can be read.
+pub(super) struct Writer<'a> {
+    text: &'a str,
+    tokens: &'a [Token],
+    trivia: Vec<Trivia>,
+    types: HashSet<String>,
+    position: usize,
+    pub(super) page: Page,
+    /// Levels of blocks around.
+    pub(super) level: usize,
+    /// The line that is being made.
+    line: Vec<Word<'a>>,
+    /// An empty line was before it.
+    was_blank: bool,
+    spacing: Spacing,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(text: &'a str, lexed: &'a Lexed, types: HashSet<String>) -> Writer<'a> {
+        Writer {
+            text,
+            tokens: &lexed.tokens,
+            trivia: trivia::of(text, lexed),
+            types,
+            position: 0,
+            page: Page::default(),
+            level: 0,
+            line: Vec::new(),
+            was_blank: false,
+            spacing: Spacing::new(),
+        }
+    }
+
+    pub(super) fn write(mut self) -> String {
+        if matches!(self.peek().kind, TokenKind::RawBegin) {
+            self.alone();
+            self.page.is_fresh = true;
+            self.items();
+            self.comments_alone();
+            self.page.wants_blank = false;
+            self.no_blank();
+            self.alone();
+            self.page.wants_blank = true;
+        }
+        while !self.at_section_end() {
+            self.declaration();
+        }
+        if self.separator() {
+            while !self.at_section_end() {
+                self.rule();
+            }
+        }
+        if self.separator() {
+            self.items();
+        }
+        self.comments_alone();
+        self.page.finish()
+    }
+
+    /// `%%`, with empty lines around it.
+    fn separator(&mut self) -> bool {
+        let is_there = matches!(self.peek().kind, TokenKind::Separator);
+        if is_there {
+            self.page.wants_blank = true;
+            self.comments_alone();
+            self.alone();
+            self.page.wants_blank = true;
+        }
+        is_there
+    }
+
+    fn at_section_end(&self) -> bool {
+        matches!(self.peek().kind, TokenKind::Separator | TokenKind::RawEnd | TokenKind::End)
+    }
+
+    pub(super) fn peek(&self) -> &'a Token {
+        &self.tokens[self.position]
+    }
+
+    fn ahead(&self, count: usize) -> &'a Token {
+        &self.tokens[(self.position + count).min(self.tokens.len() - 1)]
+    }
+
+    pub(super) fn at(&self, mark: &str) -> bool {
+        matches!(self.peek().kind, TokenKind::Mark(found) if found == mark)
+    }
+
+    pub(super) fn at_word(&self, word: &str) -> bool {
+        matches!(self.peek().kind, TokenKind::Name) && self.peek().span.of(self.text) == word
+    }
+
+    pub(super) fn at_end(&self) -> bool {
+        matches!(self.peek().kind, TokenKind::End)
+    }
+
+    /// Whether comments stand before the next token.
+    pub(super) fn has_comments(&self) -> bool {
+        !self.trivia[self.position].comments.is_empty()
+    }
+
+    fn indent(&self) -> usize {
+        self.level * INDENT
+    }
+
+    /// Writes the line that has been made.
+    pub(super) fn end_line(&mut self) {
+        let words = std::mem::take(&mut self.line);
+        if !words.is_empty() {
+            self.page.line(&words, self.indent(), self.was_blank);
+        }
+        self.spacing = Spacing::new();
+    }
+
+    /// The comments before the next token as lines: before it the level changes, or another section begins.
+    pub(super) fn comments_alone(&mut self) {
+        for comment in std::mem::take(&mut self.trivia[self.position].comments) {
+            if comment.place == Place::Behind && !self.page.is_empty() {
+                self.page.append(" ");
+                self.page.append(&comment.text);
+            } else {
+                self.page.comment(&comment.text, self.indent(), comment.is_after_blank);
+            }
+        }
+    }
+
+    /// No empty line stands before the next token.
+    pub(super) fn no_blank(&mut self) {
+        self.trivia[self.position].is_after_blank = false;
+    }
+
+    /// The next token, as an expression has it.
+    pub(super) fn token(&mut self) {
+        let standing = self.spacing.next(self.text, self.peek(), self.ahead(1), &self.types);
+        self.put(standing.is_spaced, false, standing.part);
+        if let Some(word) = self.line.last_mut() {
+            word.list = standing.list;
+        }
+    }
+
+    /// A word that a statement or a part of one begins with.
+    pub(super) fn word(&mut self, is_spaced: bool) {
+        self.spacing = Spacing::new();
+        self.token();
+        let word = self.line.last_mut().expect("one was just put there");
+        (word.is_spaced, word.is_flush) = (is_spaced, true);
+    }
+
+    /// The next token, with or without a blank before it.
+    pub(super) fn plain(&mut self, is_spaced: bool) {
+        self.put(is_spaced, true, None);
+    }
+
+    /// Puts the next token on the line, with the comments before it.
+    fn put(&mut self, is_spaced: bool, is_flush: bool, mut part: Option<u32>) {
+        let trivia = std::mem::take(&mut self.trivia[self.position]);
+        let begins = self.line.is_empty();
+        let mut is_spaced = is_spaced;
+        for comment in trivia.comments {
+            let has_words = !self.line.is_empty();
+            match comment.place {
+                Place::Behind if !has_words && !self.page.is_empty() => {
+                    self.page.append(" ");
+                    self.page.append(&comment.text);
+                }
+                Place::Alone if !has_words => {
+                    self.page.comment(&comment.text, self.indent(), comment.is_after_blank);
+                }
+                place => {
+                    if !has_words {
+                        self.was_blank = comment.is_after_blank;
+                    }
+                    let is_behind_open = self.line.last().is_some_and(|word| matches!(&*word.text, "(" | "[" | "{"));
+                    self.line.push(Word {
+                        text: comment.text.into(),
+                        is_spaced: place == Place::Behind || !is_behind_open,
+                        // A comment behind a token stays there.
+                        part: if place == Place::Before { part.take() } else { None },
+                        is_flush,
+                        comment: Some(place),
+                        list: None,
+                    });
+                    is_spaced = !matches!(self.peek().kind, TokenKind::Mark("," | ";" | ")" | "]"));
+                }
+            }
+        }
+        if begins && self.line.is_empty() {
+            self.was_blank = trivia.is_after_blank;
+        }
+        let text = self.peek().span.of(self.text).trim_end().into();
+        self.line.push(Word { text, is_spaced, part, is_flush, comment: None, list: None });
+        self.position += usize::from(!self.at_end());
+    }
+
+    /// The next token on a line of its own.
+    fn alone(&mut self) {
+        self.plain(false);
+        self.end_line();
+    }
+
+    /// Tokens up to a mark that is in no bracket, that included.
+    pub(super) fn run(&mut self, end: &str) {
+        let depth = self.spacing.depth();
+        while !self.at_end() {
+            let is_end = self.at(end) && self.spacing.depth() == depth;
+            self.token();
+            if is_end {
+                return;
+            }
+        }
+    }
+
+    /// What stands in parentheses.
+    pub(super) fn parentheses(&mut self) {
+        let depth = self.spacing.depth();
+        self.token();
+        while !self.at_end() && self.spacing.depth() > depth {
+            self.token();
+        }
+    }
+
+    /// A label of `switch`, up to its `:`.
+    pub(super) fn label(&mut self) {
+        self.token();
+        while !(self.at_end() || self.at(":") && self.spacing.is_label_end()) {
+            self.token();
+        }
+        self.plain(false);
+        self.end_line();
+    }
+
+    fn declaration(&mut self) {
+        let mut is_spaced = false;
+        while !self.at_end() {
+            if self.at("{") {
+                self.fields(";");
+                if self.at(";") {
+                    self.plain(false);
+                }
+                break;
+            }
+            let is_mark = matches!(self.peek().kind, TokenKind::Mark(_));
+            let is_last = self.at(";");
+            self.plain(is_spaced && !is_mark);
+            is_spaced = !is_mark;
+            if is_last {
+                break;
+            }
+        }
+        self.end_line();
+    }
+
+    fn rule(&mut self) {
+        self.page.wants_blank = true;
+        while !self.at("{") && !self.at_end() {
+            self.plain(false);
+        }
+        self.block();
+        self.end_line();
+        self.page.wants_blank = true;
+    }
+
+    /// Functions, data, types and constants.
+    fn items(&mut self) {
+        while !self.at_section_end() {
+            let is_definition = self.is_definition();
+            self.page.wants_blank |= is_definition;
+            self.item();
+            self.page.wants_blank |= is_definition;
+        }
+    }
+
+    fn item(&mut self) {
+        if matches!(self.peek().kind, TokenKind::Directive) {
+            return self.alone();
+        }
+        if self.at(";") && !self.has_comments() && self.is_behind("}") {
+            // One too many.
+            self.position += 1;
+            return self.page.append(";");
+        }
+        if self.at_word("struct") && matches!(self.ahead(2).kind, TokenKind::Mark("{")) {
+            self.token();
+            self.token();
+            self.fields(";");
+        } else if self.at_word("enum") {
+            self.token();
+            self.fields(",");
+        }
+        loop {
+            let is_end = self.at(";") && self.spacing.depth() == 0;
+            if self.at("{") && self.spacing.depth() == 0 && self.is_behind(")") {
+                self.block();
+                break;
+            }
+            if self.at_section_end() {
+                break;
+            }
+            self.token();
+            if is_end {
+                break;
+            }
+        }
+        self.end_line();
+    }
+
+    fn is_behind(&self, mark: &'static str) -> bool {
+        self.position > 0 && self.tokens[self.position - 1].kind == TokenKind::Mark(mark)
+    }
+
+    /// Whether the item is a function with a body.
+    fn is_definition(&self) -> bool {
+        let kinds = self.tokens[self.position..].iter().map(|token| &token.kind);
+        let mut before = &TokenKind::End;
+        for kind in kinds {
+            match (before, kind) {
+                (TokenKind::Mark(")"), TokenKind::Mark("{")) => return true,
+                (_, TokenKind::Mark(";" | "{" | "=") | TokenKind::Directive | TokenKind::Separator) => return false,
+                (_, TokenKind::RawEnd | TokenKind::End) => return false,
+                _ => before = kind,
+            }
+        }
+        false
+    }
+
+    /// Fields, or names of constants, in braces: on one line if they are on one and fit, else each on its own.
+    fn fields(&mut self, end: &str) {
+        let close = self.close_of_braces();
+        let between = self.tokens[self.position].span.end as usize..self.tokens[close].span.start as usize;
+        let has_comments = self.trivia[self.position..=close].iter().any(|trivia| !trivia.comments.is_empty());
+        let (position, words) = (self.position, self.line.len());
+        if !self.text[between].contains('\n') && !has_comments {
+            self.fields_in_line(close);
+            if self.width() + self.indent() < WIDTH_MAX {
+                return;
+            }
+            self.position = position;
+            self.line.truncate(words);
+        }
+        self.plain(true);
+        self.end_line();
+        self.page.is_fresh = true;
+        self.level += 1;
+        while self.position < close {
+            while self.position < close && !(self.at(end) && self.spacing.depth() == 0) {
+                self.token();
+            }
+            if self.position < close {
+                self.token();
+            }
+            self.end_line();
+        }
+        self.close_block();
+    }
+
+    /// The same with blanks inside of the braces.
+    fn fields_in_line(&mut self, close: usize) {
+        self.plain(true);
+        self.spacing = Spacing::new();
+        let first = self.line.len();
+        while self.position < close {
+            self.token();
+            self.line.last_mut().expect("one was just put there").part = None;
+        }
+        if let Some(word) = self.line.get_mut(first) {
+            word.is_spaced = true;
+        }
+        self.plain(self.line.len() > first);
+        self.spacing = Spacing::new();
+    }
+
+    /// Which token closes the braces that begin here.
+    fn close_of_braces(&self) -> usize {
+        let mut depth = 0;
+        for (index, token) in self.tokens.iter().enumerate().skip(self.position) {
+            match token.kind {
+                TokenKind::Mark("{") => depth += 1,
+                TokenKind::Mark("}") => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return index;
+            }
+        }
+        self.tokens.len() - 1
+    }
+
+    /// Columns of the line that is being made.
+    fn width(&self) -> usize {
+        self.line.iter().map(|word| usize::from(word.is_spaced) + word.text.chars().count()).sum()
+    }
+
+    /// The `}` of a block, one level further out; the line goes on.
+    pub(super) fn close_block(&mut self) {
+        self.comments_alone();
+        self.level -= 1;
+        self.page.wants_blank = false;
+        self.no_blank();
+        self.plain(false);
+    }
+}

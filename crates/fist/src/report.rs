@@ -1,0 +1,182 @@
+//! Diagnostics as text for people: each with its code, the lines that it is about, and what to do.
+
+use std::fmt::Write;
+
+use annotate_snippets::{
+    Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet, Title, normalize_untrusted_str,
+};
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::lines::Lines;
+use crate::text::Span;
+
+/// So many are told at most: who reads more of them at once has another problem.
+pub const TOLD_MAX: usize = 100;
+
+/// Longer excerpts are not shown, but named: a line of a file that no person has written, or a block without an end.
+const EXCERPT_BYTES_MAX: usize = 64 << 10;
+
+/// Whether what is written has colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Colours {
+    /// Plain text.
+    #[default]
+    Never,
+    /// With the escapes of terminals.
+    Always,
+}
+
+/// The diagnostics of a text, in the order of the text, with an empty line between them; nothing if there are none. `file` is
+/// what the text is called.
+pub fn report(file: &str, text: &str, diagnostics: &[Diagnostic], colours: Colours) -> String {
+    let lines = Lines::of(text);
+    let file = printable(file);
+    let renderer = match colours {
+        Colours::Never => Renderer::plain(),
+        Colours::Always => Renderer::styled(),
+    };
+    let mut sorted: Vec<&Diagnostic> = diagnostics.iter().collect();
+    sorted.sort_by_key(|diagnostic| diagnostic.span);
+    let told = sorted.iter().take(TOLD_MAX).map(|one| renderer.render(&[group(&file, text, &lines, one)]) + "\n");
+    let mut all = told.collect::<Vec<_>>().join("\n");
+    if sorted.len() > TOLD_MAX {
+        let _ = writeln!(all, "\n{file} has {} more problems that are not shown", sorted.len() - TOLD_MAX);
+    }
+    all
+}
+
+/// The counts of errors and warnings, as `2 errors and 1 warning`; nothing if there are none.
+pub fn counts(diagnostics: &[Diagnostic]) -> String {
+    let count = |severity| diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count();
+    let some = |count: usize, what: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        _ => Some(format!("{count} {what}s")),
+    };
+    let parts = [some(count(Severity::Error), "error"), some(count(Severity::Warning), "warning")];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+}
+
+fn group<'a>(file: &'a str, text: &'a str, lines: &Lines, diagnostic: &'a Diagnostic) -> Group<'a> {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let title = level.primary_title(&diagnostic.message).id(diagnostic.code.name());
+    let related = diagnostic.related.iter().map(|(span, _)| *span);
+    // Only the lines that are shown are looked at: a long text with many problems is told as fast as a short one.
+    let (first, shown) = lines.around(text, related.fold(diagnostic.span, Span::to));
+    let group = if shown.of(text).len() > EXCERPT_BYTES_MAX {
+        named(title, file, text, lines, diagnostic)
+    } else {
+        title.element(excerpt(file, text, first, shown, diagnostic))
+    };
+    group.elements(diagnostic.remedy.as_deref().map(|remedy| Level::HELP.message(trusted(remedy))))
+}
+
+/// The lines that a problem is about, with what is said of their parts.
+fn excerpt<'a>(
+    file: &'a str,
+    text: &'a str,
+    first: usize,
+    shown: Span,
+    diagnostic: &'a Diagnostic,
+) -> Snippet<'a, Annotation<'a>> {
+    let range = |span: Span| (span.start - shown.start) as usize..(span.end - shown.start) as usize;
+    let primary = AnnotationKind::Primary.span(range(diagnostic.span)).label(diagnostic.label.as_deref().map(trusted));
+    let related = diagnostic.related.iter();
+    let others = related.map(|(span, label)| AnnotationKind::Context.span(range(*span)).label(trusted(label)));
+    let snippet = Snippet::source(shown.of(text)).path(file).line_start(first + 1);
+    snippet.annotation(primary).annotations(others)
+}
+
+/// The same by the numbers of the lines.
+fn named<'a>(title: Title<'a>, file: &'a str, text: &str, lines: &Lines, diagnostic: &'a Diagnostic) -> Group<'a> {
+    let place = |span: Span| lines.place(text, span.start as usize);
+    let (line, column) = place(diagnostic.span);
+    let label = diagnostic.label.iter().map(|label| trusted(label));
+    let related = diagnostic.related.iter().map(|(span, label)| {
+        let (line, column) = place(*span);
+        format!("{} (line {line}, column {column})", trusted(label))
+    });
+    let notes = label.chain(related).map(|note| Level::NOTE.message(note));
+    title.element(Origin::path(file).line(line).char_column(column)).elements(notes)
+}
+
+/// Messages quote the text, and nothing in the text may speak to the terminal.
+fn trusted(text: &str) -> String {
+    normalize_untrusted_str(text)
+}
+
+/// The name of a file, in which nothing speaks to the terminal either.
+fn printable(name: &str) -> String {
+    name.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Loaded;
+
+    fn told(text: &str, colours: Colours) -> String {
+        let loaded = Loaded::of("test.fist", text.to_owned());
+        report(&loaded.file, &loaded.text, &loaded.diagnostics, colours)
+    }
+
+    #[test]
+    fn an_error_is_told_with_its_place_and_remedy() {
+        insta::assert_snapshot!(told("%%\n\n%op:unlnik:precall {\n}\n", Colours::Never));
+    }
+
+    #[test]
+    fn other_places_are_shown_too() {
+        insta::assert_snapshot!(told(
+            "fanout 2;\n\n\n\n\n\nfanout 3;\n%%\n%op:unlink { int a; int a; }\n",
+            Colours::Never
+        ));
+    }
+
+    #[test]
+    fn several_are_told_in_the_order_of_the_text() {
+        let text =
+            "fanout two;\n%%\n%op:lookup:postcall {\n    if (fistLastErr() == EPERM)\n        x = 1;\n    int y = ;\n";
+        insta::assert_snapshot!(told(text, Colours::Never));
+    }
+
+    #[test]
+    fn what_ends_too_early_is_told_at_its_end() {
+        insta::assert_snapshot!(told("%%\n%op:unlink {\n    fistSetErr(", Colours::Never));
+        insta::assert_snapshot!(told("fanout", Colours::Never));
+        assert_eq!(told("", Colours::Never), "");
+    }
+
+    #[test]
+    fn colours_come_only_when_they_are_asked_for() {
+        let text = "%%\n%op:unlink { x = \"\u{1b}[31m\" @ }\n";
+        assert!(!told(text, Colours::Never).contains('\u{1b}'), "{}", told(text, Colours::Never));
+        assert!(told(text, Colours::Always).contains("\u{1b}["));
+        assert!(!told(text, Colours::Always).contains("\u{1b}[31m\""));
+    }
+
+    #[test]
+    fn there_is_a_most() {
+        let text = format!("%%\n%op:unlink {{\n{}}}\n", "x = 1;\n".repeat(TOLD_MAX + 20));
+        let told = told(&text, Colours::Never);
+        assert_eq!(told.matches("error[F0202]").count(), TOLD_MAX);
+        assert!(told.ends_with("\ntest.fist has 20 more problems that are not shown\n"), "{told}");
+    }
+
+    #[test]
+    fn lines_that_are_too_long_are_named() {
+        let text = format!("fanout 2;\n{} fanout 3;", " ".repeat(EXCERPT_BYTES_MAX));
+        insta::assert_snapshot!(told(&text, Colours::Never));
+    }
+
+    #[test]
+    fn problems_are_counted() {
+        let counted = |text: &str| counts(&Loaded::of("test.fist", text.to_owned()).diagnostics);
+        assert_eq!(counted("%%\n"), "");
+        assert_eq!(counted("fanout 0;\nfanout 0;\n"), "3 errors");
+        assert_eq!(counted("%%\n%op:unlink { }\n%op:all { x = 1; }\n"), "1 error and 1 warning");
+    }
+}
