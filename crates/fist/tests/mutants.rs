@@ -79,7 +79,10 @@ fn damage(text: &str, random: &mut fastrand::Rng) -> String {
             0 => text.replace_range(from..to, ""),
             1 => text.insert_str(from, &format!(" {} ", random.choice(WORDS).unwrap())),
             2 => text.replace_range(from..to, random.choice(WORDS).unwrap()),
-            _ => text.insert_str(from, &text[from..to].to_owned()),
+            _ => {
+                let again = text[from..to].to_owned();
+                text.insert_str(from, &again);
+            }
         }
     }
     text
