@@ -445,6 +445,23 @@ pub enum Fist {
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         directory: Option<PathBuf>,
     },
+    /// Tell what fires at each operation, in its order
+    Explain {
+        /// The descriptions
+        #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+        files: Vec<PathBuf>,
+    },
+    /// Have a running mount read its description again
+    ///
+    /// Files stay open, and what the mount keeps stays where its layout is as it was. A description that is wrong, or that needs what was settled otherwise when it was mounted, is refused, and the old one goes on.
+    Reload {
+        /// Where it is mounted
+        #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+        mount_point: PathBuf,
+        /// Of several descriptions in a stack, the file name of the one; without it, the only one
+        #[arg(value_name = "NAME.fist")]
+        description: Option<String>,
+    },
     /// Serve an editor, over standard input and output, by the Language Server Protocol
     Lsp,
 }

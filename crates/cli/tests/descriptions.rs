@@ -368,6 +368,45 @@ fn lb2fs_reads_from_both_in_turn() {
 }
 
 #[test]
+fn another_description_takes_over_under_a_running_mount() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (base, mount, description) = (scratch.path("base"), scratch.mount(), scratch.path("rules.fist"));
+    fs::create_dir(&base).unwrap();
+    fs::write(base.join("file"), "content").unwrap();
+    let write = |rules: &str| fs::write(&description, format!("per_vfs {{ int count; }};\n%%\n{rules}\n")).unwrap();
+    write("%op:mkdir:precall { $vfs.count++; fistRetErr(EPERM); }");
+    run(["mount", &format!("{} | {}", base.display(), description.display()), &scratch.name("mount")]).succeeded();
+    let mut open = fs::File::open(mount.join("file")).unwrap();
+    assert_eq!(fs::create_dir(mount.join("new")).unwrap_err().raw_os_error(), Some(libc::EPERM));
+    assert!(fs::metadata(mount.join("hidden")).is_err() && fs::metadata(mount.join("file")).is_ok());
+    write(
+        "%op:mkdir:precall { if ($vfs.count != 1) fistRetErr(EIO); }\n%op:lookup:precall { if (fistStrEq($name, \"file\")) fistRetErr(ENOENT); }",
+    );
+    let start = std::time::Instant::now();
+    let answer = run(["fist", "reload", &scratch.name("mount")]).succeeded();
+    println!("reloaded in {:?}", start.elapsed());
+    assert_eq!(answer, "rules.fist is read again\n");
+    fs::create_dir(mount.join("new")).unwrap();
+    assert!(fs::metadata(mount.join("file")).is_err(), "the new rule hides it, cached or not");
+    let mut content = String::new();
+    std::io::Read::read_to_string(&mut open, &mut content).unwrap();
+    assert_eq!(content, "content");
+    for (rules, expected) in
+        [("%op:mkdir { x", "the old one goes on"), ("%op:write:precall { }", "unmount, and mount it again")]
+    {
+        write(rules);
+        let refused = run(["fist", "reload", &scratch.name("mount")]);
+        assert!(refused.code == 1 && refused.errors.contains(expected), "{refused:?}");
+    }
+    fs::create_dir(mount.join("another")).unwrap();
+    let unknown = run(["fist", "reload", &scratch.name("mount"), "other.fist"]);
+    assert!(unknown.code == 2 && unknown.errors.contains("other.fist"), "{unknown:?}");
+}
+
+#[test]
 fn a_description_that_is_wrong_is_told_with_its_lines_and_mounts_nothing() {
     let scratch = Scratch::new();
     fs::create_dir(scratch.path("base")).unwrap();

@@ -19,6 +19,7 @@ pub mod memory;
 pub mod operations;
 pub mod parser;
 pub mod program;
+pub mod reach;
 pub mod report;
 pub mod stop;
 pub mod text;

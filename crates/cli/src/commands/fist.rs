@@ -10,14 +10,19 @@ use fist::diagnostic::Diagnostic;
 use fist::load::{self, Loaded};
 use fist::report::{self, Colours};
 
-use super::report as tell;
+use stack::syntax::LayerName;
+
+use super::{print, report as tell, running};
 use crate::arguments::Fist;
+use crate::control::Request;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Runs the command.
 pub fn run(command: &Fist) -> Outcome {
     match command {
         Fist::Check { files } => each(files, check),
+        Fist::Explain { files } => each(files, explain),
+        Fist::Reload { mount_point, description } => reload(mount_point, description.as_deref()),
         Fist::Fmt { check, files } => layout::run(files, *check),
         Fist::New { name, directory } => begin::run(name, directory.as_deref()),
         Fist::Lsp => fist_server::serve().map_err(|error| {
@@ -47,6 +52,42 @@ fn check(file: &Path) -> Outcome {
         Some(_) => Ok(()),
         None => Err(wrong(&file, &diagnostics, "mend what is told above")),
     }
+}
+
+fn explain(file: &Path) -> Outcome {
+    let Loaded { file, text, program, diagnostics, .. } = load::load(file).map_err(unread)?;
+    show(&file, &text, &diagnostics);
+    match program {
+        Some(program) => print(&fist::explain::explain(&program, &text)),
+        None => Err(wrong(&file, &diagnostics, "mend what is told above")),
+    }
+}
+
+/// Has a running mount read its description again: that of this file name, or the only one.
+fn reload(mount_point: &Path, description: Option<&str>) -> Outcome {
+    let server = running(mount_point)?;
+    let mut kinds = descriptions(&server.report.stack);
+    kinds.retain(|kind| description.is_none_or(|wanted| wanted == kind));
+    let [kind] = &kinds[..] else {
+        let message = match (kinds.len(), description) {
+            (0, None) => "the mount has no description".to_owned(),
+            (0, Some(wanted)) => format!("the mount has no description {wanted}; see plyfs status"),
+            _ => format!("the mount has several descriptions; name one of {}", kinds.join(", ")),
+        };
+        return Err(Failure::new(Exit::Usage, message));
+    };
+    let request = Request::Control { target: kind.clone(), name: "reload".to_owned(), arguments: Vec::new() };
+    print(&format!("{}\n", server.text(&request)?))
+}
+
+/// The file names of the descriptions in a stack.
+fn descriptions(stack: &str) -> Vec<String> {
+    let Ok(stack) = stack::syntax::parse(stack) else { return Vec::new() };
+    let named = stack.layers.iter().filter_map(|layer| match &layer.value.name.value {
+        LayerName::Description(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
+        LayerName::Name(_) => None,
+    });
+    named.collect()
 }
 
 /// A description that cannot be used.

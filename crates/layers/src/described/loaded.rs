@@ -1,14 +1,15 @@
 //! A description that is ready to run: its rules by operation, its data, and what it declares.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use ::fist::calls::{Calls, Host};
 use ::fist::ir::{Argument, Operand, Role, Site};
 use ::fist::memory::Memory;
 use ::fist::operations::{self, OPERATIONS, Part};
-use ::fist::program::Program;
+use ::fist::program::{Program, Rule};
+use ::fist::reach;
 use ::fist::stop::{Stop, Why};
 use ::fist::tree::Access;
 use vnode::Properties;
@@ -20,6 +21,10 @@ use crate::OptionError;
 /// A description that is ready to run.
 pub(super) struct Loaded {
     pub(super) program: Program,
+    pub(super) path: PathBuf,
+    pub(super) pairs: Vec<(String, String)>,
+    /// Which layout the fields of objects have: another for each that differs.
+    pub(super) layout: u64,
     /// What it is called in messages, without a directory.
     pub(super) kind: &'static str,
     /// Its path and options, for people.
@@ -92,17 +97,7 @@ impl Loaded {
                 }
             }
         }
-        let needs_places = program.sites.iter().any(|site| {
-            use ::fist::builtins::{Attribute, BuiltIn, OperationValue};
-            match site {
-                Site::Attribute(Attribute::Name, _) | Site::OperationValue(OperationValue::Name) => true,
-                Site::BuiltIn(BuiltIn::CopyFile, _) => true,
-                Site::BuiltIn(_, operands) => operands.iter().any(is_in_directory),
-                Site::Attribute(_, operand) => is_in_directory(operand),
-                Site::Object(argument) => argument.role == Role::Directory,
-                _ => false,
-            }
-        });
+        let needs_places = needs_places(&program);
         let zeros =
             |structure: Option<usize>| vec![0; structure.map_or(0, |index| program.structures[index].size as usize)];
         let data = program.data.iter().map(|data| if data.is_written { data.bytes.clone() } else { Vec::new() });
@@ -110,6 +105,9 @@ impl Loaded {
             kind,
             below,
             details: options::details(path, pairs),
+            path: path.to_owned(),
+            pairs: pairs.to_vec(),
+            layout: 0,
             properties: properties(&program, &rules),
             keeps_state: needs_places || program.vnode.is_some(),
             needs_places,
@@ -170,6 +168,29 @@ impl Loaded {
             why
         })
     }
+}
+
+/// Whether rules ask where an object was looked up that an operation does not name.
+fn needs_places(program: &Program) -> bool {
+    let is_named = |rule: &Rule| {
+        let lists = Operation::ReadDirectory.index();
+        rule.operations.iter().all(|one| one.kind().about.is_name() || usize::from(one.0) == lists)
+    };
+    let filters =
+        [program.filters.data, program.filters.name].into_iter().flatten().flat_map(|(one, other)| [one, other]);
+    let rules = program.rules.iter().filter(|rule| !is_named(rule)).map(|rule| rule.function);
+    let mut sites = rules.chain(filters).flat_map(|function| reach::sites(program, function));
+    sites.any(|site| {
+        use ::fist::builtins::{Attribute, BuiltIn, OperationValue};
+        match &program.sites[site] {
+            Site::Attribute(Attribute::Name, _) | Site::OperationValue(OperationValue::Name) => true,
+            Site::BuiltIn(BuiltIn::CopyFile, _) => true,
+            Site::BuiltIn(_, operands) => operands.iter().any(is_in_directory),
+            Site::Attribute(_, operand) => is_in_directory(operand),
+            Site::Object(argument) => argument.role == Role::Directory,
+            _ => false,
+        }
+    })
 }
 
 /// Whether what a call is given is found in the operation's directory, or is that.

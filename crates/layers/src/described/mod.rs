@@ -10,19 +10,22 @@ mod listing;
 mod loaded;
 mod options;
 mod outcome;
+mod reload;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use arc_swap::ArcSwap;
 
 use ::fist::program::Program;
 use ::fist::tree::Access;
 use vnode::layer::{self, DataShape, Holes, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
 use vnode::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Device, DirectoryEntry,
-    Entry, Errno, FileKind, FileSystemRef, Lock, LockOwner, Name, OpenDirectoryRef, OpenFileRef, OpenFlags, Properties,
-    RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
+    Entry, Errno, FileKind, FileSystemRef, Lock, LockOwner, Name, Notifier, OpenDirectoryRef, OpenFileRef, OpenFlags,
+    Properties, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
 use crate::OptionError;
@@ -42,8 +45,8 @@ pub fn stack(
     pairs: &[(String, String)],
     lower: FileSystemRef,
 ) -> std::result::Result<FileSystemRef, OptionError> {
-    let loaded = Arc::new(Loaded::new(program, text, path, pairs, vec![kind_of(&lower)])?);
-    Ok(layer::stack(Described { loaded }, lower))
+    let loaded = Loaded::new(program, text, path, pairs, vec![kind_of(&lower)])?;
+    Ok(layer::stack(Described::new(loaded), lower))
 }
 
 /// Puts a description on several file systems, as many as it says.
@@ -58,8 +61,8 @@ pub fn join(
     branches: Vec<FileSystemRef>,
 ) -> std::result::Result<FileSystemRef, OptionError> {
     let below = branches.iter().map(kind_of).collect();
-    let loaded = Arc::new(Loaded::new(program, text, path, pairs, below)?);
-    Ok(layer::stack(Described { loaded }, fan::join(branches)))
+    let loaded = Loaded::new(program, text, path, pairs, below)?;
+    Ok(layer::stack(Described::new(loaded), fan::join(branches)))
 }
 
 /// What a file system below is called: its topmost member.
@@ -69,14 +72,18 @@ fn kind_of(lower: &FileSystemRef) -> String {
 
 /// The layer.
 pub struct Described {
-    loaded: Arc<Loaded>,
+    /// What it does now: a command puts another in its place.
+    loaded: ArcSwap<Loaded>,
+    /// What is kept for objects cannot change.
+    keeps_state: bool,
+    notifier: OnceLock<Arc<dyn Notifier>>,
 }
 
 /// What is kept for each object that is in use.
 #[derive(Default)]
 pub struct State {
-    /// The `%per_vnode` fields; nothing until somebody asks.
-    fields: Mutex<Vec<u8>>,
+    /// The `%per_vnode` fields, and which layout they have; nothing until somebody asks.
+    fields: Mutex<(u64, Vec<u8>)>,
     /// Where it was looked up.
     place: Mutex<Place>,
 }
@@ -103,8 +110,9 @@ impl State {
 macro_rules! ruled {
     ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident| $forward:expr) => {{
         let operation = $operation;
-        if $layer.loaded.has_rules(&operation) {
-            Act::new(&$layer.loaded, $node, $caller, &operation).run(&mut |$target, $as| $forward)
+        let loaded = $layer.loaded.load();
+        if loaded.has_rules(&operation) {
+            Act::new(&loaded, $node, $caller, &operation).run(&mut |$target, $as| $forward)
         } else {
             let ($target, $as) = ($node, $caller);
             $forward
@@ -113,9 +121,14 @@ macro_rules! ruled {
 }
 
 impl Described {
+    fn new(loaded: Loaded) -> Described {
+        let keeps_state = loaded.keeps_state;
+        Described { loaded: ArcSwap::from_pointee(loaded), keeps_state, notifier: OnceLock::new() }
+    }
+
     /// Notes where an answer's object was looked up, if rules ask for it.
     fn named<T: Outcome>(&self, node: &LayerVnode<Self>, name: Name<'_>, answer: Result<T>) -> Result<T> {
-        if self.loaded.needs_places
+        if self.loaded.load().needs_places
             && let Ok(answer) = &answer
             && let Some(entry) = answer.entry()
             && let Some(found) = entry.vnode.as_any().downcast_ref::<LayerVnode<Self>>()
@@ -130,35 +143,45 @@ impl Layer for Described {
     type State = State;
 
     fn keeps_state(&self) -> bool {
-        self.loaded.keeps_state
+        self.keeps_state
     }
 
     fn kind(&self) -> &'static str {
-        self.loaded.kind
+        self.loaded.load().kind
     }
 
     fn details(&self) -> String {
-        self.loaded.details.clone()
+        self.loaded.load().details.clone()
     }
 
     fn properties(&self) -> Properties {
-        self.loaded.properties
+        self.loaded.load().properties
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
-        let (target, command) = (command.target.clone(), command.command.clone());
-        Err(ControlError::UnknownCommand { target, command })
+        match command.command.as_str() {
+            "reload" => self.reload(&command.arguments),
+            _ => {
+                let (target, command) = (command.target.clone(), command.command.clone());
+                Err(ControlError::UnknownCommand { target, command })
+            }
+        }
+    }
+
+    fn set_notifier(&self, notifier: &Arc<dyn Notifier>) {
+        // It is called once.
+        let _ = self.notifier.set(Arc::clone(notifier));
     }
 
     fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
-        if self.loaded.program.traces {
-            tracing::debug!(target: "fist", description = self.loaded.kind, user = caller.uid, process = caller.pid,
+        if self.loaded.load().program.traces {
+            tracing::debug!(target: "fist", description = self.loaded.load().kind, user = caller.uid, process = caller.pid,
                 operation = operation.name(), name = ?operation.entry_name(), path = %display_path(node));
         }
-        match (self.loaded.program.access, operation) {
+        match (self.loaded.load().program.access, operation) {
             (None, _) => Ok(()),
             (Some(Access::ReadOnly), Operation::Ioctl { command }) if crate::ioctl::changes(*command) => {
-                if self.loaded.ioctl(*command).is_some() { Ok(()) } else { Err(Errno::EROFS) }
+                if self.loaded.load().ioctl(*command).is_some() { Ok(()) } else { Err(Errno::EROFS) }
             }
             (Some(Access::ReadOnly), _) if operation.modifies() => Err(Errno::EROFS),
             (Some(Access::WriteOnly), Operation::Open(flags)) if flags.reads() => Err(Errno::EACCES),
@@ -169,29 +192,29 @@ impl Layer for Described {
     }
 
     fn encode_name<'a>(&self, directory: &LayerVnode<Self>, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
-        match self.loaded.program.filters.name {
+        match self.loaded.load().program.filters.name {
             None => Ok(Cow::Borrowed(name.as_bytes())),
-            Some((encode, _)) => self.loaded.filter_name(encode, directory, caller, name).map(Cow::Owned),
+            Some((encode, _)) => self.loaded.load().filter_name(encode, directory, caller, name).map(Cow::Owned),
         }
     }
 
     fn decode_name<'a>(&self, directory: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
-        match self.loaded.program.filters.name {
+        match self.loaded.load().program.filters.name {
             None => Ok(Some(Cow::Borrowed(name.as_bytes()))),
             Some((_, decode)) => {
-                let decoded = self.loaded.filter_name(decode, directory, &Caller::server(), name);
+                let decoded = self.loaded.load().filter_name(decode, directory, &Caller::server(), name);
                 Ok(decoded.ok().map(Cow::Owned))
             }
         }
     }
 
     fn data_shape(&self) -> Option<DataShape> {
-        let filters = &self.loaded.program.filters;
+        let filters = &self.loaded.load().program.filters;
         filters.data.map(|_| DataShape {
             block_size: if filters.changes_size { filters::CHUNK_BYTES } else { filters::PAGE_BYTES },
             overhead: if filters.changes_size { filters::CHUNK_ROOM } else { 0 },
             // Nothing is known of what the filter makes of zeros, but what it makes zeros of is looked at.
-            holes: if self.loaded.has_holes { Holes::ZeroBlock } else { Holes::Filled },
+            holes: if self.loaded.load().has_holes { Holes::ZeroBlock } else { Holes::Filled },
             sparse: filters.changes_size,
         })
     }
@@ -204,16 +227,16 @@ impl Layer for Described {
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
-        let (encode, _) = self.loaded.program.filters.data.ok_or(Errno::EIO)?;
-        if self.loaded.program.filters.changes_size {
-            return self.loaded.encode_chunk(encode, node, caller, block, plain, encoded);
+        let (encode, _) = self.loaded.load().program.filters.data.ok_or(Errno::EIO)?;
+        if self.loaded.load().program.filters.changes_size {
+            return self.loaded.load().encode_chunk(encode, node, caller, block, plain, encoded);
         }
-        self.loaded.filter_data(encode, node, caller, block, plain, encoded)?;
+        self.loaded.load().filter_data(encode, node, caller, block, plain, encoded)?;
         let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         let is_whole = plain.len() == filters::PAGE_BYTES;
-        if self.loaded.has_holes && is_whole && is_zero(encoded) && !is_zero(plain) {
+        if self.loaded.load().has_holes && is_whole && is_zero(encoded) && !is_zero(plain) {
             tracing::error!(target: "fist", "{}: a page of data became zeros, which stand for a hole: mount it with holes=no",
-                self.loaded.kind);
+                self.loaded.load().kind);
             return Err(Errno::EIO);
         }
         Ok(())
@@ -227,11 +250,11 @@ impl Layer for Described {
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
-        let (_, decode) = self.loaded.program.filters.data.ok_or(Errno::EIO)?;
-        if self.loaded.program.filters.changes_size {
-            return self.loaded.decode_chunk(decode, node, caller, block, encoded, plain);
+        let (_, decode) = self.loaded.load().program.filters.data.ok_or(Errno::EIO)?;
+        if self.loaded.load().program.filters.changes_size {
+            return self.loaded.load().decode_chunk(decode, node, caller, block, encoded, plain);
         }
-        self.loaded.filter_data(decode, node, caller, block, encoded, plain)
+        self.loaded.load().filter_data(decode, node, caller, block, encoded, plain)
     }
 
     fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {
@@ -312,7 +335,8 @@ impl Layer for Described {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        let moved = if self.loaded.needs_places { node.forward_lookup(&Caller::server(), name).ok() } else { None };
+        let moved =
+            if self.loaded.load().needs_places { node.forward_lookup(&Caller::server(), name).ok() } else { None };
         ruled!(self, node, caller, Operation::Rename { name, to, to_name, mode }, |node, caller| node
             .forward_rename(caller, name, to, to_name, mode))?;
         if let Some(moved) = &moved
@@ -334,10 +358,10 @@ impl Layer for Described {
     fn open_directory(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<OpenDirectoryRef> {
         let opened =
             ruled!(self, node, caller, Operation::OpenDirectory, |node, caller| node.forward_open_directory(caller));
-        if !self.loaded.has_rules(&Operation::ReadDirectory) {
+        if !self.loaded.load().has_rules(&Operation::ReadDirectory) {
             return opened;
         }
-        Ok(listing::Listing::open(Arc::clone(&self.loaded), node.shared(), opened?))
+        Ok(listing::Listing::open(self.loaded.load_full(), node.shared(), opened?))
     }
 
     fn statfs(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<StatFs> {
@@ -382,17 +406,17 @@ impl Layer for Described {
         output: &mut [u8],
     ) -> Result<i32> {
         let operation = Operation::Ioctl { command };
-        if let Some(ioctl) = self.loaded.ioctl(command) {
-            return Act::new(&self.loaded, node, caller, &operation).run_ioctl(ioctl, input, output);
+        if let Some(ioctl) = self.loaded.load().ioctl(command) {
+            return Act::new(&self.loaded.load(), node, caller, &operation).run_ioctl(ioctl, input, output);
         }
         let mut forward = |node: &LayerVnode<Self>, caller: &Caller| match file {
             Some(file) => file.forward_ioctl(caller, command, input, output),
             None => node.forward_ioctl(caller, command, input, output),
         };
-        if !self.loaded.has_rules(&operation) {
+        if !self.loaded.load().has_rules(&operation) {
             return forward(node, caller);
         }
-        Act::new(&self.loaded, node, caller, &operation).run(&mut forward)
+        Act::new(&self.loaded.load(), node, caller, &operation).run(&mut forward)
     }
 
     fn read_directory(
@@ -421,11 +445,11 @@ impl Layer for Described {
         let operation = Operation::Write { offset, length: data.len() };
         let mut forward =
             |_: &LayerVnode<Self>, caller: &Caller| file.forward_write_at(caller, offset, data, kill_privileges);
-        if !self.loaded.has_rules(&operation) {
+        if !self.loaded.load().has_rules(&operation) {
             return forward(file.node(), caller);
         }
         // Where a rule says that all went well, all was written.
-        Act::new(&self.loaded, file.node(), caller, &operation).run_or(Some(data.len()), &mut forward)
+        Act::new(&self.loaded.load(), file.node(), caller, &operation).run_or(Some(data.len()), &mut forward)
     }
 
     fn getattr_open(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<Attributes> {
@@ -499,9 +523,10 @@ impl Layer for Described {
     }
 
     fn release(&self, file: &LayerFile<Self>) {
-        if self.loaded.has_rules(&Operation::Release) {
+        if self.loaded.load().has_rules(&Operation::Release) {
             // Nobody waits for an error.
-            let _ = Act::new(&self.loaded, file.node(), &Caller::server(), &Operation::Release).run(&mut |_, _| Ok(()));
+            let _ = Act::new(&self.loaded.load(), file.node(), &Caller::server(), &Operation::Release)
+                .run(&mut |_, _| Ok(()));
         }
     }
 }

@@ -116,6 +116,7 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
     }
 
     fn set_notifier(&self, notifier: Arc<dyn Notifier>) {
+        self.0.layer.set_notifier(&notifier);
         let properties = self.0.layer.properties();
         if properties.names_untouched && properties.data_untouched {
             self.0.lower.set_notifier(notifier);

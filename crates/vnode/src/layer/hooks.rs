@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use super::{DataShape, LayerDirectory, LayerFile, LayerVnode, Operation};
 use crate::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Device, DirectoryEntry,
-    Entry, FileKind, Lock, LockOwner, Name, OpenDirectoryRef, OpenFileRef, OpenFlags, Properties, RenameMode, Result,
-    SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
+    Entry, FileKind, Lock, LockOwner, Name, Notifier, OpenDirectoryRef, OpenFileRef, OpenFlags, Properties, RenameMode,
+    Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
 /// A layer: one value for each mount, shared by all its operations; what it keeps for the mount are its fields.
@@ -47,6 +48,10 @@ pub trait Layer: Send + Sync + Sized + 'static {
         let (target, command) = (command.target.clone(), command.command.clone());
         Err(ControlError::UnknownCommand { target, command })
     }
+
+    /// Where to tell of changes that did not come from above, as [`crate::FileSystem::set_notifier`]: for a layer whose
+    /// commands change what it shows. Default: it tells of none.
+    fn set_notifier(&self, notifier: &Arc<dyn Notifier>) {}
 
     // Hooks.
 

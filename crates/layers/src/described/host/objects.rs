@@ -174,8 +174,12 @@ impl Running<'_> {
         let Some(found) = self.find(object) else { return };
         let node = self.node.wrap(found.lower);
         let mut fields = node.state().fields.lock().unwrap_or_else(PoisonError::into_inner);
+        let (layout, fields) = &mut *fields;
+        if *layout != self.loaded.layout {
+            (*layout, *fields) = (self.loaded.layout, Vec::new());
+        }
         fields.resize(self.loaded.program.structures[structure].size as usize, 0);
-        see(&mut fields);
+        see(fields);
     }
 
     /// The name that the operation's object was looked up by.

@@ -1,0 +1,81 @@
+//! Another description in the place of one that is mounted: files stay open, and what the mount keeps stays.
+
+use std::sync::{Arc, PoisonError};
+
+use ::fist::load;
+use ::fist::program::{Program, Type};
+use ::fist::report::{Colours, report};
+use vnode::{ControlError, Properties};
+
+use super::Described;
+use super::loaded::Loaded;
+
+impl Described {
+    /// Reads the description again, from its file, and does from now on what it says.
+    pub(super) fn reload(&self, arguments: &[(String, String)]) -> Result<String, ControlError> {
+        if let Some((key, _)) = arguments.first() {
+            return Err(ControlError::BadArgument(format!("`reload` takes no argument `{key}`; leave it out")));
+        }
+        let old = self.loaded.load_full();
+        let read = load::load(&old.path).map_err(|failure| ControlError::Refused(failure.to_string()))?;
+        let Some(program) = read.program else {
+            let told = report(&read.file, &read.text, &read.diagnostics, Colours::Never);
+            return Err(ControlError::Refused(format!("the description is wrong, and the old one goes on\n{told}")));
+        };
+        let new = Loaded::new(program, &read.text, &old.path, &old.pairs, old.below.clone());
+        let mut new = new.map_err(|error| ControlError::Refused(error.to_string()))?;
+        self.fits(&old, &new)?;
+        new.keep(&old);
+        self.loaded.store(Arc::new(new));
+        if let Some(notifier) = self.notifier.get() {
+            // What was shown by the old one may be kept above.
+            notifier.everything_changed();
+        }
+        Ok(format!("{} is read again", old.kind))
+    }
+
+    /// Whether what was settled when it was mounted holds for another description too.
+    fn fits(&self, old: &Loaded, new: &Loaded) -> Result<(), ControlError> {
+        let (before, after): (Properties, Properties) = (old.properties, new.properties);
+        let what = if old.program.fan_out != new.program.fan_out {
+            "it lies on another number of file systems"
+        } else if old.program.filters.changes_size != new.program.filters.changes_size
+            || old.program.filters.data.is_some() != new.program.filters.data.is_some()
+        {
+            "it handles the data of files in another way"
+        } else if after.needs_every_data_operation && !before.needs_every_data_operation {
+            "it has rules for reading or writing, which the kernel does by itself now"
+        } else if !after.nothing_to_flush && before.nothing_to_flush {
+            "it has rules for closing files, of which the kernel does not tell now"
+        } else if after.read_only != before.read_only || after.overlay != before.overlay {
+            "it is to be mounted in another way"
+        } else if new.keeps_state && !self.keeps_state {
+            "it keeps data of each object, which the mount does not"
+        } else {
+            return Ok(());
+        };
+        Err(ControlError::Refused(format!("the new description cannot take over: {what}; unmount, and mount it again")))
+    }
+}
+
+impl Loaded {
+    /// Takes over what is kept, where it is of the same layout.
+    fn keep(&mut self, old: &Loaded) {
+        let fields =
+            |program: &Program, structure: Option<usize>| structure.map(|index| program.structures[index].clone());
+        if fields(&self.program, self.program.vfs) == fields(&old.program, old.program.vfs) {
+            self.vfs = old.vfs.lock().unwrap_or_else(PoisonError::into_inner).clone().into();
+        }
+        let same = fields(&self.program, self.program.vnode) == fields(&old.program, old.program.vnode);
+        self.layout = if same { old.layout } else { old.layout + 1 };
+        let is_plain = |r#type: &Type| !matches!(r#type, Type::Pointer { .. } | Type::Structure(_));
+        for (index, data) in self.program.data.iter().enumerate().filter(|(_, data)| data.is_written) {
+            let known = old.program.data.iter().position(|other| {
+                other.is_written && other.name == data.name && other.r#type == data.r#type && is_plain(&data.r#type)
+            });
+            if let Some(known) = known {
+                self.data[index] = old.data[known].lock().unwrap_or_else(PoisonError::into_inner).clone().into();
+            }
+        }
+    }
+}
