@@ -1,0 +1,431 @@
+//! Memory: where regions are looked up, and how integers in them are reached.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_frontend::Variable;
+
+use super::facts::{Base, CLEARED_MAX};
+use super::machine::{Machine, TABLE_BIT, Table, number_of};
+use super::range::Range;
+use super::translator::{FLAGS, Operand, Place, Translator};
+use crate::ir::{Expression as E, Integer};
+use crate::memory::{Region, data_pointer};
+use crate::stop::Why;
+use crate::text::Span;
+
+/// A base whose region has been looked up.
+pub(super) struct Anchor {
+    /// The pointer.
+    pointer: Value,
+    /// The pointer without its offset.
+    high: Value,
+    /// Its offset.
+    offset: Value,
+    /// Where the region is, and how much of it can be read and written to: nothing if it is not there.
+    address: Variable,
+    readable: Variable,
+    writable: Variable,
+    /// Bytes of an object: all can be read and written to.
+    bytes: Option<u64>,
+}
+
+/// A region as it has been found.
+struct Found {
+    address: Value,
+    readable: Value,
+    writable: Value,
+}
+
+/// The lower half of a pointer.
+const OFFSET: i64 = 0xffff_ffff;
+
+impl Translator<'_, '_> {
+    /// Makes room for the objects of the function.
+    pub(super) fn enter(&mut self, place: Value) {
+        let number = self.constant(self.index as i64);
+        let first = self.ask("enter", &[number, place]);
+        let size = self.constant(size_of::<Region>() as i64);
+        let regions = offset_of!(Machine<'_, '_>, tables) + offset_of!(Table, regions);
+        let regions = self.builder.ins().load(types::I64, FLAGS, self.machine, regions as i32);
+        let before = self.builder.ins().imul(first, size);
+        let before = self.builder.ins().iadd(regions, before);
+        for index in 0..self.function().objects.len() {
+            let region = index * size_of::<Region>() + offset_of!(Region, generation);
+            let region = self.constant(region as i64);
+            let region = self.builder.ins().iadd(before, region);
+            let generation = self.builder.ins().uload16(types::I64, FLAGS, region, 0);
+            let number = self.constant(index as i64);
+            let number = self.builder.ins().iadd(first, number);
+            let (high, low) = (self.shifted(generation, 48), self.shifted(number, 32));
+            self.objects.push(self.builder.ins().bor(high, low));
+        }
+    }
+
+    fn shifted(&mut self, value: Value, places: i64) -> Value {
+        let places = self.constant(places);
+        self.builder.ins().ishl(value, places)
+    }
+
+    fn shifted_back(&mut self, value: Value, places: i64) -> Value {
+        let places = self.constant(places);
+        self.builder.ins().ushr(value, places)
+    }
+
+    fn masked(&mut self, value: Value, mask: i64) -> Value {
+        let mask = self.constant(mask);
+        self.builder.ins().band(value, mask)
+    }
+
+    /// Looks the regions of the function's bases up.
+    pub(super) fn anchor(&mut self, parameters: &[Value]) {
+        for base in self.bases.clone() {
+            let (pointer, bytes) = match base {
+                Base::Parameter(register) => (parameters[register], None),
+                Base::Object(object) => (self.objects[object], Some(self.function().objects[object])),
+                Base::Data(index) => (self.constant(data_pointer(index)), None),
+            };
+            let (high, offset) = (self.masked(pointer, !OFFSET), self.masked(pointer, OFFSET));
+            let [address, readable, writable] = [(); 3].map(|()| self.builder.declare_var(types::I64));
+            self.anchors.push(Anchor { pointer, high, offset, address, readable, writable, bytes });
+            self.look_up(self.anchors.len() - 1, None);
+        }
+    }
+
+    /// Looks the regions up anew: what was called, at this place, may have changed them.
+    pub(super) fn look_up_again(&mut self, span: Span) {
+        for index in 0..self.anchors.len() {
+            self.look_up(index, Some(span));
+        }
+    }
+
+    fn look_up(&mut self, index: usize, again: Option<Span>) {
+        let Anchor { pointer, address, readable, writable, bytes, .. } = self.anchors[index];
+        let found = self.find(pointer);
+        if let (Some(bytes), Some(span)) = (bytes, again) {
+            // An object of a function that runs goes away only if whoever answers calls makes it; no access asks again.
+            let is_other = self.compare(IntCC::NotEqual, found.writable, bytes as i64);
+            self.stop_if(is_other, Why::Gone, span);
+        }
+        self.builder.def_var(address, found.address);
+        self.builder.def_var(readable, found.readable);
+        self.builder.def_var(writable, found.writable);
+    }
+
+    /// Looks a region up. Where there is none, nothing can be reached.
+    fn find(&mut self, pointer: Value) -> Found {
+        let side = self.shifted_back(pointer, TABLE_BIT);
+        let side = self.masked(side, 1);
+        let size = self.constant(size_of::<Table>() as i64);
+        let table = self.builder.ins().imul(side, size);
+        let table = self.builder.ins().iadd(self.machine, table);
+        let tables = offset_of!(Machine<'_, '_>, tables);
+        let at = |field: usize| (tables + field) as i32;
+        let regions = self.builder.ins().load(types::I64, FLAGS, table, at(offset_of!(Table, regions)));
+        let count = self.builder.ins().load(types::I64, FLAGS, table, at(offset_of!(Table, count)));
+        let number = self.shifted_back(pointer, 32);
+        let number = self.masked(number, (1 << (TABLE_BIT - 32)) - 1);
+        let is_there = self.builder.ins().icmp(IntCC::UnsignedLessThan, number, count);
+        let nothing = self.constant(0);
+        // A table is never empty.
+        let number = self.builder.ins().select(is_there, number, nothing);
+        let size = self.constant(size_of::<Region>() as i64);
+        let region = self.builder.ins().imul(number, size);
+        let region = self.builder.ins().iadd(regions, region);
+        let generation = self.builder.ins().uload16(types::I64, FLAGS, region, offset_of!(Region, generation) as i32);
+        let own = self.shifted_back(pointer, 48);
+        let is_same = self.builder.ins().icmp(IntCC::Equal, generation, own);
+        let is_found = self.builder.ins().band(is_there, is_same);
+        let readable = self.builder.ins().uload32(FLAGS, region, offset_of!(Region, readable) as i32);
+        let writable = self.builder.ins().uload32(FLAGS, region, offset_of!(Region, writable) as i32);
+        Found {
+            address: self.builder.ins().load(types::I64, FLAGS, region, offset_of!(Region, address) as i32),
+            readable: self.builder.ins().select(is_found, readable, nothing),
+            writable: self.builder.ins().select(is_found, writable, nothing),
+        }
+    }
+
+    /// Which of the bases that have been looked up this is.
+    pub(super) fn anchored(&self, base: Base) -> Option<usize> {
+        self.bases.iter().position(|known| *known == base)
+    }
+
+    /// A pointer to the object or data or what the parameter points to.
+    pub(super) fn base(&mut self, base: Base, pointer: Value) -> Operand {
+        let Some(index) = self.anchored(base) else { return Operand::Plain(pointer, Range::FULL, None) };
+        let Anchor { pointer, offset, .. } = self.anchors[index];
+        let (offset, range) = match base {
+            Base::Parameter(_) => (offset, Range { low: 0, high: OFFSET }),
+            _ => (self.constant(0), Range::exactly(0)),
+        };
+        Operand::Pointer { base: index, offset, range, whole: Some(pointer) }
+    }
+
+    /// A value as a whole, in 64 bits.
+    pub(super) fn whole(&mut self, operand: Operand) -> Value {
+        match operand {
+            Operand::Plain(value, ..) | Operand::Pointer { whole: Some(value), .. } => value,
+            Operand::Truth(value) => self.builder.ins().uextend(types::I64, value),
+            Operand::Pointer { base, offset, .. } => {
+                let low = self.masked(offset, OFFSET);
+                self.builder.ins().bor(self.anchors[base].high, low)
+            }
+        }
+    }
+
+    /// A pointer so many bytes further on; that these are not too many has been seen to.
+    pub(super) fn further(&mut self, pointer: Operand, bytes: Value, range: Range) -> Operand {
+        match pointer {
+            Operand::Pointer { base, offset, range: from, .. } => {
+                let offset = self.builder.ins().iadd(offset, bytes);
+                Operand::Pointer { base, offset, range: from.plus(range), whole: None }
+            }
+            other => {
+                let hint = hint(&other);
+                let value = self.whole(other);
+                let sum = self.builder.ins().iadd(value, bytes);
+                let (high, low) = (self.masked(value, !OFFSET), self.masked(sum, OFFSET));
+                Operand::Plain(self.builder.ins().bor(high, low), Range::FULL, hint)
+            }
+        }
+    }
+
+    /// `pointer` so many elements further on.
+    pub(super) fn element(
+        &mut self,
+        pointer: Operand,
+        (index, mut range): (Value, Range),
+        size: u64,
+        length: Option<u64>,
+        span: Span,
+    ) -> Operand {
+        if let Some(length) = length {
+            let most = i64::try_from(length).unwrap_or(i64::MAX) - 1;
+            if !range.is_within(Range { low: 0, high: most }) {
+                let is_none = self.compare(IntCC::UnsignedGreaterThanOrEqual, index, length as i64);
+                self.stop_if(is_none, Why::NoElement, span);
+            }
+            range = Range { low: range.low.clamp(0, most.max(0)), high: range.high.clamp(0, most.max(0)) };
+        }
+        let step = Range::exactly(size as i64);
+        if size > 0 && !range.times(step).is_within(Range::STEP) {
+            // As many elements as that are in no step.
+            let (low, high) = (Range::STEP.low / size as i64, Range::STEP.high / size as i64);
+            let less = self.constant(low);
+            let above = self.builder.ins().isub(index, less);
+            let is_far = self.compare(IntCC::UnsignedGreaterThan, above, high - low);
+            self.stop_if(is_far, Why::OutOfBounds, span);
+            range = Range { low: range.low.max(low), high: range.high.min(high).max(low) };
+        }
+        let size = self.constant(size as i64);
+        let bytes = self.builder.ins().imul(index, size);
+        self.further(pointer, bytes, range.times(step))
+    }
+
+    /// `pointer` so many bytes further on.
+    pub(super) fn field(&mut self, pointer: Operand, bytes: u64) -> Operand {
+        let range = Range::exactly(bytes as i64);
+        if !range.is_within(Range::STEP) {
+            self.stop(Why::OutOfBounds, Span::default());
+            return pointer;
+        }
+        if bytes == 0 {
+            return pointer;
+        }
+        let bytes = self.constant(bytes as i64);
+        self.further(pointer, bytes, range)
+    }
+
+    /// The integer at a pointer.
+    pub(super) fn load(&mut self, pointer: Operand, integer: Integer, span: Span) -> Operand {
+        let (address, slow) = self.reach(pointer, integer, false);
+        let value = self.read(address, integer);
+        let Some(slow) = slow else { return Operand::Plain(value, Range::of(integer), None) };
+        let (done, answer) = self.block_with(types::I64);
+        self.builder.ins().jump(done, &[value.into()]);
+        self.start(slow);
+        let pointer = self.whole(pointer);
+        let (number, place) = (self.constant(number_of(integer)), self.place(span));
+        let value = self.ask("load", &[pointer, number, place]);
+        self.builder.ins().jump(done, &[value.into()]);
+        self.start(done);
+        Operand::Plain(answer, Range::of(integer), None)
+    }
+
+    /// Writes an integer to where a pointer points.
+    pub(super) fn store(&mut self, pointer: Operand, integer: Integer, value: Value, span: Span) {
+        let (address, slow) = self.reach(pointer, integer, true);
+        self.write(address, integer, value);
+        let Some(slow) = slow else { return };
+        let done = self.block();
+        self.builder.ins().jump(done, &[]);
+        self.start(slow);
+        let pointer = self.whole(pointer);
+        let (number, place) = (self.constant(number_of(integer)), self.place(span));
+        self.ask("store", &[pointer, value, number, place]);
+        self.builder.ins().jump(done, &[]);
+        self.start(done);
+    }
+
+    pub(super) fn place(&mut self, span: Span) -> Value {
+        let place = self.spots.place(span);
+        self.constant(place)
+    }
+
+    /// Where an integer is that a pointer points to, and what is gone to if it is not certain that it is there.
+    fn reach(
+        &mut self,
+        pointer: Operand,
+        integer: Integer,
+        is_write: bool,
+    ) -> (Value, Option<cranelift_codegen::ir::Block>) {
+        let size = u64::from(integer.bytes);
+        let (address, offset, limit) = match (pointer, hint(&pointer)) {
+            (Operand::Pointer { base, offset, range, .. }, _) => {
+                let address = self.builder.use_var(self.anchors[base].address);
+                if let Some(bytes) = self.anchors[base].bytes
+                    && bytes >= size
+                    && range.is_within(Range { low: 0, high: (bytes - size) as i64 })
+                {
+                    return (self.builder.ins().iadd(address, offset), None);
+                }
+                (address, offset, self.limit(base, is_write))
+            }
+            (other, Some(base)) => {
+                // In another region the difference is larger than any offset.
+                let value = self.whole(other);
+                let offset = self.builder.ins().isub(value, self.anchors[base].high);
+                (self.builder.use_var(self.anchors[base].address), offset, self.limit(base, is_write))
+            }
+            (other, None) => {
+                let value = self.whole(other);
+                let found = self.find(value);
+                let offset = self.masked(value, OFFSET);
+                (found.address, offset, if is_write { found.writable } else { found.readable })
+            }
+        };
+        let end = self.less(limit, size as i64 - 1);
+        let is_within = self.builder.ins().icmp(IntCC::UnsignedLessThan, offset, end);
+        let (fast, slow) = (self.block(), self.block());
+        self.builder.set_cold_block(slow);
+        self.builder.ins().brif(is_within, fast, &[], slow, &[]);
+        self.start(fast);
+        (self.builder.ins().iadd(address, offset), Some(slow))
+    }
+
+    /// How many bytes of a base's region are reached.
+    fn limit(&mut self, base: usize, is_write: bool) -> Value {
+        let Anchor { readable, writable, bytes, .. } = self.anchors[base];
+        match bytes {
+            Some(bytes) => self.constant(bytes as i64),
+            None => self.builder.use_var(if is_write { writable } else { readable }),
+        }
+    }
+
+    /// So much less than a length, but not less than nothing.
+    fn less(&mut self, length: Value, by: i64) -> Value {
+        if by == 0 {
+            return length;
+        }
+        let (by, nothing) = (self.constant(by), self.constant(0));
+        let rest = self.builder.ins().isub(length, by);
+        let is_some = self.builder.ins().icmp(IntCC::SignedGreaterThan, rest, nothing);
+        self.builder.ins().select(is_some, rest, nothing)
+    }
+
+    fn read(&mut self, address: Value, integer: Integer) -> Value {
+        let make = self.builder.ins();
+        match (integer.bytes, integer.is_unsigned) {
+            (1, true) => make.uload8(types::I64, FLAGS, address, 0),
+            (1, false) => make.sload8(types::I64, FLAGS, address, 0),
+            (2, true) => make.uload16(types::I64, FLAGS, address, 0),
+            (2, false) => make.sload16(types::I64, FLAGS, address, 0),
+            (4, true) => make.uload32(FLAGS, address, 0),
+            (4, false) => make.sload32(FLAGS, address, 0),
+            _ => make.load(types::I64, FLAGS, address, 0),
+        }
+    }
+
+    fn write(&mut self, address: Value, integer: Integer, value: Value) {
+        let make = self.builder.ins();
+        match integer.bytes {
+            1 => make.istore8(FLAGS, value, address, 0),
+            2 => make.istore16(FLAGS, value, address, 0),
+            4 => make.istore32(FLAGS, value, address, 0),
+            _ => make.store(FLAGS, value, address, 0),
+        };
+    }
+
+    /// Makes an object zero.
+    pub(super) fn clear(&mut self, object: usize) {
+        let bytes = self.function().objects[object];
+        let anchored = self.anchored(Base::Object(object)).filter(|_| bytes <= CLEARED_MAX);
+        let Some(anchor) = anchored else {
+            let pointer = self.objects[object];
+            self.ask("clear", &[pointer]);
+            return;
+        };
+        let address = self.builder.use_var(self.anchors[anchor].address);
+        let nothing = self.constant(0);
+        let mut at = 0;
+        for width in [8, 4, 2, 1] {
+            while bytes - at >= u64::from(width) {
+                let offset = self.constant(at as i64);
+                let there = self.builder.ins().iadd(address, offset);
+                self.write(there, Integer { bytes: width, is_unsigned: true }, nothing);
+                at += u64::from(width);
+            }
+        }
+    }
+
+    /// Copies bytes.
+    pub(super) fn copy(&mut self, to: &E, from: &E, bytes: u64, span: Span) -> Operand {
+        let (to, from) = (self.value(to), self.value(from));
+        let (to_whole, from_whole) = (self.whole(to), self.whole(from));
+        let (bytes, place) = (self.constant(bytes as i64), self.place(span));
+        self.ask("copy", &[to_whole, from_whole, bytes, place]);
+        to
+    }
+
+    /// The registers of a function that is given these values.
+    pub(super) fn places(&mut self, function: usize, given: &[Operand]) -> Vec<Place> {
+        let facts = self.facts;
+        let facts = &facts[function];
+        // No function is part of itself.
+        let is_own = function == self.index;
+        let mut places = Vec::new();
+        for register in 0..facts.is_set.len() {
+            let mut value = given.get(register).copied();
+            if let (true, Some(Operand::Plain(pointer, ..))) = (is_own, value) {
+                value = Some(self.base(Base::Parameter(register), pointer));
+            }
+            if let (Some(value), false) = (value, facts.is_set[register]) {
+                places.push(Place::Fixed(value));
+                continue;
+            }
+            let base = match facts.roots[register].base() {
+                Some(Base::Parameter(parameter)) if !is_own => given.get(parameter).and_then(hint),
+                Some(base) => self.anchored(base),
+                None => None,
+            };
+            let variable = self.builder.declare_var(types::I64);
+            let first = match value {
+                Some(value) => self.whole(value),
+                None => self.constant(0),
+            };
+            self.builder.def_var(variable, first);
+            places.push(Place::Changing(variable, facts.ranges[register], base));
+        }
+        places
+    }
+}
+
+/// The base that a pointer may be made of.
+pub(super) fn hint(operand: &Operand) -> Option<usize> {
+    match operand {
+        Operand::Plain(_, _, hint) => *hint,
+        Operand::Pointer { base, .. } => Some(*base),
+        Operand::Truth(_) => None,
+    }
+}
