@@ -1,0 +1,133 @@
+//! Interpreted and compiled, programs do the same: random ones, with all that they change.
+//!
+//! `FIST_TIERS_STATEMENTS` says how many statements the programs have in all; `FIST_TIERS_SEED` is the one program to run.
+
+mod common;
+mod random;
+
+use std::time::{Duration, Instant};
+
+use common::Notes;
+use fist::calls::Calls;
+use fist::check::check;
+use fist::compiler::Compiled;
+use fist::interpreter::{self, Outside};
+use fist::memory::Memory;
+use fist::program::Program;
+use fist::stop::{Stop, Why};
+
+/// What a program did: what its runs answered, and what they changed.
+#[derive(Debug, PartialEq, Eq)]
+struct Done {
+    answers: Vec<Result<i64, Stop>>,
+    notes: Notes,
+    output: Vec<u8>,
+}
+
+/// Values that the functions are given besides the bytes.
+const GIVEN: [(i64, i64); 4] = [(7, -3), (0, 1), (i64::MIN, 255), (-2_147_483_648, 4)];
+
+/// Runs the function twice for each of the values, in one memory: what one run leaves behind the next one finds.
+fn all_runs(
+    program: &Program,
+    mut run: impl FnMut(&mut Memory<'_>, &mut dyn Outside, usize, &[i64]) -> Result<i64, Stop>,
+) -> Done {
+    let function = program.functions.iter().position(|one| one.name == "f").expect("a function `f`");
+    let input: Vec<u8> = (0..48).map(|index| b"the quick brown fox\0"[index % 20]).collect();
+    let (mut notes, mut output, mut answers) = (Notes::new(program), vec![0; 40], Vec::new());
+    for (one, other) in GIVEN {
+        let mut memory = Memory::new(&program.data, &input, &mut output);
+        for values in [[Memory::INPUT, Memory::OUTPUT, one, other], [Memory::INPUT + 3, Memory::OUTPUT + 1, other, one]]
+        {
+            let outside = &mut Calls { program, host: &mut notes };
+            answers.push(run(&mut memory, outside, function, &values));
+        }
+    }
+    Done { answers, notes, output }
+}
+
+/// The program of a seed, if its text is one, and how many statements it has.
+fn made(seed: u64) -> (String, Option<Program>, usize) {
+    let (text, statements) = random::description(seed);
+    let parsed = fist::parser::parse(&text);
+    assert!(parsed.diagnostics.is_empty(), "seed {seed}\n{text}\n{:#?}", parsed.diagnostics);
+    let checked = check(&parsed.description, "test");
+    if checked.program.is_none() && std::env::var_os("FIST_TIERS_SEED").is_some() {
+        println!("{text}\n{:#?}", checked.diagnostics);
+    }
+    (text, checked.program, statements)
+}
+
+/// Runs the program of a seed in both tiers: how many statements that were, and how its runs ended.
+fn agree(seed: u64, counts: &mut Counts) {
+    let (text, program, statements) = made(seed);
+    counts.programs += 1;
+    let Some(program) = program else {
+        counts.refused += 1;
+        return;
+    };
+    let compiled = Compiled::new(&program).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
+    let interpreted = all_runs(&program, |memory, outside, function, values| {
+        interpreter::run(&program, memory, outside, function, values)
+    });
+    let done = all_runs(&program, |memory, outside, function, values| {
+        compiled.run(&program, memory, outside, function, values)
+    });
+    let differing = done.answers.iter().zip(&interpreted.answers).position(|(one, other)| one != other);
+    assert!(
+        done == interpreted,
+        "FIST_TIERS_SEED={seed}: interpreted {interpreted:?}\ncompiled {done:?}\nfirst differing run {differing:?}\n{text}"
+    );
+    counts.statements += statements;
+    for answer in &done.answers {
+        match answer {
+            Ok(_) => counts.ended += 1,
+            Err(stop) => counts.stops[Why::ALL.iter().position(|why| *why == stop.why).unwrap_or(0)] += 1,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    programs: usize,
+    refused: usize,
+    statements: usize,
+    ended: usize,
+    stops: [usize; Why::ALL.len()],
+}
+
+fn variable(name: &str) -> Option<u64> {
+    Some(std::env::var(name).ok()?.parse().expect("a number"))
+}
+
+#[test]
+fn random_programs_do_the_same_in_both_tiers() {
+    let mut counts = Counts::default();
+    if let Some(seed) = variable("FIST_TIERS_SEED") {
+        agree(seed, &mut counts);
+        return;
+    }
+    let (wanted, begin) = (variable("FIST_TIERS_STATEMENTS"), Instant::now());
+    let first = variable("FIST_TIERS_FIRST").unwrap_or_else(|| fastrand::u64(..1 << 40));
+    println!("the first seed is {first}");
+    for seed in first.. {
+        let is_enough = match wanted {
+            Some(wanted) => counts.statements as u64 >= wanted,
+            None => begin.elapsed() > Duration::from_secs(2),
+        };
+        if is_enough {
+            break;
+        }
+        agree(seed, &mut counts);
+    }
+    let stops: Vec<_> = Why::ALL.iter().zip(counts.stops).filter(|(_, count)| *count > 0).collect();
+    println!(
+        "{} statements of {} programs agree ({} more were refused); {} runs ended, others stopped: {stops:?}; {:?}",
+        counts.statements,
+        counts.programs - counts.refused,
+        counts.refused,
+        counts.ended,
+        begin.elapsed()
+    );
+    assert!(counts.refused * 4 <= counts.programs, "most programs are to be run: {counts:?}");
+}
