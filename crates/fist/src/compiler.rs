@@ -11,10 +11,12 @@ mod access;
 mod calls;
 mod facts;
 mod integers;
+mod lanes;
 mod machine;
 mod range;
 mod raw;
 mod statements;
+mod strips;
 mod translator;
 mod values;
 

@@ -131,3 +131,42 @@ fn random_programs_do_the_same_in_both_tiers() {
     );
     assert!(counts.refused * 4 <= counts.programs, "most programs are to be run: {counts:?}");
 }
+
+#[test]
+fn loops_of_bytes_stop_where_they_would_byte_by_byte() {
+    for (count, calls) in [(4096, "one(in[i])"), (100, "in[i] + 1"), (37, "one(one(in[i]))")] {
+        let text = format!(
+            "%%\n%%\nstatic int one(int c) {{ if (c > 'n' || c < 'c') return c - 3; return c ^ 32; }}\n\
+             long f(const unsigned char *in, unsigned char *out, long a, long b) {{\n\
+             while (1) for (int i = 0; i < {count}; i++) out[i] = {calls};\nreturn 0; }}\n"
+        );
+        let program = common::program("test", &text);
+        let input: Vec<u8> = (0..5000).map(|index| (index * 31 % 251) as u8).collect();
+        let mut output = vec![0; 5000];
+        let values = [Memory::INPUT, Memory::OUTPUT, 0, 0];
+        let answer = common::run_on(&program, &mut Notes::new(&program), "f", &values, &input, &mut output);
+        assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooManySteps));
+    }
+}
+
+#[test]
+fn loops_of_bytes_reach_up_to_the_end_and_over_themselves() {
+    let text = "%%\n%%\nlong f(const unsigned char *in, unsigned char *out, int n, int k) {\n\
+        for (int i = 0; i < n; i++) out[i] = (in[i] >= 'a' && in[i] <= 'z' ? (in[i] - 'a' + 13) % 26 + 'a' : in[i] ^ k);\n\
+        return 0; }\n";
+    let program = common::program("test", text);
+    for count in [0, 15, 16, 17, 47, 48, 49, 64, -1] {
+        for (from, to) in [(Memory::INPUT, Memory::OUTPUT), (Memory::INPUT + 1, Memory::OUTPUT + 3)] {
+            let (input, mut output) = (*b"a filter makes bytes of bytes, sixteen at a time", [7; 48]);
+            let notes = &mut Notes::new(&program);
+            let _ = common::run_on(&program, notes, "f", &[from, to, count, 5], &input, &mut output);
+        }
+        for distance in 0..20 {
+            for (from, to) in [(0, distance), (distance, 0)] {
+                let mut output = *b"a filter makes bytes of bytes, sixteen at a time. A filter makes bytes of bytes.";
+                let values = [Memory::OUTPUT + from, Memory::OUTPUT + to, count, 5];
+                let _ = common::run_on(&program, &mut Notes::new(&program), "f", &values, &[], &mut output);
+            }
+        }
+    }
+}

@@ -323,6 +323,11 @@ impl Translator<'_, '_> {
         }
     }
 
+    /// Where a base's region begins, and how many bytes of it are reached.
+    pub(super) fn extent(&mut self, base: usize, is_write: bool) -> (Value, Value) {
+        (self.builder.use_var(self.anchors[base].address), self.limit(base, is_write))
+    }
+
     /// So much less than a length, but not less than nothing.
     fn less(&mut self, length: Value, by: i64) -> Value {
         if by == 0 {

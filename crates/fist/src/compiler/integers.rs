@@ -164,7 +164,7 @@ impl Range {
 }
 
 /// What bits of both are.
-fn masked(one: Range, other: Range) -> Range {
+pub(super) fn masked(one: Range, other: Range) -> Range {
     match (one.is_natural(), other.is_natural()) {
         (true, true) => Range { low: 0, high: one.high.min(other.high) },
         (true, false) => Range { low: 0, high: one.high },
@@ -174,7 +174,7 @@ fn masked(one: Range, other: Range) -> Range {
 }
 
 /// Between which bounds a quotient or a remainder lies.
-fn quotient(one: Range, other: Range, operator: Operator) -> Range {
+pub(super) fn quotient(one: Range, other: Range, operator: Operator) -> Range {
     if one.low == i64::MIN {
         return Range::FULL;
     }

@@ -35,8 +35,8 @@ fn is_nothing(statement: &S) -> bool {
     matches!(statement, S::Block(all) if all.is_empty())
 }
 
-impl Translator<'_, '_> {
-    pub(super) fn statements(&mut self, mut statements: &[S]) {
+impl<'a> Translator<'_, 'a> {
+    pub(super) fn statements(&mut self, mut statements: &'a [S]) {
         while let Some((first, rest)) = statements.split_first() {
             statements = rest;
             if let Some((condition, then, otherwise)) = self.simple_choice(first, rest) {
@@ -57,7 +57,7 @@ impl Translator<'_, '_> {
         (self.is_simple(then) && self.is_simple(otherwise)).then_some((condition, then, otherwise))
     }
 
-    fn statement(&mut self, statement: &S) {
+    fn statement(&mut self, statement: &'a S) {
         match statement {
             S::Expression(value) => {
                 self.value(value);
@@ -106,7 +106,7 @@ impl Translator<'_, '_> {
         self.unreached();
     }
 
-    fn either(&mut self, condition: &E, then: &S, otherwise: &S) {
+    fn either(&mut self, condition: &'a E, then: &'a S, otherwise: &'a S) {
         // A register that is set to something simple, or not.
         if let (Some(S::Expression(E::Set(register, value))), true) = (only(then), is_nothing(otherwise))
             && self.is_simple(value)
@@ -126,7 +126,14 @@ impl Translator<'_, '_> {
         self.start(end);
     }
 
-    fn repeat(&mut self, before: Option<&E>, body: &S, (step, after): (Option<&E>, Option<&E>), span: Span) {
+    fn repeat(
+        &mut self,
+        before: Option<&'a E>,
+        body: &'a S,
+        (step, after): (Option<&'a E>, Option<&'a E>),
+        span: Span,
+    ) {
+        self.strips(before, body, step, after);
         let (head, next, end) = (self.block(), self.block(), self.block());
         let is_short = before.is_some_and(|condition| self.is_short(condition));
         if let (Some(condition), true) = (before, is_short) {
@@ -173,7 +180,7 @@ impl Translator<'_, '_> {
         count <= CONDITION_MAX && !calls
     }
 
-    fn switch(&mut self, value: &E, cases: &[(i64, usize)], otherwise: usize, parts: &[Vec<S>]) {
+    fn switch(&mut self, value: &E, cases: &[(i64, usize)], otherwise: usize, parts: &'a [Vec<S>]) {
         let value = self.value(value);
         let value = self.whole(value);
         let end = self.block();

@@ -245,7 +245,7 @@ fn union(range: Option<Range>, value: &Operand) -> Range {
 }
 
 /// How Cranelift calls a comparison.
-fn condition(comparison: Comparison, integer: Integer) -> IntCC {
+pub(super) fn condition(comparison: Comparison, integer: Integer) -> IntCC {
     match (comparison, integer.is_unsigned) {
         (Comparison::Equal, _) => IntCC::Equal,
         (Comparison::NotEqual, _) => IntCC::NotEqual,

@@ -68,6 +68,7 @@ pub fn description(seed: u64) -> (String, usize) {
     let random = fastrand::Rng::with_seed(seed);
     let mut maker =
         Maker { random, text: BEGIN.to_owned(), variables: Vec::new(), names: 0, loops: 0, switches: 0, statements: 0 };
+    maker.bytes();
     for name in ["g", "h"] {
         maker.function(name, "static long", 4);
     }
@@ -76,6 +77,95 @@ pub fn description(seed: u64) -> (String, usize) {
 }
 
 impl Maker {
+    /// Functions that make bytes of bytes, as filters do.
+    fn bytes(&mut self) {
+        let chosen = |maker: &mut Maker| {
+            let (one, other, third) = (maker.byte("c", 2, false), maker.byte("c", 2, false), maker.byte("c", 1, false));
+            match maker.below(3) {
+                0 => format!("return {one};"),
+                1 => format!("if ({}) return {one}; return {other};", maker.test("c", 2, false)),
+                _ => format!(
+                    "if ({}) {{ return {one}; }} else if ({}) return {other}; return {third};",
+                    maker.test("c", 1, false),
+                    maker.test("c", 1, false)
+                ),
+            }
+        };
+        for name in ["one", "other"] {
+            let (body, r#type, given) = (chosen(self), self.integer_type().0, self.integer_type().0);
+            let _ = writeln!(self.text, "static {type} {name}({given} c) {{ {body} }}");
+        }
+        for name in ["map", "mix"] {
+            let (mut counter, bound) = (self.integer_type().0, ["n", "n", "n", "n", "20", "36", "64"][self.below(7)]);
+            let (start, step) =
+                (["0", "0", "1", "k & 3", "0", "0", "2", "-2"][self.below(8)], ["i++", "++i", "i += 1"][self.below(3)]);
+            let (value, r#type) =
+                (self.byte("in[i]", 1 + self.random.usize(..3), true), ["char", "unsigned char"][self.below(2)]);
+            let place = if self.one_in(12) { "kept[i]" } else { "out[i]" };
+            let (given, mut count) =
+                (["char", "unsigned char"][self.below(2)], ["int", "long", "unsigned"][self.below(3)]);
+            if self.one_in(2) {
+                (counter, count) = ("int", "int");
+            }
+            let _ = writeln!(
+                self.text,
+                "static long {name}(const {given} *in, {type} *out, {count} n, int k) {{ char kept[60]; {counter} i; \
+                 for (i = {start}; i < {bound}; {step}) {place} = {value}; return i + kept[k & 7]; }}"
+            );
+            self.statements += 3;
+        }
+    }
+
+    /// A value made of a byte.
+    fn byte(&mut self, of: &str, depth: usize, is_called: bool) -> String {
+        if depth == 0 {
+            return match self.below(8) {
+                0 | 1 => ["1", "13", "'a'", "255", "-1", "128", "7", "300"][self.below(8)].into(),
+                2 if is_called => ["out[i]", "letters[i]", "k", "in[i]"][self.below(4)].into(),
+                _ => of.into(),
+            };
+        }
+        let one = self.byte(of, depth - 1, is_called);
+        match self.below(14) {
+            0..=5 => {
+                let (operator, other) =
+                    (["+", "-", "^", "&", "|", "+"][self.below(6)], self.byte(of, depth - 1, is_called));
+                format!("({one} {operator} {other})")
+            }
+            6 => format!("({one} << {})", self.below(10)),
+            7 => format!("({one} >> {})", self.below(10)),
+            8 => format!("({one} % {})", 1 + self.below(140)),
+            9 => format!("({one} / {})", 1 + self.below(140)),
+            10 => format!("(({}){one})", self.integer_type().0),
+            11 if is_called => format!("{}({one})", ["one", "other", "rotate"][self.below(3)]),
+            12 => {
+                let (test, other) = (self.test(of, depth - 1, is_called), self.byte(of, depth - 1, is_called));
+                format!("({test} ? {one} : {other})")
+            }
+            _ => format!("({} & 255)", one),
+        }
+    }
+
+    /// A condition on a byte.
+    fn test(&mut self, of: &str, depth: usize, is_called: bool) -> String {
+        let bound = ["'a'", "'z'", "100", "0", "127", "200", "255", "-5"][self.below(8)];
+        let operator = ["<", "<=", ">", ">=", "==", "!="][self.below(6)];
+        if depth == 0 {
+            return format!("{of} {operator} {bound}");
+        }
+        let (one, other) = (self.test(of, depth - 1, is_called), self.test(of, depth - 1, is_called));
+        match self.below(6) {
+            0 => format!("!({one})"),
+            1 | 2 => format!("({one} && {other})"),
+            3 => format!("({one} || {other})"),
+            4 => {
+                let value = self.byte(of, depth - 1, is_called);
+                format!("{value} {operator} {bound}")
+            }
+            _ => one,
+        }
+    }
+
     fn below(&mut self, limit: usize) -> usize {
         self.random.usize(..limit)
     }
@@ -102,6 +192,18 @@ impl Maker {
         {
             let _ = writeln!(self.text, "{array} = {{1, 2}};");
             self.add(name, Kind::Array(bytes, 3), false);
+        }
+        if name == "f" {
+            let (at, length) = (self.below(20), self.below(40));
+            let _ = writeln!(
+                self.text,
+                "unsigned char wide[90]; fistMemCpy(wide + {at}, in, {length}); a += map(in, wide, {length}, b); \
+                 b += mix(wide + {}, wide + {}, {}, a);",
+                self.random.usize(..40),
+                self.random.usize(..40),
+                self.random.usize(..52)
+            );
+            self.add("wide", Kind::Array(1, 90), false);
         }
         for _ in 0..3 {
             self.declaration();
@@ -385,7 +487,12 @@ impl Maker {
 
     fn call(&mut self) {
         let (pointer, value, index) = (self.pointer(4, true, 1), self.integer(1), self.index(3, 1));
-        let _ = match self.below(4) {
+        let _ = match self.below(6) {
+            4 | 5 => {
+                let (from, to, count) = (self.pointer(1, false, 1), self.pointer(1, true, 1), self.random.usize(..70));
+                let name = ["map", "mix"][self.below(2)];
+                writeln!(self.text, "a += {name}({from}, {to}, {count}, {value});")
+            }
             0 => writeln!(self.text, "poke({pointer}, {index}, {value});"),
             1 => writeln!(self.text, "if ({value}) *gone({index}) = {value};"),
             2 => {
