@@ -99,8 +99,8 @@ impl Maker {
             let (mut counter, bound) = (self.integer_type().0, ["n", "n", "n", "n", "20", "36", "64"][self.below(7)]);
             let (start, step) =
                 (["0", "0", "1", "k & 3", "0", "0", "2", "-2"][self.below(8)], ["i++", "++i", "i += 1"][self.below(3)]);
-            let (value, r#type) =
-                (self.byte("in[i]", 1 + self.random.usize(..3), true), ["char", "unsigned char"][self.below(2)]);
+            let depth = 1 + self.below(3);
+            let (value, r#type) = (self.byte("in[i]", depth, true), ["char", "unsigned char"][self.below(2)]);
             let place = if self.one_in(12) { "kept[i]" } else { "out[i]" };
             let (given, mut count) =
                 (["char", "unsigned char"][self.below(2)], ["int", "long", "unsigned"][self.below(3)]);
