@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 use cranelift_frontend::Variable;
 
 use super::facts::{Base, CLEARED_MAX};
@@ -86,7 +86,7 @@ impl Translator<'_, '_> {
                 Base::Object(object) => (self.objects[object], Some(self.function().objects[object])),
                 Base::Data(index) => (self.constant(data_pointer(index)), None),
             };
-            let (high, offset) = (self.masked(pointer, !OFFSET), self.masked(pointer, OFFSET));
+            let (high, offset) = (self.masked(pointer, !OFFSET), self.low_half(pointer));
             let [address, readable, writable] = [(); 3].map(|()| self.builder.declare_var(types::I64));
             self.anchors.push(Anchor { pointer, high, offset, address, readable, writable, bytes });
             self.look_up(self.anchors.len() - 1, None);
@@ -162,13 +162,25 @@ impl Translator<'_, '_> {
         Operand::Pointer { base: index, offset, range, whole: Some(pointer) }
     }
 
+    /// A pointer that is certainly one into the region of a base.
+    pub(super) fn pointer_into(&mut self, base: usize, pointer: Value) -> Operand {
+        let offset = self.low_half(pointer);
+        Operand::Pointer { base, offset, range: Range { low: 0, high: OFFSET }, whole: Some(pointer) }
+    }
+
+    /// The lowest 32 bits.
+    fn low_half(&mut self, value: Value) -> Value {
+        let half = self.builder.ins().ireduce(types::I32, value);
+        self.builder.ins().uextend(types::I64, half)
+    }
+
     /// A value as a whole, in 64 bits.
     pub(super) fn whole(&mut self, operand: Operand) -> Value {
         match operand {
             Operand::Plain(value, ..) | Operand::Pointer { whole: Some(value), .. } => value,
             Operand::Truth(value) => self.builder.ins().uextend(types::I64, value),
             Operand::Pointer { base, offset, .. } => {
-                let low = self.masked(offset, OFFSET);
+                let low = self.low_half(offset);
                 self.builder.ins().bor(self.anchors[base].high, low)
             }
         }
@@ -185,7 +197,7 @@ impl Translator<'_, '_> {
                 let hint = hint(&other);
                 let value = self.whole(other);
                 let sum = self.builder.ins().iadd(value, bytes);
-                let (high, low) = (self.masked(value, !OFFSET), self.masked(sum, OFFSET));
+                let (high, low) = (self.masked(value, !OFFSET), self.low_half(sum));
                 Operand::Plain(self.builder.ins().bor(high, low), Range::FULL, hint)
             }
         }
@@ -239,7 +251,7 @@ impl Translator<'_, '_> {
 
     /// The integer at a pointer.
     pub(super) fn load(&mut self, pointer: Operand, integer: Integer, span: Span) -> Operand {
-        let (address, slow) = self.reach(pointer, integer, false);
+        let (address, slow) = self.reach(pointer, integer, false, span);
         let value = self.read(address, integer);
         let Some(slow) = slow else { return Operand::Plain(value, Range::of(integer), None) };
         let (done, answer) = self.block_with(types::I64);
@@ -255,7 +267,7 @@ impl Translator<'_, '_> {
 
     /// Writes an integer to where a pointer points.
     pub(super) fn store(&mut self, pointer: Operand, integer: Integer, value: Value, span: Span) {
-        let (address, slow) = self.reach(pointer, integer, true);
+        let (address, slow) = self.reach(pointer, integer, true, span);
         self.write(address, integer, value);
         let Some(slow) = slow else { return };
         let done = self.block();
@@ -273,15 +285,10 @@ impl Translator<'_, '_> {
         self.constant(place)
     }
 
-    /// Where an integer is that a pointer points to, and what is gone to if it is not certain that it is there.
-    fn reach(
-        &mut self,
-        pointer: Operand,
-        integer: Integer,
-        is_write: bool,
-    ) -> (Value, Option<cranelift_codegen::ir::Block>) {
+    /// Where an integer is that a pointer points to. If it may lie in another region than is thought, what is gone to then.
+    fn reach(&mut self, pointer: Operand, integer: Integer, is_write: bool, span: Span) -> (Value, Option<Block>) {
         let size = u64::from(integer.bytes);
-        let (address, offset, limit) = match (pointer, hint(&pointer)) {
+        let (address, offset, limit, is_known) = match (pointer, hint(&pointer)) {
             (Operand::Pointer { base, offset, range, .. }, _) => {
                 let address = self.builder.use_var(self.anchors[base].address);
                 if let Some(bytes) = self.anchors[base].bytes
@@ -290,19 +297,21 @@ impl Translator<'_, '_> {
                 {
                     return (self.builder.ins().iadd(address, offset), None);
                 }
-                (address, offset, self.limit(base, is_write))
+                let is_low = range.is_within(Range { low: 0, high: OFFSET });
+                let offset = if is_low { offset } else { self.low_half(offset) };
+                (address, offset, self.limit(base, is_write), true)
             }
             (other, Some(base)) => {
                 // In another region the difference is larger than any offset.
                 let value = self.whole(other);
                 let offset = self.builder.ins().isub(value, self.anchors[base].high);
-                (self.builder.use_var(self.anchors[base].address), offset, self.limit(base, is_write))
+                (self.builder.use_var(self.anchors[base].address), offset, self.limit(base, is_write), false)
             }
             (other, None) => {
                 let value = self.whole(other);
                 let found = self.find(value);
-                let offset = self.masked(value, OFFSET);
-                (found.address, offset, if is_write { found.writable } else { found.readable })
+                let offset = self.low_half(value);
+                (found.address, offset, if is_write { found.writable } else { found.readable }, true)
             }
         };
         let end = self.less(limit, size as i64 - 1);
@@ -310,8 +319,20 @@ impl Translator<'_, '_> {
         let (fast, slow) = (self.block(), self.block());
         self.builder.set_cold_block(slow);
         self.builder.ins().brif(is_within, fast, &[], slow, &[]);
+        if is_known {
+            self.start(slow);
+            self.refuse(pointer, integer, is_write, span);
+        }
         self.start(fast);
-        (self.builder.ins().iadd(address, offset), Some(slow))
+        (self.builder.ins().iadd(address, offset), (!is_known).then_some(slow))
+    }
+
+    /// An access that is certainly not valid: what it is asked of tells why.
+    fn refuse(&mut self, pointer: Operand, integer: Integer, is_write: bool, span: Span) {
+        let pointer = self.whole(pointer);
+        let (bytes, is_write) = (self.constant(integer.bytes.into()), self.constant(is_write.into()));
+        let place = self.place(span);
+        self.end_with("refuse", &[pointer, bytes, is_write, place]);
     }
 
     /// How many bytes of a base's region are reached.
@@ -409,18 +430,22 @@ impl Translator<'_, '_> {
                 places.push(Place::Fixed(value));
                 continue;
             }
-            let base = match facts.roots[register].base() {
-                Some(Base::Parameter(parameter)) if !is_own => given.get(parameter).and_then(hint),
-                Some(base) => self.anchored(base),
-                None => None,
+            let (hint, is_exact) = match facts.roots[register].base() {
+                Some(Base::Parameter(parameter)) if !is_own => {
+                    let given = given.get(parameter);
+                    (given.and_then(hint), matches!(given, Some(Operand::Pointer { .. })))
+                }
+                Some(base) => (self.anchored(base), true),
+                None => (None, false),
             };
+            let is_certain = is_exact && facts.is_certain[register];
             let variable = self.builder.declare_var(types::I64);
             let first = match value {
                 Some(value) => self.whole(value),
                 None => self.constant(0),
             };
             self.builder.def_var(variable, first);
-            places.push(Place::Changing(variable, facts.ranges[register], base));
+            places.push(Place::Changing { variable, range: facts.ranges[register], hint, is_certain });
         }
         places
     }

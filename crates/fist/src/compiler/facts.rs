@@ -63,6 +63,8 @@ pub(super) struct Facts {
     pub(super) ranges: Vec<Range>,
     /// What they are made of, if they are pointers.
     pub(super) roots: Vec<Root>,
+    /// Parameters that something writes to, and that are nevertheless made of nothing but their roots.
+    pub(super) is_certain: Vec<bool>,
     /// What memory is reached by.
     pub(super) bases: Vec<Base>,
     /// What it answers.
@@ -198,6 +200,7 @@ fn of_one(function: &Function) -> Facts {
         is_set: vec![false; function.registers],
         ranges: vec![Range::exactly(0); function.registers],
         roots: vec![Root::Nothing; function.registers],
+        is_certain: vec![false; function.registers],
         bases: Vec::new(),
         answer: Range::exactly(0),
         calls_out: false,
@@ -226,6 +229,7 @@ fn of_one(function: &Function) -> Facts {
         }
     });
     facts.follow(&sets);
+    facts.make_certain(function.parameters, &sets);
     each_statement(&function.body, &mut |statement| {
         if let S::Return(Some(value)) = statement {
             facts.answer = facts.answer.or(facts.range(value));
@@ -248,6 +252,34 @@ impl Facts {
             if is_same {
                 break;
             }
+        }
+    }
+
+    /// Finds the parameters that are moved within what they point to, and nowhere else.
+    fn make_certain(&mut self, parameters: usize, sets: &[(Register, &E)]) {
+        for register in 0..parameters {
+            self.is_certain[register] = self.roots[register].base().is_some();
+        }
+        loop {
+            let wrong = sets.iter().find(|(register, value)| {
+                self.is_certain[*register] && self.certain_root(value) != self.roots[*register].base()
+            });
+            match wrong {
+                Some((register, _)) => self.is_certain[*register] = false,
+                None => return,
+            }
+        }
+    }
+
+    /// What a pointer is certainly made of: it is not one to nothing.
+    fn certain_root(&self, pointer: &E) -> Option<Base> {
+        match pointer {
+            E::Register(register) if self.is_certain[*register] => self.roots[*register].base(),
+            E::Object(object) => Some(Base::Object(*object)),
+            E::Data(index) => Some(Base::Data(*index)),
+            E::Element { pointer, .. } | E::Field(pointer, _) => self.certain_root(pointer),
+            E::Sequence(_, value) | E::Set(_, value) => self.certain_root(value),
+            _ => None,
         }
     }
 

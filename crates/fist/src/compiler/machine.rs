@@ -114,6 +114,22 @@ impl<'r, 'm> Machine<'r, 'm> {
         self.memory.store(pointer, integer_of(integer), value).map_err(at).map(|()| 0)
     }
 
+    /// Stops the run because of an access that is not valid, as compiled code has found.
+    ///
+    /// # Panics
+    /// It is valid: then compiled code is wrong.
+    pub(super) fn refuse(&mut self, pointer: i64, bytes: i64, is_write: i64, place: i64) -> Result<i64, Stop> {
+        let bytes = bytes as usize;
+        let found = match is_write {
+            0 => self.memory.read(pointer, bytes).map(|_| ()),
+            _ => self.memory.write(pointer, bytes).map(|_| ()),
+        };
+        match found {
+            Err(why) => Err(self.at(place)(why)),
+            Ok(()) => panic!("compiled code refuses a valid access"),
+        }
+    }
+
     /// Copies bytes.
     pub(super) fn copy(&mut self, to: i64, from: i64, bytes: i64, place: i64) -> Result<i64, Stop> {
         let at = self.at(place);

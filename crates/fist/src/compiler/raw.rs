@@ -86,6 +86,7 @@ macro_rules! callbacks {
 callbacks! {
     load(pointer, integer, place);
     store(pointer, value, integer, place);
+    refuse(pointer, bytes, is_write, place);
     copy(to, from, bytes, place);
     clear(pointer);
     enter(function, place);
@@ -110,10 +111,11 @@ unsafe extern "C" fn site(
 }
 
 /// What compiled code calls: the name, the address, and how many values it is given besides the machine.
-pub(super) fn callbacks() -> [(&'static str, *const u8, usize); 7] {
+pub(super) fn callbacks() -> [(&'static str, *const u8, usize); 8] {
     [
         ("load", load as *const u8, 3),
         ("store", store as *const u8, 4),
+        ("refuse", refuse as *const u8, 4),
         ("copy", copy as *const u8, 4),
         ("clear", clear as *const u8, 1),
         ("enter", enter as *const u8, 2),

@@ -87,13 +87,13 @@ impl<'a> Translator<'_, 'a> {
         let (counter, copy, integer) = counted_up(step)?;
         let E::Compare(Comparison::Less, compared, one, bound) = before else { return None };
         let bounds = Range::of(integer);
-        let Place::Changing(_, range, _) = self.scope.registers[counter] else { return None };
+        let Place::Changing { range, .. } = self.scope.registers[counter] else { return None };
         // The counter never wraps around, and is compared as it is.
         let limit = match &**bound {
             E::Constant(value) => Range::exactly(*value),
             E::Register(register) if *register != counter && copy != Some(*register) => {
                 match self.scope.registers[*register] {
-                    Place::Fixed(Operand::Plain(_, range, _)) | Place::Changing(_, range, _) => range,
+                    Place::Fixed(Operand::Plain(_, range, _)) | Place::Changing { range, .. } => range,
                     Place::Fixed(_) => return None,
                 }
             }
@@ -182,7 +182,7 @@ impl<'a> Translator<'_, 'a> {
     }
 
     fn rounds(&mut self, strip: &Strip<'a>, accesses: &[Access], is_apart: Value) {
-        let Place::Changing(counter, ..) = self.scope.registers[strip.counter] else { return };
+        let Place::Changing { variable: counter, .. } = self.scope.registers[strip.counter] else { return };
         let first = self.builder.use_var(counter);
         let last = self.last(strip, accesses, is_apart, first);
         let (head, body, done) = (self.block(), self.block(), self.block());
@@ -215,7 +215,7 @@ impl<'a> Translator<'_, 'a> {
         let left = self.builder.ins().isub(steps, taken);
         self.builder.def_var(self.steps, left);
         if let Some(copy) = strip.copy
-            && let Place::Changing(variable, ..) = self.scope.registers[copy]
+            && let Place::Changing { variable, .. } = self.scope.registers[copy]
         {
             let (is_some, one) = (self.compare(IntCC::NotEqual, rounds, 0), self.constant(1));
             let (before, old) = (self.builder.ins().isub(count, one), self.builder.use_var(variable));

@@ -81,8 +81,8 @@ pub(super) enum Operand {
 pub(super) enum Place {
     /// It does not change.
     Fixed(Operand),
-    /// It does: what it holds, and which base it may be made of.
-    Changing(Variable, Range, Option<usize>),
+    /// It does: what it holds, and which base it may be made of, or is.
+    Changing { variable: Variable, range: Range, hint: Option<usize>, is_certain: bool },
 }
 
 /// A function that is being translated: this one, or one that is made part of it.
@@ -242,6 +242,15 @@ impl<'t, 'a> Translator<'t, 'a> {
         let is_stopped = self.builder.ins().icmp(IntCC::NotEqual, state, runs);
         self.leave_if(is_stopped);
         answer
+    }
+
+    /// Asks what is outside to stop the run. What follows is never reached.
+    pub(super) fn end_with(&mut self, name: &'static str, values: &[Value]) {
+        let callback = self.reference(self.imports.callbacks[name]);
+        let mut all = vec![self.machine];
+        all.extend_from_slice(values);
+        self.builder.ins().call(callback, &all);
+        self.builder.ins().jump(self.stopped, &[]);
     }
 
     /// Returns, stopped, if this holds.

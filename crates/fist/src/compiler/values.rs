@@ -76,13 +76,19 @@ impl Translator<'_, '_> {
     fn register(&mut self, register: Register) -> Operand {
         match self.scope.registers[register] {
             Place::Fixed(operand) => operand,
-            Place::Changing(variable, range, hint) => Operand::Plain(self.builder.use_var(variable), range, hint),
+            Place::Changing { variable, range, hint, is_certain } => {
+                let value = self.builder.use_var(variable);
+                match hint.filter(|_| is_certain) {
+                    Some(base) => self.pointer_into(base, value),
+                    None => Operand::Plain(value, range, hint),
+                }
+            }
         }
     }
 
     pub(super) fn set(&mut self, register: Register, value: Operand) {
         let value = self.whole(value);
-        if let Place::Changing(variable, ..) = self.scope.registers[register] {
+        if let Place::Changing { variable, .. } = self.scope.registers[register] {
             self.builder.def_var(variable, value);
         }
     }
