@@ -98,6 +98,7 @@ impl Compiled {
     pub fn new(program: &Program) -> Result<Compiled, CompileError> {
         let facts = facts::all(program)?;
         let mut compiler = Compiler::new(program, &facts)?;
+        compiler.find()?;
         let mut entries = Vec::new();
         for index in 0..program.functions.len() {
             entries.push(compiler.function(index)?);
@@ -207,6 +208,19 @@ impl<'a> Compiler<'a> {
         let context = module.make_context();
         let (spots, builder) = (Spots::default(), FunctionBuilderContext::new());
         Ok(Compiler { program, facts, module, imports, spots, context, builder })
+    }
+
+    /// Makes the function that looks a region up.
+    fn find(&mut self) -> Result<(), CompileError> {
+        let signature = signature(&self.module, 2, 2);
+        let id = self.module.declare_anonymous_function(&signature).map_err(CompileError::general)?;
+        self.context.func.signature = signature;
+        let builder = FunctionBuilder::new(&mut self.context.func, &mut self.builder);
+        access::make_find(builder, self.module.target_config());
+        self.module.define_function(id, &mut self.context).map_err(CompileError::general)?;
+        self.module.clear_context(&mut self.context);
+        self.imports.find = Some(id);
+        Ok(())
     }
 
     /// Compiles a function, and one to enter it by. There is none for one that is too deep to be ever run.

@@ -4,7 +4,8 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
-use cranelift_frontend::Variable;
+use cranelift_codegen::isa::TargetFrontendConfig;
+use cranelift_frontend::{FunctionBuilder, Variable};
 
 use super::facts::{Base, CLEARED_MAX};
 use super::machine::{Machine, TABLE_BIT, Table, number_of};
@@ -40,6 +41,60 @@ struct Found {
 
 /// The lower half of a pointer.
 const OFFSET: i64 = 0xffff_ffff;
+
+/// Looks a region up. Where there is none, nothing can be reached.
+fn find(builder: &mut FunctionBuilder<'_>, machine: Value, pointer: Value) -> Found {
+    let constant = |builder: &mut FunctionBuilder<'_>, value: usize| builder.ins().iconst(types::I64, value as i64);
+    let (nothing, one) = (constant(builder, 0), constant(builder, 1));
+    let bit = constant(builder, TABLE_BIT as usize);
+    let side = builder.ins().ushr(pointer, bit);
+    let side = builder.ins().band(side, one);
+    let size = constant(builder, size_of::<Table>());
+    let table = builder.ins().imul(side, size);
+    let table = builder.ins().iadd(machine, table);
+    let tables = offset_of!(Machine<'_, '_>, tables);
+    let at = |field: usize| (tables + field) as i32;
+    let regions = builder.ins().load(types::I64, FLAGS, table, at(offset_of!(Table, regions)));
+    let count = builder.ins().load(types::I64, FLAGS, table, at(offset_of!(Table, count)));
+    let half = constant(builder, 32);
+    let number = builder.ins().ushr(pointer, half);
+    let mask = constant(builder, (1 << (TABLE_BIT - 32)) - 1);
+    let number = builder.ins().band(number, mask);
+    let is_there = builder.ins().icmp(IntCC::UnsignedLessThan, number, count);
+    // A table is never empty.
+    let number = builder.ins().select(is_there, number, nothing);
+    let size = constant(builder, size_of::<Region>());
+    let region = builder.ins().imul(number, size);
+    let region = builder.ins().iadd(regions, region);
+    let generation = builder.ins().uload16(types::I64, FLAGS, region, offset_of!(Region, generation) as i32);
+    let upper = constant(builder, 48);
+    let own = builder.ins().ushr(pointer, upper);
+    let is_same = builder.ins().icmp(IntCC::Equal, generation, own);
+    let is_found = builder.ins().band(is_there, is_same);
+    let readable = builder.ins().uload32(FLAGS, region, offset_of!(Region, readable) as i32);
+    let writable = builder.ins().uload32(FLAGS, region, offset_of!(Region, writable) as i32);
+    Found {
+        address: builder.ins().load(types::I64, FLAGS, region, offset_of!(Region, address) as i32),
+        readable: builder.ins().select(is_found, readable, nothing),
+        writable: builder.ins().select(is_found, writable, nothing),
+    }
+}
+
+/// Makes the function that looks a region up for others: it is given the machine and a pointer, and answers the address,
+/// and how much can be read in the lower half of a value and how much can be written to in the upper half.
+pub(super) fn make_find(mut builder: FunctionBuilder<'_>, configuration: TargetFrontendConfig) {
+    let block = builder.create_block();
+    builder.append_block_params_for_function_params(block);
+    builder.switch_to_block(block);
+    builder.seal_block(block);
+    let (machine, pointer) = (builder.block_params(block)[0], builder.block_params(block)[1]);
+    let found = find(&mut builder, machine, pointer);
+    let half = builder.ins().iconst(types::I64, 32);
+    let upper = builder.ins().ishl(found.writable, half);
+    let limits = builder.ins().bor(found.readable, upper);
+    builder.ins().return_(&[found.address, limits]);
+    builder.finalize(configuration);
+}
 
 impl Translator<'_, '_> {
     /// Makes room for the objects of the function.
@@ -102,7 +157,11 @@ impl Translator<'_, '_> {
 
     fn look_up(&mut self, index: usize, again: Option<Span>) {
         let Anchor { pointer, address, readable, writable, bytes, .. } = self.anchors[index];
-        let found = self.find(pointer);
+        // What a call answers is kept; what can be computed might be computed again in every round of a loop.
+        let function = self.find_function();
+        let call = self.builder.ins().call(function, &[self.machine, pointer]);
+        let &[at, limits] = self.builder.inst_results(call) else { unreachable!("two values are found") };
+        let found = Found { address: at, readable: self.low_half(limits), writable: self.shifted_back(limits, 32) };
         if let (Some(bytes), Some(span)) = (bytes, again) {
             // An object of a function that runs goes away only if whoever answers calls makes it; no access asks again.
             let is_other = self.compare(IntCC::NotEqual, found.writable, bytes as i64);
@@ -111,39 +170,6 @@ impl Translator<'_, '_> {
         self.builder.def_var(address, found.address);
         self.builder.def_var(readable, found.readable);
         self.builder.def_var(writable, found.writable);
-    }
-
-    /// Looks a region up. Where there is none, nothing can be reached.
-    fn find(&mut self, pointer: Value) -> Found {
-        let side = self.shifted_back(pointer, TABLE_BIT);
-        let side = self.masked(side, 1);
-        let size = self.constant(size_of::<Table>() as i64);
-        let table = self.builder.ins().imul(side, size);
-        let table = self.builder.ins().iadd(self.machine, table);
-        let tables = offset_of!(Machine<'_, '_>, tables);
-        let at = |field: usize| (tables + field) as i32;
-        let regions = self.builder.ins().load(types::I64, FLAGS, table, at(offset_of!(Table, regions)));
-        let count = self.builder.ins().load(types::I64, FLAGS, table, at(offset_of!(Table, count)));
-        let number = self.shifted_back(pointer, 32);
-        let number = self.masked(number, (1 << (TABLE_BIT - 32)) - 1);
-        let is_there = self.builder.ins().icmp(IntCC::UnsignedLessThan, number, count);
-        let nothing = self.constant(0);
-        // A table is never empty.
-        let number = self.builder.ins().select(is_there, number, nothing);
-        let size = self.constant(size_of::<Region>() as i64);
-        let region = self.builder.ins().imul(number, size);
-        let region = self.builder.ins().iadd(regions, region);
-        let generation = self.builder.ins().uload16(types::I64, FLAGS, region, offset_of!(Region, generation) as i32);
-        let own = self.shifted_back(pointer, 48);
-        let is_same = self.builder.ins().icmp(IntCC::Equal, generation, own);
-        let is_found = self.builder.ins().band(is_there, is_same);
-        let readable = self.builder.ins().uload32(FLAGS, region, offset_of!(Region, readable) as i32);
-        let writable = self.builder.ins().uload32(FLAGS, region, offset_of!(Region, writable) as i32);
-        Found {
-            address: self.builder.ins().load(types::I64, FLAGS, region, offset_of!(Region, address) as i32),
-            readable: self.builder.ins().select(is_found, readable, nothing),
-            writable: self.builder.ins().select(is_found, writable, nothing),
-        }
     }
 
     /// Which of the bases that have been looked up this is.
@@ -309,7 +335,7 @@ impl Translator<'_, '_> {
             }
             (other, None) => {
                 let value = self.whole(other);
-                let found = self.find(value);
+                let found = find(&mut self.builder, self.machine, value);
                 let offset = self.low_half(value);
                 (found.address, offset, if is_write { found.writable } else { found.readable }, true)
             }

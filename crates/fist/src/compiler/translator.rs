@@ -24,6 +24,8 @@ use crate::text::Span;
 pub(super) struct Imports {
     /// Those of the program.
     pub(super) functions: Vec<FuncId>,
+    /// The one that looks a region up.
+    pub(super) find: Option<FuncId>,
     /// Those that are outside.
     pub(super) callbacks: HashMap<&'static str, FuncId>,
 }
@@ -227,6 +229,11 @@ impl<'t, 'a> Translator<'t, 'a> {
     /// A function of the program.
     pub(super) fn program_function(&mut self, index: usize) -> FuncRef {
         self.reference(self.imports.functions[index])
+    }
+
+    /// The function that looks a region up.
+    pub(super) fn find_function(&mut self) -> FuncRef {
+        self.reference(self.imports.find.expect("it is made first"))
     }
 
     /// Asks what is outside: the function returns if that stops the run.
