@@ -33,6 +33,14 @@ struct Access {
     end: Value,
 }
 
+/// Whether this machine computes on sixteen bytes at a time in all the ways that are used here.
+fn has_lanes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("sse4.1");
+    #[cfg(not(target_arch = "x86_64"))]
+    return cfg!(target_arch = "aarch64");
+}
+
 /// The register that a step counts up by one, one that it is copied to before, and the type.
 fn counted_up(step: &E) -> Option<(Register, Option<Register>, Integer)> {
     let added = |set: &E, from: Register| match set {
@@ -75,7 +83,8 @@ fn written(body: &S) -> Option<(&E, &E)> {
 impl<'a> Translator<'_, 'a> {
     /// Begins a loop with as many rounds as can be done sixteen at a time.
     pub(super) fn strips(&mut self, before: Option<&'a E>, body: &'a S, step: Option<&'a E>, after: Option<&'a E>) {
-        if let (Some(before), Some(step), None) = (before, step, after)
+        if has_lanes()
+            && let (Some(before), Some(step), None) = (before, step, after)
             && let Some(strip) = self.strip(before, body, step)
             && let Some((accesses, is_apart)) = self.accesses(&strip)
         {
