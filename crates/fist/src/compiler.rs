@@ -1,11 +1,13 @@
 //! The compiled tier: machine code for the functions of a program, made by Cranelift when it is mounted.
 //!
 //! What it does is what the [interpreter](crate::interpreter) does: the same results, the same stops at the same places, the
-//! same counting of steps and depth. Registers become registers of the machine. A pointer's region is looked up once, at the
-//! beginning of a function, where the pointer is a parameter, an object or data; what is left in loops is a comparison of the
-//! offset with the bounds. Whatever that comparison does not allow is done by the functions that the interpreter uses, which
-//! also tell why it stops: so the machine code decides nothing but that an access is certainly valid. Behind every call out of
-//! the program, and of a function that makes one, the regions are looked up anew, for they may be gone.
+//! same counting of steps and depth. Registers become registers of the machine, small functions become part of those that
+//! call them, and loops that make bytes of bytes do sixteen at a time. A pointer's region is looked up once, at the beginning
+//! of a function, where the pointer is a parameter, an object or data; what is left in loops is a comparison of the offset
+//! with the bounds. The machine code decides no more than that an access is certainly valid: whatever that comparison does not
+//! allow is given to the functions of [`crate::memory`] that the interpreter uses, which do it or tell why the run stops.
+//! Behind every call out of the program, and of a function that makes one, the regions are looked up anew, for they may be
+//! gone: so nothing that answers such calls can make an access reach what is not there.
 
 mod access;
 mod calls;
