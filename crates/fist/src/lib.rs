@@ -5,6 +5,7 @@ pub mod builtins;
 pub mod calls;
 pub mod check;
 pub mod ciphers;
+pub mod compiler;
 mod depth;
 pub mod diagnostic;
 pub mod explain;

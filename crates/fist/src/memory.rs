@@ -43,38 +43,86 @@ pub fn distance(one: i64, other: i64) -> Result<i64, Why> {
 }
 
 /// Memory that is allocated goes by numbers from here on.
-const ALLOCATED: usize = 1 << 15;
+pub(crate) const ALLOCATED: usize = 1 << 15;
 /// Most bytes of variables at a time.
 const STACK_BYTES_MAX: usize = 4 << 20;
+/// Bytes of the first block of variables; every further one is twice as large, up to 4 MiB.
+const BLOCK_BYTES: usize = 4 << 10;
 /// Most bytes that a run allocates.
 const HEAP_BYTES_MAX: usize = 64 << 20;
 
 /// Where the bytes of a region are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 enum Store {
     Nowhere,
-    Data(u32),
-    Stack(u32),
-    Heap(u32),
+    Data,
+    Stack,
+    Heap,
     Input,
     Output,
 }
 
+/// A piece of memory. Compiled code reads the fields up to the generation: so they have a fixed order, and bytes stay where
+/// they are as long as their region lives.
 #[derive(Clone, Copy, Debug)]
-struct Region {
+#[repr(C)]
+pub(crate) struct Region {
+    /// Where its first byte is; nothing here reaches it this way.
+    pub(crate) address: usize,
+    /// So many bytes can be read: none of a region that is gone.
+    pub(crate) readable: u32,
+    /// So many can be written to.
+    pub(crate) writable: u32,
+    /// Which of the regions that have had this number.
+    pub(crate) generation: u16,
     store: Store,
-    bytes: u32,
-    generation: u16,
+    /// In which of the data, or of the blocks of variables or of the heap.
+    block: u32,
+    /// Where in that it begins.
+    start: u32,
+}
+
+impl Region {
+    const NOTHING: Region =
+        Region { address: 0, readable: 0, writable: 0, generation: 0, store: Store::Nowhere, block: 0, start: 0 };
+
+    fn read_only(store: Store, block: usize, bytes: &[u8]) -> Region {
+        let address = bytes.as_ptr().expose_provenance();
+        Region { address, readable: bytes.len() as u32, store, block: block as u32, ..Region::NOTHING }
+    }
+
+    fn writable(store: Store, block: usize, start: usize, bytes: &mut [u8]) -> Region {
+        let address = bytes.as_mut_ptr().expose_provenance();
+        let length = bytes.len() as u32;
+        let (block, start) = (block as u32, start as u32);
+        Region { address, readable: length, writable: length, generation: 0, store, block, start }
+    }
+
+    /// What is left of it when it is gone: pointers to it are stale from now on.
+    fn gone(self) -> Region {
+        Region { generation: self.generation.wrapping_add(1), ..Region::NOTHING }
+    }
+}
+
+/// How far the room for variables is taken.
+#[derive(Clone, Copy, Debug)]
+struct Top {
+    regions: usize,
+    bytes: usize,
+    /// The block that the next variable goes to if it has room, and where in it.
+    block: usize,
+    at: usize,
 }
 
 /// The memory of a run.
 pub struct Memory<'a> {
     data: &'a [Data],
-    /// Variables: regions and bytes, those of the innermost function last.
+    /// Data and variables, those of the innermost function last.
     regions: Vec<Region>,
-    live: usize,
-    stack: Vec<u8>,
-    used: usize,
+    top: Top,
+    /// Blocks that variables lie in. They do not move, for compiled code knows where its variables are.
+    stack: Vec<Vec<u8>>,
     allocated: Vec<Region>,
     heap: Vec<Vec<u8>>,
     heap_bytes: usize,
@@ -85,36 +133,30 @@ pub struct Memory<'a> {
 /// The variables of a function that is running.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    first: usize,
-    live: usize,
-    used: usize,
+    before: Top,
+}
+
+impl Frame {
+    /// The number of the region of the first variable.
+    pub(crate) fn first(self) -> usize {
+        self.before.regions
+    }
 }
 
 impl<'a> Memory<'a> {
     /// The memory of a run that is given bytes to read and bytes to write.
     pub fn new(data: &'a [Data], input: &'a [u8], output: &'a mut [u8]) -> Memory<'a> {
         let mut regions = Vec::with_capacity(data.len() + 8);
-        regions.push(Region { store: Store::Nowhere, bytes: 0, generation: 0 });
-        for (index, data) in data.iter().enumerate() {
-            let store = if data.is_written { Store::Nowhere } else { Store::Data(index as u32) };
-            regions.push(Region { store, bytes: data.bytes.len() as u32, generation: 0 });
-        }
-        let live = regions.len();
-        let mut memory = Memory {
-            data,
-            regions,
-            live,
-            stack: Vec::new(),
-            used: 0,
-            allocated: Vec::new(),
-            heap: Vec::new(),
-            heap_bytes: 0,
-            input,
-            output,
-        };
-        memory.allocated.push(Region { store: Store::Input, bytes: input.len() as u32, generation: 0 });
-        memory.allocated.push(Region { store: Store::Output, bytes: memory.output.len() as u32, generation: 0 });
-        memory
+        regions.push(Region::NOTHING);
+        regions.extend(data.iter().enumerate().map(|(index, data)| match data.is_written {
+            true => Region::NOTHING,
+            false => Region::read_only(Store::Data, index, &data.bytes),
+        }));
+        let top = Top { regions: regions.len(), bytes: 0, block: 0, at: 0 };
+        let allocated =
+            vec![Region::read_only(Store::Input, 0, input), Region::writable(Store::Output, 0, 0, &mut *output)];
+        let (stack, heap) = (Vec::new(), Vec::new());
+        Memory { data, regions, top, stack, allocated, heap, heap_bytes: 0, input, output }
     }
 
     /// A pointer to what is read.
@@ -127,55 +169,74 @@ impl<'a> Memory<'a> {
     /// # Errors
     /// [`Why::OutOfMemory`].
     pub fn enter(&mut self, objects: &[u64]) -> Result<Frame, Why> {
-        let frame = Frame { first: self.live, live: self.live, used: self.used };
+        let frame = Frame { before: self.top };
         for bytes in objects {
-            let end = self.used + *bytes as usize;
-            if end > STACK_BYTES_MAX || self.live >= ALLOCATED {
+            let end = self.top.bytes + *bytes as usize;
+            if end > STACK_BYTES_MAX || self.top.regions >= ALLOCATED {
                 self.leave(frame);
                 return Err(Why::OutOfMemory);
             }
-            if self.stack.len() < end {
-                self.stack.resize(end, 0);
-            }
-            self.stack[self.used..end].fill(0);
-            let region = Region { store: Store::Stack(self.used as u32), bytes: *bytes as u32, generation: 0 };
-            match self.regions.get_mut(self.live) {
+            let region = self.variable(*bytes as usize);
+            match self.regions.get_mut(self.top.regions) {
                 Some(place) => *place = Region { generation: place.generation, ..region },
                 None => self.regions.push(region),
             }
-            self.live += 1;
-            self.used = end;
+            self.top.regions += 1;
+            self.top.bytes = end;
         }
         Ok(frame)
     }
 
+    /// Room for a variable, all zero.
+    fn variable(&mut self, bytes: usize) -> Region {
+        let fits =
+            |stack: &[Vec<u8>], block: usize, at: usize| stack.get(block).is_some_and(|it| it.len() - at >= bytes);
+        if !fits(&self.stack, self.top.block, self.top.at) {
+            self.top.block += usize::from(!self.stack.is_empty());
+            self.top.at = 0;
+            if !fits(&self.stack, self.top.block, 0) {
+                // Nothing lives there, nor behind.
+                self.stack.truncate(self.top.block);
+                self.stack.push(vec![0; bytes.max(BLOCK_BYTES << self.top.block.min(10))]);
+            }
+        }
+        let Top { block, at, .. } = self.top;
+        self.top.at += bytes;
+        let place = &mut self.stack[block][at..at + bytes];
+        place.fill(0);
+        Region::writable(Store::Stack, block, at, place)
+    }
+
     /// The variables of a function are gone.
     pub fn leave(&mut self, frame: Frame) {
-        for region in &mut self.regions[frame.live..self.live] {
-            region.generation = region.generation.wrapping_add(1);
-            region.store = Store::Nowhere;
+        for region in &mut self.regions[frame.before.regions..self.top.regions] {
+            *region = region.gone();
         }
-        (self.live, self.used) = (frame.live, frame.used);
+        self.top = frame.before;
     }
 
     /// A pointer to a variable.
     pub fn object(&self, frame: Frame, number: usize) -> i64 {
-        let index = frame.first + number;
+        let index = frame.first() + number;
         (i64::from(self.regions[index].generation) << 48) | (index as i64) << 32
+    }
+
+    /// Where compiled code finds regions: data and variables, and what is allocated. Neither is ever empty.
+    pub(crate) fn tables(&self) -> [&[Region]; 2] {
+        [&self.regions, &self.allocated]
     }
 
     /// New memory with these bytes, until the run ends.
     ///
     /// # Errors
     /// [`Why::OutOfMemory`].
-    pub fn allocate(&mut self, bytes: Vec<u8>) -> Result<i64, Why> {
+    pub fn allocate(&mut self, mut bytes: Vec<u8>) -> Result<i64, Why> {
         self.heap_bytes += bytes.len();
         if self.heap_bytes > HEAP_BYTES_MAX || self.allocated.len() >= ALLOCATED {
             return Err(Why::OutOfMemory);
         }
         let index = ALLOCATED + self.allocated.len();
-        let store = Store::Heap(self.heap.len() as u32);
-        self.allocated.push(Region { store, bytes: bytes.len() as u32, generation: 0 });
+        self.allocated.push(Region::writable(Store::Heap, self.heap.len(), 0, &mut bytes));
         self.heap.push(bytes);
         Ok((index as i64) << 32)
     }
@@ -190,13 +251,11 @@ impl<'a> Memory<'a> {
         }
         let index = (pointer >> 32 & 0xffff) as usize;
         let region = self.region(pointer)?;
-        let Store::Heap(block) = region.store else { return Err(Why::NotAllocated) };
-        if pointer as u32 != 0 {
+        if region.store != Store::Heap || pointer as u32 != 0 {
             return Err(Why::NotAllocated);
         }
-        self.heap_bytes -= std::mem::take(&mut self.heap[block as usize]).len();
-        let region = &mut self.allocated[index - ALLOCATED];
-        *region = Region { store: Store::Nowhere, bytes: 0, generation: region.generation.wrapping_add(1) };
+        self.heap_bytes -= std::mem::take(&mut self.heap[region.block as usize]).len();
+        self.allocated[index - ALLOCATED] = region.gone();
         Ok(())
     }
 
@@ -205,7 +264,7 @@ impl<'a> Memory<'a> {
         let index = (pointer >> 32 & 0xffff) as usize;
         let region = if index < ALLOCATED { self.regions.get(index) } else { self.allocated.get(index - ALLOCATED) };
         match region {
-            Some(region) if region.generation == (pointer >> 48) as u16 && !matches!(region.store, Store::Nowhere) => {
+            Some(region) if region.generation == (pointer >> 48) as u16 && region.store != Store::Nowhere => {
                 Ok(*region)
             }
             _ if pointer as u64 >> 32 == 0 => Err(Why::NullPointer),
@@ -220,14 +279,15 @@ impl<'a> Memory<'a> {
     #[inline]
     pub fn rest(&self, pointer: i64) -> Result<&[u8], Why> {
         let region = self.region(pointer)?;
-        let (at, end) = (pointer as u32 as usize, region.bytes as usize);
+        let (at, end) = (pointer as u32 as usize, region.readable as usize);
         if at > end {
             return Err(Why::OutOfBounds);
         }
+        let (block, start) = (region.block as usize, region.start as usize);
         Ok(match region.store {
-            Store::Data(index) => &self.data[index as usize].bytes[at..end],
-            Store::Stack(start) => &self.stack[start as usize + at..start as usize + end],
-            Store::Heap(block) => &self.heap[block as usize][at..end],
+            Store::Data => &self.data[block].bytes[at..end],
+            Store::Stack => &self.stack[block][start + at..start + end],
+            Store::Heap => &self.heap[block][at..end],
             Store::Input => &self.input[at..end],
             Store::Output => &self.output[at..end],
             Store::Nowhere => return Err(Why::Gone),
@@ -241,14 +301,15 @@ impl<'a> Memory<'a> {
     #[inline]
     pub fn rest_mut(&mut self, pointer: i64) -> Result<&mut [u8], Why> {
         let region = self.region(pointer)?;
-        let (at, end) = (pointer as u32 as usize, region.bytes as usize);
+        let (at, end) = (pointer as u32 as usize, region.readable as usize);
         if at > end {
             return Err(Why::OutOfBounds);
         }
+        let (block, start) = (region.block as usize, region.start as usize);
         Ok(match region.store {
-            Store::Data(_) | Store::Input => return Err(Why::ReadOnly),
-            Store::Stack(start) => &mut self.stack[start as usize + at..start as usize + end],
-            Store::Heap(block) => &mut self.heap[block as usize][at..end],
+            Store::Data | Store::Input => return Err(Why::ReadOnly),
+            Store::Stack => &mut self.stack[block][start + at..start + end],
+            Store::Heap => &mut self.heap[block][at..end],
             Store::Output => &mut self.output[at..end],
             Store::Nowhere => return Err(Why::Gone),
         })

@@ -4,6 +4,7 @@
 use fist::builtins::{Attribute, Global, OperationValue};
 use fist::calls::{Calls, Host, Object, Place};
 use fist::check::check;
+use fist::compiler::Compiled;
 use fist::ir::Argument;
 use fist::memory::Memory;
 use fist::program::Program;
@@ -25,7 +26,7 @@ pub fn codes(text: &str) -> Vec<&'static str> {
 }
 
 /// What a program asks for is answered with constants and kept.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     pub error: i32,
     pub printed: Vec<String>,
@@ -162,7 +163,7 @@ pub fn run(program: &Program, notes: &mut Notes, function: &str, values: &[i64])
     run_on(program, notes, function, values, &[], &mut [])
 }
 
-/// Runs a function that is given what it reads and what it writes.
+/// Runs a function that is given what it reads and what it writes: interpreted and compiled, which has to be the same.
 pub fn run_on(
     program: &Program,
     notes: &mut Notes,
@@ -172,6 +173,39 @@ pub fn run_on(
     output: &mut [u8],
 ) -> Result<i64, Stop> {
     let index = program.functions.iter().position(|one| one.name == function).expect("a function of this name");
+    let compiled = Compiled::new(program).unwrap_or_else(|error| panic!("{error}"));
+    let (mut other_notes, mut other_output) = (notes.clone(), output.to_vec());
+    let answer = interpret(program, notes, index, values, input, output);
+    let other = run_compiled(&compiled, program, &mut other_notes, index, values, input, &mut other_output);
+    assert_eq!(answer, other, "interpreted and compiled, `{function}`");
+    assert_eq!(*notes, other_notes, "interpreted and compiled, `{function}`");
+    assert!(*output == *other_output, "`{function}` wrote different bytes, interpreted and compiled");
+    answer
+}
+
+/// Runs a function in the interpreter.
+pub fn interpret(
+    program: &Program,
+    notes: &mut Notes,
+    function: usize,
+    values: &[i64],
+    input: &[u8],
+    output: &mut [u8],
+) -> Result<i64, Stop> {
     let mut memory = Memory::new(&program.data, input, output);
-    fist::interpreter::run(program, &mut memory, &mut Calls { program, host: notes }, index, values)
+    fist::interpreter::run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
+}
+
+/// Runs a function as it was compiled.
+pub fn run_compiled(
+    compiled: &Compiled,
+    program: &Program,
+    notes: &mut Notes,
+    function: usize,
+    values: &[i64],
+    input: &[u8],
+    output: &mut [u8],
+) -> Result<i64, Stop> {
+    let mut memory = Memory::new(&program.data, input, output);
+    compiled.run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
 }

@@ -1,0 +1,487 @@
+//! Memory: where regions are looked up, and how integers in them are reached.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
+use cranelift_codegen::isa::TargetFrontendConfig;
+use cranelift_frontend::{FunctionBuilder, Variable};
+
+use super::facts::{Base, CLEARED_MAX};
+use super::machine::{Machine, TABLE_BIT, Table, number_of};
+use super::range::Range;
+use super::translator::{FLAGS, Operand, Place, Translator};
+use crate::ir::{Expression as E, Integer};
+use crate::memory::{Region, data_pointer};
+use crate::stop::Why;
+use crate::text::Span;
+
+/// A base whose region has been looked up.
+pub(super) struct Anchor {
+    /// The pointer.
+    pointer: Value,
+    /// The pointer without its offset.
+    high: Value,
+    /// Its offset.
+    offset: Value,
+    /// Where the region is, and how much of it can be read and written to: nothing if it is not there.
+    address: Variable,
+    readable: Variable,
+    writable: Variable,
+    /// Bytes of an object: all can be read and written to.
+    bytes: Option<u64>,
+}
+
+/// A region as it has been found.
+struct Found {
+    address: Value,
+    readable: Value,
+    writable: Value,
+}
+
+/// The lower half of a pointer.
+const OFFSET: i64 = 0xffff_ffff;
+
+/// Looks a region up. Where there is none, nothing can be reached.
+fn find(builder: &mut FunctionBuilder<'_>, machine: Value, pointer: Value) -> Found {
+    let constant = |builder: &mut FunctionBuilder<'_>, value: usize| builder.ins().iconst(types::I64, value as i64);
+    let (nothing, one) = (constant(builder, 0), constant(builder, 1));
+    let bit = constant(builder, TABLE_BIT as usize);
+    let side = builder.ins().ushr(pointer, bit);
+    let side = builder.ins().band(side, one);
+    let size = constant(builder, size_of::<Table>());
+    let table = builder.ins().imul(side, size);
+    let table = builder.ins().iadd(machine, table);
+    let tables = offset_of!(Machine<'_, '_>, tables);
+    let at = |field: usize| (tables + field) as i32;
+    let regions = builder.ins().load(types::I64, FLAGS, table, at(offset_of!(Table, regions)));
+    let count = builder.ins().load(types::I64, FLAGS, table, at(offset_of!(Table, count)));
+    let half = constant(builder, 32);
+    let number = builder.ins().ushr(pointer, half);
+    let mask = constant(builder, (1 << (TABLE_BIT - 32)) - 1);
+    let number = builder.ins().band(number, mask);
+    let is_there = builder.ins().icmp(IntCC::UnsignedLessThan, number, count);
+    // A table is never empty.
+    let number = builder.ins().select(is_there, number, nothing);
+    let size = constant(builder, size_of::<Region>());
+    let region = builder.ins().imul(number, size);
+    let region = builder.ins().iadd(regions, region);
+    let generation = builder.ins().uload16(types::I64, FLAGS, region, offset_of!(Region, generation) as i32);
+    let upper = constant(builder, 48);
+    let own = builder.ins().ushr(pointer, upper);
+    let is_same = builder.ins().icmp(IntCC::Equal, generation, own);
+    let is_found = builder.ins().band(is_there, is_same);
+    let readable = builder.ins().uload32(FLAGS, region, offset_of!(Region, readable) as i32);
+    let writable = builder.ins().uload32(FLAGS, region, offset_of!(Region, writable) as i32);
+    Found {
+        address: builder.ins().load(types::I64, FLAGS, region, offset_of!(Region, address) as i32),
+        readable: builder.ins().select(is_found, readable, nothing),
+        writable: builder.ins().select(is_found, writable, nothing),
+    }
+}
+
+/// Makes the function that looks a region up for others: it is given the machine and a pointer, and answers the address,
+/// and how much can be read in the lower half of a value and how much can be written to in the upper half.
+pub(super) fn make_find(mut builder: FunctionBuilder<'_>, configuration: TargetFrontendConfig) {
+    let block = builder.create_block();
+    builder.append_block_params_for_function_params(block);
+    builder.switch_to_block(block);
+    builder.seal_block(block);
+    let (machine, pointer) = (builder.block_params(block)[0], builder.block_params(block)[1]);
+    let found = find(&mut builder, machine, pointer);
+    let half = builder.ins().iconst(types::I64, 32);
+    let upper = builder.ins().ishl(found.writable, half);
+    let limits = builder.ins().bor(found.readable, upper);
+    builder.ins().return_(&[found.address, limits]);
+    builder.finalize(configuration);
+}
+
+impl Translator<'_, '_> {
+    /// Makes room for the objects of the function.
+    pub(super) fn enter(&mut self, place: Value) {
+        let number = self.constant(self.index as i64);
+        let first = self.ask("enter", &[number, place]);
+        let size = self.constant(size_of::<Region>() as i64);
+        let regions = offset_of!(Machine<'_, '_>, tables) + offset_of!(Table, regions);
+        let regions = self.builder.ins().load(types::I64, FLAGS, self.machine, regions as i32);
+        let before = self.builder.ins().imul(first, size);
+        let before = self.builder.ins().iadd(regions, before);
+        for index in 0..self.function().objects.len() {
+            let region = index * size_of::<Region>() + offset_of!(Region, generation);
+            let region = self.constant(region as i64);
+            let region = self.builder.ins().iadd(before, region);
+            let generation = self.builder.ins().uload16(types::I64, FLAGS, region, 0);
+            let number = self.constant(index as i64);
+            let number = self.builder.ins().iadd(first, number);
+            let (high, low) = (self.shifted(generation, 48), self.shifted(number, 32));
+            self.objects.push(self.builder.ins().bor(high, low));
+        }
+    }
+
+    fn shifted(&mut self, value: Value, places: i64) -> Value {
+        let places = self.constant(places);
+        self.builder.ins().ishl(value, places)
+    }
+
+    fn shifted_back(&mut self, value: Value, places: i64) -> Value {
+        let places = self.constant(places);
+        self.builder.ins().ushr(value, places)
+    }
+
+    fn masked(&mut self, value: Value, mask: i64) -> Value {
+        let mask = self.constant(mask);
+        self.builder.ins().band(value, mask)
+    }
+
+    /// Looks the regions of the function's bases up.
+    pub(super) fn anchor(&mut self, parameters: &[Value]) {
+        for base in self.bases.clone() {
+            let (pointer, bytes) = match base {
+                Base::Parameter(register) => (parameters[register], None),
+                Base::Object(object) => (self.objects[object], Some(self.function().objects[object])),
+                Base::Data(index) => (self.constant(data_pointer(index)), None),
+            };
+            let (high, offset) = (self.masked(pointer, !OFFSET), self.low_half(pointer));
+            let [address, readable, writable] = [(); 3].map(|()| self.builder.declare_var(types::I64));
+            self.anchors.push(Anchor { pointer, high, offset, address, readable, writable, bytes });
+            self.look_up(self.anchors.len() - 1, None);
+        }
+    }
+
+    /// Looks the regions up anew: what was called, at this place, may have changed them.
+    pub(super) fn look_up_again(&mut self, span: Span) {
+        for index in 0..self.anchors.len() {
+            self.look_up(index, Some(span));
+        }
+    }
+
+    fn look_up(&mut self, index: usize, again: Option<Span>) {
+        let Anchor { pointer, address, readable, writable, bytes, .. } = self.anchors[index];
+        // What a call answers is kept; what can be computed might be computed again in every round of a loop.
+        let function = self.find_function();
+        let call = self.builder.ins().call(function, &[self.machine, pointer]);
+        let &[at, limits] = self.builder.inst_results(call) else { unreachable!("two values are found") };
+        let found = Found { address: at, readable: self.low_half(limits), writable: self.shifted_back(limits, 32) };
+        if let (Some(bytes), Some(span)) = (bytes, again) {
+            // An object of a function that runs goes away only if whoever answers calls makes it; no access asks again.
+            let is_other = self.compare(IntCC::NotEqual, found.writable, bytes as i64);
+            self.stop_if(is_other, Why::Gone, span);
+        }
+        self.builder.def_var(address, found.address);
+        self.builder.def_var(readable, found.readable);
+        self.builder.def_var(writable, found.writable);
+    }
+
+    /// Which of the bases that have been looked up this is.
+    pub(super) fn anchored(&self, base: Base) -> Option<usize> {
+        self.bases.iter().position(|known| *known == base)
+    }
+
+    /// A pointer to the object or data or what the parameter points to.
+    pub(super) fn base(&mut self, base: Base, pointer: Value) -> Operand {
+        let Some(index) = self.anchored(base) else { return Operand::Plain(pointer, Range::FULL, None) };
+        let Anchor { pointer, offset, .. } = self.anchors[index];
+        let (offset, range) = match base {
+            Base::Parameter(_) => (offset, Range { low: 0, high: OFFSET }),
+            _ => (self.constant(0), Range::exactly(0)),
+        };
+        Operand::Pointer { base: index, offset, range, whole: Some(pointer) }
+    }
+
+    /// A pointer that is certainly one into the region of a base.
+    pub(super) fn pointer_into(&mut self, base: usize, pointer: Value) -> Operand {
+        let offset = self.low_half(pointer);
+        Operand::Pointer { base, offset, range: Range { low: 0, high: OFFSET }, whole: Some(pointer) }
+    }
+
+    /// The lowest 32 bits.
+    fn low_half(&mut self, value: Value) -> Value {
+        let half = self.builder.ins().ireduce(types::I32, value);
+        self.builder.ins().uextend(types::I64, half)
+    }
+
+    /// A value as a whole, in 64 bits.
+    pub(super) fn whole(&mut self, operand: Operand) -> Value {
+        match operand {
+            Operand::Plain(value, ..) | Operand::Pointer { whole: Some(value), .. } => value,
+            Operand::Truth(value) => self.builder.ins().uextend(types::I64, value),
+            Operand::Pointer { base, offset, .. } => {
+                let low = self.low_half(offset);
+                self.builder.ins().bor(self.anchors[base].high, low)
+            }
+        }
+    }
+
+    /// A pointer so many bytes further on; that these are not too many has been seen to.
+    pub(super) fn further(&mut self, pointer: Operand, bytes: Value, range: Range) -> Operand {
+        match pointer {
+            Operand::Pointer { base, offset, range: from, .. } => {
+                let offset = self.builder.ins().iadd(offset, bytes);
+                Operand::Pointer { base, offset, range: from.plus(range), whole: None }
+            }
+            other => {
+                let hint = hint(&other);
+                let value = self.whole(other);
+                let sum = self.builder.ins().iadd(value, bytes);
+                let (high, low) = (self.masked(value, !OFFSET), self.low_half(sum));
+                Operand::Plain(self.builder.ins().bor(high, low), Range::FULL, hint)
+            }
+        }
+    }
+
+    /// `pointer` so many elements further on.
+    pub(super) fn element(
+        &mut self,
+        pointer: Operand,
+        (index, mut range): (Value, Range),
+        size: u64,
+        length: Option<u64>,
+        span: Span,
+    ) -> Operand {
+        if let Some(length) = length {
+            let most = i64::try_from(length).unwrap_or(i64::MAX) - 1;
+            if !range.is_within(Range { low: 0, high: most }) {
+                let is_none = self.compare(IntCC::UnsignedGreaterThanOrEqual, index, length as i64);
+                self.stop_if(is_none, Why::NoElement, span);
+            }
+            range = Range { low: range.low.clamp(0, most.max(0)), high: range.high.clamp(0, most.max(0)) };
+        }
+        let step = Range::exactly(size as i64);
+        if size > 0 && !range.times(step).is_within(Range::STEP) {
+            // As many elements as that are in no step.
+            let (low, high) = (Range::STEP.low / size as i64, Range::STEP.high / size as i64);
+            let less = self.constant(low);
+            let above = self.builder.ins().isub(index, less);
+            let is_far = self.compare(IntCC::UnsignedGreaterThan, above, high - low);
+            self.stop_if(is_far, Why::OutOfBounds, span);
+            range = Range { low: range.low.max(low), high: range.high.min(high).max(low) };
+        }
+        let size = self.constant(size as i64);
+        let bytes = self.builder.ins().imul(index, size);
+        self.further(pointer, bytes, range.times(step))
+    }
+
+    /// `pointer` so many bytes further on.
+    pub(super) fn field(&mut self, pointer: Operand, bytes: u64) -> Operand {
+        let range = Range::exactly(bytes as i64);
+        if !range.is_within(Range::STEP) {
+            self.stop(Why::OutOfBounds, Span::default());
+            return pointer;
+        }
+        if bytes == 0 {
+            return pointer;
+        }
+        let bytes = self.constant(bytes as i64);
+        self.further(pointer, bytes, range)
+    }
+
+    /// The integer at a pointer.
+    pub(super) fn load(&mut self, pointer: Operand, integer: Integer, span: Span) -> Operand {
+        let (address, slow) = self.reach(pointer, integer, false, span);
+        let value = self.read(address, integer);
+        let Some(slow) = slow else { return Operand::Plain(value, Range::of(integer), None) };
+        let (done, answer) = self.block_with(types::I64);
+        self.builder.ins().jump(done, &[value.into()]);
+        self.start(slow);
+        let pointer = self.whole(pointer);
+        let (number, place) = (self.constant(number_of(integer)), self.place(span));
+        let value = self.ask("load", &[pointer, number, place]);
+        self.builder.ins().jump(done, &[value.into()]);
+        self.start(done);
+        Operand::Plain(answer, Range::of(integer), None)
+    }
+
+    /// Writes an integer to where a pointer points.
+    pub(super) fn store(&mut self, pointer: Operand, integer: Integer, value: Value, span: Span) {
+        let (address, slow) = self.reach(pointer, integer, true, span);
+        self.write(address, integer, value);
+        let Some(slow) = slow else { return };
+        let done = self.block();
+        self.builder.ins().jump(done, &[]);
+        self.start(slow);
+        let pointer = self.whole(pointer);
+        let (number, place) = (self.constant(number_of(integer)), self.place(span));
+        self.ask("store", &[pointer, value, number, place]);
+        self.builder.ins().jump(done, &[]);
+        self.start(done);
+    }
+
+    pub(super) fn place(&mut self, span: Span) -> Value {
+        let place = self.spots.place(span);
+        self.constant(place)
+    }
+
+    /// Where an integer is that a pointer points to. If it may lie in another region than is thought, what is gone to then.
+    fn reach(&mut self, pointer: Operand, integer: Integer, is_write: bool, span: Span) -> (Value, Option<Block>) {
+        let size = u64::from(integer.bytes);
+        let (address, offset, limit, is_known) = match (pointer, hint(&pointer)) {
+            (Operand::Pointer { base, offset, range, .. }, _) => {
+                let address = self.builder.use_var(self.anchors[base].address);
+                if let Some(bytes) = self.anchors[base].bytes
+                    && bytes >= size
+                    && range.is_within(Range { low: 0, high: (bytes - size) as i64 })
+                {
+                    return (self.builder.ins().iadd(address, offset), None);
+                }
+                let is_low = range.is_within(Range { low: 0, high: OFFSET });
+                let offset = if is_low { offset } else { self.low_half(offset) };
+                (address, offset, self.limit(base, is_write), true)
+            }
+            (other, Some(base)) => {
+                // In another region the difference is larger than any offset.
+                let value = self.whole(other);
+                let offset = self.builder.ins().isub(value, self.anchors[base].high);
+                (self.builder.use_var(self.anchors[base].address), offset, self.limit(base, is_write), false)
+            }
+            (other, None) => {
+                let value = self.whole(other);
+                let found = find(&mut self.builder, self.machine, value);
+                let offset = self.low_half(value);
+                (found.address, offset, if is_write { found.writable } else { found.readable }, true)
+            }
+        };
+        let end = self.less(limit, size as i64 - 1);
+        let is_within = self.builder.ins().icmp(IntCC::UnsignedLessThan, offset, end);
+        let (fast, slow) = (self.block(), self.block());
+        self.builder.set_cold_block(slow);
+        self.builder.ins().brif(is_within, fast, &[], slow, &[]);
+        if is_known {
+            self.start(slow);
+            self.refuse(pointer, integer, is_write, span);
+        }
+        self.start(fast);
+        (self.builder.ins().iadd(address, offset), (!is_known).then_some(slow))
+    }
+
+    /// An access that is certainly not valid: what it is asked of tells why.
+    fn refuse(&mut self, pointer: Operand, integer: Integer, is_write: bool, span: Span) {
+        let pointer = self.whole(pointer);
+        let (bytes, is_write) = (self.constant(integer.bytes.into()), self.constant(is_write.into()));
+        let place = self.place(span);
+        self.end_with("refuse", &[pointer, bytes, is_write, place]);
+    }
+
+    /// How many bytes of a base's region are reached.
+    fn limit(&mut self, base: usize, is_write: bool) -> Value {
+        let Anchor { readable, writable, bytes, .. } = self.anchors[base];
+        match bytes {
+            Some(bytes) => self.constant(bytes as i64),
+            None => self.builder.use_var(if is_write { writable } else { readable }),
+        }
+    }
+
+    /// Where a base's region begins, and how many bytes of it are reached.
+    pub(super) fn extent(&mut self, base: usize, is_write: bool) -> (Value, Value) {
+        (self.builder.use_var(self.anchors[base].address), self.limit(base, is_write))
+    }
+
+    /// So much less than a length, but not less than nothing.
+    fn less(&mut self, length: Value, by: i64) -> Value {
+        if by == 0 {
+            return length;
+        }
+        let (by, nothing) = (self.constant(by), self.constant(0));
+        let rest = self.builder.ins().isub(length, by);
+        let is_some = self.builder.ins().icmp(IntCC::SignedGreaterThan, rest, nothing);
+        self.builder.ins().select(is_some, rest, nothing)
+    }
+
+    fn read(&mut self, address: Value, integer: Integer) -> Value {
+        let make = self.builder.ins();
+        match (integer.bytes, integer.is_unsigned) {
+            (1, true) => make.uload8(types::I64, FLAGS, address, 0),
+            (1, false) => make.sload8(types::I64, FLAGS, address, 0),
+            (2, true) => make.uload16(types::I64, FLAGS, address, 0),
+            (2, false) => make.sload16(types::I64, FLAGS, address, 0),
+            (4, true) => make.uload32(FLAGS, address, 0),
+            (4, false) => make.sload32(FLAGS, address, 0),
+            _ => make.load(types::I64, FLAGS, address, 0),
+        }
+    }
+
+    fn write(&mut self, address: Value, integer: Integer, value: Value) {
+        let make = self.builder.ins();
+        match integer.bytes {
+            1 => make.istore8(FLAGS, value, address, 0),
+            2 => make.istore16(FLAGS, value, address, 0),
+            4 => make.istore32(FLAGS, value, address, 0),
+            _ => make.store(FLAGS, value, address, 0),
+        };
+    }
+
+    /// Makes an object zero.
+    pub(super) fn clear(&mut self, object: usize) {
+        let bytes = self.function().objects[object];
+        let anchored = self.anchored(Base::Object(object)).filter(|_| bytes <= CLEARED_MAX);
+        let Some(anchor) = anchored else {
+            let pointer = self.objects[object];
+            self.ask("clear", &[pointer]);
+            return;
+        };
+        let address = self.builder.use_var(self.anchors[anchor].address);
+        let nothing = self.constant(0);
+        let mut at = 0;
+        for width in [8, 4, 2, 1] {
+            while bytes - at >= u64::from(width) {
+                let offset = self.constant(at as i64);
+                let there = self.builder.ins().iadd(address, offset);
+                self.write(there, Integer { bytes: width, is_unsigned: true }, nothing);
+                at += u64::from(width);
+            }
+        }
+    }
+
+    /// Copies bytes.
+    pub(super) fn copy(&mut self, to: &E, from: &E, bytes: u64, span: Span) -> Operand {
+        let (to, from) = (self.value(to), self.value(from));
+        let (to_whole, from_whole) = (self.whole(to), self.whole(from));
+        let (bytes, place) = (self.constant(bytes as i64), self.place(span));
+        self.ask("copy", &[to_whole, from_whole, bytes, place]);
+        to
+    }
+
+    /// The registers of a function that is given these values.
+    pub(super) fn places(&mut self, function: usize, given: &[Operand]) -> Vec<Place> {
+        let facts = self.facts;
+        let facts = &facts[function];
+        // No function is part of itself.
+        let is_own = function == self.index;
+        let mut places = Vec::new();
+        for register in 0..facts.is_set.len() {
+            let mut value = given.get(register).copied();
+            if let (true, Some(Operand::Plain(pointer, ..))) = (is_own, value) {
+                value = Some(self.base(Base::Parameter(register), pointer));
+            }
+            if let (Some(value), false) = (value, facts.is_set[register]) {
+                places.push(Place::Fixed(value));
+                continue;
+            }
+            let (hint, is_exact) = match facts.roots[register].base() {
+                Some(Base::Parameter(parameter)) if !is_own => {
+                    let given = given.get(parameter);
+                    (given.and_then(hint), matches!(given, Some(Operand::Pointer { .. })))
+                }
+                Some(base) => (self.anchored(base), true),
+                None => (None, false),
+            };
+            let is_certain = is_exact && facts.is_certain[register];
+            let variable = self.builder.declare_var(types::I64);
+            let first = match value {
+                Some(value) => self.whole(value),
+                None => self.constant(0),
+            };
+            self.builder.def_var(variable, first);
+            places.push(Place::Changing { variable, range: facts.ranges[register], hint, is_certain });
+        }
+        places
+    }
+}
+
+/// The base that a pointer may be made of.
+pub(super) fn hint(operand: &Operand) -> Option<usize> {
+    match operand {
+        Operand::Plain(_, _, hint) => *hint,
+        Operand::Pointer { base, .. } => Some(*base),
+        Operand::Truth(_) => None,
+    }
+}

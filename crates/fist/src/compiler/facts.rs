@@ -1,0 +1,390 @@
+//! What is known of the functions of a program before they are compiled: that they are whole, what their registers hold
+//! and where their pointers lead, which of them call out of the program, and which are made part of those that call them.
+
+use super::CompileError;
+use super::range::Range;
+use crate::interpreter::DEPTH_MAX;
+use crate::ir::{Expression as E, Function, Integer, Register, Statement as S};
+use crate::program::Program;
+
+/// Functions of more expressions are not made part of those that call them.
+const INLINED_MAX: usize = 80;
+/// Clearing an object of so many bytes is written out.
+pub(super) const CLEARED_MAX: u64 = 64;
+/// Elements and fields farther apart than this are reached by no pointer.
+const SIZE_MAX: u64 = 1 << 31;
+
+/// What a pointer may be made of: one whose region is looked up once, at the beginning of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    /// What a parameter is at the beginning.
+    Parameter(Register),
+    /// An object of the function.
+    Object(usize),
+    /// Data of the description.
+    Data(usize),
+}
+
+/// What a value is made of, if it is a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Root {
+    /// It points to nothing.
+    Nothing,
+    /// It is made of this one.
+    One(Base),
+    /// That is not known.
+    Unknown,
+}
+
+impl Root {
+    fn or(self, other: Root) -> Root {
+        match (self, other) {
+            (Root::Nothing, one) | (one, Root::Nothing) => one,
+            (one, other) if one == other => one,
+            _ => Root::Unknown,
+        }
+    }
+
+    /// The base, if there is one.
+    pub(super) fn base(self) -> Option<Base> {
+        match self {
+            Root::One(base) => Some(base),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of a function.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// Registers that something writes to; the parameters among the others are what the function is given.
+    pub(super) is_set: Vec<bool>,
+    /// What they hold.
+    pub(super) ranges: Vec<Range>,
+    /// What they are made of, if they are pointers.
+    pub(super) roots: Vec<Root>,
+    /// Parameters that something writes to, and that are nevertheless made of nothing but their roots.
+    pub(super) is_certain: Vec<bool>,
+    /// What memory is reached by.
+    pub(super) bases: Vec<Base>,
+    /// What it answers.
+    pub(super) answer: Range,
+    /// It calls out of the program, or something that it calls does.
+    pub(super) calls_out: bool,
+    /// It is made part of those that call it.
+    pub(super) is_inlined: bool,
+    /// So many expressions, with those of the functions that are made part of it.
+    size: usize,
+    /// The functions that it calls.
+    calls: Vec<usize>,
+}
+
+/// What is known of each function.
+///
+/// # Errors
+/// A function that is not whole.
+pub(super) fn all(program: &Program) -> Result<Vec<Facts>, CompileError> {
+    let mut all = Vec::new();
+    for function in &program.functions {
+        whole(function, program).map_err(|what| CompileError::new(&function.name, what))?;
+        all.push(of_one(function));
+    }
+    calls_out(&mut all);
+    let mut states = vec![State::Unseen; all.len()];
+    for index in 0..all.len() {
+        settle(index, program, &mut all, &mut states);
+    }
+    Ok(all)
+}
+
+/// Shows the parts that an expression is made of.
+fn parts<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
+    match one {
+        E::Constant(_) | E::Register(_) | E::Object(_) | E::Data(_) => {}
+        E::Load(of, ..) | E::Field(of, _) | E::Convert(of, _) | E::Not(of) | E::Set(_, of) => see(of),
+        E::Element { pointer: one, index: other, .. }
+        | E::Distance(one, other, ..)
+        | E::Binary(_, _, one, other, _)
+        | E::Compare(_, _, one, other)
+        | E::And(one, other)
+        | E::Or(one, other)
+        | E::Sequence(one, other)
+        | E::Store(one, _, other, _)
+        | E::Copy(one, other, ..) => {
+            see(one);
+            see(other);
+        }
+        E::Conditional(condition, then, otherwise) => {
+            see(condition);
+            see(then);
+            see(otherwise);
+        }
+        E::Call(_, values, _) | E::Site(_, values, _) => values.iter().for_each(see),
+    }
+}
+
+/// Shows an expression and all that it is made of.
+pub(super) fn each<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
+    see(one);
+    parts(one, &mut |part| each(part, see));
+}
+
+/// Shows the statements, and those in them.
+fn each_statement<'s>(statements: &'s [S], see: &mut dyn FnMut(&'s S)) {
+    for statement in statements {
+        see(statement);
+        match statement {
+            S::Block(all) => each_statement(all, see),
+            S::If(_, then, otherwise) => {
+                each_statement(std::slice::from_ref(then), see);
+                each_statement(std::slice::from_ref(otherwise), see);
+            }
+            S::Loop { body, .. } => each_statement(std::slice::from_ref(body), see),
+            S::Switch { parts, .. } => parts.iter().for_each(|part| each_statement(part, see)),
+            S::Expression(_) | S::Clear(_) | S::Break | S::Continue | S::Return(_) => {}
+        }
+    }
+}
+
+/// Shows all expressions of a function, with their parts.
+fn each_expression<'s>(function: &'s Function, see: &mut dyn FnMut(&'s E)) {
+    each_statement(&function.body, &mut |statement| match statement {
+        S::Expression(value) | S::Return(Some(value)) | S::If(value, ..) | S::Switch { value, .. } => each(value, see),
+        S::Loop { before, step, after, .. } => {
+            [before, step, after].into_iter().flatten().for_each(|value| each(value, see));
+        }
+        S::Clear(_) | S::Block(_) | S::Break | S::Continue | S::Return(None) => {}
+    });
+}
+
+/// Whether all that a function names is there. One too deep to be ever run is not looked into.
+fn whole(function: &Function, program: &Program) -> Result<(), &'static str> {
+    let mut wrong = None;
+    let mut claim = |holds: bool, what: &'static str| {
+        if !holds {
+            wrong.get_or_insert(what);
+        }
+    };
+    claim(function.depth > 0, "a function takes some room");
+    claim(function.parameters <= function.registers, "parameters are registers");
+    if function.depth > DEPTH_MAX {
+        return wrong.map_or(Ok(()), Err);
+    }
+    let integer = |integer: &Integer| matches!(integer.bytes, 1 | 2 | 4 | 8);
+    each_expression(function, &mut |one| match one {
+        E::Register(register) | E::Set(register, _) => {
+            claim(*register < function.registers, "there is no such register")
+        }
+        E::Object(object) => claim(*object < function.objects.len(), "there is no such object"),
+        E::Load(_, of, _) | E::Convert(_, of) | E::Binary(_, of, ..) | E::Compare(_, of, ..) | E::Store(_, of, ..) => {
+            claim(integer(of), "there is no integer of this size");
+        }
+        E::Element { size, .. } => claim(*size <= SIZE_MAX, "an element is too large"),
+        E::Distance(.., size, _) => claim((1..=SIZE_MAX).contains(size), "an element is too large, or nothing"),
+        E::Call(index, values, _) => match program.functions.get(*index) {
+            Some(called) => claim(called.parameters == values.len(), "a function is given more or less than it takes"),
+            None => claim(false, "there is no such function"),
+        },
+        _ => {}
+    });
+    each_statement(&function.body, &mut |statement| {
+        if let S::Clear(object) = statement {
+            claim(*object < function.objects.len(), "there is no such object");
+        }
+    });
+    wrong.map_or(Ok(()), Err)
+}
+
+fn of_one(function: &Function) -> Facts {
+    let mut facts = Facts {
+        is_set: vec![false; function.registers],
+        ranges: vec![Range::exactly(0); function.registers],
+        roots: vec![Root::Nothing; function.registers],
+        is_certain: vec![false; function.registers],
+        bases: Vec::new(),
+        answer: Range::exactly(0),
+        calls_out: false,
+        is_inlined: false,
+        size: 0,
+        calls: Vec::new(),
+    };
+    if function.depth > DEPTH_MAX {
+        return facts;
+    }
+    for register in 0..function.parameters {
+        facts.ranges[register] = Range::FULL;
+        facts.roots[register] = Root::One(Base::Parameter(register));
+    }
+    let mut sets = Vec::new();
+    each_expression(function, &mut |one| {
+        facts.size += 1;
+        match one {
+            E::Set(register, value) => {
+                facts.is_set[*register] = true;
+                sets.push((*register, &**value));
+            }
+            E::Call(index, ..) => facts.calls.push(*index),
+            E::Site(..) => facts.calls_out = true,
+            _ => {}
+        }
+    });
+    facts.follow(&sets);
+    facts.make_certain(function.parameters, &sets);
+    each_statement(&function.body, &mut |statement| {
+        if let S::Return(Some(value)) = statement {
+            facts.answer = facts.answer.or(facts.range(value));
+        }
+    });
+    facts
+}
+
+impl Facts {
+    /// What registers hold by all that is written to them.
+    fn follow(&mut self, sets: &[(Register, &E)]) {
+        for round in 0.. {
+            let mut is_same = true;
+            for (register, value) in sets {
+                let range = if round < 8 { self.ranges[*register].or(self.range(value)) } else { Range::FULL };
+                let root = self.roots[*register].or(self.root(value));
+                is_same &= (range, root) == (self.ranges[*register], self.roots[*register]);
+                (self.ranges[*register], self.roots[*register]) = (range, root);
+            }
+            if is_same {
+                break;
+            }
+        }
+    }
+
+    /// Finds the parameters that are moved within what they point to, and nowhere else.
+    fn make_certain(&mut self, parameters: usize, sets: &[(Register, &E)]) {
+        for register in 0..parameters {
+            self.is_certain[register] = self.roots[register].base().is_some();
+        }
+        loop {
+            let wrong = sets.iter().find(|(register, value)| {
+                self.is_certain[*register] && self.certain_root(value) != self.roots[*register].base()
+            });
+            match wrong {
+                Some((register, _)) => self.is_certain[*register] = false,
+                None => return,
+            }
+        }
+    }
+
+    /// What a pointer is certainly made of: it is not one to nothing.
+    fn certain_root(&self, pointer: &E) -> Option<Base> {
+        match pointer {
+            E::Register(register) if self.is_certain[*register] => self.roots[*register].base(),
+            E::Object(object) => Some(Base::Object(*object)),
+            E::Data(index) => Some(Base::Data(*index)),
+            E::Element { pointer, .. } | E::Field(pointer, _) => self.certain_root(pointer),
+            E::Sequence(_, value) | E::Set(_, value) => self.certain_root(value),
+            _ => None,
+        }
+    }
+
+    /// Between which bounds a value lies, by its type.
+    fn range(&self, value: &E) -> Range {
+        match value {
+            E::Constant(value) => Range::exactly(*value),
+            E::Register(register) => self.ranges[*register],
+            E::Load(_, integer, _) | E::Convert(_, integer) | E::Binary(_, integer, ..) => Range::of(*integer),
+            E::Compare(..) | E::And(..) | E::Or(..) | E::Not(_) => Range::TRUTH,
+            E::Conditional(_, one, other) => self.range(one).or(self.range(other)),
+            E::Sequence(_, value) | E::Set(_, value) | E::Store(_, _, value, _) => self.range(value),
+            _ => Range::FULL,
+        }
+    }
+
+    /// What a pointer is made of.
+    fn root(&self, pointer: &E) -> Root {
+        match pointer {
+            E::Constant(0) => Root::Nothing,
+            E::Register(register) => self.roots[*register],
+            E::Object(object) => Root::One(Base::Object(*object)),
+            E::Data(index) => Root::One(Base::Data(*index)),
+            E::Element { pointer, .. } | E::Field(pointer, _) | E::Copy(pointer, ..) => self.root(pointer),
+            E::Sequence(_, value) | E::Set(_, value) | E::Store(_, _, value, _) => self.root(value),
+            E::Conditional(_, one, other) => self.root(one).or(self.root(other)),
+            _ => Root::Unknown,
+        }
+    }
+
+    fn reach(&mut self, root: Root) {
+        if let Some(base) = root.base()
+            && !self.bases.contains(&base)
+        {
+            self.bases.push(base);
+        }
+    }
+}
+
+/// A function that calls one which calls out does so too.
+fn calls_out(all: &mut [Facts]) {
+    loop {
+        let found: Vec<usize> = (0..all.len())
+            .filter(|index| !all[*index].calls_out && all[*index].calls.iter().any(|called| all[*called].calls_out))
+            .collect();
+        if found.is_empty() {
+            return;
+        }
+        found.into_iter().for_each(|index| all[index].calls_out = true);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unseen,
+    Begun,
+    Settled,
+}
+
+/// Decides whether a function is made part of others, and finds what it reaches memory by: those that it calls come first.
+fn settle(index: usize, program: &Program, all: &mut Vec<Facts>, states: &mut [State]) {
+    if states[index] != State::Unseen {
+        return;
+    }
+    states[index] = State::Begun;
+    let function = &program.functions[index];
+    if function.depth > DEPTH_MAX {
+        states[index] = State::Settled;
+        return;
+    }
+    for called in all[index].calls.clone() {
+        settle(called, program, all, states);
+    }
+    reach(index, function, all, states);
+    let calls = &all[index].calls;
+    let has_parts_only = calls.iter().all(|called| states[*called] == State::Settled && all[*called].is_inlined);
+    let size = all[index].size + calls.iter().map(|called| all[*called].size).sum::<usize>();
+    let mut loops = false;
+    each_statement(&function.body, &mut |statement| loops |= matches!(statement, S::Loop { .. } | S::Switch { .. }));
+    all[index].size = size;
+    all[index].is_inlined =
+        has_parts_only && size <= INLINED_MAX && !loops && !all[index].calls_out && function.objects.is_empty();
+    states[index] = State::Settled;
+}
+
+/// Finds what a function reaches memory by.
+fn reach(index: usize, function: &Function, all: &mut [Facts], states: &[State]) {
+    let mut roots = Vec::new();
+    let facts = &all[index];
+    each_expression(function, &mut |one| match one {
+        E::Load(pointer, ..) | E::Store(pointer, ..) => roots.push(facts.root(pointer)),
+        E::Call(called, values, _) if states[*called] == State::Settled && all[*called].is_inlined => {
+            roots.extend(all[*called].bases.iter().map(|base| match base {
+                Base::Parameter(parameter) => facts.root(&values[*parameter]),
+                base => Root::One(*base),
+            }));
+        }
+        _ => {}
+    });
+    each_statement(&function.body, &mut |statement| {
+        if let S::Clear(object) = statement
+            && function.objects[*object] <= CLEARED_MAX
+        {
+            roots.push(Root::One(Base::Object(*object)));
+        }
+    });
+    roots.into_iter().for_each(|root| all[index].reach(root));
+}

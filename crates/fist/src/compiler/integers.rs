@@ -1,0 +1,197 @@
+//! Integers: what operators make of them, as [`crate::arithmetic`] has it.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+
+use super::range::Range;
+use super::translator::Translator;
+use crate::ir::{Integer, Operator};
+use crate::stop::Why;
+use crate::text::Span;
+
+/// A division of what is less than this, by what is less, is a multiplication.
+const SMALL_MAX: i64 = 1 << 31;
+
+impl Translator<'_, '_> {
+    /// What is left of a value in a type.
+    pub(super) fn wrap(&mut self, value: Value, range: Range, integer: Integer) -> (Value, Range) {
+        let bounds = Range::of(integer);
+        if range.is_within(bounds) {
+            return (value, range);
+        }
+        let narrow = match integer.bytes {
+            1 => types::I8,
+            2 => types::I16,
+            4 => types::I32,
+            _ => return (value, Range::FULL),
+        };
+        let part = self.builder.ins().ireduce(narrow, value);
+        let value = match integer.is_unsigned {
+            true => self.builder.ins().uextend(types::I64, part),
+            false => self.builder.ins().sextend(types::I64, part),
+        };
+        (value, bounds)
+    }
+
+    /// What an operator makes of two integers of a type.
+    pub(super) fn compute(
+        &mut self,
+        operator: Operator,
+        integer: Integer,
+        one: (Value, Range),
+        other: (Value, Range),
+        span: Span,
+    ) -> (Value, Range) {
+        let make = self.builder.ins();
+        let (value, range) = match operator {
+            Operator::Add => (make.iadd(one.0, other.0), one.1.plus(other.1)),
+            Operator::Subtract => (make.isub(one.0, other.0), one.1.minus(other.1)),
+            Operator::Multiply => (make.imul(one.0, other.0), one.1.times(other.1)),
+            Operator::And => (make.band(one.0, other.0), masked(one.1, other.1)),
+            Operator::Or => (make.bor(one.0, other.0), one.1.bitwise(other.1)),
+            Operator::Xor => (make.bxor(one.0, other.0), one.1.bitwise(other.1)),
+            Operator::ShiftLeft | Operator::ShiftRight => self.shift(operator, integer, one, other),
+            Operator::Divide | Operator::Remainder => {
+                if other.1.contains(0) {
+                    let is_zero = self.compare(IntCC::Equal, other.0, 0);
+                    self.stop_if(is_zero, Why::DivisionByZero, span);
+                }
+                let is_wide = integer.is_unsigned && integer.bytes == 8;
+                if is_wide && !(one.1.is_natural() && other.1.is_natural()) {
+                    self.divided_unsigned(one.0, other.0, operator)
+                } else {
+                    self.divided(one, other, operator)
+                }
+            }
+        };
+        self.wrap(value, range, integer)
+    }
+
+    fn shift(
+        &mut self,
+        operator: Operator,
+        integer: Integer,
+        one: (Value, Range),
+        other: (Value, Range),
+    ) -> (Value, Range) {
+        let bits = i64::from(integer.bytes) * 8;
+        let mask = self.constant(bits - 1);
+        let places = self.builder.ins().band(other.0, mask);
+        let known = other.1.known().map(|places| places & (bits - 1));
+        match operator {
+            Operator::ShiftLeft => {
+                let range = known.filter(|places| *places < 62).map(|places| one.1.times(Range::exactly(1 << places)));
+                (self.builder.ins().ishl(one.0, places), range.unwrap_or(Range::FULL))
+            }
+            _ if integer.is_unsigned && bits == 64 => {
+                let range = if one.1.is_natural() { Range { low: 0, high: one.1.high } } else { Range::FULL };
+                (self.builder.ins().ushr(one.0, places), range)
+            }
+            _ => {
+                let range = match known {
+                    Some(places) => Range { low: one.1.low >> places, high: one.1.high >> places },
+                    None => one.1.or(Range::exactly(if one.1.is_natural() { 0 } else { -1 })).or_zero(),
+                };
+                (self.builder.ins().sshr(one.0, places), range)
+            }
+        }
+    }
+
+    fn divided_unsigned(&mut self, one: Value, other: Value, operator: Operator) -> (Value, Range) {
+        let value = match operator {
+            Operator::Divide => self.builder.ins().udiv(one, other),
+            _ => self.builder.ins().urem(one, other),
+        };
+        (value, Range::FULL)
+    }
+
+    /// A signed division, or what it leaves; not by 0.
+    pub(super) fn divided(&mut self, one: (Value, Range), other: (Value, Range), operator: Operator) -> (Value, Range) {
+        let range = quotient(one.1, other.1, operator);
+        if let Some(by) = other.1.known().filter(|by| (1..SMALL_MAX).contains(by))
+            && one.1.is_within(Range { low: -SMALL_MAX / by, high: SMALL_MAX / by })
+        {
+            return (self.divided_small(one, by, operator), range);
+        }
+        // The least integer has no opposite: divided by -1 it stays as it is, where a machine would trap.
+        let is_safe = one.1.low > i64::MIN || !other.1.contains(-1);
+        let minus = (!is_safe).then(|| self.compare(IntCC::Equal, other.0, -1));
+        let by = match minus {
+            Some(minus) => {
+                let one = self.constant(1);
+                self.builder.ins().select(minus, one, other.0)
+            }
+            None => other.0,
+        };
+        let value = match operator {
+            Operator::Divide => {
+                let quotient = self.builder.ins().sdiv(one.0, by);
+                let opposite = self.builder.ins().ineg(quotient);
+                minus.map_or(quotient, |minus| self.builder.ins().select(minus, opposite, quotient))
+            }
+            // By 1 nothing is left, and by -1 neither.
+            _ => self.builder.ins().srem(one.0, by),
+        };
+        (value, range)
+    }
+
+    /// A division of something small by something small that is known: by a product with 2^32 divided by that, rounded up,
+    /// which is too much by less than what the next quotient needs.
+    fn divided_small(&mut self, (value, range): (Value, Range), by: i64, operator: Operator) -> Value {
+        let (factor, places) = (self.constant((1 << 32) / by + 1), self.constant(32));
+        let product = self.builder.ins().imul(value, factor);
+        let mut quotient = self.builder.ins().sshr(product, places);
+        if !range.is_natural() {
+            // Towards zero.
+            let places = self.constant(63);
+            let sign = self.builder.ins().sshr(value, places);
+            quotient = self.builder.ins().isub(quotient, sign);
+        }
+        if operator == Operator::Divide {
+            return quotient;
+        }
+        let by = self.constant(by);
+        let whole = self.builder.ins().imul(quotient, by);
+        self.builder.ins().isub(value, whole)
+    }
+}
+
+impl Range {
+    /// With zero in it.
+    fn or_zero(self) -> Range {
+        self.or(Range::exactly(0))
+    }
+}
+
+/// What bits of both are.
+pub(super) fn masked(one: Range, other: Range) -> Range {
+    match (one.is_natural(), other.is_natural()) {
+        (true, true) => Range { low: 0, high: one.high.min(other.high) },
+        (true, false) => Range { low: 0, high: one.high },
+        (false, true) => Range { low: 0, high: other.high },
+        (false, false) => one.bitwise(other),
+    }
+}
+
+/// Between which bounds a quotient or a remainder lies.
+pub(super) fn quotient(one: Range, other: Range, operator: Operator) -> Range {
+    if one.low == i64::MIN {
+        return Range::FULL;
+    }
+    let most = one.low.unsigned_abs().max(one.high.unsigned_abs()) as i64;
+    let most = match operator {
+        Operator::Divide => most,
+        _ => {
+            let by = other.low.unsigned_abs().max(other.high.unsigned_abs());
+            most.min(i64::try_from(by.saturating_sub(1)).unwrap_or(i64::MAX))
+        }
+    };
+    match operator {
+        // What is left has the sign of what is divided.
+        Operator::Remainder => {
+            Range { low: if one.low < 0 { -most } else { 0 }, high: if one.high > 0 { most } else { 0 } }
+        }
+        _ if one.is_natural() && other.is_natural() => Range { low: 0, high: most },
+        _ => Range { low: -most, high: most },
+    }
+}

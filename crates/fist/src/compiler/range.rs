@@ -1,0 +1,117 @@
+//! Between which bounds a value lies, as far as that is known when a function is compiled.
+
+use crate::ir::Integer;
+
+/// From the one to the other, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) low: i64,
+    pub(super) high: i64,
+}
+
+impl Range {
+    /// Nothing is known.
+    pub(super) const FULL: Range = Range { low: i64::MIN, high: i64::MAX };
+    /// What comparisons answer.
+    pub(super) const TRUTH: Range = Range { low: 0, high: 1 };
+    /// How far a pointer can be moved at a time: see [`crate::memory::offset`].
+    pub(super) const STEP: Range = Range { low: -(1 << 31), high: (1 << 31) - 1 };
+
+    /// This value.
+    pub(super) const fn exactly(value: i64) -> Range {
+        Range { low: value, high: value }
+    }
+
+    /// The values of a type.
+    pub(super) const fn of(integer: Integer) -> Range {
+        let bits = integer.bytes as u32 * 8;
+        match (bits, integer.is_unsigned) {
+            (64, _) => Range::FULL,
+            (_, true) => Range { low: 0, high: (1 << bits) - 1 },
+            (_, false) => Range { low: -(1 << (bits - 1)), high: (1 << (bits - 1)) - 1 },
+        }
+    }
+
+    /// Both and what lies between.
+    pub(super) fn or(self, other: Range) -> Range {
+        Range { low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+
+    /// Whether all of it is in another.
+    pub(super) fn is_within(self, other: Range) -> bool {
+        self.low >= other.low && self.high <= other.high
+    }
+
+    /// Whether a value may be in it.
+    pub(super) fn contains(self, value: i64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
+    /// The value, if it is one.
+    pub(super) fn known(self) -> Option<i64> {
+        (self.low == self.high).then_some(self.low)
+    }
+
+    /// None of it is below zero.
+    pub(super) fn is_natural(self) -> bool {
+        self.low >= 0
+    }
+
+    /// From the least to the largest of these numbers, if all are integers of 64 bits.
+    fn spanning(numbers: &[i128]) -> Range {
+        let (low, high) = (numbers.iter().min(), numbers.iter().max());
+        let fit = |number: Option<&i128>| number.and_then(|number| i64::try_from(*number).ok());
+        match (fit(low), fit(high)) {
+            (Some(low), Some(high)) => Range { low, high },
+            _ => Range::FULL,
+        }
+    }
+
+    /// Sums.
+    pub(super) fn plus(self, other: Range) -> Range {
+        Range::spanning(&[i128::from(self.low) + i128::from(other.low), i128::from(self.high) + i128::from(other.high)])
+    }
+
+    /// Differences.
+    pub(super) fn minus(self, other: Range) -> Range {
+        Range::spanning(&[i128::from(self.low) - i128::from(other.high), i128::from(self.high) - i128::from(other.low)])
+    }
+
+    /// Products.
+    pub(super) fn times(self, other: Range) -> Range {
+        let product = |one: i64, other: i64| i128::from(one) * i128::from(other);
+        Range::spanning(&[
+            product(self.low, other.low),
+            product(self.low, other.high),
+            product(self.high, other.low),
+            product(self.high, other.high),
+        ])
+    }
+
+    /// What bitwise operators make of two: as many bits as the longer one has.
+    pub(super) fn bitwise(self, other: Range) -> Range {
+        let both = self.or(other);
+        let bits = 64 - (both.low ^ both.low >> 63).leading_zeros().min((both.high ^ both.high >> 63).leading_zeros());
+        if bits > 62 {
+            return Range::FULL;
+        }
+        Range { low: if both.is_natural() { 0 } else { -(1 << bits) }, high: (1 << bits) - 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_hold_what_is_computed_with_their_values() {
+        let (one, other) = (Range { low: -3, high: 5 }, Range { low: 2, high: 7 });
+        assert_eq!((one.plus(other), one.minus(other)), (Range { low: -1, high: 12 }, Range { low: -10, high: 3 }));
+        assert_eq!((one.times(other), one.bitwise(other)), (Range { low: -21, high: 35 }, Range { low: -8, high: 7 }));
+        assert_eq!(other.bitwise(other), Range { low: 0, high: 7 });
+        assert_eq!(Range::FULL.plus(one), Range::FULL);
+        assert_eq!(Range::exactly(i64::MIN).times(Range::exactly(-1)), Range::FULL);
+        assert_eq!(Range::of(Integer::BYTE), Range { low: 0, high: 255 });
+        assert!(Range::of(Integer::INT).is_within(Range::STEP));
+    }
+}

@@ -1,0 +1,125 @@
+//! All that is unsafe in the compiled tier: code is entered, it calls back, and its memory is freed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use cranelift_jit::JITModule;
+use cranelift_module::FuncId;
+
+use super::machine::Machine;
+use crate::stop::Stop;
+
+/// A function as it is entered: the machine and its values; what it answers stands in the machine then.
+type Entry = unsafe extern "C" fn(*mut Machine<'_, '_>, *const i64);
+
+/// Compiled code, and how many values each function takes that can be entered.
+pub(super) struct Code {
+    /// Only for freeing its memory.
+    module: Mutex<Option<JITModule>>,
+    entries: Vec<Option<(Entry, usize)>>,
+}
+
+impl Code {
+    /// The code of a finished module that this crate has made, with the functions to enter it by, as [`Entry`] has them.
+    pub(super) fn new(module: JITModule, entries: &[Option<(FuncId, usize)>]) -> Code {
+        let entry = |(function, parameters): (FuncId, usize)| {
+            let code = module.get_finalized_function(function);
+            // SAFETY: what is at this address was made with the signature of an `Entry`, for this machine's way of calling,
+            // and stays there as long as the module that is kept beside it.
+            let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
+            (entry, parameters)
+        };
+        let entries = entries.iter().map(|one| one.map(entry)).collect();
+        Code { module: Mutex::new(Some(module)), entries }
+    }
+
+    /// Runs a function; nothing if it is none that can be entered.
+    pub(super) fn run(&self, function: usize, machine: &mut Machine<'_, '_>, values: &[i64]) {
+        let Some((entry, parameters)) = self.entries[function] else { return };
+        assert!(values.len() >= parameters, "values for all parameters");
+        let machine: *mut Machine<'_, '_> = machine;
+        // SAFETY: the code is there as long as `self`. It reads so many values as were counted here. It reaches the machine
+        // only by this pointer, and memory only through the machine's tables, within the bounds that stand there, which it
+        // reads anew after every call that may change them. It calls back with the pointer, which nobody else uses meanwhile.
+        unsafe { entry(machine, values.as_ptr()) };
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        if let Some(module) = self.module.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            // SAFETY: the functions are entered by `run` alone, which borrows `self`: none is running, and none can be again.
+            unsafe { module.free_memory() };
+        }
+    }
+}
+
+/// Does what compiled code asks for. Panics stay on this side of it, and go on when it has returned.
+///
+/// # Safety
+/// The pointer is the one that compiled code was entered with, and nothing else uses the machine.
+unsafe fn answer(machine: *mut Machine<'_, '_>, ask: impl FnOnce(&mut Machine<'_, '_>) -> Result<i64, Stop>) -> i64 {
+    // SAFETY: compiled code passes the pointer that it was entered with, and waits for this function.
+    let machine = unsafe { &mut *machine };
+    match catch_unwind(AssertUnwindSafe(|| ask(machine))) {
+        Ok(Ok(value)) => value,
+        Ok(Err(stop)) => machine.stop(stop),
+        Err(panic) => machine.panicked(panic),
+    }
+}
+
+macro_rules! callbacks {
+    ($($name:ident($($value:ident),*);)*) => {
+        $(
+            /// See the function of the same name of the machine.
+            ///
+            /// # Safety
+            /// As [`answer`].
+            unsafe extern "C" fn $name(machine: *mut Machine<'_, '_>, $($value: i64),*) -> i64 {
+                // SAFETY: only compiled code calls this, with the pointer that it was entered with.
+                unsafe { answer(machine, |machine| machine.$name($($value),*)) }
+            }
+        )*
+    };
+}
+
+callbacks! {
+    load(pointer, integer, place);
+    store(pointer, value, integer, place);
+    refuse(pointer, bytes, is_write, place);
+    copy(to, from, bytes, place);
+    clear(pointer);
+    enter(function, place);
+    leave();
+}
+
+/// A call out of the program, with so many values.
+///
+/// # Safety
+/// As [`answer`], and there are so many values.
+unsafe extern "C" fn site(
+    machine: *mut Machine<'_, '_>,
+    site: i64,
+    place: i64,
+    values: *const i64,
+    count: usize,
+) -> i64 {
+    // SAFETY: compiled code has written so many values to its frame, and changes none of them before this returns.
+    let values = unsafe { std::slice::from_raw_parts(values, count) };
+    // SAFETY: only compiled code calls this, with the pointer that it was entered with.
+    unsafe { answer(machine, |machine| machine.site(site, place, values)) }
+}
+
+/// What compiled code calls: the name, the address, and how many values it is given besides the machine.
+pub(super) fn callbacks() -> [(&'static str, *const u8, usize); 8] {
+    [
+        ("load", load as *const u8, 3),
+        ("store", store as *const u8, 4),
+        ("refuse", refuse as *const u8, 4),
+        ("copy", copy as *const u8, 4),
+        ("clear", clear as *const u8, 1),
+        ("enter", enter as *const u8, 2),
+        ("leave", leave as *const u8, 0),
+        ("site", site as *const u8, 4),
+    ]
+}

@@ -1,0 +1,277 @@
+//! Interpreted and compiled, programs do the same: random ones, with all that they change.
+//!
+//! `FIST_TIERS_STATEMENTS` says how many statements the programs have in all; `FIST_TIERS_SEED` is the one program to run.
+
+mod common;
+mod random;
+
+use std::time::{Duration, Instant};
+
+use common::Notes;
+use fist::calls::Calls;
+use fist::check::check;
+use fist::compiler::Compiled;
+use fist::interpreter::{self, Outside};
+use fist::memory::Memory;
+use fist::program::Program;
+use fist::stop::{Stop, Why};
+
+/// What a program did: what its runs answered, and what they changed.
+#[derive(Debug, PartialEq, Eq)]
+struct Done {
+    answers: Vec<Result<i64, Stop>>,
+    notes: Notes,
+    output: Vec<u8>,
+}
+
+/// Values that the functions are given besides the bytes.
+const GIVEN: [(i64, i64); 4] = [(7, -3), (0, 1), (i64::MIN, 255), (-2_147_483_648, 4)];
+
+/// Runs the function twice for each of the values, in one memory: what one run leaves behind the next one finds.
+fn all_runs(
+    program: &Program,
+    mut run: impl FnMut(&mut Memory<'_>, &mut dyn Outside, usize, &[i64]) -> Result<i64, Stop>,
+) -> Done {
+    let function = program.functions.iter().position(|one| one.name == "f").expect("a function `f`");
+    let input: Vec<u8> = (0..48).map(|index| b"the quick brown fox\0"[index % 20]).collect();
+    let (mut notes, mut output, mut answers) = (Notes::new(program), vec![0; 40], Vec::new());
+    for (one, other) in GIVEN {
+        let mut memory = Memory::new(&program.data, &input, &mut output);
+        for values in [[Memory::INPUT, Memory::OUTPUT, one, other], [Memory::INPUT + 3, Memory::OUTPUT + 1, other, one]]
+        {
+            let outside = &mut Calls { program, host: &mut notes };
+            answers.push(run(&mut memory, outside, function, &values));
+        }
+    }
+    Done { answers, notes, output }
+}
+
+/// The program of a seed, if its text is one, and how many statements it has.
+fn made(seed: u64) -> (String, Option<Program>, usize) {
+    let (text, statements) = random::description(seed);
+    let parsed = fist::parser::parse(&text);
+    assert!(parsed.diagnostics.is_empty(), "seed {seed}\n{text}\n{:#?}", parsed.diagnostics);
+    let checked = check(&parsed.description, "test");
+    if checked.program.is_none() && std::env::var_os("FIST_TIERS_SEED").is_some() {
+        println!("{text}\n{:#?}", checked.diagnostics);
+    }
+    (text, checked.program, statements)
+}
+
+/// Runs the program of a seed in both tiers: how many statements that were, and how its runs ended.
+fn agree(seed: u64, counts: &mut Counts) {
+    let (text, program, statements) = made(seed);
+    counts.programs += 1;
+    let Some(program) = program else {
+        counts.refused += 1;
+        return;
+    };
+    let compiled = Compiled::new(&program).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
+    let interpreted = all_runs(&program, |memory, outside, function, values| {
+        interpreter::run(&program, memory, outside, function, values)
+    });
+    let done = all_runs(&program, |memory, outside, function, values| {
+        compiled.run(&program, memory, outside, function, values)
+    });
+    let differing = done.answers.iter().zip(&interpreted.answers).position(|(one, other)| one != other);
+    assert!(
+        done == interpreted,
+        "FIST_TIERS_SEED={seed}: interpreted {interpreted:?}\ncompiled {done:?}\nfirst differing run {differing:?}\n{text}"
+    );
+    counts.statements += statements;
+    for answer in &done.answers {
+        match answer {
+            Ok(_) => counts.ended += 1,
+            Err(stop) => counts.stops[Why::ALL.iter().position(|why| *why == stop.why).unwrap_or(0)] += 1,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    programs: usize,
+    refused: usize,
+    statements: usize,
+    ended: usize,
+    stops: [usize; Why::ALL.len()],
+}
+
+fn variable(name: &str) -> Option<u64> {
+    Some(std::env::var(name).ok()?.parse().expect("a number"))
+}
+
+#[test]
+fn random_programs_do_the_same_in_both_tiers() {
+    let mut counts = Counts::default();
+    if let Some(seed) = variable("FIST_TIERS_SEED") {
+        agree(seed, &mut counts);
+        return;
+    }
+    let (wanted, begin) = (variable("FIST_TIERS_STATEMENTS"), Instant::now());
+    let first = variable("FIST_TIERS_FIRST").unwrap_or_else(|| fastrand::u64(..1 << 40));
+    println!("the first seed is {first}");
+    for seed in first.. {
+        let is_enough = match wanted {
+            Some(wanted) => counts.statements as u64 >= wanted,
+            None => begin.elapsed() > Duration::from_secs(2),
+        };
+        if is_enough {
+            break;
+        }
+        agree(seed, &mut counts);
+    }
+    let stops: Vec<_> = Why::ALL.iter().zip(counts.stops).filter(|(_, count)| *count > 0).collect();
+    println!(
+        "{} statements of {} programs agree ({} more were refused); {} runs ended, others stopped: {stops:?}; {:?}",
+        counts.statements,
+        counts.programs - counts.refused,
+        counts.refused,
+        counts.ended,
+        begin.elapsed()
+    );
+    assert!(counts.refused * 4 <= counts.programs + 20, "most programs are to be run: {counts:?}");
+}
+
+#[test]
+fn loops_of_bytes_stop_where_they_would_byte_by_byte() {
+    // Without optimization all steps of a run take seconds.
+    let most = if cfg!(debug_assertions) { 1 } else { 3 };
+    for (count, calls) in [(37, "one(one(in[i]))"), (4096, "one(in[i])"), (100, "in[i] + 1")].into_iter().take(most) {
+        let text = format!(
+            "%%\n%%\nstatic int one(int c) {{ if (c > 'n' || c < 'c') return c - 3; return c ^ 32; }}\n\
+             long f(const unsigned char *in, unsigned char *out, long a, long b) {{\n\
+             while (1) for (int i = 0; i < {count}; i++) out[i] = {calls};\nreturn 0; }}\n"
+        );
+        let program = common::program("test", &text);
+        let input: Vec<u8> = (0..5000).map(|index| (index * 31 % 251) as u8).collect();
+        let mut output = vec![0; 5000];
+        let values = [Memory::INPUT, Memory::OUTPUT, 0, 0];
+        let answer = common::run_on(&program, &mut Notes::new(&program), "f", &values, &input, &mut output);
+        assert_eq!(answer.map_err(|stop| stop.why), Err(Why::TooManySteps));
+    }
+}
+
+#[test]
+fn loops_of_bytes_reach_up_to_the_end_and_over_themselves() {
+    let text = "%%\n%%\nlong f(const unsigned char *in, unsigned char *out, int n, int k) {\n\
+        for (int i = 0; i < n; i++) out[i] = (in[i] >= 'a' && in[i] <= 'z' ? (in[i] - 'a' + 13) % 26 + 'a' : in[i] ^ k);\n\
+        return 0; }\n";
+    let program = common::program("test", text);
+    let compiled = Compiled::new(&program).unwrap();
+    let both = |from: i64, to: i64, count: i64, input: &[u8], output: &[u8]| {
+        let values = [from, to, count, 5];
+        let (mut one, mut other) = (output.to_vec(), output.to_vec());
+        let notes = &mut Notes::new(&program);
+        let interpreted = common::interpret(&program, notes, 0, &values, input, &mut one);
+        let answer = common::run_compiled(&compiled, &program, notes, 0, &values, input, &mut other);
+        assert_eq!((interpreted, one), (answer, other), "{from:x} {to:x} {count}");
+    };
+    let text = *b"a filter makes bytes of bytes, sixteen at a time. A filter makes bytes of bytes.";
+    for count in [0, 15, 16, 17, 47, 48, 49, 64, -1] {
+        both(Memory::INPUT, Memory::OUTPUT, count, &text[..48], &[7; 48]);
+        both(Memory::INPUT + 1, Memory::OUTPUT + 3, count, &text[..48], &[7; 48]);
+        for distance in 0..20 {
+            both(Memory::OUTPUT, Memory::OUTPUT + distance, count, &[], &text);
+            both(Memory::OUTPUT + distance, Memory::OUTPUT, count, &[], &text);
+        }
+    }
+}
+
+/// Answers the calls of a program by a function.
+struct Answers<F>(F);
+
+fn answers<F: FnMut(&mut Memory<'_>) -> Result<i64, Why>>(answer: F) -> Answers<F> {
+    Answers(answer)
+}
+
+impl<F: FnMut(&mut Memory<'_>) -> Result<i64, Why>> Outside for Answers<F> {
+    fn call(&mut self, memory: &mut Memory<'_>, _: usize, _: &[i64]) -> Result<i64, Why> {
+        self.0(memory)
+    }
+}
+
+/// Calls out of the program while it has an object, and writes to that and to what it is given.
+const CALLS_OUT: &str = "%%\n%%\n\
+    static long inner(char *p, long a) { int kept[4]; kept[a & 3] = 1; a += %uid; p[1] = 3; kept[0] += 2; return a + kept[0]; }\n\
+    long f(unsigned char *out, long a) { char own[8]; own[2] = a; a = inner(own, a); out[1] = own[1] + own[2]; return a; }\n";
+
+#[test]
+fn a_panic_of_whoever_answers_passes_through_compiled_code() {
+    let program = common::program("test", CALLS_OUT);
+    let compiled = Compiled::new(&program).unwrap();
+    for _ in 0..3 {
+        let mut output = [0; 4];
+        let mut memory = Memory::new(&program.data, &[], &mut output);
+        let run = std::panic::AssertUnwindSafe(|| {
+            let mut outside = answers(|_: &mut Memory<'_>| std::panic::panic_any("nobody answers"));
+            compiled.run(&program, &mut memory, &mut outside, 1, &[Memory::OUTPUT, 7])
+        });
+        let panic = std::panic::catch_unwind(run).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"nobody answers"));
+        let mut memory = Memory::new(&program.data, &[], &mut output);
+        let answer = compiled.run(&program, &mut memory, &mut answers(|_| Ok(5)), 1, &[Memory::OUTPUT, 7]);
+        assert_eq!((answer, output), (Ok(14), [0, 10, 0, 0]));
+    }
+}
+
+#[test]
+fn whoever_answers_may_take_memory_away() {
+    let program = common::program("test", CALLS_OUT);
+    let compiled = Compiled::new(&program).unwrap();
+    let mut output = [0; 4];
+    let mut memory = Memory::new(&program.data, &[], &mut output);
+    let mut outside = answers(|memory: &mut Memory<'_>| {
+        *memory = Memory::new(&[], &[], &mut []);
+        Ok(0)
+    });
+    let stop = compiled.run(&program, &mut memory, &mut outside, 1, &[Memory::OUTPUT, 7]).unwrap_err();
+    assert_eq!(stop.why, Why::Gone);
+    let mut memory = Memory::new(&program.data, &[], &mut output);
+    let mut outside = answers(|memory: &mut Memory<'_>| {
+        // Blocks of variables come and go, and regions with them.
+        let frame = memory.enter(&[100, 1 << 20, 3])?;
+        memory.allocate(vec![1; 100])?;
+        memory.leave(frame);
+        Ok(1)
+    });
+    let answer = compiled.run(&program, &mut memory, &mut outside, 1, &[Memory::OUTPUT, 7]);
+    assert_eq!((answer, output), (Ok(10), [0, 10, 0, 0]));
+}
+
+#[test]
+fn threads_share_what_is_compiled() {
+    let program = common::program("test", CALLS_OUT);
+    let compiled = Compiled::new(&program).unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let (compiled, program) = (&compiled, &program);
+            scope.spawn(move || {
+                for _ in 0..1000 {
+                    let mut output = [0; 4];
+                    let mut memory = Memory::new(&program.data, &[], &mut output);
+                    let answer =
+                        compiled.run(program, &mut memory, &mut answers(|_| Ok(number)), 1, &[Memory::OUTPUT, 4]);
+                    assert_eq!((answer, output[1]), (Ok(7 + number), 7));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn what_is_not_whole_is_not_compiled() {
+    let mut program = common::program("test", CALLS_OUT);
+    program.functions[0].body = vec![fist::ir::Statement::Return(Some(fist::ir::Expression::Register(99)))];
+    let error = Compiled::new(&program).unwrap_err();
+    assert_eq!(error.function.as_deref(), Some("inner"));
+    assert_eq!(error.to_string(), "`inner` cannot be compiled: there is no such register");
+}
+
+#[test]
+fn what_is_nested_deeply_is_compiled() {
+    let sum = |many: usize| (0..many).fold("a".to_owned(), |inner, _| format!("(1 + {inner})"));
+    let tests = (0..60).fold("a++;".to_owned(), |inner, number| format!("if (a > {number} - 200) {{ {inner} }}"));
+    let text = format!("%%\n%%\nlong f(long a) {{ {tests} return {}; }}\n", sum(70));
+    let program = common::program("test", &text);
+    assert_eq!(common::run(&program, &mut Notes::new(&program), "f", &[7]), Ok(78));
+}
