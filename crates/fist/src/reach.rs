@@ -19,6 +19,17 @@ pub fn sites(program: &Program, function: usize) -> BTreeSet<usize> {
     found.sites
 }
 
+/// Whether anything is done again and again.
+pub fn has_loop(statements: &[S]) -> bool {
+    statements.iter().any(|statement| match statement {
+        S::Loop { .. } => true,
+        S::Block(all) => has_loop(all),
+        S::If(_, then, otherwise) => [then, otherwise].into_iter().any(|one| has_loop(std::slice::from_ref(one))),
+        S::Switch { parts, .. } => parts.iter().any(|part| has_loop(part)),
+        _ => false,
+    })
+}
+
 #[derive(Default)]
 struct Found {
     functions: BTreeSet<usize>,

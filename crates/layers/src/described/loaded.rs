@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use ::fist::calls::{Calls, Host};
+use ::fist::compiler::Compiled;
 use ::fist::ir::{Argument, Operand, Role, Site};
 use ::fist::memory::Memory;
 use ::fist::operations::{self, OPERATIONS, Part};
@@ -15,12 +16,14 @@ use ::fist::tree::Access;
 use vnode::Properties;
 use vnode::layer::Operation;
 
-use super::options;
+use super::options::{self, Tier};
 use crate::OptionError;
 
 /// A description that is ready to run.
 pub(super) struct Loaded {
     pub(super) program: Program,
+    /// The program as machine code, where that pays.
+    compiled: Option<Compiled>,
     pub(super) path: PathBuf,
     pub(super) pairs: Vec<(String, String)>,
     /// Which layout the fields of objects have: another for each that differs.
@@ -102,6 +105,7 @@ impl Loaded {
             |structure: Option<usize>| vec![0; structure.map_or(0, |index| program.structures[index].size as usize)];
         let data = program.data.iter().map(|data| if data.is_written { data.bytes.clone() } else { Vec::new() });
         Ok(Loaded {
+            compiled: compile(&program, options.tier, kind),
             kind,
             below,
             details: options::details(path, pairs),
@@ -158,7 +162,10 @@ impl Loaded {
         memory: &mut Memory<'_>,
     ) -> Result<i64, Why> {
         let mut calls = Calls { program: &self.program, host };
-        let answer = ::fist::interpreter::run(&self.program, memory, &mut calls, function, values);
+        let answer = match &self.compiled {
+            Some(compiled) => compiled.run(&self.program, memory, &mut calls, function, values),
+            None => ::fist::interpreter::run(&self.program, memory, &mut calls, function, values),
+        };
         answer.map_err(|Stop { why, span }| {
             if why != Why::Finished {
                 let name = &self.program.functions[function].name;
@@ -196,6 +203,18 @@ fn needs_places(program: &Program) -> bool {
 /// Whether what a call is given is found in the operation's directory, or is that.
 fn is_in_directory(operand: &Operand) -> bool {
     matches!(operand, Operand::Named | Operand::Argument(Argument { role: Role::Directory, .. }))
+}
+
+/// Machine code for a program that has much to do: filters, or loops. What cannot be compiled is interpreted.
+fn compile(program: &Program, tier: Tier, kind: &str) -> Option<Compiled> {
+    let has_filters = program.filters.data.is_some() || program.filters.name.is_some();
+    let wants = match tier {
+        Tier::Chosen => has_filters || program.functions.iter().any(|function| reach::has_loop(&function.body)),
+        Tier::Interpreted => false,
+        Tier::Compiled => true,
+    };
+    let compiled = wants.then(|| Compiled::new(program))?;
+    compiled.inspect_err(|error| tracing::warn!(target: "fist", "{kind} is interpreted: {error}")).ok()
 }
 
 /// What a description leaves untouched and needs.

@@ -16,17 +16,33 @@ pub(super) struct Given {
     pub(super) errors: Vec<(i32, i32)>,
     /// Pages of zeros are holes below.
     pub(super) has_holes: bool,
+    /// How functions are run.
+    pub(super) tier: Tier,
+}
+
+/// How functions are run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Tier {
+    /// Filters and functions with loops compiled, others interpreted.
+    #[default]
+    Chosen,
+    /// Interpreted.
+    Interpreted,
+    /// Compiled to machine code.
+    Compiled,
 }
 
 /// An option that every description has: `errno=EACCES:EPERM`.
 const ERRORS: &str = "errno";
+/// An option that every description has: how its functions are run.
+const TIER: &str = "tier";
 /// An option of those with a filter of data: whether pages of zeros are holes below.
 const HOLES: &str = "holes";
 
 /// Reads the options.
 pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, String)]) -> Result<Given, OptionError> {
     let size = program.mount.map_or(0, |structure| program.structures[structure].size);
-    let mut given = Given { mount: vec![0; size as usize], errors: Vec::new(), has_holes: true };
+    let mut given = Given { mount: vec![0; size as usize], errors: Vec::new(), has_holes: true, tier: Tier::Chosen };
     for (index, (key, value)) in pairs.iter().enumerate() {
         let error = |problem| Err(OptionError { layer, key: key.clone(), problem });
         if pairs[..index].iter().any(|(earlier, _)| earlier == key) {
@@ -35,6 +51,13 @@ pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, Str
         let outcome = match program.mount_fields.iter().find(|field| field.name == *key) {
             Some(field) => set(program, field, value, &mut given.mount),
             None if key == ERRORS => errors(value).map(|errors| given.errors = errors),
+            None if key == TIER => match value.as_str() {
+                "auto" => Ok(Tier::Chosen),
+                "interpreted" => Ok(Tier::Interpreted),
+                "compiled" => Ok(Tier::Compiled),
+                _ => Err("auto, interpreted or compiled".to_owned()),
+            }
+            .map(|tier| given.tier = tier),
             None if key == HOLES && program.filters.data.is_some() => match value.as_str() {
                 "yes" => Ok(()),
                 "no" => {
@@ -46,7 +69,7 @@ pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, Str
             None => {
                 let holes = program.filters.data.is_some().then_some(HOLES);
                 let known = program.mount_fields.iter().map(|field| intern(&field.name));
-                return error(OptionProblem::UnknownKey { valid: known.chain([ERRORS]).chain(holes).collect() });
+                return error(OptionProblem::UnknownKey { valid: known.chain([ERRORS, TIER]).chain(holes).collect() });
             }
         };
         if let Err(expected) = outcome {
