@@ -282,12 +282,12 @@ impl Translator<'_, '_> {
         let Some(slow) = slow else { return Operand::Plain(value, Range::of(integer), None) };
         let (done, answer) = self.block_with(types::I64);
         self.builder.ins().jump(done, &[value.into()]);
-        self.start(slow);
+        self.go_on(slow);
         let pointer = self.whole(pointer);
         let (number, place) = (self.constant(number_of(integer)), self.place(span));
         let value = self.ask("load", &[pointer, number, place]);
         self.builder.ins().jump(done, &[value.into()]);
-        self.start(done);
+        self.go_on(done);
         Operand::Plain(answer, Range::of(integer), None)
     }
 
@@ -298,12 +298,12 @@ impl Translator<'_, '_> {
         let Some(slow) = slow else { return };
         let done = self.block();
         self.builder.ins().jump(done, &[]);
-        self.start(slow);
+        self.go_on(slow);
         let pointer = self.whole(pointer);
         let (number, place) = (self.constant(number_of(integer)), self.place(span));
         self.ask("store", &[pointer, value, number, place]);
         self.builder.ins().jump(done, &[]);
-        self.start(done);
+        self.go_on(done);
     }
 
     pub(super) fn place(&mut self, span: Span) -> Value {
@@ -346,10 +346,10 @@ impl Translator<'_, '_> {
         self.builder.set_cold_block(slow);
         self.builder.ins().brif(is_within, fast, &[], slow, &[]);
         if is_known {
-            self.start(slow);
+            self.go_on(slow);
             self.refuse(pointer, integer, is_write, span);
         }
-        self.start(fast);
+        self.go_on(fast);
         (self.builder.ins().iadd(address, offset), (!is_known).then_some(slow))
     }
 

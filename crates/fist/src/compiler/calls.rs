@@ -1,5 +1,7 @@
 //! Calls: of functions of the program, which may become part of the one that calls them, and out of the program.
 
+use std::collections::HashMap;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, types};
 
@@ -53,8 +55,13 @@ impl Translator<'_, '_> {
         let function = &self.program.functions[index];
         let registers = self.places(index, given);
         let (done, answer) = self.block_with(types::I64);
-        let scope =
-            Scope { registers, depth: self.scope.depth + function.depth, answer: Some(done), exits: Vec::new() };
+        let scope = Scope {
+            registers,
+            latest: HashMap::new(),
+            depth: self.scope.depth + function.depth,
+            answer: Some(done),
+            exits: Vec::new(),
+        };
         let around = std::mem::replace(&mut self.scope, scope);
         self.statements(&function.body);
         let nothing = self.constant(0);

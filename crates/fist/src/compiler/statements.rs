@@ -141,6 +141,7 @@ impl<'a> Translator<'_, 'a> {
         } else {
             self.builder.ins().jump(head, &[]);
         }
+        self.scope.latest.clear();
         self.builder.switch_to_block(head);
         if let (Some(condition), false) = (before, is_short) {
             let first = self.block();

@@ -196,6 +196,7 @@ impl<'a> Translator<'_, 'a> {
         let last = self.last(strip, accesses, is_apart, first);
         let (head, body, done) = (self.block(), self.block(), self.block());
         self.builder.ins().jump(head, &[]);
+        self.scope.latest.clear();
         self.builder.switch_to_block(head);
         let count = self.builder.use_var(counter);
         let goes_on = self.builder.ins().icmp(IntCC::SignedLessThanOrEqual, count, last);

@@ -14,7 +14,7 @@ use super::facts::{Base, Facts};
 use super::machine::{Machine, Numbers, RUNS};
 use super::range::Range;
 use crate::interpreter::DEPTH_MAX;
-use crate::ir::Function;
+use crate::ir::{Function, Register};
 use crate::program::Program;
 use crate::stop::{Stop, Why};
 use crate::text::Span;
@@ -90,6 +90,8 @@ pub(super) enum Place {
 /// A function that is being translated: this one, or one that is made part of it.
 pub(super) struct Scope {
     pub(super) registers: Vec<Place>,
+    /// What has been written to registers since the last place to which control comes from several others.
+    pub(super) latest: HashMap<Register, Operand>,
     /// How much deeper than the function around.
     pub(super) depth: u32,
     /// Where it goes with its answer; the function around returns.
@@ -148,7 +150,7 @@ impl<'t, 'a> Translator<'t, 'a> {
         builder.def_var(steps, left);
         let stopped = builder.create_block();
         builder.set_cold_block(stopped);
-        let scope = Scope { registers: Vec::new(), depth: 0, answer: None, exits: Vec::new() };
+        let scope = Scope { registers: Vec::new(), latest: HashMap::new(), depth: 0, answer: None, exits: Vec::new() };
         Translator {
             builder,
             module,
@@ -330,6 +332,12 @@ impl<'t, 'a> Translator<'t, 'a> {
 
     /// Goes on in a block to which nothing will come any more.
     pub(super) fn start(&mut self, block: Block) {
+        self.scope.latest.clear();
+        self.go_on(block);
+    }
+
+    /// The same, where no register has been written to on any of the ways there.
+    pub(super) fn go_on(&mut self, block: Block) {
         self.builder.switch_to_block(block);
         self.builder.seal_block(block);
     }

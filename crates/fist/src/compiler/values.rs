@@ -74,6 +74,9 @@ impl Translator<'_, '_> {
     }
 
     fn register(&mut self, register: Register) -> Operand {
+        if let Some(value) = self.scope.latest.get(&register) {
+            return *value;
+        }
         match self.scope.registers[register] {
             Place::Fixed(operand) => operand,
             Place::Changing { variable, range, hint, is_certain } => {
@@ -87,9 +90,16 @@ impl Translator<'_, '_> {
     }
 
     pub(super) fn set(&mut self, register: Register, value: Operand) {
-        let value = self.whole(value);
+        let whole = self.whole(value);
         if let Place::Changing { variable, .. } = self.scope.registers[register] {
-            self.builder.def_var(variable, value);
+            self.builder.def_var(variable, whole);
+            let value = match value {
+                Operand::Pointer { base, offset, range, .. } => {
+                    Operand::Pointer { base, offset, range, whole: Some(whole) }
+                }
+                other => other,
+            };
+            self.scope.latest.insert(register, value);
         }
     }
 
