@@ -35,8 +35,10 @@ flame-graph: ## Draw where servers spend their time in a workload (BENCH): targe
 	@scripts/bench-setup
 	@scripts/flame-graph $(BENCH)
 
-fuzz: ## Give the decoder of requests 100 million random messages
+fuzz: ## Give the decoder of requests 100 million random messages, and the tools of FiST damaged and random descriptions
 	@scripts/setup build
+	PLYFS_FUZZ_SECONDS=300 $(CARGO) test --release --package fist --test mutants -- --nocapture
+	FIST_TIERS_STATEMENTS=1000000 $(CARGO) test --release --package fist --test tiers -- --nocapture random
 	FUZZ_ROUNDS=100000000 $(CARGO) test --release --package frontends --lib random_bytes_never_panic
 
 soak: ## Work on mounts for MINUTES (60), and see that servers hold no more and more memory, descriptors or threads
