@@ -54,9 +54,11 @@ pub enum Command {
     Explain(Explain),
     /// Work in a stack without mounting it
     Shell(Shell),
-    /// Check, lay out and begin descriptions of file systems in the language FiST
+    /// Begin, check, explain, test and reload descriptions of file systems in the language FiST
     #[command(subcommand)]
     Fist(Fist),
+    /// Give a command that a description of a mount declares
+    Ioctl(Ioctl),
     /// Print the completion script for a shell
     Completions(Completions),
     /// Write the man pages into a directory
@@ -445,6 +447,14 @@ pub enum Fist {
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         directory: Option<PathBuf>,
     },
+    /// Run transcripts of what descriptions do, on file systems in memory
+    ///
+    /// NAME.fist.test is a transcript of NAME.fist: commands of plyfs shell behind "$ ", and below each what it prints. "1000$ " does it as that user, "below$ " on what lies below. A line "options KEY=VALUE" before the first command gives options to the layer.
+    Test {
+        /// The transcripts
+        #[arg(value_name = "NAME.fist.test", required = true, value_hint = ValueHint::FilePath)]
+        files: Vec<PathBuf>,
+    },
     /// Tell what fires at each operation, in its order
     Explain {
         /// The descriptions
@@ -464,6 +474,20 @@ pub enum Fist {
     },
     /// Serve an editor, over standard input and output, by the Language Server Protocol
     Lsp,
+}
+
+/// `plyfs ioctl`
+#[derive(Args, Debug)]
+pub struct Ioctl {
+    /// What it is given to: the mount point, or a file or directory in the mount
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub path: PathBuf,
+    /// The command, as the description declares it
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Its data: numbers; text or @FILE for arrays of bytes; numbers with colons between them for other arrays. What is left out is zero
+    #[arg(value_name = "FIELD=VALUE")]
+    pub fields: Vec<String>,
 }
 
 /// `plyfs completions`

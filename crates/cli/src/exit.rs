@@ -171,6 +171,16 @@ impl fmt::Display for Failure {
     }
 }
 
+impl Failure {
+    /// The failure of a message whose first line tells what failed, and whose others show it.
+    pub fn of_lines(exit: Exit, message: &str) -> Self {
+        match message.split_once('\n') {
+            Some((first, rest)) => Failure::new(exit, first).with_excerpt(rest.trim_end().to_owned()),
+            None => Failure::new(exit, message),
+        }
+    }
+}
+
 impl std::error::Error for Failure {}
 
 /// Messages stay on one line even where they quote a name with a line break in it.

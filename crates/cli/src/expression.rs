@@ -108,6 +108,9 @@ fn failure(error: &BuildError, text: &str) -> Failure {
         BuildProblem::Directory(OpenError::NoPermission(_)) => Exit::Permission,
         BuildProblem::Directory(_) => Exit::Stack,
     };
+    if let BuildProblem::Description(_) = &error.problem {
+        return Failure::of_lines(exit, &error.to_string());
+    }
     let failure = Failure::new(exit, error);
     match error.problem {
         BuildProblem::Directory(_) => failure,

@@ -58,6 +58,7 @@ fn run(command: &Command) -> Outcome {
         Command::Explain(arguments) => commands::explain::run(arguments),
         Command::Shell(arguments) => commands::shell::run(arguments),
         Command::Fist(command) => commands::fist::run(command),
+        Command::Ioctl(arguments) => commands::ioctl::run(arguments),
         Command::Completions(arguments) => commands::generate::completions(arguments),
         Command::Man(arguments) => commands::generate::man(arguments),
     }

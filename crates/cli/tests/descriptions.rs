@@ -368,6 +368,96 @@ fn lb2fs_reads_from_both_in_turn() {
 }
 
 #[test]
+fn usenetfs_breaks_large_directories_into_small_ones() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = mounted(&scratch, "usenetfs.fist", "");
+    let group = mount.join("group");
+    fs::create_dir(&group).unwrap();
+    fs::set_permissions(&group, fs::Permissions::from_mode(0o4755)).unwrap();
+    for article in [7, 1007, 2007, 3123] {
+        fs::write(group.join(article.to_string()), article.to_string()).unwrap();
+    }
+    assert_eq!(names(&group), ["1007", "2007", "3123", "7"]);
+    assert_eq!(names(&scratch.path("base/group/007")), ["1007", "2007", "7"]);
+    assert_eq!(fs::read_to_string(group.join("2007")).unwrap(), "2007");
+    fs::remove_file(group.join("7")).unwrap();
+    assert!(!group.join("7").exists() && names(&group).len() == 3);
+    assert_eq!(fs::rename(group.join("1007"), group.join("8")).unwrap_err().raw_os_error(), Some(libc::EXDEV));
+}
+
+#[test]
+fn the_transcripts_of_the_samples_are_as_they_should_be() {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fist");
+    let mut count = 0;
+    for entry in fs::read_dir(samples).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "test") {
+            let told = run(["fist", "test", path.to_str().unwrap()]).succeeded();
+            assert!(told.contains("did what they should"), "{told}");
+            count += 1;
+        }
+    }
+    assert!(count >= 5);
+}
+
+#[test]
+fn a_transcript_that_is_wrong_is_told_with_its_lines() {
+    let scratch = Scratch::new();
+    let transcript = scratch.name("x.fist.test");
+    let failed = |text: &str| {
+        fs::write(&transcript, text).unwrap();
+        let failed = run(["fist", "test", &transcript]);
+        assert_eq!((failed.code, &failed.output[..]), (1, ""), "{failed:?}");
+        failed.errors
+    };
+    assert!(failed("$ ls\n").contains("x.fist"), "there is no description");
+    fs::write(scratch.path("x.fist"), "mntdata { int size; };\n%%\n%op:mkdir { fistSetErr(EPERM); }\n").unwrap();
+    let errors = failed("# about it\n$ mkdir d\n$ ls\nd\nbelow$ ls\n");
+    assert!(errors.contains("x.fist.test:2: $ mkdir d\n  expected: nothing\n  printed:  plyfs: mkdir: d"), "{errors}");
+    assert!(errors.contains("x.fist.test:3: $ ls\n  expected: d\n  printed:  nothing"), "{errors}");
+    assert!(errors.contains("2 of 3 commands"), "{errors}");
+    assert!(failed("ls\n").contains("x.fist.test:1:"));
+    assert!(failed("below3$ ls\n").contains("there are 1 file systems below"));
+    assert!(failed("options size=much\n$ ls\n").contains("a number"));
+    assert!(run(["fist", "test", &scratch.name("x.fist")]).errors.contains("is no transcript"));
+}
+
+#[test]
+fn declared_commands_are_given_by_their_names() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (base, description) = (scratch.path("base"), scratch.path("counts.fist"));
+    fs::create_dir(&base).unwrap();
+    let text = "per_vfs { long count; char label[8]; };\nioctl:fromuser SET { char label[8]; };\n\
+        ioctl:touser COUNT { long count; char label[8]; };\nioctl ADD { int by; long sum; };\n%%\n\
+        %op:ioctl:SET { fistGetIoctlData(SET, label, $vfs.label); }\n\
+        %op:ioctl:COUNT { fistSetIoctlData(COUNT, count, $vfs.count); fistSetIoctlData(COUNT, label, $vfs.label); }\n\
+        %op:ioctl:ADD { int by; if (fistGetIoctlData(ADD, by, &by) < 0 || by < 0) fistRetErr(EINVAL); $vfs.count += by; fistSetIoctlData(ADD, sum, $vfs.count); }\n";
+    fs::write(&description, text).unwrap();
+    run(["mount", &format!("{} | {}", base.display(), description.display()), &scratch.name("mount")]).succeeded();
+    let mount = scratch.name("mount");
+    assert_eq!(run(["ioctl", &mount, "SET", "label=a name"]).succeeded(), "");
+    fs::write(scratch.mount().join("file"), "").unwrap();
+    assert_eq!(run(["ioctl", &format!("{mount}/file"), "ADD", "by=40"]).succeeded(), "by=40\nsum=40\n");
+    assert_eq!(run(["ioctl", &mount, "COUNT"]).succeeded(), "count=40\nlabel=a name\n");
+    for (words, code, expected) in [
+        (["ioctl", &mount, "ADD", "by=-1"], 1, "Invalid argument"),
+        (["ioctl", &mount, "ADD", "by=x"], 2, "a number from"),
+        (["ioctl", &mount, "ADD", "to=1"], 2, "by, sum"),
+        (["ioctl", &mount, "SUB", "by=1"], 2, "SET, COUNT, ADD"),
+        (["ioctl", &scratch.name("base"), "ADD", "by=1"], 11, "no mount"),
+    ] {
+        let failed = run(words);
+        assert!(failed.code == code && failed.errors.contains(expected), "{failed:?}");
+    }
+}
+
+#[test]
 fn another_description_takes_over_under_a_running_mount() {
     if !can_mount() {
         return;

@@ -1,6 +1,7 @@
 //! How deeply a function is nested: what it takes, at most, of the stack of whoever runs it.
 
 use crate::ir::{Expression as E, Statement as S};
+use crate::visit::parts;
 
 /// The depth of statements.
 pub fn of(statements: &[S]) -> u32 {
@@ -22,21 +23,7 @@ fn statement(one: &S) -> u32 {
 }
 
 fn expression(one: &E) -> u32 {
-    1 + match one {
-        E::Constant(_) | E::Register(_) | E::Object(_) | E::Data(_) => 0,
-        E::Load(of, ..) | E::Field(of, _) | E::Convert(of, _) | E::Not(of) | E::Set(_, of) => expression(of),
-        E::Element { pointer: one, index: other, .. }
-        | E::Distance(one, other, ..)
-        | E::Binary(_, _, one, other, _)
-        | E::Compare(_, _, one, other)
-        | E::And(one, other)
-        | E::Or(one, other)
-        | E::Sequence(one, other)
-        | E::Store(one, _, other, _)
-        | E::Copy(one, other, ..) => expression(one).max(expression(other)),
-        E::Conditional(condition, then, otherwise) => {
-            expression(condition).max(expression(then)).max(expression(otherwise))
-        }
-        E::Call(_, values, _) | E::Site(_, values, _) => values.iter().map(expression).max().unwrap_or(0),
-    }
+    let mut deepest = 0;
+    parts(one, &mut |part| deepest = deepest.max(expression(part)));
+    1 + deepest
 }

@@ -26,5 +26,6 @@ pub mod stop;
 pub mod text;
 pub mod token;
 pub mod tree;
+mod visit;
 mod walk;
 pub mod words;

@@ -25,3 +25,16 @@ fn the_reference_names_all_that_there_is() {
         assert!(reference.contains(name), "{name}");
     }
 }
+
+#[test]
+fn the_descriptions_of_the_tutorial_are_without_mistakes() {
+    let tutorial = include_str!("../../../docs/fist-tutorial.md");
+    let blocks = tutorial.split("```\n").skip(1).step_by(2);
+    let descriptions: Vec<_> = blocks.filter(|block| block.starts_with("%%\n")).collect();
+    assert_eq!(descriptions.len(), 3);
+    for description in &descriptions {
+        common::program("trashfs", description);
+    }
+    let last = descriptions[2].lines().filter(|line| !line.trim().is_empty()).count();
+    assert!(last < 15, "{last} lines");
+}

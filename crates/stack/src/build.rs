@@ -144,18 +144,35 @@ pub fn build_layers(mut file_system: FileSystemRef, layers: &[Spanned<Layer>]) -
     Ok(file_system)
 }
 
-/// Puts a FiST description on a file system.
+/// Puts a FiST description on as many file systems as it says.
 ///
 /// # Errors
 /// As [`build`].
 pub fn build_description(
     path: &Path,
     options: &[(String, String)],
-    lower: FileSystemRef,
+    mut branches: Vec<FileSystemRef>,
 ) -> Result<FileSystemRef, BuildError> {
     let error = |problem| BuildError::new(problem, Span::default());
     let description = Description::read(path).map_err(error)?;
-    description.stack(path, options, lower).map_err(|option| error(BuildProblem::Option(option)))
+    if description.fan_out() != branches.len() {
+        let (needed, given) = (description.fan_out(), branches.len());
+        return Err(error(BuildProblem::FanOut { path: path.to_owned(), needed, given }));
+    }
+    let built = match branches.len() {
+        1 => description.stack(path, options, branches.remove(0)),
+        _ => description.join(path, options, branches),
+    };
+    built.map_err(|option| error(BuildProblem::Option(option)))
+}
+
+/// How many file systems a FiST description lies on.
+///
+/// # Errors
+/// If it cannot be read, or is wrong.
+pub fn fan_out(path: &Path) -> Result<usize, BuildError> {
+    let description = Description::read(path).map_err(|problem| BuildError::new(problem, Span::default()))?;
+    Ok(description.fan_out())
 }
 
 /// A directory without any layer.

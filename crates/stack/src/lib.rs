@@ -13,7 +13,7 @@ pub mod syntax;
 pub use bases::dir::OpenError;
 pub use build::{
     BuildError, BuildProblem, build, build_branches, build_description, build_directory, build_layers, build_telling,
-    make_absolute, make_layers_absolute,
+    fan_out, make_absolute, make_layers_absolute,
 };
 pub use explain::explain;
 pub use layers::Branch as OpenBranch;

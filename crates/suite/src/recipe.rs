@@ -89,7 +89,7 @@ impl Recipe {
             file_system = match name.ends_with(".fist") {
                 true => {
                     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("descriptions").join(name);
-                    stack::build_description(&path, options, file_system).map_err(problem)?
+                    stack::build_description(&path, options, vec![file_system]).map_err(problem)?
                 }
                 false => kind(name)?.stack(options, file_system).map_err(problem)?,
             };

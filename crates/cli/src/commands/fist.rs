@@ -2,6 +2,7 @@
 
 mod begin;
 mod layout;
+mod trial;
 
 use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use crate::exit::{Exit, Failure, Outcome};
 pub fn run(command: &Fist) -> Outcome {
     match command {
         Fist::Check { files } => each(files, check),
+        Fist::Test { files } => each(files, trial::run),
         Fist::Explain { files } => each(files, explain),
         Fist::Reload { mount_point, description } => reload(mount_point, description.as_deref()),
         Fist::Fmt { check, files } => layout::run(files, *check),
@@ -81,7 +83,7 @@ fn reload(mount_point: &Path, description: Option<&str>) -> Outcome {
 }
 
 /// The file names of the descriptions in a stack.
-fn descriptions(stack: &str) -> Vec<String> {
+pub(super) fn descriptions(stack: &str) -> Vec<String> {
     let Ok(stack) = stack::syntax::parse(stack) else { return Vec::new() };
     let named = stack.layers.iter().filter_map(|layer| match &layer.value.name.value {
         LayerName::Description(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),

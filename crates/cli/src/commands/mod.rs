@@ -4,6 +4,7 @@ pub mod control;
 pub mod explain;
 pub mod fist;
 pub mod generate;
+pub mod ioctl;
 pub mod log_level;
 pub mod mount;
 pub mod run;

@@ -72,7 +72,7 @@ impl Mount {
     fn answer(&self, request: &Request) -> Outcome<Answer> {
         let name = &self.report.mount_point;
         match ask(&self.stream, request) {
-            Ok(Answer::Error(message)) => Err(Failure::new(Exit::Failure, format!("{name}: {message}"))),
+            Ok(Answer::Error(message)) => Err(Failure::of_lines(Exit::Failure, &format!("{name}: {message}"))),
             Ok(answer) => Ok(answer),
             Err(error) => Err(no_answer(name, error)),
         }

@@ -13,6 +13,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, IsTerminal, Read, Write};
@@ -43,6 +44,27 @@ pub fn run(file_system: FileSystemRef, commands: Option<&OsStr>) -> Outcome {
             Err(Failure::new(Exit::Failure, format!("cannot write everything to storage: {errno}; check the base")))
         }
         _ => Ok(()),
+    }
+}
+
+/// What commands print as somebody, errors included. What failed is told there alone.
+pub fn transcribe(file_system: FileSystemRef, caller: Caller, commands: &[u8]) -> Vec<u8> {
+    let printed = RefCell::new(Vec::new());
+    let (mut output, mut errors) = (Both(&printed), Both(&printed));
+    Session::new(file_system, caller, &mut output, &mut errors).run(commands);
+    printed.into_inner()
+}
+
+/// Output and errors in one, in the order in which they come.
+struct Both<'a>(&'a RefCell<Vec<u8>>);
+
+impl Write for Both<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

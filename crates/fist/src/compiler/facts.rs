@@ -6,6 +6,7 @@ use super::range::Range;
 use crate::interpreter::DEPTH_MAX;
 use crate::ir::{Expression as E, Function, Integer, Register, Statement as S};
 use crate::program::Program;
+use crate::visit::{each_expression, each_statement};
 
 /// Functions of more expressions are not made part of those that call them.
 const INLINED_MAX: usize = 80;
@@ -95,66 +96,6 @@ pub(super) fn all(program: &Program) -> Result<Vec<Facts>, CompileError> {
         settle(index, program, &mut all, &mut states);
     }
     Ok(all)
-}
-
-/// Shows the parts that an expression is made of.
-fn parts<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
-    match one {
-        E::Constant(_) | E::Register(_) | E::Object(_) | E::Data(_) => {}
-        E::Load(of, ..) | E::Field(of, _) | E::Convert(of, _) | E::Not(of) | E::Set(_, of) => see(of),
-        E::Element { pointer: one, index: other, .. }
-        | E::Distance(one, other, ..)
-        | E::Binary(_, _, one, other, _)
-        | E::Compare(_, _, one, other)
-        | E::And(one, other)
-        | E::Or(one, other)
-        | E::Sequence(one, other)
-        | E::Store(one, _, other, _)
-        | E::Copy(one, other, ..) => {
-            see(one);
-            see(other);
-        }
-        E::Conditional(condition, then, otherwise) => {
-            see(condition);
-            see(then);
-            see(otherwise);
-        }
-        E::Call(_, values, _) | E::Site(_, values, _) => values.iter().for_each(see),
-    }
-}
-
-/// Shows an expression and all that it is made of.
-pub(super) fn each<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
-    see(one);
-    parts(one, &mut |part| each(part, see));
-}
-
-/// Shows the statements, and those in them.
-fn each_statement<'s>(statements: &'s [S], see: &mut dyn FnMut(&'s S)) {
-    for statement in statements {
-        see(statement);
-        match statement {
-            S::Block(all) => each_statement(all, see),
-            S::If(_, then, otherwise) => {
-                each_statement(std::slice::from_ref(then), see);
-                each_statement(std::slice::from_ref(otherwise), see);
-            }
-            S::Loop { body, .. } => each_statement(std::slice::from_ref(body), see),
-            S::Switch { parts, .. } => parts.iter().for_each(|part| each_statement(part, see)),
-            S::Expression(_) | S::Clear(_) | S::Break | S::Continue | S::Return(_) => {}
-        }
-    }
-}
-
-/// Shows all expressions of a function, with their parts.
-fn each_expression<'s>(function: &'s Function, see: &mut dyn FnMut(&'s E)) {
-    each_statement(&function.body, &mut |statement| match statement {
-        S::Expression(value) | S::Return(Some(value)) | S::If(value, ..) | S::Switch { value, .. } => each(value, see),
-        S::Loop { before, step, after, .. } => {
-            [before, step, after].into_iter().flatten().for_each(|value| each(value, see));
-        }
-        S::Clear(_) | S::Block(_) | S::Break | S::Continue | S::Return(None) => {}
-    });
 }
 
 /// Whether all that a function names is there. One too deep to be ever run is not looked into.

@@ -4,10 +4,10 @@ use cranelift_codegen::ir::InstBuilder;
 use cranelift_codegen::ir::{Block, Value, types};
 use cranelift_frontend::Switch;
 
-use super::facts::each;
 use super::translator::Translator;
 use crate::ir::{Expression as E, Statement as S};
 use crate::text::Span;
+use crate::visit::each;
 
 /// A condition of a loop of so many expressions is written out twice: where the loop begins, and behind each round.
 const CONDITION_MAX: usize = 24;

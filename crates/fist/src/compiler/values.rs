@@ -235,7 +235,7 @@ impl Translator<'_, '_> {
     /// Whether a value can be computed at no risk and little cost where nobody may need it.
     pub(super) fn is_simple(&self, expression: &E) -> bool {
         let (mut count, mut is_simple) = (0, true);
-        super::facts::each(expression, &mut |one| {
+        crate::visit::each(expression, &mut |one| {
             count += 1;
             is_simple &= match one {
                 E::Constant(_) | E::Register(_) | E::Object(_) | E::Data(_) | E::Convert(..) => true,

@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 
 use ::fist::calls::{Calls, Host};
 use ::fist::compiler::Compiled;
-use ::fist::ir::{Argument, Operand, Role, Site};
+use ::fist::ir::{Argument, Integer, Operand, Role, Site};
 use ::fist::memory::Memory;
 use ::fist::operations::{self, OPERATIONS, Part};
-use ::fist::program::{Program, Rule};
+use ::fist::program::{Field, Program, Rule, Type};
 use ::fist::reach;
 use ::fist::stop::{Stop, Why};
-use ::fist::tree::Access;
+use ::fist::tree::{Access, Direction};
 use vnode::Properties;
 use vnode::layer::Operation;
 
@@ -151,6 +151,35 @@ impl Loaded {
     /// The declared ioctl of this number.
     pub(super) fn ioctl(&self, command: u32) -> Option<usize> {
         self.program.ioctls.iter().position(|ioctl| ioctl.command == command)
+    }
+
+    /// The declared ioctls, as JSON.
+    pub(super) fn ioctls(&self) -> String {
+        let program = &self.program;
+        let field = |field: &Field| {
+            let (integer, length) = match &field.r#type {
+                Type::Integer(integer) => (*integer, None),
+                Type::Array(of, length) => match **of {
+                    Type::Integer(integer) => (integer, Some(*length)),
+                    // As it lies there.
+                    _ => (Integer::BYTE, Some(program.size(&field.r#type))),
+                },
+                other => (Integer::BYTE, Some(program.size(other))),
+            };
+            serde_json::json!({
+                "name": field.name, "offset": field.offset, "bytes": integer.bytes, "unsigned": integer.is_unsigned,
+                "length": length,
+            })
+        };
+        let ioctls = program.ioctls.iter().map(|ioctl| {
+            let structure = &program.structures[ioctl.structure];
+            serde_json::json!({
+                "name": ioctl.name, "command": ioctl.command, "bytes": structure.size,
+                "answers": ioctl.direction != Direction::FromUser,
+                "fields": structure.fields.iter().map(field).collect::<Vec<_>>(),
+            })
+        });
+        serde_json::Value::Array(ioctls.collect()).to_string()
     }
 
     /// Runs a function. Where it is stopped is logged, and the error is `EIO`.

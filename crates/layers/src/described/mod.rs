@@ -161,6 +161,7 @@ impl Layer for Described {
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
         match command.command.as_str() {
             "reload" => self.reload(&command.arguments),
+            "ioctls" => Ok(self.loaded.load().ioctls()),
             _ => {
                 let (target, command) = (command.target.clone(), command.command.clone());
                 Err(ControlError::UnknownCommand { target, command })
@@ -174,14 +175,15 @@ impl Layer for Described {
     }
 
     fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
-        if self.loaded.load().program.traces {
-            tracing::debug!(target: "fist", description = self.loaded.load().kind, user = caller.uid, process = caller.pid,
+        let loaded = self.loaded.load();
+        if loaded.program.traces {
+            tracing::debug!(target: "fist", description = loaded.kind, user = caller.uid, process = caller.pid,
                 operation = operation.name(), name = ?operation.entry_name(), path = %display_path(node));
         }
-        match (self.loaded.load().program.access, operation) {
+        match (loaded.program.access, operation) {
             (None, _) => Ok(()),
             (Some(Access::ReadOnly), Operation::Ioctl { command }) if crate::ioctl::changes(*command) => {
-                if self.loaded.load().ioctl(*command).is_some() { Ok(()) } else { Err(Errno::EROFS) }
+                if loaded.ioctl(*command).is_some() { Ok(()) } else { Err(Errno::EROFS) }
             }
             (Some(Access::ReadOnly), _) if operation.modifies() => Err(Errno::EROFS),
             (Some(Access::WriteOnly), Operation::Open(flags)) if flags.reads() => Err(Errno::EACCES),
@@ -192,29 +194,32 @@ impl Layer for Described {
     }
 
     fn encode_name<'a>(&self, directory: &LayerVnode<Self>, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
-        match self.loaded.load().program.filters.name {
+        let loaded = self.loaded.load();
+        match loaded.program.filters.name {
             None => Ok(Cow::Borrowed(name.as_bytes())),
-            Some((encode, _)) => self.loaded.load().filter_name(encode, directory, caller, name).map(Cow::Owned),
+            Some((encode, _)) => loaded.filter_name(encode, directory, caller, name).map(Cow::Owned),
         }
     }
 
     fn decode_name<'a>(&self, directory: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
-        match self.loaded.load().program.filters.name {
+        let loaded = self.loaded.load();
+        match loaded.program.filters.name {
             None => Ok(Some(Cow::Borrowed(name.as_bytes()))),
             Some((_, decode)) => {
-                let decoded = self.loaded.load().filter_name(decode, directory, &Caller::server(), name);
+                let decoded = loaded.filter_name(decode, directory, &Caller::server(), name);
                 Ok(decoded.ok().map(Cow::Owned))
             }
         }
     }
 
     fn data_shape(&self) -> Option<DataShape> {
-        let filters = &self.loaded.load().program.filters;
+        let loaded = self.loaded.load();
+        let filters = &loaded.program.filters;
         filters.data.map(|_| DataShape {
             block_size: if filters.changes_size { filters::CHUNK_BYTES } else { filters::PAGE_BYTES },
             overhead: if filters.changes_size { filters::CHUNK_ROOM } else { 0 },
             // Nothing is known of what the filter makes of zeros, but what it makes zeros of is looked at.
-            holes: if self.loaded.load().has_holes { Holes::ZeroBlock } else { Holes::Filled },
+            holes: if loaded.has_holes { Holes::ZeroBlock } else { Holes::Filled },
             sparse: filters.changes_size,
         })
     }
@@ -227,16 +232,17 @@ impl Layer for Described {
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
-        let (encode, _) = self.loaded.load().program.filters.data.ok_or(Errno::EIO)?;
-        if self.loaded.load().program.filters.changes_size {
-            return self.loaded.load().encode_chunk(encode, node, caller, block, plain, encoded);
+        let loaded = self.loaded.load();
+        let (encode, _) = loaded.program.filters.data.ok_or(Errno::EIO)?;
+        if loaded.program.filters.changes_size {
+            return loaded.encode_chunk(encode, node, caller, block, plain, encoded);
         }
-        self.loaded.load().filter_data(encode, node, caller, block, plain, encoded)?;
+        loaded.filter_data(encode, node, caller, block, plain, encoded)?;
         let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         let is_whole = plain.len() == filters::PAGE_BYTES;
-        if self.loaded.load().has_holes && is_whole && is_zero(encoded) && !is_zero(plain) {
+        if loaded.has_holes && is_whole && is_zero(encoded) && !is_zero(plain) {
             tracing::error!(target: "fist", "{}: a page of data became zeros, which stand for a hole: mount it with holes=no",
-                self.loaded.load().kind);
+                loaded.kind);
             return Err(Errno::EIO);
         }
         Ok(())
@@ -250,11 +256,12 @@ impl Layer for Described {
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
-        let (_, decode) = self.loaded.load().program.filters.data.ok_or(Errno::EIO)?;
-        if self.loaded.load().program.filters.changes_size {
-            return self.loaded.load().decode_chunk(decode, node, caller, block, encoded, plain);
+        let loaded = self.loaded.load();
+        let (_, decode) = loaded.program.filters.data.ok_or(Errno::EIO)?;
+        if loaded.program.filters.changes_size {
+            return loaded.decode_chunk(decode, node, caller, block, encoded, plain);
         }
-        self.loaded.load().filter_data(decode, node, caller, block, encoded, plain)
+        loaded.filter_data(decode, node, caller, block, encoded, plain)
     }
 
     fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {
@@ -406,17 +413,18 @@ impl Layer for Described {
         output: &mut [u8],
     ) -> Result<i32> {
         let operation = Operation::Ioctl { command };
-        if let Some(ioctl) = self.loaded.load().ioctl(command) {
-            return Act::new(&self.loaded.load(), node, caller, &operation).run_ioctl(ioctl, input, output);
+        let loaded = self.loaded.load();
+        if let Some(ioctl) = loaded.ioctl(command) {
+            return Act::new(&loaded, node, caller, &operation).run_ioctl(ioctl, input, output);
         }
         let mut forward = |node: &LayerVnode<Self>, caller: &Caller| match file {
             Some(file) => file.forward_ioctl(caller, command, input, output),
             None => node.forward_ioctl(caller, command, input, output),
         };
-        if !self.loaded.load().has_rules(&operation) {
+        if !loaded.has_rules(&operation) {
             return forward(node, caller);
         }
-        Act::new(&self.loaded.load(), node, caller, &operation).run(&mut forward)
+        Act::new(&loaded, node, caller, &operation).run(&mut forward)
     }
 
     fn read_directory(
@@ -442,14 +450,19 @@ impl Layer for Described {
         data: &[u8],
         kill_privileges: bool,
     ) -> Result<usize> {
-        let operation = Operation::Write { offset, length: data.len() };
+        // What is appended goes to the end, wherever it was to go.
+        let is_appended =
+            file.flags().appends() && self.loaded.load().has_rules(&Operation::Write { offset, length: 0 });
+        let seen = if is_appended { file.forward_getattr(&Caller::server())?.size } else { offset };
+        let operation = Operation::Write { offset: seen, length: data.len() };
         let mut forward =
             |_: &LayerVnode<Self>, caller: &Caller| file.forward_write_at(caller, offset, data, kill_privileges);
-        if !self.loaded.load().has_rules(&operation) {
+        let loaded = self.loaded.load();
+        if !loaded.has_rules(&operation) {
             return forward(file.node(), caller);
         }
         // Where a rule says that all went well, all was written.
-        Act::new(&self.loaded.load(), file.node(), caller, &operation).run_or(Some(data.len()), &mut forward)
+        Act::new(&loaded, file.node(), caller, &operation).run_or(Some(data.len()), &mut forward)
     }
 
     fn getattr_open(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<Attributes> {
@@ -523,10 +536,10 @@ impl Layer for Described {
     }
 
     fn release(&self, file: &LayerFile<Self>) {
-        if self.loaded.load().has_rules(&Operation::Release) {
+        let loaded = self.loaded.load();
+        if loaded.has_rules(&Operation::Release) {
             // Nobody waits for an error.
-            let _ = Act::new(&self.loaded.load(), file.node(), &Caller::server(), &Operation::Release)
-                .run(&mut |_, _| Ok(()));
+            let _ = Act::new(&loaded, file.node(), &Caller::server(), &Operation::Release).run(&mut |_, _| Ok(()));
         }
     }
 }

@@ -44,7 +44,7 @@ fn errors_point_at_what_is_wrong() {
         ("mem: | readonly(x=1)", 17, "`readonly` has no option `x`"),
         ("mem: | longnames(suffix=a, suffix=b)", 28, "option `suffix` of `longnames` is given twice; give it once"),
         ("mem: | longnames(suffix=\\xff)", 25, "the value of 'suffix' is not UTF-8"),
-        ("mem: | ./rules.fist", 8, "this build cannot run the FiST description ./rules.fist"),
+        ("mem: | ./rules.fist", 8, "cannot read ./rules.fist: No such file or directory"),
         ("mem:, mem: | readonly", 7, "several branches need a layer that joins them"),
         ("(mem:, mem:) | readonly", 8, "several branches need a layer that joins them"),
         ("mem:=ro | readonly", 6, "the mode 'ro' is for one of several branches"),

@@ -1,0 +1,198 @@
+//! `plyfs fist test`: transcripts of what descriptions do on file systems in memory.
+//!
+//! A transcript has commands of `plyfs shell` behind `$ `, and what each prints in the lines below it. In front of `$` stands
+//! who does it, a user's number, or `below`, on what lies below instead.
+
+use std::io::{Write, stderr};
+use std::path::{Path, PathBuf};
+
+use vnode::{Caller, FileSystemRef};
+
+use super::super::print;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::shell;
+
+/// What the name of a transcript ends with.
+const SUFFIX: &str = ".test";
+
+/// A command of a transcript, and what it should print.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    line: usize,
+    actor: Actor,
+    command: String,
+    expected: Vec<String>,
+}
+
+/// Who does a command, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Actor {
+    /// Root, on the file system that is described.
+    Root,
+    /// A user of this number and group.
+    User(u32, u32),
+    /// Root, on the file system of this number below.
+    Below(usize),
+}
+
+/// A transcript that has been read.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Transcript {
+    options: Vec<(String, String)>,
+    steps: Vec<Step>,
+}
+
+/// Runs the transcript in a file.
+pub(super) fn run(file: &Path) -> Outcome {
+    let fail = |message: String| Failure::new(Exit::Failure, message);
+    let shown = file.display();
+    let text = fist::load::text(file).map_err(|failure| fail(failure.to_string()))?;
+    let description = description_of(file)
+        .ok_or_else(|| fail(format!("{shown} is no transcript; name a file that ends in .fist{SUFFIX}")))?;
+    let transcript = read(&text).map_err(|(line, what)| fail(format!("{shown}:{line}: {what}")))?;
+    let (described, below) = build(&description, &transcript.options)?;
+    let mut wrong = Vec::new();
+    for step in &transcript.steps {
+        let printed = step.run(&described, &below).map_err(|what| fail(format!("{shown}:{}: {what}", step.line)))?;
+        if printed != step.expected {
+            wrong.push(format!("{shown}:{}: $ {}\n{}", step.line, step.command, difference(&step.expected, &printed)));
+        }
+    }
+    if wrong.is_empty() {
+        return print(&format!("{shown}: {} commands did what they should\n", transcript.steps.len()));
+    }
+    // Standard error may be gone; the code still tells.
+    let _ = writeln!(stderr(), "{}", wrong.join("\n"));
+    let what = "did not do what they should; mend them or what is expected";
+    Err(fail(format!("{shown}: {} of {} commands {what}", wrong.len(), transcript.steps.len())))
+}
+
+/// The description that a transcript is of: it stands beside it.
+fn description_of(file: &Path) -> Option<PathBuf> {
+    let name = file.file_name()?.to_str()?.strip_suffix(SUFFIX)?;
+    name.ends_with(".fist").then(|| file.with_file_name(name))
+}
+
+/// The described file system over file systems in memory, and these.
+fn build(description: &Path, options: &[(String, String)]) -> Outcome<(FileSystemRef, Vec<FileSystemRef>)> {
+    let fail = |error: stack::BuildError| Failure::of_lines(Exit::Failure, &error.problem.to_string());
+    let memory = stack::syntax::parse("mem:").map_err(|error| fail(error.into()))?;
+    let count = stack::fan_out(description).map_err(fail)?;
+    let mut below = Vec::new();
+    for _ in 0..count {
+        below.push(stack::build(&memory).map_err(fail)?);
+    }
+    let described = stack::build_description(description, options, below.clone()).map_err(fail)?;
+    Ok((described, below))
+}
+
+/// Reads a transcript; the error is that of a line.
+fn read(text: &str) -> Result<Transcript, (usize, String)> {
+    let mut transcript = Transcript::default();
+    for (line, text) in text.lines().enumerate() {
+        let line = line + 1;
+        if let Some((actor, command)) = command(text).map_err(|what| (line, what))? {
+            transcript.steps.push(Step { line, actor, command, expected: Vec::new() });
+        } else if text.starts_with('#') {
+            continue;
+        } else if let Some(step) = transcript.steps.last_mut() {
+            step.expected.push(text.to_owned());
+        } else if let Some(options) = text.strip_prefix("options ") {
+            for option in options.split_whitespace() {
+                let (key, value) =
+                    option.split_once('=').ok_or((line, format!("`{option}` is no option KEY=VALUE")))?;
+                transcript.options.push((key.to_owned(), value.to_owned()));
+            }
+        } else if !text.trim().is_empty() {
+            return Err((
+                line,
+                "before the first command stand options and comments; commands begin with `$ `".to_owned(),
+            ));
+        }
+    }
+    for step in &mut transcript.steps {
+        while step.expected.last().is_some_and(|last| last.trim().is_empty()) {
+            step.expected.pop();
+        }
+    }
+    Ok(transcript)
+}
+
+/// The command that a line is, if it is one.
+fn command(text: &str) -> Result<Option<(Actor, String)>, String> {
+    let Some((actor, command)) = text.split_once("$ ") else { return Ok(None) };
+    let number = |text: &str| text.parse::<u32>().ok();
+    let actor = match actor {
+        "" => Actor::Root,
+        "below" => Actor::Below(1),
+        _ if actor.starts_with("below") && number(&actor[5..]).is_some() => {
+            Actor::Below(number(&actor[5..]).unwrap_or(1) as usize)
+        }
+        _ => match actor.split_once(':') {
+            Some((user, group)) => match (number(user), number(group)) {
+                (Some(user), Some(group)) => Actor::User(user, group),
+                _ => return Ok(None),
+            },
+            None => match number(actor) {
+                Some(user) => Actor::User(user, user),
+                None => return Ok(None),
+            },
+        },
+    };
+    if command.trim().is_empty() {
+        return Err("a command stands behind `$ `".to_owned());
+    }
+    Ok(Some((actor, command.to_owned())))
+}
+
+impl Step {
+    /// What the command prints, errors included, by lines.
+    fn run(&self, described: &FileSystemRef, below: &[FileSystemRef]) -> Result<Vec<String>, String> {
+        let (file_system, caller) = match self.actor {
+            Actor::Root => (described, Caller::with_groups(0, 0, &[], 0o022)),
+            Actor::User(user, group) => (described, Caller::with_groups(user, group, &[], 0o022)),
+            Actor::Below(branch) => {
+                let branch = branch.checked_sub(1).and_then(|branch| below.get(branch));
+                let branch = branch.ok_or_else(|| format!("there are {} file systems below", below.len()))?;
+                (branch, Caller::with_groups(0, 0, &[], 0o022))
+            }
+        };
+        let printed = shell::transcribe(file_system.clone(), caller, self.command.as_bytes());
+        Ok(String::from_utf8_lossy(&printed).lines().map(str::to_owned).collect())
+    }
+}
+
+/// What was expected, and what was printed instead.
+fn difference(expected: &[String], printed: &[String]) -> String {
+    let lines = |mark: &str, lines: &[String]| match lines {
+        [] => format!("  {mark} nothing"),
+        lines => lines.iter().map(|line| format!("  {mark} {line}")).collect::<Vec<_>>().join("\n"),
+    };
+    format!("{}\n{}", lines("expected:", expected), lines("printed: ", printed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transcripts_are_read_line_by_line() {
+        let text = "# about it\noptions limit=5 label=x\n\n$ ls\na\nb\n\n1000$ rm a\n5:6$ ls -l\nbelow2$ ls\nc $ d\n";
+        let transcript = read(text).unwrap();
+        assert_eq!(transcript.options, [("limit".into(), "5".into()), ("label".into(), "x".into())]);
+        let steps: Vec<_> =
+            transcript.steps.iter().map(|step| (step.line, step.actor, step.command.as_str())).collect();
+        let expected = [
+            (4, Actor::Root, "ls"),
+            (8, Actor::User(1000, 1000), "rm a"),
+            (9, Actor::User(5, 6), "ls -l"),
+            (10, Actor::Below(2), "ls"),
+        ];
+        assert_eq!(steps, expected);
+        assert_eq!((transcript.steps[0].expected.len(), &transcript.steps[3].expected[0][..]), (2, "c $ d"));
+        assert_eq!(read("ls\n").unwrap_err().0, 1);
+        assert_eq!(read("$ \n").unwrap_err().0, 1);
+        assert_eq!(description_of(Path::new("/x/y.fist.test")), Some("/x/y.fist".into()));
+        assert_eq!(description_of(Path::new("/x/y.test")), None);
+    }
+}

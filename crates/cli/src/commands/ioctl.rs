@@ -1,0 +1,90 @@
+//! `plyfs ioctl`: gives a command that a description of a running mount declares.
+
+mod data;
+mod system;
+
+use std::fs::File;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{fist::descriptions, print};
+use crate::arguments::Ioctl;
+use crate::control::{Request, client};
+use crate::exit::{Exit, Failure, Outcome};
+
+/// A command, as the mount tells of it.
+#[derive(Debug, Deserialize)]
+struct Command {
+    name: String,
+    command: u32,
+    bytes: usize,
+    /// It gives data back.
+    answers: bool,
+    fields: Vec<Field>,
+}
+
+/// A field of its data.
+#[derive(Debug, Deserialize)]
+struct Field {
+    name: String,
+    offset: usize,
+    /// Bytes of an integer.
+    bytes: usize,
+    unsigned: bool,
+    /// Of an array, how many; of an integer, nothing.
+    length: Option<usize>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Ioctl) -> Outcome {
+    let usage = |message: String| Failure::new(Exit::Usage, message);
+    let path = std::fs::canonicalize(&arguments.path).map_err(|error| {
+        let path = arguments.path.display();
+        Failure::new(Exit::Failure, format!("cannot find {path}: {error}; name a file or directory in a mount"))
+    })?;
+    let commands = declared(&path)?;
+    let Some(command) = commands.iter().find(|command| command.name == arguments.name) else {
+        let names: Vec<_> = commands.iter().map(|command| command.name.as_str()).collect();
+        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        return Err(usage(format!("the mount has no command {}; there are: {there}", arguments.name)));
+    };
+    let mut bytes = vec![0; command.bytes];
+    for given in &arguments.fields {
+        let (name, value) =
+            given.split_once('=').ok_or_else(|| usage(format!("'{given}' has no '='; write FIELD=VALUE")))?;
+        let field = command.fields.iter().find(|field| field.name == name).ok_or_else(|| {
+            let names: Vec<_> = command.fields.iter().map(|field| field.name.as_str()).collect();
+            usage(format!("{} has no field '{name}'; there are {}", command.name, names.join(", ")))
+        })?;
+        data::write(field, value, &mut bytes)
+            .map_err(|expected| usage(format!("the field '{name}' takes {expected}")))?;
+    }
+    let failed = |error| Failure::new(Exit::Failure, format!("{}: {}: {error}", path.display(), command.name));
+    let file = File::open(&path).map_err(failed)?;
+    system::ioctl(&file, command.command, &mut bytes).map_err(failed)?;
+    if !command.answers {
+        return Ok(());
+    }
+    let lines = command.fields.iter().map(|field| format!("{}={}\n", field.name, data::read(field, &bytes)));
+    print(&lines.collect::<String>())
+}
+
+/// The commands that the descriptions of the mount declare in which a path is: those of the topmost first.
+fn declared(path: &Path) -> Outcome<Vec<Command>> {
+    let mounts = client::mounts().into_iter().filter(|mount| path.starts_with(&mount.report.mount_point));
+    let Some(mount) = mounts.max_by_key(|mount| mount.report.mount_point.len()) else {
+        let message = format!("{} is in no mount of Plyfs that you may ask; plyfs status lists them", path.display());
+        return Err(Failure::new(Exit::NoMount, message));
+    };
+    let mut commands = Vec::new();
+    for target in descriptions(&mount.report.stack).into_iter().rev() {
+        let request = Request::Control { target, name: "ioctls".to_owned(), arguments: Vec::new() };
+        let answer = mount.text(&request)?;
+        let listed: Vec<Command> = serde_json::from_str(&answer).map_err(|error| {
+            Failure::new(Exit::Failure, format!("the mount's answer cannot be read: {error}; mount it again"))
+        })?;
+        commands.extend(listed);
+    }
+    Ok(commands)
+}

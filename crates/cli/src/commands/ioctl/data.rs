@@ -1,0 +1,102 @@
+//! Fields of a command's data, as text.
+
+use super::Field;
+
+/// Writes a field's value, or says what is expected.
+pub(super) fn write(field: &Field, value: &str, data: &mut [u8]) -> Result<(), String> {
+    let Some(length) = field.length else {
+        let place = &mut data[field.offset..field.offset + field.bytes];
+        place.copy_from_slice(&number(field, value)?[..field.bytes]);
+        return Ok(());
+    };
+    if field.bytes == 1 {
+        let bytes = match value.strip_prefix('@') {
+            Some(file) => {
+                std::fs::read(file).map_err(|error| format!("a file that can be read, and {file}: {error}"))?
+            }
+            None => value.as_bytes().to_vec(),
+        };
+        if bytes.len() > length {
+            return Err(format!("at most {length} bytes, or @FILE with so many"));
+        }
+        data[field.offset..field.offset + bytes.len()].copy_from_slice(&bytes);
+        return Ok(());
+    }
+    let numbers: Vec<_> = value.split(':').collect();
+    if numbers.len() > length {
+        return Err(format!("at most {length} numbers with colons between them"));
+    }
+    for (index, value) in numbers.iter().enumerate() {
+        let start = field.offset + index * field.bytes;
+        data[start..start + field.bytes].copy_from_slice(&number(field, value)?[..field.bytes]);
+    }
+    Ok(())
+}
+
+/// The bytes of a number that fits the field.
+fn number(field: &Field, text: &str) -> Result<[u8; 8], String> {
+    let bits = field.bytes * 8;
+    let (least, most) =
+        if field.unsigned { (0, (1_i128 << bits) - 1) } else { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) };
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    match i128::from_str_radix(digits, radix) {
+        Ok(value) if (least..=most).contains(&value) => Ok((value as i64).to_le_bytes()),
+        _ => Err(format!("a number from {least} to {most}")),
+    }
+}
+
+/// A field's value as text: of an array of bytes, as far as a zero byte.
+pub(super) fn read(field: &Field, data: &[u8]) -> String {
+    let integer = |index: usize| {
+        let start = field.offset + index * field.bytes;
+        let bytes = &data[start..start + field.bytes];
+        let is_negative = !field.unsigned && bytes.last().is_some_and(|last| last & 0x80 != 0);
+        let mut whole = [if is_negative { 0xff } else { 0 }; 16];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        i128::from_le_bytes(whole).to_string()
+    };
+    match field.length {
+        None => integer(0),
+        Some(length) if field.bytes == 1 => {
+            let bytes = &data[field.offset..field.offset + length];
+            let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(length);
+            bytes[..end].escape_ascii().to_string()
+        }
+        Some(length) => (0..length).map(integer).collect::<Vec<_>>().join(":"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(bytes: usize, unsigned: bool, length: Option<usize>) -> Field {
+        Field { name: "field".to_owned(), offset: 2, bytes, unsigned, length }
+    }
+
+    #[test]
+    fn values_are_read_as_they_were_written() {
+        for (field, value) in [
+            (field(4, false, None), "-5"),
+            (field(8, true, None), "18446744073709551615"),
+            (field(1, false, Some(8)), "text"),
+            (field(2, false, Some(3)), "1:-2:3"),
+        ] {
+            let mut data = [0; 16];
+            write(&field, value, &mut data).unwrap();
+            assert_eq!((read(&field, &data).as_str(), data[0]), (value, 0));
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut data = [0; 16];
+        assert_eq!(write(&field(1, true, None), "256", &mut data).unwrap_err(), "a number from 0 to 255");
+        assert!(write(&field(1, true, Some(2)), "abc", &mut data).is_err());
+        assert!(write(&field(4, true, Some(1)), "1:2", &mut data).is_err());
+        assert!(write(&field(1, true, Some(2)), "@/nowhere", &mut data).is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! Walks through the intermediate form: the parts of expressions and statements, and all that a function is made of.
+
+use crate::ir::{Expression as E, Function, Statement as S};
+
+/// Shows the parts that an expression is made of.
+pub(crate) fn parts<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
+    match one {
+        E::Constant(_) | E::Register(_) | E::Object(_) | E::Data(_) => {}
+        E::Load(of, ..) | E::Field(of, _) | E::Convert(of, _) | E::Not(of) | E::Set(_, of) => see(of),
+        E::Element { pointer: one, index: other, .. }
+        | E::Distance(one, other, ..)
+        | E::Binary(_, _, one, other, _)
+        | E::Compare(_, _, one, other)
+        | E::And(one, other)
+        | E::Or(one, other)
+        | E::Sequence(one, other)
+        | E::Store(one, _, other, _)
+        | E::Copy(one, other, ..) => {
+            see(one);
+            see(other);
+        }
+        E::Conditional(condition, then, otherwise) => {
+            see(condition);
+            see(then);
+            see(otherwise);
+        }
+        E::Call(_, values, _) | E::Site(_, values, _) => values.iter().for_each(see),
+    }
+}
+
+/// Shows an expression and all that it is made of.
+pub(crate) fn each<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
+    see(one);
+    parts(one, &mut |part| each(part, see));
+}
+
+/// Shows the statements, and those in them.
+pub(crate) fn each_statement<'s>(statements: &'s [S], see: &mut dyn FnMut(&'s S)) {
+    for statement in statements {
+        see(statement);
+        match statement {
+            S::Block(all) => each_statement(all, see),
+            S::If(_, then, otherwise) => {
+                each_statement(std::slice::from_ref(then), see);
+                each_statement(std::slice::from_ref(otherwise), see);
+            }
+            S::Loop { body, .. } => each_statement(std::slice::from_ref(body), see),
+            S::Switch { parts, .. } => parts.iter().for_each(|part| each_statement(part, see)),
+            S::Expression(_) | S::Clear(_) | S::Break | S::Continue | S::Return(_) => {}
+        }
+    }
+}
+
+/// Shows all expressions of a function, with their parts.
+pub(crate) fn each_expression<'s>(function: &'s Function, see: &mut dyn FnMut(&'s E)) {
+    each_statement(&function.body, &mut |statement| match statement {
+        S::Expression(value) | S::Return(Some(value)) | S::If(value, ..) | S::Switch { value, .. } => each(value, see),
+        S::Loop { before, step, after, .. } => {
+            [before, step, after].into_iter().flatten().for_each(|value| each(value, see));
+        }
+        S::Clear(_) | S::Block(_) | S::Break | S::Continue | S::Return(None) => {}
+    });
+}
