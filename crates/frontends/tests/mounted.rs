@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use vnode::layer::{Layer, LayerVnode, Operation, stack};
-use vnode::{Caller, Errno, FileSystemRef, Properties, Result};
+use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
+use vnode::{Caller, Errno, FileSystemRef, Lock, LockKind, LockOwner, Properties, Result};
 
 /// A mount on a directory of its own, unmounted when dropped.
 struct Mounted {
@@ -743,6 +743,50 @@ fn waiting_for_a_lock_ends_with_a_signal() {
     assert!(Command::new("flock").args(["-n", path.to_str().unwrap(), "true"]).status().unwrap().success());
 }
 
+/// How long a lock takes to go.
+const UNLOCKING: Duration = Duration::from_millis(10);
+
+/// Locks reach the base, and are slow to go.
+struct SlowToUnlock;
+
+impl Layer for SlowToUnlock {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "slow to unlock"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { exclusive: false, ..Properties::TRANSPARENT }
+    }
+
+    fn lock(&self, file: &LayerFile<Self>, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+        if lock.kind == LockKind::Unlock {
+            std::thread::sleep(UNLOCKING);
+        }
+        file.forward_lock(caller, owner, lock)
+    }
+}
+
+/// The release of a closed file comes a moment later, when the next file may have the same place in the kernel's memory.
+#[test]
+fn a_file_that_was_closed_takes_no_lock_of_the_next_one_with_it() {
+    use rustix::fs::{FlockOperation, flock};
+    let Some(mounted) = mount_with(stack(SlowToUnlock, memory()), MountOptions::default()) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"data").unwrap();
+    let open = || File::options().read(true).write(true).open(&path).unwrap();
+    let watcher = open();
+    for round in 0..20 {
+        let holder = open();
+        flock(&holder, FlockOperation::LockExclusive).unwrap();
+        std::thread::sleep(2 * UNLOCKING);
+        let refused = flock(&watcher, FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(refused, Err(rustix::io::Errno::WOULDBLOCK), "round {round}: the lock was lost");
+        flock(&holder, FlockOperation::Unlock).unwrap();
+    }
+}
+
 #[test]
 fn posix_locks_go_with_any_close() {
     let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
@@ -807,7 +851,7 @@ impl Layer for Counting {
         "counting"
     }
 
-    fn release(&self, _: &vnode::layer::LayerFile<Self>) {
+    fn release(&self, _: &LayerFile<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }

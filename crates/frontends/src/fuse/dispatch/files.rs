@@ -202,9 +202,8 @@ impl Dispatcher {
         let flock = arguments.release_flags & wire::RELEASE_FLOCK_UNLOCK != 0;
         if flock || opened.flocked.load(Ordering::Relaxed) {
             let whole = Lock { family: LockFamily::Flock, kind: LockKind::Unlock, start: 0, end: u64::MAX, pid: 0 };
-            let owner = LockOwner(arguments.lock_owner);
             // The lock goes with the file in any case; this is for those who wait.
-            let _ = self.locks.set(&caller(request, 0), &opened, owner, &whole, None);
+            let _ = self.locks.set(&caller(request, 0), &opened, flock_owner(arguments.handle), &whole, None);
         }
         self.pollers.released(arguments.handle);
         if opened.written_past_us() && !self.decisions.attribute_timeout.is_zero() {
@@ -216,12 +215,22 @@ impl Dispatcher {
 
     fn set_lock(&self, request: &Request<'_>, arguments: &wire::LockIn, wait: bool) -> Answer {
         let opened = self.open_file(arguments.handle)?;
-        let (owner, lock) = (LockOwner(arguments.owner), lock_from_wire(arguments)?);
+        let lock = lock_from_wire(arguments)?;
+        let owner = match lock.family {
+            LockFamily::Posix => LockOwner(arguments.owner),
+            LockFamily::Flock => flock_owner(arguments.handle),
+        };
         if lock.family == LockFamily::Flock && lock.kind != LockKind::Unlock {
             opened.flocked.store(true, Ordering::Relaxed);
         }
         self.locks.set(&caller(request, 0), &opened, owner, &lock, wait.then_some(request.unique))
     }
+}
+
+/// Whose a flock lock is: the open file's. The kernel's own name for it is used again for a later open file, while the
+/// release of the earlier one may still be on its way.
+fn flock_owner(handle: u64) -> LockOwner {
+    LockOwner(handle)
 }
 
 fn put_open(reply: &mut Reply<'_>, answer: OpenAnswer) {
