@@ -2,12 +2,12 @@
 
 mod support;
 
-use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{fs, io};
 
 use support::{Scratch, can_mount, run, wait_until};
 
@@ -363,6 +363,11 @@ fn lb2fs_reads_from_both_in_turn() {
     let mut served: Vec<_> = (0..4).map(|_| fs::read(mount.join("file")).unwrap().len()).collect();
     served.sort();
     assert_eq!(served, ["first", "first", "second", "second"].map(str::len));
+    // Also of files that are open at one time each is read from where it was opened.
+    let open: Vec<_> = (0..4).map(|_| fs::File::open(mount.join("file")).unwrap()).collect();
+    let mut served: Vec<_> = open.iter().map(|file| io::read_to_string(file).unwrap()).collect();
+    served.sort();
+    assert_eq!(served, ["first", "first", "second", "second"]);
     fs::remove_file(scratch.path("first/file")).unwrap();
     assert_eq!(fs::write(mount.join("new"), "").unwrap_err().raw_os_error(), Some(libc::EROFS));
 }

@@ -47,6 +47,7 @@ fn declarations(properties: &Properties, whole: bool) -> Vec<String> {
         (properties.needs_failed_lookups, "has to see failed look-ups"),
         (properties.needs_every_data_operation, "has to see every read and write"),
         (properties.needs_fresh_attributes, "attributes may change at any time"),
+        (properties.opens_differ, "one file opened twice may be two files below"),
         (properties.read_only, "read-only"),
         (properties.overlay, "is mounted over its base"),
     ];

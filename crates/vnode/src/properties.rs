@@ -21,6 +21,8 @@ pub struct Properties {
     pub needs_every_data_operation: bool,
     /// Attributes may change by themselves at any time: none may be cached.
     pub needs_fresh_attributes: bool,
+    /// One file opened twice may be two files of the base: what is cached of one open is not what another reads.
+    pub opens_differ: bool,
     /// A file whose size, mtime and ctime are as they were has the same data: a cache of it may be kept.
     pub times_tell_changes: bool,
     /// Reading a file changes its access time, at least where it was not read since it was written (`relatime`).
@@ -57,6 +59,7 @@ impl Properties {
         needs_failed_lookups: false,
         needs_every_data_operation: false,
         needs_fresh_attributes: false,
+        opens_differ: false,
         times_tell_changes: true,
         reading_changes_times: true,
         has_backing_files: true,
@@ -82,6 +85,7 @@ impl Properties {
             needs_failed_lookups: self.needs_failed_lookups || lower.needs_failed_lookups,
             needs_every_data_operation: self.needs_every_data_operation || lower.needs_every_data_operation,
             needs_fresh_attributes: self.needs_fresh_attributes || lower.needs_fresh_attributes,
+            opens_differ: self.opens_differ || lower.opens_differ,
             times_tell_changes: self.times_tell_changes && lower.times_tell_changes,
             reading_changes_times: self.reading_changes_times && lower.reading_changes_times,
             has_backing_files: self.has_backing_files && lower.has_backing_files,

@@ -62,6 +62,8 @@ pub(crate) struct OpenWish {
     pub(crate) passthrough: bool,
     /// Reads and writes must reach the stack.
     pub(crate) direct: bool,
+    /// Another open of the node may be of another file below.
+    pub(crate) opens_differ: bool,
     /// The file is opened for writing.
     pub(crate) writes: bool,
     /// The file is opened for appending.
@@ -89,6 +91,8 @@ struct OpenNode {
     cached: u32,
     passthrough: u32,
     backing_id: i32,
+    /// Which file that is, where [`OpenWish::opens_differ`].
+    backing_file: Option<FileIdentity>,
     /// What [`OpenWish::privileged`] was for the open that registered the backing file: all passthrough writes are done
     /// with its credentials.
     backing_privileged: bool,
@@ -229,6 +233,7 @@ impl OpenNode {
     ) -> (IoMode, u32) {
         if wish.passthrough && self.cached == 0 && self.backing_id == 0 {
             self.backing_id = register_backing(file).unwrap_or_default();
+            self.backing_file = wish.opens_differ.then(|| identity(file)).flatten();
             self.backing_privileged = wish.privileged;
         }
         if self.backing_id != 0 {
@@ -236,15 +241,24 @@ impl OpenNode {
             // inode, and lets direct I/O take precedence.
             self.passthrough += 1;
             let wrong_credentials = wish.writes && wish.privileged != self.backing_privileged;
-            let direct = if wish.direct || wrong_credentials { DIRECT } else { 0 };
+            let wrong_file = wish.opens_differ && self.backing_file != identity(file);
+            let direct = if wish.direct || wrong_credentials || wrong_file { DIRECT } else { 0 };
             (IoMode::Passthrough, open_reply::PASSTHROUGH | direct)
-        } else if wish.direct {
+        } else if wish.direct || wish.opens_differ {
             (IoMode::Direct, DIRECT)
         } else {
             self.cached += 1;
             (IoMode::Cached, 0)
         }
     }
+}
+
+/// A file's device and inode below.
+type FileIdentity = (u64, u64);
+
+fn identity(file: &OpenFileRef) -> Option<FileIdentity> {
+    let status = rustix::fs::fstat(file.backing()?).ok()?;
+    Some((status.st_dev, status.st_ino))
 }
 
 #[cfg(test)]
@@ -267,8 +281,14 @@ mod tests {
         }
     }
 
-    const PASSTHROUGH: OpenWish =
-        OpenWish { passthrough: true, direct: false, writes: true, appends: false, privileged: true };
+    const PASSTHROUGH: OpenWish = OpenWish {
+        passthrough: true,
+        direct: false,
+        opens_differ: false,
+        writes: true,
+        appends: false,
+        privileged: true,
+    };
     const DIRECT: OpenWish = OpenWish { direct: true, ..PASSTHROUGH };
     const CACHED: OpenWish = OpenWish { passthrough: false, ..PASSTHROUGH };
 

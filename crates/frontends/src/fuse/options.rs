@@ -123,6 +123,8 @@ pub struct Decisions {
     pub needs_flush: bool,
     /// Reads and writes are not cached, so that each reaches the stack.
     pub direct_io: bool,
+    /// Opens of one file may be of different files below, and share nothing that is cached.
+    pub opens_differ: bool,
     /// Locks reach the base, where programs outside the mount see them; otherwise the kernel keeps them.
     pub forward_locks: bool,
     /// How long after a request processors are kept from sleeping while one caller sends many.
@@ -157,6 +159,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         NameCaching::Never
     };
     let forward_locks = options.forward_locks.unwrap_or(!exclusive && properties.shares_locks);
+    let passthrough = passthrough(properties, options);
     Decisions {
         names,
         name_timeout: if names == NameCaching::Never { Duration::ZERO } else { name_timeout },
@@ -165,12 +168,13 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         default_permissions,
         posix_acl: default_permissions && options.allow_other,
         exclusive,
-        passthrough: passthrough(properties, options),
+        passthrough,
         write_back: write_back(properties, options),
         times_tell_changes: properties.times_tell_changes
             && properties.attributes_untouched
             && !properties.needs_fresh_attributes,
-        direct_io: properties.needs_every_data_operation,
+        direct_io: properties.needs_every_data_operation || (properties.opens_differ && passthrough.is_err()),
+        opens_differ: properties.opens_differ,
         reading_changes_times: properties.reading_changes_times,
         forward_locks,
         needs_flush: forward_locks || !properties.nothing_to_flush,

@@ -249,8 +249,10 @@ fn compile(program: &Program, tier: Tier, kind: &str) -> Option<Compiled> {
 /// What a description leaves untouched and needs.
 fn properties(program: &Program, rules: &[Rules]) -> Properties {
     let has = |name: &str| OPERATIONS.iter().zip(rules).any(|(kind, rules)| kind.name == name && !rules.is_empty());
+    let chooses =
+        |name: &str| OPERATIONS.iter().zip(rules).any(|(kind, rules)| kind.name == name && rules.instead.is_some());
     let has_any = rules.iter().any(|rules| !rules.is_empty());
-    let (data, writes) = (operations::of_type("data"), operations::set("writeops"));
+    let data = operations::of_type("data");
     let sees_data = OPERATIONS.iter().enumerate().any(|(index, kind)| {
         let is_data = data.is_some_and(|data| data.0 >> index & 1 != 0) && kind.name != "lseek";
         is_data && !rules[index].is_empty()
@@ -272,11 +274,12 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
         needs_failed_lookups: has("lookup") || changes_names || names_change,
         needs_every_data_operation: sees_data || program.access == Some(Access::WriteOnly),
         needs_fresh_attributes: has("getattr") || has("access") || has("readlink"),
+        opens_differ: program.fan_out > 1 && chooses("open"),
         nothing_to_flush: !has("flush"),
         // What a command sets, such as a key, may change what names and data are.
         times_tell_changes: filters.data.is_none() || program.ioctls.is_empty(),
         overlay: program.is_overlay,
-        read_only: program.access == Some(Access::ReadOnly) && writes.is_some(),
+        read_only: program.access == Some(Access::ReadOnly),
         ..Properties::TRANSPARENT
     }
 }

@@ -126,7 +126,8 @@ impl Dispatcher {
         // Where the kernel writes back, what it says is the end may be where something was appended meanwhile.
         let appends_by_itself = self.writes_back() && appends;
         let direct = self.decisions.direct_io || writes_clear_set_id || appends_by_itself;
-        let wish = OpenWish { passthrough, direct, writes: flags.writes(), appends, privileged };
+        let opens_differ = self.decisions.opens_differ;
+        let wish = OpenWish { passthrough, direct, opens_differ, writes: flags.writes(), appends, privileged };
         let register = |file: &OpenFileRef| self.register_backing(file, privileged);
         let keeps = |file: &OpenFileRef| self.may_keep_data(node, file, attributes, flags.reads());
         let mut answer = self.open_files.open(node.id, file, wish, register, keeps);
