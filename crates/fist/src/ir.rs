@@ -56,6 +56,24 @@ impl Integer {
         if one.bytes > other.bytes || (one.bytes == other.bytes && one.is_unsigned) { one } else { other }
     }
 
+    /// The value that a text is, decimal or with `0x` hexadecimal; or what is expected, in words.
+    ///
+    /// # Errors
+    /// For a text that is no value of this type.
+    pub fn read(self, text: &str) -> Result<i64, String> {
+        let bits = u32::from(self.bytes) * 8;
+        let (least, most) =
+            if self.is_unsigned { (0, (1 << bits) - 1) } else { (-(1 << (bits - 1)), (1_i128 << (bits - 1)) - 1) };
+        let (digits, radix) = match text.strip_prefix("0x") {
+            Some(digits) => (digits, 16),
+            None => (text, 10),
+        };
+        match i128::from_str_radix(digits, radix) {
+            Ok(value) if (least..=most).contains(&value) => Ok(value as i64),
+            _ => Err(format!("a number from {least} to {most}")),
+        }
+    }
+
     /// Whether every value of the other type is one of this.
     pub const fn holds(self, other: Integer) -> bool {
         match (self.is_unsigned, other.is_unsigned) {

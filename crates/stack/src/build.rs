@@ -52,7 +52,7 @@ fn build_fan(
     tell: &mut dyn FnMut(&BuildError),
 ) -> Result<FileSystemRef, BuildError> {
     let LayerName::Description(path) = &layer.name.value else { unreachable!("the layer is a description") };
-    let description = read_description(path, source.len(), layer)?;
+    let description = Description::read_for(path, source.len()).map_err(|problem| at_name(problem, layer))?;
     let pairs = options(layer)?;
     let mut branches = Vec::with_capacity(source.len());
     for branch in source {
@@ -61,7 +61,7 @@ fn build_fan(
         }
         branches.push(build_tree(&branch.value.tree, tell)?);
     }
-    description.join(path, &pairs, branches).map_err(|error| option_error(error, layer))
+    description.stack(path, &pairs, branches).map_err(|error| option_error(error, layer))
 }
 
 /// Opens the branches that a stack joins: those of its union, or, if it names no layer, all that it names.
@@ -151,19 +151,11 @@ pub fn build_layers(mut file_system: FileSystemRef, layers: &[Spanned<Layer>]) -
 pub fn build_description(
     path: &Path,
     options: &[(String, String)],
-    mut branches: Vec<FileSystemRef>,
+    branches: Vec<FileSystemRef>,
 ) -> Result<FileSystemRef, BuildError> {
     let error = |problem| BuildError::new(problem, Span::default());
-    let description = Description::read(path).map_err(error)?;
-    if description.fan_out() != branches.len() {
-        let (needed, given) = (description.fan_out(), branches.len());
-        return Err(error(BuildProblem::FanOut { path: path.to_owned(), needed, given }));
-    }
-    let built = match branches.len() {
-        1 => description.stack(path, options, branches.remove(0)),
-        _ => description.join(path, options, branches),
-    };
-    built.map_err(|option| error(BuildProblem::Option(option)))
+    let description = Description::read_for(path, branches.len()).map_err(error)?;
+    description.stack(path, options, branches).map_err(|option| error(BuildProblem::Option(option)))
 }
 
 /// How many file systems a FiST description lies on.
@@ -268,22 +260,11 @@ fn open(name: &str, name_span: Span, location: &OsStr, location_span: Span) -> R
 
 fn build_layer(lower: FileSystemRef, layer: &Layer) -> Result<FileSystemRef, BuildError> {
     if let LayerName::Description(path) = &layer.name.value {
-        let description = read_description(path, 1, layer)?;
-        let pairs = options(layer)?;
-        return description.stack(path, &pairs, lower).map_err(|error| option_error(error, layer));
+        let description = Description::read_for(path, 1).map_err(|problem| at_name(problem, layer))?;
+        return description.stack(path, &options(layer)?, vec![lower]).map_err(|error| option_error(error, layer));
     }
     let (kind, pairs) = kind_and_options(layer)?;
     kind.stack(&pairs, lower).map_err(|error| option_error(error, layer))
-}
-
-/// Reads a description that is to lie on so many file systems.
-fn read_description(path: &Path, below: usize, layer: &Layer) -> Result<Description, BuildError> {
-    let description = Description::read(path).map_err(|problem| BuildError::new(problem, layer.name.span))?;
-    if description.fan_out() != below {
-        let problem = BuildProblem::FanOut { path: path.to_owned(), needed: description.fan_out(), given: below };
-        return Err(BuildError::new(problem, layer.name.span));
-    }
-    Ok(description)
 }
 
 /// An option's key and value.
@@ -312,6 +293,10 @@ fn options(layer: &Layer) -> Result<Vec<Pair>, BuildError> {
         pairs.push((argument.key.value.clone(), value.to_owned()));
     }
     Ok(pairs)
+}
+
+fn at_name(problem: BuildProblem, layer: &Layer) -> BuildError {
+    BuildError::new(problem, layer.name.span)
 }
 
 fn option_error(error: OptionError, layer: &Layer) -> BuildError {

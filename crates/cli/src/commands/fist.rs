@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use fist::diagnostic::Diagnostic;
 use fist::load::{self, Loaded};
+use fist::program::Program;
 use fist::report::{self, Colours};
-
 use stack::syntax::LayerName;
 
 use super::{print, report as tell, running};
@@ -48,19 +48,20 @@ fn each(files: &[PathBuf], act: impl Fn(&Path) -> Outcome) -> Outcome {
 }
 
 fn check(file: &Path) -> Outcome {
-    let Loaded { file, text, program, diagnostics, .. } = load::load(file).map_err(unread)?;
-    show(&file, &text, &diagnostics);
-    match program {
-        Some(_) => Ok(()),
-        None => Err(wrong(&file, &diagnostics, "mend what is told above")),
-    }
+    checked(file).map(drop)
 }
 
 fn explain(file: &Path) -> Outcome {
+    let (program, text) = checked(file)?;
+    print(&fist::explain::explain(&program, &text))
+}
+
+/// A description without errors, and its text. What is wrong, or may be, is shown.
+fn checked(file: &Path) -> Outcome<(Program, String)> {
     let Loaded { file, text, program, diagnostics, .. } = load::load(file).map_err(unread)?;
     show(&file, &text, &diagnostics);
     match program {
-        Some(program) => print(&fist::explain::explain(&program, &text)),
+        Some(program) => Ok((program, text)),
         None => Err(wrong(&file, &diagnostics, "mend what is told above")),
     }
 }

@@ -32,6 +32,17 @@ fn boxed(made: Made) -> Box<Made> {
     Box::new(made)
 }
 
+/// A change of a value by another: `target += by`, `target++`.
+struct Update {
+    operator: B,
+    by: Typed,
+    /// The answer is what it was before.
+    is_postfix: bool,
+    /// Of the target, and of what it is changed by.
+    spans: (Span, Span),
+    span: Span,
+}
+
 impl Checker {
     /// Where the value of an expression lies.
     pub(super) fn place(&mut self, expression: &Expression) -> Understood<Place> {
@@ -269,7 +280,10 @@ impl Checker {
         let value = self.value(value);
         let (place, value) = (place?, value?);
         match operator {
-            Some(operator) => self.update(operator, place, value, false, (target.span, value_span), span),
+            Some(operator) => {
+                let spans = (target.span, value_span);
+                self.update(place, Update { operator, by: value, is_postfix: false, spans, span })
+            }
             None => match (&place, &value.r#type) {
                 (Place::Memory { r#type: Type::Structure(_), .. }, _) => {
                     self.no_assignment(&place.r#type().clone(), span)
@@ -294,48 +308,31 @@ impl Checker {
         let place = self.place(target)?;
         let operator = if is_increment { B::Add } else { B::Subtract };
         let one = Typed::integer(Made::Constant(1), Integer::INT);
-        self.update(operator, place, one, is_postfix, (target.span, span), span)
+        self.update(place, Update { operator, by: one, is_postfix, spans: (target.span, span), span })
     }
 
-    fn update(
-        &mut self,
-        operator: B,
-        place: Place,
-        by: Typed,
-        is_postfix: bool,
-        spans: (Span, Span),
-        span: Span,
-    ) -> Understood<Typed> {
+    fn update(&mut self, place: Place, update: Update) -> Understood<Typed> {
         let r#type = place.r#type().clone();
         let place = match place {
             Place::Shared { shared, values, .. } => {
-                return self.update_shared(operator, shared, values, &r#type, by, is_postfix, span);
+                return self.update_shared(shared, values, &r#type, update);
             }
             // The pointer is computed once.
             Place::Memory { pointer, r#type, is_const } => {
                 let register = self.function.register();
                 let first = Made::Set(register, boxed(pointer));
                 let again = Place::Memory { pointer: Made::Register(register), r#type: r#type.clone(), is_const };
-                let done = self.update_private(operator, again, &r#type, by, is_postfix, spans, span)?;
+                let done = self.update_private(again, &r#type, update)?;
                 return Ok(Typed { made: Made::Sequence(boxed(first), boxed(done)), r#type });
             }
             register => register,
         };
-        let made = self.update_private(operator, place, &r#type, by, is_postfix, spans, span)?;
+        let made = self.update_private(place, &r#type, update)?;
         Ok(Typed { made, r#type })
     }
 
-    #[allow(clippy::too_many_arguments, reason = "an update has as many parts")]
-    fn update_private(
-        &mut self,
-        operator: B,
-        place: Place,
-        r#type: &Type,
-        by: Typed,
-        is_postfix: bool,
-        spans: (Span, Span),
-        span: Span,
-    ) -> Understood<Made> {
+    fn update_private(&mut self, place: Place, r#type: &Type, update: Update) -> Understood<Made> {
+        let Update { operator, by, is_postfix, spans, span } = update;
         let before = self.load(place.clone(), span)?;
         if !is_postfix {
             let new = self.combine(operator, before, by, spans, span)?;
@@ -352,17 +349,14 @@ impl Checker {
         Ok(Made::Sequence(boxed(keep), boxed(rest)))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "an update has as many parts")]
     fn update_shared(
         &mut self,
-        operator: B,
         shared: Shared,
         mut values: Vec<Made>,
         r#type: &Type,
-        by: Typed,
-        is_postfix: bool,
-        span: Span,
+        update: Update,
     ) -> Understood<Typed> {
+        let Update { operator, by, is_postfix, span, .. } = update;
         let Type::Integer(integer) = *r#type else { return self.no_assignment(r#type, span) };
         let Some(operator) = computing(operator) else { return Err(Wrong) };
         if shared.area == Area::Mount {

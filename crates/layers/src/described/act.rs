@@ -5,7 +5,7 @@ use vnode::{Caller, Errno, Result};
 
 use super::Described;
 use super::host::{Running, Work};
-use super::loaded::{Loaded, Rules};
+use super::loaded::Loaded;
 use super::outcome::Outcome;
 
 /// An operation that has rules.
@@ -69,14 +69,9 @@ impl<'a> Act<'a> {
         let mut running = Running::new(self.loaded, self.node, self.caller);
         running.operation = Some(self.operation);
         running.ioctl = Some((structure, data));
-        let mut rules: Rules = self.loaded.rules_of_ioctl(ioctl);
+        let rules = self.loaded.rules_of_ioctl(ioctl);
         // There is no such ioctl below: if nothing stands in its place, nothing is done.
-        let instead = rules.instead.take();
-        running.before(&rules.before);
-        if !running.is_finished && running.error == 0 {
-            instead.into_iter().for_each(|function| running.rule(function));
-        }
-        running.behind(&rules.behind);
+        running.around(&rules, |running| rules.instead.into_iter().for_each(|function| running.rule(function)));
         if let Some(error) = running.answer() {
             return Err(error);
         }

@@ -84,24 +84,25 @@ impl<'a> Running<'a> {
 
     /// Runs all rules, and the operation.
     pub(super) fn all(&mut self, rules: &Rules) {
+        self.around(rules, |running| match rules.instead {
+            Some(function) => running.rule_instead(function),
+            None => {
+                running.operate_on(None);
+            }
+        });
+    }
+
+    /// Runs the rules before and behind something, which they may refuse.
+    pub(super) fn around(&mut self, rules: &Rules, work: impl FnOnce(&mut Self)) {
         self.before(&rules.before);
         if !self.is_finished && self.error == 0 {
-            match rules.instead {
-                Some(function) => {
-                    self.is_instead = true;
-                    self.rule(function);
-                    self.is_instead = false;
-                }
-                None => {
-                    self.operate_on(None);
-                }
-            }
+            work(self);
         }
         self.behind(&rules.behind);
     }
 
     /// Runs what comes before the operation: an error refuses it.
-    pub(super) fn before(&mut self, functions: &[usize]) {
+    fn before(&mut self, functions: &[usize]) {
         for function in functions {
             if !self.is_finished && self.error == 0 {
                 self.rule(*function);
@@ -110,7 +111,7 @@ impl<'a> Running<'a> {
     }
 
     /// Runs what comes behind the operation.
-    pub(super) fn behind(&mut self, functions: &[usize]) {
+    fn behind(&mut self, functions: &[usize]) {
         for function in functions {
             if !self.is_finished {
                 self.rule(*function);
@@ -130,8 +131,8 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Runs the rule in the place of reading a directory, for one name.
-    pub(super) fn entry_rule(&mut self, function: usize) {
+    /// Runs a rule in the place of the operation, or of one name that is listed.
+    pub(super) fn rule_instead(&mut self, function: usize) {
         self.is_instead = true;
         self.rule(function);
         self.is_instead = false;

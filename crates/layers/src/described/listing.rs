@@ -110,12 +110,10 @@ impl Listing {
         let mut running = Running::new(&self.loaded, &self.node, caller);
         running.operation = Some(&Operation::ReadDirectory);
         running.listing = Some(&mut names);
-        running.before(&rules.before);
-        if !running.is_finished && running.error == 0 {
-            let read = self.read_all(caller, rules.instead, &mut running);
+        running.around(rules, |running| {
+            let read = self.read_all(caller, rules.instead, running);
             running.listed(read);
-        }
-        running.behind(&rules.behind);
+        });
         match running.answer() {
             Some(error) => Err(error),
             None => Ok(names.in_order()),
@@ -130,7 +128,7 @@ impl Listing {
                 names.is_skipped = false;
             }
             if let Some(rule) = rule {
-                running.entry_rule(rule);
+                running.rule_instead(rule);
             }
             if let Some(names) = &mut running.listing {
                 names.current = None;

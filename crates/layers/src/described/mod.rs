@@ -33,8 +33,8 @@ use act::Act;
 use loaded::Loaded;
 use outcome::Outcome;
 
-/// Puts a description that has been checked on a file system, with the options that the stack gives it. Messages call it
-/// by its path.
+/// Puts a description that has been checked on as many file systems as it says, with the options that the stack gives it.
+/// Messages call it by its path.
 ///
 /// # Errors
 /// For an option that the description does not declare, or another value than it has.
@@ -43,26 +43,12 @@ pub fn stack(
     text: &str,
     path: &Path,
     pairs: &[(String, String)],
-    lower: FileSystemRef,
-) -> std::result::Result<FileSystemRef, OptionError> {
-    let loaded = Loaded::new(program, text, path, pairs, vec![kind_of(&lower)])?;
-    Ok(layer::stack(Described::new(loaded), lower))
-}
-
-/// Puts a description on several file systems, as many as it says.
-///
-/// # Errors
-/// As [`stack`].
-pub fn join(
-    program: Program,
-    text: &str,
-    path: &Path,
-    pairs: &[(String, String)],
-    branches: Vec<FileSystemRef>,
+    mut branches: Vec<FileSystemRef>,
 ) -> std::result::Result<FileSystemRef, OptionError> {
     let below = branches.iter().map(kind_of).collect();
     let loaded = Loaded::new(program, text, path, pairs, below)?;
-    Ok(layer::stack(Described::new(loaded), fan::join(branches)))
+    let lower = if branches.len() == 1 { branches.remove(0) } else { fan::join(branches) };
+    Ok(layer::stack(Described::new(loaded), lower))
 }
 
 /// What a file system below is called: its topmost member.

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use ::fist::ir::Integer;
 use ::fist::program::{MountField, Program, Type};
 
 use super::loaded::intern;
@@ -90,7 +89,7 @@ fn set(program: &Program, field: &MountField, value: &str, mount: &mut [u8]) -> 
                 ("yes" | "", true) => 1,
                 ("no", true) => 0,
                 (_, true) => return Err("yes or no".to_owned()),
-                _ => self::number(value, *integer)?,
+                _ => integer.read(value)?,
             };
             bytes.copy_from_slice(&number.to_le_bytes()[..bytes.len()]);
         }
@@ -108,24 +107,12 @@ fn set(program: &Program, field: &MountField, value: &str, mount: &mut [u8]) -> 
                 return Err(format!("at most {length} numbers with colons between them"));
             }
             for (number, bytes) in numbers.iter().zip(bytes.chunks_mut(integer.bytes.into())) {
-                bytes.copy_from_slice(&self::number(number, integer)?.to_le_bytes()[..bytes.len()]);
+                bytes.copy_from_slice(&integer.read(number)?.to_le_bytes()[..bytes.len()]);
             }
         }
         _ => return Err("nothing: it cannot be given".to_owned()),
     }
     Ok(())
-}
-
-fn number(text: &str, integer: Integer) -> Result<i64, String> {
-    let (digits, radix) = match text.strip_prefix("0x") {
-        Some(digits) => (digits, 16),
-        None => (text, 10),
-    };
-    let value = i128::from_str_radix(digits, radix).map_err(|_| "a number".to_owned())?;
-    let bits = u32::from(integer.bytes) * 8;
-    let (least, most) =
-        if integer.is_unsigned { (0, (1 << bits) - 1) } else { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) };
-    if (least..=most).contains(&value) { Ok(value as i64) } else { Err(format!("a number from {least} to {most}")) }
 }
 
 /// `EACCES:EPERM`, several with `+` between them: what comes from below, and what rules see.

@@ -37,28 +37,27 @@ impl Description {
         }
     }
 
+    /// The same of one that is to lie on so many file systems.
+    pub(super) fn read_for(path: &Path, below: usize) -> Result<Description, BuildProblem> {
+        let description = Description::read(path)?;
+        match description.fan_out() {
+            needed if needed == below => Ok(description),
+            needed => Err(BuildProblem::FanOut { path: path.to_owned(), needed, given: below }),
+        }
+    }
+
     /// How many file systems it lies on.
     pub(super) fn fan_out(&self) -> usize {
         self.program.fan_out as usize
     }
 
-    /// Puts it on several file systems.
-    pub(super) fn join(
+    /// Puts it on file systems, as many as it says.
+    pub(super) fn stack(
         self,
         path: &Path,
         pairs: &[(String, String)],
         branches: Vec<FileSystemRef>,
     ) -> Result<FileSystemRef, OptionError> {
-        layers::described::join(self.program, &self.text, path, pairs, branches)
-    }
-
-    /// Puts it on a file system.
-    pub(super) fn stack(
-        self,
-        path: &Path,
-        pairs: &[(String, String)],
-        lower: FileSystemRef,
-    ) -> Result<FileSystemRef, OptionError> {
-        layers::described::stack(self.program, &self.text, path, pairs, lower)
+        layers::described::stack(self.program, &self.text, path, pairs, branches)
     }
 }

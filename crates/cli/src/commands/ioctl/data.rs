@@ -1,5 +1,7 @@
 //! Fields of a command's data, as text.
 
+use fist::ir::Integer;
+
 use super::Field;
 
 /// Writes a field's value, or says what is expected.
@@ -35,17 +37,8 @@ pub(super) fn write(field: &Field, value: &str, data: &mut [u8]) -> Result<(), S
 
 /// The bytes of a number that fits the field.
 fn number(field: &Field, text: &str) -> Result<[u8; 8], String> {
-    let bits = field.bytes * 8;
-    let (least, most) =
-        if field.unsigned { (0, (1_i128 << bits) - 1) } else { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) };
-    let (digits, radix) = match text.strip_prefix("0x") {
-        Some(digits) => (digits, 16),
-        None => (text, 10),
-    };
-    match i128::from_str_radix(digits, radix) {
-        Ok(value) if (least..=most).contains(&value) => Ok((value as i64).to_le_bytes()),
-        _ => Err(format!("a number from {least} to {most}")),
-    }
+    let integer = Integer { bytes: field.bytes as u8, is_unsigned: field.unsigned };
+    integer.read(text).map(i64::to_le_bytes)
 }
 
 /// A field's value as text: of an array of bytes, as far as a zero byte.
