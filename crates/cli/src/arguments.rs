@@ -461,6 +461,14 @@ pub enum Fist {
         #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
         files: Vec<PathBuf>,
     },
+    /// Make one layer of descriptions that lie on each other, and tell what fires in it and what it gains
+    ///
+    /// A stack does the same by itself with descriptions that lie directly on each other. Descriptions are one layer only where nothing else shows it; what stands in the way is told, and ends with 1.
+    Collapse {
+        /// The descriptions, the lowest first, as in a stack
+        #[arg(value_name = "FILE", required = true, num_args = 2.., value_hint = ValueHint::FilePath)]
+        files: Vec<PathBuf>,
+    },
     /// Have a running mount read its description again
     ///
     /// Files stay open, and what the mount keeps stays where its layout is as it was. A description that is wrong, or that needs what was settled otherwise when it was mounted, is refused, and the old one goes on.

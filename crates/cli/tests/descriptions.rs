@@ -462,6 +462,37 @@ fn declared_commands_are_given_by_their_names() {
     }
 }
 
+/// Descriptions that are one layer are still told of, given commands, and read again, each by itself.
+#[test]
+fn each_description_of_a_layer_is_reached_by_its_name() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let text = |refused: &str| format!("%%\n%op:rmdir:precall {{ fistSetErr({refused}); }}\n");
+    let path = scratch.path("refuse.fist");
+    fs::write(&path, text("EPERM")).unwrap();
+    fs::create_dir(scratch.path("base")).unwrap();
+    let stack = format!("{} | {} | {}", scratch.name("base"), sample("cryptfs.fist"), path.display());
+    let explained = run(["mount", "--explain", &stack, &scratch.name("mount")]).succeeded();
+    assert!(explained.contains("refuse.fist, in one layer with cryptfs.fist\n"), "{explained}");
+    let mount = scratch.mount();
+    set(&mount, &[1; 16]).unwrap();
+    fs::create_dir(mount.join("directory")).unwrap();
+    assert_eq!(names(&mount), ["directory"]);
+    assert_ne!(names(&scratch.path("base")), ["directory"]);
+    let error = || fs::remove_dir(mount.join("directory")).unwrap_err().raw_os_error();
+    assert_eq!(error(), Some(libc::EPERM));
+    fs::write(&path, text("EBUSY")).unwrap();
+    run(["fist", "reload", mount.to_str().unwrap(), "refuse.fist"]).succeeded();
+    assert_eq!(error(), Some(libc::EBUSY));
+    // One that could not be in the layer is refused, and the old one goes on.
+    fs::write(&path, "%%\n%op:rmdir:precall { fistSetErr(fistCopyFile($1, \"x\")); }\n").unwrap();
+    let refused = run(["fist", "reload", mount.to_str().unwrap(), "refuse.fist"]);
+    assert!(refused.code != 0 && refused.errors.contains("cryptfs.fist has a filter of data"), "{refused:?}");
+    assert_eq!(error(), Some(libc::EBUSY));
+}
+
 #[test]
 fn another_description_takes_over_under_a_running_mount() {
     if !can_mount() {

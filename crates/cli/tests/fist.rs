@@ -62,6 +62,28 @@ fn warnings_are_told_and_are_no_failure() {
 }
 
 #[test]
+fn descriptions_are_collapsed_where_nothing_shows_it() {
+    let scratch = Scratch::new();
+    let named = |name: &str, text: &str| file(&scratch, name, text.as_bytes());
+    let refusing = named("refusing.fist", "%%\n%op:rename:precall { fistSetErr(EROFS); }\n");
+    let trash = named("trash.fist", "%%\n%op:unlink:call { fistSetErr(fistRename($dir, $name, $dir, \"old\")); }\n");
+    let count =
+        named("count.fist", "per_vfs { long count; };\n%%\n%op:unlink { $vfs.count++; fistSetErr(fistOp($1)); }\n");
+
+    let together = run(["fist", "collapse", &refusing, &count]).succeeded();
+    let fires = "unlink\n  count: %op:unlink (line 3), in its place; where it does the operation:\n    the operation below\n\
+        rename\n  refusing: %op:rename:precall (line 2)\n  the operation below\n";
+    assert!(together.starts_with(&format!("refusing and count are one layer\n\n{fires}")), "{together}");
+    assert!(together.contains("in memory          stacked  one layer  ratio\ngetattr "), "{together}");
+
+    let apart = run(["fist", "collapse", &refusing, &trash]);
+    assert_eq!((apart.code, apart.output.as_str()), (1, ""), "{apart:?}");
+    assert!(apart.errors.contains("rules of trash.fist do what refusing.fist has rules for: rename"), "{apart:?}");
+    assert_eq!(run(["fist", "collapse", &trash, &refusing]).code, 0);
+    assert_eq!(run(["fist", "collapse", &trash]).code, 2);
+}
+
+#[test]
 fn what_is_no_description_is_told_in_one_line() {
     let scratch = Scratch::new();
     let binary = file(&scratch, "binary.fist", b"%%\n\x00\xff\xfe");

@@ -19,6 +19,19 @@ pub fn explain(program: &Program, text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
+/// What descriptions that lie on each other do at each operation, for people: the topmost first, each with its text.
+pub fn explain_together(levels: &[(&Program, &str)]) -> String {
+    let mut lines = Vec::new();
+    for index in 0..OPERATIONS.len() {
+        let operation = Operation(index as u8);
+        if levels.iter().any(|(program, _)| !Fired::at(program, operation).is_empty()) {
+            lines.push(operation.kind().name.to_owned());
+            fires_through(levels, operation, "  ", &mut lines);
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
 /// What is declared, a sentence each.
 fn declared(program: &Program) -> Vec<String> {
     let mut lines = Vec::new();
@@ -71,26 +84,70 @@ fn ioctls(program: &Program, text: &str) -> Vec<String> {
 
 /// What fires at an operation, in its order.
 fn fires(program: &Program, text: &str, operation: Operation) -> Vec<String> {
-    let of = |part| {
-        let rules = program
-            .rules
-            .iter()
-            .filter(move |rule| rule.part == part && rule.ioctl.is_none() && rule.operations.contains(operation));
-        rules.collect::<Vec<_>>()
-    };
-    let (before, instead, behind) = (of(Part::PreCall), of(Part::Call), of(Part::PostCall));
-    if before.is_empty() && instead.is_empty() && behind.is_empty() {
+    let fired = Fired::at(program, operation);
+    if fired.is_empty() {
         return Vec::new();
     }
+    let Fired { before, instead, behind } = fired;
     let mut lines = vec![operation.kind().name.to_owned()];
     lines.extend(before.iter().map(|rule| line(rule, text)));
-    match instead.last() {
+    match instead {
         Some(rule) if operation.kind().name == "readdir" => lines.push(line(rule, text) + ", for each name"),
         Some(rule) => lines.push(line(rule, text) + ", in its place"),
         None => lines.push("  the operation below".to_owned()),
     }
     lines.extend(behind.iter().map(|rule| line(rule, text)));
     lines
+}
+
+/// What fires at an operation in the first of the levels and in those below it.
+fn fires_through(levels: &[(&Program, &str)], operation: Operation, indent: &str, lines: &mut Vec<String>) {
+    let Some(((program, text), below)) = levels.split_first() else {
+        lines.push(format!("{indent}the operation below"));
+        return;
+    };
+    let name = &program.name;
+    let told = |rule: &Rule| format!("{indent}{name}: {}", line(rule, text).trim_start());
+    let Fired { before, instead, behind } = Fired::at(program, operation);
+    lines.extend(before.iter().map(|rule| told(rule)));
+    match instead {
+        Some(rule) if operation.kind().name == "readdir" => {
+            fires_through(below, operation, indent, lines);
+            lines.push(told(rule) + ", for each name");
+        }
+        Some(rule) => {
+            lines.push(told(rule) + ", in its place; where it does the operation:");
+            fires_through(below, operation, &format!("{indent}  "), lines);
+        }
+        None => fires_through(below, operation, indent, lines),
+    }
+    lines.extend(behind.iter().map(|rule| told(rule)));
+}
+
+/// The rules that fire at an operation.
+struct Fired<'p> {
+    before: Vec<&'p Rule>,
+    instead: Option<&'p Rule>,
+    behind: Vec<&'p Rule>,
+}
+
+impl<'p> Fired<'p> {
+    fn at(program: &'p Program, operation: Operation) -> Fired<'p> {
+        let of = |part| {
+            let is_one =
+                move |rule: &&Rule| rule.part == part && rule.ioctl.is_none() && rule.operations.contains(operation);
+            program.rules.iter().filter(is_one)
+        };
+        Fired {
+            before: of(Part::PreCall).collect(),
+            instead: of(Part::Call).next_back(),
+            behind: of(Part::PostCall).collect(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.before.is_empty() && self.instead.is_none() && self.behind.is_empty()
+    }
 }
 
 fn line(rule: &Rule, text: &str) -> String {

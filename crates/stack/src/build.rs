@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use layers::OptionError;
+use layers::described::Prepared;
 use vnode::FileSystemRef;
 
 pub use error::{BuildError, BuildProblem};
@@ -61,7 +62,8 @@ fn build_fan(
         }
         branches.push(build_tree(&branch.value.tree, tell)?);
     }
-    description.stack(path, &pairs, branches).map_err(|error| option_error(error, layer))
+    let prepared = description.with(path, &pairs).map_err(|error| option_error(error, layer))?;
+    Ok(layers::described::stack(vec![prepared], branches))
 }
 
 /// Opens the branches that a stack joins: those of its union, or, if it names no layer, all that it names.
@@ -138,10 +140,18 @@ fn open_later(text: &str) -> Result<layers::Branch, String> {
 /// # Errors
 /// As [`build`].
 pub fn build_layers(mut file_system: FileSystemRef, layers: &[Spanned<Layer>]) -> Result<FileSystemRef, BuildError> {
+    // Descriptions that lie on each other may be one layer.
+    let mut descriptions = Vec::new();
     for layer in layers {
-        file_system = build_layer(file_system, &layer.value)?;
+        match &layer.value.name.value {
+            LayerName::Description(path) => descriptions.push(prepare(path, &layer.value)?),
+            LayerName::Name(_) => {
+                file_system = stack_descriptions(&mut descriptions, file_system);
+                file_system = build_layer(file_system, &layer.value)?;
+            }
+        }
     }
-    Ok(file_system)
+    Ok(stack_descriptions(&mut descriptions, file_system))
 }
 
 /// Puts a FiST description on as many file systems as it says.
@@ -153,9 +163,40 @@ pub fn build_description(
     options: &[(String, String)],
     branches: Vec<FileSystemRef>,
 ) -> Result<FileSystemRef, BuildError> {
+    build_descriptions(&[(path, options)], branches)
+}
+
+/// Puts FiST descriptions, the lowest first, with their options on as many file systems as the first says.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_descriptions(
+    lowest_first: &[(&Path, &[(String, String)])],
+    branches: Vec<FileSystemRef>,
+) -> Result<FileSystemRef, BuildError> {
+    let mut below = branches.len();
+    let mut prepared = Vec::with_capacity(lowest_first.len());
+    for (path, options) in lowest_first {
+        prepared.push(prepare_apart(path, options, below)?);
+        below = 1;
+    }
+    Ok(layers::described::stack(prepared, branches))
+}
+
+/// What keeps a FiST description from being one layer with another that it is to lie on, in words; nothing if they can be.
+///
+/// # Errors
+/// If one cannot be read, or is wrong.
+pub fn barrier(upper: &Path, lower: &Path) -> Result<Option<String>, BuildError> {
+    let (upper, lower) = (prepare_apart(upper, &[], 1)?, prepare_apart(lower, &[], fan_out(lower)?)?);
+    Ok(upper.barrier(&lower))
+}
+
+/// Reads a description that is part of no expression.
+fn prepare_apart(path: &Path, options: &[(String, String)], below: usize) -> Result<Prepared, BuildError> {
     let error = |problem| BuildError::new(problem, Span::default());
-    let description = Description::read_for(path, branches.len()).map_err(error)?;
-    description.stack(path, options, branches).map_err(|option| error(BuildProblem::Option(option)))
+    let description = Description::read_for(path, below).map_err(error)?;
+    description.with(path, options).map_err(|option| error(BuildProblem::Option(option)))
 }
 
 /// How many file systems a FiST description lies on.
@@ -259,10 +300,6 @@ fn open(name: &str, name_span: Span, location: &OsStr, location_span: Span) -> R
 }
 
 fn build_layer(lower: FileSystemRef, layer: &Layer) -> Result<FileSystemRef, BuildError> {
-    if let LayerName::Description(path) = &layer.name.value {
-        let description = Description::read_for(path, 1).map_err(|problem| at_name(problem, layer))?;
-        return description.stack(path, &options(layer)?, vec![lower]).map_err(|error| option_error(error, layer));
-    }
     let (kind, pairs) = kind_and_options(layer)?;
     kind.stack(&pairs, lower).map_err(|error| option_error(error, layer))
 }
@@ -293,6 +330,20 @@ fn options(layer: &Layer) -> Result<Vec<Pair>, BuildError> {
         pairs.push((argument.key.value.clone(), value.to_owned()));
     }
     Ok(pairs)
+}
+
+/// Reads a description that is to lie on one file system.
+fn prepare(path: &Path, layer: &Layer) -> Result<Prepared, BuildError> {
+    let description = Description::read_for(path, 1).map_err(|problem| at_name(problem, layer))?;
+    description.with(path, &options(layer)?).map_err(|error| option_error(error, layer))
+}
+
+/// Puts the descriptions, if there are any, on a file system.
+fn stack_descriptions(descriptions: &mut Vec<Prepared>, lower: FileSystemRef) -> FileSystemRef {
+    match descriptions.is_empty() {
+        true => lower,
+        false => layers::described::stack(std::mem::take(descriptions), vec![lower]),
+    }
 }
 
 fn at_name(problem: BuildProblem, layer: &Layer) -> BuildError {

@@ -1,6 +1,7 @@
 //! `plyfs fist`: descriptions of file systems in the language FiST.
 
 mod begin;
+mod collapse;
 mod layout;
 mod trial;
 
@@ -24,6 +25,7 @@ pub fn run(command: &Fist) -> Outcome {
         Fist::Check { files } => each(files, check),
         Fist::Test { files } => each(files, trial::run),
         Fist::Explain { files } => each(files, explain),
+        Fist::Collapse { files } => collapse::run(files),
         Fist::Reload { mount_point, description } => reload(mount_point, description.as_deref()),
         Fist::Fmt { check, files } => layout::run(files, *check),
         Fist::New { name, directory } => begin::run(name, directory.as_deref()),

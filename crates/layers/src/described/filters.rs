@@ -20,6 +20,46 @@ const LENGTH_BYTES: usize = 4;
 const NAME_BYTES_MAX: usize = 4096;
 
 impl Loaded {
+    /// Encodes a block of data.
+    pub(super) fn encode_block(
+        &self,
+        node: &LayerVnode<Described>,
+        caller: &Caller,
+        block: u64,
+        plain: &[u8],
+        encoded: &mut [u8],
+    ) -> Result<()> {
+        let (encode, _) = self.program.filters.data.ok_or(Errno::EIO)?;
+        if self.program.filters.changes_size {
+            return self.encode_chunk(encode, node, caller, block, plain, encoded);
+        }
+        self.filter_data(encode, node, caller, block, plain, encoded)?;
+        let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        let is_whole = plain.len() == PAGE_BYTES;
+        if self.has_holes && is_whole && is_zero(encoded) && !is_zero(plain) {
+            tracing::error!(target: "fist", "{}: a page of data became zeros, which stand for a hole: mount it with holes=no",
+                self.kind);
+            return Err(Errno::EIO);
+        }
+        Ok(())
+    }
+
+    /// Decodes a block of data.
+    pub(super) fn decode_block(
+        &self,
+        node: &LayerVnode<Described>,
+        caller: &Caller,
+        block: u64,
+        encoded: &[u8],
+        plain: &mut [u8],
+    ) -> Result<()> {
+        let (_, decode) = self.program.filters.data.ok_or(Errno::EIO)?;
+        if self.program.filters.changes_size {
+            return self.decode_chunk(decode, node, caller, block, encoded, plain);
+        }
+        self.filter_data(decode, node, caller, block, encoded, plain)
+    }
+
     /// Encodes or decodes a page, or the shorter last one of a file, for which a filter that is not told its length sees
     /// zeros behind it.
     pub(super) fn filter_data(

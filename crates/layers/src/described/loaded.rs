@@ -13,9 +13,10 @@ use ::fist::program::{Field, Program, Rule, Type};
 use ::fist::reach;
 use ::fist::stop::{Stop, Why};
 use ::fist::tree::{Access, Direction};
-use vnode::Properties;
-use vnode::layer::Operation;
+use vnode::layer::{LayerVnode, Operation};
+use vnode::{Caller, Errno, Properties, Result};
 
+use super::Described;
 use super::options::{self, Tier};
 use crate::OptionError;
 
@@ -26,6 +27,10 @@ pub(super) struct Loaded {
     compiled: Option<Compiled>,
     pub(super) path: PathBuf,
     pub(super) pairs: Vec<(String, String)>,
+    /// How many other descriptions of the layer it lies on.
+    pub(super) level: usize,
+    /// It may be one layer with others.
+    pub(super) collapses: bool,
     /// Which layout the fields of objects have: another for each that differs.
     pub(super) layout: u64,
     /// What it is called in messages, without a directory.
@@ -84,8 +89,7 @@ impl Loaded {
         text: &str,
         path: &Path,
         pairs: &[(String, String)],
-        below: Vec<String>,
-    ) -> Result<Loaded, OptionError> {
+    ) -> std::result::Result<Loaded, OptionError> {
         let kind = intern(&path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default());
         let options = options::read(kind, &program, pairs)?;
         let mut rules = vec![Rules::default(); OPERATIONS.len()];
@@ -107,10 +111,12 @@ impl Loaded {
         Ok(Loaded {
             compiled: compile(&program, options.tier, kind),
             kind,
-            below,
+            below: Vec::new(),
             details: options::details(path, pairs),
             path: path.to_owned(),
             pairs: pairs.to_vec(),
+            level: 0,
+            collapses: options.collapses,
             layout: 0,
             properties: properties(&program, &rules),
             keeps_state: needs_places || program.vnode.is_some(),
@@ -126,6 +132,31 @@ impl Loaded {
             lines: std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at as u32 + 1)).collect(),
             program,
         })
+    }
+
+    /// A bit for each operation that has rules.
+    pub(super) fn with_rules(&self) -> u64 {
+        let bits = self.rules.iter().enumerate().filter(|(_, rules)| !rules.is_empty()).map(|(index, _)| 1 << index);
+        bits.fold(0, |all, bit: u64| all | bit)
+    }
+
+    /// Whether the operation may be done.
+    pub(super) fn admit(&self, node: &LayerVnode<Described>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
+        if self.program.traces {
+            tracing::debug!(target: "fist", description = self.kind, user = caller.uid, process = caller.pid,
+                operation = operation.name(), name = ?operation.entry_name(), path = %super::display_path(node));
+        }
+        match (self.program.access, operation) {
+            (None, _) => Ok(()),
+            (Some(Access::ReadOnly), Operation::Ioctl { command }) if crate::ioctl::changes(*command) => {
+                if self.ioctl(*command).is_some() { Ok(()) } else { Err(Errno::EROFS) }
+            }
+            (Some(Access::ReadOnly), _) if operation.modifies() => Err(Errno::EROFS),
+            (Some(Access::WriteOnly), Operation::Open(flags)) if flags.reads() => Err(Errno::EACCES),
+            (Some(Access::WriteOnly), Operation::Create { how, .. }) if how.flags.reads() => Err(Errno::EACCES),
+            (Some(Access::WriteOnly), Operation::Read { .. } | Operation::CopyRange { .. }) => Err(Errno::EACCES),
+            _ => Ok(()),
+        }
     }
 
     /// Whether anything is to be done at an operation that is no declared ioctl.
@@ -189,7 +220,7 @@ impl Loaded {
         function: usize,
         values: &[i64],
         memory: &mut Memory<'_>,
-    ) -> Result<i64, Why> {
+    ) -> std::result::Result<i64, Why> {
         let mut calls = Calls { program: &self.program, host };
         let answer = match &self.compiled {
             Some(compiled) => compiled.run(&self.program, memory, &mut calls, function, values),

@@ -3,9 +3,11 @@
 //! Operations without rules cost nothing more than the template does, and data that no filter touches go past the layer.
 
 mod act;
+mod collapse;
 mod fan;
 mod filters;
 mod host;
+mod levels;
 mod listing;
 mod loaded;
 mod options;
@@ -20,35 +22,57 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arc_swap::ArcSwap;
 
 use ::fist::program::Program;
-use ::fist::tree::Access;
-use vnode::layer::{self, DataShape, Holes, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
+use vnode::layer::{self, DataShape, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
 use vnode::{
-    AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Device, DirectoryEntry,
-    Entry, Errno, FileKind, FileSystemRef, Lock, LockOwner, Name, Notifier, OpenDirectoryRef, OpenFileRef, OpenFlags,
-    Properties, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
+    AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
+    DirectoryEntry, Entry, FileKind, FileSystemRef, Lock, LockOwner, Name, Notifier, OpenDirectoryRef, OpenFileRef,
+    OpenFlags, Properties, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
 use crate::OptionError;
-use act::Act;
+use levels::Levels;
 use loaded::Loaded;
 use outcome::Outcome;
 
-/// Puts a description that has been checked on as many file systems as it says, with the options that the stack gives it.
-/// Messages call it by its path.
-///
-/// # Errors
-/// For an option that the description does not declare, or another value than it has.
-pub fn stack(
-    program: Program,
-    text: &str,
-    path: &Path,
-    pairs: &[(String, String)],
-    mut branches: Vec<FileSystemRef>,
-) -> std::result::Result<FileSystemRef, OptionError> {
-    let below = branches.iter().map(kind_of).collect();
-    let loaded = Loaded::new(program, text, path, pairs, below)?;
-    let lower = if branches.len() == 1 { branches.remove(0) } else { fan::join(branches) };
-    Ok(layer::stack(Described::new(loaded), lower))
+/// A description that has been checked, with its options.
+pub struct Prepared(Loaded);
+
+impl Prepared {
+    /// With the options that the stack gives it. Messages call it by its path.
+    ///
+    /// # Errors
+    /// For an option that the description does not declare, or another value than it has.
+    pub fn new(
+        program: Program,
+        text: &str,
+        path: &Path,
+        pairs: &[(String, String)],
+    ) -> std::result::Result<Prepared, OptionError> {
+        Loaded::new(program, text, path, pairs).map(Prepared)
+    }
+
+    /// What keeps it from being one layer with another that it is to lie on, in words; nothing if they can be one.
+    pub fn barrier(&self, lower: &Prepared) -> Option<String> {
+        collapse::barrier(&self.0, &lower.0)
+    }
+}
+
+/// Puts descriptions on as many file systems as the lowest, the first, says. Those that lie on each other are one layer where
+/// that is the same.
+pub fn stack(lowest_first: Vec<Prepared>, mut branches: Vec<FileSystemRef>) -> FileSystemRef {
+    let mut below: Vec<_> = branches.iter().map(kind_of).collect();
+    let mut lower = if branches.len() == 1 { branches.remove(0) } else { fan::join(branches) };
+    let mut levels: Vec<Loaded> = Vec::new();
+    for Prepared(mut loaded) in lowest_first {
+        if levels.iter().any(|level| collapse::barrier(&loaded, level).is_some()) {
+            lower = layer::stack(Described::new(std::mem::take(&mut levels)), lower);
+        }
+        let kind = loaded.kind.to_owned();
+        loaded.level = levels.len();
+        loaded.below = std::mem::replace(&mut below, vec![kind]);
+        levels.insert(0, loaded);
+    }
+    layer::stack(Described::new(levels), lower)
 }
 
 /// What a file system below is called: its topmost member.
@@ -58,8 +82,8 @@ fn kind_of(lower: &FileSystemRef) -> String {
 
 /// The layer.
 pub struct Described {
-    /// What it does now: a command puts another in its place.
-    loaded: ArcSwap<Loaded>,
+    /// What it does now: a command puts another in the place of one.
+    levels: ArcSwap<Levels>,
     /// What is kept for objects cannot change.
     keeps_state: bool,
     notifier: OnceLock<Arc<dyn Notifier>>,
@@ -68,8 +92,8 @@ pub struct Described {
 /// What is kept for each object that is in use.
 #[derive(Default)]
 pub struct State {
-    /// The `%per_vnode` fields, and which layout they have; nothing until somebody asks.
-    fields: Mutex<(u64, Vec<u8>)>,
+    /// For each level the `%per_vnode` fields, and which layout they have; nothing until somebody asks.
+    fields: Mutex<Vec<(u64, Vec<u8>)>>,
     /// Where it was looked up.
     place: Mutex<Place>,
 }
@@ -96,9 +120,9 @@ impl State {
 macro_rules! ruled {
     ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident| $forward:expr) => {{
         let operation = $operation;
-        let loaded = $layer.loaded.load();
-        if loaded.has_rules(&operation) {
-            Act::new(&loaded, $node, $caller, &operation).run(&mut |$target, $as| $forward)
+        let levels = $layer.levels.load();
+        if levels.have_rules(&operation) {
+            levels.act(0, ($node, $caller), &operation, &Outcome::nothing, &mut |$target, $as| $forward)
         } else {
             let ($target, $as) = ($node, $caller);
             $forward
@@ -107,14 +131,15 @@ macro_rules! ruled {
 }
 
 impl Described {
-    fn new(loaded: Loaded) -> Described {
-        let keeps_state = loaded.keeps_state;
-        Described { loaded: ArcSwap::from_pointee(loaded), keeps_state, notifier: OnceLock::new() }
+    fn new(loaded: Vec<Loaded>) -> Described {
+        let levels = Levels::new(loaded.into_iter().map(Arc::new).collect());
+        let keeps_state = levels.keeps_state;
+        Described { levels: ArcSwap::from_pointee(levels), keeps_state, notifier: OnceLock::new() }
     }
 
     /// Notes where an answer's object was looked up, if rules ask for it.
     fn named<T: Outcome>(&self, node: &LayerVnode<Self>, name: Name<'_>, answer: Result<T>) -> Result<T> {
-        if self.loaded.load().needs_places
+        if self.levels.load().needs_places
             && let Ok(answer) = &answer
             && let Some(entry) = answer.entry()
             && let Some(found) = entry.vnode.as_any().downcast_ref::<LayerVnode<Self>>()
@@ -133,21 +158,25 @@ impl Layer for Described {
     }
 
     fn kind(&self) -> &'static str {
-        self.loaded.load().kind
+        self.levels.load().kind
     }
 
-    fn details(&self) -> String {
-        self.loaded.load().details.clone()
+    fn describe(&self) -> Vec<Description> {
+        self.levels.load().describe()
+    }
+
+    fn answers_to(&self, target: &str) -> bool {
+        self.levels.load().at_kind(target).is_some()
     }
 
     fn properties(&self) -> Properties {
-        self.loaded.load().properties
+        self.levels.load().properties
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
         match command.command.as_str() {
-            "reload" => self.reload(&command.arguments),
-            "ioctls" => Ok(self.loaded.load().ioctls()),
+            "reload" => self.reload(&command.target, &command.arguments),
+            "ioctls" => Ok(self.levels.load().at_kind(&command.target).map(|level| level.ioctls()).unwrap_or_default()),
             _ => {
                 let (target, command) = (command.target.clone(), command.command.clone());
                 Err(ControlError::UnknownCommand { target, command })
@@ -161,53 +190,19 @@ impl Layer for Described {
     }
 
     fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
-        let loaded = self.loaded.load();
-        if loaded.program.traces {
-            tracing::debug!(target: "fist", description = loaded.kind, user = caller.uid, process = caller.pid,
-                operation = operation.name(), name = ?operation.entry_name(), path = %display_path(node));
-        }
-        match (loaded.program.access, operation) {
-            (None, _) => Ok(()),
-            (Some(Access::ReadOnly), Operation::Ioctl { command }) if crate::ioctl::changes(*command) => {
-                if loaded.ioctl(*command).is_some() { Ok(()) } else { Err(Errno::EROFS) }
-            }
-            (Some(Access::ReadOnly), _) if operation.modifies() => Err(Errno::EROFS),
-            (Some(Access::WriteOnly), Operation::Open(flags)) if flags.reads() => Err(Errno::EACCES),
-            (Some(Access::WriteOnly), Operation::Create { how, .. }) if how.flags.reads() => Err(Errno::EACCES),
-            (Some(Access::WriteOnly), Operation::Read { .. } | Operation::CopyRange { .. }) => Err(Errno::EACCES),
-            _ => Ok(()),
-        }
+        self.levels.load().admit(node, caller, operation)
     }
 
     fn encode_name<'a>(&self, directory: &LayerVnode<Self>, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
-        let loaded = self.loaded.load();
-        match loaded.program.filters.name {
-            None => Ok(Cow::Borrowed(name.as_bytes())),
-            Some((encode, _)) => loaded.filter_name(encode, directory, caller, name).map(Cow::Owned),
-        }
+        self.levels.load().encode_name(directory, caller, name)
     }
 
     fn decode_name<'a>(&self, directory: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
-        let loaded = self.loaded.load();
-        match loaded.program.filters.name {
-            None => Ok(Some(Cow::Borrowed(name.as_bytes()))),
-            Some((_, decode)) => {
-                let decoded = loaded.filter_name(decode, directory, &Caller::server(), name);
-                Ok(decoded.ok().map(Cow::Owned))
-            }
-        }
+        Ok(self.levels.load().decode_name(directory, name))
     }
 
     fn data_shape(&self) -> Option<DataShape> {
-        let loaded = self.loaded.load();
-        let filters = &loaded.program.filters;
-        filters.data.map(|_| DataShape {
-            block_size: if filters.changes_size { filters::CHUNK_BYTES } else { filters::PAGE_BYTES },
-            overhead: if filters.changes_size { filters::CHUNK_ROOM } else { 0 },
-            // Nothing is known of what the filter makes of zeros, but what it makes zeros of is looked at.
-            holes: if loaded.has_holes { Holes::ZeroBlock } else { Holes::Filled },
-            sparse: filters.changes_size,
-        })
+        self.levels.load().data_shape()
     }
 
     fn encode_data(
@@ -218,20 +213,7 @@ impl Layer for Described {
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
-        let loaded = self.loaded.load();
-        let (encode, _) = loaded.program.filters.data.ok_or(Errno::EIO)?;
-        if loaded.program.filters.changes_size {
-            return loaded.encode_chunk(encode, node, caller, block, plain, encoded);
-        }
-        loaded.filter_data(encode, node, caller, block, plain, encoded)?;
-        let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-        let is_whole = plain.len() == filters::PAGE_BYTES;
-        if loaded.has_holes && is_whole && is_zero(encoded) && !is_zero(plain) {
-            tracing::error!(target: "fist", "{}: a page of data became zeros, which stand for a hole: mount it with holes=no",
-                loaded.kind);
-            return Err(Errno::EIO);
-        }
-        Ok(())
+        self.levels.load().encode_data((node, caller), block, plain, encoded)
     }
 
     fn decode_data(
@@ -242,12 +224,7 @@ impl Layer for Described {
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
-        let loaded = self.loaded.load();
-        let (_, decode) = loaded.program.filters.data.ok_or(Errno::EIO)?;
-        if loaded.program.filters.changes_size {
-            return loaded.decode_chunk(decode, node, caller, block, encoded, plain);
-        }
-        loaded.filter_data(decode, node, caller, block, encoded, plain)
+        self.levels.load().decode_data((node, caller), block, encoded, plain)
     }
 
     fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {
@@ -329,7 +306,7 @@ impl Layer for Described {
         mode: RenameMode,
     ) -> Result<()> {
         let moved =
-            if self.loaded.load().needs_places { node.forward_lookup(&Caller::server(), name).ok() } else { None };
+            if self.levels.load().needs_places { node.forward_lookup(&Caller::server(), name).ok() } else { None };
         ruled!(self, node, caller, Operation::Rename { name, to, to_name, mode }, |node, caller| node
             .forward_rename(caller, name, to, to_name, mode))?;
         if let Some(moved) = &moved
@@ -349,12 +326,7 @@ impl Layer for Described {
     }
 
     fn open_directory(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<OpenDirectoryRef> {
-        let opened =
-            ruled!(self, node, caller, Operation::OpenDirectory, |node, caller| node.forward_open_directory(caller));
-        if !self.loaded.load().has_rules(&Operation::ReadDirectory) {
-            return opened;
-        }
-        Ok(listing::Listing::open(self.loaded.load_full(), node.shared(), opened?))
+        self.levels.load().open_directory(0, node, caller)
     }
 
     fn statfs(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<StatFs> {
@@ -398,19 +370,11 @@ impl Layer for Described {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<i32> {
-        let operation = Operation::Ioctl { command };
-        let loaded = self.loaded.load();
-        if let Some(ioctl) = loaded.ioctl(command) {
-            return Act::new(&loaded, node, caller, &operation).run_ioctl(ioctl, input, output);
-        }
-        let mut forward = |node: &LayerVnode<Self>, caller: &Caller| match file {
+        let forward = &mut |node: &LayerVnode<Self>, caller: &Caller, output: &mut [u8]| match file {
             Some(file) => file.forward_ioctl(caller, command, input, output),
             None => node.forward_ioctl(caller, command, input, output),
         };
-        if !loaded.has_rules(&operation) {
-            return forward(node, caller);
-        }
-        Act::new(&loaded, node, caller, &operation).run(&mut forward)
+        self.levels.load().command(0, (node, caller), command, (input, output), forward)
     }
 
     fn read_directory(
@@ -437,18 +401,17 @@ impl Layer for Described {
         kill_privileges: bool,
     ) -> Result<usize> {
         // What is appended goes to the end, wherever it was to go.
-        let is_appended =
-            file.flags().appends() && self.loaded.load().has_rules(&Operation::Write { offset, length: 0 });
+        let levels = self.levels.load();
+        let is_appended = file.flags().appends() && levels.have_rules(&Operation::Write { offset, length: 0 });
         let seen = if is_appended { file.forward_getattr(&Caller::server())?.size } else { offset };
         let operation = Operation::Write { offset: seen, length: data.len() };
-        let mut forward =
-            |_: &LayerVnode<Self>, caller: &Caller| file.forward_write_at(caller, offset, data, kill_privileges);
-        let loaded = self.loaded.load();
-        if !loaded.has_rules(&operation) {
+        let forward =
+            &mut |_: &LayerVnode<Self>, caller: &Caller| file.forward_write_at(caller, offset, data, kill_privileges);
+        if !levels.have_rules(&operation) {
             return forward(file.node(), caller);
         }
         // Where a rule says that all went well, all was written.
-        Act::new(&loaded, file.node(), caller, &operation).run_or(Some(data.len()), &mut forward)
+        levels.act(0, (file.node(), caller), &operation, &|| Some(data.len()), forward)
     }
 
     fn getattr_open(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<Attributes> {
@@ -522,11 +485,7 @@ impl Layer for Described {
     }
 
     fn release(&self, file: &LayerFile<Self>) {
-        let loaded = self.loaded.load();
-        if loaded.has_rules(&Operation::Release) {
-            // Nobody waits for an error.
-            let _ = Act::new(&loaded, file.node(), &Caller::server(), &Operation::Release).run(&mut |_, _| Ok(()));
-        }
+        self.levels.load().release(file);
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Given {
     pub(super) has_holes: bool,
     /// How functions are run.
     pub(super) tier: Tier,
+    /// It may be one layer with others.
+    pub(super) collapses: bool,
 }
 
 /// How functions are run.
@@ -35,13 +37,21 @@ pub(super) enum Tier {
 const ERRORS: &str = "errno";
 /// An option that every description has: how its functions are run.
 const TIER: &str = "tier";
+/// An option that every description has: whether it may be one layer with the descriptions above and below it.
+const COLLAPSE: &str = "collapse";
 /// An option of those with a filter of data: whether pages of zeros are holes below.
 const HOLES: &str = "holes";
 
 /// Reads the options.
 pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, String)]) -> Result<Given, OptionError> {
     let size = program.mount.map_or(0, |structure| program.structures[structure].size);
-    let mut given = Given { mount: vec![0; size as usize], errors: Vec::new(), has_holes: true, tier: Tier::Chosen };
+    let mut given = Given {
+        mount: vec![0; size as usize],
+        errors: Vec::new(),
+        has_holes: true,
+        tier: Tier::Chosen,
+        collapses: true,
+    };
     for (index, (key, value)) in pairs.iter().enumerate() {
         let error = |problem| Err(OptionError { layer, key: key.clone(), problem });
         if pairs[..index].iter().any(|(earlier, _)| earlier == key) {
@@ -57,18 +67,16 @@ pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, Str
                 _ => Err("auto, interpreted or compiled".to_owned()),
             }
             .map(|tier| given.tier = tier),
-            None if key == HOLES && program.filters.data.is_some() => match value.as_str() {
-                "yes" => Ok(()),
-                "no" => {
-                    given.has_holes = false;
-                    Ok(())
-                }
-                _ => Err("yes or no".to_owned()),
-            },
+            None if key == COLLAPSE => yes_or_no(value).map(|collapses| given.collapses = collapses),
+            None if key == HOLES && program.filters.data.is_some() => {
+                yes_or_no(value).map(|has_holes| given.has_holes = has_holes)
+            }
             None => {
                 let holes = program.filters.data.is_some().then_some(HOLES);
                 let known = program.mount_fields.iter().map(|field| intern(&field.name));
-                return error(OptionProblem::UnknownKey { valid: known.chain([ERRORS, TIER]).chain(holes).collect() });
+                return error(OptionProblem::UnknownKey {
+                    valid: known.chain([ERRORS, TIER, COLLAPSE]).chain(holes).collect(),
+                });
             }
         };
         if let Err(expected) = outcome {
@@ -76,6 +84,14 @@ pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, Str
         }
     }
     Ok(given)
+}
+
+fn yes_or_no(value: &str) -> Result<bool, String> {
+    match value {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("yes or no".to_owned()),
+    }
 }
 
 /// Writes a field's value, or says what is expected.

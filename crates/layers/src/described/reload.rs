@@ -7,31 +7,47 @@ use ::fist::program::{Program, Type};
 use ::fist::report::{Colours, report};
 use vnode::{ControlError, Properties};
 
-use super::Described;
+use super::levels::Levels;
 use super::loaded::Loaded;
+use super::{Described, collapse};
 
 impl Described {
-    /// Reads the description again, from its file, and does from now on what it says.
-    pub(super) fn reload(&self, arguments: &[(String, String)]) -> Result<String, ControlError> {
+    /// Reads a description again, from its file, and does from now on what it says.
+    pub(super) fn reload(&self, kind: &str, arguments: &[(String, String)]) -> Result<String, ControlError> {
         if let Some((key, _)) = arguments.first() {
             return Err(ControlError::BadArgument(format!("`reload` takes no argument `{key}`; leave it out")));
         }
-        let old = self.loaded.load_full();
-        let read = load::load(&old.path).map_err(|failure| ControlError::Refused(failure.to_string()))?;
+        let refused = ControlError::Refused;
+        let levels = self.levels.load_full();
+        let Some(place) = levels.loaded.iter().position(|loaded| loaded.kind == kind) else {
+            return Err(refused(format!("there is no {kind}")));
+        };
+        let old = &levels.loaded[place];
+        let read = load::load(&old.path).map_err(|failure| refused(failure.to_string()))?;
         let Some(program) = read.program else {
             let told = report(&read.file, &read.text, &read.diagnostics, Colours::Never);
-            return Err(ControlError::Refused(format!("the description is wrong, and the old one goes on\n{told}")));
+            return Err(refused(format!("the description is wrong, and the old one goes on\n{told}")));
         };
-        let new = Loaded::new(program, &read.text, &old.path, &old.pairs, old.below.clone());
-        let mut new = new.map_err(|error| ControlError::Refused(error.to_string()))?;
-        self.fits(&old, &new)?;
-        new.keep(&old);
-        self.loaded.store(Arc::new(new));
+        let new = Loaded::new(program, &read.text, &old.path, &old.pairs);
+        let mut new = new.map_err(|error| refused(error.to_string()))?;
+        self.fits(old, &new)?;
+        new.keep(old);
+        let (above, below) = (&levels.loaded[..place], &levels.loaded[place + 1..]);
+        let barriers = above.iter().map(|upper| collapse::barrier(upper, &new));
+        if let Some(barrier) = barriers.chain(below.iter().map(|lower| collapse::barrier(&new, lower))).flatten().next()
+        {
+            return Err(refused(format!(
+                "the new description cannot take over in one layer with others: {barrier}; unmount, and mount it again"
+            )));
+        }
+        let mut loaded = levels.loaded.clone();
+        loaded[place] = Arc::new(new);
+        self.levels.store(Arc::new(Levels::new(loaded)));
         if let Some(notifier) = self.notifier.get() {
             // What was shown by the old one may be kept above.
             notifier.everything_changed();
         }
-        Ok(format!("{} is read again", old.kind))
+        Ok(format!("{kind} is read again"))
     }
 
     /// Whether what was settled when it was mounted holds for another description too.
@@ -61,6 +77,8 @@ impl Described {
 impl Loaded {
     /// Takes over what is kept, where it is of the same layout.
     fn keep(&mut self, old: &Loaded) {
+        self.below.clone_from(&old.below);
+        self.level = old.level;
         let fields =
             |program: &Program, structure: Option<usize>| structure.map(|index| program.structures[index].clone());
         if fields(&self.program, self.program.vfs) == fields(&old.program, old.program.vfs) {

@@ -7,7 +7,7 @@ use fist::load;
 use fist::program::Program;
 use fist::report::{Colours, report};
 use layers::OptionError;
-use vnode::FileSystemRef;
+use layers::described::Prepared;
 
 use super::error::BuildProblem;
 
@@ -51,13 +51,8 @@ impl Description {
         self.program.fan_out as usize
     }
 
-    /// Puts it on file systems, as many as it says.
-    pub(super) fn stack(
-        self,
-        path: &Path,
-        pairs: &[(String, String)],
-        branches: Vec<FileSystemRef>,
-    ) -> Result<FileSystemRef, OptionError> {
-        layers::described::stack(self.program, &self.text, path, pairs, branches)
+    /// Gives it its options.
+    pub(super) fn with(self, path: &Path, pairs: &[(String, String)]) -> Result<Prepared, OptionError> {
+        Prepared::new(self.program, &self.text, path, pairs)
     }
 }

@@ -93,18 +93,13 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
     }
 
     fn describe(&self) -> Vec<Description> {
-        let layer = &self.0.layer;
         let mut members = self.0.lower.describe();
-        members.push(Description {
-            kind: layer.kind().to_owned(),
-            details: layer.details(),
-            properties: layer.properties(),
-        });
+        members.extend(self.0.layer.describe());
         members
     }
 
     fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
-        if command.target == self.0.layer.kind() {
+        if self.0.layer.answers_to(&command.target) {
             self.0.layer.control(command)
         } else {
             self.0.lower.control(command)

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::{DataShape, LayerDirectory, LayerFile, LayerVnode, Operation};
 use crate::{
-    AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Device, DirectoryEntry,
-    Entry, FileKind, Lock, LockOwner, Name, Notifier, OpenDirectoryRef, OpenFileRef, OpenFlags, Properties, RenameMode,
-    Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
+    AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
+    DirectoryEntry, Entry, FileKind, Lock, LockOwner, Name, Notifier, OpenDirectoryRef, OpenFileRef, OpenFlags,
+    Properties, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
 };
 
 /// A layer: one value for each mount, shared by all its operations; what it keeps for the mount are its fields.
@@ -38,6 +38,17 @@ pub trait Layer: Send + Sync + Sized + 'static {
     /// What the layer by itself leaves untouched and needs. Default: touches nothing, needs nothing.
     fn properties(&self) -> Properties {
         Properties::TRANSPARENT
+    }
+
+    /// What the layer consists of, the lowest first, as the stack is described. Default: itself alone, with its kind, its
+    /// details and its properties.
+    fn describe(&self) -> Vec<Description> {
+        vec![Description { kind: self.kind().to_owned(), details: self.details(), properties: self.properties() }]
+    }
+
+    /// Whether commands to this target are the layer's. Default: if that is its kind.
+    fn answers_to(&self, target: &str) -> bool {
+        target == self.kind()
     }
 
     /// A command to the running layer. Default: none are known.

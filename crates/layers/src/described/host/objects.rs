@@ -173,8 +173,11 @@ impl Running<'_> {
         let Some(structure) = self.loaded.program.vnode else { return };
         let Some(found) = self.find(object) else { return };
         let node = self.node.wrap(found.lower);
-        let mut fields = node.state().fields.lock().unwrap_or_else(PoisonError::into_inner);
-        let (layout, fields) = &mut *fields;
+        let mut levels = node.state().fields.lock().unwrap_or_else(PoisonError::into_inner);
+        if levels.len() <= self.loaded.level {
+            levels.resize(self.loaded.level + 1, Default::default());
+        }
+        let (layout, fields) = &mut levels[self.loaded.level];
         if *layout != self.loaded.layout {
             (*layout, *fields) = (self.loaded.layout, Vec::new());
         }

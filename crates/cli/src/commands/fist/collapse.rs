@@ -1,0 +1,148 @@
+//! `plyfs fist collapse`: descriptions as one layer, what fires in it, and what that gains.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fist::explain::explain_together;
+use vnode::{Caller, Creation, FileSystemRef, Name, OpenFlags};
+
+use super::{checked, print};
+use crate::exit::{Exit, Failure, Outcome};
+
+/// How often each operation is timed both ways, by turns: the median counts.
+const ROUNDS: usize = 15;
+/// How long an operation is repeated each time.
+const ROUND: Duration = Duration::from_millis(4);
+/// Bytes of the file that is read.
+const FILE_BYTES: usize = 64 << 10;
+
+/// Runs the command on descriptions, the lowest first.
+pub(super) fn run(files: &[PathBuf]) -> Outcome {
+    let mut programs = Vec::new();
+    for file in files {
+        programs.push(checked(file)?);
+    }
+    for (place, lower) in files.iter().enumerate() {
+        for upper in &files[place + 1..] {
+            if let Some(barrier) = stack::barrier(upper, lower).map_err(wrong)? {
+                let (upper, lower) = (upper.display(), lower.display());
+                let message = format!("{upper} and {lower} below it are no one layer: {barrier}; stacked they work");
+                return Err(Failure::new(Exit::Failure, message));
+            }
+        }
+    }
+    let levels: Vec<_> = programs.iter().rev().map(|(program, text)| (program, text.as_str())).collect();
+    let names: Vec<_> = programs.iter().map(|(program, _)| program.name.as_str()).collect();
+    print(&format!("{} are one layer\n\n{}\n", names.join(" and "), explain_together(&levels)))?;
+    print(&gain(&build(files, &[])?, &build(files, &[("collapse".to_owned(), "no".to_owned())])?)?)
+}
+
+fn build(files: &[PathBuf], options: &[(String, String)]) -> Outcome<FileSystemRef> {
+    let memory = stack::syntax::parse("mem:").map_err(|error| wrong(error.into()))?;
+    let below = vec![stack::build(&memory).map_err(wrong)?];
+    let described: Vec<(&Path, _)> = files.iter().map(|file| (file.as_path(), options)).collect();
+    stack::build_descriptions(&described, below).map_err(wrong)
+}
+
+/// The times of operations as one layer and stacked, as a table.
+fn gain(together: &FileSystemRef, apart: &FileSystemRef) -> Outcome<String> {
+    let mut lines = vec!["in memory          stacked  one layer  ratio".to_owned()];
+    let caller = Caller::server();
+    for kind in [Kind::GetAttributes, Kind::Lookup, Kind::Open, Kind::Read] {
+        let prepare = |file_system| Timed::new(kind, file_system, &caller).map_err(|error| failed(kind, error));
+        let (one, other) = (prepare(together)?, prepare(apart)?);
+        let (mut ones, mut others) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            ones.push(one.round().map_err(|error| failed(kind, error))?);
+            others.push(other.round().map_err(|error| failed(kind, error))?);
+        }
+        let (one, other) = (median(ones), median(others));
+        lines.push(format!("{:<16} {other:>7.0} ns {one:>7.0} ns {:>6.2}", kind.name(), one / other));
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Something that is timed.
+#[derive(Clone, Copy)]
+enum Kind {
+    GetAttributes,
+    Lookup,
+    Open,
+    Read,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Kind::GetAttributes => "getattr",
+            Kind::Lookup => "lookup",
+            Kind::Open => "open and close",
+            Kind::Read => "read 64 KiB",
+        }
+    }
+}
+
+/// An operation on a file in the root of a file system.
+struct Timed<'c> {
+    kind: Kind,
+    caller: &'c Caller,
+    root: vnode::VnodeRef,
+    vnode: vnode::VnodeRef,
+    file: vnode::OpenFileRef,
+}
+
+impl Timed<'_> {
+    fn new<'c>(kind: Kind, file_system: &FileSystemRef, caller: &'c Caller) -> vnode::Result<Timed<'c>> {
+        let root = file_system.root();
+        let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+        let made = match root.create(caller, Name::new(b"file")?, &how) {
+            Err(vnode::Errno::EEXIST) => None,
+            made => Some(made?),
+        };
+        if let Some(made) = &made {
+            let mut done = 0;
+            while done < FILE_BYTES {
+                done += made.file.write_at(caller, done as u64, &vec![b'x'; FILE_BYTES - done], false)?;
+            }
+        }
+        let vnode = root.lookup(caller, Name::new(b"file")?)?.vnode;
+        let file = vnode.open(caller, OpenFlags::READ)?;
+        Ok(Timed { kind, caller, root, vnode, file })
+    }
+
+    fn once(&self, buffer: &mut [u8]) -> vnode::Result<()> {
+        match self.kind {
+            Kind::GetAttributes => self.vnode.getattr(self.caller).map(drop),
+            Kind::Lookup => self.root.lookup(self.caller, Name::new(b"file")?).map(drop),
+            Kind::Open => self.vnode.open(self.caller, OpenFlags::READ).map(drop),
+            Kind::Read => self.file.read_at(self.caller, 0, buffer).map(drop),
+        }
+    }
+
+    /// Nanoseconds of one, on average.
+    fn round(&self) -> vnode::Result<f64> {
+        let mut buffer = vec![0; FILE_BYTES];
+        let (begin, mut count) = (Instant::now(), 0_u32);
+        while begin.elapsed() < ROUND {
+            for _ in 0..8 {
+                self.once(&mut buffer)?;
+                count += 1;
+            }
+        }
+        Ok(begin.elapsed().as_nanos() as f64 / f64::from(count))
+    }
+}
+
+fn wrong(error: stack::BuildError) -> Failure {
+    Failure::of_lines(Exit::Failure, &error.problem.to_string())
+}
+
+fn failed(kind: Kind, error: vnode::Errno) -> Failure {
+    let message = format!("{} is not timed: {error}; the descriptions refuse it until they are set up", kind.name());
+    Failure::new(Exit::Failure, message)
+}

@@ -1,0 +1,126 @@
+//! Which descriptions can be one layer: those of which nothing shows whether they are one, or lie on each other.
+//!
+//! Rules of both see an operation as it is above both, so what the upper one makes of names and data must not be what rules
+//! of the lower one see; and what rules of the upper one do by themselves goes past the lower one, which must have nothing
+//! to do then.
+
+use ::fist::builtins::{Attribute, BuiltIn};
+use ::fist::ir::{Area, Argument, Operand, Site};
+use ::fist::operations::OPERATIONS;
+use ::fist::program::Program;
+
+use super::loaded::Loaded;
+
+/// What keeps a description from being one layer with another that it is to lie on, in words.
+pub(super) fn barrier(upper: &Loaded, lower: &Loaded) -> Option<String> {
+    let (over, under) = (&upper.program.filters, &lower.program.filters);
+    let (name, other) = (upper.kind, lower.kind);
+    let filters = over.name.is_some() || over.data.is_some();
+    let has_rules = !lower.program.rules.is_empty();
+    let met = met(upper, lower);
+    let changes_size = over.changes_size || under.changes_size;
+    let barriers = [
+        (!upper.collapses, format!("{name} has the option collapse=no")),
+        (!lower.collapses, format!("{other} has the option collapse=no")),
+        (lower.program.fan_out > 1, format!("{other} lies on several file systems")),
+        (lower.program.traces, format!("{other} tells of every operation")),
+        (filters && has_rules, format!("{name} has a filter, and rules of {other} see what that makes")),
+        (over.name.is_some() && lower.needs_places, format!("filters of {other} ask for names that {name} makes")),
+        (over.data.is_some() && under.data.is_some() && changes_size, "both have filters, and sizes change".to_owned()),
+        (
+            over.data.is_some() && under.data.is_some() && upper.has_holes != lower.has_holes,
+            "holes stay holes in one, and not in the other".to_owned(),
+        ),
+        (
+            under.name.is_some() && gives_names(&upper.program),
+            format!("rules of {name} name files themselves, and {other} has other names"),
+        ),
+        (
+            under.data.is_some() && copies(&upper.program),
+            format!("rules of {name} read or write files themselves, and {other} has a filter of data"),
+        ),
+        (
+            under.changes_size && sees_sizes_below(&upper.program),
+            format!("rules of {name} ask for sizes below, and {other} changes them"),
+        ),
+        (met.is_some(), format!("rules of {name} do what {other} has rules for: {}", met.unwrap_or_default())),
+    ];
+    barriers.into_iter().find(|(holds, _)| *holds).map(|(_, words)| words)
+}
+
+/// An operation that rules of the upper one do by themselves, and the lower one has something to do at.
+fn met(upper: &Loaded, lower: &Loaded) -> Option<&'static str> {
+    let watches_all = lower.program.access.is_some();
+    reached(upper).into_iter().find(|name| {
+        let index = OPERATIONS.iter().position(|kind| kind.name == *name);
+        watches_all || index.is_some_and(|index| lower.with_rules() >> index & 1 != 0)
+    })
+}
+
+/// The operations that rules and filters of a description do by themselves.
+fn reached(loaded: &Loaded) -> Vec<&'static str> {
+    let mut reached = if loaded.needs_places { vec!["lookup"] } else { Vec::new() };
+    for site in &loaded.program.sites {
+        let sees_object = match site {
+            Site::Attribute(..) | Site::Object(_) => true,
+            Site::BuiltIn(_, operands) => operands.iter().any(is_object),
+            Site::Load(shared, _) | Site::Store(shared, _) | Site::Update { shared, .. } => {
+                matches!(shared.area, Area::Argument(_))
+            }
+            _ => false,
+        };
+        if sees_object {
+            reached.extend(["lookup", "getattr"]);
+        }
+        if let Site::BuiltIn(function, _) = site {
+            reached.extend(done_by(*function));
+        }
+    }
+    reached
+}
+
+fn is_object(operand: &Operand) -> bool {
+    matches!(operand, Operand::Object | Operand::Argument(_) | Operand::Named)
+}
+
+/// The operations that a function of the language does by itself.
+fn done_by(function: BuiltIn) -> &'static [&'static str] {
+    match function {
+        BuiltIn::ReadDirectory => &["opendir", "readdir"],
+        BuiltIn::Rename => &["rename"],
+        BuiltIn::Unlink => &["unlink"],
+        BuiltIn::MakeDirectory => &["mkdir"],
+        BuiltIn::CopyFile => {
+            &["open", "read", "create", "write", "truncate", "copy_file_range", "rename", "unlink", "flush", "release"]
+        }
+        BuiltIn::GetFileData => &["open", "read", "flush", "release"],
+        BuiltIn::SetFileData => &["open", "read", "create", "write", "truncate", "flush", "release"],
+        _ => &[],
+    }
+}
+
+fn gives_names(program: &Program) -> bool {
+    operands(program).any(|(_, operand)| matches!(operand, Operand::Named))
+}
+
+fn copies(program: &Program) -> bool {
+    operands(program)
+        .any(|(function, _)| matches!(function, Some(BuiltIn::CopyFile | BuiltIn::GetFileData | BuiltIn::SetFileData)))
+}
+
+fn sees_sizes_below(program: &Program) -> bool {
+    let is_below = |operand: &Operand| match operand {
+        Operand::Argument(Argument { branch, .. }) => *branch > 0,
+        _ => true,
+    };
+    program.sites.iter().any(|site| matches!(site, Site::Attribute(Attribute::Size, operand) if is_below(operand)))
+}
+
+/// What calls out of the program are given, with the function of the language that is called.
+fn operands(program: &Program) -> impl Iterator<Item = (Option<BuiltIn>, &Operand)> {
+    program.sites.iter().flat_map(|site| match site {
+        Site::BuiltIn(function, operands) => operands.iter().map(|operand| (Some(*function), operand)).collect(),
+        Site::Attribute(_, operand) => vec![(None, operand)],
+        _ => Vec::new(),
+    })
+}

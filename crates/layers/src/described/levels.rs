@@ -1,0 +1,243 @@
+//! The descriptions of one layer, the topmost first: an operation goes through the rules of each as if they were stacked.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use vnode::layer::{DataShape, Holes, LayerFile, LayerVnode, Operation};
+use vnode::{Caller, Description, Errno, Name, OpenDirectoryRef, Properties, Result};
+
+use super::Described;
+use super::act::{Act, Forward};
+use super::filters::{CHUNK_BYTES, CHUNK_ROOM, PAGE_BYTES};
+use super::listing::Listing;
+use super::loaded::{Loaded, intern};
+use super::outcome::Outcome;
+
+type Node = LayerVnode<Described>;
+
+/// Hands an ioctl that no level knows to what is below.
+type ForwardCommand<'f> = &'f mut dyn FnMut(&Node, &Caller, &mut [u8]) -> Result<i32>;
+
+/// The descriptions of one layer.
+pub(super) struct Levels {
+    /// The topmost first; there is one at least.
+    pub(super) loaded: Vec<Arc<Loaded>>,
+    pub(super) kind: &'static str,
+    /// A bit for each operation for which a level has rules.
+    with_rules: u64,
+    /// Objects keep where they were looked up.
+    pub(super) needs_places: bool,
+    /// Objects keep something.
+    pub(super) keeps_state: bool,
+    pub(super) properties: Properties,
+}
+
+impl Levels {
+    /// Of descriptions that [`super::collapse::barrier`] does not keep apart.
+    pub(super) fn new(loaded: Vec<Arc<Loaded>>) -> Levels {
+        let kinds: Vec<_> = loaded.iter().map(|loaded| loaded.kind).collect();
+        let properties = loaded.iter().map(|loaded| loaded.properties);
+        let properties = properties.reduce(Properties::stacked_on).unwrap_or(Properties::TRANSPARENT);
+        Levels {
+            kind: intern(&kinds.join("+")),
+            with_rules: loaded.iter().fold(0, |all, loaded| all | loaded.with_rules()),
+            needs_places: loaded.iter().any(|loaded| loaded.needs_places),
+            keeps_state: loaded.iter().any(|loaded| loaded.keeps_state),
+            properties,
+            loaded,
+        }
+    }
+
+    /// The level that is called so, the topmost of several.
+    pub(super) fn at_kind(&self, kind: &str) -> Option<&Arc<Loaded>> {
+        self.loaded.iter().find(|loaded| loaded.kind == kind)
+    }
+
+    /// The levels for people, the lowest first, as of layers.
+    pub(super) fn describe(&self) -> Vec<Description> {
+        let mut lower: Option<&str> = None;
+        let mut described = Vec::with_capacity(self.loaded.len());
+        for loaded in self.loaded.iter().rev() {
+            let details = match lower {
+                Some(lower) => format!("{}, in one layer with {lower}", loaded.details),
+                None => loaded.details.clone(),
+            };
+            described.push(Description { kind: loaded.kind.to_owned(), details, properties: loaded.properties });
+            lower = Some(loaded.kind);
+        }
+        described
+    }
+
+    /// Whether anything is to be done at an operation that is no declared ioctl.
+    pub(super) fn have_rules(&self, operation: &Operation<'_>) -> bool {
+        self.with_rules >> operation.index() & 1 != 0
+    }
+
+    /// Whether the operation may be done: where rules run in between, the levels below are asked behind those.
+    pub(super) fn admit(&self, node: &Node, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
+        let asks_one = self.have_rules(operation) || matches!(operation, Operation::Ioctl { .. });
+        let asked = if asks_one { &self.loaded[..1] } else { &self.loaded[..] };
+        asked.iter().try_for_each(|loaded| loaded.admit(node, caller, operation))
+    }
+
+    /// Does an operation as the rules say from a level on; `nothing` is the answer where a rule says that all went well,
+    /// and nothing was done.
+    pub(super) fn act<T: Outcome>(
+        &self,
+        level: usize,
+        (node, caller): (&Node, &Caller),
+        operation: &Operation<'_>,
+        nothing: &dyn Fn() -> Option<T>,
+        forward: Forward<'_, T>,
+    ) -> Result<T> {
+        let Some(loaded) = self.at(level, node, caller, operation)? else { return forward(node, caller) };
+        let below =
+            &mut |node: &Node, caller: &Caller| self.act(level + 1, (node, caller), operation, nothing, forward);
+        if !loaded.has_rules(operation) {
+            return below(node, caller);
+        }
+        Act::new(loaded, node, caller, operation).run_or(nothing(), below)
+    }
+
+    /// Opens a directory as the rules say from a level on, and has them see the names.
+    pub(super) fn open_directory(&self, level: usize, node: &Node, caller: &Caller) -> Result<OpenDirectoryRef> {
+        let operation = Operation::OpenDirectory;
+        let Some(loaded) = self.at(level, node, caller, &operation)? else {
+            return node.forward_open_directory(caller);
+        };
+        let below = &mut |node: &Node, caller: &Caller| self.open_directory(level + 1, node, caller);
+        let opened = match loaded.has_rules(&operation) {
+            true => Act::new(loaded, node, caller, &operation).run(below)?,
+            false => below(node, caller)?,
+        };
+        let sees_names = loaded.has_rules(&Operation::ReadDirectory);
+        Ok(if sees_names { Listing::open(Arc::clone(loaded), node.shared(), opened) } else { opened })
+    }
+
+    /// Gives an ioctl to the first level from one on that declares it, or hands it on.
+    pub(super) fn command(
+        &self,
+        level: usize,
+        (node, caller): (&Node, &Caller),
+        command: u32,
+        (input, output): (&[u8], &mut [u8]),
+        forward: ForwardCommand<'_>,
+    ) -> Result<i32> {
+        let operation = Operation::Ioctl { command };
+        let Some(loaded) = self.at(level, node, caller, &operation)? else { return forward(node, caller, output) };
+        if let Some(ioctl) = loaded.ioctl(command) {
+            return Act::new(loaded, node, caller, &operation).run_ioctl(ioctl, input, output);
+        }
+        let below = &mut |node: &Node, caller: &Caller| {
+            self.command(level + 1, (node, caller), command, (input, &mut *output), forward)
+        };
+        if !loaded.has_rules(&operation) {
+            return below(node, caller);
+        }
+        Act::new(loaded, node, caller, &operation).run(below)
+    }
+
+    /// An open file is closed.
+    pub(super) fn release(&self, file: &LayerFile<Described>) {
+        for loaded in &self.loaded {
+            if loaded.has_rules(&Operation::Release) {
+                // Nobody waits for an error.
+                let _ = Act::new(loaded, file.node(), &Caller::server(), &Operation::Release).run(&mut |_, _| Ok(()));
+            }
+        }
+    }
+
+    /// A level, if there is one, and it admits the operation. The topmost was asked before.
+    fn at(
+        &self,
+        level: usize,
+        node: &Node,
+        caller: &Caller,
+        operation: &Operation<'_>,
+    ) -> Result<Option<&Arc<Loaded>>> {
+        match self.loaded.get(level) {
+            Some(loaded) if level > 0 => loaded.admit(node, caller, operation).map(|()| Some(loaded)),
+            topmost => Ok(topmost),
+        }
+    }
+
+    /// A name as it is below all levels.
+    pub(super) fn encode_name<'a>(&self, directory: &Node, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
+        let mut made = Cow::Borrowed(name.as_bytes());
+        for loaded in &self.loaded {
+            if let Some((encode, _)) = loaded.program.filters.name {
+                made = loaded.filter_name(encode, directory, caller, Name::new(&made)?)?.into();
+            }
+        }
+        Ok(made)
+    }
+
+    /// The name that one below stands for; `None` if it is none that a level has made.
+    pub(super) fn decode_name<'a>(&self, directory: &Node, name: Name<'a>) -> Option<Cow<'a, [u8]>> {
+        let mut made = Cow::Borrowed(name.as_bytes());
+        for loaded in self.loaded.iter().rev() {
+            if let Some((_, decode)) = loaded.program.filters.name {
+                made = loaded.filter_name(decode, directory, &Caller::server(), Name::new(&made).ok()?).ok()?.into();
+            }
+        }
+        Some(made)
+    }
+
+    /// The levels with a filter of data.
+    fn filtering(&self) -> impl DoubleEndedIterator<Item = &Arc<Loaded>> {
+        self.loaded.iter().filter(|loaded| loaded.program.filters.data.is_some())
+    }
+
+    pub(super) fn data_shape(&self) -> Option<DataShape> {
+        self.filtering().next()?;
+        let changes_size = self.filtering().any(|loaded| loaded.program.filters.changes_size);
+        // Nothing is known of what a filter makes of zeros, but what it makes zeros of is looked at.
+        let have_holes = self.filtering().all(|loaded| loaded.has_holes);
+        Some(DataShape {
+            block_size: if changes_size { CHUNK_BYTES } else { PAGE_BYTES },
+            overhead: if changes_size { CHUNK_ROOM } else { 0 },
+            holes: if have_holes { Holes::ZeroBlock } else { Holes::Filled },
+            sparse: changes_size,
+        })
+    }
+
+    /// Encodes a block of data through all levels.
+    pub(super) fn encode_data(
+        &self,
+        (node, caller): (&Node, &Caller),
+        block: u64,
+        plain: &[u8],
+        encoded: &mut [u8],
+    ) -> Result<()> {
+        let mut filtering = self.filtering();
+        let topmost = filtering.next().ok_or(Errno::EIO)?;
+        topmost.encode_block(node, caller, block, plain, encoded)?;
+        for loaded in filtering {
+            let upper = encoded.to_vec();
+            loaded.encode_block(node, caller, block, &upper, encoded)?;
+        }
+        Ok(())
+    }
+
+    /// Decodes a block of data through all levels.
+    pub(super) fn decode_data(
+        &self,
+        (node, caller): (&Node, &Caller),
+        block: u64,
+        encoded: &[u8],
+        plain: &mut [u8],
+    ) -> Result<()> {
+        let mut filtering = self.filtering().rev();
+        let lowest = filtering.next().ok_or(Errno::EIO)?;
+        lowest.decode_block(node, caller, block, encoded, plain)?;
+        for loaded in filtering {
+            let lower = plain.to_vec();
+            // What the level below shows as a hole is one.
+            let is_hole = loaded.has_holes && lower.len() == PAGE_BYTES && lower.iter().all(|byte| *byte == 0);
+            if !is_hole {
+                loaded.decode_block(node, caller, block, &lower, plain)?;
+            }
+        }
+        Ok(())
+    }
+}

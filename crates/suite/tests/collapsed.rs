@@ -1,0 +1,234 @@
+//! Every sample description on every other, as one layer where they can be one, and lying on each other: nothing that is
+//! done shows which.
+
+use std::fmt::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use stack::syntax;
+use vnode::{
+    AccessMode, Caller, Control, Creation, FileSystemRef, LockOwner, Name, OpenFlags, RenameMode, Result,
+    SetAttributes, VnodeRef, XattrMode,
+};
+
+/// Descriptions of the samples and the suite that lie on one file system.
+fn descriptions() -> Vec<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for directory in [here.join("../../examples/fist"), here.join("descriptions")] {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let lies_on_one = path.extension().is_some_and(|extension| extension == "fist")
+                && stack::fan_out(&path).is_ok_and(|branches| branches == 1);
+            if lies_on_one {
+                found.push(path.canonicalize().unwrap());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn build(upper: &Path, lower: &Path, options: &str) -> FileSystemRef {
+    let text = format!("mem: | {}{options} | {}{options}", lower.display(), upper.display());
+    stack::build(&syntax::parse(&text).unwrap()).unwrap()
+}
+
+/// Whether the two descriptions are one layer.
+fn is_one_layer(file_system: &FileSystemRef) -> bool {
+    file_system.describe().last().is_some_and(|topmost| topmost.details.contains("in one layer with"))
+}
+
+/// What was done, and what came of it.
+struct Session {
+    file_system: FileSystemRef,
+    told: String,
+}
+
+impl Session {
+    fn tell<T: std::fmt::Debug>(&mut self, what: &str, caller: &Caller, answer: Result<T>) -> Option<T> {
+        match &answer {
+            Ok(value) => writeln!(self.told, "{} {what}: {value:?}", caller.uid),
+            Err(error) => writeln!(self.told, "{} {what}: {error}", caller.uid),
+        }
+        .unwrap();
+        answer.ok()
+    }
+
+    fn find(&self, caller: &Caller, path: &str) -> Result<VnodeRef> {
+        let mut vnode = self.file_system.root();
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            vnode = vnode.lookup(caller, Name::new(name.as_bytes())?)?.vnode;
+        }
+        Ok(vnode)
+    }
+
+    /// A directory, and a name in it.
+    fn place<'p>(&self, caller: &Caller, path: &'p str) -> Result<(VnodeRef, Name<'p>)> {
+        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        Ok((self.find(caller, directory)?, Name::new(name.as_bytes())?))
+    }
+
+    /// Sets keys and what else can be set, by every ioctl that a level declares.
+    fn set_up(&mut self) {
+        let kinds: Vec<_> = self.file_system.describe().into_iter().map(|member| member.kind).collect();
+        for target in kinds.into_iter().filter(|kind| kind.ends_with(".fist")) {
+            let control = Control { target, command: "ioctls".to_owned(), arguments: Vec::new() };
+            let declared: serde_json::Value =
+                serde_json::from_str(&self.file_system.control(&control).unwrap()).unwrap();
+            for ioctl in declared.as_array().unwrap() {
+                let command = ioctl["command"].as_u64().unwrap() as u32;
+                let given: Vec<u8> = (1..=ioctl["bytes"].as_u64().unwrap() as u8).collect();
+                let mut taken = vec![0; given.len()];
+                let answer = self.file_system.root().ioctl(&Caller::server(), command, &given, &mut taken);
+                self.tell("ioctl", &Caller::server(), answer.map(|number| (number, taken)));
+            }
+        }
+    }
+
+    fn make(&mut self, caller: &Caller, path: &str, data: &[u8]) {
+        let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+        let made = self.place(caller, path).and_then(|(directory, name)| directory.create(caller, name, &how));
+        let made = made.map(|created| created.file);
+        let written = made.and_then(|file| {
+            let written = file.write_at(caller, 0, data, false)?;
+            file.flush(caller, LockOwner(1))?;
+            Ok(written)
+        });
+        self.tell(&format!("make {path}"), caller, written);
+    }
+
+    fn write(&mut self, caller: &Caller, path: &str, offset: u64, data: &[u8]) {
+        let written = self.find(caller, path).and_then(|vnode| {
+            let file = vnode.open(caller, OpenFlags::READ_WRITE)?;
+            file.write_at(caller, offset, data, false)
+        });
+        self.tell(&format!("write {path} at {offset}"), caller, written);
+    }
+
+    fn see(&mut self, caller: &Caller, path: &str) {
+        let seen = self.find(caller, path).and_then(|vnode| vnode.getattr(caller));
+        let seen = seen.map(|all| (all.kind, all.mode, all.uid, all.gid, all.size, all.nlink));
+        self.tell(&format!("see {path}"), caller, seen);
+        let read = self.find(caller, path).and_then(|vnode| vnode.open(caller, OpenFlags::READ)).and_then(|file| {
+            let mut data = vec![0; 300_000];
+            let read = file.read_at(caller, 0, &mut data)?;
+            let sum = data[..read].iter().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+            Ok((read, sum))
+        });
+        self.tell(&format!("read {path}"), caller, read);
+    }
+
+    fn list(&mut self, caller: &Caller, path: &str) {
+        let listed = self.find(caller, path).and_then(|vnode| vnode.open_directory(caller)).and_then(|directory| {
+            let mut names = Vec::new();
+            directory.read(caller, 0, &mut |entry| {
+                names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
+                ControlFlow::Continue(())
+            })?;
+            names.sort();
+            Ok(names)
+        });
+        self.tell(&format!("list {path}"), caller, listed);
+    }
+
+    fn rename(&mut self, caller: &Caller, from: &str, to: &str) {
+        let renamed = self.place(caller, from).and_then(|(directory, name)| {
+            let (to_directory, to_name) = self.place(caller, to)?;
+            directory.rename(caller, name, &to_directory, to_name, RenameMode::Replace)
+        });
+        self.tell(&format!("rename {from} {to}"), caller, renamed);
+    }
+
+    fn remove(&mut self, caller: &Caller, path: &str) {
+        let removed = self.place(caller, path).and_then(|(directory, name)| directory.unlink(caller, name));
+        self.tell(&format!("remove {path}"), caller, removed);
+    }
+
+    fn change(&mut self, caller: &Caller, path: &str, changes: &SetAttributes) {
+        let changed = self.find(caller, path).and_then(|vnode| vnode.setattr(caller, changes));
+        self.tell(&format!("change {path}"), caller, changed.map(|all| (all.mode, all.uid, all.size)));
+    }
+
+    /// Everything, once.
+    fn go_through(&mut self, caller: &Caller, directory: &str) {
+        let at = |name: &str| format!("{directory}/{name}");
+        let made = self.place(caller, directory).and_then(|(upper, name)| upper.mkdir(caller, name, 0o755));
+        self.tell("mkdir", caller, made.map(drop));
+        let long: Vec<u8> = (0..200_000_u32).map(|byte| (byte % 251 % 90 + 32) as u8).collect();
+        for (name, data) in
+            [("a", &b"some data"[..]), ("1007", &long), (".hidden", b"dot"), ("b.txt", b""), ("c", &long[..5000])]
+        {
+            self.make(caller, &at(name), data);
+        }
+        self.write(caller, &at("1007"), 70_000, b"in the middle");
+        self.write(caller, &at("b.txt"), 20_000, b"behind a hole");
+        self.change(caller, &at("c"), &SetAttributes { size: Some(100), ..Default::default() });
+        self.change(caller, &at("c"), &SetAttributes { size: Some(9000), ..Default::default() });
+        self.change(caller, &at("a"), &SetAttributes { mode: Some(0o600), ..Default::default() });
+        self.list(caller, directory);
+        self.rename(caller, &at("a"), &at("renamed"));
+        self.rename(caller, &at("b.txt"), "/b.txt");
+        let other = Caller::with_groups(77, 77, &[], 0o022);
+        for caller in [caller, &other, &Caller::server()] {
+            for name in ["a", "renamed", "1007", ".hidden", "c", "../b.txt", "nothing"] {
+                self.see(caller, &at(name));
+            }
+            let asked = self.find(caller, &at("renamed")).and_then(|vnode| vnode.access(caller, AccessMode::READ));
+            self.tell("access", caller, asked);
+            self.remove(caller, &at("c"));
+        }
+        let linked = self.place(caller, &at("link")).and_then(|(place, name)| place.symlink(caller, name, b"renamed"));
+        self.tell("symlink", caller, linked.map(drop));
+        let target = self.find(caller, &at("link")).and_then(|vnode| vnode.readlink(caller));
+        self.tell("readlink", caller, target);
+        let noted = self.find(caller, &at("renamed")).and_then(|vnode| {
+            vnode.setxattr(caller, b"user.note", b"value", XattrMode::Set)?;
+            vnode.listxattr(caller)
+        });
+        self.tell("xattr", caller, noted);
+        self.remove(caller, &at("1007"));
+        self.list(caller, directory);
+        self.list(caller, "/");
+        let removed = self.place(caller, directory).and_then(|(upper, name)| upper.rmdir(caller, name));
+        self.tell("rmdir", caller, removed);
+    }
+}
+
+fn session(upper: &Path, lower: &Path, options: &str) -> (String, bool) {
+    let file_system = build(upper, lower, options);
+    let is_one = is_one_layer(&file_system);
+    let mut session = Session { file_system, told: String::new() };
+    session.set_up();
+    let root = SetAttributes { mode: Some(0o777), ..Default::default() };
+    session.change(&Caller::server(), "", &root);
+    for user in [0, 77, 1000] {
+        session.go_through(&Caller::with_groups(user, user, &[], 0o022), &format!("/of{user}"));
+    }
+    (session.told, is_one)
+}
+
+#[test]
+fn descriptions_behave_the_same_as_one_layer() {
+    let descriptions = descriptions();
+    let (mut pairs, mut collapsed) = (0, 0);
+    for upper in &descriptions {
+        for lower in &descriptions {
+            pairs += 1;
+            // Those that are two layers anyway are the same stack.
+            if !is_one_layer(&build(upper, lower, "")) {
+                continue;
+            }
+            collapsed += 1;
+            let (apart, is_one) = session(upper, lower, "(collapse=no)");
+            assert!(!is_one);
+            let (together, _) = session(upper, lower, "");
+            for (one, other) in apart.lines().zip(together.lines()) {
+                assert_eq!(one, other, "{} on {}", upper.display(), lower.display());
+            }
+            assert_eq!(apart.len(), together.len());
+        }
+    }
+    println!("{collapsed} of {pairs} pairs of descriptions are one layer");
+    assert!(collapsed * 4 > pairs, "hardly any can be one: {collapsed} of {pairs}");
+}
