@@ -1,0 +1,1 @@
+//! Each sample as a layer in Rust on the layer template.
