@@ -1,0 +1,129 @@
+//! Cryptfs enciphers data and names with Blowfish. The key is set by an ioctl.
+
+use std::borrow::Cow;
+use std::sync::{PoisonError, RwLock};
+
+use blowfish::Blowfish;
+use blowfish::cipher::{BlockEncrypt, KeyInit};
+use vnode::layer::{DataShape, Holes, Layer, LayerFile, LayerVnode};
+use vnode::{Caller, Errno, Name, Properties, Result, StatFs};
+
+use super::ioctl;
+
+/// The bytes of a key.
+const KEY_BYTES: usize = 16;
+/// The command that sets it.
+const SET_KEY: u32 = ioctl::giving(KEY_BYTES);
+/// One for all pages and names.
+const INITIALIZATION_VECTOR: [u8; 8] = [0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10];
+
+/// Enciphers data and names.
+pub struct Cryptfs {
+    cipher: RwLock<Blowfish>,
+}
+
+impl Default for Cryptfs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Cryptfs {
+    /// The layer under a key of zeros.
+    pub fn new() -> Self {
+        Cryptfs { cipher: RwLock::new(cipher(&[0; KEY_BYTES])) }
+    }
+
+    /// Cipher feedback of 64 bits: the encrypted form of each 8 bytes goes into that of the next.
+    fn apply(&self, is_encrypting: bool, from: &[u8], to: &mut [u8]) {
+        let cipher = self.cipher.read().unwrap_or_else(PoisonError::into_inner);
+        let mut feedback = INITIALIZATION_VECTOR;
+        for (from, to) in from.chunks(feedback.len()).zip(to.chunks_mut(feedback.len())) {
+            cipher.encrypt_block((&mut feedback).into());
+            for ((from, to), feedback) in from.iter().zip(&mut *to).zip(&mut feedback) {
+                *to = from ^ *feedback;
+                *feedback = if is_encrypting { *to } else { *from };
+            }
+        }
+    }
+}
+
+fn cipher(key: &[u8; KEY_BYTES]) -> Blowfish {
+    Blowfish::new_from_slice(key).expect("a key may have 16 bytes")
+}
+
+impl Layer for Cryptfs {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "cryptfs"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties {
+            data_untouched: false,
+            names_untouched: false,
+            // Another key makes other names and data of what is below.
+            needs_every_lookup: true,
+            needs_failed_lookups: true,
+            times_tell_changes: false,
+            ..Properties::TRANSPARENT
+        }
+    }
+
+    fn ioctl(
+        &self,
+        node: &LayerVnode<Self>,
+        file: Option<&LayerFile<Self>>,
+        caller: &Caller,
+        command: u32,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<i32> {
+        match file {
+            _ if command == SET_KEY => {
+                let key = input.try_into().map_err(|_| Errno::EFAULT)?;
+                *self.cipher.write().unwrap_or_else(PoisonError::into_inner) = cipher(key);
+                Ok(0)
+            }
+            Some(file) => file.forward_ioctl(caller, command, input, output),
+            None => node.forward_ioctl(caller, command, input, output),
+        }
+    }
+
+    /// Enciphered names are written with hexadecimal digits: so they take twice the room.
+    fn encode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
+        let mut coded = vec![0; name.as_bytes().len()];
+        self.apply(true, name.as_bytes(), &mut coded);
+        Ok(Cow::Owned(coded.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()))
+    }
+
+    fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+        let digit = |digit: &u8| char::from(*digit).to_digit(16).filter(|_| !digit.is_ascii_uppercase());
+        let digits: Option<Vec<_>> = name.as_bytes().iter().map(digit).collect();
+        let Some(digits) = digits.filter(|digits| digits.len() % 2 == 0) else { return Ok(None) };
+        let coded: Vec<_> = digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect();
+        let mut plain = vec![0; coded.len()];
+        self.apply(false, &coded, &mut plain);
+        Ok(Some(Cow::Owned(plain)))
+    }
+
+    fn map_statfs(&self, statfs: &mut StatFs) {
+        statfs.name_max /= 2;
+    }
+
+    fn data_shape(&self) -> Option<DataShape> {
+        Some(DataShape { block_size: 4096, overhead: 0, holes: Holes::ZeroBlock, sparse: false })
+    }
+
+    fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
+        self.apply(true, plain, encoded);
+        // A page of zeros would stand for a hole: that this comes of other data nobody can bring about without the key.
+        if encoded.iter().any(|byte| *byte != 0) || encoded.len() < 8 { Ok(()) } else { Err(Errno::EIO) }
+    }
+
+    fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
+        self.apply(false, encoded, plain);
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! Trashfs renames what is deleted to a name with .deleted behind it. What has that name already is deleted.
+
+use vnode::layer::{Layer, LayerVnode};
+use vnode::{Caller, Name, Properties, RenameMode, Result, VnodeRef};
+
+/// What stands behind the names of what was deleted.
+const DELETED: &[u8] = b".deleted";
+
+/// Renames what is deleted.
+pub struct Trashfs;
+
+impl Layer for Trashfs {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "trashfs"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties {
+            exclusive: false,
+            admission_untouched: false,
+            needs_every_lookup: true,
+            needs_failed_lookups: true,
+            ..Properties::TRANSPARENT
+        }
+    }
+
+    fn unlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
+        if name.as_bytes().len() > DELETED.len() && name.as_bytes().ends_with(DELETED) {
+            return node.forward_unlink(caller, name);
+        }
+        let directory: VnodeRef = node.shared();
+        let deleted = [name.as_bytes(), DELETED].concat();
+        node.forward_rename(caller, name, &directory, Name::new(&deleted)?, RenameMode::Replace)
+    }
+}
