@@ -2,5 +2,7 @@
 //!
 //! Each does what the description of its name in `examples/fist` does, and the same tests run on all three.
 
+pub mod lines;
 pub mod scratch;
+pub mod sizes;
 pub mod template;

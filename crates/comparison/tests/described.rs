@@ -1,0 +1,83 @@
+//! The descriptions themselves, each through a real mount: what the others are compared with.
+
+mod behaviour;
+
+use std::any::Any;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use behaviour::{Mounting, Place, can_mount};
+use frontends::fuse::{Mount, MountOptions};
+use vnode::FileSystemRef;
+
+/// A directory as a file system.
+fn directory(path: PathBuf) -> FileSystemRef {
+    Arc::new(bases::dir::DirectoryFileSystem::open(&path, bases::dir::Options::default()).expect("it is opened"))
+}
+
+/// Mounts a description for all users, with an option if one is given.
+fn mounted(place: &Place, sample: &str, option: &[(&str, &str)]) -> Box<dyn Any> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fist").join(sample).with_extension("fist");
+    let Ok(loaded) = fist::load::load(&path) else { panic!("there is no {sample}") };
+    let program = loaded.program.expect("nothing is wrong in it");
+    let pairs: Vec<_> = option.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    let file_system = if program.fan_out > 1 {
+        let branches = vec![directory(place.first()), directory(place.second())];
+        layers::described::join(program, &loaded.text, &path, &pairs, branches)
+    } else {
+        layers::described::stack(program, &loaded.text, &path, &pairs, directory(place.base()))
+    };
+    let options = MountOptions { allow_other: true, ..MountOptions::default() };
+    Box::new(Mount::new(file_system.expect("the option is one"), &place.mount(), &options).expect("it is mounted"))
+}
+
+/// Tests a description.
+fn test(behaviour: fn(Mounting<'_>), sample: &str, option: &[(&str, &str)]) {
+    if can_mount() {
+        behaviour(&|place| mounted(place, sample, option));
+    }
+}
+
+#[test]
+fn snoopfs() {
+    if can_mount() {
+        behaviour::snoopfs(&|place| {
+            // What it prints goes to the server's log.
+            let log = Arc::new(File::create(place.log()).expect("the log is opened"));
+            let subscriber = tracing_subscriber::fmt().with_writer(log).with_ansi(false).finish();
+            tracing::subscriber::set_global_default(subscriber).expect("it is the first");
+            mounted(place, "snoopfs", &[("errno", "EACCES:EPERM")])
+        });
+    }
+}
+
+#[test]
+fn quotafs() {
+    test(behaviour::quotafs, "quotafs", &[("limit", "10000")]);
+}
+
+#[test]
+fn versionfs() {
+    test(behaviour::versionfs, "versionfs", &[("versions", "2")]);
+}
+
+#[test]
+fn aclfs() {
+    test(behaviour::aclfs, "aclfs", &[("errno", "EACCES:EPERM")]);
+}
+
+macro_rules! without_options {
+    ($($sample:ident)*) => {
+        $(
+            #[test]
+            fn $sample() {
+                test(behaviour::$sample, stringify!($sample), &[]);
+            }
+        )*
+    };
+}
+
+without_options! {
+    cryptfs hidefs keepfs lb2fs rot13fs sealfs trashfs unionfs usenetfs uuencodefs zstdfs
+}
