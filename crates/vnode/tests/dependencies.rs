@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cli", &["vnode", "stack", "frontends", "fist", "fist-server"]),
     ("suite", &["vnode", "bases", "layers", "conformance", "frontends", "stack"]),
     ("bench", &[]),
+    ("comparison", &["vnode"]),
     ("fist-server", &["fist"]),
 ];
 

@@ -82,10 +82,11 @@ impl Layer for Aclfs {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<i32> {
-        match file {
-            _ if command == SET_LIST => {}
-            Some(file) => return file.forward_ioctl(caller, command, input, output),
-            None => return node.forward_ioctl(caller, command, input, output),
+        if command != SET_LIST {
+            return match file {
+                Some(file) => file.forward_ioctl(caller, command, input, output),
+                None => node.forward_ioctl(caller, command, input, output),
+            };
         }
         if node.lower().getattr(&Caller::server())?.uid != caller.uid {
             return Err(Errno::EPERM);

@@ -14,6 +14,8 @@ use super::ioctl;
 const KEY_BYTES: usize = 16;
 /// The command that sets it.
 const SET_KEY: u32 = ioctl::giving(KEY_BYTES);
+/// The bytes of a page of data.
+const PAGE_BYTES: usize = 4096;
 /// One for all pages and names.
 const INITIALIZATION_VECTOR: [u8; 8] = [0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10];
 
@@ -80,15 +82,15 @@ impl Layer for Cryptfs {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<i32> {
-        match file {
-            _ if command == SET_KEY => {
-                let key = input.try_into().map_err(|_| Errno::EFAULT)?;
-                *self.cipher.write().unwrap_or_else(PoisonError::into_inner) = cipher(key);
-                Ok(0)
-            }
-            Some(file) => file.forward_ioctl(caller, command, input, output),
-            None => node.forward_ioctl(caller, command, input, output),
+        if command != SET_KEY {
+            return match file {
+                Some(file) => file.forward_ioctl(caller, command, input, output),
+                None => node.forward_ioctl(caller, command, input, output),
+            };
         }
+        let key = input.try_into().map_err(|_| Errno::EFAULT)?;
+        *self.cipher.write().unwrap_or_else(PoisonError::into_inner) = cipher(key);
+        Ok(0)
     }
 
     /// Enciphered names are written with hexadecimal digits: so they take twice the room.
@@ -113,13 +115,14 @@ impl Layer for Cryptfs {
     }
 
     fn data_shape(&self) -> Option<DataShape> {
-        Some(DataShape { block_size: 4096, overhead: 0, holes: Holes::ZeroBlock, sparse: false })
+        Some(DataShape { block_size: PAGE_BYTES, overhead: 0, holes: Holes::ZeroBlock, sparse: false })
     }
 
     fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
         self.apply(true, plain, encoded);
-        // A page of zeros would stand for a hole: that this comes of other data nobody can bring about without the key.
-        if encoded.iter().any(|byte| *byte != 0) || encoded.len() < 8 { Ok(()) } else { Err(Errno::EIO) }
+        // A page of zeros below stands for a hole: data that become one are refused.
+        let is_hole = encoded.len() == PAGE_BYTES && encoded.iter().all(|byte| *byte == 0);
+        if is_hole { Err(Errno::EIO) } else { Ok(()) }
     }
 
     fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {

@@ -10,16 +10,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{Caller, DirectoryEntry, FileKind, NameBuf, OpenDirectory, OpenDirectoryRef, Result, VnodeRef};
 
-/// Names that are being collected, with inode numbers, kinds, and the places to go on from.
+/// A name that is listed, and the place to go on from.
+struct Listed {
+    cookie: u64,
+    name: NameBuf,
+    ino: u64,
+    kind: Option<FileKind>,
+}
+
+/// Names that are being collected.
 #[derive(Default)]
-pub struct Names(Vec<(u64, NameBuf, u64, Option<FileKind>)>);
+pub struct Names(Vec<Listed>);
 
 impl Names {
-    /// Adds the names of a directory, but for those already there and those left out.
+    /// Adds the names of a directory that are shown. Of two that are the same the first to be added is listed.
     pub fn add(&mut self, caller: &Caller, directory: &VnodeRef, is_shown: impl Fn(&[u8]) -> bool) -> Result<()> {
         directory.open_directory(caller)?.read(caller, 0, &mut |entry| {
             if is_shown(entry.name.as_bytes()) {
-                self.0.push((cookie(entry.name.as_bytes()), entry.name.to_owned(), entry.ino, entry.kind));
+                let (name, ino, kind) = (entry.name.to_owned(), entry.ino, entry.kind);
+                self.0.push(Listed { cookie: cookie(&name), name, ino, kind });
             }
             ControlFlow::Continue(())
         })
@@ -28,21 +37,21 @@ impl Names {
     /// In the order of their places, no two of which are the same.
     fn in_order(mut self) -> Self {
         // The sort is stable: of two that are the same the first to be added stays.
-        self.0.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
-        self.0.dedup_by(|later, earlier| later.1 == earlier.1);
+        self.0.sort_by(|one, other| (one.cookie, &one.name).cmp(&(other.cookie, &other.name)));
+        self.0.dedup_by(|later, earlier| later.name == earlier.name);
         let mut last = 0;
-        for (cookie, ..) in &mut self.0 {
-            *cookie = (*cookie).max(last + 1);
-            last = *cookie;
+        for listed in &mut self.0 {
+            listed.cookie = listed.cookie.max(last + 1);
+            last = listed.cookie;
         }
         self
     }
 }
 
 /// Cookies begin at 3: 0 is the start, and 1 and 2 are `.` and `..`.
-fn cookie(name: &[u8]) -> u64 {
+fn cookie(name: &NameBuf) -> u64 {
     let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
+    name.as_bytes().hash(&mut hasher);
     (hasher.finish() >> 1).max(3)
 }
 
@@ -82,8 +91,8 @@ impl<L: Layer> OpenDirectory for Listing<L> {
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let names = self.names(caller, cookie == 0)?;
-        let first = names.0.partition_point(|(place, ..)| *place <= cookie);
-        for (cookie, name, ino, kind) in &names.0[first..] {
+        let first = names.0.partition_point(|listed| listed.cookie <= cookie);
+        for Listed { cookie, name, ino, kind } in &names.0[first..] {
             if sink(DirectoryEntry { name: name.as_name(), ino: *ino, kind: *kind, cookie: *cookie }).is_break() {
                 break;
             }

@@ -71,10 +71,11 @@ impl Layer for Sealfs {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<i32> {
-        match file {
-            _ if command == SET_KEY => {}
-            Some(file) => return file.forward_ioctl(caller, command, input, output),
-            None => return node.forward_ioctl(caller, command, input, output),
+        if command != SET_KEY {
+            return match file {
+                Some(file) => file.forward_ioctl(caller, command, input, output),
+                None => node.forward_ioctl(caller, command, input, output),
+            };
         }
         if caller.uid != 0 && node.lower().getattr(&Caller::server())?.uid != caller.uid {
             return Err(Errno::EPERM);

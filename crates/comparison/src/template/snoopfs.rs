@@ -30,10 +30,11 @@ impl Layer for Snoopfs {
         let found = node.forward_lookup(caller, name);
         if matches!(found, Err(Errno::EACCES | Errno::EPERM | Errno::ENOENT)) && caller.uid != 0 {
             let there = node.lower().lookup(&Caller::server(), name);
-            if there.is_ok_and(|there| there.attributes.uid != caller.uid) {
-                let Caller { uid, pid, .. } = caller;
-                (self.tell)(&format!("snoopfs detected access by uid {uid},pid {pid}, to file {}", name.display()));
+            if there.is_ok_and(|there| there.attributes.uid == caller.uid) {
+                return found;
             }
+            let Caller { uid, pid, .. } = caller;
+            (self.tell)(&format!("snoopfs detected access by uid {uid},pid {pid}, to file {}", name.display()));
         }
         found
     }

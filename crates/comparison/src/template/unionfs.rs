@@ -24,13 +24,16 @@ impl Unionfs {
         layer::stack(Unionfs { branches }, first)
     }
 
-    /// Takes a name away where it is: the error is that of the branch that has it.
+    /// Takes a name away in both branches: it may be in one only.
     fn in_both(&self, node: &LayerVnode<Self>, work: impl Fn(usize, &VnodeRef) -> Result<()>) -> Result<()> {
         let in_branch = |branch| self.branches.part(branch, node).and_then(|part| work(branch, &part));
-        match (in_branch(0), in_branch(1)) {
-            (first, Err(Errno::ENOENT)) => first,
-            (Ok(()) | Err(Errno::ENOENT), second) => second,
-            (first, _) => first,
+        let first = in_branch(0);
+        if !matches!(first, Ok(()) | Err(Errno::ENOENT)) {
+            return first;
+        }
+        match in_branch(1) {
+            Err(Errno::ENOENT) => first,
+            second => second,
         }
     }
 
@@ -74,15 +77,14 @@ impl Layer for Unionfs {
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        let found = node.forward_lookup(caller, name);
         let is_second = node.state().0.get().is_some();
-        let found = match found {
-            Err(Errno::ENOENT) if !is_second => {
+        let found = match node.forward_lookup(caller, name) {
+            found if is_second => found?,
+            Err(Errno::ENOENT) => {
                 let Entry { vnode, attributes } = self.branches.part(1, node)?.lookup(caller, name)?;
                 Entry { vnode: node.wrap(vnode), attributes }
             }
-            Ok(found) if !is_second => return Ok(found),
-            found => found?,
+            found => return found,
         };
         if let Some(second) = found.vnode.as_any().downcast_ref::<LayerVnode<Self>>() {
             second.state().0.get_or_init(|| ());
