@@ -53,7 +53,7 @@ impl<T: Operations> Adapter<T> {
         match found {
             Ok(found) => {
                 let attributes = self.operations.present(found);
-                reply.entry_with_ttls(&NAMES_KEPT, &ATTRIBUTES_KEPT, &attributes, GENERATION);
+                reply.entry_with_ttls(&ATTRIBUTES_KEPT, &NAMES_KEPT, &attributes, GENERATION);
             }
             Err(error) => reply.error(errno(error)),
         }
@@ -204,7 +204,7 @@ impl<T: Operations> Filesystem for Adapter<T> {
     ) {
         match self.named(name, |name| self.operations.create(&request.into(), parent.0, name, mode, flags)) {
             Ok((made, handle)) => {
-                // Its name is kept as long as its attributes, which is until the next look-up in any case.
+                // One time is for both, names and attributes.
                 let (attributes, flags) = (self.operations.present(made), self.operations.open_flags());
                 reply.created(&NAMES_KEPT, &attributes, GENERATION, FileHandle(handle), flags);
             }

@@ -1,11 +1,12 @@
 //! Each operation, done in a directory.
 
-use std::ffi::OsStr;
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use fuser::FileAttr;
+use fuser::{FileAttr, FopenFlags, MountOption};
 use rustix::fs::{
     Access, AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom, StatVfs, Timestamps,
     XattrFlags,
@@ -124,6 +125,26 @@ impl PassThrough {
 impl Operations for PassThrough {
     fn below(&self) -> &dyn Operations {
         self
+    }
+
+    fn mount_options(&self) -> Vec<MountOption> {
+        Vec::new()
+    }
+
+    fn open_flags(&self) -> FopenFlags {
+        FopenFlags::empty()
+    }
+
+    fn present(&self, attributes: FileAttr) -> FileAttr {
+        attributes
+    }
+
+    fn encode_name<'a>(&self, name: &'a OsStr) -> Result<Cow<'a, OsStr>> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    fn decode_name(&self, name: OsString) -> Option<OsString> {
+        Some(name)
     }
 
     fn lookup(&self, caller: &Caller, parent: u64, name: &OsStr) -> Result<FileAttr> {

@@ -18,6 +18,6 @@ mod operations;
 pub use adapter::Adapter;
 pub use caller::{Acting, Caller};
 pub use handles::Handles;
-pub use loopback::PassThrough;
+pub use loopback::{PassThrough, read_all};
 pub use mount::mount;
 pub use operations::{Listed, Operations, Result, SetAttributes, write_command};

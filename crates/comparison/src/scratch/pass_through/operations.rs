@@ -57,27 +57,27 @@ pub trait Operations: Send + Sync + 'static {
 
     /// Options that it is mounted with.
     fn mount_options(&self) -> Vec<MountOption> {
-        Vec::new()
+        self.below().mount_options()
     }
 
     /// How the kernel is to treat open files.
     fn open_flags(&self) -> FopenFlags {
-        FopenFlags::empty()
+        self.below().open_flags()
     }
 
     /// Attributes as users see them.
     fn present(&self, attributes: FileAttr) -> FileAttr {
-        attributes
+        self.below().present(attributes)
     }
 
     /// The name below of a name.
     fn encode_name<'a>(&self, name: &'a OsStr) -> Result<Cow<'a, OsStr>> {
-        Ok(Cow::Borrowed(name))
+        self.below().encode_name(name)
     }
 
     /// The name of a name below, if it is to be seen.
     fn decode_name(&self, name: OsString) -> Option<OsString> {
-        Some(name)
+        self.below().decode_name(name)
     }
 
     /// Finds a name.
