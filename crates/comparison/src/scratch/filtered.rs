@@ -136,6 +136,7 @@ impl<C: Code> Filtered<C> {
             slots.extend(self.encode(number, plain)?);
         }
         let start = first * Self::SLOT as u64;
+        reserve(file, start, slots.len())?;
         let mut done = 0;
         while done < slots.len() {
             done += pwrite(file, &slots[done..], start + done as u64)?;
@@ -199,6 +200,14 @@ impl<C: Code> Filtered<C> {
     }
 }
 
+/// Takes the room that is to be written, so that a full disk leaves blocks as they were. Some file systems cannot.
+fn reserve(file: &OwnedFd, start: u64, length: usize) -> Result<()> {
+    if length == 0 {
+        return Ok(());
+    }
+    is_supported(fallocate(file, FallocateFlags::KEEP_SIZE, start, length as u64))
+}
+
 /// Makes holes of the zeros behind what blocks need. A file system that has no holes keeps them.
 fn punch<'a>(file: &OwnedFd, mut start: u64, slots: impl Iterator<Item = &'a [u8]>) -> Result<()> {
     for slot in slots {
@@ -206,13 +215,16 @@ fn punch<'a>(file: &OwnedFd, mut start: u64, slots: impl Iterator<Item = &'a [u8
         let from = (start + needed as u64).next_multiple_of(PAGE_BYTES as u64);
         start += slot.len() as u64;
         if from < start {
-            match fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, from, start - from) {
-                Ok(()) | Err(Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(error),
-            }
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            is_supported(fallocate(file, hole, from, start - from))?;
         }
     }
     Ok(())
+}
+
+/// What went wrong, but not that a file system cannot do it.
+fn is_supported(done: Result<()>) -> Result<()> {
+    if done == Err(Errno::OPNOTSUPP) { Ok(()) } else { done }
 }
 
 impl<C: Code> Operations for Filtered<C> {

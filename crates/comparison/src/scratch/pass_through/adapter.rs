@@ -4,34 +4,24 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    AccessFlags, BsdFileFlags, FileAttr, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
+use super::replies::{
+    errno, reply_attributes, reply_created, reply_data, reply_empty, reply_entry, reply_opened, reply_value,
+};
 use super::{Listed, Operations, Result, SetAttributes};
-
-/// How long the kernel may keep attributes.
-const ATTRIBUTES_KEPT: Duration = Duration::from_secs(1);
-/// How long it may keep names: not at all, since a search that it does not ask about is not checked.
-const NAMES_KEPT: Duration = Duration::ZERO;
-/// Numbers are not used for two objects at a time.
-const GENERATION: Generation = Generation(0);
 
 /// A file system that the FUSE crate can mount.
 pub struct Adapter<T> {
     operations: T,
     /// What was listed of directories that are being read.
     listings: Mutex<HashMap<u64, Arc<Vec<Listed>>>>,
-}
-
-/// An error as the FUSE crate takes it.
-fn errno(error: rustix::io::Errno) -> Errno {
-    Errno::from_i32(error.raw_os_error())
 }
 
 impl<T: Operations> Adapter<T> {
@@ -49,21 +39,9 @@ impl<T: Operations> Adapter<T> {
         work(&self.operations.encode_name(name)?)
     }
 
-    fn entry(&self, found: Result<FileAttr>, reply: ReplyEntry) {
-        match found {
-            Ok(found) => {
-                let attributes = self.operations.present(found);
-                reply.entry_with_ttls(&ATTRIBUTES_KEPT, &NAMES_KEPT, &attributes, GENERATION);
-            }
-            Err(error) => reply.error(errno(error)),
-        }
-    }
-
-    fn attributes(&self, found: Result<FileAttr>, reply: ReplyAttr) {
-        match found {
-            Ok(found) => reply.attr(&ATTRIBUTES_KEPT, &self.operations.present(found)),
-            Err(error) => reply.error(errno(error)),
-        }
+    /// Attributes as users see them.
+    fn presented(&self, found: Result<FileAttr>) -> Result<FileAttr> {
+        found.map(|found| self.operations.present(found))
     }
 
     /// The names of an open directory, as they were when its beginning was read.
@@ -84,37 +62,6 @@ impl<T: Operations> Adapter<T> {
     }
 }
 
-fn empty(done: Result<()>, reply: ReplyEmpty) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn opened(handle: Result<u64>, flags: FopenFlags, reply: ReplyOpen) {
-    match handle {
-        Ok(handle) => reply.opened(FileHandle(handle), flags),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn data(found: Result<Vec<u8>>, reply: ReplyData) {
-    match found {
-        Ok(found) => reply.data(&found),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-/// Answers a value, or how long it is if there is no room to write it to.
-fn value(found: Result<Vec<u8>>, room: u32, reply: ReplyXattr) {
-    match found {
-        Ok(found) if room == 0 => reply.size(found.len() as u32),
-        Ok(found) if found.len() > room as usize => reply.error(Errno::ERANGE),
-        Ok(found) => reply.data(&found),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
 impl<T: Operations> Filesystem for Adapter<T> {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // Writing as the caller takes set-user-id bits away below; what the kernel lacks it does itself.
@@ -125,7 +72,7 @@ impl<T: Operations> Filesystem for Adapter<T> {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.named(name, |name| self.operations.lookup(&request.into(), parent.0, name));
-        self.entry(found, reply);
+        reply_entry(self.presented(found), reply);
     }
 
     fn forget(&self, _request: &Request, number: INodeNo, lookups: u64) {
@@ -133,7 +80,7 @@ impl<T: Operations> Filesystem for Adapter<T> {
     }
 
     fn getattr(&self, _request: &Request, number: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.attributes(self.operations.getattr(number.0), reply);
+        reply_attributes(self.presented(self.operations.getattr(number.0)), reply);
     }
 
     fn setattr(
@@ -156,11 +103,11 @@ impl<T: Operations> Filesystem for Adapter<T> {
     ) {
         let handle = handle.map(|handle| handle.0);
         let changes = SetAttributes { mode, user, group, size, accessed, modified, handle };
-        self.attributes(self.operations.setattr(&request.into(), number.0, &changes), reply);
+        reply_attributes(self.presented(self.operations.setattr(&request.into(), number.0, &changes)), reply);
     }
 
     fn readlink(&self, _request: &Request, number: INodeNo, reply: ReplyData) {
-        data(self.operations.readlink(number.0), reply);
+        reply_data(self.operations.readlink(number.0), reply);
     }
 
     fn mknod(
@@ -174,22 +121,22 @@ impl<T: Operations> Filesystem for Adapter<T> {
         reply: ReplyEntry,
     ) {
         let made = self.named(name, |name| self.operations.mknod(&request.into(), parent.0, name, mode, device));
-        self.entry(made, reply);
+        reply_entry(self.presented(made), reply);
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         let made = self.named(name, |name| self.operations.mkdir(&request.into(), parent.0, name, mode));
-        self.entry(made, reply);
+        reply_entry(self.presented(made), reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let made = self.named(name, |name| self.operations.symlink(&request.into(), parent.0, name, target));
-        self.entry(made, reply);
+        reply_entry(self.presented(made), reply);
     }
 
     fn link(&self, request: &Request, number: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let made = self.named(name, |name| self.operations.link(&request.into(), number.0, parent.0, name));
-        self.entry(made, reply);
+        reply_entry(self.presented(made), reply);
     }
 
     fn create(
@@ -202,22 +149,17 @@ impl<T: Operations> Filesystem for Adapter<T> {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        match self.named(name, |name| self.operations.create(&request.into(), parent.0, name, mode, flags)) {
-            Ok((made, handle)) => {
-                // One time is for both, names and attributes.
-                let (attributes, flags) = (self.operations.present(made), self.operations.open_flags());
-                reply.created(&NAMES_KEPT, &attributes, GENERATION, FileHandle(handle), flags);
-            }
-            Err(error) => reply.error(errno(error)),
-        }
+        let made = self.named(name, |name| self.operations.create(&request.into(), parent.0, name, mode, flags));
+        let made = made.map(|(made, handle)| (self.operations.present(made), handle));
+        reply_created(made, self.operations.open_flags(), reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.named(name, |name| self.operations.unlink(&request.into(), parent.0, name)), reply);
+        reply_empty(self.named(name, |name| self.operations.unlink(&request.into(), parent.0, name)), reply);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.named(name, |name| self.operations.rmdir(&request.into(), parent.0, name)), reply);
+        reply_empty(self.named(name, |name| self.operations.rmdir(&request.into(), parent.0, name)), reply);
     }
 
     fn rename(
@@ -236,12 +178,12 @@ impl<T: Operations> Filesystem for Adapter<T> {
                 self.operations.rename(&request.into(), (parent.0, name), (to_parent.0, to_name), flags)
             })
         });
-        empty(renamed, reply);
+        reply_empty(renamed, reply);
     }
 
     fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let handle = self.operations.open(&request.into(), number.0, flags.0);
-        opened(handle, self.operations.open_flags(), reply);
+        reply_opened(handle, self.operations.open_flags(), reply);
     }
 
     fn read(
@@ -255,7 +197,7 @@ impl<T: Operations> Filesystem for Adapter<T> {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        data(self.operations.read(number.0, handle.0, offset, length as usize), reply);
+        reply_data(self.operations.read(number.0, handle.0, offset, length as usize), reply);
     }
 
     fn write(
@@ -296,11 +238,11 @@ impl<T: Operations> Filesystem for Adapter<T> {
     }
 
     fn fsync(&self, _request: &Request, _number: INodeNo, handle: FileHandle, is_data_only: bool, reply: ReplyEmpty) {
-        empty(self.operations.fsync(handle.0, is_data_only), reply);
+        reply_empty(self.operations.fsync(handle.0, is_data_only), reply);
     }
 
     fn opendir(&self, request: &Request, number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        opened(self.operations.opendir(&request.into(), number.0), FopenFlags::empty(), reply);
+        reply_opened(self.operations.opendir(&request.into(), number.0), FopenFlags::empty(), reply);
     }
 
     fn readdir(&self, request: &Request, number: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
@@ -337,7 +279,7 @@ impl<T: Operations> Filesystem for Adapter<T> {
         is_data_only: bool,
         reply: ReplyEmpty,
     ) {
-        empty(self.operations.fsyncdir(handle.0, is_data_only), reply);
+        reply_empty(self.operations.fsyncdir(handle.0, is_data_only), reply);
     }
 
     fn statfs(&self, _request: &Request, number: INodeNo, reply: ReplyStatfs) {
@@ -366,23 +308,23 @@ impl<T: Operations> Filesystem for Adapter<T> {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        empty(self.operations.setxattr(&request.into(), number.0, name, value, flags), reply);
+        reply_empty(self.operations.setxattr(&request.into(), number.0, name, value, flags), reply);
     }
 
     fn getxattr(&self, request: &Request, number: INodeNo, name: &OsStr, room: u32, reply: ReplyXattr) {
-        value(self.operations.getxattr(&request.into(), number.0, name), room, reply);
+        reply_value(self.operations.getxattr(&request.into(), number.0, name), room, reply);
     }
 
     fn listxattr(&self, request: &Request, number: INodeNo, room: u32, reply: ReplyXattr) {
-        value(self.operations.listxattr(&request.into(), number.0), room, reply);
+        reply_value(self.operations.listxattr(&request.into(), number.0), room, reply);
     }
 
     fn removexattr(&self, request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.operations.removexattr(&request.into(), number.0, name), reply);
+        reply_empty(self.operations.removexattr(&request.into(), number.0, name), reply);
     }
 
     fn access(&self, request: &Request, number: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
-        empty(self.operations.access(&request.into(), number.0, mask.bits()), reply);
+        reply_empty(self.operations.access(&request.into(), number.0, mask.bits()), reply);
     }
 
     fn ioctl(
@@ -412,7 +354,7 @@ impl<T: Operations> Filesystem for Adapter<T> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        empty(self.operations.fallocate(handle.0, mode, offset, length), reply);
+        reply_empty(self.operations.fallocate(handle.0, mode, offset, length), reply);
     }
 
     fn lseek(

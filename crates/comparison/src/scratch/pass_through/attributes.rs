@@ -64,10 +64,9 @@ pub fn timestamp(time: Option<TimeOrNow>) -> Timespec {
         Some(TimeOrNow::SpecificTime(time)) => match time.duration_since(UNIX_EPOCH) {
             Ok(after) => Timespec { tv_sec: after.as_secs() as i64, tv_nsec: after.subsec_nanos().into() },
             Err(before) => {
+                // Of times before 1970 the FUSE crate takes away the part of a second that it should add.
                 let before = before.duration();
-                let borrowed = i64::from(before.subsec_nanos() > 0);
-                let nanoseconds = (1_000_000_000 - i64::from(before.subsec_nanos())) % 1_000_000_000;
-                Timespec { tv_sec: -(before.as_secs() as i64) - borrowed, tv_nsec: nanoseconds }
+                Timespec { tv_sec: -(before.as_secs() as i64), tv_nsec: before.subsec_nanos().into() }
             }
         },
     }

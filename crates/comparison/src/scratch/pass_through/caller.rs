@@ -3,10 +3,14 @@
 use std::fs;
 
 use fuser::Request;
+use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::Result;
+
+/// The number that means no user or group.
+const NOBODY: u32 = u32::MAX;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +53,10 @@ impl Caller {
     pub fn act_without_groups(&self) -> Result<Option<Acting>> {
         if self.user == 0 || !geteuid().is_root() {
             return Ok(None);
+        }
+        if self.user == NOBODY || self.group == NOBODY {
+            // Who has no number here would be left what the file system is.
+            return Err(Errno::OVERFLOW);
         }
         let acting = Acting;
         set_thread_res_gid(None, Gid::from_raw(self.group), None)?;

@@ -14,6 +14,7 @@ mod inodes;
 mod loopback;
 mod mount;
 mod operations;
+mod replies;
 
 pub use adapter::Adapter;
 pub use caller::{Acting, Caller};
