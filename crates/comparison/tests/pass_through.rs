@@ -138,14 +138,14 @@ fn encoded_files_have_holes_too() {
     }
     let below = |place: &Place| PassThrough::new(&place.base()).unwrap();
     let place = Place::new();
-    let mounted = mount(rot13fs::new(below(&place)), "rot13fs", &place.mount()).unwrap();
+    let mounted = mount(rot13fs::Rot13fs::new(below(&place)), "rot13fs", &place.mount()).unwrap();
     keeps_holes(&place);
     drop(mounted);
     let place = Place::new();
-    let mounted = mount(zstdfs::new(below(&place)), "zstdfs", &place.mount()).unwrap();
+    let mounted = mount(zstdfs::Zstdfs::new(below(&place)), "zstdfs", &place.mount()).unwrap();
     keeps_holes(&place);
     drop(mounted);
     let place = Place::new();
-    let _mounted = mount(uuencodefs::new(below(&place)), "uuencodefs", &place.mount()).unwrap();
+    let _mounted = mount(uuencodefs::Uuencodefs::new(below(&place)), "uuencodefs", &place.mount()).unwrap();
     keeps_holes(&place);
 }

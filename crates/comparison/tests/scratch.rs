@@ -49,7 +49,7 @@ fn aclfs_lets_one_more_user_search_a_directory() {
 
 #[test]
 fn rot13fs_rotates_letters() {
-    check(behaviour::rot13fs, &|place| mounted(place, "rot13fs", rot13fs::new(shown(&place.base()))));
+    check(behaviour::rot13fs, &|place| mounted(place, "rot13fs", rot13fs::Rot13fs::new(shown(&place.base()))));
 }
 
 #[test]
@@ -81,12 +81,14 @@ fn versionfs_keeps_the_last_versions() {
 
 #[test]
 fn zstdfs_takes_less_room_below() {
-    check(behaviour::zstdfs, &|place| mounted(place, "zstdfs", zstdfs::new(shown(&place.base()))));
+    check(behaviour::zstdfs, &|place| mounted(place, "zstdfs", zstdfs::Zstdfs::new(shown(&place.base()))));
 }
 
 #[test]
 fn uuencodefs_writes_printable_characters() {
-    check(behaviour::uuencodefs, &|place| mounted(place, "uuencodefs", uuencodefs::new(shown(&place.base()))));
+    check(behaviour::uuencodefs, &|place| {
+        mounted(place, "uuencodefs", uuencodefs::Uuencodefs::new(shown(&place.base())))
+    });
 }
 
 #[test]

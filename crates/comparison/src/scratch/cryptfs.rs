@@ -33,7 +33,7 @@ impl Cryptfs {
     /// Shows what lies there, under a key of zeros until one is set.
     pub fn new(below: PassThrough) -> Self {
         let key = Blowfish::new_from_slice(&[0; KEY_BYTES]).expect("a key may have so many bytes");
-        Self { below: Filtered::new(below, Cipher { key: RwLock::new(key) }) }
+        Self { below: Filtered::over(below, Cipher { key: RwLock::new(key) }) }
     }
 }
 

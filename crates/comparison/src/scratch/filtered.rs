@@ -54,7 +54,7 @@ impl<C: Code> Filtered<C> {
     const SLOT: usize = C::BLOCK + C::ROOM;
 
     /// Shows what lies there, decoded.
-    pub fn new(below: PassThrough, code: C) -> Self {
+    pub fn over(below: PassThrough, code: C) -> Self {
         Self { below, code, locks: [const { RwLock::new(()) }; LOCKS] }
     }
 
@@ -184,6 +184,29 @@ impl<C: Code> Filtered<C> {
         Ok(())
     }
 
+    /// Makes zeros of a range that ends in the file: holes where whole blocks are.
+    fn zero(&self, file: &OwnedFd, offset: u64, end: u64) -> Result<()> {
+        let (block, slot) = (C::BLOCK as u64, Self::SLOT as u64);
+        let (first, last) = (offset.div_ceil(block), end / block);
+        if first >= last {
+            return self.write_range(file, offset, &vec![0; (end - offset) as usize]);
+        }
+        for (from, to) in [(offset, first * block), (last * block, end)] {
+            if from < to {
+                self.write_range(file, from, &vec![0; (to - from) as usize])?;
+            }
+        }
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(file, hole, first * slot, (last - first) * slot)
+    }
+
+    /// Reserves room for a range, which ends in the file or makes it longer if it may.
+    fn allocate(&self, file: &OwnedFd, offset: u64, end: u64, keeps_size: bool) -> Result<()> {
+        let (start, size) = (offset / C::BLOCK as u64 * Self::SLOT as u64, self.size(file)?);
+        fallocate(file, FallocateFlags::KEEP_SIZE, start, Self::size_below(end)? - start)?;
+        if end > size && !keeps_size { self.resize(file, size, end) } else { Ok(()) }
+    }
+
     /// Opens a file so that parts of blocks can be written: for that it has to be read.
     fn widen(&self, number: u64, handle: u64, flags: i32) -> Result<u64> {
         if flags & libc::O_ACCMODE == libc::O_WRONLY {
@@ -277,9 +300,19 @@ impl<C: Code> Operations for Filtered<C> {
         Ok(data.len())
     }
 
-    fn fallocate(&self, _handle: u64, _mode: i32, _offset: u64, _length: u64) -> Result<()> {
-        // What room a file will need is not known.
-        Err(Errno::OPNOTSUPP)
+    fn fallocate(&self, number: u64, handle: u64, mode: i32, offset: u64, length: u64) -> Result<()> {
+        let _one = self.lock(number).write().unwrap_or_else(PoisonError::into_inner);
+        let file = self.below.file(handle)?;
+        let (mode, end) = (FallocateFlags::from_bits_retain(mode as u32), offset.saturating_add(length));
+        let keeps_size = mode.contains(FallocateFlags::KEEP_SIZE);
+        if mode.difference(FallocateFlags::KEEP_SIZE).is_empty() {
+            return self.allocate(&file, offset, end, keeps_size);
+        }
+        if mode != FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let end = end.min(self.size(&file)?);
+        if offset < end { self.zero(&file, offset, end) } else { Ok(()) }
     }
 
     fn lseek(&self, _number: u64, handle: u64, offset: u64, whence: i32) -> Result<u64> {

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use fuser::FileType;
 
+use super::copy::copy_file;
 use super::pass_through::{Caller, Operations, PassThrough, Result};
 
 /// The file system.
@@ -30,7 +31,7 @@ impl Operations for Keepfs {
         kept.push(name);
         let copied = match found.kind {
             FileType::RegularFile if !name.as_bytes().starts_with(b".") => {
-                self.below.copy_file(caller, found.ino.0, parent, &kept)
+                copy_file(&self.below, caller, found.ino.0, parent, &kept)
             }
             _ => Ok(()),
         };

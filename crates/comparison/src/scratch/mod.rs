@@ -1,8 +1,10 @@
 //! Each sample as a file system from scratch, on the `fuser` crate alone.
 //!
-//! All stand on [`pass_through`]; those that change data on [`filtered`] too, and those over two file systems on [`pairs`].
+//! All stand on [`pass_through`]; those that change data on [`filtered`] too, those over two file
+//! systems on [`pairs`], and those that keep what is deleted on [`copy`].
 
 pub mod aclfs;
+pub mod copy;
 pub mod cryptfs;
 pub mod filtered;
 pub mod hidefs;

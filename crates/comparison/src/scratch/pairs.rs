@@ -259,9 +259,9 @@ impl Operations for Pairs {
         branch.fsync(handle, is_data_only)
     }
 
-    fn fallocate(&self, handle: u64, mode: i32, offset: u64, length: u64) -> Result<()> {
+    fn fallocate(&self, number: u64, handle: u64, mode: i32, offset: u64, length: u64) -> Result<()> {
         let (branch, handle) = self.file(handle)?;
-        branch.fallocate(handle, mode, offset, length)
+        branch.fallocate(number, handle, mode, offset, length)
     }
 
     fn lseek(&self, number: u64, handle: u64, offset: u64, whence: i32) -> Result<u64> {

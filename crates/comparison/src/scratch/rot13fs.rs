@@ -9,9 +9,11 @@ pub struct Rot13;
 /// The file system.
 pub type Rot13fs = Filtered<Rot13>;
 
-/// Shows what lies there.
-pub fn new(below: PassThrough) -> Rot13fs {
-    Filtered::new(below, Rot13)
+impl Rot13fs {
+    /// Shows what lies there.
+    pub fn new(below: PassThrough) -> Self {
+        Self::over(below, Rot13)
+    }
 }
 
 fn rotate(byte: &u8) -> u8 {

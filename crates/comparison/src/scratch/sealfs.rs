@@ -33,7 +33,7 @@ pub struct Sealfs {
 impl Sealfs {
     /// Shows what lies there.
     pub fn new(below: PassThrough) -> Self {
-        Self { below: Filtered::new(below, Seal::default()) }
+        Self { below: Filtered::over(below, Seal::default()) }
     }
 }
 

@@ -20,6 +20,13 @@ impl Snoopfs {
     pub fn new(below: PassThrough, log: impl Write + Send + 'static) -> Self {
         Self { below, log: Mutex::new(Box::new(log)) }
     }
+
+    /// Whether a name stands for what is the caller's.
+    fn is_own(&self, caller: &Caller, parent: u64, name: &OsStr) -> bool {
+        let Ok(found) = self.below.lookup(&Caller::SERVER, parent, name) else { return false };
+        self.below.forget(found.ino.0, 1);
+        found.uid == caller.user
+    }
 }
 
 impl Operations for Snoopfs {
@@ -31,6 +38,7 @@ impl Operations for Snoopfs {
         let found = self.below.lookup(caller, parent, name);
         if let Err(Errno::PERM | Errno::ACCESS | Errno::NOENT) = found
             && caller.user != 0
+            && !self.is_own(caller, parent, name)
         {
             let Caller { user, process, .. } = caller;
             let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);

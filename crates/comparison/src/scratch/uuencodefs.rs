@@ -9,9 +9,11 @@ pub struct Uuencode;
 /// The file system.
 pub type Uuencodefs = Filtered<Uuencode>;
 
-/// Shows what lies there.
-pub fn new(below: PassThrough) -> Uuencodefs {
-    Filtered::new(below, Uuencode)
+impl Uuencodefs {
+    /// Shows what lies there.
+    pub fn new(below: PassThrough) -> Self {
+        Self::over(below, Uuencode)
+    }
 }
 
 impl Code for Uuencode {

@@ -10,6 +10,7 @@ use fuser::{FileAttr, FileType};
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
+use super::copy::copy_file;
 use super::pass_through::{Caller, Operations, PassThrough, Result};
 
 /// The most versions that can be kept: a digit's.
@@ -62,7 +63,7 @@ impl Versionfs {
                 Err(error) => return Err(error),
             }
         }
-        self.below.copy_file(caller, file.ino.0, parent, &version(name, 1))
+        copy_file(&self.below, caller, file.ino.0, parent, &version(name, 1))
     }
 }
 

@@ -11,9 +11,11 @@ pub struct Zstandard;
 /// The file system.
 pub type Zstdfs = Filtered<Zstandard>;
 
-/// Shows what lies there.
-pub fn new(below: PassThrough) -> Zstdfs {
-    Filtered::new(below, Zstandard)
+impl Zstdfs {
+    /// Shows what lies there.
+    pub fn new(below: PassThrough) -> Self {
+        Self::over(below, Zstandard)
+    }
 }
 
 impl Code for Zstandard {

@@ -347,14 +347,14 @@ impl<T: Operations> Filesystem for Adapter<T> {
     fn fallocate(
         &self,
         _request: &Request,
-        _number: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        reply_empty(self.operations.fallocate(handle.0, mode, offset, length), reply);
+        reply_empty(self.operations.fallocate(number.0, handle.0, mode, offset, length), reply);
     }
 
     fn lseek(

@@ -248,7 +248,7 @@ impl Operations for PassThrough {
         if is_data_only { rustix::fs::fdatasync(file) } else { rustix::fs::fsync(file) }
     }
 
-    fn fallocate(&self, handle: u64, mode: i32, offset: u64, length: u64) -> Result<()> {
+    fn fallocate(&self, _number: u64, handle: u64, mode: i32, offset: u64, length: u64) -> Result<()> {
         rustix::fs::fallocate(self.file(handle)?, FallocateFlags::from_bits_retain(mode as u32), offset, length)
     }
 

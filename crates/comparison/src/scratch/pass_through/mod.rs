@@ -7,7 +7,6 @@
 mod adapter;
 mod attributes;
 mod caller;
-mod copy;
 mod directory;
 mod handles;
 mod inodes;
@@ -19,6 +18,6 @@ mod replies;
 pub use adapter::Adapter;
 pub use caller::{Acting, Caller};
 pub use handles::Handles;
-pub use loopback::{PassThrough, read_all};
+pub use loopback::{PassThrough, path_of, read_all};
 pub use mount::mount;
 pub use operations::{Listed, Operations, Result, SetAttributes, write_command};

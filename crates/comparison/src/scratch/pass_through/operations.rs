@@ -166,8 +166,8 @@ pub trait Operations: Send + Sync + 'static {
     }
 
     /// Reserves or frees room.
-    fn fallocate(&self, handle: u64, mode: i32, offset: u64, length: u64) -> Result<()> {
-        self.below().fallocate(handle, mode, offset, length)
+    fn fallocate(&self, number: u64, handle: u64, mode: i32, offset: u64, length: u64) -> Result<()> {
+        self.below().fallocate(number, handle, mode, offset, length)
     }
 
     /// Finds data or holes.
