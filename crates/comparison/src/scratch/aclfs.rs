@@ -1,5 +1,5 @@
-//! Aclfs lets one more user and one more group search a directory as its owner and group do. Whose they are is in a hidden
-//! file .acl, which the directory's owner writes by an ioctl. It is meant to be mounted over what it shows.
+//! Aclfs lets one more user and one more group search a directory as its owner and group do. Whose they are is in a
+//! hidden file .acl, which the directory's owner writes by an ioctl. It is meant to be mounted over what it shows.
 
 use std::ffi::OsStr;
 

@@ -1,6 +1,7 @@
 //! Cryptfs enciphers data and names with Blowfish. The key is set by an ioctl.
 //!
-//! One initialization vector for all pages shows which pages are the same: see sealfs for a file system that keeps secrets.
+//! One initialization vector for all pages shows which pages are the same: see sealfs for a file system that keeps
+//! secrets.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};

@@ -1,8 +1,8 @@
 //! Files whose data have another form below: what rot13fs, cryptfs, zstdfs, uuencodefs and sealfs stand on.
 //!
-//! A file is cut into blocks, each of which has a place of its own below. A code that keeps sizes fills it; another has room
-//! for more, says in front how much it needs, and leaves a hole of the rest. The last block may be shorter. A whole block of
-//! zeros below stands for one of zeros above.
+//! A file is cut into blocks, each of which has a place of its own below. A code that keeps sizes fills it; another has
+//! room for more, says in front how much it needs, and leaves a hole of the rest. The last block may be shorter. A
+//! whole block of zeros below stands for one of zeros above.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;

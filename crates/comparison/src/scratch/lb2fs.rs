@@ -1,5 +1,5 @@
-//! Lb2fs balances load: of two file systems with the same files each serves every other file that is opened. Where one has
-//! become unreadable the other takes its place.
+//! Lb2fs balances load: of two file systems with the same files each serves every other file that is opened. Where one
+//! has become unreadable the other takes its place.
 
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! Objects of two file systems with the same names, each a pair: what unionfs and lb2fs stand on. What both have is shown
-//! as it is in the first, and what is changed is changed there.
+//! Objects of two file systems with the same names, each a pair: what unionfs and lb2fs stand on. What both have is
+//! shown as it is in the first, and what is changed is changed there.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

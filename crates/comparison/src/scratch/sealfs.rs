@@ -1,6 +1,6 @@
-//! Sealfs keeps data secret and unchanged: each 64 KiB are enciphered with XChaCha20-Poly1305 under a nonce of their own, and
-//! what was changed below, or moved to another place in its file, answers EBADMSG. Names are not enciphered. The key is that
-//! of an ioctl, hashed; before it is set, nothing can be read or written.
+//! Sealfs keeps data secret and unchanged: each 64 KiB are enciphered with XChaCha20-Poly1305 under a nonce of their
+//! own, and what was changed below, or moved to another place in its file, answers EBADMSG. Names are not enciphered.
+//! The key is that of an ioctl, hashed; before it is set, nothing can be read or written.
 
 use std::ffi::OsStr;
 use std::sync::{PoisonError, RwLock};

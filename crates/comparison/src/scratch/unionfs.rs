@@ -1,5 +1,5 @@
-//! Unionfs joins two file systems: what the first has hides what the second has. What is new or changed is so in the first,
-//! and what is deleted goes from both.
+//! Unionfs joins two file systems: what the first has hides what the second has. What is new or changed is so in the
+//! first, and what is deleted goes from both.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;

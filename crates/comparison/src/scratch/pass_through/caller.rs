@@ -33,8 +33,8 @@ impl Caller {
     /// The file system itself.
     pub const SERVER: Self = Self { user: 0, group: 0, process: 0 };
 
-    /// Makes this thread act as the caller, until what this answers is dropped. A server that is not the superuser's acts as
-    /// itself, and so does a thread that acts as somebody already.
+    /// Makes this thread act as the caller, until what this answers is dropped. A server that is not the superuser's
+    /// acts as itself, and so does a thread that acts as somebody already.
     ///
     /// # Errors
     /// What the system says to it.
