@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use behaviour::{Mounting, Place, can_mount};
 use frontends::fuse::{Mount, MountOptions};
+use layers::described::Prepared;
 use vnode::FileSystemRef;
 
 /// A directory as a file system.
@@ -22,14 +23,11 @@ fn mounted(place: &Place, sample: &str, option: &[(&str, &str)]) -> Box<dyn Any>
     let Ok(loaded) = fist::load::load(&path) else { panic!("there is no {sample}") };
     let program = loaded.program.expect("nothing is wrong in it");
     let pairs: Vec<_> = option.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    let file_system = if program.fan_out > 1 {
-        let branches = vec![directory(place.first()), directory(place.second())];
-        layers::described::join(program, &loaded.text, &path, &pairs, branches)
-    } else {
-        layers::described::stack(program, &loaded.text, &path, &pairs, directory(place.base()))
-    };
+    let branches = if program.fan_out > 1 { vec![place.first(), place.second()] } else { vec![place.base()] };
+    let prepared = Prepared::new(program, &loaded.text, &path, &pairs).expect("the option is one");
+    let file_system = layers::described::stack(vec![prepared], branches.into_iter().map(directory).collect());
     let options = MountOptions { allow_other: true, ..MountOptions::default() };
-    Box::new(Mount::new(file_system.expect("the option is one"), &place.mount(), &options).expect("it is mounted"))
+    Box::new(Mount::new(file_system, &place.mount(), &options).expect("it is mounted"))
 }
 
 /// Tests a description.
