@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help build demo test lint bench flame-graph fuzz soak clean
+.PHONY: help build demo test lint bench samples flame-graph fuzz soak clean
 
 help: ## Show these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -25,10 +25,15 @@ lint: ## Check format, lints and documentation
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
 
-bench: build ## Time the workloads and the unions on Plyfs, the lower file system and the peers; results in docs/bench
+bench: build ## Time the workloads, the unions and descriptions on Plyfs, the lower file system and the peers; results in docs/bench
 	@scripts/bench-setup
 	$(CARGO) build --release --package bench
-	$(if $(BENCH),target/release/bench $(BENCH),target/release/bench; first=$$?; target/release/bench union && exit $$first)
+	$(if $(BENCH),target/release/bench $(BENCH),target/release/bench; first=$$?; \
+		target/release/bench union || first=1; target/release/bench fist && exit $$first)
+
+samples: ## Count the lines of the samples in FiST and in Rust: docs/bench/samples.md
+	@scripts/setup build
+	$(CARGO) run --quiet --package comparison >docs/bench/samples.md
 
 flame-graph: ## Draw where servers spend their time in a workload (BENCH): target/flame-graph/plyfs.svg
 	@scripts/setup flame-graph

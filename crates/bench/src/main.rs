@@ -1,4 +1,5 @@
 //! Benchmarks: workloads timed on a mount and beside it on the lower file system and on peers.
+mod fist;
 mod image;
 mod measure;
 mod memory;
@@ -54,6 +55,12 @@ enum Command {
     },
     /// Microseconds per single operation, for tuning; and of many programs at the same time
     Latency,
+    /// Descriptions in FiST beside the stack without them and beside a filter in Rust, and how long mounting takes
+    Fist {
+        /// Workloads to run, separated by commas: build, postmark, tree, sequential
+        #[arg(long, value_delimiter = ',', value_name = "WORKLOAD")]
+        only: Vec<String>,
+    },
     /// Unions of several branches beside the peers that make unions: build, postmark, and the tree in two layouts
     Union(Unions),
 }
@@ -146,6 +153,7 @@ fn start(line: &CommandLine) -> Result<bool> {
         bail!("root is needed for the file system in RAM: run it with sudo");
     }
     let stacks = || subjects::all(&options.plyfs, &options.stacks, &options.plyfs_arguments);
+    let fist_workloads = fist::WORKLOADS.map(str::to_owned);
     match &line.command {
         None => {
             let subjects = select_subjects(options, stacks())?;
@@ -163,6 +171,13 @@ fn start(line: &CommandLine) -> Result<bool> {
             let files = if options.quick { 20_000.min(*files) } else { *files };
             let image = new_image(options, Some(files + files / 500 + 10_000))?;
             memory::run(&image, &subjects, files, options.output().as_deref())
+        }
+        Some(Command::Fist { only }) => {
+            let workloads = select_workloads(if only.is_empty() { &fist_workloads } else { only })?;
+            let image = new_image(options, None)?;
+            let rounds = options.rounds(ROUNDS);
+            let plyfs = fist::Plyfs { program: &options.plyfs, arguments: &options.plyfs_arguments };
+            fist::run(&image, &plyfs, &workloads, &sizes(options), rounds, options.output().as_deref())
         }
         Some(Command::Union(unions)) => run_unions(options, unions),
     }

@@ -18,8 +18,11 @@ pub struct Sample {
 }
 
 /// All figures of one workload.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct WorkloadResult {
+    /// The subject that the ratios refer to.
+    #[serde(skip, default = "native")]
+    pub reference: String,
     /// How often each subject did it.
     pub rounds: u32,
     /// Whether the small sizes were used.
@@ -31,6 +34,23 @@ pub struct WorkloadResult {
     pub steps: Vec<StepResult>,
     /// Subjects that failed, with the reason; they have no figures.
     pub failures: BTreeMap<String, String>,
+}
+
+fn native() -> String {
+    NATIVE.to_owned()
+}
+
+impl Default for WorkloadResult {
+    fn default() -> Self {
+        Self {
+            reference: native(),
+            rounds: 0,
+            quick: false,
+            load_average: None,
+            steps: Vec::new(),
+            failures: BTreeMap::new(),
+        }
+    }
 }
 
 /// The figures of one step.
@@ -87,7 +107,7 @@ impl WorkloadResult {
             let figures = step.subjects.entry(subject.to_owned()).or_default();
             figures.seconds.push(sample.seconds);
             figures.requests.extend(sample.requests);
-            let native = step.subjects.get(NATIVE).and_then(|figures| figures.seconds.last().copied());
+            let native = step.subjects.get(&self.reference).and_then(|figures| figures.seconds.last().copied());
             if let (Some(native), Some(figures)) = (native, step.subjects.get_mut(subject)) {
                 figures.ratios.push(sample.seconds / native);
             }

@@ -87,11 +87,21 @@ pub fn latency(image: &Image, subjects: &[Subject], sizes: &Sizes, rounds: u32, 
     Ok(!failed)
 }
 
-fn interleave(image: &Image, subjects: &[Subject], workload: &Workload, sizes: &Sizes, rounds: u32) -> WorkloadResult {
-    let mut result =
-        WorkloadResult { rounds, quick: !sizes.compile, load_average: load_average(), ..WorkloadResult::default() };
+/// One workload of all subjects by turns. Without the lower file system ratios refer to the first of them.
+pub fn interleave(
+    image: &Image,
+    subjects: &[Subject],
+    workload: &Workload,
+    sizes: &Sizes,
+    rounds: u32,
+) -> WorkloadResult {
+    let (quick, load_average) = (!sizes.compile, load_average());
+    let mut result = WorkloadResult { rounds, quick, load_average, ..WorkloadResult::default() };
+    if let (Some(first), false) = (subjects.first(), subjects.iter().any(|subject| subject.name == NATIVE)) {
+        result.reference.clone_from(&first.name);
+    }
     for round in 0..rounds {
-        for group in groups(subjects, workload, round as usize) {
+        for group in groups(subjects, &result.reference, workload, round as usize) {
             let group: Vec<_> =
                 group.into_iter().filter(|subject| !result.failures.contains_key(&subject.name)).collect();
             for (subject, outcome) in group.iter().zip(together(image, &group, workload, sizes)) {
@@ -128,11 +138,11 @@ fn note(
     }
 }
 
-/// The subjects in the order of a round, those together that work at the same time. The lower file system comes first, or
+/// The subjects in the order of a round, those together that work at the same time. What ratios refer to comes first, or
 /// before every few others: within an hour the machine's speed changes by a third. Of the others another one begins in every
 /// round, so that none always comes after the same.
-fn groups<'a>(subjects: &'a [Subject], workload: &Workload, round: usize) -> Vec<Vec<&'a Subject>> {
-    let (native, mut others): (Vec<_>, Vec<_>) = subjects.iter().partition(|subject| subject.name == NATIVE);
+fn groups<'a>(subjects: &'a [Subject], reference: &str, workload: &Workload, round: usize) -> Vec<Vec<&'a Subject>> {
+    let (native, mut others): (Vec<_>, Vec<_>) = subjects.iter().partition(|subject| subject.name == reference);
     if workload.is_shared {
         return vec![native.into_iter().chain(others).collect()];
     }

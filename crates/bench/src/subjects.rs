@@ -192,6 +192,11 @@ pub fn all(plyfs: &Path, stacks: &[String], plyfs_arguments: &str) -> Vec<Subjec
     all
 }
 
+/// Stacks alone.
+pub fn stacks(plyfs: &Path, stacks: &[&str], plyfs_arguments: &str) -> Vec<Subject> {
+    stacks.iter().map(|stack| plyfs_subject(plyfs, stack, plyfs_arguments)).collect()
+}
+
 /// What can join branches, once for each number of them. The lower file system needs none to hold the same, and comes once.
 pub fn unions(plyfs: &Path, stacks: &[String], plyfs_arguments: &str, branches: &[usize]) -> Vec<Subject> {
     let mut all = vec![native()];

@@ -5,6 +5,11 @@ use std::path::Path;
 use comparison::sizes::{SAMPLES, Sizes, Ways};
 
 const HEAD: &str = "\
+# Lines of the samples
+
+Each sample of `examples/fist` as a description, as a layer in Rust on the layer template, and from scratch on the crate
+`fuser` alone, all under the same tests (`crates/comparison`); FiST, section 7.1, has the same table of C.
+
 | Sample | FiST | Template | shared | Scratch | shared | Template : FiST | Scratch : FiST |
 |---|---:|---:|---:|---:|---:|---:|---:|";
 

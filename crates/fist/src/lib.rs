@@ -11,6 +11,7 @@ pub mod diagnostic;
 pub mod explain;
 pub mod fmt;
 pub mod format;
+pub mod idle;
 pub mod interpreter;
 pub mod ir;
 pub mod lexer;

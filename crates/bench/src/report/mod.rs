@@ -146,7 +146,8 @@ pub fn write_json(directory: &Path, name: &str, results: &impl Serialize) -> Res
     write_text(directory, name, &(serde_json::to_string_pretty(results)? + "\n"))
 }
 
-fn write_text(directory: &Path, name: &str, text: &str) -> Result<()> {
+/// Writes one file of text.
+pub fn write_text(directory: &Path, name: &str, text: &str) -> Result<()> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let path = directory.join(name);
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;

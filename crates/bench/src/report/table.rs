@@ -5,12 +5,17 @@ use crate::measure::{StepResult, WorkloadResult};
 
 /// One workload: a row a step, each with the median time and the ratio to the lower file system.
 pub fn one(name: &str, result: &WorkloadResult, subjects: &[&str]) -> String {
-    render(&format!("{name}: seconds (median of {}) and ratio to native", result.rounds), result, subjects, seconds)
+    render(
+        &format!("{name}: seconds (median of {}) and ratio to {}", result.rounds, result.reference),
+        result,
+        subjects,
+        seconds,
+    )
 }
 
 /// Single operations: microseconds instead of seconds.
 pub fn per_operation(result: &WorkloadResult, subjects: &[&str]) -> String {
-    let title = format!("microseconds per operation (median of {}) and ratio to native", result.rounds);
+    let title = format!("microseconds per operation (median of {}) and ratio to {}", result.rounds, result.reference);
     render(&title, result, subjects, |step, seconds| format!("{:.2}", seconds * 1e6 / step.operations.max(1) as f64))
 }
 

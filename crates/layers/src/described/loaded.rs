@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ::fist::calls::{Calls, Host};
 use ::fist::compiler::Compiled;
+use ::fist::idle;
 use ::fist::ir::{Argument, Integer, Operand, Role, Site};
 use ::fist::memory::Memory;
 use ::fist::operations::{self, OPERATIONS, Part};
@@ -301,7 +302,7 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
         data_untouched: filters.data.is_none(),
         names_untouched: filters.name.is_none(),
         admission_untouched: !has_any && program.access.is_none(),
-        needs_every_lookup: has("lookup") || changes_names || names_change,
+        needs_every_lookup: (has("lookup") && !waits_for_errors(program, rules)) || changes_names || names_change,
         needs_failed_lookups: has("lookup") || changes_names || names_change,
         needs_every_data_operation: sees_data || program.access == Some(Access::WriteOnly),
         needs_fresh_attributes: has("getattr") || has("access") || has("readlink"),
@@ -313,6 +314,15 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
         read_only: program.access == Some(Access::ReadOnly),
         ..Properties::TRANSPARENT
     }
+}
+
+/// Whether all rules for looking up stand behind it, and do nothing unless it has failed.
+fn waits_for_errors(program: &Program, rules: &[Rules]) -> bool {
+    let lookup = OPERATIONS.iter().zip(rules).find(|(kind, _)| kind.name == "lookup");
+    lookup.is_some_and(|(_, Rules { before, instead, behind })| {
+        let are_idle = || behind.iter().all(|function| idle::without_error(program, *function));
+        before.is_empty() && instead.is_none() && are_idle()
+    })
 }
 
 /// A name that lives as long as the server: every name once.

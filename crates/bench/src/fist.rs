@@ -1,0 +1,131 @@
+//! Descriptions in FiST: beside the stack without them, beside the same filter in Rust, and how long mounting takes.
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use rustix::mount::{UnmountFlags, unmount};
+use serde::Serialize;
+
+use crate::image::Image;
+use crate::measure::{WorkloadResult, median};
+use crate::report::{self, Machine, table};
+use crate::run::interleave;
+use crate::subjects::{self, Subject};
+use crate::workloads::{Sizes, Workload};
+
+/// The workloads of a plain run.
+pub const WORKLOADS: [&str; 4] = ["build", "postmark", "tree", "sequential"];
+
+/// Control: the stack that the others are compared with, and descriptions that leave data alone.
+const CONTROL: [&str; 3] = ["{}", "{} | ./crates/bench/empty.fist", "{} | ./examples/fist/snoopfs.fist"];
+/// A filter of data in Rust, and as a description.
+const FILTERS: [&str; 2] = ["{} | rot13", "{} | ./examples/fist/rot13fs.fist"];
+/// The workload that moves data.
+const OF_DATA: &str = "sequential";
+/// How often each stack is mounted.
+const MOUNTS: usize = 15;
+
+/// The program under test.
+pub struct Plyfs<'a> {
+    /// Where it is.
+    pub program: &'a Path,
+    /// More arguments for `plyfs mount`.
+    pub arguments: &'a str,
+}
+
+#[derive(Serialize)]
+struct Results {
+    machine: Machine,
+    control: BTreeMap<String, WorkloadResult>,
+    filters: Option<WorkloadResult>,
+    /// Milliseconds from the start of `plyfs mount` until a file is seen.
+    mounting: BTreeMap<String, Vec<f64>>,
+}
+
+/// Runs the workloads, mounts the stacks, prints and writes the figures; whether every stack did everything.
+pub fn run(
+    image: &Image,
+    plyfs: &Plyfs<'_>,
+    workloads: &[&Workload],
+    sizes: &Sizes,
+    rounds: u32,
+    output: Option<&Path>,
+) -> Result<bool> {
+    let control = subjects::stacks(plyfs.program, &CONTROL, plyfs.arguments);
+    let filters = subjects::stacks(plyfs.program, &FILTERS, plyfs.arguments);
+    let mut results =
+        Results { machine: Machine::this(), control: BTreeMap::new(), filters: None, mounting: BTreeMap::new() };
+    let mut text = String::new();
+    let mut show = |name: &str, result: &WorkloadResult, subjects: &[Subject]| {
+        let names: Vec<_> = subjects.iter().map(|subject| subject.name.as_str()).collect();
+        let shown = table::one(name, result, &names);
+        print!("{shown}");
+        text += &shown;
+    };
+    for workload in workloads {
+        let result = interleave(image, &control, workload, sizes, rounds);
+        show(workload.name, &result, &control);
+        results.control.insert(workload.name.to_owned(), result);
+        if workload.name == OF_DATA {
+            let result = interleave(image, &filters, workload, sizes, rounds);
+            show(workload.name, &result, &filters);
+            results.filters = Some(result);
+        }
+    }
+    results.mounting = mounting(image, plyfs)?;
+    let shown = mounting_table(&results.mounting);
+    print!("{shown}");
+    text += &shown;
+    if let Some(directory) = output {
+        report::write_json(directory, "fist.json", &results)?;
+        report::write_text(directory, "fist.md", &markdown(&results.machine, &text))?;
+    }
+    Ok(results.control.values().chain(&results.filters).all(|result| result.failures.is_empty()))
+}
+
+/// How long mounting takes, by turns.
+fn mounting(image: &Image, plyfs: &Plyfs<'_>) -> Result<BTreeMap<String, Vec<f64>>> {
+    let (data, mount_point) = (image.directory().join("mounted"), image.mount_point(0)?);
+    std::fs::create_dir(&data)?;
+    std::fs::write(data.join("file"), "seen")?;
+    let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for _ in 0..MOUNTS {
+        for stack in CONTROL.into_iter().chain(FILTERS) {
+            let expression = stack.replace("{}", &data.to_string_lossy());
+            let begin = Instant::now();
+            let mut command = Command::new(plyfs.program);
+            command.arg("mount").args(plyfs.arguments.split_whitespace()).arg(expression).arg(&mount_point);
+            let output = command.output().context("cannot start plyfs")?;
+            if !output.status.success() {
+                bail!("cannot mount {stack}: {}", String::from_utf8_lossy(&output.stderr).trim());
+            }
+            std::fs::metadata(mount_point.join("file")).context("the mount is not usable")?;
+            times.entry(stack.replace("{}", "dir")).or_default().push(begin.elapsed().as_secs_f64() * 1e3);
+            unmount(&mount_point, UnmountFlags::empty()).context("cannot unmount")?;
+        }
+    }
+    std::fs::remove_dir_all(&data)?;
+    Ok(times)
+}
+
+fn mounting_table(times: &BTreeMap<String, Vec<f64>>) -> String {
+    let mut text = format!("\nmilliseconds from the start of plyfs mount until a file is seen (median of {MOUNTS})\n");
+    for (stack, times) in times {
+        let most = times.iter().copied().fold(0.0, f64::max);
+        writeln!(text, "{stack:<42}{:>8.1}, at most {most:.1}", median(times.clone()))
+            .expect("a String takes everything");
+    }
+    text
+}
+
+fn markdown(machine: &Machine, text: &str) -> String {
+    format!(
+        "# Descriptions in FiST\n\nBy `bench fist`: Linux {}, {} processors, {} GiB, {}. `empty.fist` describes nothing; \
+         `snoopfs.fist`\nwatches look-ups; `rot13fs.fist` filters data in compiled code, as the layer `rot13` does in Rust.\n\
+         \n```text{text}```\n",
+        machine.kernel, machine.cores, machine.memory_gib, machine.file_system
+    )
+}

@@ -1,0 +1,176 @@
+//! Which rules do nothing where the operation went well: a front end need not tell them of that.
+
+use crate::builtins::BuiltIn;
+use crate::ir::{Comparison, Expression as E, Operator, Site, Statement as S};
+use crate::program::Program;
+
+/// Whether a function does nothing that anybody could see if the operation has no error.
+pub fn without_error(program: &Program, function: usize) -> bool {
+    Idle { program }.all(&program.functions[function].body).is_some()
+}
+
+/// Reads a function as if `fistLastErr()` were 0. `None` is for what may do something, or stop the rule.
+struct Idle<'p> {
+    program: &'p Program,
+}
+
+/// Whether what follows is still reached.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    On,
+    Ended,
+}
+
+impl Idle<'_> {
+    fn all(&self, statements: &[S]) -> Option<Flow> {
+        for statement in statements {
+            if self.one(statement)? == Flow::Ended {
+                return Some(Flow::Ended);
+            }
+        }
+        Some(Flow::On)
+    }
+
+    fn one(&self, statement: &S) -> Option<Flow> {
+        match statement {
+            S::Expression(expression) => self.value(expression).map(|_| Flow::On),
+            S::Clear(_) => Some(Flow::On),
+            S::Block(statements) => self.all(statements),
+            S::If(condition, then, otherwise) => match self.value(condition)? {
+                Some(0) => self.one(otherwise),
+                Some(_) => self.one(then),
+                None => {
+                    let (one, other) = (self.one(then)?, self.one(otherwise)?);
+                    Some(if one == other { one } else { Flow::On })
+                }
+            },
+            S::Return(value) => value.as_ref().map_or(Some(None), |value| self.value(value)).map(|_| Flow::Ended),
+            S::Loop { .. } | S::Switch { .. } | S::Break | S::Continue => None,
+        }
+    }
+
+    /// What a value is, where that is known.
+    fn value(&self, expression: &E) -> Option<Option<i64>> {
+        Some(match expression {
+            E::Constant(value) => Some(*value),
+            E::Register(_) | E::Object(_) | E::Data(_) => None,
+            E::Set(_, value) => self.value(value)?,
+            // What is small is the same in every type.
+            E::Convert(value, _) => self.value(value)?.filter(|value| (0..128).contains(value)),
+            E::Not(value) => self.value(value)?.map(|value| i64::from(value == 0)),
+            E::Compare(comparison, _, one, other) => match (self.value(one)?, self.value(other)?) {
+                (Some(one), Some(other)) => compared(*comparison, one, other),
+                _ => None,
+            },
+            E::And(one, other) => match self.value(one)? {
+                Some(0) => Some(0),
+                Some(_) => self.value(other)?.map(|value| i64::from(value != 0)),
+                None => self.value(other)?.filter(|value| *value == 0),
+            },
+            E::Or(one, other) => match self.value(one)? {
+                Some(0) => self.value(other)?.map(|value| i64::from(value != 0)),
+                Some(_) => Some(1),
+                None => self.value(other)?.filter(|value| *value != 0).map(|_| 1),
+            },
+            E::Conditional(condition, then, otherwise) => match self.value(condition)? {
+                Some(0) => self.value(otherwise)?,
+                Some(_) => self.value(then)?,
+                None => {
+                    let (one, other) = (self.value(then)?, self.value(otherwise)?);
+                    one.filter(|_| one == other)
+                }
+            },
+            E::Sequence(one, other) => {
+                self.value(one)?;
+                self.value(other)?
+            }
+            E::Binary(operator, _, one, other, _) => {
+                if matches!(operator, Operator::Divide | Operator::Remainder) {
+                    return None;
+                }
+                self.value(one)?;
+                self.value(other)?;
+                None
+            }
+            E::Site(site, values, _) => {
+                for value in values {
+                    self.value(value)?;
+                }
+                match &self.program.sites[*site] {
+                    Site::BuiltIn(BuiltIn::LastError, _) => Some(0),
+                    Site::Global(_) | Site::OperationValue(_) | Site::Attribute(..) | Site::Object(_) => None,
+                    _ => return None,
+                }
+            }
+            E::Load(..)
+            | E::Element { .. }
+            | E::Field(..)
+            | E::Distance(..)
+            | E::Store(..)
+            | E::Copy(..)
+            | E::Call(..) => {
+                return None;
+            }
+        })
+    }
+}
+
+/// Of values that are the same in every type; of others nothing is known.
+fn compared(comparison: Comparison, one: i64, other: i64) -> Option<i64> {
+    let is_small = |value: i64| (0..=i64::from(i32::MAX)).contains(&value);
+    if !is_small(one) || !is_small(other) {
+        return None;
+    }
+    Some(i64::from(match comparison {
+        Comparison::Equal => one == other,
+        Comparison::NotEqual => one != other,
+        Comparison::Less => one < other,
+        Comparison::LessOrEqual => one <= other,
+        Comparison::Greater => one > other,
+        Comparison::GreaterOrEqual => one >= other,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Loaded;
+
+    fn is_idle(body: &str) -> bool {
+        let text = format!("per_vfs {{ int n; }};\n%%\n%op:lookup:postcall {{ {body} }}\n");
+        let program = Loaded::of("idle.fist", text).program.expect("nothing is wrong in it");
+        without_error(&program, program.rules[0].function)
+    }
+
+    #[test]
+    fn rules_that_ask_for_an_error_first_are_idle_without_one() {
+        for body in [
+            "",
+            "if (fistLastErr() == EACCES) fistPrintf(\"%d\", %uid);",
+            "if ((fistLastErr() == EPERM || fistLastErr() == ENOENT) && $0.owner != %uid && %uid != 0) fistSetErr(EIO);",
+            "if (fistLastErr() == 0) return; $vfs.n++;",
+            "if (!fistLastErr()) return; fistSetErr(EIO);",
+            "if (%uid != 0 && fistLastErr() > 0) { $vfs.n++; }",
+            "int e = fistLastErr(); if (fistLastErr()) fistSetErr(ENOENT);",
+        ] {
+            assert!(is_idle(body), "{body}");
+        }
+    }
+
+    #[test]
+    fn others_are_not() {
+        for body in [
+            "$vfs.n++;",
+            "fistSetErr(ENOENT);",
+            "if (fistLastErr() != EACCES) fistSetErr(EIO);",
+            "if (%uid != 0 || fistLastErr() > 0) $vfs.n++;",
+            "if (%uid == 0) return; fistPrintf(\"x\");",
+            "if (fistLastErr() == 0) { if (%uid == 7) return; $vfs.n = 1; }",
+            "while (fistLastErr() == 0) fistPrintf(\"x\");",
+            "int e = fistLastErr(); if (e) fistSetErr(ENOENT);",
+            "fistReturnErr(EIO);",
+        ] {
+            assert!(!is_idle(body), "{body}");
+        }
+    }
+}
