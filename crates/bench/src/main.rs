@@ -58,7 +58,7 @@ enum Command {
     /// Descriptions in FiST beside the stack without them and beside a filter in Rust, and how long mounting takes
     Fist {
         /// Workloads to run, separated by commas: build, postmark, tree, sequential
-        #[arg(long, value_delimiter = ',', value_name = "WORKLOAD")]
+        #[arg(long, value_delimiter = ',', value_name = "WORKLOAD", default_values_t = fist::WORKLOADS.map(str::to_owned))]
         only: Vec<String>,
     },
     /// Unions of several branches beside the peers that make unions: build, postmark, and the tree in two layouts
@@ -153,7 +153,6 @@ fn start(line: &CommandLine) -> Result<bool> {
         bail!("root is needed for the file system in RAM: run it with sudo");
     }
     let stacks = || subjects::all(&options.plyfs, &options.stacks, &options.plyfs_arguments);
-    let fist_workloads = fist::WORKLOADS.map(str::to_owned);
     match &line.command {
         None => {
             let subjects = select_subjects(options, stacks())?;
@@ -173,7 +172,7 @@ fn start(line: &CommandLine) -> Result<bool> {
             memory::run(&image, &subjects, files, options.output().as_deref())
         }
         Some(Command::Fist { only }) => {
-            let workloads = select_workloads(if only.is_empty() { &fist_workloads } else { only })?;
+            let workloads = select_workloads(only)?;
             let image = new_image(options, None)?;
             let rounds = options.rounds(ROUNDS);
             let plyfs = fist::Plyfs { program: &options.plyfs, arguments: &options.plyfs_arguments };

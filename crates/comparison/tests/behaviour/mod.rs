@@ -4,8 +4,7 @@
 //! they should be. What it gets back is dropped to unmount. Options are not here: whoever mounts gives them, and the
 //! function says which it needs.
 
-// Each test binary uses a part of it.
-#![allow(dead_code, unused_imports)]
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 
 mod access;
 mod branches;

@@ -14,7 +14,7 @@ use crate::{
 /// A layer: one value for each mount, shared by all its operations; what it keeps for the mount are its fields.
 ///
 /// The operations mean what those of [`crate::Vnode`] and [`crate::OpenFile`] mean.
-#[allow(unused_variables)]
+#[allow(unused_variables, reason = "defaults name what they are given, and need little of it")]
 pub trait Layer: Send + Sync + Sized + 'static {
     /// What the layer keeps for each vnode, `()` for nothing. It lives as long as anybody holds the vnode, and is the
     /// same for everybody who does.
