@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Whose operation it is: every operation of the interface gets one, so that bases check and layers decide by it.
@@ -41,7 +41,9 @@ impl Caller {
 
     /// The server itself: what a layer uses for work of its own that the user has no part in.
     pub fn server() -> Self {
-        Self { server: true, ..Self::with_groups(0, 0, &[], 0) }
+        static NO_GROUPS: LazyLock<Arc<[u32]>> = LazyLock::new(|| Arc::new([]));
+        let (groups, session) = (Arc::clone(&NO_GROUPS).into(), 0.into());
+        Self { server: true, groups, session, ..Self::process(0, 0, 0, 0) }
     }
 
     /// The same caller with other ids, for layers that map ids. The groups go through `map` when they are asked for

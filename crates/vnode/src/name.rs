@@ -1,5 +1,6 @@
 //! Names: one component of a path, as bytes, checked once.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::{Errno, Result};
@@ -68,6 +69,25 @@ impl NameBuf {
     /// The bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+/// A name that a layer has made of another, or left as it is.
+pub(crate) struct NameCow<'a>(Cow<'a, [u8]>);
+
+impl<'a> NameCow<'a> {
+    /// Checks the bytes as [`Name::new`] does.
+    ///
+    /// # Errors
+    /// As [`Name::new`].
+    pub(crate) fn new(bytes: Cow<'a, [u8]>) -> Result<Self> {
+        Name::new(&bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// The name, borrowed.
+    pub(crate) fn as_name(&self) -> Name<'_> {
+        Name(&self.0)
     }
 }
 

@@ -25,9 +25,15 @@ thread_local! {
 /// Says that this part of the stack works on the thread's request, until the result is dropped.
 #[inline]
 pub fn enter(part: &'static str) -> Working {
+    enter_with(|| part)
+}
+
+/// The same, for a part whose name is not at hand.
+#[inline]
+pub(crate) fn enter_with(part: impl FnOnce() -> &'static str) -> Working {
     let is_watched = IS_WATCHED.get();
     if is_watched {
-        with(|watch| watch.push(part));
+        with(|watch| watch.push(part()));
     }
     Working { is_watched }
 }

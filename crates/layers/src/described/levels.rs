@@ -8,6 +8,7 @@ use vnode::{Caller, Description, Errno, Name, OpenDirectoryRef, Properties, Resu
 
 use super::Described;
 use super::act::{Act, Forward};
+use super::duties::Duty;
 use super::filters::{CHUNK_BYTES, CHUNK_ROOM, PAGE_BYTES};
 use super::listing::Listing;
 use super::loaded::{Loaded, intern};
@@ -68,8 +69,18 @@ impl Levels {
         described
     }
 
+    /// What there is to do at all.
+    pub(super) fn duties(&self) -> u64 {
+        let any = |is_one: &dyn Fn(&Loaded) -> bool| self.loaded.iter().any(|loaded| is_one(loaded));
+        self.with_rules
+            | Duty::Admission.of(any(&|loaded| loaded.program.traces || loaded.program.access.is_some()))
+            | Duty::Names.of(any(&|loaded| loaded.program.filters.name.is_some()))
+            | Duty::Data.of(any(&|loaded| loaded.program.filters.data.is_some()))
+            | Duty::Places.of(self.needs_places)
+    }
+
     /// Whether anything is to be done at an operation that is no declared ioctl.
-    pub(super) fn have_rules(&self, operation: &Operation<'_>) -> bool {
+    fn have_rules(&self, operation: &Operation<'_>) -> bool {
         self.with_rules >> operation.index() & 1 != 0
     }
 

@@ -4,6 +4,7 @@
 
 mod act;
 mod collapse;
+mod duties;
 mod fan;
 mod filters;
 mod host;
@@ -30,6 +31,7 @@ use vnode::{
 };
 
 use crate::OptionError;
+use duties::{Duties, Duty};
 use levels::Levels;
 use loaded::Loaded;
 use outcome::Outcome;
@@ -84,6 +86,8 @@ fn kind_of(lower: &FileSystemRef) -> String {
 pub struct Described {
     /// What it does now: a command puts another in the place of one.
     levels: ArcSwap<Levels>,
+    /// What it has to do at all: the others need not be asked.
+    duties: Duties,
     /// What is kept for objects cannot change.
     keeps_state: bool,
     notifier: OnceLock<Arc<dyn Notifier>>,
@@ -120,9 +124,8 @@ impl State {
 macro_rules! ruled {
     ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident| $forward:expr) => {{
         let operation = $operation;
-        let levels = $layer.levels.load();
-        if levels.have_rules(&operation) {
-            levels.act(0, ($node, $caller), &operation, &Outcome::nothing, &mut |$target, $as| $forward)
+        if $layer.duties.have_rules(&operation) {
+            $layer.levels.load().act(0, ($node, $caller), &operation, &Outcome::nothing, &mut |$target, $as| $forward)
         } else {
             let ($target, $as) = ($node, $caller);
             $forward
@@ -133,13 +136,13 @@ macro_rules! ruled {
 impl Described {
     fn new(loaded: Vec<Loaded>) -> Described {
         let levels = Levels::new(loaded.into_iter().map(Arc::new).collect());
-        let keeps_state = levels.keeps_state;
-        Described { levels: ArcSwap::from_pointee(levels), keeps_state, notifier: OnceLock::new() }
+        let (keeps_state, duties) = (levels.keeps_state, Duties::new(levels.duties()));
+        Described { levels: ArcSwap::from_pointee(levels), duties, keeps_state, notifier: OnceLock::new() }
     }
 
     /// Notes where an answer's object was looked up, if rules ask for it.
     fn named<T: Outcome>(&self, node: &LayerVnode<Self>, name: Name<'_>, answer: Result<T>) -> Result<T> {
-        if self.levels.load().needs_places
+        if self.duties.have(Duty::Places)
             && let Ok(answer) = &answer
             && let Some(entry) = answer.entry()
             && let Some(found) = entry.vnode.as_any().downcast_ref::<LayerVnode<Self>>()
@@ -190,19 +193,25 @@ impl Layer for Described {
     }
 
     fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
-        self.levels.load().admit(node, caller, operation)
+        if self.duties.have(Duty::Admission) { self.levels.load().admit(node, caller, operation) } else { Ok(()) }
     }
 
     fn encode_name<'a>(&self, directory: &LayerVnode<Self>, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
+        if !self.duties.have(Duty::Names) {
+            return Ok(Cow::Borrowed(name.as_bytes()));
+        }
         self.levels.load().encode_name(directory, caller, name)
     }
 
     fn decode_name<'a>(&self, directory: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+        if !self.duties.have(Duty::Names) {
+            return Ok(Some(Cow::Borrowed(name.as_bytes())));
+        }
         Ok(self.levels.load().decode_name(directory, name))
     }
 
     fn data_shape(&self) -> Option<DataShape> {
-        self.levels.load().data_shape()
+        if self.duties.have(Duty::Data) { self.levels.load().data_shape() } else { None }
     }
 
     fn encode_data(
@@ -306,7 +315,7 @@ impl Layer for Described {
         mode: RenameMode,
     ) -> Result<()> {
         let moved =
-            if self.levels.load().needs_places { node.forward_lookup(&Caller::server(), name).ok() } else { None };
+            if self.duties.have(Duty::Places) { node.forward_lookup(&Caller::server(), name).ok() } else { None };
         ruled!(self, node, caller, Operation::Rename { name, to, to_name, mode }, |node, caller| node
             .forward_rename(caller, name, to, to_name, mode))?;
         if let Some(moved) = &moved
@@ -326,6 +335,9 @@ impl Layer for Described {
     }
 
     fn open_directory(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<OpenDirectoryRef> {
+        if !self.duties.have_rules(&Operation::OpenDirectory) && !self.duties.have_rules(&Operation::ReadDirectory) {
+            return node.forward_open_directory(caller);
+        }
         self.levels.load().open_directory(0, node, caller)
     }
 
@@ -400,18 +412,16 @@ impl Layer for Described {
         data: &[u8],
         kill_privileges: bool,
     ) -> Result<usize> {
+        if !self.duties.have_rules(&Operation::Write { offset, length: data.len() }) {
+            return file.forward_write_at(caller, offset, data, kill_privileges);
+        }
         // What is appended goes to the end, wherever it was to go.
-        let levels = self.levels.load();
-        let is_appended = file.flags().appends() && levels.have_rules(&Operation::Write { offset, length: 0 });
-        let seen = if is_appended { file.forward_getattr(&Caller::server())?.size } else { offset };
+        let seen = if file.flags().appends() { file.forward_getattr(&Caller::server())?.size } else { offset };
         let operation = Operation::Write { offset: seen, length: data.len() };
         let forward =
             &mut |_: &LayerVnode<Self>, caller: &Caller| file.forward_write_at(caller, offset, data, kill_privileges);
-        if !levels.have_rules(&operation) {
-            return forward(file.node(), caller);
-        }
         // Where a rule says that all went well, all was written.
-        levels.act(0, (file.node(), caller), &operation, &|| Some(data.len()), forward)
+        self.levels.load().act(0, (file.node(), caller), &operation, &|| Some(data.len()), forward)
     }
 
     fn getattr_open(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<Attributes> {
@@ -485,7 +495,9 @@ impl Layer for Described {
     }
 
     fn release(&self, file: &LayerFile<Self>) {
-        self.levels.load().release(file);
+        if self.duties.have_rules(&Operation::Release) {
+            self.levels.load().release(file);
+        }
     }
 }
 

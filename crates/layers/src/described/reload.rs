@@ -42,7 +42,10 @@ impl Described {
         }
         let mut loaded = levels.loaded.clone();
         loaded[place] = Arc::new(new);
-        self.levels.store(Arc::new(Levels::new(loaded)));
+        let levels = Levels::new(loaded);
+        let duties = levels.duties();
+        self.levels.store(Arc::new(levels));
+        self.duties.set(duties);
         if let Some(notifier) = self.notifier.get() {
             // What was shown by the old one may be kept above.
             notifier.everything_changed();

@@ -41,14 +41,14 @@ impl<L: Layer> Mount<L> {
     /// The vnode of this layer on `lower`: the live one if the layer keeps state and there is one.
     pub(super) fn wrap(self: &Arc<Self>, lower: VnodeRef) -> Arc<LayerVnode<L>> {
         if !self.layer.keeps_state() {
-            return Arc::new(LayerVnode::new(Arc::clone(self), lower));
+            return LayerVnode::new(Arc::clone(self), lower);
         }
         let handle = lower.handle();
         let mut shard = self.vnodes[self.shard(&handle)].lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(live) = shard.get(&handle).and_then(Weak::upgrade) {
             return live;
         }
-        let vnode = Arc::new(LayerVnode::new(Arc::clone(self), lower));
+        let vnode = LayerVnode::new(Arc::clone(self), lower);
         shard.insert(handle, Arc::downgrade(&vnode));
         vnode
     }

@@ -1,15 +1,15 @@
 //! A vnode of a layer: admission, the layer's operation, observation; and the operations that forward.
 
 use std::any::Any;
-use std::sync::{Arc, PoisonError, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLockWriteGuard, Weak};
 
 use super::file_system::Mount;
 use super::{Layer, LayerDirectory, LayerFile, Operation, path};
-use crate::profile::enter;
+use crate::name::NameCow;
+use crate::profile::enter_with;
 use crate::{
-    AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, NameBuf,
-    OpenDirectoryRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
-    open_for_rewriting,
+    AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
+    OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode, open_for_rewriting,
 };
 
 /// A vnode of the layer `L` over a vnode of the file system below.
@@ -17,11 +17,13 @@ pub struct LayerVnode<L: Layer> {
     pub(super) mount: Arc<Mount<L>>,
     lower: VnodeRef,
     state: L::State,
+    /// This vnode.
+    this: Weak<Self>,
 }
 
 impl<L: Layer> LayerVnode<L> {
-    pub(super) fn new(mount: Arc<Mount<L>>, lower: VnodeRef) -> Self {
-        Self { mount, lower, state: L::State::default() }
+    pub(super) fn new(mount: Arc<Mount<L>>, lower: VnodeRef) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self { mount, lower, state: L::State::default(), this: Weak::clone(this) })
     }
 
     /// The layer.
@@ -39,9 +41,9 @@ impl<L: Layer> LayerVnode<L> {
         &self.state
     }
 
-    /// A shared reference to this vnode: the same object if the layer keeps state, an equal one otherwise.
+    /// A shared reference to this vnode. To one that is being dropped: an equal one.
     pub fn shared(&self) -> Arc<Self> {
-        self.mount.wrap(Arc::clone(&self.lower))
+        self.this.upgrade().unwrap_or_else(|| self.mount.wrap(Arc::clone(&self.lower)))
     }
 
     /// The vnode of this layer over a vnode of the file system below: for layers that look things up by themselves.
@@ -57,13 +59,13 @@ impl<L: Layer> LayerVnode<L> {
         body: impl FnOnce(&L) -> Result<T>,
     ) -> Result<T> {
         let layer = self.layer();
-        let _working = enter(layer.kind());
+        let _working = enter_with(|| layer.kind());
         layer.around(self, caller, &operation, || body(layer))
     }
 
     /// The name below, checked again, since encoding may lengthen it.
-    fn encode(&self, caller: &Caller, name: Name<'_>) -> Result<NameBuf> {
-        NameBuf::new(self.layer().encode_name(self, caller, name)?.into_owned())
+    fn encode<'a>(&self, caller: &Caller, name: Name<'a>) -> Result<NameCow<'a>> {
+        NameCow::new(self.layer().encode_name(self, caller, name)?)
     }
 
     /// Attributes from below as seen above.
