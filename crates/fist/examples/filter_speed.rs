@@ -28,6 +28,22 @@ const EXCLUSIVE_OR: &str = "filter:data;\n%%\n%%\n\
     int test_encode_data(const page_t *in, page_t *out) { for (int i = 0; i < %pagesize; i++) out[i] = in[i] ^ key[i & 15]; return %pagesize; }\n\
     int test_decode_data(const page_t *in, page_t *out) { return test_encode_data(in, out); }\n";
 
+/// As `examples/fist/rot13fs.fist` has it.
+const LOCAL: &str = "filter:data;\n%%\n%%\n\
+    int test_encode_data(const page_t *in, page_t *out) { for (int i = 0; i < %pagesize; i++) { int c = in[i];\n\
+        if (c >= 'a' && c <= 'z') c = 'a' + (c - 'a' + 13) % 26;\n\
+        else if (c >= 'A' && c <= 'Z') c = 'A' + (c - 'A' + 13) % 26;\n\
+        out[i] = c; } return %pagesize; }\n\
+    int test_decode_data(const page_t *in, page_t *out) { return test_encode_data(in, out); }\n";
+
+const INDEXED_TABLE: &str = "filter:data;\n%%\n%%\n\
+    int test_encode_data(const page_t *in, page_t *out) {\n\
+        unsigned char table[256];\n\
+        for (int i = 0; i < 256; i++) table[i] = i * 7 + 3;\n\
+        for (int i = 0; i < %pagesize; i++) out[i] = table[in[i]];\n\
+        return %pagesize; }\n\
+    int test_decode_data(const page_t *in, page_t *out) { return test_encode_data(in, out); }\n";
+
 const TABLE: &str = "filter:data;\n%%\n%%\n\
     int test_encode_data(const page_t *in, page_t *out) {\n\
         unsigned char table[256]; int n = %pagesize;\n\
@@ -56,6 +72,21 @@ fn rotate_in_rust(input: &[u8], output: &mut [u8]) -> usize {
 fn rotate_in_rust_by_iterators(input: &[u8], output: &mut [u8]) -> usize {
     for (to, from) in output.iter_mut().zip(input) {
         *to = rotate(i32::from(*from)) as u8;
+    }
+    PAGE
+}
+
+#[inline(never)]
+fn rotate_all_in_rust(input: &[u8], output: &mut [u8]) -> usize {
+    #[allow(clippy::needless_range_loop, reason = "it is the same loop")]
+    for i in 0..PAGE {
+        let mut c = i32::from(input[i]);
+        if c >= i32::from(b'a') && c <= i32::from(b'z') {
+            c = i32::from(b'a') + (c - i32::from(b'a') + 13) % 26;
+        } else if c >= i32::from(b'A') && c <= i32::from(b'Z') {
+            c = i32::from(b'A') + (c - i32::from(b'A') + 13) % 26;
+        }
+        output[i] = c as u8;
     }
     PAGE
 }
@@ -157,6 +188,8 @@ fn compare(name: &str, text: &str, in_rust: &[(&str, InRust)]) {
 
 fn main() {
     compare("rotate", ROTATE, &[("Rust", rotate_in_rust), ("Rust by iterators", rotate_in_rust_by_iterators)]);
+    compare("rot13fs", LOCAL, &[("Rust", rotate_all_in_rust)]);
     compare("exclusive or", EXCLUSIVE_OR, &[("Rust", exclusive_or_in_rust)]);
+    compare("table by index", INDEXED_TABLE, &[("Rust", table_in_rust)]);
     compare("table", TABLE, &[("Rust", table_in_rust)]);
 }

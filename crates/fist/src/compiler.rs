@@ -17,10 +17,12 @@ mod lanes;
 mod machine;
 mod range;
 mod raw;
+mod rounds;
 mod statements;
 mod strips;
 mod translator;
 mod values;
+mod vectors;
 
 use std::fmt;
 

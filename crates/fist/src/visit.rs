@@ -53,7 +53,12 @@ pub(crate) fn each_statement<'s>(statements: &'s [S], see: &mut dyn FnMut(&'s S)
 
 /// Shows all expressions of a function, with their parts.
 pub(crate) fn each_expression<'s>(function: &'s Function, see: &mut dyn FnMut(&'s E)) {
-    each_statement(&function.body, &mut |statement| match statement {
+    each_part(&function.body, see);
+}
+
+/// Shows all expressions of statements, with their parts.
+pub(crate) fn each_part<'s>(statements: &'s [S], see: &mut dyn FnMut(&'s E)) {
+    each_statement(statements, &mut |statement| match statement {
         S::Expression(value) | S::Return(Some(value)) | S::If(value, ..) | S::Switch { value, .. } => each(value, see),
         S::Loop { before, step, after, .. } => {
             [before, step, after].into_iter().flatten().for_each(|value| each(value, see));

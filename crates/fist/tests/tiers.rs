@@ -177,6 +177,77 @@ fn loops_of_bytes_reach_up_to_the_end_and_over_themselves() {
     }
 }
 
+/// What rounds of a loop do with `in[i]` and `out[i]`, and what there is around: each in its own way possible, or not, for
+/// several bytes at a time.
+const ROUNDS: &[&str] = &[
+    "for (i = 0; i < n; i++) { int c = in[i]; if (c > 'm') c = c * 3 - 'a'; else if (c < ' ') { c = -c; } out[i] = c; }",
+    "for (i = 0; i < n; i++) { int c; int d = in[i] & 31; if (d > 3) c = d; else c = k; d = c + d; out[i] = d ^ 7; }",
+    "for (i = 0; i < n; i++) if (in[i] & 1) out[i] = in[i] + 1; else { out[i] = k; }",
+    "for (i = 0; i < n; i++) { out[i] = k; if (in[i] & 1) out[i] = in[i] + 1; }",
+    "for (i = 0; i < n; i++) if (in[i] & 1) out[i] = in[i] + 1;",
+    "for (i = 0; i < n; i++) { if (in[i] & 1) out[i] = k; out[i] = out[i] + in[i]; }",
+    "for (i = 0; i < n; i++) { out[i] = in[i] + 1; late = out[i] - 1; out[i] = late * 2; }",
+    // What the last round leaves, or the one before has left, or nothing has.
+    "for (i = 0; i < n; i++) { late = in[i] + 3; out[i] = late; }",
+    "for (i = 0; i < n; i++) { out[i] = in[i] + late; late = in[i]; }",
+    "for (i = 0; i < n; i++) { int c; if (in[i] > 'm') c = 1; out[i] = in[i] + c; }",
+    "{ int c = 9; for (i = 0; i < n; i++) { if (in[i] > 'm') c = 1; out[i] = in[i] + c; } }",
+    // Tables.
+    "for (i = 0; i < n; i++) out[i] = letters[in[i] & 15] + letters[i & 15];",
+    "for (i = 0; i < n; i++) out[i] = in[i] ^ letters[i % 7] ^ letters[i % 8 + 5];",
+    "for (i = 0; i < n; i++) out[i] = in[i] < 16 ? letters[in[i]] : wide[in[i]];",
+    "for (i = 0; i < n; i++) { int c = in[i]; if (c < 16) c = letters[c]; out[i] = c; }",
+    "for (i = 0; i < n; i++) out[i] = wide[(unsigned char)(in[i] * 2 + i)];",
+    "for (i = 0; i < n; i++) out[i] = letters[in[i] - 'a'];",
+    "for (i = 0; i < n; i++) out[i] = letters[in[i] & 31];",
+    "for (i = 0; i < n; i++) out[i] = in[(in[i] & 15) + 40];",
+    "for (i = 0; i < n; i++) out[i] = in[in[i] & 31];",
+    "for (i = 0; i < n; i++) out[i] = in[i] + out[in[i] & 31];",
+    "for (i = 0; i < n; i++) out[i] = in[i] + out[(in[i] & 15) + 40];",
+    "{ char own[40]; for (i = 0; i < 40; i++) own[i] = in[i] + own[in[i] & 15]; for (i = 0; i < 40; i++) out[i] = own[i]; }",
+    "{ char own[8]; for (i = 0; i < 8; i++) own[i] = i * i; for (i = 0; i < n; i++) out[i] = own[in[i] & 7]; }",
+    // What is counted.
+    "for (i = 0; i < n; i++) out[i] = in[i] * 37 + i * -5;",
+    "for (i = 0; i < n; i++) out[i] = i > 20 ? in[i] : i;",
+    "{ unsigned char j; for (j = 0; j < 40; j++) out[j] = j + in[j]; i = j; }",
+    "for (i = 0; i < n; i++) { n = 20; out[i] = in[i]; }",
+    "for (i = 0; i < n; i++) { i += in[i] & 1; out[i] = in[i]; }",
+    "for (i = 0; i < n; i++) { if (in[i] == 'q') continue; out[i] = in[i]; }",
+];
+
+#[test]
+fn rounds_of_loops_do_the_same_many_at_a_time() {
+    for round in ROUNDS {
+        let text = format!(
+            "%%\n%%\nconst char letters[16] = \"abcdefghijklmno\";\n\
+             const unsigned char wide[256] = \"zyxwvutsrqponmlkjihgfedcba, and what is behind that\";\n\
+             long f(const unsigned char *in, unsigned char *out, int n, int k) {{ int i; int late;\n\
+             {round}\nreturn i * 1000 + late; }}\n"
+        );
+        let program = common::program("test", &text);
+        let compiled = Compiled::new(&program).unwrap();
+        let input = *b"\x04a filter makes bytes of bytes, sixteen at a time.\x09";
+        for count in [0, 1, 15, 16, 17, 31, 32, 33, 40, 47, 48, 49, 60, -1] {
+            for (from, to) in [
+                (Memory::INPUT, Memory::OUTPUT),
+                (Memory::INPUT + 3, Memory::OUTPUT + 1),
+                (Memory::OUTPUT, Memory::OUTPUT),
+                (Memory::OUTPUT, Memory::OUTPUT + 5),
+                (Memory::OUTPUT + 20, Memory::OUTPUT),
+            ] {
+                let (mut one, mut other) = ([7; 56], [7; 56]);
+                one[..input.len()].copy_from_slice(&input);
+                other[..input.len()].copy_from_slice(&input);
+                let notes = &mut Notes::new(&program);
+                let values = [from, to, count, 5];
+                let interpreted = common::interpret(&program, notes, 0, &values, &input, &mut one);
+                let answer = common::run_compiled(&compiled, &program, notes, 0, &values, &input, &mut other);
+                assert_eq!((interpreted, one), (answer, other), "{round}: {from:x} {to:x} {count}");
+            }
+        }
+    }
+}
+
 /// Answers the calls of a program by a function.
 struct Answers<F>(F);
 

@@ -3,16 +3,15 @@
 //! What is left over, and whatever would stop the run, is done by the loop itself, which follows.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Value};
 
-use super::lanes::{self, Lane, Shift};
+use super::facts::Base;
 use super::range::Range;
+use super::rounds::{self, Round};
 use super::translator::{FLAGS, Operand, Place, Translator};
+use super::vectors::{Ground, Look, WIDTH};
 use crate::interpreter::DEPTH_MAX;
 use crate::ir::{Comparison, Expression as E, Integer, Operator, Register, Statement as S};
-
-/// How many bytes at a time.
-const WIDTH: i64 = 16;
 
 /// A loop as it has to be.
 struct Strip<'s> {
@@ -20,9 +19,7 @@ struct Strip<'s> {
     /// A register that the counter is copied to before it is counted up.
     copy: Option<Register>,
     bound: &'s E,
-    /// Where bytes are written.
-    to: (&'s E, Option<u64>),
-    round: lanes::Round<'s>,
+    round: Round<'s>,
 }
 
 /// Where bytes are read or written.
@@ -42,7 +39,7 @@ fn has_lanes() -> bool {
 }
 
 /// The register that a step counts up by one, one that it is copied to before, and the type.
-fn counted_up(step: &E) -> Option<(Register, Option<Register>, Integer)> {
+pub(super) fn counted_up(step: &E) -> Option<(Register, Option<Register>, Integer)> {
     let added = |set: &E, from: Register| match set {
         E::Set(register, value) => match &**value {
             E::Binary(Operator::Add, integer, one, other, _)
@@ -68,27 +65,15 @@ fn counted_up(step: &E) -> Option<(Register, Option<Register>, Integer)> {
     }
 }
 
-/// The one byte that a statement writes: to where, and what.
-fn written(body: &S) -> Option<(&E, &E)> {
-    match body {
-        S::Block(all) => match &all[..] {
-            [one] => written(one),
-            _ => None,
-        },
-        S::Expression(E::Store(pointer, integer, value, _)) if integer.bytes == 1 => Some((pointer, value)),
-        _ => None,
-    }
-}
-
 impl<'a> Translator<'_, 'a> {
     /// Begins a loop with as many rounds as can be done sixteen at a time.
     pub(super) fn strips(&mut self, before: Option<&'a E>, body: &'a S, step: Option<&'a E>, after: Option<&'a E>) {
         if has_lanes()
             && let (Some(before), Some(step), None) = (before, step, after)
             && let Some(strip) = self.strip(before, body, step)
-            && let Some((accesses, is_apart)) = self.accesses(&strip)
+            && self.is_settled(&strip.round)
         {
-            self.rounds(&strip, &accesses, is_apart);
+            self.rounds(&strip);
         }
     }
 
@@ -115,47 +100,58 @@ impl<'a> Translator<'_, 'a> {
         if !is_plain || !range.is_within(bounds) || !has_room {
             return None;
         }
-        let (pointer, value) = written(body)?;
-        let to = lanes::counted(pointer, counter)?;
-        let round = lanes::round((self.program, self.facts), self.index, (counter, copy), value)?;
-        Some(Strip { counter, copy, bound, to, round })
+        let round = rounds::round((self.program, self.facts), self.index, (counter, copy), body)?;
+        Some(Strip { counter, copy, bound, round })
     }
 
-    /// Where bytes are read, and where they are written, which is the last; and whether no byte is read that one of the
-    /// fifteen rounds before has written.
-    fn accesses(&mut self, strip: &Strip<'a>) -> Option<(Vec<Access>, Value)> {
-        let is_settled = |this: &Self, pointer: &E| match pointer {
-            E::Register(register) => matches!(this.scope.registers[*register], Place::Fixed(Operand::Pointer { .. })),
-            E::Object(object) => this.anchored(super::facts::Base::Object(*object)).is_some(),
-            E::Data(index) => this.anchored(super::facts::Base::Data(*index)).is_some(),
+    /// Whether all pointers stay what they are, and the regions are known that they point into.
+    fn is_settled(&self, round: &Round<'_>) -> bool {
+        let tables = round.tables.iter().map(|(pointer, _)| *pointer);
+        let mut all = round.reads.iter().chain([&round.to]).map(|(pointer, _)| *pointer).chain(tables);
+        all.all(|pointer| match pointer {
+            E::Register(register) => matches!(self.scope.registers[*register], Place::Fixed(Operand::Pointer { .. })),
+            E::Object(object) => self.anchored(Base::Object(*object)).is_some(),
+            E::Data(index) => self.anchored(Base::Data(*index)).is_some(),
             _ => false,
-        };
-        let all: Vec<(&E, Option<u64>)> = strip.round.reads.iter().copied().chain([strip.to]).collect();
-        if !all.iter().all(|(pointer, _)| is_settled(self, pointer)) {
-            return None;
+        })
+    }
+
+    /// Where a settled pointer points, and how many bytes are reached from there.
+    fn place_of(&mut self, pointer: &E, is_write: bool) -> Option<Access> {
+        let Operand::Pointer { base, offset, .. } = self.value(pointer) else { return None };
+        let (address, limit) = self.extent(base, is_write);
+        let address = self.builder.ins().iadd(address, offset);
+        Some(Access { address, end: self.builder.ins().isub(limit, offset) })
+    }
+
+    /// Where bytes are counted.
+    fn access(&mut self, (pointer, length): (&E, Option<u64>), is_write: bool) -> Option<Access> {
+        let mut access = self.place_of(pointer, is_write)?;
+        if let Some(length) = length {
+            let length = self.constant(i64::try_from(length).unwrap_or(i64::MAX));
+            access.end = self.less_of(access.end, length);
         }
-        let mut accesses = Vec::new();
-        for (index, (pointer, length)) in all.iter().enumerate() {
-            let Operand::Pointer { base, offset, .. } = self.value(pointer) else { return None };
-            let (address, limit) = self.extent(base, index + 1 == all.len());
-            let address = self.builder.ins().iadd(address, offset);
-            let mut end = self.builder.ins().isub(limit, offset);
-            if let Some(length) = length {
-                let length = self.constant(i64::try_from(*length).unwrap_or(i64::MAX));
-                end = self.less_of(end, length);
-            }
-            accesses.push(Access { address, end });
-        }
-        let to = accesses.last()?.address;
-        let mut is_apart = self.builder.ins().iconst(types::I8, 1);
-        for access in &accesses[..accesses.len() - 1] {
-            let further = self.builder.ins().isub(to, access.address);
-            let one = self.constant(1);
-            let before = self.builder.ins().isub(further, one);
-            let apart = self.compare(IntCC::UnsignedGreaterThanOrEqual, before, WIDTH - 1);
-            is_apart = self.builder.ins().band(is_apart, apart);
-        }
-        Some((accesses, is_apart))
+        Some(access)
+    }
+
+    /// Whether no byte is read that one of the fifteen rounds before has written.
+    fn is_apart(&mut self, read: &Access, to: &Access) -> Value {
+        let further = self.builder.ins().isub(to.address, read.address);
+        let one = self.constant(1);
+        let before = self.builder.ins().isub(further, one);
+        self.compare(IntCC::UnsignedGreaterThanOrEqual, before, WIDTH - 1)
+    }
+
+    /// Whether a table is there, so many bytes of it, and none of them is written to between two values of the counter.
+    fn is_table(&mut self, table: &Access, bytes: i64, to: &Access, (first, end): (Value, Value)) -> Value {
+        let is_there = self.compare(IntCC::SignedGreaterThanOrEqual, table.end, bytes);
+        let bytes = self.constant(bytes);
+        let behind = self.builder.ins().iadd(table.address, bytes);
+        let (written, beyond) = (self.builder.ins().iadd(to.address, first), self.builder.ins().iadd(to.address, end));
+        let is_before = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, behind, written);
+        let is_behind = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, beyond, table.address);
+        let is_apart = self.builder.ins().bor(is_before, is_behind);
+        self.builder.ins().band(is_there, is_apart)
     }
 
     fn less_of(&mut self, one: Value, other: Value) -> Value {
@@ -163,13 +159,20 @@ impl<'a> Translator<'_, 'a> {
         self.builder.ins().select(is_less, one, other)
     }
 
+    /// Where bytes are read, where the tables are, and where bytes are written.
+    fn places_of(&mut self, round: &Round<'a>) -> Option<(Vec<Access>, Vec<Access>, Access)> {
+        let reads = round.reads.iter().map(|read| self.access(*read, false)).collect::<Option<_>>()?;
+        let tables = round.tables.iter().map(|(table, _)| self.place_of(table, false)).collect::<Option<_>>()?;
+        Some((reads, tables, self.access(round.to, true)?))
+    }
+
     /// The last value of the counter with which sixteen rounds can be begun; one below zero if none can.
-    fn last(&mut self, strip: &Strip<'a>, accesses: &[Access], is_apart: Value, first: Value) -> Value {
+    fn last(&mut self, strip: &Strip<'a>, reads: &[Access], tables: &[Access], to: &Access, first: Value) -> Value {
         let (bound, _) = self.integer(strip.bound);
         // Pointers are not moved farther at a time.
         let most = self.constant(Range::STEP.high);
         let mut end = self.less_of(bound, most);
-        for access in accesses {
+        for access in reads.iter().chain([to]) {
             end = self.less_of(end, access.end);
         }
         // A round takes a step, and one for each call.
@@ -180,8 +183,15 @@ impl<'a> Translator<'_, 'a> {
         let room = i64::from(DEPTH_MAX) - i64::from(self.scope.depth) - i64::from(strip.round.depth);
         let has_room = self.compare(IntCC::SignedLessThanOrEqual, self.depth, room);
         let is_natural = self.compare(IntCC::SignedGreaterThanOrEqual, first, 0);
-        let is_possible = self.builder.ins().band(is_apart, has_room);
-        let is_possible = self.builder.ins().band(is_possible, is_natural);
+        let mut is_possible = self.builder.ins().band(has_room, is_natural);
+        for read in reads {
+            let apart = self.is_apart(read, to);
+            is_possible = self.builder.ins().band(is_possible, apart);
+        }
+        for (table, (_, bytes)) in tables.iter().zip(&strip.round.tables) {
+            let is_table = self.is_table(table, *bytes, to, (first, end));
+            is_possible = self.builder.ins().band(is_possible, is_table);
+        }
         let nothing = self.constant(0);
         let end = self.builder.ins().select(is_possible, end, nothing);
         let is_some = self.builder.ins().icmp(IntCC::SignedGreaterThan, end, nothing);
@@ -190,10 +200,11 @@ impl<'a> Translator<'_, 'a> {
         self.builder.ins().isub(end, width)
     }
 
-    fn rounds(&mut self, strip: &Strip<'a>, accesses: &[Access], is_apart: Value) {
+    fn rounds(&mut self, strip: &Strip<'a>) {
         let Place::Changing { variable: counter, .. } = self.scope.registers[strip.counter] else { return };
+        let Some((reads, tables, to)) = self.places_of(&strip.round) else { return };
         let first = self.builder.use_var(counter);
-        let last = self.last(strip, accesses, is_apart, first);
+        let last = self.last(strip, &reads, &tables, &to, first);
         let (head, body, done) = (self.block(), self.block(), self.block());
         self.builder.ins().jump(head, &[]);
         self.scope.latest.clear();
@@ -202,11 +213,15 @@ impl<'a> Translator<'_, 'a> {
         let goes_on = self.builder.ins().icmp(IntCC::SignedLessThanOrEqual, count, last);
         self.builder.ins().brif(goes_on, body, &[], done, &[]);
         self.start(body);
-        let value = self.lane(&strip.round.value, accesses, count);
-        if let Some(access) = accesses.last() {
-            let address = self.builder.ins().iadd(access.address, count);
-            self.builder.ins().store(FLAGS, value, address, 0);
-        }
+        let looks = tables.iter().zip(&strip.round.tables);
+        let looks = looks.map(|(table, (pointer, bytes))| Look {
+            address: table.address,
+            is_small: *bytes <= WIDTH && self.has_bytes(pointer, WIDTH),
+        });
+        let ground = Ground { count, reads: reads.iter().map(|read| read.address).collect(), tables: looks.collect() };
+        let value = self.vectors(&strip.round, ground);
+        let address = self.builder.ins().iadd(to.address, count);
+        self.builder.ins().store(FLAGS, value, address, 0);
         let width = self.constant(WIDTH);
         let next = self.builder.ins().iadd(count, width);
         self.builder.def_var(counter, next);
@@ -214,6 +229,16 @@ impl<'a> Translator<'_, 'a> {
         self.builder.seal_block(head);
         self.start(done);
         self.settle_rounds(strip, first, count);
+    }
+
+    /// Whether what a pointer points to certainly has so many bytes.
+    fn has_bytes(&self, pointer: &E, bytes: i64) -> bool {
+        let has = match pointer {
+            E::Object(object) => self.function().objects[*object],
+            E::Data(index) if !self.program.data[*index].is_written => self.program.data[*index].bytes.len() as u64,
+            _ => 0,
+        };
+        has >= bytes as u64
     }
 
     /// The steps that were taken, and what the counter was copied to.
@@ -231,59 +256,6 @@ impl<'a> Translator<'_, 'a> {
             let (before, old) = (self.builder.ins().isub(count, one), self.builder.use_var(variable));
             let copied = self.builder.ins().select(is_some, before, old);
             self.builder.def_var(variable, copied);
-        }
-    }
-
-    /// Sixteen bytes.
-    fn lane(&mut self, lane: &Lane, accesses: &[Access], count: Value) -> Value {
-        let lanes = types::I8X16;
-        match lane {
-            Lane::Constant(value) => {
-                let byte = self.builder.ins().iconst(types::I8, value & 0xff);
-                self.builder.ins().splat(lanes, byte)
-            }
-            Lane::Register(register) => {
-                let (value, _) = self.integer(&E::Register(*register));
-                let byte = self.builder.ins().ireduce(types::I8, value);
-                self.builder.ins().splat(lanes, byte)
-            }
-            Lane::Read(index) => {
-                let address = self.builder.ins().iadd(accesses[*index].address, count);
-                self.builder.ins().load(lanes, FLAGS, address, 0)
-            }
-            Lane::Both(operator, one, other) => {
-                let (one, other) = (self.lane(one, accesses, count), self.lane(other, accesses, count));
-                let make = self.builder.ins();
-                match operator {
-                    Operator::Add => make.iadd(one, other),
-                    Operator::Subtract => make.isub(one, other),
-                    Operator::And => make.band(one, other),
-                    Operator::Or => make.bor(one, other),
-                    _ => make.bxor(one, other),
-                }
-            }
-            Lane::Shifted(shift, of, places) => {
-                let (of, places) = (self.lane(of, accesses, count), self.constant(*places));
-                let make = self.builder.ins();
-                match shift {
-                    Shift::Left => make.ishl(of, places),
-                    Shift::Right => make.ushr(of, places),
-                    Shift::RightSigned => make.sshr(of, places),
-                }
-            }
-            Lane::Compared(how, one, other) => {
-                let (one, other) = (self.lane(one, accesses, count), self.lane(other, accesses, count));
-                self.builder.ins().icmp(*how, one, other)
-            }
-            Lane::Inverted(of) => {
-                let of = self.lane(of, accesses, count);
-                self.builder.ins().bnot(of)
-            }
-            Lane::Chosen(mask, then, otherwise) => {
-                let mask = self.lane(mask, accesses, count);
-                let (then, otherwise) = (self.lane(then, accesses, count), self.lane(otherwise, accesses, count));
-                self.builder.ins().bitselect(mask, then, otherwise)
-            }
         }
     }
 }

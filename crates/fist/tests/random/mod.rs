@@ -19,6 +19,7 @@ const BEGIN: &str = "%{\nstruct pair { char tag; long x; int y[3]; };\n%}\n\
 per_vfs { int count; char key[8]; };\nper_vnode { short opens; };\n%%\n%%\n\
 int shared[4] = {1, -2, 3};\nunsigned char marks[8];\n\
 const char letters[16] = \"abcdefghijklmno\";\nconst int primes[5] = {2, 3, 5, 7, -11};\n\
+const unsigned char wide[256] = \"The quick brown fox jumps over the lazy dog, 0123456789 times and more, #+-*/=<>()[]{}\";\n\
 static int rotate(int c) { if (c >= 'a' && c <= 'z') return 'a' + (c - 'a' + 13) % 26; return c; }\n\
 static char low(long c) { return c; }\n\
 static unsigned most(unsigned one, int other) { if (one > other) return one; else return other; }\n\
@@ -102,6 +103,9 @@ impl Maker {
             let depth = 1 + self.below(3);
             let (value, r#type) = (self.byte("in[i]", depth, true), ["char", "unsigned char"][self.below(2)]);
             let place = if self.one_in(12) { "kept[i]" } else { "out[i]" };
+            let round = self.round(place, value);
+            // Sometimes what the last round has left is wanted.
+            let last = if self.one_in(8) { " + late" } else { "" };
             let (given, mut count) =
                 (["char", "unsigned char"][self.below(2)], ["int", "long", "unsigned"][self.below(3)]);
             if self.one_in(2) {
@@ -109,10 +113,47 @@ impl Maker {
             }
             let _ = writeln!(
                 self.text,
-                "static long {name}(const {given} *in, {type} *out, {count} n, int k) {{ char kept[60]; {counter} i; \
-                 for (i = {start}; i < {bound}; {step}) {place} = {value}; return i + kept[k & 7]; }}"
+                "static long {name}(const {given} *in, {type} *out, {count} n, int k) {{ char kept[60]; {counter} i; int late; \
+                 for (i = {start}; i < {bound}; {step}) {round} return i + kept[k & 7]{last}; }}"
             );
             self.statements += 3;
+        }
+    }
+
+    /// What a loop does in a round to write a byte.
+    fn round(&mut self, place: &str, value: String) -> String {
+        match self.below(5) {
+            0 => {
+                let (r#type, first, second) =
+                    (self.integer_type().0, self.test("c", 1, true), self.test("c", 1, false));
+                let (one, other) = (self.byte("c", 2, true), self.byte("c", 2, false));
+                format!(
+                    "{{ {type} c = {value}; if ({first}) c = {one}; else if ({second}) {{ c += {other}; }} {place} = c; }}"
+                )
+            }
+            1 => {
+                let (test, other) = (self.test("in[i]", 1, true), self.byte("in[i]", 2, true));
+                format!("if ({test}) {place} = {value}; else {{ {place} = {other}; }}")
+            }
+            2 => {
+                let (test, one) = (self.test("late", 1, true), self.byte("late", 1, true));
+                let first = if self.one_in(4) { "" } else { "late = in[i]; " };
+                format!("{{ {first}if ({test}) late = {one}; {place} = late + {value}; }}")
+            }
+            _ => format!("{place} = {value};"),
+        }
+    }
+
+    /// A byte of a table, by an index.
+    fn looked(&mut self, index: &str) -> String {
+        match self.below(8) {
+            0 | 1 => format!("letters[{index} & 15]"),
+            2 => format!("letters[{index} % 16]"),
+            3 => format!("wide[(unsigned char){index}]"),
+            4 => format!("wide[{index} & 127]"),
+            5 => format!("{}[{index} & 7]", ["kept", "in", "out", "in"][self.below(4)]),
+            6 => format!("wide[{index}]"),
+            _ => format!("letters[({index} & 7) + {}]", self.below(12)),
         }
     }
 
@@ -121,12 +162,14 @@ impl Maker {
         if depth == 0 {
             return match self.below(8) {
                 0 | 1 => ["1", "13", "'a'", "255", "-1", "128", "7", "300"][self.below(8)].into(),
-                2 if is_called => ["out[i]", "letters[i]", "k", "in[i]"][self.below(4)].into(),
+                2 if is_called => ["out[i]", "letters[i]", "k", "in[i]", "i", "(i & 15)"][self.below(6)].into(),
                 _ => of.into(),
             };
         }
         let one = self.byte(of, depth - 1, is_called);
-        match self.below(14) {
+        match self.below(16) {
+            15 => format!("({one} * {})", ["7", "2", "-3", "256", "0", "13"][self.below(6)]),
+            14 if is_called => self.looked(&one),
             0..=5 => {
                 let (operator, other) =
                     (["+", "-", "^", "&", "|", "+"][self.below(6)], self.byte(of, depth - 1, is_called));
