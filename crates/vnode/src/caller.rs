@@ -41,9 +41,13 @@ impl Caller {
 
     /// The server itself: what a layer uses for work of its own that the user has no part in.
     pub fn server() -> Self {
-        static NO_GROUPS: LazyLock<Arc<[u32]>> = LazyLock::new(|| Arc::new([]));
-        let (groups, session) = (Arc::clone(&NO_GROUPS).into(), 0.into());
-        Self { server: true, groups, session, ..Self::process(0, 0, 0, 0) }
+        Self { server: true, ..Self::with_groups(0, 0, &[], 0) }
+    }
+
+    /// The same, which everybody shares: for operations that are done often.
+    pub(crate) fn shared_server() -> &'static Self {
+        static SERVER: LazyLock<Caller> = LazyLock::new(Caller::server);
+        &SERVER
     }
 
     /// The same caller with other ids, for layers that map ids. The groups go through `map` when they are asked for

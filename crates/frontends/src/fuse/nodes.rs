@@ -25,6 +25,12 @@ pub(crate) struct Node {
     pub(crate) note: AtomicU64,
 }
 
+/// A node in the table by handles. With its hash beside it, a table that grows or shrinks reads no node.
+struct Slot {
+    hash: u64,
+    node: Arc<Node>,
+}
+
 /// Tables are cut in so many parts, each with its lock.
 const SHARDS: usize = 64;
 /// Node ids are kept in runs of so many: they are given out in sequence and mostly forgotten together.
@@ -45,7 +51,7 @@ pub(crate) struct NodeTable {
     root: Arc<Node>,
     next_id: AtomicU64,
     by_id: Vec<RwLock<Runs>>,
-    by_handle: Vec<Mutex<HashTable<Arc<Node>>>>,
+    by_handle: Vec<Mutex<HashTable<Slot>>>,
     hasher: DefaultHashBuilder,
     count: AtomicU64,
 }
@@ -81,7 +87,7 @@ impl NodeTable {
     pub(crate) fn id_of(&self, handle: &Handle) -> Option<u64> {
         let hash = self.hash(handle);
         let shard = self.handle_shard(hash);
-        shard.find(hash, |node| node.vnode.handle() == *handle).map(|node| node.id)
+        shard.find(hash, |slot| slot.hash == hash && slot.node.vnode.handle() == *handle).map(|slot| slot.node.id)
     }
 
     /// The node of an object, new or known, with one more lookup held by the kernel.
@@ -89,7 +95,9 @@ impl NodeTable {
         let handle = vnode.handle();
         let hash = self.hash(&handle);
         let mut shard = self.handle_shard(hash);
-        if let Some(node) = shard.find(hash, |node| node.vnode.handle() == handle) {
+        if let Some(Slot { node, .. }) =
+            shard.find(hash, |slot| slot.hash == hash && slot.node.vnode.handle() == handle)
+        {
             node.lookups.fetch_add(1, Ordering::Relaxed);
             return Arc::clone(node);
         }
@@ -116,13 +124,13 @@ impl NodeTable {
         if left > 0 {
             return false;
         }
-        if let Ok(entry) = shard.find_entry(hash, |other| other.id == id) {
+        if let Ok(entry) = shard.find_entry(hash, |slot| slot.hash == hash && slot.node.id == id) {
             entry.remove();
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
         if shard.len() < shard.capacity() / 4 {
             let half = shard.len() * 2;
-            shard.shrink_to(half, |node| self.hash(&node.vnode.handle()));
+            shard.shrink_to(half, |slot| slot.hash);
         }
         drop(shard);
         let removed = self.remove_id(id);
@@ -153,13 +161,13 @@ impl NodeTable {
         ids
     }
 
-    fn insert(&self, shard: &mut HashTable<Arc<Node>>, hash: u64, node: Arc<Node>) {
+    fn insert(&self, shard: &mut HashTable<Slot>, hash: u64, node: Arc<Node>) {
         let mut runs = self.id_shard(node.id).write().unwrap_or_else(PoisonError::into_inner);
         let run = runs.entry(node.id / RUN).or_default();
         run.nodes[(node.id % RUN) as usize] = Some(Arc::clone(&node));
         run.count += 1;
         drop(runs);
-        shard.insert_unique(hash, node, |node| self.hash(&node.vnode.handle()));
+        shard.insert_unique(hash, Slot { hash, node }, |slot| slot.hash);
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -187,7 +195,7 @@ impl NodeTable {
     }
 
     /// Shards are of unequal sizes, up to twice each other's, so that they do not all double their room at once.
-    fn handle_shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Arc<Node>>> {
+    fn handle_shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Slot>> {
         // The table itself uses the lowest and the highest bits; 0 up to 1.
         let part = f64::from((hash >> 25) as u32) / (f64::from(u32::MAX) + 1.0);
         let index = (part * (1.34 - 0.34 * part) * SHARDS as f64) as usize;

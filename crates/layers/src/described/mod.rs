@@ -93,9 +93,14 @@ pub struct Described {
     notifier: OnceLock<Arc<dyn Notifier>>,
 }
 
-/// What is kept for each object that is in use.
+/// What is kept for each object that is in use: in a place of its own when there is something, since most descriptions keep
+/// nothing.
 #[derive(Default)]
-pub struct State {
+pub struct State(OnceLock<Box<Kept>>);
+
+/// What is kept for an object.
+#[derive(Default)]
+struct Kept {
     /// For each level the `%per_vnode` fields, and which layout they have; nothing until somebody asks.
     fields: Mutex<Vec<(u64, Vec<u8>)>>,
     /// Where it was looked up.
@@ -111,8 +116,12 @@ struct Place {
 }
 
 impl State {
+    fn kept(&self) -> &Kept {
+        self.0.get_or_init(Box::default)
+    }
+
     fn set_place(&self, name: Name<'_>, directory: &VnodeRef) {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.kept().place.lock().unwrap_or_else(PoisonError::into_inner);
         if place.name != name.as_bytes() {
             place.name = name.as_bytes().to_vec();
         }

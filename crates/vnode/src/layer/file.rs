@@ -212,7 +212,7 @@ impl<L: Layer> Drop for LayerFile<L> {
     fn drop(&mut self) {
         let layer = self.node.layer();
         // The result has nobody to go to.
-        let _ = layer.around(&self.node, &Caller::server(), &Operation::Release, || {
+        let _ = layer.around(&self.node, Caller::shared_server(), &Operation::Release, || {
             layer.release(self);
             Ok(())
         });

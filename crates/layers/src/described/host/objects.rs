@@ -123,7 +123,7 @@ impl Running<'_> {
         if has_name || lower.kind() == FileKind::Directory {
             return Some(VnodeRef::clone(lower));
         }
-        self.node.state().place.lock().unwrap_or_else(PoisonError::into_inner).directory.clone()
+        self.node.state().kept().place.lock().unwrap_or_else(PoisonError::into_inner).directory.clone()
     }
 
     /// The object of this layer on which the operation is to be done, as `fistOp` is given it.
@@ -173,7 +173,7 @@ impl Running<'_> {
         let Some(structure) = self.loaded.program.vnode else { return };
         let Some(found) = self.find(object) else { return };
         let node = self.node.wrap(found.lower);
-        let mut levels = node.state().fields.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut levels = node.state().kept().fields.lock().unwrap_or_else(PoisonError::into_inner);
         if levels.len() <= self.loaded.level {
             levels.resize(self.loaded.level + 1, Default::default());
         }
@@ -187,13 +187,13 @@ impl Running<'_> {
 
     /// The name that the operation's object was looked up by.
     pub(super) fn own_name(&self) -> Vec<u8> {
-        self.node.state().place.lock().unwrap_or_else(PoisonError::into_inner).name.clone()
+        self.node.state().kept().place.lock().unwrap_or_else(PoisonError::into_inner).name.clone()
     }
 
     /// The name that an object was looked up by.
     pub(super) fn name_of(&self, lower: &VnodeRef) -> Vec<u8> {
         let node = self.node.wrap(VnodeRef::clone(lower));
-        let place = node.state().place.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = node.state().kept().place.lock().unwrap_or_else(PoisonError::into_inner);
         place.name.clone()
     }
 }
