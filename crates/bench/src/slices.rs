@@ -143,12 +143,20 @@ mod tests {
 
     const SLICE: Duration = Duration::from_millis(30);
 
+    /// What the harness kills at a deadline is all that its process has started: also what another test has.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    fn alone() -> MutexGuard<'static, ()> {
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn deadline() -> Instant {
-        Instant::now() + Duration::from_secs(60)
+        Instant::now() + Duration::from_secs(600)
     }
 
     #[test]
     fn who_does_not_run_stands_still() {
+        let _alone = alone();
         let turns = [Turn::default(), Turn::default()];
         let counts = std::thread::scope(|scope| {
             let counts = turns.each_ref().map(|turn| {
@@ -170,6 +178,7 @@ mod tests {
 
     #[test]
     fn what_hangs_is_killed_at_the_deadline() {
+        let _alone = alone();
         let turns = [Turn::default()];
         let status = std::thread::scope(|scope| {
             let hanging = scope.spawn(|| {
@@ -184,6 +193,7 @@ mod tests {
 
     #[test]
     fn unshared_turns_never_wait() {
+        let _alone = alone();
         let turn = Turn::unshared();
         assert!(turn.run(&mut Command::new("true")).unwrap().success());
         assert!(turn.used() > Duration::ZERO);
