@@ -1,7 +1,8 @@
 //! Which rules do nothing where the operation went well: a front end need not tell them of that.
 
+use crate::arithmetic::compare;
 use crate::builtins::BuiltIn;
-use crate::ir::{Comparison, Expression as E, Operator, Site, Statement as S};
+use crate::ir::{Expression as E, Operator, Site, Statement as S};
 use crate::program::Program;
 
 /// Whether a function does nothing that anybody could see if the operation has no error.
@@ -55,11 +56,10 @@ impl Idle<'_> {
             E::Constant(value) => Some(*value),
             E::Register(_) | E::Object(_) | E::Data(_) => None,
             E::Set(_, value) => self.value(value)?,
-            // What is small is the same in every type.
-            E::Convert(value, _) => self.value(value)?.filter(|value| (0..128).contains(value)),
+            E::Convert(value, integer) => self.value(value)?.map(|value| integer.wrap(value)),
             E::Not(value) => self.value(value)?.map(|value| i64::from(value == 0)),
-            E::Compare(comparison, _, one, other) => match (self.value(one)?, self.value(other)?) {
-                (Some(one), Some(other)) => compared(*comparison, one, other),
+            E::Compare(comparison, integer, one, other) => match (self.value(one)?, self.value(other)?) {
+                (Some(one), Some(other)) => Some(compare(*comparison, *integer, one, other).into()),
                 _ => None,
             },
             E::And(one, other) => match self.value(one)? {
@@ -113,22 +113,6 @@ impl Idle<'_> {
             }
         })
     }
-}
-
-/// Of values that are the same in every type; of others nothing is known.
-fn compared(comparison: Comparison, one: i64, other: i64) -> Option<i64> {
-    let is_small = |value: i64| (0..=i64::from(i32::MAX)).contains(&value);
-    if !is_small(one) || !is_small(other) {
-        return None;
-    }
-    Some(i64::from(match comparison {
-        Comparison::Equal => one == other,
-        Comparison::NotEqual => one != other,
-        Comparison::Less => one < other,
-        Comparison::LessOrEqual => one <= other,
-        Comparison::Greater => one > other,
-        Comparison::GreaterOrEqual => one >= other,
-    }))
 }
 
 #[cfg(test)]
