@@ -107,9 +107,9 @@ impl WorkloadResult {
             let figures = step.subjects.entry(subject.to_owned()).or_default();
             figures.seconds.push(sample.seconds);
             figures.requests.extend(sample.requests);
-            let native = step.subjects.get(&self.reference).and_then(|figures| figures.seconds.last().copied());
-            if let (Some(native), Some(figures)) = (native, step.subjects.get_mut(subject)) {
-                figures.ratios.push(sample.seconds / native);
+            let reference = step.subjects.get(&self.reference).and_then(|figures| figures.seconds.last().copied());
+            if let (Some(reference), Some(figures)) = (reference, step.subjects.get_mut(subject)) {
+                figures.ratios.push(sample.seconds / reference);
             }
         }
     }

@@ -142,18 +142,18 @@ fn note(
 /// before every few others: within an hour the machine's speed changes by a third. Of the others another one begins in every
 /// round, so that none always comes after the same.
 fn groups<'a>(subjects: &'a [Subject], reference: &str, workload: &Workload, round: usize) -> Vec<Vec<&'a Subject>> {
-    let (native, mut others): (Vec<_>, Vec<_>) = subjects.iter().partition(|subject| subject.name == reference);
+    let (first, mut others): (Vec<_>, Vec<_>) = subjects.iter().partition(|subject| subject.name == reference);
     if workload.is_shared {
-        return vec![native.into_iter().chain(others).collect()];
+        return vec![first.into_iter().chain(others).collect()];
     }
     let alone = |subjects: &[&'a Subject]| subjects.iter().map(|subject| vec![*subject]).collect::<Vec<_>>();
     if others.is_empty() {
-        return alone(&native);
+        return alone(&first);
     }
     let begin = round % others.len();
     others.rotate_left(begin);
-    let with_native = |some: &[&'a Subject]| alone(&native).into_iter().chain(alone(some)).collect::<Vec<_>>();
-    others.chunks(SUBJECTS_PER_NATIVE).flat_map(with_native).collect()
+    let with_first = |some: &[&'a Subject]| alone(&first).into_iter().chain(alone(some)).collect::<Vec<_>>();
+    others.chunks(SUBJECTS_PER_NATIVE).flat_map(with_first).collect()
 }
 
 /// One workload of some subjects, of which one runs at a time. If it hangs, what runs is killed, so that every blocked call

@@ -90,18 +90,8 @@ fn are_read_outside(sets: &BTreeSet<Register>, function: &Function, body: &S) ->
     all != inside
 }
 
-/// The element that a counter counts, if an expression is a pointer to it.
-fn counted(pointer: &E, counter: Register) -> Option<Counted<'_>> {
-    match pointer {
-        E::Element { pointer, index, size: 1, length, .. } if **index == E::Register(counter) => {
-            Some((pointer, *length))
-        }
-        _ => None,
-    }
-}
-
 /// Bytes that are read, by what the pointer is and as what.
-#[derive(Clone, Debug)]
+#[derive(Debug, PartialEq)]
 struct Read<'e> {
     pointer: &'e E,
     length: Option<u64>,
@@ -132,9 +122,17 @@ impl Surroundings {
         self.has_written |= register == OUTPUT;
     }
 
-    /// What a pointer to an element that the loop counts points into.
+    /// Where the elements are that a counter counts, if an expression is a pointer to one. In a function that is called
+    /// there are none: its registers are others.
     fn counted<'e>(&self, pointer: &'e E, counter: Register) -> Option<Counted<'e>> {
-        if self.depth.is_some() { None } else { counted(pointer, counter) }
+        match pointer {
+            E::Element { pointer, index, size: 1, length, .. }
+                if self.depth.is_none() && **index == E::Register(counter) =>
+            {
+                Some((pointer, *length))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -181,7 +179,7 @@ impl<'e> Finder<'e> {
                 Some(())
             }
             S::Expression(E::Store(pointer, integer, value, _)) if integer.bytes == 1 => {
-                let to = counted(pointer, self.counter)?;
+                let to = around.counted(pointer, self.counter)?;
                 let (lane, range) = self.value(value, around)?;
                 around.set(OUTPUT, (self.kept(lane), range));
                 (*self.to.get_or_insert(to) == to).then_some(())
@@ -231,7 +229,7 @@ impl<'e> Finder<'e> {
             E::Load(pointer, integer, _) if integer.bytes == 1 && !around.has_written => {
                 match around.counted(pointer, self.counter) {
                     Some((pointer, length)) => {
-                        let index = self.read(pointer, length, *integer);
+                        let index = self.read(Read { pointer, length, integer: *integer });
                         Some((Lane::Read(index), around.reads.get(&index).copied().unwrap_or(Range::of(*integer))))
                     }
                     None => self.looked(pointer, *integer, around),
@@ -273,11 +271,9 @@ impl<'e> Finder<'e> {
         }
     }
 
-    fn read(&mut self, pointer: &'e E, length: Option<u64>, integer: Integer) -> usize {
-        let known =
-            self.reads.iter().position(|read| (read.pointer, read.length, read.integer) == (pointer, length, integer));
-        known.unwrap_or_else(|| {
-            self.reads.push(Read { pointer, length, integer });
+    fn read(&mut self, read: Read<'e>) -> usize {
+        self.reads.iter().position(|known| *known == read).unwrap_or_else(|| {
+            self.reads.push(read);
             self.reads.len() - 1
         })
     }
@@ -365,8 +361,8 @@ impl<'e> Finder<'e> {
             E::Register(register) => inner.registers.get_mut(register).map(|known| &mut known.1),
             E::Load(pointer, integer, _) => {
                 let (pointer, length) = inner.counted(pointer, self.counter)?;
-                let is_it = |read: &Read<'_>| (read.pointer, read.length, read.integer) == (pointer, length, *integer);
-                let index = self.reads.iter().position(is_it)?;
+                let read = Read { pointer, length, integer: *integer };
+                let index = self.reads.iter().position(|known| *known == read)?;
                 Some(inner.reads.entry(index).or_insert(Range::of(*integer)))
             }
             E::Convert(of, integer) => self.bounds(of, inner).filter(|range| range.is_within(Range::of(*integer))),

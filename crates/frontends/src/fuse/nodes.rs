@@ -31,6 +31,12 @@ struct Slot {
     node: Arc<Node>,
 }
 
+impl Slot {
+    fn is_of(&self, hash: u64, handle: &Handle) -> bool {
+        self.hash == hash && self.node.vnode.handle() == *handle
+    }
+}
+
 /// Tables are cut in so many parts, each with its lock.
 const SHARDS: usize = 64;
 /// Node ids are kept in runs of so many: they are given out in sequence and mostly forgotten together.
@@ -87,7 +93,7 @@ impl NodeTable {
     pub(crate) fn id_of(&self, handle: &Handle) -> Option<u64> {
         let hash = self.hash(handle);
         let shard = self.handle_shard(hash);
-        shard.find(hash, |slot| slot.hash == hash && slot.node.vnode.handle() == *handle).map(|slot| slot.node.id)
+        shard.find(hash, |slot| slot.is_of(hash, handle)).map(|slot| slot.node.id)
     }
 
     /// The node of an object, new or known, with one more lookup held by the kernel.
@@ -95,9 +101,7 @@ impl NodeTable {
         let handle = vnode.handle();
         let hash = self.hash(&handle);
         let mut shard = self.handle_shard(hash);
-        if let Some(Slot { node, .. }) =
-            shard.find(hash, |slot| slot.hash == hash && slot.node.vnode.handle() == handle)
-        {
+        if let Some(Slot { node, .. }) = shard.find(hash, |slot| slot.is_of(hash, &handle)) {
             node.lookups.fetch_add(1, Ordering::Relaxed);
             return Arc::clone(node);
         }

@@ -26,8 +26,6 @@ pub(super) struct Levels {
     pub(super) kind: &'static str,
     /// A bit for each operation for which a level has rules.
     with_rules: u64,
-    /// Objects keep where they were looked up.
-    pub(super) needs_places: bool,
     /// Objects keep something.
     pub(super) keeps_state: bool,
     pub(super) properties: Properties,
@@ -42,7 +40,6 @@ impl Levels {
         Levels {
             kind: intern(&kinds.join("+")),
             with_rules: loaded.iter().fold(0, |all, loaded| all | loaded.with_rules()),
-            needs_places: loaded.iter().any(|loaded| loaded.needs_places),
             keeps_state: loaded.iter().any(|loaded| loaded.keeps_state),
             properties,
             loaded,
@@ -76,7 +73,7 @@ impl Levels {
             | Duty::Admission.of(any(&|loaded| loaded.program.traces || loaded.program.access.is_some()))
             | Duty::Names.of(any(&|loaded| loaded.program.filters.name.is_some()))
             | Duty::Data.of(any(&|loaded| loaded.program.filters.data.is_some()))
-            | Duty::Places.of(self.needs_places)
+            | Duty::Places.of(any(&|loaded| loaded.needs_places))
     }
 
     /// Whether anything is to be done at an operation that is no declared ioctl.
