@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help build demo test lint bench samples flame-graph fuzz soak clean
+.PHONY: help build demo test test-all lint bench samples flame-graph fuzz soak clean
 
 help: ## Show these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -15,9 +15,14 @@ demo: build ## Mount a sample stack, work in it, show the audit log, unmount
 	@scripts/setup demo
 	@scripts/demo target/release/plyfs
 
-test: ## Run all tests, the outside suites included, and print the counts
+test: ## Run every test, with a covering part of the combinations, in a quarter of an hour; print the counts
 	@scripts/setup test
-	@scripts/test
+	@scripts/test quick
+
+test-all: ## Run everything: all combinations, stop points and seeds, soak, fuzzing, Linux 6.1 in a guest
+	@scripts/setup test
+	@scripts/setup guest
+	@scripts/test all
 
 lint: ## Check format, lints and documentation
 	@scripts/setup build

@@ -4,7 +4,8 @@
 //! The process is killed before the first system call of the operation that may change something, in another run before the
 //! second, and so on until the operation ends by itself. Where something was left unfinished, the union that comes next is
 //! stopped in the same way. `CRASH_EVERY_CALL=1` also stops between calls that change nothing, and every recovery.
-//! `CRASH_SCENARIO` picks the scenarios whose names contain it.
+//! `CRASH_SCENARIO` picks the scenarios whose names contain it. `CRASH_SHARE=8` stops before one of eight calls only, chosen
+//! by `CRASH_SEED`, which is printed.
 
 #[path = "crash/scenarios.rs"]
 mod scenarios;
@@ -130,9 +131,10 @@ fn child() {
 fn check(scenarios: &[Scenario], options: UnionOptions) {
     trace::stay_on_one_processor();
     let chosen = std::env::var("CRASH_SCENARIO").unwrap_or_default();
+    let share = Share::chosen();
     let (mut failures, mut recovered) = (Vec::new(), HashSet::new());
     for scenario in scenarios.iter().filter(|scenario| scenario.name.contains(&chosen)) {
-        match Trial::of(scenario, options).run(&mut recovered) {
+        match Trial::of(scenario, options).run(share, &mut recovered) {
             Ok(done) => println!("{} {options}: {done}", scenario.name),
             Err(failure) => failures.push(format!("{} {options}: {failure}", scenario.name)),
         }
@@ -168,21 +170,14 @@ impl Trial {
     }
 
     /// Stops the operation everywhere. `recovered` has what was left unfinished when the union after it was stopped too.
-    fn run(&self, recovered: &mut HashSet<Vec<String>>) -> std::result::Result<String, String> {
+    fn run(&self, share: Share, recovered: &mut HashSet<Vec<String>>) -> std::result::Result<String, String> {
         let (mut done, mut undone, mut repaired, mut recoveries) = (0, 0, 0, 0);
-        for call in 1..CALLS_MAX {
+        for call in share.of(self.calls()?, self.scenario.name) {
             let directory = directory();
             let scene = Scene::make(self.scenario, self.options, directory.path());
             let before = View::of(&*scene.union());
-            match trace::run(&mut self.child(directory.path()), call, self.counts) {
-                End::Killed => {}
-                End::Exited { code, .. } => {
-                    assert_eq!(code, 0, "{}: the operation fails", self.scenario.name);
-                    return Ok(format!(
-                        "{} stops, undone after {undone}, done after {done}; {recoveries} stops of recoveries, {repaired} repairs",
-                        call - 1
-                    ));
-                }
+            if trace::run(&mut self.child(directory.path()), call, self.counts) != End::Killed {
+                return Err(format!("ended before call {call}: it does not make the same calls each time"));
             }
             let mut unfinished = scene.unfinished();
             if unfinished.iter().any(|name| name.contains("record")) || every_call() {
@@ -200,11 +195,26 @@ impl Trial {
             // With other options the same is left, and its recovery was stopped already.
             if is_first && !unfinished.is_empty() && recovered.insert(unfinished) {
                 recoveries += self
-                    .stop_recoveries(call)
+                    .stop_recoveries(share, call)
                     .map_err(|failure| format!("stopped before call {call}, then when it recovered {failure}"))?;
             }
         }
-        Err(format!("more than {CALLS_MAX} system calls"))
+        let stops = done + undone;
+        Ok(format!(
+            "{stops} stops, undone after {undone}, done after {done}; {recoveries} stops of recoveries, {repaired} repairs"
+        ))
+    }
+
+    /// Number of calls that the operation makes when nothing stops it.
+    fn calls(&self) -> std::result::Result<usize, String> {
+        let directory = directory();
+        let scene = Scene::make(self.scenario, self.options, directory.path());
+        drop(scene.union());
+        match trace::run(&mut self.child(directory.path()), CALLS_MAX, self.counts) {
+            End::Killed => Err(format!("more than {CALLS_MAX} system calls")),
+            End::Exited { code: 0, calls } => Ok(calls),
+            End::Exited { code, .. } => Err(format!("the operation fails with {code}")),
+        }
     }
 
     /// Looks at branches whose union was stopped: whether the operation was done.
@@ -254,8 +264,9 @@ impl Trial {
     }
 
     /// Stops the union that comes after one stopped before this call, too. The answer is how often.
-    fn stop_recoveries(&self, call: usize) -> std::result::Result<usize, String> {
-        for recovery_call in 1..CALLS_MAX {
+    fn stop_recoveries(&self, share: Share, call: usize) -> std::result::Result<usize, String> {
+        let mut stops = 0;
+        for recovery_call in share.of(CALLS_MAX - 1, self.scenario.name) {
             let directory = directory();
             let scene = Scene::make(self.scenario, self.options, directory.path());
             let before = View::of(&*scene.union());
@@ -263,8 +274,9 @@ impl Trial {
             let mut recovery = self.child(directory.path());
             recovery.env(CHILD_RECOVERS, "1");
             if trace::run(&mut recovery, recovery_call, self.counts) != End::Killed {
-                return Ok(recovery_call - 1);
+                return Ok(stops);
             }
+            stops += 1;
             self.is_done(&scene, &before).map_err(|failure| format!("before call {recovery_call}: {failure}"))?;
         }
         Err(format!("more than {CALLS_MAX} system calls"))
@@ -311,6 +323,33 @@ fn masked(lines: Vec<String>, options: UnionOptions) -> Vec<String> {
         format!("{path}] {kind} {rest}")
     };
     lines.into_iter().map(without_rights).collect()
+}
+
+/// The calls that operations and recoveries are stopped before: all, or one of so many, beginning where the seed says.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    one_of: usize,
+    seed: usize,
+}
+
+impl Share {
+    fn chosen() -> Self {
+        let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("the variable is a number"));
+        let share = Self {
+            one_of: number("CRASH_SHARE").unwrap_or(1),
+            seed: number("CRASH_SEED").unwrap_or_else(|| fastrand::usize(..1 << 16)),
+        };
+        if share.one_of > 1 {
+            println!("CRASH_SEED={} CRASH_SHARE={}", share.seed, share.one_of);
+        }
+        share
+    }
+
+    /// The calls, of so many, that are stopped before. `salt` has others chosen for each scenario.
+    fn of(self, calls: usize, salt: &str) -> impl Iterator<Item = usize> {
+        let salt: usize = salt.bytes().map(usize::from).sum();
+        (1..=calls).filter(move |call| (call + self.seed + salt).is_multiple_of(self.one_of))
+    }
 }
 
 fn every_call() -> bool {

@@ -70,31 +70,25 @@ impl Recipe {
     /// # Errors
     /// [`RecipeError`].
     pub fn build(&self) -> Result<FileSystemRef, RecipeError> {
-        let mut layers = self.layers.iter();
-        let mut file_system: FileSystemRef = match &self.base {
+        let mut layers = self.layers.as_slice();
+        let base: FileSystemRef = match &self.base {
             Base::Memory(options) => {
                 Arc::new(mem::MemoryFileSystem::new(mem::Options::parse(options).map_err(problem)?))
             }
             Base::Directory(path) => directory(path)?,
             Base::Branches(directories) => {
                 let branches: Result<Vec<_>, RecipeError> = directories.iter().map(branch).collect();
-                let (name, options) = layers.next().ok_or_else(|| problem("nothing joins the branches"))?;
+                let ((name, options), others) = layers.split_first().ok_or_else(|| problem("nothing joins the branches"))?;
+                layers = others;
                 kind(name)?.join(options, branches?, Some(Arc::new(open_branch))).map_err(problem)?
             }
         };
         if self.is_prepared {
-            conformance::prepare(&conformance::Tree::new(file_system.clone())).map_err(problem)?;
+            let is_writable = |(name, _): &&(String, _)| name != "readonly";
+            let writable = stack_on(base.clone(), layers.iter().filter(is_writable))?;
+            conformance::prepare(&conformance::Tree::new(writable)).map_err(problem)?;
         }
-        for (name, options) in layers {
-            file_system = match name.ends_with(".fist") {
-                true => {
-                    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("descriptions").join(name);
-                    stack::build_description(&path, options, vec![file_system]).map_err(problem)?
-                }
-                false => kind(name)?.stack(options, file_system).map_err(problem)?,
-            };
-        }
-        Ok(file_system)
+        stack_on(base, layers.iter())
     }
 
     /// The recipe as one line of text.
@@ -145,6 +139,20 @@ impl Recipe {
         }
         Some(Self { base, is_prepared, layers })
     }
+}
+
+/// Layers with their options, each on the one before.
+fn stack_on<'l>(
+    base: FileSystemRef,
+    mut layers: impl Iterator<Item = &'l (String, Vec<(String, String)>)>,
+) -> Result<FileSystemRef, RecipeError> {
+    layers.try_fold(base, |file_system, (name, options)| match name.ends_with(".fist") {
+        true => {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("descriptions").join(name);
+            stack::build_description(&path, options, vec![file_system]).map_err(problem)
+        }
+        false => kind(name)?.stack(options, file_system).map_err(problem),
+    })
 }
 
 fn kind(name: &str) -> Result<&'static layers::Kind, RecipeError> {

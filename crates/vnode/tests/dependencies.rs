@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bench", &[]),
     ("comparison", &["vnode"]),
     ("fist-server", &["fist"]),
+    ("test-runner", &[]),
 ];
 
 #[test]

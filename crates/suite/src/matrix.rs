@@ -1,0 +1,242 @@
+//! The matrix: each base, with no layer, with each and with two, by its vnodes and through mounts of either transport.
+
+use std::process::{Command, Stdio};
+
+use layers::BranchMode::{self, NoCreate, ReadOnly, ReadWrite};
+
+use crate::pairs::{Factor, covering};
+use crate::plan::{Layout, Plan, Reach, Sort, Union, VIEW};
+
+/// FiST programs that change nothing, names, and data.
+const PROGRAMS: [&str; 4] = ["names.fist", "pages.fist", "rules.fist", "sizes.fist"];
+
+const DISTRIBUTED: (&str, &str) = ("create", "round-robin");
+const MOST_FREE: (&str, &str) = ("create", "most-free");
+const ALL: (&str, &str) = ("delete", "all");
+const OVERLAY: (&str, &str) = ("whiteouts", "overlay");
+
+/// What can be tested on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Means {
+    /// Several users, and mount(2).
+    pub is_root: bool,
+    /// Mounts through /dev/fuse.
+    pub can_mount: bool,
+    /// Mounts through io_uring.
+    pub has_uring: bool,
+}
+
+impl Means {
+    /// What this process can do. Whether the kernel's switch of io_uring is on makes no difference: only whether it has one.
+    pub fn here() -> Self {
+        let is_root = rustix::process::geteuid().is_root();
+        let opens = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
+        let can_mount = opens && (is_root || has_fusermount());
+        Self { is_root, can_mount, has_uring: can_mount && std::fs::exists(URING_SWITCH).unwrap_or(false) }
+    }
+
+    fn reaches(self) -> Vec<Reach> {
+        let all = [(Reach::Tree, true), (Reach::Device, self.can_mount), (Reach::Uring, self.has_uring)];
+        all.into_iter().filter_map(|(reach, is_possible)| is_possible.then_some(reach)).collect()
+    }
+}
+
+const URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// How requests of mounts come that this process makes, as the kernel's switch is set.
+pub fn transport() -> Reach {
+    match std::fs::read_to_string(URING_SWITCH) {
+        Ok(text) if text.trim() == "Y" => Reach::Uring,
+        _ => Reach::Device,
+    }
+}
+
+/// Whether users without privileges can mount.
+fn has_fusermount() -> bool {
+    Command::new("fusermount3").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// Runs of a base with one layer at most.
+pub fn single(means: Means) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    for reach in means.reaches() {
+        for in_memory in [true, false] {
+            // By its vnodes, the memory of a process without privileges is that of any other.
+            if !(in_memory && !means.is_root && reach == Reach::Tree) {
+                plans.extend(over_base(means, reach, in_memory));
+            }
+        }
+    }
+    plans
+}
+
+fn over_base(means: Means, reach: Reach, in_memory: bool) -> Vec<Plan> {
+    let is_root = means.is_root;
+    let plan = |sort, layers: &[&'static str]| Plan {
+        reach,
+        sort,
+        in_memory,
+        union: None,
+        layers: layers.to_vec(),
+        is_root,
+    };
+    let mut plans = vec![plan(Sort::Ordinary, &[])];
+    if !in_memory {
+        for union in unions(reach, is_root) {
+            plans.push(Plan { union: Some(union), ..plan(Sort::Ordinary, &["union"]) });
+        }
+    }
+    for layer in kinds() {
+        // Who mounts makes little difference to layers.
+        if is_root || !reach.is_mount() || layer == "audit" {
+            plans.push(plan(sort(&[layer]), &[layer]));
+        }
+    }
+    if is_root {
+        plans.extend(PROGRAMS.map(|program| plan(Sort::Ordinary, &[program])));
+        plans.extend([plan(Sort::Small, &[]), plan(Sort::Small, &["rot13"])]);
+    }
+    plans
+}
+
+/// The layers on one file system.
+fn kinds() -> impl Iterator<Item = &'static str> {
+    layers::kinds().iter().filter(|kind| !kind.joins_branches()).map(|kind| kind.name)
+}
+
+fn sort(layers: &[&str]) -> Sort {
+    if layers.contains(&"readonly") { Sort::ReadOnly } else { Sort::Ordinary }
+}
+
+/// Unions of 1 to 16 branches, their new objects in one or distributed over several (DIST) or their directories in all
+/// (DUP), with either mode of deletion and either form of whiteouts. All by their vnodes, some mounted.
+fn unions(reach: Reach, is_root: bool) -> Vec<Union> {
+    use Layout::{AsMade, Duplicated};
+    let mut unions = vec![Union::plain(&[ReadWrite]), Union::plain(&[ReadWrite, ReadOnly, ReadOnly, ReadOnly])];
+    // What a user without privileges writes differs, and not what many branches do.
+    let modes = [ReadWrite, ReadWrite, ReadOnly, NoCreate];
+    unions.push(Union::of(4, &modes, AsMade, &[DISTRIBUTED, ALL, OVERLAY]));
+    if !is_root {
+        return unions;
+    }
+    unions.push(Union::of(2, &[ReadWrite, ReadOnly], Duplicated, &[OVERLAY]));
+    unions.push(Union::of(16, &[ReadWrite], AsMade, &[DISTRIBUTED]));
+    if reach.is_mount() {
+        unions.push(Union::of(2, &[ReadWrite, ReadOnly], AsMade, &[VIEW]));
+        return unions;
+    }
+    unions.push(Union::of(8, &[ReadWrite, ReadOnly, ReadWrite, NoCreate], Duplicated, &[ALL, OVERLAY]));
+    unions.push(Union::of(1, &[ReadWrite], AsMade, &[ALL, OVERLAY]));
+    unions.push(Union::of(2, &[ReadWrite], AsMade, &[DISTRIBUTED]));
+    unions.push(Union::of(4, &[ReadWrite], Duplicated, &[DISTRIBUTED, ALL]));
+    unions.push(Union::of(8, &[ReadWrite, ReadWrite, ReadOnly], AsMade, &[MOST_FREE, OVERLAY]));
+    unions.push(Union::of(16, &[ReadWrite, ReadOnly], Duplicated, &[ALL]));
+    unions
+}
+
+/// Runs of stacks of up to two layers, such that every two values of different factors meet in one at least: the upper
+/// layer, the lower one, the base with its number of branches, the way to reach it, and the options of a union.
+pub fn double(means: Means) -> Vec<Plan> {
+    if !means.is_root {
+        return Vec::new();
+    }
+    let layers: Vec<Option<&'static str>> = std::iter::once(None).chain(kinds().chain(PROGRAMS).map(Some)).collect();
+    let reaches = means.reaches();
+    let factors: Vec<Factor> = [
+        ("lower layer", layers.len()),
+        ("upper layer", layers.len()),
+        ("base", BASES.len()),
+        ("reach", reaches.len()),
+        ("modes", MODES.len()),
+        ("create", CREATE.len()),
+        ("delete", 2),
+        ("whiteouts", 2),
+        ("layout", 2),
+    ]
+    .map(|(name, values)| Factor { name, values })
+    .into();
+    let plan = |row: Vec<usize>| {
+        let [lower, upper, base, reach, modes, create, delete, whiteouts, layout] = row[..] else {
+            unreachable!("a row has a value for each factor")
+        };
+        let options = [CREATE[create], [None, Some(ALL)][delete], [None, Some(OVERLAY)][whiteouts]];
+        let options: Vec<_> = options.into_iter().flatten().collect();
+
+        let branches = BASES[base].branches();
+        let members = [branches.is_some().then_some("union"), layers[lower], layers[upper]];
+        let members: Vec<_> = members.into_iter().flatten().collect();
+        // Directories that are made in the branches have their names there as they are.
+        let layout = match members.iter().any(|layer| CHANGES_NAMES.contains(layer)) {
+            true => Layout::AsMade,
+            false => [Layout::AsMade, Layout::Duplicated][layout],
+        };
+        let union = branches.map(|count| Union::of(count, MODES[modes], layout, &options));
+        let sort = sort(&members);
+        Plan { reach: reaches[reach], sort, in_memory: BASES[base] == Bottom::Memory, union, layers: members, is_root: true }
+    };
+    covering(&factors).into_iter().map(plan).collect()
+}
+
+const CHANGES_NAMES: [&str; 2] = ["longnames", "names.fist"];
+
+/// What a stack of two layers lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bottom {
+    Memory,
+    Directory,
+    Union(usize),
+}
+
+impl Bottom {
+    fn branches(self) -> Option<usize> {
+        if let Self::Union(count) = self { Some(count) } else { None }
+    }
+}
+
+const BASES: [Bottom; 7] = {
+    use Bottom::{Directory, Memory, Union};
+    [Memory, Directory, Union(1), Union(2), Union(4), Union(8), Union(16)]
+};
+
+const MODES: [&[BranchMode]; 3] = [&[ReadWrite], &[ReadWrite, ReadOnly], &[ReadWrite, ReadWrite, ReadOnly, NoCreate]];
+
+const CREATE: [Option<(&str, &str)>; 3] = [None, Some(DISTRIBUTED), Some(MOST_FREE)];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    const EVERYTHING: Means = Means { is_root: true, can_mount: true, has_uring: true };
+
+    #[test]
+    fn titles_tell_runs_apart() {
+        for means in [EVERYTHING, Means { is_root: false, ..EVERYTHING }] {
+            let plans: Vec<Plan> = single(means).into_iter().chain(double(means)).collect();
+            let titles: HashSet<String> = plans.iter().map(Plan::title).collect();
+            // A union of one branch has one mode, however many are given.
+            assert!(titles.len() * 10 > plans.len() * 9, "{} titles of {} runs", titles.len(), plans.len());
+        }
+    }
+
+    #[test]
+    fn every_layer_lies_on_every_other_and_on_every_base() {
+        let plans = double(EVERYTHING);
+        let layers: Vec<&str> = kinds().chain(PROGRAMS).collect();
+        for &lower in &layers {
+            for &upper in &layers {
+                assert!(plans.iter().any(|plan| plan.layers.ends_with(&[lower, upper])), "{upper} on {lower}");
+            }
+            for base in BASES {
+                let is_there = plans.iter().any(|plan| {
+                    let count = plan.union.as_ref().map(|union| union.modes.len());
+                    plan.layers.contains(&lower)
+                        && count == base.branches()
+                        && plan.in_memory == (base == Bottom::Memory)
+                });
+                assert!(is_there, "{lower} on {base:?}");
+            }
+        }
+    }
+}

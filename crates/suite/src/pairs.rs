@@ -1,0 +1,112 @@
+//! Pairwise coverage: rows of values in which every two values of different factors meet.
+
+use fastrand::Rng;
+
+/// Something that varies.
+#[derive(Clone, Copy, Debug)]
+pub struct Factor {
+    /// What it is, for messages.
+    pub name: &'static str,
+    /// Number of its values.
+    pub values: usize,
+}
+
+/// Number of random rows that are compared for each that is kept.
+const CANDIDATES: usize = 40;
+
+/// The rows, found greedily: each begins with a pair that has not met yet, and of many random completions the one is kept in
+/// which most new pairs meet. The same factors give the same rows.
+pub fn covering(factors: &[Factor]) -> Vec<Vec<usize>> {
+    let mut missing = Missing::all(factors);
+    let mut random = Rng::with_seed(factors.len() as u64);
+    let mut rows = Vec::new();
+    while let Some(pair) = missing.first() {
+        let candidates = (0..CANDIDATES).map(|_| missing.complete(pair, factors, &mut random));
+        let row = candidates.max_by_key(|row| missing.new_pairs(row)).expect("there are candidates");
+        missing.remove(&row);
+        rows.push(row);
+    }
+    rows
+}
+
+/// Two values of different factors: each as factor and value, the earlier factor first.
+type Pair = ((usize, usize), (usize, usize));
+
+/// The pairs that have not met yet.
+struct Missing {
+    /// By the two factors, then the two values.
+    pairs: std::collections::BTreeSet<Pair>,
+}
+
+impl Missing {
+    fn all(factors: &[Factor]) -> Self {
+        let mut pairs = std::collections::BTreeSet::new();
+        for (first, one) in factors.iter().enumerate() {
+            for (second, other) in factors.iter().enumerate().skip(first + 1) {
+                for value in 0..one.values {
+                    pairs.extend((0..other.values).map(|with| ((first, value), (second, with))));
+                }
+            }
+        }
+        Self { pairs }
+    }
+
+    fn first(&self) -> Option<Pair> {
+        self.pairs.first().copied()
+    }
+
+    /// A row with this pair; the other factors, in random order, each get the value with most new pairs.
+    fn complete(&self, pair: Pair, factors: &[Factor], random: &mut Rng) -> Vec<usize> {
+        let mut row: Vec<Option<usize>> = vec![None; factors.len()];
+        for (factor, value) in [pair.0, pair.1] {
+            row[factor] = Some(value);
+        }
+        let mut open: Vec<usize> = (0..factors.len()).filter(|factor| row[*factor].is_none()).collect();
+        random.shuffle(&mut open);
+        for factor in open {
+            let offset = random.usize(..factors[factor].values);
+            let values = (0..factors[factor].values).map(|value| (value + offset) % factors[factor].values);
+            row[factor] = values.max_by_key(|value| self.new_with(&row, (factor, *value)));
+        }
+        row.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
+    fn new_with(&self, row: &[Option<usize>], one: (usize, usize)) -> usize {
+        let others = row.iter().enumerate().filter_map(|(factor, value)| Some((factor, (*value)?)));
+        others.filter(|other| self.pairs.contains(&(one.min(*other), one.max(*other)))).count()
+    }
+
+    fn new_pairs(&self, row: &[usize]) -> usize {
+        pairs_of(row).filter(|pair| self.pairs.contains(pair)).count()
+    }
+
+    fn remove(&mut self, row: &[usize]) {
+        for pair in pairs_of(row) {
+            self.pairs.remove(&pair);
+        }
+    }
+}
+
+fn pairs_of(row: &[usize]) -> impl Iterator<Item = Pair> {
+    let values = move |from: usize| row.iter().copied().enumerate().skip(from);
+    values(0).flat_map(move |one| values(one.0 + 1).map(move |other| (one, other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_two_values_meet_in_few_rows() {
+        let factors = [10, 10, 7, 3, 3, 3, 2, 2, 2].map(|values| Factor { name: "any", values });
+        let rows = covering(&factors);
+        let mut missing = Missing::all(&factors);
+        for row in &rows {
+            assert!(row.iter().zip(&factors).all(|(value, factor)| *value < factor.values));
+            missing.remove(row);
+        }
+        assert_eq!(missing.first(), None);
+        assert!(rows.len() < 140, "{} rows", rows.len());
+        assert_eq!(rows, covering(&factors));
+    }
+}

@@ -1,0 +1,30 @@
+//! Threads with the credentials that the process began with. The base `dir` leaves a thread with those of its last caller,
+//! and a thread inherits the credentials of the one that starts it.
+
+use std::sync::OnceLock;
+use std::sync::mpsc::{Sender, channel};
+
+type Work = Box<dyn FnOnce() + Send>;
+
+static STARTER: OnceLock<Sender<Work>> = OnceLock::new();
+
+/// Starts the thread that starts the others. To be called by the main thread, before anything acts for a caller.
+pub fn keep_credentials() {
+    let (sender, receiver) = channel::<Work>();
+    std::thread::spawn(move || {
+        for work in receiver {
+            std::thread::spawn(work);
+        }
+    });
+    STARTER.set(sender).expect("credentials are kept once");
+}
+
+/// Runs a function on a new thread with the process's first credentials; `None` if it panics.
+pub fn with_kept_credentials<T: Send + 'static>(function: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (sender, receiver) = channel();
+    let work = Box::new(move || {
+        let _ = sender.send(function());
+    });
+    STARTER.get()?.send(work).ok()?;
+    receiver.recv().ok()
+}

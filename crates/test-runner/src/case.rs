@@ -1,0 +1,84 @@
+//! Test cases and what became of them.
+
+use serde::{Deserialize, Serialize};
+
+/// One test that ran, or was to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// The job that it belongs to.
+    pub job: String,
+    /// Its name, unique in the job.
+    pub name: String,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// How long it took, if known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seconds: Option<f64>,
+    /// What it printed. Of a test that passed, kept only for its seeds.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub output: String,
+}
+
+/// How a test ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It ran to its end.
+    Passed,
+    /// An assertion failed, or it did not end.
+    Failed,
+    /// It did not run, or said that it could not.
+    Skipped,
+}
+
+/// The end of a job.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The job's title.
+    pub title: String,
+    /// Its cases, in the order in which they ended.
+    pub cases: Vec<Case>,
+    /// Lines that it printed beside the events of its tests.
+    pub notes: Vec<String>,
+    /// Wall-clock time.
+    pub elapsed: std::time::Duration,
+}
+
+impl Outcome {
+    /// Number of cases that ended this way.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        count(&self.cases, verdict)
+    }
+}
+
+/// Everything that was found.
+#[derive(Debug, Default)]
+pub struct Results {
+    /// All cases.
+    pub cases: Vec<Case>,
+    /// What programs said they left out in this tier.
+    pub left: Vec<String>,
+    /// Each job with its wall-clock seconds.
+    pub jobs: Vec<(String, f64)>,
+}
+
+/// Begins a line in which a program says what it leaves to the other tier.
+const LEFT: &str = "left: ";
+
+impl Results {
+    /// Adds the end of a job.
+    pub fn add(&mut self, outcome: Outcome) {
+        self.jobs.push((outcome.title, outcome.elapsed.as_secs_f64()));
+        self.left.extend(outcome.notes.iter().filter_map(|line| line.strip_prefix(LEFT)).map(str::to_owned));
+        self.cases.extend(outcome.cases);
+    }
+
+    /// Number of cases that ended this way.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        count(&self.cases, verdict)
+    }
+}
+
+fn count(cases: &[Case], verdict: Verdict) -> usize {
+    cases.iter().filter(|case| case.verdict == verdict).count()
+}

@@ -1,0 +1,173 @@
+//! What test programs print: the JSON events of libtest and libtest-mimic, the plain lines of documentation tests, and notes.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Deserialize;
+
+use crate::case::{Case, Verdict};
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    event: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    exec_time: Option<f64>,
+    #[serde(default)]
+    stdout: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    test_count: usize,
+}
+
+/// Collects the cases of one job from the lines that it prints.
+#[derive(Debug, Default)]
+pub struct Collector {
+    job: String,
+    announced: usize,
+    running: HashSet<String>,
+    times: HashMap<String, f64>,
+    cases: Vec<Case>,
+    notes: Vec<String>,
+}
+
+/// Begins what a test prints that cannot run here.
+const SKIPPED: &str = "skipped: ";
+
+impl Collector {
+    /// Nothing yet of this job.
+    pub fn of(job: &str) -> Self {
+        Self { job: job.to_owned(), ..Self::default() }
+    }
+
+    /// Takes one line.
+    pub fn line(&mut self, line: &str) {
+        if let Ok(event) = serde_json::from_str::<Event>(line) {
+            self.event(event);
+        } else if let Some((name, verdict)) = plain(line) {
+            self.announced += 1;
+            self.end(name.to_owned(), verdict, None, String::new());
+        } else if !line.trim().is_empty() {
+            self.notes.push(line.to_owned());
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match (event.kind.as_str(), event.event.as_str()) {
+            ("suite", "started") => self.announced += event.test_count,
+            ("test", "started") => {
+                self.running.insert(event.name);
+            }
+            ("test", "timeout") => {}
+            ("test", "ok") => {
+                let is_skipped = event.stdout.lines().any(|line| line.starts_with(SKIPPED));
+                let verdict = if is_skipped { Verdict::Skipped } else { Verdict::Passed };
+                self.end(event.name, verdict, event.exec_time, event.stdout);
+            }
+            ("test", "ignored") => self.end(event.name, Verdict::Skipped, None, event.message),
+            ("test", _) => self.end(event.name, Verdict::Failed, event.exec_time, event.stdout + &event.message),
+            ("time", _) => {
+                self.times.extend(event.exec_time.map(|seconds| (event.name, seconds)));
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, name: String, verdict: Verdict, seconds: Option<f64>, output: String) {
+        self.running.remove(&name);
+        let output = if verdict == Verdict::Passed { seeds(&output) } else { output };
+        self.cases.push(Case { job: self.job.clone(), name, verdict, seconds, output });
+    }
+
+    /// The cases and notes, once the program has ended. Tests that were announced and did not end have failed, for this reason.
+    pub fn finish(mut self, reason: &str) -> (Vec<Case>, Vec<String>) {
+        let missing = self.announced.saturating_sub(self.cases.len());
+        let mut names: Vec<String> = self.running.drain().collect();
+        names.sort();
+        for name in &names {
+            self.end(name.clone(), Verdict::Failed, None, format!("it did not end: {reason}"));
+        }
+        if missing > names.len() {
+            let message = format!("{} tests did not run: {reason}", missing - names.len());
+            self.end("tests that did not run".to_owned(), Verdict::Failed, None, message);
+        }
+        for case in &mut self.cases {
+            case.seconds = case.seconds.or_else(|| self.times.get(&case.name).copied());
+        }
+        (self.cases, self.notes)
+    }
+}
+
+/// A line of the human-readable format, as documentation tests print it.
+fn plain(line: &str) -> Option<(&str, Verdict)> {
+    let (name, result) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let verdict = match result {
+        "ok" => Verdict::Passed,
+        "FAILED" => Verdict::Failed,
+        "ignored" => Verdict::Skipped,
+        _ => return None,
+    };
+    Some((name, verdict))
+}
+
+/// The lines that replay a random test.
+fn seeds(output: &str) -> String {
+    output.lines().filter(|line| line.contains("SEED=")).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collected(lines: &[&str]) -> (Vec<Case>, Vec<String>) {
+        let mut collector = Collector::of("job");
+        lines.iter().for_each(|line| collector.line(line));
+        collector.finish("killed")
+    }
+
+    #[test]
+    fn events_become_cases_with_times_and_seeds() {
+        let (cases, notes) = collected(&[
+            r#"{ "type": "suite", "event": "started", "test_count": 3 }"#,
+            r#"{ "type": "test", "event": "started", "name": "a" }"#,
+            "a note",
+            r#"{ "type": "test", "name": "a", "event": "ok", "exec_time": 0.5, "stdout": "noise\nMODEL_SEED=7\n" }"#,
+            r#"{ "type": "test", "name": "b", "event": "ok", "stdout": "skipped: needs root\n" }"#,
+            r#"{ "type": "time", "name": "c", "exec_time": 2.5 }"#,
+            r#"{ "type": "test", "name": "c", "event": "failed", "stdout": "why" }"#,
+        ]);
+        assert_eq!(notes, ["a note"]);
+        let verdicts: Vec<_> = cases.iter().map(|case| (case.name.as_str(), case.verdict, case.seconds)).collect();
+        assert_eq!(
+            verdicts,
+            [("a", Verdict::Passed, Some(0.5)), ("b", Verdict::Skipped, None), ("c", Verdict::Failed, Some(2.5))]
+        );
+        assert_eq!((cases[0].output.as_str(), cases[2].output.as_str()), ("MODEL_SEED=7", "why"));
+    }
+
+    #[test]
+    fn tests_that_do_not_end_or_run_have_failed() {
+        let (cases, _) = collected(&[
+            r#"{ "type": "suite", "event": "started", "test_count": 4 }"#,
+            r#"{ "type": "test", "event": "started", "name": "a" }"#,
+            r#"{ "type": "test", "event": "started", "name": "b" }"#,
+            r#"{ "type": "test", "name": "b", "event": "ok" }"#,
+        ]);
+        let failed: Vec<_> = cases.iter().filter(|case| case.verdict == Verdict::Failed).collect();
+        assert_eq!(failed.len(), 2);
+        assert_eq!((failed[0].name.as_str(), failed[0].output.as_str()), ("a", "it did not end: killed"));
+        assert_eq!(failed[1].output, "2 tests did not run: killed");
+    }
+
+    #[test]
+    fn plain_lines_are_cases_too() {
+        let (cases, notes) =
+            collected(&["running 2 tests", "test crates/vnode/src/lib.rs - (line 3) ... ok", "test x ... FAILED"]);
+        assert_eq!(cases.iter().map(|case| case.verdict).collect::<Vec<_>>(), [Verdict::Passed, Verdict::Failed]);
+        assert_eq!(notes, ["running 2 tests"]);
+    }
+}

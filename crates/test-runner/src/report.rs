@@ -1,0 +1,177 @@
+//! What is printed and written about a run: each job, failures, seeds, the slowest tests, what was left out, the counts.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use crate::case::{Case, Outcome, Results, Verdict};
+use crate::plan::{self, Tier};
+use crate::{readable, switch};
+
+/// The cases as JSON, in the directory of results.
+pub const RESULTS: &str = "results.json";
+/// The cases for other people's continuous integration.
+const JUNIT: &str = "junit.xml";
+const SLOWEST: usize = 20;
+
+/// Prints a job that has ended, with what its failed tests said.
+pub fn job(outcome: &Outcome) {
+    for note in &outcome.notes {
+        println!("    {note}");
+    }
+    for case in outcome.cases.iter().filter(|case| case.verdict == Verdict::Failed) {
+        println!("FAILED {}: {}\n{}", case.job, case.name, case.output.trim_end());
+    }
+    println!("{}: {} in {}", outcome.title, counts(|verdict| outcome.count(verdict)), readable(outcome.elapsed));
+}
+
+fn counts(count: impl Fn(Verdict) -> usize) -> String {
+    let [passed, failed, skipped] = [Verdict::Passed, Verdict::Failed, Verdict::Skipped].map(count);
+    format!("{passed} passed, {failed} failed, {skipped} skipped")
+}
+
+/// Prints what is to be known of the whole run; the counts come last.
+pub fn end(results: &Results, tier: Tier, elapsed: Duration) {
+    section("seeds", results.cases.iter().filter(|case| case.verdict == Verdict::Passed).flat_map(seeds));
+    section("slowest tests", slowest(results));
+    section(tier.left_title(), results.left.iter().cloned().chain(plan::left(tier)));
+    section("skipped", of(results, Verdict::Skipped).map(|case| format!("{}: {}: {}", case.job, case.name, first_line(case))));
+    section("failed", of(results, Verdict::Failed).map(|case| format!("{}: {}", case.job, case.name)));
+    println!("ran for {}", readable(elapsed));
+    println!("{}", counts(|verdict| results.count(verdict)));
+}
+
+fn of(results: &Results, verdict: Verdict) -> impl Iterator<Item = &Case> {
+    results.cases.iter().filter(move |case| case.verdict == verdict)
+}
+
+fn section(title: &str, lines: impl IntoIterator<Item = String>) {
+    let mut lines = lines.into_iter().peekable();
+    if lines.peek().is_some() {
+        println!("\n{title}:");
+        lines.for_each(|line| println!("    {line}"));
+    }
+}
+
+fn seeds(case: &Case) -> Vec<String> {
+    case.output.lines().map(|line| format!("{} {}: {line}", case.job, case.name)).collect()
+}
+
+fn slowest(results: &Results) -> Vec<String> {
+    let mut timed: Vec<(f64, &Case)> =
+        results.cases.iter().filter_map(|case| case.seconds.map(|seconds| (seconds, case))).collect();
+    timed.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    timed.iter().take(SLOWEST).map(|(seconds, case)| format!("{seconds:7.2} s  {}: {}", case.job, case.name)).collect()
+}
+
+fn first_line(case: &Case) -> &str {
+    case.output.lines().find(|line| line.starts_with("skipped: ")).unwrap_or("ignored")
+}
+
+/// Whether nothing failed, something passed, and nothing was skipped where everything can run.
+pub fn is_success(results: &Results) -> bool {
+    let skipped = results.count(Verdict::Skipped);
+    if skipped > 0 && plan::can_mount() {
+        println!("{skipped} tests were skipped although root and /dev/fuse are here: that is a failure");
+    }
+    results.count(Verdict::Failed) == 0
+        && results.count(Verdict::Passed) > 0
+        && (skipped == 0 || !plan::can_mount())
+}
+
+/// Writes the cases as JSON and as JUnit's XML.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write(results: &Results, directory: &Path) -> anyhow::Result<()> {
+    let path = directory.join(RESULTS);
+    let text = serde_json::to_vec_pretty(&results.cases)?;
+    std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    let path = directory.join(JUNIT);
+    let mut file = std::fs::File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+    junit(results).serialize(&mut file).with_context(|| format!("writing {}", path.display()))?;
+    file.flush().with_context(|| format!("writing {}", path.display()))
+}
+
+fn junit(results: &Results) -> Report {
+    let mut report = Report::new("plyfs");
+    for (job, seconds) in &results.jobs {
+        let mut suite = TestSuite::new(job.as_str());
+        suite.set_time(Duration::from_secs_f64(*seconds));
+        let is_of_job = |case: &&Case| case.job == *job || case.job.starts_with(&format!("{job}, "));
+        suite.add_test_cases(results.cases.iter().filter(is_of_job).map(test_case));
+        report.add_test_suite(suite);
+    }
+    report
+}
+
+fn test_case(case: &Case) -> TestCase {
+    let mut status = match case.verdict {
+        Verdict::Passed => TestCaseStatus::success(),
+        Verdict::Failed => TestCaseStatus::non_success(NonSuccessKind::Failure),
+        Verdict::Skipped => TestCaseStatus::skipped(),
+    };
+    if case.verdict != Verdict::Passed {
+        status.set_message(case.output.as_str());
+    }
+    let mut test_case = TestCase::new(case.name.as_str(), status);
+    test_case.set_classname(case.job.as_str());
+    if let Some(seconds) = case.seconds {
+        test_case.set_time(Duration::from_secs_f64(seconds.max(0.0)));
+    }
+    test_case
+}
+
+/// Says what cannot be tested on this machine.
+pub fn limits() {
+    if !rustix::process::geteuid().is_root() {
+        println!("not root: tests that need several users or mount(2) are skipped");
+    }
+    if !Path::new("/dev/fuse").exists() {
+        println!("no /dev/fuse: tests that mount are skipped");
+    }
+    if !switch::is_here() {
+        println!("no io_uring for FUSE in this kernel, or not root: mounts are tested with /dev/fuse only");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results() -> Results {
+        let case = |name: &str, verdict, output: &str| Case {
+            job: "layers lib".to_owned(),
+            name: name.to_owned(),
+            verdict,
+            seconds: Some(0.5),
+            output: output.to_owned(),
+        };
+        Results {
+            cases: vec![case("a", Verdict::Passed, ""), case("b", Verdict::Failed, "one < two\u{1b}[1m")],
+            left: Vec::new(),
+            jobs: vec![("layers lib".to_owned(), 1.0)],
+        }
+    }
+
+    #[test]
+    fn junit_has_every_case_and_only_characters_that_xml_has() {
+        let text = junit(&results()).to_string().unwrap();
+        assert!(text.contains(r#"<testsuite name="layers lib" tests="2" disabled="0" errors="0" failures="1""#), "{text}");
+        assert!(text.contains(r#"<testcase name="a" classname="layers lib" time="0.500">"#), "{text}");
+        assert!(text.contains("one &lt; two"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn a_failure_or_nothing_at_all_is_no_success() {
+        let mut found = results();
+        assert!(!is_success(&found));
+        found.cases.pop();
+        assert!(is_success(&found));
+        assert!(!is_success(&Results::default()));
+    }
+}
