@@ -124,9 +124,9 @@ impl Served {
     }
 }
 
-/// What follows from the stack and the plan for caching and the path of data, as text.
+/// What follows from the stack, the plan and the running kernel for caching and the path of data, as text.
 pub fn decisions(file_system: &dyn FileSystem, plan: &Plan) -> String {
-    fuse::decide(&file_system.properties(), &options(plan)).to_string()
+    fuse::explain(&file_system.properties(), &options(plan)).to_string()
 }
 
 /// Mounts, and returns when the mount is usable.
@@ -172,6 +172,7 @@ fn options(plan: &Plan) -> fuse::MountOptions {
             Some(Uring::On) => fuse::Uring::On,
             Some(Uring::Off) => fuse::Uring::Off,
         },
+        withheld: default.withheld,
     }
 }
 

@@ -16,6 +16,7 @@ mod dispatch;
 mod features;
 mod interest;
 mod kept_data;
+mod kernel;
 mod locality;
 mod locks;
 mod mount;
@@ -43,6 +44,7 @@ mod wire;
 mod yielding;
 
 pub use features::{Features, UnknownFeature};
+pub use kernel::{Explanation, OfferSource, explain};
 pub use mount::{FILE_SYSTEM_TYPE, MountError, UnmountMode, unmount};
 pub use mounted::Mount;
 pub use options::{Decisions, MountOptions, NameCaching, Uring, decide};
