@@ -13,8 +13,8 @@ use crate::control::{Operation, Steps};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options::{MountOptions, Uring};
 
-/// How long requests took.
-pub use frontends::fuse::Times;
+/// Optional features of the FUSE protocol, and how long requests took.
+pub use frontends::fuse::{Features, Times};
 
 /// The target of the log lines that tell of each operation.
 pub const TRACE_TARGET: &str = fuse::TRACE_TARGET;
@@ -172,7 +172,7 @@ fn options(plan: &Plan) -> fuse::MountOptions {
             Some(Uring::On) => fuse::Uring::On,
             Some(Uring::Off) => fuse::Uring::Off,
         },
-        withheld: default.withheld,
+        withheld: options.withheld,
     }
 }
 
