@@ -80,7 +80,7 @@ pub struct Mount {
     /// Stay in the foreground; interrupting unmounts
     #[arg(short, long)]
     pub foreground: bool,
-    /// Mount options, separated by commas, as in /etc/fstab: allow_other, ro, nosuid, nodev, noexec, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough, stay_awake=MICROSECONDS, uring=auto|on|off, writes=back|through
+    /// Mount options, separated by commas, as in /etc/fstab: allow_other, ro, nosuid, nodev, noexec, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough, stay_awake=MICROSECONDS, uring=auto|on|off, without=FEATURE[:FEATURE...], writes=back|through
     #[arg(short, value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// Whether requests come through io_uring (Linux 6.14): where the kernel offers it, without this option

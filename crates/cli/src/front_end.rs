@@ -13,8 +13,8 @@ use crate::control::{Operation, Steps};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options::{MountOptions, Uring};
 
-/// How long requests took.
-pub use frontends::fuse::Times;
+/// Optional features of the FUSE protocol, and how long requests took.
+pub use frontends::fuse::{Features, Times};
 
 /// The target of the log lines that tell of each operation.
 pub const TRACE_TARGET: &str = fuse::TRACE_TARGET;
@@ -124,9 +124,9 @@ impl Served {
     }
 }
 
-/// What follows from the stack and the plan for caching and the path of data, as text.
+/// What follows from the stack, the plan and the running kernel for caching and the path of data, as text.
 pub fn decisions(file_system: &dyn FileSystem, plan: &Plan) -> String {
-    fuse::decide(&file_system.properties(), &options(plan)).to_string()
+    fuse::explain(&file_system.properties(), &options(plan)).to_string()
 }
 
 /// Mounts, and returns when the mount is usable.
@@ -172,6 +172,7 @@ fn options(plan: &Plan) -> fuse::MountOptions {
             Some(Uring::On) => fuse::Uring::On,
             Some(Uring::Off) => fuse::Uring::Off,
         },
+        withheld: options.withheld,
     }
 }
 

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use stack::suggest;
 
 use crate::exit::{Exit, Failure, Outcome};
+use crate::front_end::Features;
 
 /// What the options ask for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,6 +38,8 @@ pub struct MountOptions {
     pub stay_awake: Option<Duration>,
     /// Whether requests come through io_uring.
     pub uring: Option<Uring>,
+    /// Features of the FUSE protocol that are not used even if the kernel has them.
+    pub withheld: Features,
     /// The largest read in one request, in bytes.
     pub read_bytes_max: Option<u32>,
     /// What mount(8) and df(1) show as the source, instead of the stack.
@@ -68,7 +71,7 @@ impl fmt::Display for Uring {
 const STAY_AWAKE_MICROSECONDS_MAX: u64 = 1_000_000;
 
 /// The options that take effect, as messages list them.
-const KNOWN: [&str; 23] = [
+const KNOWN: [&str; 24] = [
     "allow_other",
     "noallow_other",
     "attr_timeout",
@@ -89,6 +92,7 @@ const KNOWN: [&str; 23] = [
     "suid",
     "nosuid",
     "uring",
+    "without",
     "writes",
     "defaults",
     "subtype",
@@ -156,6 +160,7 @@ impl MountOptions {
         words.extend(seconds("entry_timeout", self.entry_timeout));
         words.extend(self.uring.map(|uring| format!("uring={uring}")));
         words.extend(self.stay_awake.map(|time| format!("stay_awake={}", time.as_micros())));
+        words.extend((!self.withheld.is_empty()).then(|| format!("without={}", self.withheld)));
         words.extend(self.read_bytes_max.map(|bytes| format!("max_read={bytes}")));
         words.extend(self.source_name.as_ref().map(|name| format!("fsname={name}")));
         words
@@ -189,6 +194,10 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
         "uring" => match value.map(|value| Uring::from_str(value, false)) {
             Some(Ok(uring)) => options.uring = Some(uring),
             _ => return Err(wrong(key, "is auto, on or off", "uring=on")),
+        },
+        "without" => match value.unwrap_or_default().parse::<Features>() {
+            Ok(features) => options.withheld = options.withheld | features,
+            Err(unknown) => return Err(Failure::new(Exit::Usage, format!("mount option 'without': {unknown}"))),
         },
         "writes" => match value {
             Some("back") => options.write_back = true,
@@ -299,6 +308,10 @@ mod tests {
             message("stay_awake=2000000"),
             "mount option 'stay_awake' needs microseconds up to 1000000; write stay_awake=200"
         );
+        let message_of_without = message("without=passthrough:splice");
+        let expected = "mount option 'without': the FUSE protocol has no feature 'splice'; there are async-read, ";
+        assert!(message_of_without.starts_with(expected), "{message_of_without}");
+        assert!(message("without").contains("no feature ''; there are "));
         assert_eq!(message("fsname="), "mount option 'fsname' needs a name; write fsname=NAME");
         assert!(parse("alow_other", true).is_ok());
     }
@@ -308,5 +321,7 @@ mod tests {
         let text =
             "ro,noallow_other,nosuid,nopassthrough,locks=kernel,attr_timeout=0.5,stay_awake=0,max_read=65536,fsname=x";
         assert_eq!(parse(text, false).unwrap().to_words().join(","), text);
+        let twice = parse("without=PASSTHROUGH,without=max_pages:passthrough", false).unwrap();
+        assert_eq!(twice.to_words(), ["without=max-pages:passthrough"]);
     }
 }

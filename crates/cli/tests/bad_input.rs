@@ -52,9 +52,14 @@ fn wrong_options_and_mount_points() {
     let scratch = Scratch::new();
     let mount = &scratch.name("mount");
     fs::write(scratch.path("file"), "").unwrap();
-    let cases: [(&[&str], i32, &str); 7] = [
+    let cases: [(&[&str], i32, &str); 8] = [
         (&["mem:", mount, "-o", "ro,alow_other"], 2, "unknown mount option 'alow_other'; did you mean 'allow_other'?"),
         (&["mem:", mount, "-o", "attr_timeout=soon"], 2, "mount option 'attr_timeout' needs a number of seconds"),
+        (
+            &["mem:", mount, "-o", "without=max-pages:x"],
+            2,
+            "mount option 'without': the FUSE protocol has no feature 'x'; ",
+        ),
         (&["mem:", mount, "--log-level", "loud"], 2, "'loud' is no log level"),
         (&["mem:", &scratch.name("none")], 6, "the mount point"),
         (&["mem:", &scratch.name("file")], 6, "the mount point"),

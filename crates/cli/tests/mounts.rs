@@ -141,6 +141,24 @@ fn mount_options_act() {
     }
     assert_eq!(fs::write(scratch.path("mount/x"), "").unwrap_err().raw_os_error(), Some(libc::EROFS));
     run(["umount", mount]).succeeded();
+
+    run(["mount", "mem:", mount, "-o", "without=MAX_PAGES:posix-locks"]).succeeded();
+    assert_eq!(status(mount)["options"], serde_json::json!(["without=posix-locks:max-pages"]));
+    fs::write(scratch.path("mount/x"), vec![0; 1 << 20]).unwrap();
+    let writes = status(mount)["requests_by_operation"]["write"].as_u64().unwrap();
+    assert!(writes >= 8, "{writes} writes");
+    run(["umount", mount]).succeeded();
+}
+
+#[test]
+fn an_explanation_follows_from_the_options() {
+    let scratch = Scratch::new();
+    let base = &scratch.name("mount");
+    let explained = run(["mount", "--explain", base, "-o", "without=passthrough"]).succeeded();
+    assert!(explained.contains("data read and written: by the stack, through the page cache: "), "{explained}");
+    assert!(explained.contains("features of the kernel left unused: passthrough"), "{explained}");
+    let refused = run(["mount", "--explain", base, "-o", "writes=back,without=writeback-cache"]).succeeded();
+    assert!(refused.contains("mounting fails: the kernel cannot keep writes: turned off by an option; "), "{refused}");
 }
 
 #[test]

@@ -7,13 +7,16 @@
 //! `locks` (waiting). `notify` tells the kernel of changes from elsewhere.
 
 mod admission;
+mod agreement;
 mod awake;
 mod backing;
 mod convert;
 mod device;
 mod dispatch;
+mod features;
 mod interest;
 mod kept_data;
+mod kernel;
 mod locality;
 mod locks;
 mod mount;
@@ -40,6 +43,8 @@ mod uring;
 mod wire;
 mod yielding;
 
+pub use features::{Features, UnknownFeature};
+pub use kernel::{Explanation, OfferSource, explain};
 pub use mount::{FILE_SYSTEM_TYPE, MountError, UnmountMode, unmount};
 pub use mounted::Mount;
 pub use options::{Decisions, MountOptions, NameCaching, Uring, decide};

@@ -1,73 +1,21 @@
 //! Real mounts of the memory base, seen as a user sees them. They need root and /dev/fuse, and say so where absent.
 
+mod support;
+
 use frontends::fuse::{Mount, MountError, MountOptions, UnmountMode, Uring};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use support::{Mounted, as_user, map_while_appending, memory, mount_directory, mount_memory, mount_with, set_lock};
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
-use vnode::{Caller, Errno, FileSystemRef, Lock, LockKind, LockOwner, Properties, Result};
-
-/// A mount on a directory of its own, unmounted when dropped.
-struct Mounted {
-    mount: Mount,
-    _directory: tempfile::TempDir,
-}
-
-impl Mounted {
-    fn path(&self, name: &str) -> PathBuf {
-        self.mount.mount_point().join(name)
-    }
-
-    fn requests(&self, operation: &str) -> u64 {
-        let counts = self.mount.statistics();
-        counts.iter().find(|count| count.operation == operation).map_or(0, |count| count.times.requests())
-    }
-}
-
-fn memory() -> FileSystemRef {
-    let options = bases::mem::Options { size: 64 << 20, mode: 0o755, ..Default::default() };
-    Arc::new(bases::mem::MemoryFileSystem::new(options))
-}
-
-/// `None`, with a word about it, where nothing can be mounted.
-fn mount_with(file_system: FileSystemRef, options: MountOptions) -> Option<Mounted> {
-    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-        eprintln!("skipped: mounting needs root and /dev/fuse");
-        return None;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let options = MountOptions { allow_other: true, ..options };
-    let mount = Mount::new(file_system, directory.path(), &options).unwrap();
-    Some(Mounted { mount, _directory: directory })
-}
-
-fn mount_memory() -> Option<Mounted> {
-    mount_with(memory(), MountOptions::default())
-}
-
-/// A mount of a directory, with the directory below.
-fn mount_directory(options: MountOptions) -> Option<(Mounted, tempfile::TempDir)> {
-    let lower = tempfile::tempdir().unwrap();
-    fs::set_permissions(lower.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let base = bases::dir::DirectoryFileSystem::open(lower.path(), bases::dir::Options::default()).unwrap();
-    Some((mount_with(Arc::new(base), options)?, lower))
-}
-
-/// Runs a shell command as another user: whether it succeeded.
-fn as_user(uid: u32, command: &str) -> bool {
-    let status =
-        Command::new("sh").args(["-c", command]).uid(uid).gid(uid).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.unwrap().success()
-}
+use vnode::{Caller, Errno, Lock, LockKind, LockOwner, Properties, Result};
 
 #[test]
 fn files_are_written_read_and_mapped_to_attributes() {
@@ -265,17 +213,6 @@ fn cached_data_stays_over_an_open_unless_somebody_wrote() {
         fs::write(&path, vec![round + 100; 300_000]).unwrap();
         assert_eq!(read(), vec![round + 100; 300_000]);
     }
-}
-
-/// Changes a file through a shared mapping of a descriptor that is open for appending, in a process of its own: while the
-/// file is mapped, a page fault of this one would wait for itself.
-fn map_while_appending(path: &Path) -> bool {
-    let script = "import mmap, os, sys\n\
-                  fd = os.open(sys.argv[1], os.O_RDWR | os.O_APPEND)\n\
-                  with mmap.mmap(fd, 8192) as mapping: mapping[10:15] = b'HELLO'\n\
-                  os.write(fd, b'end')\n\
-                  os.close(fd)";
-    Command::new("python3").args(["-c", script]).arg(path).status().unwrap().success()
 }
 
 #[test]
@@ -676,13 +613,6 @@ fn slow_requests_do_not_delay_others() {
         fs::write(mounted.path("file0"), b"again").unwrap();
     }
     assert!(mounted.mount.workers() <= 6, "{} workers left", mounted.mount.workers());
-}
-
-fn set_lock(file: &File, command: libc::c_int, kind: libc::c_int, start: i64, length: i64) -> io::Result<()> {
-    let lock = libc::flock { l_type: kind as i16, l_whence: 0, l_start: start, l_len: length, l_pid: 0 };
-    // SAFETY: the kernel reads `lock`, which outlives the call.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Locks reach the base only where others could reach it too.

@@ -119,6 +119,17 @@ impl Dispatcher {
         self.negotiated.has(wire::init::WRITEBACK_CACHE)
     }
 
+    /// Whether a write or truncation by this caller clears set-id bits without the kernel's saying so.
+    fn clears_set_id(&self, uid: u32) -> bool {
+        self.negotiated.has(wire::init::HANDLE_KILLPRIV) && uid != 0
+    }
+
+    /// Whether the kernel has checked permissions, and clears set-id bits by setting the mode for whoever writes.
+    fn kernel_clears_set_id(&self) -> bool {
+        let left_to_us = [wire::init::HANDLE_KILLPRIV_V2, wire::init::HANDLE_KILLPRIV];
+        self.decisions.default_permissions && !left_to_us.into_iter().any(|feature| self.negotiated.has(feature))
+    }
+
     fn open_file(&self, handle: u64) -> Result<Arc<OpenedFile>> {
         self.open_files.get(handle).ok_or(Errno::EBADF)
     }
@@ -230,7 +241,7 @@ impl Handler for Dispatcher {
             }
             Operation::NotifyReply => return Outcome::NoReply,
             // A kernel that writes back tells of every close, unless it hears once that nobody here has that operation.
-            Operation::Flush(_) if !self.decisions.needs_flush => return Outcome::Failed(libc::ENOSYS),
+            Operation::Flush(_) if !self.decisions.needs_flush() => return Outcome::Failed(libc::ENOSYS),
             _ => {}
         }
         match self.dispatch(request, reply) {

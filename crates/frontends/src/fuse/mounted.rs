@@ -1,9 +1,10 @@
 //! A running mount: made from a stack, served by background threads, ended by unmounting.
 
+use super::agreement::{TURNED_OFF, correct, unmet_demand, wishes};
 use super::device::Device;
 use super::dispatch::Dispatcher;
 use super::mount::{self, MountError, MountPlan, UnmountMode, is_mounted, mount_number, unmount};
-use super::negotiation::{Negotiated, Wishes};
+use super::negotiation::Negotiated;
 use super::notifier::KernelNotifier;
 use super::notify::NotificationSender;
 use super::options::{Decisions, MountOptions, Uring, decide};
@@ -17,13 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use vnode::FileSystemRef;
-
-/// The largest message: 1 MiB, the most that Linux takes by default.
-const MESSAGE_BYTES_MAX: u32 = 1 << 20;
-/// Requests of the kernel's own (read-ahead, release) under way at a time.
-const BACKGROUND_MAX: u16 = 64;
-/// The same where the kernel writes back: writes of one file wait for each other, each with a thread and its memory.
-const BACKGROUND_MAX_WRITTEN_BACK: u16 = 12;
 
 /// A mounted stack. It is served by threads of this process until it is unmounted, by whomever; dropping the value
 /// unmounts it, lazily if it is in use.
@@ -45,11 +39,14 @@ impl Mount {
         let mount_point = std::path::absolute(mount_point)
             .map_err(|error| MountError::System { what: "finding the mount point", error })?;
         if options.uring == Uring::On {
+            if options.withheld.rule_out(init::OVER_IO_URING) {
+                return Err(MountError::NoUring(TURNED_OFF));
+            }
             uring::switch_on().map_err(MountError::NoUring)?;
         }
         let mut decisions = decide(&file_system.properties(), options);
-        if let Err(Some(why)) = decisions.write_back {
-            return Err(MountError::NoWriteBack(why));
+        if let Some(error) = unmet_demand(&decisions, options) {
+            return Err(error);
         }
         if let Ok(directory) = std::fs::File::open(&mount_point) {
             // Whatever is wrong with the mount point, mounting will tell.
@@ -69,11 +66,7 @@ impl Mount {
         })?;
         let device = Arc::new(device);
         let served = serve(file_system, &device, &mount_point, &mut decisions);
-        let served = match (served, decisions.uring, decisions.write_back) {
-            (Ok(_), Err(why), _) if options.uring == Uring::On => Err(MountError::NoUring(why)),
-            (Ok(_), _, Err(Some(why))) => Err(MountError::NoWriteBack(why)),
-            (served, ..) => served,
-        };
+        let served = served.and_then(|served| unmet_demand(&decisions, options).map_or(Ok(served), Err));
         match served {
             Ok((dispatcher, session, statistics)) => {
                 let number = mount_number(&mount_point);
@@ -174,15 +167,7 @@ fn serve(
     decisions: &mut Decisions,
 ) -> Result<Served, MountError> {
     let negotiated = handshake(device, &wishes(decisions)).map_err(mount_error)?;
-    if decisions.passthrough.is_ok() && !negotiated.has(init::PASSTHROUGH) {
-        decisions.passthrough = Err("the kernel has no passthrough (Linux 6.9 has)");
-    }
-    if decisions.write_back.is_ok() && !negotiated.has(init::WRITEBACK_CACHE) {
-        decisions.write_back = Err(Some("the kernel cannot"));
-    }
-    if decisions.uring.is_ok() && !negotiated.has(init::OVER_IO_URING) {
-        decisions.uring = Err("the kernel does not offer it");
-    }
+    correct(decisions, &negotiated);
     let no_thread = |error| MountError::System { what: "starting a thread", error };
     let (notifications, _ends_with_its_senders) = NotificationSender::start(Arc::clone(device)).map_err(no_thread)?;
     let notifier = Arc::new(KernelNotifier::new(notifications.clone(), negotiated.has_epochs()));
@@ -201,20 +186,6 @@ fn serve(
         decisions.uring = Err("its queues could not be set up");
     }
     Ok((dispatcher, session, statistics))
-}
-
-fn wishes(decisions: &Decisions) -> Wishes {
-    Wishes {
-        uring: decisions.uring.is_ok(),
-        passthrough: decisions.passthrough.is_ok(),
-        write_back: decisions.write_back.is_ok(),
-        posix_acl: decisions.posix_acl,
-        locks: decisions.forward_locks,
-        // Where attributes are never kept, that is because something changes by itself.
-        others_change_files: !decisions.exclusive || decisions.attribute_timeout.is_zero(),
-        message_bytes_max: MESSAGE_BYTES_MAX,
-        background_max: if decisions.write_back.is_ok() { BACKGROUND_MAX_WRITTEN_BACK } else { BACKGROUND_MAX },
-    }
 }
 
 fn mount_error(error: SessionError) -> MountError {

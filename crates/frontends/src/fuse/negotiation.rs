@@ -1,5 +1,6 @@
 //! INIT: which of the features wished for this kernel has, and what stands in for the others.
 
+use super::features::{Features, INC_EPOCH};
 use super::wire::{self, init};
 
 /// What the front end would like; the kernel's offer decides.
@@ -13,14 +14,18 @@ pub(crate) struct Wishes {
     pub(crate) write_back: bool,
     /// Let the kernel apply access control lists; only together with `default_permissions`.
     pub(crate) posix_acl: bool,
-    /// Byte-range and flock locks reach the stack.
-    pub(crate) locks: bool,
+    /// Byte-range locks reach the stack.
+    pub(crate) posix_locks: bool,
+    /// Flock locks reach the stack.
+    pub(crate) flock_locks: bool,
     /// Something else may change the files: cached pages are dropped when size or time changed.
-    pub(crate) others_change_files: bool,
+    pub(crate) drop_changed_data: bool,
     /// Largest read, write or directory listing in one request, bytes.
     pub(crate) message_bytes_max: u32,
     /// Requests that the kernel may have under way for itself (read-ahead, writeback, release).
     pub(crate) background_max: u16,
+    /// Features that are taken for missing, whatever the kernel offers.
+    pub(crate) withheld: Features,
 }
 
 /// What kernel and front end agreed on.
@@ -44,7 +49,7 @@ impl Negotiated {
 
     /// Whether all cached names can be dropped at once.
     pub(crate) fn has_epochs(&self) -> bool {
-        self.minor >= 44
+        self.minor >= wire::MINOR_VERSION_EPOCHS
     }
 }
 
@@ -60,10 +65,10 @@ pub(crate) enum InitAnswer {
 }
 
 /// Features used wherever the kernel has them. Each line's fallback:
-/// reads one at a time, no handles for lookups of `.`, 4 KiB writes, ioctl on files only,
-/// one direct read at a time, READDIR, readlink asked each time, one directory operation at a time, the kernel
-/// asks for capabilities before each write, SETXATTR without flags, no second word of features, the parent's group
-/// only where it is the caller's own, 128 KiB messages, no shared mapping of files opened for direct I/O.
+/// reads one at a time, no handles for lookups of `.`, 4 KiB writes, the kernel applies the umask, ioctl on files only,
+/// one direct read at a time, READDIR, READDIRPLUS each time, readlink asked each time, one directory operation at a time,
+/// the older HANDLE_KILLPRIV, SETXATTR without flags, no second word of features, the caller's groups from /proc, names
+/// dropped at once, 128 KiB messages, no shared mapping of files opened for direct I/O.
 ///
 /// Not among them is truncation by OPEN: the kernel looks only afterwards whether the file is a program that runs, which
 /// would be lost by then. So it asks for it by SETATTR.
@@ -98,7 +103,7 @@ pub(crate) fn negotiate(offer: &wire::InitIn, wishes: &Wishes, page_size: u32) -
     if offer.major < wire::MAJOR_VERSION || offer.minor < wire::MINOR_VERSION_MIN {
         return InitAnswer::TooOld { major: offer.major, minor: offer.minor };
     }
-    let offered = offered_features(offer);
+    let offered = offered_features(offer, wishes.withheld.bits());
     let mut features = ALWAYS & offered;
     let mut wish = |wanted: bool, feature: u64| {
         if wanted {
@@ -109,24 +114,32 @@ pub(crate) fn negotiate(offer: &wire::InitIn, wishes: &Wishes, page_size: u32) -
     wish(wishes.passthrough, init::PASSTHROUGH);
     wish(wishes.write_back, init::WRITEBACK_CACHE);
     wish(wishes.posix_acl, init::POSIX_ACL);
-    wish(wishes.locks, init::POSIX_LOCKS | init::FLOCK_LOCKS);
-    wish(wishes.others_change_files, init::AUTO_INVAL_DATA);
+    wish(wishes.posix_locks, init::POSIX_LOCKS);
+    wish(wishes.flock_locks, init::FLOCK_LOCKS);
+    wish(wishes.drop_changed_data, init::AUTO_INVAL_DATA);
+
+    // A kernel with neither has set-id bits cleared in the name of whoever writes, who need not be permitted to. One that
+    // writes back does not tell who wrote.
+    let clears_set_id = features & init::HANDLE_KILLPRIV_V2 != 0 || wishes.write_back;
+    if !clears_set_id {
+        features |= init::HANDLE_KILLPRIV & offered;
+    }
 
     let pages_wished = wishes.message_bytes_max.div_ceil(page_size).max(1);
     let pages = if features & init::MAX_PAGES != 0 { pages_wished } else { pages_wished.min(PAGES_DEFAULT) };
     let max_pages = u16::try_from(pages).unwrap_or(u16::MAX);
-    let negotiated = Negotiated {
-        minor: offer.minor.min(wire::MINOR_VERSION),
-        features,
-        max_write: u32::from(max_pages) * page_size,
-        max_pages,
-    };
+    let has_epochs = wishes.withheld.bits() & INC_EPOCH == 0;
+    let newest = if has_epochs { wire::MINOR_VERSION } else { wire::MINOR_VERSION_EPOCHS - 1 };
+    let negotiated =
+        Negotiated { minor: offer.minor.min(newest), features, max_write: u32::from(max_pages) * page_size, max_pages };
     InitAnswer::Agreed(Box::new(reply(offer, wishes, &negotiated)), negotiated)
 }
 
-fn offered_features(offer: &wire::InitIn) -> u64 {
-    let low = u64::from(offer.flags);
-    if low & init::INIT_EXT != 0 { low | u64::from(offer.flags2) << 32 } else { low }
+/// The features offered but for those withheld. Without INIT_EXT there is no second word.
+fn offered_features(offer: &wire::InitIn, withheld: u64) -> u64 {
+    let low = u64::from(offer.flags) & !withheld;
+    let high = if low & init::INIT_EXT != 0 { u64::from(offer.flags2) << 32 } else { 0 };
+    low | (high & !withheld)
 }
 
 fn reply(offer: &wire::InitIn, wishes: &Wishes, negotiated: &Negotiated) -> wire::InitOut {
@@ -158,10 +171,12 @@ mod tests {
         passthrough: true,
         write_back: false,
         posix_acl: false,
-        locks: true,
-        others_change_files: true,
+        posix_locks: true,
+        flock_locks: true,
+        drop_changed_data: true,
         message_bytes_max: 1 << 20,
         background_max: 64,
+        withheld: Features::NONE,
     };
 
     fn offer(minor: u32, features: u64) -> wire::InitIn {
@@ -228,8 +243,9 @@ mod tests {
             passthrough: false,
             write_back: true,
             posix_acl: true,
-            locks: false,
-            others_change_files: false,
+            posix_locks: false,
+            flock_locks: false,
+            drop_changed_data: false,
             ..WISHES
         };
         let (_, negotiated) = agreed(45, u64::MAX, &modest);
@@ -238,6 +254,42 @@ mod tests {
         assert_eq!(negotiated.features & unwanted, 0);
         assert!(negotiated.has(init::POSIX_ACL | init::WRITEBACK_CACHE));
         assert_eq!(negotiated.features & init::NO_EXPORT_SUPPORT, 0);
+    }
+
+    #[test]
+    fn a_feature_withheld_is_not_used_and_takes_no_other_with_it() {
+        let all = Wishes { write_back: true, posix_acl: true, ..WISHES };
+        let (_, whole) = agreed(45, u64::MAX, &all);
+        for (name, withheld) in Features::all() {
+            let (reply, negotiated) = agreed(45, u64::MAX, &Wishes { withheld, ..all });
+            let lost = match name {
+                "init-ext" => init::INIT_EXT | whole.features & !u64::from(u32::MAX),
+                "inc-epoch" => 0,
+                _ => withheld.bits(),
+            };
+            assert_eq!(negotiated.features, whole.features & !lost, "{name}");
+            assert_ne!(negotiated, whole, "{name} is not used at all");
+            assert_eq!(u64::from(reply.flags) | u64::from(reply.flags2) << 32, negotiated.features, "{name}");
+            assert_eq!((reply.minor, negotiated.has_epochs()), (negotiated.minor, name != "inc-epoch"), "{name}");
+            assert_eq!(reply.max_pages, if name == "max-pages" { 32 } else { 256 }, "{name}");
+            assert_eq!(reply.max_stack_depth != 0, negotiated.has(init::PASSTHROUGH), "{name}");
+        }
+    }
+
+    #[test]
+    fn linux_5_10_leaves_set_id_bits_to_the_stack_unless_it_writes_back() {
+        let older = !init::HANDLE_KILLPRIV_V2;
+        assert!(agreed(32, older, &WISHES).1.has(init::HANDLE_KILLPRIV));
+        assert!(!agreed(32, older, &Wishes { write_back: true, ..WISHES }).1.has(init::HANDLE_KILLPRIV));
+        assert!(!agreed(32, older & !init::HANDLE_KILLPRIV, &WISHES).1.has(init::HANDLE_KILLPRIV));
+        assert!(!agreed(33, u64::MAX, &WISHES).1.has(init::HANDLE_KILLPRIV));
+    }
+
+    #[test]
+    fn every_feature_that_is_used_has_a_name() {
+        let named = Features::all().fold(Features::NONE, |set, (_, feature)| set | feature);
+        let all = Wishes { write_back: true, posix_acl: true, ..WISHES };
+        assert_eq!(agreed(45, u64::MAX, &all).1.features, named.bits() & !INC_EPOCH);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What the caller asks of a mount, and what follows from it and from the stack's properties.
 
+use super::agreement::TURNED_OFF;
 use super::device::DEVICE_PATH;
+use super::features::Features;
 use super::{uring, yielding};
 use std::ffi::OsString;
 use std::fmt;
@@ -46,6 +48,9 @@ pub struct MountOptions {
     pub stay_awake: Duration,
     /// Whether requests come through io_uring, with a queue for each processor.
     pub uring: Uring,
+    /// Features of the FUSE protocol that are not used even if the kernel has them: for a kernel in which one is faulty, and
+    /// for tests of what takes its place. Default: none.
+    pub withheld: Features,
 }
 
 /// Whether requests come through io_uring (Linux 6.14).
@@ -79,6 +84,7 @@ impl Default for MountOptions {
             forward_locks: None,
             stay_awake: STAY_AWAKE,
             uring: Uring::Auto,
+            withheld: Features::NONE,
         }
     }
 }
@@ -119,18 +125,24 @@ pub struct Decisions {
     pub times_tell_changes: bool,
     /// A file that was not read since it was written has to be read from the stack, which notes the time.
     pub reading_changes_times: bool,
-    /// Closing a file has to reach the stack.
-    pub needs_flush: bool,
-    /// Reads and writes are not cached, so that each reaches the stack.
-    pub direct_io: bool,
+    /// The kernel drops cached data of a file whose size or mtime changed, also while the file is open.
+    pub drops_changed_data: bool,
+    /// The stack has something to do when a file is closed, beside releasing locks.
+    pub flushes: bool,
+    /// Every read and write has to reach the stack.
+    pub needs_every_data_operation: bool,
     /// Opens of one file may be of different files below, and share nothing that is cached.
     pub opens_differ: bool,
-    /// Locks reach the base, where programs outside the mount see them; otherwise the kernel keeps them.
+    /// Byte-range locks reach the base, where programs outside the mount see them; otherwise the kernel keeps them.
     pub forward_locks: bool,
+    /// Likewise the locks of flock(2).
+    pub forward_flocks: bool,
     /// How long after a request processors are kept from sleeping while one caller sends many.
     pub stay_awake: Duration,
     /// Requests come through io_uring; else the reason why not.
     pub uring: Result<(), &'static str>,
+    /// Features of the FUSE protocol that are not used even if the kernel has them.
+    pub withheld: Features,
 }
 
 /// Longer than any mount lives.
@@ -139,7 +151,8 @@ const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longer than most requests take.
 const STAY_AWAKE: Duration = Duration::from_millis(1);
 
-/// What follows from a stack's properties and the options. The kernel may still lack passthrough.
+/// Decides by a stack's properties and the options, as if the kernel had every feature: [`explain`](super::explain) asks the
+/// running kernel, and [`Mount::decisions`](super::Mount::decisions) tells what it agreed to.
 pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
     let exclusive = properties.exclusive || options.over;
     let timeout = if exclusive { UNBOUNDED } else { REGULAR_TIMEOUT };
@@ -159,37 +172,41 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         NameCaching::Never
     };
     let forward_locks = options.forward_locks.unwrap_or(!exclusive && properties.shares_locks);
-    let passthrough = passthrough(properties, options);
+    let attribute_timeout = if properties.needs_fresh_attributes { Duration::ZERO } else { attribute_timeout };
     Decisions {
         names,
         name_timeout: if names == NameCaching::Never { Duration::ZERO } else { name_timeout },
         negative_names: names != NameCaching::Never && !properties.needs_failed_lookups,
-        attribute_timeout: if properties.needs_fresh_attributes { Duration::ZERO } else { attribute_timeout },
+        attribute_timeout,
         default_permissions,
         posix_acl: default_permissions && options.allow_other,
         exclusive,
-        passthrough,
+        passthrough: passthrough(properties, options),
         write_back: write_back(properties, options),
         times_tell_changes: properties.times_tell_changes
             && properties.attributes_untouched
             && !properties.needs_fresh_attributes,
-        direct_io: properties.needs_every_data_operation || (properties.opens_differ && passthrough.is_err()),
+        // Where attributes are never kept, that is because something changes by itself.
+        drops_changed_data: !exclusive || attribute_timeout.is_zero(),
+        needs_every_data_operation: properties.needs_every_data_operation,
         opens_differ: properties.opens_differ,
         reading_changes_times: properties.reading_changes_times,
         forward_locks,
-        needs_flush: forward_locks || !properties.nothing_to_flush,
+        forward_flocks: forward_locks,
+        flushes: !properties.nothing_to_flush,
         stay_awake: options.stay_awake,
         uring: match options.uring {
-            Uring::Off => Err("turned off by an option"),
+            Uring::Off => Err(TURNED_OFF),
             Uring::Auto => uring::offered(),
             Uring::On => Ok(()),
         },
+        withheld: options.withheld,
     }
 }
 
 fn passthrough(properties: &Properties, options: &MountOptions) -> Result<(), &'static str> {
     if !options.passthrough {
-        Err("turned off by an option")
+        Err(TURNED_OFF)
     } else if !properties.data_untouched {
         Err("the stack changes data")
     } else if properties.needs_every_data_operation {
@@ -221,6 +238,16 @@ fn write_back(properties: &Properties, options: &MountOptions) -> Result<(), Opt
 }
 
 impl Decisions {
+    /// Whether reads and writes are not cached, so that each reaches the stack.
+    pub fn direct_io(&self) -> bool {
+        self.needs_every_data_operation || (self.opens_differ && self.passthrough.is_err())
+    }
+
+    /// Whether closing a file has to reach the stack.
+    pub fn needs_flush(&self) -> bool {
+        self.forward_locks || self.flushes
+    }
+
     /// How requests come from the kernel, and why so.
     pub fn transport(&self) -> String {
         match self.uring {
@@ -240,24 +267,30 @@ impl fmt::Display for Decisions {
         let negative = if self.negative_names { "cached too" } else { "never cached" };
         let checked = if self.default_permissions { "the kernel, by mode and owner" } else { "the stack" };
         let acl = if self.posix_acl { " and access control list" } else { "" };
-        let data = match (self.passthrough, self.direct_io) {
+        let data = match (self.passthrough, self.direct_io()) {
             (Ok(()), _) => "by the kernel itself (passthrough), where the base has files".to_owned(),
             (Err(why), true) => format!("by the stack, uncached: {why}"),
             (Err(why), false) => format!("by the stack, through the page cache: {why}"),
         };
         let kept = match (self.exclusive, self.times_tell_changes) {
             (true, _) => "as long as memory allows",
-            (_, true) => "while a file's times stay as they are",
+            (_, true) if self.drops_changed_data => "while a file's times stay as they are",
+            (_, true) => "until an open finds other times",
             _ => "from an open to the last close",
         };
         let written = if self.write_back.is_ok() { "later, at close at the latest" } else { "at once" };
-        let locks = if self.forward_locks { "kept by the base" } else { "kept by the kernel" };
+        let locks = match (self.forward_locks, self.forward_flocks) {
+            (true, true) => "kept by the base",
+            (false, false) => "kept by the kernel",
+            (true, false) => "of byte ranges kept by the base, of whole files (flock) by the kernel",
+            (false, true) => "of byte ranges kept by the kernel, of whole files (flock) by the base",
+        };
         writeln!(formatter, "names cached: {names}, for {}", timeout_text(self.name_timeout))?;
         writeln!(formatter, "names that do not exist: {negative}")?;
         writeln!(formatter, "attributes cached: for {}", timeout_text(self.attribute_timeout))?;
         writeln!(formatter, "permissions checked by: {checked}{acl}")?;
         writeln!(formatter, "data read and written: {data}")?;
-        if self.passthrough.is_err() && !self.direct_io {
+        if self.passthrough.is_err() && !self.direct_io() {
             writeln!(formatter, "data cached: {kept}; written: {written}")?;
         }
         writeln!(formatter, "locks: {locks}")?;
@@ -266,12 +299,16 @@ impl fmt::Display for Decisions {
             writeln!(formatter, "processors left to callers: as soon as they have their replies")?;
         }
         match self.stay_awake {
-            Duration::ZERO => formatter.write_str("processors kept awake: no"),
+            Duration::ZERO => formatter.write_str("processors kept awake: no")?,
             time => write!(
                 formatter,
                 "processors kept awake: for {} µs after each of one caller's many requests",
                 time.as_micros()
-            ),
+            )?,
+        }
+        match self.withheld {
+            Features::NONE => Ok(()),
+            withheld => write!(formatter, "\nfeatures of the kernel left unused: {withheld}"),
         }
     }
 }
@@ -349,7 +386,7 @@ mod tests {
         assert_eq!(decisions.names, NameCaching::SearchableByAll);
         let data = Properties { needs_every_data_operation: true, ..REGULAR };
         let decisions = decide(&data, &MountOptions::default());
-        assert!(decisions.direct_io && decisions.passthrough.is_err());
+        assert!(decisions.direct_io() && decisions.passthrough.is_err());
     }
 
     #[test]

@@ -246,13 +246,17 @@ const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Whether the kernel offers io_uring to mounts; else the reason why not.
 pub(crate) fn offered() -> Result<(), &'static str> {
-    match std::fs::read(SWITCH) {
-        Ok(state) if state.starts_with(b"Y") => match new_ring() {
-            Ok(_) => Ok(()),
-            Err(_) => Err("the system refuses it to this process (sysctl kernel.io_uring_disabled)"),
-        },
-        Ok(_) => Err("turned off in the kernel; as root, --uring=on turns it on"),
-        Err(_) => Err("the kernel has none for FUSE (Linux 6.14 has)"),
+    match is_switched_on()? {
+        true => may_have_rings(),
+        false => Err("turned off in the kernel; as root, --uring=on turns it on"),
+    }
+}
+
+/// Whether [`switch_on`] would succeed; else the reason why not.
+pub(crate) fn can_be_switched_on() -> Result<(), &'static str> {
+    match is_switched_on()? || rustix::process::geteuid().is_root() {
+        true => may_have_rings(),
+        false => Err(ROOT_ONLY),
     }
 }
 
@@ -261,14 +265,25 @@ pub(crate) fn offered() -> Result<(), &'static str> {
 /// # Errors
 /// The reason why it cannot be used.
 pub(crate) fn switch_on() -> Result<(), &'static str> {
+    if !is_switched_on()? {
+        std::fs::write(SWITCH, "Y").map_err(|_| ROOT_ONLY)?;
+    }
+    offered()
+}
+
+const ROOT_ONLY: &str = "only root may turn it on in the kernel";
+
+fn is_switched_on() -> Result<bool, &'static str> {
     if !std::path::Path::new(SWITCH).exists() {
         // The module may not be loaded yet; whoever opens the device has it loaded.
         drop(Device::open());
     }
-    if std::fs::read(SWITCH).is_ok_and(|state| state.starts_with(b"N")) {
-        std::fs::write(SWITCH, "Y").map_err(|_| "only root may turn it on in the kernel")?;
-    }
-    offered()
+    let state = std::fs::read(SWITCH).map_err(|_| "the kernel has none for FUSE (Linux 6.14 has)")?;
+    Ok(state.starts_with(b"Y"))
+}
+
+fn may_have_rings() -> Result<(), &'static str> {
+    new_ring().map(drop).map_err(|_| "the system refuses it to this process (sysctl kernel.io_uring_disabled)")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Attributes: read them, change them, check access, file system state.
 
-use super::{Answer, Dispatcher, caller};
+use super::{Answer, Dispatcher, SET_ID, caller};
 use crate::fuse::convert::{attributes_out, changes_from_wire, statfs_out, statx_out};
 use crate::fuse::nodes::Node;
 use crate::fuse::reply::Reply;
@@ -53,6 +53,14 @@ impl Dispatcher {
 
     fn set_attributes(&self, caller: &Caller, node: &Node, set: &wire::SetAttributesIn) -> Result<Attributes> {
         let mut changes = changes_from_wire(set);
+        changes.kill_privileges |= changes.size.is_some() && self.clears_set_id(caller.uid);
+        if let Some(mode) = changes.mode
+            && self.kernel_clears_set_id()
+            && only_clears_set_id(&node.vnode.getattr(&self.server)?, mode)
+        {
+            changes.mode = None;
+            node.vnode.setattr(&self.server, &SetAttributes { mode: Some(mode), ..SetAttributes::default() })?;
+        }
         if !self.writes_back() || set.valid & valid::CTIME == 0 {
             return self.change(caller, node, set, changes);
         }
@@ -94,4 +102,11 @@ impl Dispatcher {
         }
         changed
     }
+}
+
+/// Whether a change to this mode clears set-id bits of a file and nothing else.
+fn only_clears_set_id(attributes: &Attributes, mode: u32) -> bool {
+    let cleared = attributes.mode & 0o7777 & !mode;
+    let is_file = attributes.kind == FileKind::Regular;
+    is_file && mode & !attributes.mode == 0 && cleared != 0 && cleared & !SET_ID == 0
 }

@@ -22,8 +22,9 @@ impl Dispatcher {
             }
             Operation::Write { arguments, data } => {
                 let opened = self.open_file(arguments.handle)?;
-                let kill = arguments.write_flags & wire::WRITE_KILL_SUIDGID != 0;
                 let is_page = arguments.write_flags & wire::WRITE_CACHE != 0;
+                let asked = arguments.write_flags & wire::WRITE_KILL_SUIDGID != 0;
+                let kill = asked || (!is_page && self.clears_set_id(request.uid));
                 let file = if is_page { self.file_for_pages(&opened)? } else { &opened.file };
                 let length = file.write_at(&caller, arguments.offset, data, kill)?;
                 reply.put(&wire::WriteOut { size: length as u32, padding: 0 });

@@ -125,14 +125,14 @@ impl Dispatcher {
         let writes_clear_set_id = passthrough && flags.writes() && !privileged && self.has_set_id(&file, attributes);
         // Where the kernel writes back, what it says is the end may be where something was appended meanwhile.
         let appends_by_itself = self.writes_back() && appends;
-        let direct = self.decisions.direct_io || writes_clear_set_id || appends_by_itself;
+        let direct = self.decisions.direct_io() || writes_clear_set_id || appends_by_itself;
         let opens_differ = self.decisions.opens_differ;
         let wish = OpenWish { passthrough, direct, opens_differ, writes: flags.writes(), appends, privileged };
         let register = |file: &OpenFileRef| self.register_backing(file, privileged);
         let keeps = |file: &OpenFileRef| self.may_keep_data(node, file, attributes, flags.reads());
         let mut answer = self.open_files.open(node.id, file, wish, register, keeps);
         let written_past_us = answer.flags & wire::open_reply::PASSTHROUGH != 0;
-        let is_quiet = written_past_us || !flags.writes() || !self.decisions.needs_flush;
+        let is_quiet = written_past_us || !flags.writes() || !self.decisions.needs_flush();
         if !self.decisions.forward_locks && is_quiet {
             // Nothing was written through us of which closing could tell, and locks are the kernel's: it need not come.
             answer.flags |= wire::open_reply::NOFLUSH;

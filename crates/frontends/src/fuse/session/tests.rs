@@ -3,6 +3,7 @@
 use super::starting::count_of;
 use super::waiting::IDLE_WORKERS_MAX;
 use super::*;
+use crate::fuse::features::Features;
 use crate::fuse::wire::Opcode;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::os::fd::OwnedFd;
@@ -49,10 +50,12 @@ const WISHES: Wishes = Wishes {
     passthrough: true,
     write_back: false,
     posix_acl: false,
-    locks: true,
-    others_change_files: true,
+    posix_locks: true,
+    flock_locks: true,
+    drop_changed_data: true,
     message_bytes_max: 65_536,
     background_max: 64,
+    withheld: Features::NONE,
 };
 
 /// Answers look-ups by their names.

@@ -1,0 +1,154 @@
+//! The optional features of the FUSE protocol by name, and sets of them.
+
+use super::wire::init;
+use std::fmt;
+use std::ops::BitOr;
+use std::str::FromStr;
+
+/// A set of optional features of the FUSE protocol. As text: the kernel's names in lower case, with hyphens in them and
+/// colons between them, such as `passthrough:writeback-cache`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features(u64);
+
+/// Dropping all cached names at once. It comes with the minor version and has no bit of INIT; INIT does not use this one.
+pub(crate) const INC_EPOCH: u64 = 1 << 63;
+
+/// The features that the front end uses where the kernel has them.
+const NAMES: [(&str, u64); 24] = [
+    ("async-read", init::ASYNC_READ),
+    ("posix-locks", init::POSIX_LOCKS),
+    ("export-support", init::EXPORT_SUPPORT),
+    ("big-writes", init::BIG_WRITES),
+    ("dont-mask", init::DONT_MASK),
+    ("flock-locks", init::FLOCK_LOCKS),
+    ("has-ioctl-dir", init::HAS_IOCTL_DIR),
+    ("auto-inval-data", init::AUTO_INVAL_DATA),
+    ("do-readdirplus", init::DO_READDIRPLUS),
+    ("readdirplus-auto", init::READDIRPLUS_AUTO),
+    ("async-dio", init::ASYNC_DIO),
+    ("writeback-cache", init::WRITEBACK_CACHE),
+    ("parallel-dirops", init::PARALLEL_DIROPS),
+    ("posix-acl", init::POSIX_ACL),
+    ("max-pages", init::MAX_PAGES),
+    ("cache-symlinks", init::CACHE_SYMLINKS),
+    ("handle-killpriv-v2", init::HANDLE_KILLPRIV_V2),
+    ("setxattr-ext", init::SETXATTR_EXT),
+    ("init-ext", init::INIT_EXT),
+    ("create-supp-group", init::CREATE_SUPP_GROUP),
+    ("has-expire-only", init::HAS_EXPIRE_ONLY),
+    ("direct-io-allow-mmap", init::DIRECT_IO_ALLOW_MMAP),
+    ("passthrough", init::PASSTHROUGH),
+    ("over-io-uring", init::OVER_IO_URING),
+];
+
+/// The name of [`INC_EPOCH`].
+const INC_EPOCH_NAME: &str = "inc-epoch";
+
+impl Features {
+    /// No feature.
+    pub const NONE: Features = Features(0);
+
+    /// All features by name, each as a set of its own.
+    pub fn all() -> impl Iterator<Item = (&'static str, Features)> {
+        let epoch = std::iter::once((INC_EPOCH_NAME, INC_EPOCH));
+        NAMES.into_iter().chain(epoch).map(|(name, bit)| (name, Features(bit)))
+    }
+
+    /// Whether there is none in the set.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether all these features are in the set.
+    pub fn contains(self, others: Features) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// The bits of INIT, and [`INC_EPOCH`].
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Whether a mount without these features has to do without this one of [`init`]: without INIT_EXT the second word of
+    /// features is not read.
+    pub(crate) fn rule_out(self, feature: u64) -> bool {
+        const SECOND_WORD: u64 = !0 << 32;
+        self.0 & feature != 0 || (feature & SECOND_WORD != 0 && self.0 & init::INIT_EXT != 0)
+    }
+}
+
+impl BitOr for Features {
+    type Output = Features;
+
+    fn bitor(self, others: Features) -> Features {
+        Features(self.0 | others.0)
+    }
+}
+
+impl fmt::Display for Features {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Features::all().filter(|(_, feature)| self.contains(*feature)).map(|(name, _)| name);
+        formatter.write_str(&names.collect::<Vec<_>>().join(":"))
+    }
+}
+
+/// A name that no feature has. Its text lists the names that there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFeature(pub String);
+
+impl fmt::Display for UnknownFeature {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Features::all().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
+        write!(formatter, "the FUSE protocol has no feature '{}'; there are {names}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownFeature {}
+
+impl FromStr for Features {
+    type Err = UnknownFeature;
+
+    /// Reads names with colons between them, in either case, with hyphens or underscores.
+    fn from_str(text: &str) -> Result<Features, UnknownFeature> {
+        text.split(':').try_fold(Features::NONE, |set, word| {
+            let name = word.to_ascii_lowercase().replace('_', "-");
+            let feature = Features::all().find(|(known, _)| *known == name).map(|(_, feature)| feature);
+            feature.map(|feature| set | feature).ok_or_else(|| UnknownFeature(word.to_owned()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_read_as_it_is_written() {
+        let mut all = Features::NONE;
+        for (name, feature) in Features::all() {
+            assert_eq!((feature.to_string().as_str(), feature.0.count_ones()), (name, 1));
+            assert_eq!(name.parse(), Ok(feature));
+            assert_eq!(name.to_uppercase().replace('-', "_").parse(), Ok(feature));
+            assert!(!all.contains(feature), "{name} is there twice");
+            all = all | feature;
+        }
+        assert_eq!(all.to_string().parse(), Ok(all));
+        assert_eq!(Features::all().count(), 25);
+        assert!(Features::NONE.is_empty() && !all.is_empty());
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_names_that_there_are() {
+        let message = "passthrough:splice".parse::<Features>().unwrap_err().to_string();
+        assert!(message.starts_with("the FUSE protocol has no feature 'splice'; there are async-read, "), "{message}");
+        assert!(message.ends_with(", over-io-uring, inc-epoch"), "{message}");
+        assert_eq!("".parse::<Features>(), Err(UnknownFeature(String::new())));
+    }
+
+    #[test]
+    fn without_the_extension_of_init_there_is_no_second_word() {
+        let extension = Features(init::INIT_EXT);
+        assert!(extension.rule_out(init::PASSTHROUGH) && extension.rule_out(init::INIT_EXT));
+        assert!(!extension.rule_out(init::POSIX_LOCKS) && !Features::NONE.rule_out(init::PASSTHROUGH));
+    }
+}

@@ -1,0 +1,93 @@
+//! What the tests of mounts share: mounts of the bases on directories of their own.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use frontends::fuse::{Mount, MountOptions};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use vnode::FileSystemRef;
+
+/// A mount on a directory of its own, unmounted when dropped.
+pub struct Mounted {
+    /// The mount.
+    pub mount: Mount,
+    _directory: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// A path in the mount.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.mount.mount_point().join(name)
+    }
+
+    /// The number of requests of an operation, by its name in the protocol.
+    pub fn requests(&self, operation: &str) -> u64 {
+        let counts = self.mount.statistics();
+        counts.iter().find(|count| count.operation == operation).map_or(0, |count| count.times.requests())
+    }
+}
+
+/// An empty file system in memory.
+pub fn memory() -> FileSystemRef {
+    let options = bases::mem::Options { size: 64 << 20, mode: 0o755, ..Default::default() };
+    Arc::new(bases::mem::MemoryFileSystem::new(options))
+}
+
+/// A mount; `None`, with a word about it, where nothing can be mounted.
+pub fn mount_with(file_system: FileSystemRef, options: MountOptions) -> Option<Mounted> {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        eprintln!("skipped: mounting needs root and /dev/fuse");
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let options = MountOptions { allow_other: true, ..options };
+    let mount = Mount::new(file_system, directory.path(), &options).unwrap();
+    Some(Mounted { mount, _directory: directory })
+}
+
+/// A mount of a file system in memory.
+pub fn mount_memory() -> Option<Mounted> {
+    mount_with(memory(), MountOptions::default())
+}
+
+/// A mount of a directory, with the directory below.
+pub fn mount_directory(options: MountOptions) -> Option<(Mounted, tempfile::TempDir)> {
+    let lower = tempfile::tempdir().unwrap();
+    fs::set_permissions(lower.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let base = bases::dir::DirectoryFileSystem::open(lower.path(), bases::dir::Options::default()).unwrap();
+    Some((mount_with(Arc::new(base), options)?, lower))
+}
+
+/// Runs a shell command as another user: whether it succeeded.
+pub fn as_user(uid: u32, command: &str) -> bool {
+    let status =
+        Command::new("sh").args(["-c", command]).uid(uid).gid(uid).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.unwrap().success()
+}
+
+/// Changes a file through a shared mapping of a descriptor that is open for appending, in a process of its own: while the
+/// file is mapped, a page fault of this one would wait for itself.
+pub fn map_while_appending(path: &Path) -> bool {
+    let script = "import mmap, os, sys\n\
+                  fd = os.open(sys.argv[1], os.O_RDWR | os.O_APPEND)\n\
+                  with mmap.mmap(fd, 8192) as mapping: mapping[10:15] = b'HELLO'\n\
+                  os.write(fd, b'end')\n\
+                  os.close(fd)";
+    Command::new("python3").args(["-c", script]).arg(path).status().unwrap().success()
+}
+
+/// Takes or releases a byte-range lock, by a command of fcntl(2).
+pub fn set_lock(file: &File, command: libc::c_int, kind: libc::c_int, start: i64, length: i64) -> io::Result<()> {
+    let lock = libc::flock { l_type: kind as i16, l_whence: 0, l_start: start, l_len: length, l_pid: 0 };
+    // SAFETY: the kernel reads `lock`, which outlives the call.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
