@@ -64,13 +64,16 @@ pub enum Ability {
     RootKeepsSetId,
     /// Times of creation are kept.
     BirthTimes,
+    /// When a directory becomes private, names in it that the kernel has cached are refused to others at once. A server that
+    /// checks permissions itself has kernels before Linux 6.16 forget them a moment later.
+    PromptRevocation,
     /// The subject holds at most 64 MiB and nothing else uses it: tests may fill it.
     SmallSpace,
 }
 
 impl Ability {
     /// Every ability, in the order of declaration.
-    pub const ALL: [Ability; 29] = [
+    pub const ALL: [Ability; 30] = [
         Ability::Write,
         Ability::ReadOnly,
         Ability::Users,
@@ -99,6 +102,7 @@ impl Ability {
         Ability::GrowingFiles,
         Ability::RootKeepsSetId,
         Ability::BirthTimes,
+        Ability::PromptRevocation,
         Ability::SmallSpace,
     ];
 }

@@ -209,7 +209,7 @@ impl Trial {
     fn calls(&self) -> std::result::Result<usize, String> {
         let directory = directory();
         let scene = Scene::make(self.scenario, self.options, directory.path());
-        drop(scene.union());
+        View::of(&*scene.union());
         match trace::run(&mut self.child(directory.path()), CALLS_MAX, self.counts) {
             End::Killed => Err(format!("more than {CALLS_MAX} system calls")),
             End::Exited { code: 0, calls } => Ok(calls),

@@ -4,6 +4,7 @@
 //! the matrix, by its vnodes and through a mount, each as one counted test.
 
 pub mod cover;
+mod kernel;
 pub mod matrix;
 pub mod pairs;
 mod patience;

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use frontends::fuse::Features;
 use layers::BranchMode::{self, NoCreate, ReadOnly, ReadWrite};
 
 use crate::pairs::{Factor, covering};
@@ -79,6 +80,7 @@ fn over_base(means: Means, reach: Reach, in_memory: bool) -> Vec<Plan> {
         union: None,
         layers: layers.to_vec(),
         is_root,
+        withheld: None,
     };
     let mut plans = vec![plan(Sort::Ordinary, &[])];
     if !in_memory {
@@ -172,12 +174,49 @@ pub fn double(means: Means) -> Vec<Plan> {
         };
         let union = branches.map(|count| Union::of(count, MODES[modes], layout, &options));
         let sort = sort(&members);
-        Plan { reach: reaches[reach], sort, in_memory: BASES[base] == Bottom::Memory, union, layers: members, is_root: true }
+        Plan {
+            reach: reaches[reach],
+            sort,
+            in_memory: BASES[base] == Bottom::Memory,
+            union,
+            layers: members,
+            is_root: true,
+            withheld: None,
+        }
     };
     covering(&factors).into_iter().map(plan).collect()
 }
 
 const CHANGES_NAMES: [&str; 2] = ["longnames", "names.fist"];
+
+/// Runs as if the kernel had no passthrough: every mount of root's through /dev/fuse, with one layer at most.
+pub fn without_passthrough(means: Means) -> Vec<Plan> {
+    let is_concerned = |plan: &Plan| plan.is_root && plan.reach == Reach::Device;
+    let plans = single(means).into_iter().filter(is_concerned);
+    plans.map(|plan| Plan { withheld: Some("passthrough"), ..plan }).collect()
+}
+
+/// Runs without each other feature of the kernel's protocol, one at a time, over one stack or another.
+pub fn without_features(means: Means) -> Vec<Plan> {
+    /// Where the kernel has the data, where the stack has, and where there are several branches.
+    fn is_concerned(plan: &Plan) -> bool {
+        let is_over_branches = plan.union.as_ref().is_some_and(|union| union.modes.len() == 4 && union.options.is_empty());
+        plan.sort == Sort::Ordinary
+            && plan.withheld.is_none()
+            && match plan.layers[..] {
+                [] | ["rot13"] => true,
+                ["union"] => is_over_branches,
+                _ => false,
+            }
+    }
+    let stacks: Vec<Plan> = single(means)
+        .into_iter()
+        .filter(|plan| plan.is_root && plan.reach == Reach::Device && is_concerned(plan))
+        .collect();
+    let features = Features::all().map(|(name, _)| name).filter(|name| *name != "passthrough");
+    let with_stack = features.zip(stacks.iter().cycle());
+    with_stack.map(|(name, plan)| Plan { withheld: Some(name), ..plan.clone() }).collect()
+}
 
 /// What a stack of two layers lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

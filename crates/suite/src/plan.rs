@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conformance::{Abilities, Ability, Client, Identity, Mounted, Subject, Test, Tree};
+use frontends::fuse::Features;
 use layers::BranchMode;
 
-use crate::{Base, Place, Recipe, Served, make_branches};
+use crate::{Base, Place, Recipe, Served, kernel, make_branches};
 
 /// How a run reaches its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +69,8 @@ pub struct Plan {
     pub layers: Vec<&'static str>,
     /// The tests act as root and as other users.
     pub is_root: bool,
+    /// What the kernel's protocol has and the mount does without, by its name.
+    pub withheld: Option<&'static str>,
 }
 
 impl Plan {
@@ -83,7 +86,8 @@ impl Plan {
             layers.next();
         }
         members.extend(layers.map(|&layer| layer.to_owned()));
-        format!("{user}{}{small} {}", self.reach, members.join("|"))
+        let without = self.withheld.map_or_else(String::new, |feature| format!(" without {feature}"));
+        format!("{user}{}{without}{small} {}", self.reach, members.join("|"))
     }
 
     /// What the stack can do, reached in this way.
@@ -95,8 +99,10 @@ impl Plan {
         if !self.is_root {
             abilities = abilities.without(Ability::Users);
         }
-        let kernel_has_the_data =
-            self.is_root && !self.in_memory && !self.layers.iter().any(|layer| HANDLES_DATA.contains(layer));
+        let kernel_has_the_data = self.is_root
+            && self.withheld != Some("passthrough")
+            && !self.in_memory
+            && !self.layers.iter().any(|layer| HANDLES_DATA.contains(layer));
         if self.reach.is_mount() && !kernel_has_the_data {
             abilities = abilities.without(Ability::GrowingFiles);
         }
@@ -120,6 +126,12 @@ impl Plan {
         if self.union.as_ref().is_some_and(Union::has_view) {
             // What is open there is not read and written by the kernel.
             abilities = abilities.without(Ability::GrowingFiles);
+        }
+        if self.reach.is_mount() && !kernel::is_at_least(6, 6) {
+            abilities = abilities.without(Ability::BirthTimes);
+        }
+        if self.reach.is_mount() && (!kernel::is_at_least(6, 16) || self.withheld == Some("inc-epoch")) {
+            abilities = abilities.without(Ability::PromptRevocation);
         }
         match self.sort {
             Sort::Ordinary => abilities,
@@ -150,9 +162,13 @@ impl Plan {
             return Ok(Live { subject: Arc::new(Duplicated { subject, branches }), _served: None, _place: place });
         }
         let mount_point = place.beside("mount")?;
-        let served = Served::start(&recipe, &mount_point)?;
+        let served = Served::start(&recipe, &mount_point, self.withheld()?)?;
         let subject = Mounted::new(&mount_point)?.titled(title).limited_to(abilities);
         Ok(Live { subject: Arc::new(Duplicated { subject, branches }), _served: Some(served), _place: place })
+    }
+
+    fn withheld(&self) -> Result<Features, Box<dyn std::error::Error>> {
+        Ok(self.withheld.map_or(Ok(Features::NONE), str::parse)?)
     }
 
     /// The stack over files in this place, and the branches in which each test's directory is made first.

@@ -5,12 +5,14 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use frontends::fuse::{Mount, MountOptions, UnmountMode, unmount};
+use frontends::fuse::{Features, Mount, MountOptions, UnmountMode, unmount};
 
 use crate::Recipe;
 
 const RECIPE: &str = "PLYFS_SUITE_SERVE";
 const MOUNT_POINT: &str = "PLYFS_SUITE_MOUNT_POINT";
+/// The features of the protocol that the mount does without, by their names.
+const WITHHELD: &str = "PLYFS_SUITE_WITHHELD";
 
 /// A mounted stack. Dropping it unmounts.
 pub struct Served {
@@ -24,10 +26,11 @@ impl Served {
     ///
     /// # Errors
     /// What the server says when it cannot mount.
-    pub fn start(recipe: &Recipe, mount_point: &Path) -> io::Result<Self> {
+    pub fn start(recipe: &Recipe, mount_point: &Path, withheld: Features) -> io::Result<Self> {
         let mut server = Command::new(std::env::current_exe()?)
             .env(RECIPE, recipe.to_text())
             .env(MOUNT_POINT, mount_point)
+            .env(WITHHELD, withheld.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -78,11 +81,13 @@ pub fn serve_if_asked() {
 
 fn serve(recipe: &str, mount_point: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let recipe = Recipe::of_text(recipe).ok_or("the recipe cannot be read")?;
+    let withheld = std::env::var(WITHHELD).unwrap_or_default();
     // Creation modes are the callers' affair.
     rustix::process::umask(rustix::fs::Mode::empty());
     let options = MountOptions {
         source: format!("suite-{recipe}").into(),
         allow_other: rustix::process::geteuid().is_root(),
+        withheld: if withheld.is_empty() { Features::NONE } else { withheld.parse()? },
         ..MountOptions::default()
     };
     let mount = Mount::new(recipe.build()?, mount_point, &options)?;

@@ -88,18 +88,24 @@ impl Run {
     }
 }
 
-/// How many runs of two layers each test is tried on where only a part of the matrix is run.
-const DOUBLE_RUNS_OF_A_TEST: usize = 3;
-
 /// Each run with the tests that are chosen for it, by their indices.
 fn chosen(means: Means, tests: &[&Test]) -> Vec<(Plan, BTreeSet<usize>)> {
-    let (single, double) = (matrix::single(means), matrix::double(means));
-    let chosen = match std::env::var("MATRIX").as_deref() {
-        Ok("cover") => [choose(&single, tests), deal(&double, tests, DOUBLE_RUNS_OF_A_TEST)].concat(),
+    let covers = match std::env::var("MATRIX").as_deref() {
+        Ok("cover") => true,
         Ok(other) => panic!("MATRIX={other}: it can be cover, or not set"),
-        Err(_) => vec![(0..tests.len()).collect(); single.len() + double.len()],
+        Err(_) => false,
     };
-    single.into_iter().chain(double).zip(chosen).collect()
+    let all = |plans: &[Plan]| vec![(0..tests.len()).collect::<BTreeSet<usize>>(); plans.len()];
+    // Each test is tried on so many of the runs that only add combinations.
+    let (of_single, double_runs, runs_of_others): (Vec<_>, _, _) = match covers {
+        true => (choose(&matrix::single(means), tests), 3, Some(1)),
+        false => (all(&matrix::single(means)), 20, None),
+    };
+    let (double, passthrough, features) =
+        (matrix::double(means), matrix::without_passthrough(means), matrix::without_features(means));
+    let share = |plans: &[Plan]| runs_of_others.map_or_else(|| all(plans), |runs| deal(plans, tests, runs));
+    let shares = [of_single, deal(&double, tests, double_runs), share(&passthrough), share(&features)].concat();
+    [matrix::single(means), double, passthrough, features].concat().into_iter().zip(shares).collect()
 }
 
 /// The trials of every run with this transport, and a line for each on what is chosen and what does not apply.

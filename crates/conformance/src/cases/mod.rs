@@ -79,9 +79,20 @@ macro_rules! group {
     };
 }
 
-/// Long enough for a file system's clock to advance.
+/// Waits until the clock that file systems take times from has advanced, twice: a server may have read it a tick later.
 fn pause() {
-    std::thread::sleep(std::time::Duration::from_millis(12));
+    const INTERVAL: std::time::Duration = std::time::Duration::from_millis(12);
+    let now = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        (time.tv_sec, time.tv_nsec)
+    };
+    for _ in 0..2 {
+        let before = now();
+        std::thread::sleep(INTERVAL / 2);
+        while now() == before {
+            std::thread::sleep(INTERVAL / 6);
+        }
+    }
 }
 
 /// Runs a function in several threads that start together; answers the first failure.

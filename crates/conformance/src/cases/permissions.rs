@@ -41,7 +41,7 @@ group! { "permissions":
     created_without_permission_for_oneself [Users];
     readlink_needs_only_search [Users];
     symlink_through_forbidden_directory [Users];
-    revoking_search_takes_effect_at_once [Users];
+    revoking_search_takes_effect_at_once [Users, PromptRevocation];
     revoking_group_takes_effect_at_once [Users];
     denied_creation_leaves_nothing [Users];
     stat_needs_no_permission_on_the_object [Users];

@@ -21,13 +21,13 @@ pub(super) struct Reporter(Arc<Shared>);
 /// Counts of events since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Lines written.
+    /// Lines written, counted before a reader can see them.
     pub(super) written: u64,
     /// Events that found the queue full.
     pub(super) dropped: u64,
     /// Lines that could not be written.
     pub(super) unwritten: u64,
-    /// Events that wait.
+    /// Events not counted yet as written or unwritten.
     pub(super) waiting: u64,
 }
 
@@ -91,6 +91,7 @@ impl Reporter {
             return;
         }
         queue.events.push_back(event);
+        queue.counts.waiting += 1;
         if queue.events.len() == 1 {
             self.0.changed.notify_all();
         }
@@ -102,8 +103,7 @@ impl Reporter {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        let queue = self.0.lock();
-        Counts { waiting: queue.events.len() as u64, ..queue.counts }
+        self.0.lock().counts
     }
 
     /// Whether the thread with this id is the writer.
@@ -160,18 +160,22 @@ impl Shared {
 
     /// Writes events, and after them how many were lost when there was no room behind them.
     fn write_lines(&self, sink: &mut Sink, events: VecDeque<Event>, lost: u64) {
-        let (mut written, mut unwritten) = (0, 0);
         for event in events {
-            match sink.write(&event.line()) {
-                Ok(()) => written += 1,
-                Err(_) => unwritten += 1,
+            let line = event.line();
+            let mut queue = self.lock();
+            queue.counts.waiting -= 1;
+            queue.counts.written += 1;
+            drop(queue);
+            if sink.write(&line).is_err() {
+                let mut queue = self.lock();
+                queue.counts.written -= 1;
+                queue.counts.unwritten += 1;
+                queue.lost += 1;
             }
         }
-        let told = lost > 0 && sink.write(&dropped_line(Timestamp::now(), lost)).is_ok();
-        let mut queue = self.lock();
-        queue.counts.written += written;
-        queue.counts.unwritten += unwritten;
-        queue.lost += unwritten + if told { 0 } else { lost };
+        if lost > 0 && sink.write(&dropped_line(Timestamp::now(), lost)).is_err() {
+            self.lock().lost += lost;
+        }
     }
 }
 
@@ -227,6 +231,21 @@ mod tests {
             }
         }
         assert_eq!(written + told, number);
+    }
+
+    #[test]
+    fn what_a_reader_has_seen_is_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        let reader = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let reporter = Reporter::new(Sink::file(&path).unwrap(), 16);
+        let mut lines = BufReader::new(reader).lines();
+        for number in 1..=2000 {
+            reporter.report(event(number));
+            lines.next().unwrap().unwrap();
+            assert_eq!(reporter.counts(), Counts { written: number, ..Counts::default() });
+        }
     }
 
     #[test]
