@@ -107,8 +107,7 @@ mod tests {
         let (plans, tests) = (matrix::single(EVERYTHING), conformance::all().iter().collect::<Vec<_>>());
         let chosen = choose(&plans, &tests);
         for (index, test) in tests.iter().enumerate() {
-            let all: BTreeSet<Need> =
-                plans.iter().filter(|plan| applies(plan, test)).flat_map(needs).collect();
+            let all: BTreeSet<Need> = plans.iter().filter(|plan| applies(plan, test)).flat_map(needs).collect();
             let runs = plans.iter().zip(&chosen).filter(|(_, chosen)| chosen.contains(&index));
             let met: BTreeSet<Need> = runs.flat_map(|(plan, _)| needs(plan)).collect();
             assert_eq!(met, all, "{}", test.full_name());

@@ -200,7 +200,8 @@ pub fn without_passthrough(means: Means) -> Vec<Plan> {
 pub fn without_features(means: Means) -> Vec<Plan> {
     /// Where the kernel has the data, where the stack has, and where there are several branches.
     fn is_concerned(plan: &Plan) -> bool {
-        let is_over_branches = plan.union.as_ref().is_some_and(|union| union.modes.len() == 4 && union.options.is_empty());
+        let is_over_branches =
+            plan.union.as_ref().is_some_and(|union| union.modes.len() == 4 && union.options.is_empty());
         plan.sort == Sort::Ordinary
             && plan.withheld.is_none()
             && match plan.layers[..] {

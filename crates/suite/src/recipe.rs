@@ -78,7 +78,8 @@ impl Recipe {
             Base::Directory(path) => directory(path)?,
             Base::Branches(directories) => {
                 let branches: Result<Vec<_>, RecipeError> = directories.iter().map(branch).collect();
-                let ((name, options), others) = layers.split_first().ok_or_else(|| problem("nothing joins the branches"))?;
+                let ((name, options), others) =
+                    layers.split_first().ok_or_else(|| problem("nothing joins the branches"))?;
                 layers = others;
                 kind(name)?.join(options, branches?, Some(Arc::new(open_branch))).map_err(problem)?
             }

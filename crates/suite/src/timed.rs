@@ -5,11 +5,7 @@ use std::time::Instant;
 use libtest_mimic::{Arguments, Failed, FormatSetting, Trial};
 
 /// A trial. Where events are printed, another follows the trial: `{"type": "time", "name": …, "exec_time": SECONDS}`.
-pub fn timed(
-    arguments: &Arguments,
-    name: String,
-    test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
-) -> Trial {
+pub fn timed(arguments: &Arguments, name: String, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     let prints = arguments.format == Some(FormatSetting::Json);
     let title = name.clone();
     Trial::test(name, move || {

@@ -78,12 +78,13 @@ fn main() -> ExitCode {
     }
     let is_part = std::env::var("OUTSIDE").is_ok_and(|part| part == "some");
     let mut trials = Vec::new();
-    let mut try_out = |suite: &str, run: fn(&Stack) -> Result<(), Failed>, stacks: &[(Bottom, &'static [&'static str])]| {
-        for (bottom, layers) in stacks {
-            let stack = Stack { bottom: *bottom, layers };
-            trials.push(timed(&arguments, format!("{suite} on {stack}"), move || run(&stack)));
-        }
-    };
+    let mut try_out =
+        |suite: &str, run: fn(&Stack) -> Result<(), Failed>, stacks: &[(Bottom, &'static [&'static str])]| {
+            for (bottom, layers) in stacks {
+                let stack = Stack { bottom: *bottom, layers };
+                trials.push(timed(&arguments, format!("{suite} on {stack}"), move || run(&stack)));
+            }
+        };
     try_out("pjdfstest", pjdfstest, MATTERING);
     try_out("fsx", if is_part { fsx_shortly } else { fsx }, MATTERING);
     if !is_part {

@@ -68,7 +68,7 @@ impl Job {
     /// When it cannot be started, or its output not be kept.
     pub fn run(&self, results: &Path, is_stopped: &dyn Fn() -> bool) -> anyhow::Result<Outcome> {
         let started = Instant::now();
-        let log = results.join(self.title.replace([' ', '/', ':', ','], "-")).with_extension("log");
+        let log = results.join(self.title.replace([' ', '/', ':', ',', '.'], "-") + ".log");
         let mut log_file = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
         let errors = log.with_extension("stderr");
         let mut child = self.spawn(File::create(&errors)?)?;
@@ -157,7 +157,9 @@ impl Job {
     fn only_case(&self, end: &End, log: &Path, elapsed: Duration) -> Case {
         let (verdict, output) = match end {
             End::Exited(0) => (Verdict::Passed, String::new()),
-            end => (Verdict::Failed, format!("{end}\n{}", last_lines(log) + &last_lines(&log.with_extension("stderr")))),
+            end => {
+                (Verdict::Failed, format!("{end}\n{}", last_lines(log) + &last_lines(&log.with_extension("stderr"))))
+            }
         };
         Case { seconds: Some(elapsed.as_secs_f64()), ..self.case(&self.title, verdict, output) }
     }
@@ -250,7 +252,8 @@ mod tests {
     }
 
     fn run(job: &Job) -> (Vec<Case>, Vec<String>) {
-        let directory = std::env::temp_dir().join(format!("test-runner-{}-{:?}", std::process::id(), std::thread::current().id()));
+        let directory =
+            std::env::temp_dir().join(format!("test-runner-{}-{:?}", std::process::id(), std::thread::current().id()));
         std::fs::create_dir_all(&directory).unwrap();
         let outcome = job.run(&directory, &|| false).unwrap();
         std::fs::remove_dir_all(&directory).unwrap();

@@ -67,6 +67,20 @@ const EXTENTS: &[Extent] = &[
         left: "seven of eight stop points of crash tests",
     },
     Extent {
+        program: "layers union_model",
+        variable: "MODEL_STEPS",
+        quick: Some("30000"),
+        all: Some("100000"),
+        left: "three times the steps of random operations on unions",
+    },
+    Extent {
+        program: "bases mem_and_dir",
+        variable: "MODEL_STEPS",
+        quick: Some("40000"),
+        all: Some("150000"),
+        left: "four times the steps of random operations on bases",
+    },
+    Extent {
         program: "fist mutants",
         variable: "PLYFS_FUZZ_SECONDS",
         quick: None,
@@ -90,10 +104,8 @@ const EXTENTS: &[Extent] = &[
 ];
 
 /// What only the full tier has.
-const ONLY_ALL: &[&str] = &[
-    "ten minutes of soak on mounts of both transports",
-    "the mounted tests on Linux 6.1, in a User-Mode Linux guest",
-];
+const ONLY_ALL: &[&str] =
+    &["ten minutes of soak on mounts of both transports", "the mounted tests on Linux 6.1, in a User-Mode Linux guest"];
 
 /// What no tier has.
 const BEYOND: &[&str] = &["an hour of soak", "100 million messages and a million statements of fuzzing", "benchmarks"];
@@ -113,11 +125,8 @@ const ON_BOTH_TRANSPORTS: &[(&str, Option<&str>)] = &[
 ];
 
 /// The programs of the tier for another kernel.
-const MOUNTED: &[(&str, Option<&str>)] = &[
-    ("frontends mounted", None),
-    ("suite conformance", Some("mount")),
-    ("cli mounts", None),
-];
+const MOUNTED: &[(&str, Option<&str>)] =
+    &[("frontends mounted", None), ("suite conformance", Some("mount")), ("cli mounts", None)];
 
 /// The programs that take longest, in minutes of a CPU: they begin first.
 const HEAVY: &[(&str, u32)] = &[("layers union_crash", 60), ("suite conformance", 50), ("suite outside", 40)];
@@ -130,7 +139,10 @@ pub fn jobs(tier: Tier, programs: &[Program], results: &Path) -> Vec<Job> {
     let job = |program: &Program, state, argument: Option<&str>| job(tier, program, state, argument);
     if tier == Tier::Mounted {
         let of = |(title, argument): &(&str, Option<&str>)| {
-            programs.iter().find(|program| program.title == *title).map(|program| job(program, State::Device, *argument))
+            programs
+                .iter()
+                .find(|program| program.title == *title)
+                .map(|program| job(program, State::Device, *argument))
         };
         return MOUNTED.iter().filter_map(of).collect();
     }
@@ -175,7 +187,7 @@ fn job(tier: Tier, program: &Program, state: State, argument: Option<&str>) -> J
         source: Source::Events,
         state,
         weight: HEAVY.iter().find(|(title, _)| *title == program.title).map_or(1, |(_, weight)| *weight),
-        limit: if tier == Tier::All { ALL_LIMIT } else { QUICK_LIMIT },
+        limit: if tier == Tier::Quick { QUICK_LIMIT } else { ALL_LIMIT },
     }
 }
 
@@ -198,14 +210,19 @@ fn soak() -> Job {
 /// The mounted tests in a guest, whose runner leaves its results where the host finds them.
 fn guest(results: &Path) -> Job {
     let results = std::path::absolute(results).unwrap_or_else(|_| results.to_owned()).join("guest");
+    // The guest script wants it to exist. If it cannot be made, that script says so.
+    let _ = std::fs::create_dir_all(&results);
     let results_text = results.display().to_string();
     let runner = std::env::current_exe().unwrap_or_default().display().to_string();
-    let arguments = [&runner, "mounted", "--results", &results_text, "--jobs", "1"];
+    let arguments = [&runner, "mounted", "--results", &results_text, "--jobs", "2"];
     Job {
         state: State::Own,
         weight: 90,
         source: Source::Nested(results),
-        environment: vec![("GUEST_RESULTS".to_owned(), results_text.clone())],
+        environment: vec![
+            ("GUEST_RESULTS".to_owned(), results_text.clone()),
+            ("GUEST_SECONDS".to_owned(), ALL_LIMIT.as_secs().to_string()),
+        ],
         ..command("Linux 6.1", "scripts/guest".into(), &arguments)
     }
 }
@@ -248,8 +265,7 @@ mod tests {
 
     fn programs() -> Vec<Program> {
         let titles = EXTENTS.iter().map(|extent| extent.program).chain(MOUNTED.iter().map(|(title, _)| *title));
-        let program =
-            |title: &str| Program { title: title.to_owned(), executable: "/x".into(), directory: "/".into() };
+        let program = |title: &str| Program { title: title.to_owned(), executable: "/x".into(), directory: "/".into() };
         titles.map(program).collect()
     }
 
