@@ -100,7 +100,7 @@ impl Plan {
             abilities = abilities.without(Ability::Users);
         }
         let kernel_has_the_data = self.is_root
-            && self.withheld != Some("passthrough")
+            && self.kernel_has("passthrough", 6, 9)
             && !self.in_memory
             && !self.layers.iter().any(|layer| HANDLES_DATA.contains(layer));
         if self.reach.is_mount() && !kernel_has_the_data {
@@ -130,14 +130,23 @@ impl Plan {
         if self.reach.is_mount() && !kernel::is_at_least(6, 6) {
             abilities = abilities.without(Ability::BirthTimes);
         }
-        if self.reach.is_mount() && (!kernel::is_at_least(6, 16) || self.withheld == Some("inc-epoch")) {
+        if self.reach.is_mount() && !self.kernel_has("inc-epoch", 6, 16) {
             abilities = abilities.without(Ability::PromptRevocation);
+        }
+        let sees_all_data = self.layers.contains(&"rules.fist");
+        if self.reach.is_mount() && sees_all_data && !self.kernel_has("direct-io-allow-mmap", 6, 6) {
+            abilities = abilities.without(Ability::Map);
         }
         match self.sort {
             Sort::Ordinary => abilities,
             Sort::ReadOnly => abilities.without(Ability::Write).with(Ability::ReadOnly),
             Sort::Small => abilities.with(Ability::SmallSpace),
         }
+    }
+
+    /// Whether the kernel, which has this feature of the protocol from this release on, has it here, and is asked for it.
+    fn kernel_has(&self, feature: &str, major: u32, minor: u32) -> bool {
+        kernel::is_at_least(major, minor) && self.withheld != Some(feature)
     }
 
     /// Whether the run is made for the test; it may still lack an ability.

@@ -2,7 +2,7 @@
 
 use super::group;
 use crate::check::{ensure, refused, same};
-use crate::{Client, Identity, Outcome, Scene};
+use crate::{Ability, Client, Identity, Outcome, Scene};
 
 group! { "permissions":
     reading_and_writing [Users];
@@ -148,7 +148,7 @@ fn searching_a_directory(scene: &Scene<'_>) -> Outcome {
     same!(other.get(b"d/f")?, b"found");
     refused!(other.names(b"d"), EACCES);
     refused!(other.stat(b"d/none"), ENOENT);
-    scene.me.chmod(b"d", 0o744)?;
+    make_private(scene, b"d", 0o744)?;
     refused!(other.stat(b"d/f"), EACCES);
     refused!(other.get(b"d/f"), EACCES);
     refused!(other.chdir(b"d"), EACCES);
@@ -172,9 +172,18 @@ fn searching_every_directory_on_the_way(scene: &Scene<'_>) -> Outcome {
     let below = scene.user(OTHER)?;
     scene.me.chmod(b"a/b", 0o755)?;
     below.chdir(b"a/b/c")?;
-    scene.me.chmod(b"a/b", 0o700)?;
+    make_private(scene, b"a/b", 0o700)?;
     same!(below.get(b"f")?, b"contents");
     refused!(below.stat(b"../c/f"), EACCES);
+    Ok(())
+}
+
+/// Takes the right to search a directory away from others, and waits where a kernel may know names in it for a moment longer.
+fn make_private(scene: &Scene<'_>, name: &[u8], mode: u32) -> Outcome {
+    scene.me.chmod(name, mode)?;
+    if !scene.can(Ability::PromptRevocation) {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
     Ok(())
 }
 
@@ -191,7 +200,7 @@ fn listing_a_directory(scene: &Scene<'_>) -> Outcome {
 fn listing_without_searching(scene: &Scene<'_>) -> Outcome {
     directory(scene, b"d", 0o755)?;
     scene.me.put(b"d/f", b"")?;
-    scene.me.chmod(b"d", 0o444)?;
+    make_private(scene, b"d", 0o444)?;
     let other = other(scene)?;
     same!(other.names(b"d")?, vec![b"f".to_vec()]);
     refused!(other.stat(b"d/f"), EACCES);
@@ -535,7 +544,7 @@ fn readlink_needs_only_search(scene: &Scene<'_>) -> Outcome {
     scene.me.symlink(b"target", b"d/s")?;
     let other = other(scene)?;
     same!(other.readlink(b"d/s")?, b"target");
-    scene.me.chmod(b"d", 0o744)?;
+    make_private(scene, b"d", 0o744)?;
     refused!(other.readlink(b"d/s"), EACCES);
     Ok(())
 }
