@@ -270,8 +270,7 @@ impl Trial {
 
     /// Stops the union that comes after one stopped before this call, too. The answer is how often.
     fn stop_recoveries(&self, share: Share, call: usize) -> std::result::Result<usize, String> {
-        let mut stops = 0;
-        for recovery_call in share.of(CALLS_MAX - 1, self.scenario.name) {
+        for (stops, recovery_call) in share.of(CALLS_MAX - 1, self.scenario.name).enumerate() {
             let directory = directory();
             let scene = Scene::make(self.scenario, self.options, directory.path());
             let before = View::of(&*scene.union());
@@ -281,7 +280,6 @@ impl Trial {
             if trace::run(&mut recovery, recovery_call, self.counts) != End::Killed {
                 return Ok(stops);
             }
-            stops += 1;
             self.is_done(&scene, &before).map_err(|failure| format!("before call {recovery_call}: {failure}"))?;
         }
         Err(format!("more than {CALLS_MAX} system calls"))
