@@ -7,9 +7,10 @@ CARGO ?= cargo
 help: ## Show these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
 
-build: ## Build the plyfs command, optimised: target/release/plyfs
+build: ## Build the command, optimised and stripped: plyfs and plyfs-tools in target/release, debug data in *.debug beside them
 	@scripts/setup build
 	$(CARGO) build --release --package cli
+	@scripts/strip-release target/release/plyfs target/release/plyfs-tools
 
 demo: build ## Mount a sample stack, work in it, show the audit log, unmount
 	@scripts/setup demo

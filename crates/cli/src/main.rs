@@ -1,15 +1,12 @@
 //! The `plyfs` command.
 
-mod arguments;
 mod commands;
 mod control;
 mod daemon;
-mod exit;
 mod expression;
 mod front_end;
 mod logging;
 mod mount_table;
-mod options;
 mod runtime_directory;
 mod shell;
 
@@ -22,6 +19,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use arguments::{Arguments, Command, Helper};
+use cli::{arguments, exit, options};
 use exit::{Failure, Outcome, mount_helper, run_command};
 
 fn main() -> ExitCode {
@@ -59,8 +57,8 @@ fn run(command: &Command) -> Outcome {
         Command::Shell(arguments) => commands::shell::run(arguments),
         Command::Fist(command) => commands::fist::run(command),
         Command::Ioctl(arguments) => commands::ioctl::run(arguments),
-        Command::Completions(arguments) => commands::generate::completions(arguments),
-        Command::Man(arguments) => commands::generate::man(arguments),
+        Command::Completions(arguments) => commands::tools::completions(arguments),
+        Command::Man(arguments) => commands::tools::man(arguments),
     }
 }
 

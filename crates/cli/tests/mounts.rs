@@ -492,6 +492,24 @@ fn scripts_and_pages_are_generated() {
 }
 
 #[test]
+fn tools_are_found_beside_the_executable_or_in_the_path_and_named_where_they_are_missing() {
+    let scratch = Scratch::new();
+    let run = |program: &Path, path: &Path| {
+        finish(Command::new(program).args(["completions", "bash"]).env("PATH", path).output())
+    };
+    let (built, nowhere) = (Path::new(env!("CARGO_BIN_EXE_plyfs")), scratch.path("nowhere"));
+    let (link, copy) = (scratch.path("link"), scratch.path("copy"));
+    symlink(built, &link).unwrap();
+    fs::copy(built, &copy).unwrap();
+    run(&link, &nowhere).succeeded();
+    run(&copy, built.parent().unwrap()).succeeded();
+    let missing = run(&copy, &nowhere);
+    assert_eq!((missing.code, missing.errors.lines().count()), (1, 1), "{missing:?}");
+    assert!(missing.errors.starts_with("plyfs: plyfs-tools is missing, "), "{missing:?}");
+    assert!(missing.errors.contains("; install it "), "{missing:?}");
+}
+
+#[test]
 fn the_shell_works_without_a_mount() {
     let result = run(["shell", "mem: | readonly", "-c", "ls -l; df; cat readme"]);
     assert_eq!(result.code, 1);

@@ -14,7 +14,7 @@ use fist::program::Program;
 use fist::report::{self, Colours};
 use stack::syntax::LayerName;
 
-use super::{print, report as tell, running};
+use super::{print, report as tell, running, tools};
 use crate::arguments::Fist;
 use crate::control::Request;
 use crate::exit::{Exit, Failure, Outcome};
@@ -29,9 +29,7 @@ pub fn run(command: &Fist) -> Outcome {
         Fist::Reload { mount_point, description } => reload(mount_point, description.as_deref()),
         Fist::Fmt { check, files } => layout::run(files, *check),
         Fist::New { name, directory } => begin::run(name, directory.as_deref()),
-        Fist::Lsp => fist_server::serve().map_err(|error| {
-            Failure::new(Exit::Failure, format!("the language server has ended: {error}; editors start it again"))
-        }),
+        Fist::Lsp => tools::lsp(),
     }
 }
 

@@ -3,7 +3,6 @@
 pub mod control;
 pub mod explain;
 pub mod fist;
-pub mod generate;
 pub mod ioctl;
 pub mod log_level;
 pub mod mount;
@@ -12,6 +11,7 @@ pub mod shell;
 pub mod snapshot;
 pub mod stats;
 pub mod status;
+pub mod tools;
 pub mod top;
 pub mod umount;
 pub mod union;
@@ -20,6 +20,8 @@ use std::path::Path;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+
+pub use cli::output::{print, report};
 
 use crate::control::Request;
 use crate::control::client::{self, Mount};
@@ -92,23 +94,4 @@ fn headed_table<const COLUMNS: usize>(headings: [&str; COLUMNS], numbers: impl I
         table.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     }
     table
-}
-
-/// Tells of what failed, without ending.
-pub fn report(failure: &Failure) {
-    use std::io::Write;
-    // Standard error may be gone; the code still tells.
-    let _ = writeln!(std::io::stderr(), "plyfs: {failure}");
-}
-
-/// Prints to standard output. A reader that has gone away is no failure.
-fn print(text: &str) -> Outcome {
-    use std::io::{ErrorKind, Write};
-    let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Failure, format!("cannot write the output: {error}; check where it goes")))
-        }
-        _ => Ok(()),
-    }
 }

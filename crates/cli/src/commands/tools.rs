@@ -1,0 +1,108 @@
+//! The commands that `plyfs-tools` carries out, an executable of its own so that servers do not contain them.
+
+use std::convert::Infallible;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use clap::ValueEnum;
+
+use crate::arguments::{Completions, Man};
+use crate::exit::{Exit, Failure, Outcome};
+
+const NAME: &str = "plyfs-tools";
+
+/// `plyfs completions`
+pub fn completions(arguments: &Completions) -> Outcome {
+    let shell = arguments.shell.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    execute(["completions".into(), shell.into()]).map(|never| match never {})
+}
+
+/// `plyfs man`
+pub fn man(arguments: &Man) -> Outcome {
+    // A directory may be called like an option.
+    execute(["man".into(), "--".into(), arguments.directory.clone().into()]).map(|never| match never {})
+}
+
+/// `plyfs fist lsp`
+pub fn lsp() -> Outcome {
+    execute(["lsp".into()]).map(|never| match never {})
+}
+
+/// Replaces this process.
+fn execute<const N: usize>(words: [OsString; N]) -> Outcome<Infallible> {
+    let program = env::current_exe().ok().and_then(|own| beside(&own));
+    let program = program.or_else(|| in_path(&env::var_os("PATH")?)).ok_or_else(missing)?;
+    let error = process::Command::new(&program).args(words).exec();
+    let name = program.display();
+    Err(Failure::new(Exit::Failure, format!("cannot execute {name}: {error}; check it: ls -l {name}")))
+}
+
+/// The tools in the directory of this executable, as the kernel knows it whatever name it was called by.
+///
+/// In a directory such as /tmp others may create files: only those of root, of the caller and of the executable's owner count.
+fn beside(own: &Path) -> Option<PathBuf> {
+    let program = own.with_file_name(NAME);
+    let owner = program.symlink_metadata().ok()?.uid();
+    let is_owned = owner == 0
+        || owner == rustix::process::geteuid().as_raw()
+        || own.symlink_metadata().is_ok_and(|metadata| metadata.uid() == owner);
+    (is_owned && program.is_file()).then_some(program)
+}
+
+/// The tools in the first directory of the search path that has them. Relative directories, and with them the current one,
+/// are passed over.
+fn in_path(path: &OsStr) -> Option<PathBuf> {
+    let directories = env::split_paths(path).filter(|directory| directory.is_absolute());
+    directories.map(|directory| directory.join(NAME)).find(|program| program.is_file())
+}
+
+fn missing() -> Failure {
+    let message = format!(
+        "{NAME} is missing, which this command needs: it is neither beside plyfs nor in the PATH; \
+         install it from where plyfs was built: install target/release/{NAME} /usr/local/bin/"
+    );
+    Failure::new(Exit::Failure, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{chown, symlink};
+
+    #[test]
+    fn tools_are_found_in_absolute_directories_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = env::join_paths([Path::new(""), Path::new("."), directory.path()]).unwrap();
+        assert_eq!(in_path(&path), None);
+        fs::write(directory.path().join(NAME), "").unwrap();
+        assert_eq!(in_path(&path), Some(directory.path().join(NAME)));
+    }
+
+    #[test]
+    fn tools_of_another_user_are_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = directory.path().join("plyfs");
+        let tools = directory.path().join(NAME);
+        fs::write(&own, "").unwrap();
+        assert_eq!(beside(&own), None);
+        fs::write(&tools, "").unwrap();
+        assert_eq!(beside(&own), Some(tools.clone()));
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        chown(&tools, Some(1234), None).unwrap();
+        assert_eq!(beside(&own), None);
+        chown(&own, Some(1234), None).unwrap();
+        assert_eq!(beside(&own), Some(tools.clone()));
+        chown(&own, Some(0), None).unwrap();
+        fs::rename(&tools, directory.path().join("elsewhere")).unwrap();
+        symlink("/bin/sh", &tools).unwrap();
+        std::os::unix::fs::lchown(&tools, Some(1234), None).unwrap();
+        assert_eq!(beside(&own), None);
+    }
+}
