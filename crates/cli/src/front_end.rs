@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::options::{MountOptions, Uring};
 
 /// Optional features of the FUSE protocol, and how long requests took.
-pub use frontends::fuse::{Features, Times};
+pub use frontends::fuse::Times;
 
 /// The target of the log lines that tell of each operation.
 pub const TRACE_TARGET: &str = fuse::TRACE_TARGET;

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use stack::suggest;
 
 use crate::exit::{Exit, Failure, Outcome};
-use crate::front_end::Features;
+use frontends::fuse::Features;
 
 /// What the options ask for.
 #[derive(Clone, Debug, Default, PartialEq)]

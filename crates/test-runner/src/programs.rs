@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Package and target, such as `layers union_crash`; unit tests are `layers lib`.
+    /// Package and target, such as `layers union_crash`; unit tests are `layers lib` or `cli plyfs`.
     pub title: String,
     /// The file to run.
     pub executable: PathBuf,
@@ -57,10 +57,9 @@ fn program(line: &str) -> Option<Program> {
     let (target, executable) = (message.target?, message.executable?);
     let directory = message.manifest_path?.parent()?.to_owned();
     let package = directory.file_name()?.to_str()?.to_owned();
-    let kind = target.kind.first().map(String::as_str);
-    let name = match kind {
+    let name = match target.kind.first().map(String::as_str) {
         Some("example") => return None,
-        Some("lib" | "bin") => kind.unwrap_or_default(),
+        Some("lib") => "lib",
         _ => &target.name,
     };
     Some(Program { title: format!("{package} {name}"), executable, directory })
@@ -80,7 +79,7 @@ mod tests {
         let title = |line: &str| program(line).map(|program| program.title);
         assert_eq!(title(&line("test", true)).as_deref(), Some("layers union_crash"));
         assert_eq!(title(&line("lib", true)).as_deref(), Some("layers lib"));
-        assert_eq!(title(&line("bin", true)).as_deref(), Some("layers bin"));
+        assert_eq!(title(&line("bin", true)).as_deref(), Some("layers union_crash"));
         assert_eq!(title(&line("example", true)), None);
         assert_eq!(title(&line("test", false)), None);
         assert_eq!(title(r#"{"reason":"build-finished","success":true}"#), None);
