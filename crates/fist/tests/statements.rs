@@ -176,3 +176,9 @@ fn mistakes_are_told_by_their_codes() {
         assert!(found.contains(&code), "{text}\n{found:?}");
     }
 }
+
+#[test]
+fn memory_that_is_given_back_can_be_allocated_again() {
+    let body = "for (int i = 0; i < 200; i++) { char *s = fistMalloc(1 << 20); s[i] = 1; fistFree(s); } return a;";
+    assert_eq!(answer(body), Ok(7));
+}

@@ -365,6 +365,9 @@ fn a_mapping_written_through_shows_its_time() {
         let page =
             rustix::mm::mmap(std::ptr::null_mut(), 4096, protection, rustix::mm::MapFlags::SHARED, &file, 0).unwrap();
         drop(file);
+        // The kernel drops its cached attributes when it makes a mapping, and not when a page is written: cached again,
+        // they are those from before the write.
+        fs::metadata(&path).unwrap();
         page.cast::<u8>().write(7);
         rustix::mm::msync(page, 4096, rustix::mm::MsyncFlags::SYNC).unwrap();
         rustix::mm::munmap(page, 4096).unwrap();
@@ -973,4 +976,31 @@ fn extended_attributes_tell_their_size_and_refuse_too_little_room() {
     assert_eq!(rustix::fs::listxattr(&path, &mut room), Ok(9));
     rustix::fs::removexattr(&path, "user.key").unwrap();
     assert_eq!(rustix::fs::getxattr(&path, "user.key", &mut room), Err(rustix::io::Errno::NODATA));
+}
+
+#[test]
+fn a_node_looked_up_twice_is_forgotten() {
+    const FILES: u64 = 50;
+    // No name is cached, so that each use of a path is a lookup.
+    let options = MountOptions { name_timeout: Some(Duration::ZERO), ..MountOptions::default() };
+    let Some(mounted) = mount_with(memory(), options) else { return };
+    let before = mounted.mount.nodes();
+    let paths: Vec<PathBuf> = (0..FILES).map(|number| mounted.path(&format!("file{number}"))).collect();
+    for path in &paths {
+        fs::write(path, b"").unwrap();
+        for _ in 0..3 {
+            fs::metadata(path).unwrap();
+        }
+    }
+    assert_eq!(mounted.mount.nodes(), before + FILES);
+    assert!(mounted.requests("LOOKUP") >= 3 * FILES);
+    for path in &paths {
+        fs::remove_file(path).unwrap();
+    }
+    // The kernel forgets a removed file at once, and reports it later.
+    let patience = Instant::now() + Duration::from_secs(10);
+    while mounted.mount.nodes() > before {
+        assert!(Instant::now() < patience, "{} nodes of removed files stay", mounted.mount.nodes() - before);
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -199,3 +199,25 @@ fn handles_find_their_objects_after_a_restart_and_a_copy() {
     assert_eq!(node.handle(), at(&union, "d/x").unwrap().handle());
     assert_eq!(union.resolve(&directory).unwrap().handle(), at(&union, "d").unwrap().handle());
 }
+
+#[test]
+fn a_directory_read_again_from_the_start_shows_what_another_branch_has_by_now() {
+    let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &["d/low"])]);
+    let directory = at(&scene.union, "d").unwrap();
+    let open = directory.open_directory(&server()).unwrap();
+    let read = || {
+        let mut names = Vec::new();
+        open.read(&server(), 0, &mut |entry| {
+            names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        names.sort();
+        names
+    };
+    assert_eq!(read(), ["low"]);
+    write(&directory, "new", b"");
+    assert_eq!(read(), ["low", "new"]);
+    directory.unlink(&server(), name("low")).unwrap();
+    assert_eq!(read(), ["new"]);
+}

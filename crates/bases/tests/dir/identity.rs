@@ -314,3 +314,17 @@ fn unnamed_files_can_be_linked_unless_exclusive() {
         assert_eq!(ground.root.link(&caller, &made.entry.vnode, name("u")).err(), Some(Errno::ENOENT));
     });
 }
+
+#[test]
+fn objects_that_change_places_stay_usable() {
+    Ground::each(|ground| {
+        let caller = root();
+        let directory = ground.root.mkdir(&caller, name("d"), 0o755).unwrap().vnode;
+        let (one, _) = make(&ground.root, &caller, "one", 0o644, b"one");
+        let (other, _) = make(&directory, &caller, "other", 0o644, b"other");
+        ground.root.rename(&caller, name("one"), &directory, name("other"), RenameMode::Exchange).unwrap();
+        assert_eq!(content(&one.open(&caller, OpenFlags::READ).unwrap()), b"one");
+        assert_eq!(content(&other.open(&caller, OpenFlags::READ).unwrap()), b"other");
+        assert_eq!((one.path(), other.path()), (Ok(b"d/other".to_vec()), Ok(b"one".to_vec())));
+    });
+}
