@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 
-use support::{Scratch, can_mount, finish, is_mounted, plyfs, run};
+use support::{Scratch, can_mount, finish, is_mounted, plyfs, run, umount};
 
 /// Runs `plyfs mount` and checks the code, the message, and that nothing was mounted.
 fn refused(scratch: &Scratch, words: &[&str], code: i32, message: &str) {
@@ -103,7 +103,7 @@ fn a_mount_point_in_use() {
     let again = run(["mount", "mem:", mount]);
     assert_eq!(again.code, 7, "{again:?}");
     assert!(again.errors.contains("is a mount of Plyfs already; "), "{again:?}");
-    run(["umount", mount]).succeeded();
+    umount(mount);
     assert!(scratch.path("mount/hidden").exists());
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
 
-use support::{Scratch, can_mount, run, wait_until};
+use support::{Scratch, can_mount, run, umount, wait_until};
 
 /// A user without a name.
 const USER: u32 = 54_321;
@@ -97,7 +97,7 @@ fn cryptfs_enciphers_names_and_data_by_the_key_that_was_set() {
     assert_eq!(file.len(), text.len());
     assert!(!file.windows(5).any(|bytes| bytes == b"block"));
     // Under another key the names are not those.
-    run(["umount", &scratch.name("mount")]).succeeded();
+    umount(&scratch.name("mount"));
     let mount = mounted(&scratch, "cryptfs.fist", "");
     set(&mount, b"another key here").unwrap();
     assert!(!names(&mount).contains(&"directory".to_owned()));
@@ -128,7 +128,7 @@ fn aclfs_lets_one_more_user_search_a_directory() {
     assert_eq!(as_user(&read).as_deref(), Some("for friends"));
     assert_eq!(names(&private), ["file"], "the list of users is hidden");
     assert_eq!(as_user(&format!("cat {}/.acl", private.display())), None);
-    run(["umount", &scratch.name("base")]).succeeded();
+    umount(&scratch.name("base"));
     assert_eq!(fs::read(private.join(".acl")).unwrap(), data);
 }
 
@@ -282,15 +282,15 @@ fn sealfs_keeps_data_secret_and_unchanged() {
     set(&mount, &[7; 64]).unwrap();
     has_another_size_below(&scratch, &mount);
     let text = fs::read(mount.join("file")).unwrap();
-    run(["umount", &scratch.name("mount")]).succeeded();
+    umount(&scratch.name("mount"));
     let mount = mounted(&scratch, "sealfs.fist", "");
     set(&mount, &[8; 64]).unwrap();
     assert_eq!(fs::read(mount.join("file")).unwrap_err().raw_os_error(), Some(libc::EBADMSG));
-    run(["umount", &scratch.name("mount")]).succeeded();
+    umount(&scratch.name("mount"));
     let mount = mounted(&scratch, "sealfs.fist", "");
     set(&mount, &[7; 64]).unwrap();
     assert_eq!(fs::read(mount.join("file")).unwrap(), text);
-    run(["umount", &scratch.name("mount")]).succeeded();
+    umount(&scratch.name("mount"));
     let file = fs::File::options().read(true).write(true).open(scratch.path("base/file")).unwrap();
     let mut byte = [0];
     std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, 1000).unwrap();

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{Run, Scratch, can_mount, finish, is_alive, is_mounted, plyfs, run, wait_until};
+use support::{Run, Scratch, can_mount, finish, is_alive, is_mounted, plyfs, run, umount, wait_until};
 
 /// What `status --json` tells of this mount point.
 fn status(mount: &str) -> Value {
@@ -59,7 +59,7 @@ fn a_mount_is_made_used_asked_and_ended() {
     let socket = format!("/run/plyfs/{pid}.sock");
     assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata("/run/plyfs").unwrap().mode() & 0o777, 0o700);
-    run(["umount", mount]).succeeded();
+    umount(mount);
     assert!(!is_mounted(&scratch.mount()));
     assert!(!is_alive(pid), "the server outlives the unmount");
     assert!(!Path::new(&socket).exists());
@@ -97,7 +97,7 @@ fn what_a_mount_does_is_counted_and_timed() {
     let top = run(["top", mount, "--interval", "0.1", "--times", "2"]).succeeded();
     assert_eq!(top.matches(&format!("{mount}: mem:")).count(), 2, "{top}");
     assert!(run(["top", "-i", "0.1", "-n", "1"]).succeeded().contains(mount));
-    run(["umount", mount]).succeeded();
+    umount(mount);
     for words in [["stats", mount], ["top", mount]] {
         let gone = run(words);
         assert!(gone.code != 0 && gone.errors.contains("there is no mount of Plyfs on"), "{gone:?}");
@@ -121,10 +121,10 @@ fn others_are_let_in_by_root_unless_told_otherwise() {
     };
     run(["mount", "mem:", mount]).succeeded();
     assert_eq!(as_nobody(mount), 0);
-    run(["umount", mount]).succeeded();
+    umount(mount);
     run(["mount", "mem:", mount, "-o", "noallow_other"]).succeeded();
     assert_ne!(as_nobody(mount), 0);
-    run(["umount", mount]).succeeded();
+    umount(mount);
 }
 
 #[test]
@@ -141,14 +141,14 @@ fn mount_options_act() {
         assert!(line.contains(word), "{word}: {line}");
     }
     assert_eq!(fs::write(scratch.path("mount/x"), "").unwrap_err().raw_os_error(), Some(libc::EROFS));
-    run(["umount", mount]).succeeded();
+    umount(mount);
 
     run(["mount", "mem:", mount, "-o", "without=MAX_PAGES:posix-locks"]).succeeded();
     assert_eq!(status(mount)["options"], serde_json::json!(["without=posix-locks:max-pages"]));
     fs::write(scratch.path("mount/x"), vec![0; 1 << 20]).unwrap();
     let writes = status(mount)["requests_by_operation"]["write"].as_u64().unwrap();
     assert!(writes >= 8, "{writes} writes");
-    run(["umount", mount]).succeeded();
+    umount(mount);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_directory_is_mounted_elsewhere_and_over_itself() {
     fs::write(scratch.path("mount/new"), "through").unwrap();
     assert_eq!(fs::read(scratch.path("base/new")).unwrap(), b"through");
     assert_eq!(status(mount)["stack"], base.as_str());
-    run(["umount", mount]).succeeded();
+    umount(mount);
 
     let explained = run(["mount", "--over", base, "readonly", "--explain"]).succeeded();
     assert!(
@@ -188,11 +188,11 @@ fn a_directory_is_mounted_elsewhere_and_over_itself() {
     assert_eq!(fs::read(scratch.path("base/file")).unwrap(), b"below");
     assert_eq!(fs::write(scratch.path("base/file"), "x").unwrap_err().raw_os_error(), Some(libc::EROFS));
     assert_eq!(status(base)["options"], serde_json::json!(["over"]));
-    run(["umount", base]).succeeded();
+    umount(base);
     fs::write(scratch.path("base/file"), "x").unwrap();
     run(["mount", "--over", base, ""]).succeeded();
     assert_eq!(fs::read(scratch.path("base/file")).unwrap(), b"x");
-    run(["umount", base]).succeeded();
+    umount(base);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn of_two_mounts_at_once_one_is_refused() {
         let mut codes = both.each_mut().map(|child| child.wait().unwrap().code().unwrap());
         codes.sort();
         assert_eq!(codes, [0, 7], "round {round}");
-        run(["umount", mount]).succeeded();
+        umount(mount);
         assert!(!is_mounted(&scratch.mount()), "round {round}");
     }
 }
@@ -226,7 +226,7 @@ fn a_server_lets_go_of_what_its_parent_had_open() {
     let result = finish(Command::new("timeout").args(["20", "sh", "-c", &script]).output());
     assert_eq!((result.code, result.output.as_str()), (0, "mounted\n"), "{result:?}");
     assert_eq!(fs::read_link(format!("/proc/{}/cwd", pid_of(mount))).unwrap(), Path::new("/"));
-    run(["umount", mount]).succeeded();
+    umount(mount);
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn mount_points_and_bases_with_blanks_and_links() {
     assert_eq!(status(&scratch.name("link"))["mount_point"], mount.as_str());
     let again = run(["mount", "mem:", &scratch.name("link")]);
     assert_eq!(again.code, 7, "{again:?}");
-    run(["umount", &scratch.name("link")]).succeeded();
+    umount(&scratch.name("link"));
     assert!(!scratch.path("link/file").exists());
 }
 
@@ -329,7 +329,7 @@ fn a_dead_server_is_told_and_cleaned_up() {
     assert!(again.errors.contains("plyfs umount"), "{again:?}");
     let level = run(["log-level", mount]);
     assert_eq!(level.code, 13, "{level:?}");
-    run(["umount", mount]).succeeded();
+    umount(mount);
     assert!(!is_mounted(&scratch.mount()));
 }
 
@@ -355,7 +355,7 @@ fn every_operation_is_traced_on_demand() {
     let (mount, log) = (&scratch.name("mount"), &scratch.name("log"));
     run(["mount", "mem:", mount, "--trace", "--log-file", log]).succeeded();
     fs::create_dir(scratch.path("mount/made-by-the-test")).unwrap();
-    run(["umount", mount]).succeeded();
+    umount(mount);
     let text = fs::read_to_string(log).unwrap();
     assert_eq!(fs::metadata(log).unwrap().mode() & 0o777, 0o600);
     assert!(
@@ -366,7 +366,7 @@ fn every_operation_is_traced_on_demand() {
     fs::remove_file(log).unwrap();
     run(["mount", "mem:", mount, "--log-file", log]).succeeded();
     fs::create_dir(scratch.path("mount/made-by-the-test")).unwrap();
-    run(["umount", mount]).succeeded();
+    umount(mount);
     let text = fs::read_to_string(log).unwrap();
     assert!(!text.contains("made-by-the-test"), "requests are logged unasked: {text}");
 }
@@ -383,19 +383,19 @@ fn the_helper_of_mount_does_as_mount_expects() {
     call(&["mem:", mount, "-n", "-o", "rw,noauto,user,_netdev,x-mount.mkdir,suid"]).succeeded();
     assert_eq!(status(mount)["options"], serde_json::json!([]));
     assert_eq!(call(&["mem:", mount]).code, 32);
-    run(["umount", mount]).succeeded();
+    umount(mount);
     let said = call(&["mem: | readonly", mount, "-v", "-f", "-t", "fuse.plyfs"]).succeeded();
     assert_eq!(said, format!("plyfs: mem: | readonly mounted on {mount}\n"));
     assert!(!is_mounted(&scratch.mount()), "a fake mount was made");
     let unknown = call(&["mem:", mount, "-o", "rw,bogus"]);
     assert_eq!(unknown.code, 1, "{unknown:?}");
     call(&["mem:", mount, "-s", "-o", "rw,bogus"]).succeeded();
-    run(["umount", mount]).succeeded();
+    umount(mount);
     assert_eq!(call(&["mem: | nonsense", mount]).code, 32);
     assert_eq!(call(&["mem:", mount, "-t", "ext4"]).code, 1);
     // As mount.fuse calls the program itself.
     finish(plyfs().args(["mem:", mount, "-o", "rw"]).output()).succeeded();
-    run(["umount", mount]).succeeded();
+    umount(mount);
 }
 
 /// Runs a test again in a mount name space where all users may open /dev/fuse, as on an ordinary system.
@@ -474,7 +474,7 @@ fn other_users_may_not_ask() {
         assert_eq!(refused.code, 9, "{refused:?}");
     }
     assert!(as_nobody(&["status"]).succeeded().contains("another user's"));
-    run(["umount", mount]).succeeded();
+    umount(mount);
 }
 
 #[test]
@@ -538,7 +538,7 @@ fn a_mount_inside_its_own_directory_shows_what_it_covers_and_ends_at_once() {
     fs::write(scratch.path("mount/mount/new"), "text").unwrap();
     assert_eq!(fs::read_dir(scratch.path("mount/mount")).unwrap().count(), 2);
     assert!(fs::remove_dir(scratch.path("mount/mount")).is_err(), "what is covered was removed");
-    run(["umount", mount]).succeeded();
+    umount(mount);
     assert!(!is_alive(pid), "the server holds its own mount");
     assert_eq!(fs::read(scratch.path("mount/new")).unwrap(), b"text");
 }

@@ -7,7 +7,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
-use support::{Scratch, can_mount, run};
+use support::{Scratch, can_mount, run, umount};
 
 /// The union of the directories `upper` and `lower` in the scratch directory, mounted.
 fn mounted(scratch: &Scratch) -> String {
@@ -50,7 +50,7 @@ fn branches_change_while_programs_use_them() {
     assert_eq!(run(["union", "list", &mount]).succeeded().lines().count(), 2);
     let unknown = run(["union", "remove", &mount, "/nowhere"]);
     assert!(unknown.code != 0 && unknown.errors.contains("there is no branch /nowhere"), "{unknown:?}");
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_file_open_for_reading_sees_what_is_written_to_its_copy() {
     assert_eq!(fs::read_to_string(scratch.path("lower/f")).unwrap(), "as it was", "the lower branch is never written");
     assert_eq!(fs::read_to_string(scratch.path("upper/f")).unwrap(), "now it is");
     drop((reader, writer));
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn locks_are_between_programs_of_the_mount_unless_they_are_to_reach_the_branches
     for reaches_branches in [false, true] {
         let mount = mounted(&scratch);
         if reaches_branches {
-            run(["umount", &mount]).succeeded();
+            umount(&mount);
             run(["mount", &stack(&scratch), &mount, "-o", "locks=base"]).succeeded();
         }
         let (inside, outside) = (open("mount/g"), open("upper/g"));
@@ -111,7 +111,7 @@ fn locks_are_between_programs_of_the_mount_unless_they_are_to_reach_the_branches
         let writer = open("mount/f");
         assert!(flock(&writer, FlockOperation::NonBlockingLockExclusive).is_err(), "the lock did not follow the copy");
         drop((reader, writer));
-        run(["umount", &mount]).succeeded();
+        umount(&mount);
     }
 }
 
@@ -135,7 +135,7 @@ fn a_branch_with_files_that_the_kernel_writes_stays_writable() {
     drop(open);
     support::wait_until("the file is closed", || run(["union", "mode", &mount, &upper, "ro"]).code == 0);
     assert_eq!(fs::write(scratch.path("mount/open"), "2").unwrap_err().kind(), std::io::ErrorKind::ReadOnlyFilesystem);
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn programs_do_not_notice_that_a_file_was_copied_without_its_data() {
         // SAFETY: it is what was mapped, and nobody looks at it any more.
         unsafe { rustix::mm::munmap(map.as_ptr().cast_mut().cast(), map.len()).unwrap() };
     }
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_missing_branch_is_told_of_and_listed_until_it_comes() {
     let now = [format!("{upper}=rw"), format!("{gone}=ro"), format!("{new}=ro")];
     assert_eq!(listed(run(["union", "list", &mount]).succeeded()), now);
     assert!(status().contains(&format!("{gone}=ro\n             {new}=ro\n")), "{}", status());
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
 
     // One that is not to come is forgotten.
     for name in ["gone", "new"] {
@@ -264,7 +264,7 @@ fn a_missing_branch_is_told_of_and_listed_until_it_comes() {
     }
     run(["mount", &stack, &mount]);
     assert_eq!(listed(run(["union", "remove", &mount, &gone]).succeeded()), [format!("{upper}=rw")]);
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn a_branch_in_use_is_not_checked() {
         assert_eq!(refused.code, 12, "{refused:?}");
         assert!(refused.errors.contains(&format!("{mount} is using the branch {upper}; unmount it")), "{refused:?}");
     }
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
     run(["union", "check", &upper, &lower]).succeeded();
 }
 
@@ -312,7 +312,7 @@ fn a_snapshot_is_taken_under_a_program_that_writes_and_brings_its_state_back() {
     assert_eq!(fs::read_to_string(path("log")).unwrap(), "before");
     assert!(path("f").exists() && !path("new").exists());
     fs::write(path("f"), "changed").unwrap();
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
     let mount = mounted(&scratch);
     assert_eq!(fs::read_to_string(path("f")).unwrap(), "changed");
     run(["snapshot", "merge", &mount]).succeeded();
@@ -320,5 +320,5 @@ fn a_snapshot_is_taken_under_a_program_that_writes_and_brings_its_state_back() {
     assert_eq!(fs::read_to_string(scratch.path("upper/f")).unwrap(), "changed");
     let unknown = run(["snapshot", "restore", &mount, "first"]);
     assert!(unknown.code != 0 && unknown.errors.contains("there is no snapshot first"), "{unknown:?}");
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
 }

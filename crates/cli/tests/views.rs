@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use support::{Scratch, can_mount, run, wait_until};
+use support::{Scratch, can_mount, run, umount, wait_until};
 
 /// A user without a name.
 const USER: u32 = 54_321;
@@ -146,7 +146,7 @@ fn a_user_has_a_view() {
     assert_eq!(mine.run("cd .. && cd d && ls"), "f\ngone");
     assert_eq!(fs::read_to_string(scratch.path("private/d/new")).unwrap(), "new\n");
     drop((mine, file, others));
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_process_and_its_descendants_have_a_view() {
     let wrong = run(["union", "view", "add", &mount, "--pid", "4194304", &scratch.name("other")]);
     assert!(wrong.code != 0 && wrong.errors.contains("running process"), "{wrong:?}");
     drop((mine, others));
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
 }
 
 /// Whether the kernel tells of the births of processes: to root outside of containers.
@@ -209,7 +209,7 @@ fn a_session_and_a_program_have_a_view() {
     // The first rule decides.
     assert_eq!(mine.run(&format!("{program} -c 'read line < f; echo $line'")), "mine");
     drop((mine, others, special));
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn what_a_view_removes_or_renames_others_stay_in() {
     assert_eq!(mine.run("echo more > more; mkdir sub; ls; cat own more"), "more\nown\nsub\nmine\nmore");
     assert_eq!(mine.run(&format!("ls {mount}/k; rm -r {mount}/k; ls {mount}")), "more\nown\nsub\nbelow");
     drop((mine, others));
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn views_are_defined_in_the_stack() {
     assert!(fs::read_dir(proc("cwd")).is_err());
     assert!(fs::read(proc("fd/7")).is_err());
     drop(mine);
-    run(["umount", &mount]).succeeded();
+    umount(&mount);
 }
 
 /// The other tests in a container: processes outside of it have no number there, nor have their sessions.

@@ -47,6 +47,19 @@ impl Run {
     }
 }
 
+/// Unmounts what is mounted here. A program that another test of this process starts has copies of all open files until it is
+/// executed: while the mount is in use, this is tried again for a while.
+pub fn umount(mount_point: &str) {
+    const IN_USE: i32 = 12;
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut ended = run(["umount", mount_point]);
+    while ended.code == IN_USE && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+        ended = run(["umount", mount_point]);
+    }
+    ended.succeeded();
+}
+
 /// Directories for one test. At the end whatever is mounted on `mount` is unmounted.
 pub struct Scratch {
     directory: tempfile::TempDir,
