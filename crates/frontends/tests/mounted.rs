@@ -13,7 +13,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use support::{Mounted, as_user, map_while_appending, memory, mount_directory, mount_memory, mount_with, set_lock};
+use support::{
+    Mounted, as_user, map_while_appending, memory, mount_directory, mount_memory, mount_with, set_lock,
+    unmount_when_unused,
+};
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
 use vnode::{Caller, Errno, Lock, LockKind, LockOwner, Properties, Result};
 
@@ -842,7 +845,7 @@ fn unmounting_ends_the_threads_and_releases_what_was_open() {
     assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
     mounted.mount.unmount(UnmountMode::Lazy).unwrap();
     assert!(!mounted.mount.wait_timeout(Duration::from_millis(100)), "served while in use");
-    mounted.mount.unmount(UnmountMode::Clean).unwrap();
+    unmount_when_unused(&mounted.mount);
     (&file).write_all(b"still served").unwrap();
     drop(file);
     assert!(mounted.mount.wait_timeout(Duration::from_secs(10)));
@@ -857,9 +860,9 @@ fn what_others_mount_over_it_is_not_unmounted() {
     let over = over.unwrap();
     let error = mounted.mount.unmount(UnmountMode::Lazy).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
-    over.unmount(UnmountMode::Clean).unwrap();
+    unmount_when_unused(&over);
     assert!(over.wait_timeout(Duration::from_secs(10)));
-    mounted.mount.unmount(UnmountMode::Clean).unwrap();
+    unmount_when_unused(&mounted.mount);
     assert!(mounted.mount.wait_timeout(Duration::from_secs(10)));
 }
 
@@ -885,7 +888,7 @@ fn a_mount_over_its_own_directory_does_not_use_itself() {
     fs::write(lower.path().join("a/b/file"), b"seen through the mount").unwrap();
     assert_eq!(fs::read(lower.path().join("a/b/file")).unwrap(), b"seen through the mount");
     // A descriptor of the server on its own mount would keep it busy for ever.
-    mount.unmount(UnmountMode::Clean).unwrap();
+    unmount_when_unused(&mount);
     assert!(mount.wait_timeout(Duration::from_secs(10)));
     assert_eq!(fs::read(lower.path().join("a/b/file")).unwrap(), b"seen through the mount");
 }

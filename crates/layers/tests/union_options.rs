@@ -363,7 +363,7 @@ fn a_tree_moves_between_overlayfs_and_the_union() {
                     return;
                 }
                 tree_of_kernel(&mount, "", &mut seen);
-                run("umount", &[], &mount);
+                run("umount", &["--lazy"], &mount);
                 assert_eq!(expected, seen, "round {round}, turn {turn}: what the kernel wrote");
             }
             (0..40).for_each(|_| change(&mut random, &union.root()));
@@ -379,7 +379,7 @@ fn a_tree_moves_between_overlayfs_and_the_union() {
             if expected == seen {
                 (0..40).for_each(|_| change_by_kernel(&mut random, &mount));
             }
-            run("umount", &[], &mount);
+            run("umount", &["--lazy"], &mount);
             assert_eq!(expected, seen, "round {round}, turn {turn}: what the union wrote");
         }
     }

@@ -3,7 +3,7 @@
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
-use frontends::fuse::{Mount, MountOptions};
+use frontends::fuse::{Mount, MountOptions, UnmountMode};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use vnode::FileSystemRef;
 
 /// A mount on a directory of its own, unmounted when dropped.
@@ -31,6 +32,20 @@ impl Mounted {
     pub fn requests(&self, operation: &str) -> u64 {
         let counts = self.mount.statistics();
         counts.iter().find(|count| count.operation == operation).map_or(0, |count| count.times.requests())
+    }
+}
+
+/// Unmounts. A program that another test of this process starts has copies of all open files until it is executed: while the
+/// mount is in use, this is tried again for a while.
+pub fn unmount_when_unused(mount: &Mount) {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        match mount.unmount(UnmountMode::Clean) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            ended => return ended.unwrap(),
+        }
     }
 }
 
