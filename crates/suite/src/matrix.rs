@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use frontends::fuse::Features;
 use layers::BranchMode::{self, NoCreate, ReadOnly, ReadWrite};
 
-use crate::pairs::{Factor, covering};
+use crate::pairs::covering;
 use crate::plan::{Layout, Plan, Reach, Sort, Union, VIEW};
 
 /// FiST programs that change nothing, names, and data.
@@ -144,24 +144,22 @@ pub fn double(means: Means) -> Vec<Plan> {
     }
     let layers: Vec<Option<&'static str>> = std::iter::once(None).chain(kinds().chain(PROGRAMS).map(Some)).collect();
     let reaches = means.reaches();
-    let factors: Vec<Factor> = [
-        ("lower layer", layers.len()),
-        ("upper layer", layers.len()),
-        ("base", BASES.len()),
-        ("reach", reaches.len()),
-        ("modes", MODES.len()),
-        ("create", CREATE.len()),
-        ("delete", 2),
-        ("whiteouts", 2),
-        ("layout", 2),
-    ]
-    .map(|(name, values)| Factor { name, values })
-    .into();
+    let factors = [
+        layers.len(),
+        layers.len(),
+        BASES.len(),
+        reaches.len(),
+        MODES.len(),
+        CREATE.len(),
+        DELETE.len(),
+        WHITEOUTS.len(),
+        LAYOUTS.len(),
+    ];
     let plan = |row: Vec<usize>| {
         let [lower, upper, base, reach, modes, create, delete, whiteouts, layout] = row[..] else {
             unreachable!("a row has a value for each factor")
         };
-        let options = [CREATE[create], [None, Some(ALL)][delete], [None, Some(OVERLAY)][whiteouts]];
+        let options = [CREATE[create], DELETE[delete], WHITEOUTS[whiteouts]];
         let options: Vec<_> = options.into_iter().flatten().collect();
 
         let branches = BASES[base].branches();
@@ -170,7 +168,7 @@ pub fn double(means: Means) -> Vec<Plan> {
         // Directories that are made in the branches have their names there as they are.
         let layout = match members.iter().any(|layer| CHANGES_NAMES.contains(layer)) {
             true => Layout::AsMade,
-            false => [Layout::AsMade, Layout::Duplicated][layout],
+            false => LAYOUTS[layout],
         };
         let union = branches.map(|count| Union::of(count, MODES[modes], layout, &options));
         let sort = sort(&members);
@@ -189,33 +187,32 @@ pub fn double(means: Means) -> Vec<Plan> {
 
 const CHANGES_NAMES: [&str; 2] = ["longnames", "names.fist"];
 
-/// Runs as if the kernel had no passthrough: every mount of root's through /dev/fuse, with one layer at most.
-pub fn without_passthrough(means: Means) -> Vec<Plan> {
-    let is_concerned = |plan: &Plan| plan.is_root && plan.reach == Reach::Device;
-    let plans = single(means).into_iter().filter(is_concerned);
-    plans.map(|plan| Plan { withheld: Some("passthrough"), ..plan }).collect()
+/// Runs as if the kernel had no passthrough: of these, every mount of root's through /dev/fuse, with one layer at most.
+pub fn without_passthrough(single: &[Plan]) -> Vec<Plan> {
+    let plans = single.iter().filter(|plan| is_roots_device_mount(plan));
+    plans.map(|plan| Plan { withheld: Some("passthrough"), ..plan.clone() }).collect()
 }
 
-/// Runs without each other feature of the kernel's protocol, one at a time, over one stack or another.
-pub fn without_features(means: Means) -> Vec<Plan> {
+fn is_roots_device_mount(plan: &Plan) -> bool {
+    plan.is_root && plan.reach == Reach::Device
+}
+
+/// Runs without each other feature of the kernel's protocol, one at a time, over one of these stacks or another.
+pub fn without_features(single: &[Plan]) -> Vec<Plan> {
     /// Where the kernel has the data, where the stack has, and where there are several branches.
     fn is_concerned(plan: &Plan) -> bool {
         let is_over_branches =
             plan.union.as_ref().is_some_and(|union| union.modes.len() == 4 && union.options.is_empty());
         plan.sort == Sort::Ordinary
-            && plan.withheld.is_none()
             && match plan.layers[..] {
                 [] | ["rot13"] => true,
                 ["union"] => is_over_branches,
                 _ => false,
             }
     }
-    let stacks: Vec<Plan> = single(means)
-        .into_iter()
-        .filter(|plan| plan.is_root && plan.reach == Reach::Device && is_concerned(plan))
-        .collect();
+    let stacks = single.iter().filter(|plan| is_roots_device_mount(plan) && is_concerned(plan));
     let features = Features::all().map(|(name, _)| name).filter(|name| *name != "passthrough");
-    let with_stack = features.zip(stacks.iter().cycle());
+    let with_stack = features.zip(stacks.cycle());
     with_stack.map(|(name, plan)| Plan { withheld: Some(name), ..plan.clone() }).collect()
 }
 
@@ -241,6 +238,12 @@ const BASES: [Bottom; 7] = {
 const MODES: [&[BranchMode]; 3] = [&[ReadWrite], &[ReadWrite, ReadOnly], &[ReadWrite, ReadWrite, ReadOnly, NoCreate]];
 
 const CREATE: [Option<(&str, &str)>; 3] = [None, Some(DISTRIBUTED), Some(MOST_FREE)];
+
+const DELETE: [Option<(&str, &str)>; 2] = [None, Some(ALL)];
+
+const WHITEOUTS: [Option<(&str, &str)>; 2] = [None, Some(OVERLAY)];
+
+const LAYOUTS: [Layout; 2] = [Layout::AsMade, Layout::Duplicated];
 
 #[cfg(test)]
 mod tests {

@@ -2,21 +2,12 @@
 
 use fastrand::Rng;
 
-/// Something that varies.
-#[derive(Clone, Copy, Debug)]
-pub struct Factor {
-    /// What it is, for messages.
-    pub name: &'static str,
-    /// Number of its values.
-    pub values: usize,
-}
-
 /// Number of random rows that are compared for each that is kept.
 const CANDIDATES: usize = 40;
 
-/// The rows, found greedily: each begins with a pair that has not met yet, and of many random completions the one is kept in
+/// The rows for factors with these numbers of values, found greedily: each begins with a pair that has not met yet, and of many random completions the one is kept in
 /// which most new pairs meet. The same factors give the same rows.
-pub fn covering(factors: &[Factor]) -> Vec<Vec<usize>> {
+pub fn covering(factors: &[usize]) -> Vec<Vec<usize>> {
     let mut missing = Missing::all(factors);
     let mut random = Rng::with_seed(factors.len() as u64);
     let mut rows = Vec::new();
@@ -39,12 +30,12 @@ struct Missing {
 }
 
 impl Missing {
-    fn all(factors: &[Factor]) -> Self {
+    fn all(factors: &[usize]) -> Self {
         let mut pairs = std::collections::BTreeSet::new();
         for (first, one) in factors.iter().enumerate() {
             for (second, other) in factors.iter().enumerate().skip(first + 1) {
-                for value in 0..one.values {
-                    pairs.extend((0..other.values).map(|with| ((first, value), (second, with))));
+                for value in 0..*one {
+                    pairs.extend((0..*other).map(|with| ((first, value), (second, with))));
                 }
             }
         }
@@ -56,7 +47,7 @@ impl Missing {
     }
 
     /// A row with this pair; the other factors, in random order, each get the value with most new pairs.
-    fn complete(&self, pair: Pair, factors: &[Factor], random: &mut Rng) -> Vec<usize> {
+    fn complete(&self, pair: Pair, factors: &[usize], random: &mut Rng) -> Vec<usize> {
         let mut row: Vec<Option<usize>> = vec![None; factors.len()];
         for (factor, value) in [pair.0, pair.1] {
             row[factor] = Some(value);
@@ -64,8 +55,8 @@ impl Missing {
         let mut open: Vec<usize> = (0..factors.len()).filter(|factor| row[*factor].is_none()).collect();
         random.shuffle(&mut open);
         for factor in open {
-            let offset = random.usize(..factors[factor].values);
-            let values = (0..factors[factor].values).map(|value| (value + offset) % factors[factor].values);
+            let offset = random.usize(..factors[factor]);
+            let values = (0..factors[factor]).map(|value| (value + offset) % factors[factor]);
             row[factor] = values.max_by_key(|value| self.new_with(&row, (factor, *value)));
         }
         row.into_iter().map(Option::unwrap_or_default).collect()
@@ -98,11 +89,11 @@ mod tests {
 
     #[test]
     fn every_two_values_meet_in_few_rows() {
-        let factors = [10, 10, 7, 3, 3, 3, 2, 2, 2].map(|values| Factor { name: "any", values });
+        let factors = [10, 10, 7, 3, 3, 3, 2, 2, 2];
         let rows = covering(&factors);
         let mut missing = Missing::all(&factors);
         for row in &rows {
-            assert!(row.iter().zip(&factors).all(|(value, factor)| *value < factor.values));
+            assert!(row.iter().zip(&factors).all(|(value, factor)| value < factor));
             missing.remove(row);
         }
         assert_eq!(missing.first(), None);

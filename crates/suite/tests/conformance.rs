@@ -97,15 +97,15 @@ fn chosen(means: Means, tests: &[&Test]) -> Vec<(Plan, BTreeSet<usize>)> {
     };
     let all = |plans: &[Plan]| vec![(0..tests.len()).collect::<BTreeSet<usize>>(); plans.len()];
     // Each test is tried on so many of the runs that only add combinations.
+    let (single, double) = (matrix::single(means), matrix::double(means));
+    let (passthrough, features) = (matrix::without_passthrough(&single), matrix::without_features(&single));
     let (of_single, double_runs, runs_of_others): (Vec<_>, _, _) = match covers {
-        true => (choose(&matrix::single(means), tests), 3, Some(1)),
-        false => (all(&matrix::single(means)), 20, None),
+        true => (choose(&single, tests), 3, Some(1)),
+        false => (all(&single), 20, None),
     };
-    let (double, passthrough, features) =
-        (matrix::double(means), matrix::without_passthrough(means), matrix::without_features(means));
     let share = |plans: &[Plan]| runs_of_others.map_or_else(|| all(plans), |runs| deal(plans, tests, runs));
     let shares = [of_single, deal(&double, tests, double_runs), share(&passthrough), share(&features)].concat();
-    [matrix::single(means), double, passthrough, features].concat().into_iter().zip(shares).collect()
+    [single, double, passthrough, features].concat().into_iter().zip(shares).collect()
 }
 
 /// The trials of every run with this transport, and a line for each on what is chosen and what does not apply.
