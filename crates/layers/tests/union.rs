@@ -205,16 +205,7 @@ fn a_directory_read_again_from_the_start_shows_what_another_branch_has_by_now() 
     let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &["d/low"])]);
     let directory = at(&scene.union, "d").unwrap();
     let open = directory.open_directory(&server()).unwrap();
-    let read = || {
-        let mut names = Vec::new();
-        open.read(&server(), 0, &mut |entry| {
-            names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
-            ControlFlow::Continue(())
-        })
-        .unwrap();
-        names.sort();
-        names
-    };
+    let read = || common::names(&open, &server());
     assert_eq!(read(), ["low"]);
     write(&directory, "new", b"");
     assert_eq!(read(), ["low", "new"]);

@@ -71,7 +71,11 @@ pub fn contents(vnode: &VnodeRef, caller: &Caller) -> Vec<u8> {
 
 /// The names in a directory, sorted.
 pub fn list(directory: &VnodeRef, caller: &Caller) -> Vec<String> {
-    let open: OpenDirectoryRef = directory.open_directory(caller).unwrap();
+    names(&directory.open_directory(caller).unwrap(), caller)
+}
+
+/// The names that an open directory has from its start, sorted.
+pub fn names(open: &OpenDirectoryRef, caller: &Caller) -> Vec<String> {
     let mut names = Vec::new();
     open.read(caller, 0, &mut |entry| {
         names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());

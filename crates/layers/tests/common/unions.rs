@@ -1,7 +1,6 @@
 //! What the tests of the union share: scenes of branches in memory, and short ways to look into them.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use layers::{Branch, BranchMode, BranchOpener};
@@ -116,13 +115,5 @@ pub fn read(file_system: &FileSystemRef, path: &str) -> Result<String> {
 
 /// The names in a directory, sorted.
 pub fn list(file_system: &FileSystemRef, path: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let open = at(file_system, path).unwrap().open_directory(&server()).unwrap();
-    open.read(&server(), 0, &mut |entry| {
-        names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
-        ControlFlow::Continue(())
-    })
-    .unwrap();
-    names.sort();
-    names
+    super::list(&at(file_system, path).unwrap(), &server())
 }
