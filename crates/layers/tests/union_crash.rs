@@ -38,8 +38,6 @@ const METACOPY: UnionOptions = "metacopy=on";
 
 /// How many calls apart recoveries of a merge are stopped.
 const CALLS_OF_A_MERGE: usize = 64;
-/// How many more calls an operation may make in one run than in another.
-const SPARE_CALLS: usize = 64;
 /// More system calls than any operation makes.
 const CALLS_MAX: usize = 20_000;
 
@@ -174,14 +172,18 @@ impl Trial {
     /// Stops the operation everywhere. `recovered` has what was left unfinished when the union after it was stopped too.
     fn run(&self, share: Share, recovered: &mut HashSet<Vec<String>>) -> std::result::Result<String, String> {
         let (mut done, mut undone, mut repaired, mut recoveries) = (0, 0, 0, 0);
-        for call in share.of(self.calls()? + SPARE_CALLS, self.scenario.name) {
+        for call in share.of(CALLS_MAX - 1, self.scenario.name) {
             let directory = directory();
             let scene = Scene::make(self.scenario, self.options, directory.path());
             let before = View::of(&*scene.union());
             match trace::run(&mut self.child(directory.path()), call, self.counts) {
                 End::Killed => {}
-                // It makes a few calls more or less from one time to the next.
-                End::Exited { code: 0, .. } => break,
+                End::Exited { code: 0, .. } => {
+                    let stops = done + undone;
+                    return Ok(format!(
+                        "{stops} stops, undone after {undone}, done after {done}; {recoveries} stops of recoveries, {repaired} repairs"
+                    ));
+                }
                 End::Exited { code, .. } => return Err(format!("the operation fails with {code}")),
             }
             let mut unfinished = scene.unfinished();
@@ -204,22 +206,7 @@ impl Trial {
                     .map_err(|failure| format!("stopped before call {call}, then when it recovered {failure}"))?;
             }
         }
-        let stops = done + undone;
-        Ok(format!(
-            "{stops} stops, undone after {undone}, done after {done}; {recoveries} stops of recoveries, {repaired} repairs"
-        ))
-    }
-
-    /// Number of calls that the operation makes when nothing stops it.
-    fn calls(&self) -> std::result::Result<usize, String> {
-        let directory = directory();
-        let scene = Scene::make(self.scenario, self.options, directory.path());
-        View::of(&*scene.union());
-        match trace::run(&mut self.child(directory.path()), CALLS_MAX, self.counts) {
-            End::Killed => Err(format!("more than {CALLS_MAX} system calls")),
-            End::Exited { code: 0, calls } => Ok(calls),
-            End::Exited { code, .. } => Err(format!("the operation fails with {code}")),
-        }
+        Err(format!("more than {CALLS_MAX} system calls"))
     }
 
     /// Looks at branches whose union was stopped: whether the operation was done.

@@ -19,7 +19,7 @@ enum Need {
     User(bool),
 }
 
-/// The tests of the run by which it is in the matrix.
+/// What a test meets in this run.
 fn needs(plan: &Plan) -> BTreeSet<Need> {
     let is_mount = plan.reach.is_mount();
     let base = match (plan.in_memory, &plan.union) {

@@ -36,7 +36,7 @@ pub struct Collector {
 }
 
 /// Begins what a test prints that cannot run here.
-const SKIPPED: &str = "skipped: ";
+pub const SKIPPED: &str = "skipped: ";
 
 impl Collector {
     /// Nothing yet of this job.

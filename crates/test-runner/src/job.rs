@@ -71,6 +71,9 @@ impl Job {
         let log = results.join(self.title.replace([' ', '/', ':', ',', '.'], "-") + ".log");
         let mut log_file = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
         let errors = log.with_extension("stderr");
+        if let Source::Nested(directory) = &self.source {
+            std::fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
+        }
         let mut child = self.spawn(File::create(&errors)?)?;
         let lines = lines_of(&mut child);
         let mut collector = Collector::of(&self.title);

@@ -8,6 +8,7 @@ use anyhow::Context;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::case::{Case, Outcome, Results, Verdict};
+use crate::events::SKIPPED;
 use crate::plan::{self, Tier};
 use crate::{readable, switch};
 
@@ -71,7 +72,7 @@ fn slowest(results: &Results) -> Vec<String> {
 }
 
 fn first_line(case: &Case) -> &str {
-    case.output.lines().find(|line| line.starts_with("skipped: ")).unwrap_or("ignored")
+    case.output.lines().find(|line| line.starts_with(SKIPPED)).unwrap_or("ignored")
 }
 
 /// Whether nothing failed, something passed, and nothing was skipped where everything can run.
