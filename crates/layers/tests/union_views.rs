@@ -287,6 +287,33 @@ fn what_is_removed_in_one_view_is_set_apart_before() {
     assert_eq!(walk(&scene, OTHER, "d").unwrap().handle(), inside.handle());
 }
 
+/// However a directory is presented, those in it tell the same of the one above them.
+#[test]
+fn the_directory_above_is_the_one_that_is_found_by_its_name() {
+    let (scene, _) = split();
+    let (one, other) = (user(ONE), user(OTHER));
+    let top = scene.union.root();
+    let is_above = |uid: u32| {
+        let inside = walk(&scene, uid, "room/inside").unwrap();
+        let above = inside.parent(&user(uid)).unwrap();
+        assert_eq!(above.handle(), walk(&scene, uid, "room").unwrap().handle(), "{uid}");
+    };
+    let room = top.mkdir(&other, name("room"), 0o777).unwrap().vnode;
+    open_to_all(&room);
+    let make_inside = |caller: &Caller| walk(&scene, caller.uid, "room").unwrap().mkdir(caller, name("inside"), 0o777);
+    make_inside(&one).unwrap();
+    is_above(ONE);
+    // To be removed, and then not: by a vnode of its own.
+    assert_eq!(top.rmdir(&other, name("room")).err(), Some(Errno::ESTALE), "look again");
+    let face = walk(&scene, OTHER, "room").unwrap();
+    assert_ne!(face.handle(), room.handle());
+    make_inside(&other).unwrap();
+    [ONE, OTHER].into_iter().for_each(is_above);
+    // To be renamed, and then not: set apart.
+    assert_eq!(top.rename(&one, name("room"), &top, name("x"), RenameMode::Replace).err(), Some(Errno::ESTALE));
+    [ONE, OTHER].into_iter().for_each(is_above);
+}
+
 #[test]
 fn who_is_in_a_directory_stays_there_when_others_remove_theirs() {
     let (scene, _) = split();

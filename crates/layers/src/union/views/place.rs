@@ -112,10 +112,12 @@ impl Node {
         {
             return common.root_node();
         }
-        match self.hosting.get().and_then(|hosting| lock(&hosting.host).upgrade()) {
-            Some(host) if host.has_guest(&self) => host,
-            _ => self,
+        let Some(hosting) = self.hosting.get() else { return self };
+        if let Some(face) = lock(&hosting.face).upgrade() {
+            return face;
         }
+        let host = lock(&hosting.host).upgrade().filter(|_| !hosting.is_apart.load(Ordering::Relaxed));
+        host.filter(|host| host.has_guest(&self)).unwrap_or(self)
     }
 
     /// Sets directories apart that are about to be removed or renamed: each is given by the vnode that its name was looked
