@@ -243,16 +243,15 @@ fn signals_reach_the_command_and_nothing_stays_mounted() {
         return;
     }
     let scene = Scene::with(&["f"]);
-    let script = "trap 'echo got it; exit 9' TERM; echo > /tmp/ready.$PPID; while :; do sleep 0.05; done";
+    let ready = scene.scratch.path("ready");
+    let script = format!("trap 'echo got it; exit 9' TERM; echo > {}; while :; do sleep 0.05; done", ready.display());
     let mut child = scene
-        .command(&["--discard", "--", "sh", "-c", script])
+        .command(&["--discard", "--", "sh", "-c", &script])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let ready = PathBuf::from(format!("/tmp/ready.{}", child.id()));
     wait_until("the command runs", || ready.exists());
-    fs::remove_file(&ready).unwrap();
     assert!(!support::is_mounted(&scene.base()), "the mount is in a name space of its own");
     let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -472,6 +471,7 @@ fn whatever_is_done_is_committed_also_by_commits_that_are_killed() {
 #[test]
 fn on_a_terminal_it_is_asked() {
     if !can_mount() || !Path::new("/usr/bin/script").exists() {
+        eprintln!("skipped: needs script(1)");
         return;
     }
     for (answers, is_committed, is_kept) in
@@ -513,21 +513,23 @@ fn the_whole_tree_can_be_forked() {
 #[test]
 fn users_have_forks_of_their_own() {
     if !can_mount() || !Path::new("/usr/bin/setpriv").exists() {
+        eprintln!("skipped: needs setpriv(1)");
         return;
     }
     let scene = Scene::with(&["f", "d/g", "h"]);
     let path = |name: &str| scene.scratch.name(name);
     fs::copy(env!("CARGO_BIN_EXE_plyfs"), path("plyfs")).unwrap();
     fs::create_dir(scene.kept()).unwrap();
+    fs::create_dir(path("device")).unwrap();
     // Where users may not open /dev/fuse, one that they may open takes its place.
     let script = format!(
-        "chown -R 1234:1234 {base} {kept} && mknod -m 666 {fuse} c 10 229 && mount --make-rprivate / &&
-        mount --bind {fuse} /dev/fuse && cd {base} &&
+        "chown -R 1234:1234 {base} {kept} && mount --make-rprivate / && mount -t tmpfs none {place} &&
+        mknod -m 666 {place}/fuse c 10 229 && mount --bind {place}/fuse /dev/fuse && cd {base} &&
         setpriv --reuid 1234 --regid 1234 --clear-groups {plyfs} run --scratch {kept} --commit -- \\
             sh -c 'id -u; id -g; echo more >> f; ln f l; mv d e; rm h; ln -s f s; stat -c %u:%g f'",
         base = path("base"),
         kept = path("kept"),
-        fuse = path("fuse"),
+        place = path("device"),
         plyfs = path("plyfs"),
     );
     let as_user = |script: &str| finish(Command::new("unshare").args(["--mount", "sh", "-c", script]).output());

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -67,7 +68,8 @@ impl Place {
         let memory = Path::new("/dev/shm");
         let name = format!("{}.image", self.directory.path().file_name().unwrap_or_default().display());
         let image = if memory.is_dir() { memory.join(name) } else { self.directory.path().join(name) };
-        fs::File::create(&image)?.set_len(mebibytes << 20)?;
+        // Whoever is there first is not believed.
+        fs::File::options().write(true).create_new(true).mode(0o600).open(&image)?.set_len(mebibytes << 20)?;
         let made = succeeds(Command::new("mkfs.ext4").args(["-q", "-m", "0", "-E", "nodiscard"]).arg(&image));
         let mounted = made && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&self.path));
         // The loop device keeps it open.

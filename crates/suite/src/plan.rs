@@ -171,7 +171,7 @@ impl Plan {
             return Ok(Live { subject: Arc::new(Duplicated { subject, branches }), _served: None, _place: place });
         }
         let mount_point = place.beside("mount")?;
-        let served = Served::start(&recipe, &mount_point, self.withheld()?)?;
+        let served = Served::start(&recipe, &mount_point, self.withheld()?, Some(self.reach))?;
         let subject = Mounted::new(&mount_point)?.titled(title).limited_to(abilities);
         Ok(Live { subject: Arc::new(Duplicated { subject, branches }), _served: Some(served), _place: place })
     }

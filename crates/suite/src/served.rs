@@ -4,15 +4,23 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use frontends::fuse::{Features, Mount, MountOptions, UnmountMode, unmount};
 
 use crate::Recipe;
+use crate::plan::Reach;
 
 const RECIPE: &str = "PLYFS_SUITE_SERVE";
 const MOUNT_POINT: &str = "PLYFS_SUITE_MOUNT_POINT";
 /// The features of the protocol that the mount does without, by their names.
 const WITHHELD: &str = "PLYFS_SUITE_WITHHELD";
+/// How its requests are to come, if anything: `mount` or `mount over io_uring`.
+const TRANSPORT: &str = "PLYFS_SUITE_TRANSPORT";
+
+/// A server of this process failed at its end, when no test could tell.
+static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// A mounted stack. Dropping it unmounts.
 pub struct Served {
@@ -25,12 +33,18 @@ impl Served {
     /// [`serve_if_asked`].
     ///
     /// # Errors
-    /// What the server says when it cannot mount.
-    pub fn start(recipe: &Recipe, mount_point: &Path, withheld: Features) -> io::Result<Self> {
+    /// What the server says when it cannot mount, or if requests do not come as they are to.
+    pub fn start(
+        recipe: &Recipe,
+        mount_point: &Path,
+        withheld: Features,
+        transport: Option<Reach>,
+    ) -> io::Result<Self> {
         let mut server = Command::new(std::env::current_exe()?)
             .env(RECIPE, recipe.to_text())
             .env(MOUNT_POINT, mount_point)
             .env(WITHHELD, withheld.to_string())
+            .env(TRANSPORT, transport.map(|reach| reach.to_string()).unwrap_or_default())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -45,6 +59,11 @@ impl Served {
         Ok(Self { server, mount_point: mount_point.to_owned() })
     }
 
+    /// Whether a server failed when its mount was to go: it died, or could not unmount.
+    pub fn has_any_failed() -> bool {
+        HAS_FAILED.load(Ordering::SeqCst)
+    }
+
     /// The process that serves the mount.
     pub fn process(&self) -> u32 {
         self.server.id()
@@ -57,6 +76,7 @@ impl Drop for Served {
         match self.server.wait() {
             Ok(status) if status.success() => {}
             other => {
+                HAS_FAILED.store(true, Ordering::SeqCst);
                 eprintln!("the server of {} ended with {other:?}", self.mount_point.display());
                 let _ = unmount(&self.mount_point, UnmountMode::Lazy);
             }
@@ -91,9 +111,15 @@ fn serve(recipe: &str, mount_point: &Path) -> Result<(), Box<dyn std::error::Err
         ..MountOptions::default()
     };
     let mount = Mount::new(recipe.build()?, mount_point, &options)?;
+    let (transport, uring) = (std::env::var(TRANSPORT).unwrap_or_default(), &mount.decisions().uring);
+    if !transport.is_empty() && (transport == Reach::Uring.to_string()) != uring.is_ok() {
+        return Err(format!("it is to be a {transport}, and io_uring is {uring:?}").into());
+    }
     println!("ready");
     io::stdout().flush()?;
     io::stdin().read_to_end(&mut Vec::new())?;
-    drop(mount);
-    Ok(())
+    // A test that was stopped may still use it.
+    mount.unmount(UnmountMode::Clean).or_else(|_| mount.unmount(UnmountMode::Lazy))?;
+    let is_over = mount.wait_timeout(Duration::from_secs(60));
+    if is_over { Ok(()) } else { Err("the mount is still used a minute after it was to go".into()) }
 }

@@ -14,7 +14,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use suite::cover::{choose, deal};
 use suite::matrix::{self, Means};
 use suite::plan::{Live, Plan, Reach, Sort};
-use suite::{Place, keep_credentials, patiently, serve_if_asked, timed, with_kept_credentials};
+use suite::{Place, Served, keep_credentials, patiently, serve_if_asked, timed, with_kept_credentials};
 
 fn main() -> ExitCode {
     serve_if_asked();
@@ -22,23 +22,30 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Most tests wait: for the server, for locks, for the clock to advance.
     arguments.test_threads.get_or_insert(4);
-    let is_root = rustix::process::geteuid().is_root();
-    let conclusion = libtest_mimic::run(&arguments, trials(&arguments));
-    let mut failed = conclusion.has_failed();
-    if is_root && !arguments.list {
-        failed |= !run_without_privileges();
+    let means = Means::here();
+    if std::env::var_os(MUST_MOUNT).is_some() && !means.can_mount {
+        println!("a user without privileges cannot mount here: /dev/fuse or fusermount3 is missing");
+        return ExitCode::FAILURE;
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials(&arguments, means));
+    let mut failed = conclusion.has_failed() || Served::has_any_failed();
+    if means.is_root && !arguments.list {
+        failed |= !run_without_privileges(means);
     }
     ExitCode::from(u8::from(failed))
 }
 
+/// Said to the run of a user without privileges where root can mount.
+const MUST_MOUNT: &str = "PLYFS_SUITE_MUST_MOUNT";
+
 /// Runs this program again as a user without privileges. Where the machine lets only root use /dev/fuse, the program
 /// sees another node of the device there.
-fn run_without_privileges() -> bool {
+fn run_without_privileges(means: Means) -> bool {
     const SCRIPT: &str = r#"
         user=$1; place=$2; shift 2
         if [ -e /dev/fuse ] && ! setpriv --reuid $user --regid $user --clear-groups sh -c ': <>/dev/fuse' 2>/dev/null
         then
-            mknod -m 666 "$place/fuse" c 10 229 && mount --bind "$place/fuse" /dev/fuse
+            mount -t tmpfs -o mode=755 none "$place" && mknod -m 666 "$place/fuse" c 10 229 && mount --bind "$place/fuse" /dev/fuse
         fi
         exec setpriv --reuid $user --regid $user --clear-groups "$@"
     "#;
@@ -51,6 +58,9 @@ fn run_without_privileges() -> bool {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", SCRIPT, "sh", &user.to_string()]).arg(&nodes).arg(program);
     command.args(std::env::args_os().skip(1)).env("TMPDIR", place.path()).current_dir("/");
+    if means.can_mount {
+        command.env(MUST_MOUNT, "1");
+    }
     command.status().is_ok_and(|status| status.success())
 }
 
@@ -109,8 +119,8 @@ fn chosen(means: Means, tests: &[&Test]) -> Vec<(Plan, BTreeSet<usize>)> {
 }
 
 /// The trials of every run with this transport, and a line for each on what is chosen and what does not apply.
-fn trials(arguments: &Arguments) -> Vec<Trial> {
-    let (means, transport) = (Means::here(), matrix::transport());
+fn trials(arguments: &Arguments, means: Means) -> Vec<Trial> {
+    let transport = matrix::transport();
     if !means.can_mount {
         println!("no /dev/fuse or no fusermount3: nothing is mounted, the stacks are tested by their vnodes only");
     }

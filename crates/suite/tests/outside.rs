@@ -92,7 +92,8 @@ fn main() -> ExitCode {
         try_out("fsx", fsx, OTHERS);
     }
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!can_run)).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    ExitCode::from(u8::from(conclusion.has_failed() || Served::has_any_failed()))
 }
 
 /// The stacks that are tried each time: data left to the kernel, changed on the way, in memory, and copied up.
@@ -176,7 +177,7 @@ fn pjdfstest(stack: &Stack) -> Result<(), Failed> {
     fs::create_dir(&native)?;
     let mount_point = place.beside("mount")?;
     let below = pjdfstest_in(&program, &place, &native)?;
-    let served = Served::start(&stack.prepare(&place)?.0, &mount_point, Features::NONE)?;
+    let served = Served::start(&stack.prepare(&place)?.0, &mount_point, Features::NONE, None)?;
     let here = pjdfstest_in(&program, &place, &mount_point)?;
     drop(served);
     println!("pjdfstest on the lower file system: {}", below.summary);
@@ -243,7 +244,7 @@ fn fsx_with(stack: &Stack, seeds: Range<u64>) -> Result<(), Failed> {
     let logs = place.beside("logs")?;
     let configuration = logs.join("fsx.toml");
     fs::write(&configuration, FSX_CONFIGURATION)?;
-    let served = Served::start(&recipe, &mount_point, Features::NONE)?;
+    let served = Served::start(&recipe, &mount_point, Features::NONE, None)?;
     for seed in seeds.clone() {
         let mut command = Command::new(&program);
         command.arg("-f").arg(&configuration).arg("-P").arg(&logs);

@@ -28,6 +28,7 @@ struct Event {
 #[derive(Debug, Default)]
 pub struct Collector {
     job: String,
+    has_begun: bool,
     announced: usize,
     running: HashSet<String>,
     times: HashMap<String, f64>,
@@ -51,6 +52,16 @@ impl Collector {
         } else if let Some((name, verdict)) = plain(line) {
             self.announced += 1;
             self.end(name.to_owned(), verdict, None, String::new());
+        } else if line.starts_with(SKIPPED) {
+            // Of a program that captures no output of its tests.
+            self.cases.push(Case {
+                job: self.job.clone(),
+                name: "a part of it".to_owned(),
+                verdict: Verdict::Skipped,
+                seconds: None,
+                output: line.to_owned(),
+            });
+            self.announced += 1;
         } else if !line.trim().is_empty() {
             self.notes.push(line.to_owned());
         }
@@ -58,7 +69,10 @@ impl Collector {
 
     fn event(&mut self, event: Event) {
         match (event.kind.as_str(), event.event.as_str()) {
-            ("suite", "started") => self.announced += event.test_count,
+            ("suite", "started") => {
+                self.has_begun = true;
+                self.announced += event.test_count;
+            }
             ("test", "started") => {
                 self.running.insert(event.name);
             }
@@ -81,6 +95,11 @@ impl Collector {
         self.running.remove(&name);
         let output = if verdict == Verdict::Passed { seeds(&output) } else { output };
         self.cases.push(Case { job: self.job.clone(), name, verdict, seconds, output });
+    }
+
+    /// Whether the program has said which tests it has, and had one at least where that is asked for.
+    pub fn has_tests(&self, at_least_one: bool) -> bool {
+        self.has_begun && (self.announced > 0 || !at_least_one)
     }
 
     /// The cases and notes, once the program has ended. Tests that were announced and did not end have failed, for this reason.
@@ -135,6 +154,7 @@ mod tests {
             r#"{ "type": "suite", "event": "started", "test_count": 3 }"#,
             r#"{ "type": "test", "event": "started", "name": "a" }"#,
             "a note",
+            "skipped: needs a disk",
             r#"{ "type": "test", "name": "a", "event": "ok", "exec_time": 0.5, "stdout": "noise\nMODEL_SEED=7\n" }"#,
             r#"{ "type": "test", "name": "b", "event": "ok", "stdout": "skipped: needs root\n" }"#,
             r#"{ "type": "time", "name": "c", "exec_time": 2.5 }"#,
@@ -144,9 +164,14 @@ mod tests {
         let verdicts: Vec<_> = cases.iter().map(|case| (case.name.as_str(), case.verdict, case.seconds)).collect();
         assert_eq!(
             verdicts,
-            [("a", Verdict::Passed, Some(0.5)), ("b", Verdict::Skipped, None), ("c", Verdict::Failed, Some(2.5))]
+            [
+                ("a part of it", Verdict::Skipped, None),
+                ("a", Verdict::Passed, Some(0.5)),
+                ("b", Verdict::Skipped, None),
+                ("c", Verdict::Failed, Some(2.5))
+            ]
         );
-        assert_eq!((cases[0].output.as_str(), cases[2].output.as_str()), ("MODEL_SEED=7", "why"));
+        assert_eq!((cases[1].output.as_str(), cases[3].output.as_str()), ("MODEL_SEED=7", "why"));
     }
 
     #[test]

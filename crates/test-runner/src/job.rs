@@ -10,10 +10,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::case::{Case, Outcome, Verdict};
+use crate::enclosure::Enclosure;
 use crate::events::Collector;
+use crate::report;
 use crate::switch::State;
 
 /// A program to run.
@@ -27,8 +29,8 @@ pub struct Job {
     pub directory: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Variables that are set for it.
-    pub environment: Vec<(String, String)>,
+    /// Variables that are set for it, or not set.
+    pub environment: Vec<(String, Option<String>)>,
     /// Where its cases come from.
     pub source: Source,
     /// The state of the kernel's io_uring switch that it needs.
@@ -37,6 +39,8 @@ pub struct Job {
     pub weight: u32,
     /// After this time it is killed.
     pub limit: Duration,
+    /// To run without a test is a failure.
+    pub must_have_tests: bool,
 }
 
 /// Where the cases of a job come from.
@@ -55,24 +59,38 @@ pub enum Source {
 impl fmt::Display for Job {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} [{}]", self.title, self.state)?;
-        self.environment.iter().try_for_each(|(name, value)| write!(formatter, " {name}={value}"))?;
+        let set = self.environment.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        set.into_iter().try_for_each(|(name, value)| write!(formatter, " {name}={value}"))?;
         write!(formatter, " {}", self.executable.display())?;
         self.arguments.iter().try_for_each(|argument| write!(formatter, " {argument}"))
     }
 }
 
 impl Job {
-    /// Runs the program to its end. Its output goes to a file in this directory as well.
+    /// Runs the program to its end, in a thread of its own. Its output goes to a file in this directory as well. What it leaves
+    /// behind, processes and mounts, is gone then.
     ///
     /// # Errors
     /// When it cannot be started, or its output not be kept.
-    pub fn run(&self, results: &Path, is_stopped: &dyn Fn() -> bool) -> anyhow::Result<Outcome> {
+    pub fn run(&self, results: &Path, is_stopped: &(dyn Fn() -> bool + Sync)) -> anyhow::Result<Outcome> {
+        let enclosed = || {
+            let enclosure = Enclosure::enter()?;
+            let outcome = self.run_here(results, is_stopped);
+            enclosure.clear();
+            outcome
+        };
+        std::thread::scope(|scope| scope.spawn(enclosed).join())
+            .unwrap_or_else(|_| Err(anyhow::anyhow!("{}: what runs it panicked", self.title)))
+    }
+
+    fn run_here(&self, results: &Path, is_stopped: &dyn Fn() -> bool) -> anyhow::Result<Outcome> {
         let started = Instant::now();
         let log = results.join(self.title.replace([' ', '/', ':', ',', '.'], "-") + ".log");
         let mut log_file = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
         let errors = log.with_extension("stderr");
         if let Source::Nested(directory) = &self.source {
             std::fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
+            report::remove(directory)?;
         }
         let mut child = self.spawn(File::create(&errors)?)?;
         let lines = lines_of(&mut child);
@@ -84,8 +102,12 @@ impl Job {
             }
         })?;
         let reason = format!("{}: {}; its output is in {}", self.title, end, log.display());
+        let has_tests = collector.has_tests(self.must_have_tests);
         let (mut cases, notes) = collector.finish(&reason);
         match &self.source {
+            Source::Events if !has_tests && end == End::Exited(0) => {
+                cases.push(self.case("its tests", Verdict::Failed, format!("it ran no test\n{reason}")));
+            }
             Source::Events | Source::Lines => {}
             Source::ExitCode => cases.push(self.only_case(&end, &log, started.elapsed())),
             Source::Nested(directory) => cases = self.nested(directory, &reason),
@@ -101,7 +123,12 @@ impl Job {
     fn spawn(&self, errors: File) -> anyhow::Result<Child> {
         let mut command = Command::new(&self.executable);
         command.args(&self.arguments).current_dir(&self.directory).env("CARGO_MANIFEST_DIR", &self.directory);
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        for (name, value) in &self.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
         if self.source == Source::Events {
             // Only then does a stable libtest print events with the time of each test.
             command.env("RUSTC_BOOTSTRAP", "1");
@@ -122,35 +149,37 @@ impl Job {
         const INTERVAL: Duration = Duration::from_millis(50);
         /// Processes that outlive the program may hold its output open; this long is waited for what it still contains.
         const AFTER: Duration = Duration::from_secs(2);
-        let mut killed = None;
-        let status = loop {
+        /// This long a program may take to put away what it has made before it is killed.
+        const GRACE: Duration = Duration::from_secs(15);
+        let mut ended: Option<(End, Instant)> = None;
+        while !has_ended(child)? {
             match lines.recv_timeout(INTERVAL) {
-                Ok(line) => {
-                    take(&line);
-                    continue;
-                }
+                Ok(line) => take(&line),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(INTERVAL),
-            }
-            if let Some(status) = child.try_wait()? {
-                break status;
             }
             let end = match () {
                 () if is_stopped() => Some(End::Stopped),
                 () if started.elapsed() > self.limit => Some(End::TimeLimit(self.limit.as_secs())),
                 () => None,
             };
-            if let (Some(end), None) = (end, &killed) {
-                killed = Some(end);
-                kill_group(child);
+            match (&ended, end) {
+                (None, Some(end)) => {
+                    signal_group(child, Signal::TERM);
+                    ended = Some((end, Instant::now()));
+                }
+                (Some((_, since)), _) if since.elapsed() > GRACE => signal_group(child, Signal::KILL),
+                _ => {}
             }
-        };
-        while let Ok(line) = lines.recv_timeout(AFTER) {
+        }
+        let end = Instant::now();
+        while let Ok(line) = lines.recv_timeout(AFTER.saturating_sub(end.elapsed())) {
             take(&line);
         }
-        // What it started and left behind.
-        kill_group(child);
-        Ok(killed.unwrap_or(status.code().map_or(End::Signal, End::Exited)))
+        // What it started and left behind. It has not been waited for: its number is still its own.
+        signal_group(child, Signal::KILL);
+        let status = child.wait()?;
+        Ok(ended.map_or_else(|| status.code().map_or(End::Signal, End::Exited), |(end, _)| end))
     }
 
     fn case(&self, name: &str, verdict: Verdict, output: String) -> Case {
@@ -169,7 +198,7 @@ impl Job {
 
     /// The cases that another runner wrote down, each as one of this job.
     fn nested(&self, directory: &Path, reason: &str) -> Vec<Case> {
-        let path = directory.join(crate::report::RESULTS);
+        let path = directory.join(report::RESULTS);
         let read = std::fs::read(&path).map_err(|error| error.to_string());
         let cases: Result<Vec<Case>, String> =
             read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
@@ -204,10 +233,17 @@ impl fmt::Display for End {
     }
 }
 
-fn kill_group(child: &Child) {
+/// Whether the program has ended; it is not waited for.
+fn has_ended(child: &Child) -> anyhow::Result<bool> {
+    let Some(process) = Pid::from_raw(child.id().cast_signed()) else { return Ok(true) };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    Ok(waitid(WaitId::Pid(process), options).context("waiting for a program")?.is_some())
+}
+
+fn signal_group(child: &Child, signal: Signal) {
     if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
         // Nobody may be left in it.
-        let _ = kill_process_group(group, Signal::KILL);
+        let _ = kill_process_group(group, signal);
     }
 }
 
@@ -246,20 +282,18 @@ mod tests {
             executable: "/bin/sh".into(),
             directory: "/".into(),
             arguments: vec!["-c".to_owned(), text.to_owned()],
-            environment: vec![("ANSWER".to_owned(), "42".to_owned())],
+            environment: vec![("ANSWER".to_owned(), Some("42".to_owned())), ("HOME".to_owned(), None)],
             source,
             state: State::Device,
             weight: 1,
             limit,
+            must_have_tests: false,
         }
     }
 
     fn run(job: &Job) -> (Vec<Case>, Vec<String>) {
-        let directory =
-            std::env::temp_dir().join(format!("test-runner-{}-{:?}", std::process::id(), std::thread::current().id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let outcome = job.run(&directory, &|| false).unwrap();
-        std::fs::remove_dir_all(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let outcome = job.run(directory.path(), &|| false).unwrap();
         (outcome.cases, outcome.notes)
     }
 
@@ -295,16 +329,64 @@ mod tests {
         assert_eq!((cases.len(), cases[0].verdict), (1, Verdict::Passed));
         let (cases, _) = run(&script("exit 1", Source::ExitCode, MINUTE));
         assert_eq!((cases.len(), cases[0].verdict), (1, Verdict::Failed));
-        let directory = std::env::temp_dir().join(format!("test-runner-nested-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let text = format!(
             r#"echo '[{{"job": "a b", "name": "n", "verdict": "passed"}}]' >{}/results.json"#,
-            directory.display()
+            directory.path().display()
         );
-        let (cases, _) = run(&script(&text, Source::Nested(directory.clone()), MINUTE));
+        let nested = Source::Nested(directory.path().to_owned());
+        let (cases, _) = run(&script(&text, nested.clone(), MINUTE));
         assert_eq!((cases[0].job.as_str(), cases[0].verdict), ("script, a b", Verdict::Passed));
-        let (cases, _) = run(&script("true", Source::Nested(directory.join("none")), MINUTE));
-        assert_eq!(cases[0].verdict, Verdict::Failed);
-        std::fs::remove_dir_all(&directory).unwrap();
+        let (cases, _) = run(&script("true", nested, MINUTE));
+        assert_eq!(cases[0].verdict, Verdict::Failed, "results of an earlier run were taken over");
+    }
+
+    #[test]
+    fn a_program_without_a_test_is_a_failure() {
+        let announces =
+            |count: usize| format!(r#"echo '{{ "type": "suite", "event": "started", "test_count": {count} }}'"#);
+        let verdicts = |text: &str, must_have_tests| {
+            let (cases, _) = run(&Job { must_have_tests, ..script(text, Source::Events, MINUTE) });
+            cases.iter().map(|case| case.verdict).collect::<Vec<_>>()
+        };
+        assert_eq!(verdicts("true", false), [Verdict::Failed]);
+        assert_eq!(verdicts(&announces(0), true), [Verdict::Failed]);
+        assert_eq!(verdicts(&announces(0), false), []);
+    }
+
+    #[test]
+    fn a_program_that_prints_without_pause_is_ended_at_its_limit() {
+        let started = Instant::now();
+        let (cases, _) =
+            run(&script("while :; do echo x; sleep 0.01; done", Source::Events, Duration::from_millis(300)));
+        assert!(started.elapsed() < Duration::from_secs(30));
+        assert!(cases.iter().any(|case| case.output.contains("its limit")), "{cases:?}");
+    }
+
+    #[test]
+    fn who_is_ended_may_put_away_what_it_made() {
+        let text = "trap 'echo put away; exit' TERM; sleep 60 & wait";
+        let (_, notes) = run(&script(text, Source::Events, Duration::from_millis(300)));
+        assert_eq!(notes, ["put away"]);
+    }
+
+    #[test]
+    fn servers_and_mounts_that_are_left_are_gone() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: a mount namespace needs root");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let text = format!(
+            "mount -t tmpfs none {} || exit 1; setsid sh -c 'echo $$; exec sleep 60' & sleep 0.3",
+            place.path().display()
+        );
+        let started = Instant::now();
+        let (_, notes) = run(&script(&text, Source::Events, MINUTE));
+        assert!(started.elapsed() < MINUTE);
+        assert!(!std::fs::read_to_string("/proc/self/mounts").unwrap().contains(&place.path().display().to_string()));
+        let left: u32 = notes.last().unwrap().trim().parse().unwrap();
+        let is_there = std::fs::read(format!("/proc/{left}/cmdline")).is_ok_and(|line| line.starts_with(b"sleep"));
+        assert!(!is_there, "{notes:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! Runs the test programs of the workspace side by side, in one of two tiers, and reports what they found.
 
 mod case;
+mod enclosure;
 mod events;
 mod job;
 mod plan;
@@ -9,7 +10,8 @@ mod report;
 mod schedule;
 mod switch;
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ use anyhow::Context;
 use clap::Parser;
 
 use case::Results;
+use job::Job;
 use plan::Tier;
 
 /// Runs the test programs that cargo built, and reports passed, failed and skipped tests.
@@ -43,28 +46,51 @@ struct Arguments {
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let programs = programs::read(&arguments.built)?;
-    let mut jobs = plan::jobs(arguments.tier, &programs, &arguments.results);
-    jobs.retain(|job| arguments.filters.is_empty() || arguments.filters.iter().any(|text| job.title.contains(text)));
-    anyhow::ensure!(!jobs.is_empty(), "no job has a title that contains {:?}", arguments.filters);
+    let mut jobs = plan::jobs(arguments.tier, &programs, &arguments.results)?;
+    for filter in &arguments.filters {
+        let is_chosen = jobs.iter().any(|job| job.title.contains(filter));
+        anyhow::ensure!(is_chosen, "no job has a title that contains {filter:?}: --list shows them");
+    }
+    if !arguments.filters.is_empty() {
+        jobs.retain(|job| arguments.filters.iter().any(|text| job.title.contains(text)));
+        jobs.iter_mut().for_each(plan::as_called);
+    }
     if arguments.list {
         jobs.iter().for_each(|job| println!("{job}"));
         return Ok(ExitCode::SUCCESS);
     }
-    std::fs::create_dir_all(&arguments.results)
-        .with_context(|| format!("creating the results directory {}", arguments.results.display()))?;
+    let results = arguments.results.as_path();
+    std::fs::create_dir_all(results)
+        .with_context(|| format!("creating the results directory {}", results.display()))?;
+    let _alone = alone(results)?;
+    report::remove(results)?;
     report::limits();
-    let started = Instant::now();
-    let mut results = Results::default();
+    let (started, stop) = (Instant::now(), schedule::Stop::at_signals()?);
+    let mut found = Results::default();
+    let ended = run(jobs, &arguments, &stop, &mut found);
+    report::end(&found, arguments.tier, started.elapsed());
+    report::write(&found, results)?;
+    ended?;
+    Ok(ExitCode::from(u8::from(!report::is_success(&found))))
+}
+
+fn run(jobs: Vec<Job>, arguments: &Arguments, stop: &schedule::Stop, found: &mut Results) -> anyhow::Result<()> {
     for (state, jobs) in switch::phases(jobs) {
         let _set = switch::Set::to(state)?;
-        schedule::run(jobs, arguments.jobs, &arguments.results, &mut |outcome| {
+        schedule::run(jobs, arguments.jobs, &arguments.results, stop, &mut |outcome| {
             report::job(&outcome);
-            results.add(outcome);
+            found.add(outcome);
         })?;
     }
-    report::end(&results, arguments.tier, started.elapsed());
-    report::write(&results, &arguments.results)?;
-    Ok(ExitCode::from(u8::from(!report::is_success(&results))))
+    Ok(())
+}
+
+/// Keeps other runs from the same results, and from the kernel's switch meanwhile.
+fn alone(results: &Path) -> anyhow::Result<File> {
+    let path = results.join("lock");
+    let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+    file.try_lock().with_context(|| format!("another run has {}: wait for its end", path.display()))?;
+    Ok(file)
 }
 
 /// A duration as people read it.

@@ -1,5 +1,6 @@
 //! Which jobs a tier has, and how far each goes: the one table of what the quick tier leaves to the other.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -124,18 +125,62 @@ const ON_BOTH_TRANSPORTS: &[(&str, Option<&str>)] = &[
     ("cli views", None),
 ];
 
+/// The program that chooses the transport by itself.
+const SETS_SWITCH: &str = "frontends transports";
+
 /// The programs of the tier for another kernel.
 const MOUNTED: &[(&str, Option<&str>)] =
     &[("frontends mounted", None), ("suite conformance", Some("mount")), ("cli mounts", None)];
 
-/// The programs that take longest, in minutes of a CPU: they begin first.
-const HEAVY: &[(&str, u32)] = &[("layers union_crash", 60), ("suite conformance", 50), ("suite outside", 40)];
+/// The programs that take longest, the heaviest first: they begin in this order.
+const HEAVY: &[(&str, u32)] = &[
+    ("layers union_crash", 60),
+    ("suite conformance", 50),
+    ("suite outside", 40),
+    ("fist tiers", 35),
+    ("layers union_model", 30),
+    ("fist mutants", 25),
+    ("bases mem_and_dir", 20),
+    ("frontends lib", 15),
+];
 
 const QUICK_LIMIT: Duration = Duration::from_secs(15 * 60);
 const ALL_LIMIT: Duration = Duration::from_secs(60 * 60);
 
+/// Variables by which a person replays a test or looks at a part of it. A whole run does without.
+const OF_PERSONS: &[&str] = &[
+    "CONFORMANCE_SEED",
+    "CRASH_EVERY_CALL",
+    "CRASH_SCENARIO",
+    "CRASH_SEED",
+    "FIST_TIERS_FIRST",
+    "FIST_TIERS_SEED",
+    "MODEL_DIRECTORY",
+    "MODEL_DUMP",
+    "MODEL_SEED",
+    "MODEL_TREES",
+    "PLYFS_FUZZ_SEED",
+    "PLYFS_TEST_SEED",
+    "PLYFS_UPDATE_GRAMMAR",
+    "RUN_SEED",
+    "SEED",
+    "UNIONS_COMPARED",
+];
+
+/// Has a job that was chosen by its title run with the variables that the caller has set.
+pub fn as_called(job: &mut Job) {
+    job.environment.retain(|(name, _)| std::env::var_os(name).is_none());
+}
+
 /// The jobs of a tier.
-pub fn jobs(tier: Tier, programs: &[Program], results: &Path) -> Vec<Job> {
+///
+/// # Errors
+/// When a program is missing that this module knows.
+pub fn jobs(tier: Tier, programs: &[Program], results: &Path) -> anyhow::Result<Vec<Job>> {
+    for title in known() {
+        let is_there = programs.iter().any(|program| program.title == title);
+        anyhow::ensure!(is_there, "no program {title:?} was built: build all with `make test`, or correct its title");
+    }
     let job = |program: &Program, state, argument: Option<&str>| job(tier, program, state, argument);
     if tier == Tier::Mounted {
         let of = |(title, argument): &(&str, Option<&str>)| {
@@ -144,9 +189,10 @@ pub fn jobs(tier: Tier, programs: &[Program], results: &Path) -> Vec<Job> {
                 .find(|program| program.title == *title)
                 .map(|program| job(program, State::Device, *argument))
         };
-        return MOUNTED.iter().filter_map(of).collect();
+        return Ok(MOUNTED.iter().filter_map(of).collect());
     }
-    let mut jobs: Vec<Job> = programs.iter().map(|program| job(program, State::Device, None)).collect();
+    let state = |program: &Program| if SETS_SWITCH == program.title { State::Sets } else { State::Device };
+    let mut jobs: Vec<Job> = programs.iter().map(|program| job(program, state(program), None)).collect();
     jobs.push(documentation_tests());
     if switch::is_here() {
         for (title, argument) in ON_BOTH_TRANSPORTS {
@@ -158,7 +204,18 @@ pub fn jobs(tier: Tier, programs: &[Program], results: &Path) -> Vec<Job> {
         jobs.push(soak());
         jobs.push(guest(results));
     }
-    jobs
+    Ok(jobs)
+}
+
+/// The programs that are in the tables here.
+fn known() -> impl Iterator<Item = &'static str> {
+    let extents = EXTENTS.iter().map(|extent| extent.program);
+    let chosen = ON_BOTH_TRANSPORTS.iter().chain(MOUNTED).map(|(title, _)| *title);
+    extents
+        .chain(chosen)
+        .chain(HEAVY.iter().map(|(title, _)| *title))
+        .chain(HARNESSES_OF_THEIR_OWN)
+        .chain([SETS_SWITCH])
 }
 
 fn job(tier: Tier, program: &Program, state: State, argument: Option<&str>) -> Job {
@@ -173,11 +230,12 @@ fn job(tier: Tier, program: &Program, state: State, argument: Option<&str>) -> J
     }
     arguments.extend(argument.map(str::to_owned));
     let value = |extent: &Extent| if tier == Tier::All { extent.all } else { extent.quick };
-    let environment = EXTENTS
-        .iter()
-        .filter(|extent| extent.program == program.title)
-        .filter_map(|extent| Some((extent.variable.to_owned(), value(extent)?.to_owned())))
-        .collect();
+    let extent = |variable: &str| {
+        EXTENTS.iter().find(|extent| extent.program == program.title && extent.variable == variable).and_then(value)
+    };
+    let variables: BTreeSet<&str> =
+        OF_PERSONS.iter().copied().chain(EXTENTS.iter().map(|extent| extent.variable)).collect();
+    let environment = variables.iter().map(|name| ((*name).to_owned(), extent(name).map(str::to_owned))).collect();
     Job {
         title,
         executable: program.executable.clone(),
@@ -188,6 +246,7 @@ fn job(tier: Tier, program: &Program, state: State, argument: Option<&str>) -> J
         state,
         weight: HEAVY.iter().find(|(title, _)| *title == program.title).map_or(1, |(_, weight)| *weight),
         limit: if tier == Tier::Quick { QUICK_LIMIT } else { ALL_LIMIT },
+        must_have_tests: known().any(|title| title == program.title),
     }
 }
 
@@ -218,8 +277,9 @@ fn guest(results: &Path) -> Job {
         weight: 90,
         source: Source::Nested(results),
         environment: vec![
-            ("GUEST_RESULTS".to_owned(), results_text.clone()),
-            ("GUEST_SECONDS".to_owned(), ALL_LIMIT.as_secs().to_string()),
+            ("GUEST_RESULTS".to_owned(), Some(results_text.clone())),
+            // The guest ends by itself before it is ended.
+            ("GUEST_SECONDS".to_owned(), Some((ALL_LIMIT.as_secs() - 120).to_string())),
         ],
         ..command("Linux 6.1", "scripts/guest".into(), &arguments)
     }
@@ -239,6 +299,7 @@ fn command(title: &str, executable: PathBuf, arguments: &[&str]) -> Job {
         state: State::Device,
         weight: 1,
         limit: ALL_LIMIT,
+        must_have_tests: false,
     }
 }
 
@@ -262,24 +323,43 @@ mod tests {
     use super::*;
 
     fn programs() -> Vec<Program> {
-        let titles = EXTENTS.iter().map(|extent| extent.program).chain(MOUNTED.iter().map(|(title, _)| *title));
         let program = |title: &str| Program { title: title.to_owned(), executable: "/x".into(), directory: "/".into() };
-        titles.map(program).collect()
+        known().map(program).collect()
+    }
+
+    fn jobs_of(tier: Tier) -> Vec<Job> {
+        jobs(tier, &programs(), "/r".as_ref()).unwrap()
     }
 
     #[test]
     fn the_quick_tier_goes_less_far_with_every_program() {
-        let (quick, all) = (jobs(Tier::Quick, &programs(), "/r".as_ref()), jobs(Tier::All, &programs(), "/r".as_ref()));
+        let (quick, all) = (jobs_of(Tier::Quick), jobs_of(Tier::All));
         for extent in EXTENTS {
             assert_ne!(extent.quick, extent.all, "{}", extent.program);
             let value = |jobs: &[Job]| {
                 let job = jobs.iter().find(|job| job.title == extent.program).unwrap();
-                job.environment.iter().find(|(name, _)| name == extent.variable).map(|(_, value)| value.clone())
+                job.environment.iter().find(|(name, _)| name == extent.variable).and_then(|(_, value)| value.clone())
             };
             assert_eq!(value(&quick).as_deref(), extent.quick);
             assert_eq!(value(&all).as_deref(), extent.all);
         }
         assert!(quick.iter().all(|job| all.iter().any(|other| other.title == job.title)));
         assert_eq!(left(Tier::Quick).len(), EXTENTS.len() + ONLY_ALL.len());
+    }
+
+    #[test]
+    fn a_whole_run_depends_on_no_variable_of_the_caller() {
+        for job in jobs_of(Tier::All).iter().filter(|job| job.source == Source::Events) {
+            let of_extents = EXTENTS.iter().map(|extent| extent.variable);
+            for name in of_extents.chain(OF_PERSONS.iter().copied()) {
+                assert!(job.environment.iter().any(|(known, _)| known == name), "{}: {name}", job.title);
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_an_error() {
+        let programs: Vec<Program> = programs().into_iter().filter(|program| program.title != "cli views").collect();
+        assert!(jobs(Tier::Quick, &programs, "/r".as_ref()).unwrap_err().to_string().contains("cli views"));
     }
 }

@@ -77,7 +77,7 @@ fn first_line(case: &Case) -> &str {
 
 /// Whether nothing failed, something passed, and nothing was skipped where everything can run.
 pub fn is_success(results: &Results) -> bool {
-    let unexcused = of(results, Verdict::Skipped).filter(|case| !first_line(case).starts_with(EXCUSE)).count();
+    let unexcused = of(results, Verdict::Skipped).filter(|case| !is_excused(case)).count();
     let may_skip = unexcused == 0 || !plan::can_mount();
     if !may_skip {
         println!("{unexcused} tests were skipped although root and /dev/fuse are here: that is a failure");
@@ -87,6 +87,29 @@ pub fn is_success(results: &Results) -> bool {
 
 /// Begins the reason of a test that is skipped for a lack of the kernel, not of the machine's set-up.
 const EXCUSE: &str = "skipped: the kernel has no ";
+
+/// Whether a test was skipped for nothing else.
+fn is_excused(case: &Case) -> bool {
+    let mut reasons = case.output.lines().filter(|line| line.starts_with(SKIPPED)).peekable();
+    reasons.peek().is_some() && reasons.all(|line| line.starts_with(EXCUSE))
+}
+
+/// Removes what an earlier run wrote.
+///
+/// # Errors
+/// When a file is there that cannot be removed.
+pub fn remove(directory: &Path) -> anyhow::Result<()> {
+    for name in [RESULTS, JUNIT] {
+        let path = directory.join(name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("removing {}", path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
 
 /// Writes the cases as JSON and as JUnit's XML.
 ///
@@ -181,7 +204,7 @@ mod tests {
         found.cases[1].verdict = Verdict::Skipped;
         found.cases[1].output = "skipped: the kernel has no io_uring for FUSE\n".to_owned();
         assert!(is_success(&found));
-        found.cases[1].output = "skipped: needs root\n".to_owned();
+        found.cases[1].output += "skipped: needs root\n";
         assert_eq!(is_success(&found), !plan::can_mount());
     }
 

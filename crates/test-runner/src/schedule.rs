@@ -5,26 +5,49 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::case::Outcome;
 use crate::job::Job;
+
+/// Whether the whole run is to end.
+#[derive(Debug)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// It is when one of the signals arrives that users and terminals send.
+    ///
+    /// # Errors
+    /// When a signal cannot be caught.
+    pub fn at_signals() -> anyhow::Result<Self> {
+        let stop = Self(Arc::new(AtomicBool::new(false)));
+        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+            signal_hook::flag::register(signal, stop.0.clone())?;
+        }
+        Ok(stop)
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// Runs the jobs, `side_by_side` at a time, and hands on each end as it comes. By default one more than there are CPUs:
 /// most tests wait a good part of their time.
 ///
 /// # Errors
-/// When a job cannot be started, or a signal arrived; programs that run are killed then.
+/// When a job cannot be started, or a signal arrived; programs that run are ended then.
 pub fn run(
     mut jobs: Vec<Job>,
     side_by_side: Option<usize>,
     results: &Path,
+    stop: &Stop,
     take: &mut dyn FnMut(Outcome),
 ) -> anyhow::Result<()> {
-    let is_stopped = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, is_stopped.clone())?;
-    }
     jobs.sort_by_key(|job| job.weight);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = side_by_side.unwrap_or(processors + 1).clamp(1, jobs.len().max(1));
@@ -32,11 +55,11 @@ pub fn run(
     let (sender, ends) = channel();
     std::thread::scope(|scope| -> anyhow::Result<()> {
         for _ in 0..workers {
-            let (sender, queue, is_stopped) = (sender.clone(), &queue, &is_stopped);
+            let (sender, queue) = (sender.clone(), &queue);
             scope.spawn(move || {
                 let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
-                while let Some(job) = next().filter(|_| !is_stopped.load(Ordering::Relaxed)) {
-                    let end = job.run(results, &|| is_stopped.load(Ordering::Relaxed));
+                while let Some(job) = next().filter(|_| !stop.is_set()) {
+                    let end = job.run(results, &|| stop.is_set());
                     let _ = sender.send(end);
                 }
             });
@@ -47,13 +70,13 @@ pub fn run(
             match end {
                 Ok(outcome) => take(outcome),
                 Err(error) => {
-                    is_stopped.store(true, Ordering::Relaxed);
+                    stop.set();
                     first_error = first_error.and(Err(error));
                 }
             }
         }
         first_error
     })?;
-    anyhow::ensure!(!is_stopped.load(Ordering::Relaxed), "stopped by a signal");
+    anyhow::ensure!(!stop.is_set(), "stopped by a signal");
     Ok(())
 }

@@ -17,7 +17,9 @@ pub enum State {
     Device,
     /// Requests come through io_uring.
     Uring,
-    /// It sets the switch itself.
+    /// It sets the switch, so nothing else may run beside it.
+    Sets,
+    /// It sets the switch before each mount that it makes, and nothing of this machine mounts beside it.
     Own,
 }
 
@@ -26,13 +28,15 @@ impl fmt::Display for State {
         formatter.write_str(match self {
             Self::Device => "/dev/fuse",
             Self::Uring => "io_uring",
-            Self::Own => "both transports",
+            Self::Sets | Self::Own => "both transports",
         })
     }
 }
 
 /// Whether this process can change the switch.
 pub fn is_here() -> bool {
+    // The kernel loads its module when the device is opened.
+    let _ = std::fs::File::open("/dev/fuse");
     rustix::process::geteuid().is_root() && Path::new(SWITCH).exists()
 }
 

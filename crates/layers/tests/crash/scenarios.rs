@@ -23,9 +23,13 @@ const fn later(
 
 /// The one of that name.
 pub fn named(name: &str) -> &'static Scenario {
+    all().find(|scenario| scenario.name == name).unwrap_or_else(|| panic!("there is no {name}"))
+}
+
+/// Each of them.
+pub fn all() -> impl Iterator<Item = &'static Scenario> {
     let all = [COPY_UP, METACOPY, FULL_BRANCH, RENAME_FILE, RENAME_DIRECTORY, REMOVE, CREATE, SNAPSHOT];
-    let mut all = all.into_iter().flatten();
-    all.find(|scenario| scenario.name == name).unwrap_or_else(|| panic!("there is no {name}"))
+    all.into_iter().flatten()
 }
 
 const DEEP: Branches = &[("rw", &[]), ("ro", &["a/b/c/f", "a/b/g", "other"])];
