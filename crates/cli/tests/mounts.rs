@@ -398,6 +398,19 @@ fn the_helper_of_mount_does_as_mount_expects() {
     umount(mount);
 }
 
+#[test]
+fn the_root_of_a_user_namespace_is_promised_nothing_of_roots() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let base = scratch.mount().display().to_string();
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", env!("CARGO_BIN_EXE_plyfs")]);
+    let explained = finish(command.args(["mount", "--explain", &base]).output()).succeeded();
+    assert!(explained.contains("through the page cache: it needs root"), "{explained}");
+}
+
 /// Runs a test again in a mount name space where all users may open /dev/fuse, as on an ordinary system.
 fn with_open_device(test: &str) {
     let scratch = Scratch::new();

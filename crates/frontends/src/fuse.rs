@@ -30,6 +30,7 @@ mod open_files;
 mod options;
 mod policy;
 mod poll;
+mod privilege;
 mod reply;
 mod request;
 mod session;

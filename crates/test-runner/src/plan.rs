@@ -92,8 +92,8 @@ const EXTENTS: &[Extent] = &[
         program: "fist tiers",
         variable: "FIST_TIERS_STATEMENTS",
         quick: None,
-        all: Some("300000"),
-        left: "300,000 random FiST statements on both tiers",
+        all: Some("60000"),
+        left: "60,000 random FiST statements on both tiers",
     },
     Extent {
         program: "frontends lib",
@@ -273,8 +273,7 @@ fn guest(results: &Path) -> Job {
     let runner = std::env::current_exe().unwrap_or_default().display().to_string();
     let arguments = [&runner, "mounted", "--results", &results_text, "--jobs", "2"];
     Job {
-        state: State::Own,
-        weight: 90,
+        weight: 55,
         source: Source::Nested(results),
         environment: vec![
             ("GUEST_RESULTS".to_owned(), Some(results_text.clone())),

@@ -3,6 +3,7 @@
 use super::agreement::TURNED_OFF;
 use super::device::DEVICE_PATH;
 use super::features::Features;
+use super::privilege::is_machine_root;
 use super::{uring, yielding};
 use std::ffi::OsString;
 use std::fmt;
@@ -215,7 +216,7 @@ fn passthrough(properties: &Properties, options: &MountOptions) -> Result<(), &'
         Err("the base has no files of the kernel's")
     } else if options.write_back {
         Err("the kernel keeps writes instead, by an option")
-    } else if !rustix::process::geteuid().is_root() {
+    } else if !is_machine_root() {
         Err("it needs root")
     } else {
         Ok(())

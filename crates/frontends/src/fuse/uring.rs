@@ -6,6 +6,7 @@
 //! entry can be given its request.
 
 use super::device::{Device, Queue, Received};
+use super::privilege::is_machine_root;
 use super::reply::Reply;
 use super::wire;
 use io_uring::{IoUring, opcode, squeue, types};
@@ -254,7 +255,7 @@ pub(crate) fn offered() -> Result<(), &'static str> {
 
 /// Whether [`switch_on`] would succeed; else the reason why not.
 pub(crate) fn can_be_switched_on() -> Result<(), &'static str> {
-    match is_switched_on()? || rustix::process::geteuid().is_root() {
+    match is_switched_on()? || is_machine_root() {
         true => may_have_rings(),
         false => Err(ROOT_ONLY),
     }
