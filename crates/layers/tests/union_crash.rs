@@ -131,6 +131,7 @@ fn child() {
 fn check(scenarios: &[Scenario], options: UnionOptions) {
     trace::stay_on_one_processor();
     let chosen = std::env::var("CRASH_SCENARIO").unwrap_or_default();
+    assert!(scenarios::all().any(|scenario| scenario.name.contains(&chosen)), "CRASH_SCENARIO={chosen}: there is none");
     let share = Share::chosen();
     let (mut failures, mut recovered) = (Vec::new(), HashSet::new());
     for scenario in scenarios.iter().filter(|scenario| scenario.name.contains(&chosen)) {
@@ -355,7 +356,8 @@ fn every_call() -> bool {
 fn repair(scene: &Scene<'_>, expected: impl Fn(&Problem) -> bool) -> std::result::Result<usize, String> {
     let check = |repair| {
         let (mut findings, options) = (Vec::<Finding>::new(), CheckOptions { repair, idle: false });
-        check_branches(scene.branches(), &options, &mut |finding| findings.push(finding)).unwrap();
+        check_branches(scene.branches(), &options, &mut |finding| findings.push(finding))
+            .unwrap_or_else(|error| panic!("{error}; {}", who_runs()));
         findings
     };
     let found = check(false);
@@ -368,6 +370,15 @@ fn repair(scene: &Scene<'_>, expected: impl Fn(&Problem) -> bool) -> std::result
         true => Ok(found.len()),
         false => Err(format!("not repaired: {repaired:?}, {left:?}")),
     }
+}
+
+/// The threads of this process, and the locks of all: who may be holding a branch.
+fn who_runs() -> String {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let names: Vec<String> =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok()).collect();
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    format!("threads of {}: {names:?}; locks:\n{locks}", std::process::id())
 }
 
 /// A scratch directory, in memory if files there can have all attributes: nothing here is about power cuts.
