@@ -67,13 +67,15 @@ pub enum Ability {
     /// When a directory becomes private, names in it that the kernel has cached are refused to others at once. A server that
     /// checks permissions itself has kernels before Linux 6.16 forget them a moment later.
     PromptRevocation,
+    /// The modes of new objects come as programs ask for them, before the umask: where a default list rules, that does not count.
+    WholeModes,
     /// The subject holds at most 64 MiB and nothing else uses it: tests may fill it.
     SmallSpace,
 }
 
 impl Ability {
     /// Every ability, in the order of declaration.
-    pub const ALL: [Ability; 30] = [
+    pub const ALL: [Ability; 31] = [
         Ability::Write,
         Ability::ReadOnly,
         Ability::Users,
@@ -103,6 +105,7 @@ impl Ability {
         Ability::RootKeepsSetId,
         Ability::BirthTimes,
         Ability::PromptRevocation,
+        Ability::WholeModes,
         Ability::SmallSpace,
     ];
 }

@@ -130,6 +130,9 @@ impl Plan {
         if self.reach.is_mount() && !kernel::is_at_least(6, 6) {
             abilities = abilities.without(Ability::BirthTimes);
         }
+        if self.reach.is_mount() && self.lacks("dont-mask") {
+            abilities = abilities.without(Ability::WholeModes);
+        }
         if self.reach.is_mount() && !self.kernel_has("inc-epoch", 6, 16) {
             abilities = abilities.without(Ability::PromptRevocation);
         }
@@ -146,7 +149,13 @@ impl Plan {
 
     /// Whether the kernel, which has this feature of the protocol from this release on, has it here, and is asked for it.
     fn kernel_has(&self, feature: &str, major: u32, minor: u32) -> bool {
-        kernel::is_at_least(major, minor) && self.withheld != Some(feature)
+        kernel::is_at_least(major, minor) && !self.lacks(feature)
+    }
+
+    /// Whether the mount has to do without a feature, since it or what it depends on is withheld.
+    fn lacks(&self, feature: &str) -> bool {
+        let feature = feature.parse().expect("features are called by their names");
+        self.withheld().is_ok_and(|withheld| withheld.rule_out_all(feature))
     }
 
     /// Whether the run is made for the test; it may still lack an ability.

@@ -1,19 +1,31 @@
-//! A mount namespace for each job: what it mounts is gone when its processes are, and those that it leaves behind are found.
+//! What a job may leave behind, and how it goes: processes, which are found by their mount namespace and by a variable, and
+//! mounts, which go with them.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, getpid, pidfd_open, pidfd_send_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// The mount namespace of one job. Without the rights to make one, the job runs in that of this process.
+/// What is around one job. Without the rights to make a mount namespace, the job runs in that of this process.
 #[derive(Debug)]
 pub struct Enclosure {
-    /// What it is called in /proc, if there is one.
+    /// What the namespace is called in /proc, if there is one.
     namespace: Option<PathBuf>,
+    /// What the processes of the job have in their environment, also those that make a namespace of their own.
+    mark: String,
+    /// The devices that were mounted by FUSE before.
+    mounted: HashSet<String>,
 }
+
+/// Begins the mark in the environment.
+const MARK: &str = "PLYFS_TEST_JOB";
+const MOUNTS: &str = "/proc/thread-self/mountinfo";
 
 impl Enclosure {
     /// Makes one for this thread and for what it starts from now on. Mounts of the machine that come or go are seen in it.
@@ -21,33 +33,75 @@ impl Enclosure {
     /// # Errors
     /// Of unshare(2) and mount(2).
     pub fn enter() -> anyhow::Result<Self> {
+        static JOBS: AtomicUsize = AtomicUsize::new(0);
+        let mark = format!("{}.{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
         if !geteuid().is_root() {
-            return Ok(Self { namespace: None });
+            return Ok(Self { namespace: None, mark, mounted: HashSet::new() });
         }
         // SAFETY: descriptors stay shared with the other threads.
         unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.context("making a mount namespace")?;
         let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         mount_change("/", flags).context("keeping mounts in a mount namespace")?;
         let namespace = std::fs::read_link("/proc/thread-self/ns/mnt").context("reading /proc/thread-self/ns/mnt")?;
-        Ok(Self { namespace: Some(namespace) })
+        Ok(Self { namespace: Some(namespace), mark, mounted: fuse_mounts() })
     }
 
-    /// Kills the processes that are still in it.
-    pub fn clear(&self) {
-        /// Somebody who is killed may have to wait for a disk.
-        const PATIENCE: Duration = Duration::from_secs(10);
-        let begin = Instant::now();
-        while self.kill_all() > 0 && begin.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(10));
+    /// Has the processes of a command be found.
+    pub fn mark(&self, command: &mut Command) {
+        command.env(MARK, &self.mark);
+    }
+
+    /// Ends the mounts that were made by FUSE here: whoever waits for a server that does not answer gets an error. A process that
+    /// waits so cannot be killed, and is often the server itself.
+    pub fn abort_mounts(&self) {
+        const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+        if self.namespace.is_none() {
+            return;
+        }
+        // Seen in this namespace only. It may be there already.
+        let _ = mount("none", CONNECTIONS, "fusectl", MountFlags::empty(), None);
+        for device in fuse_mounts().difference(&self.mounted) {
+            if let Some((_, minor)) = device.split_once(':') {
+                let _ = std::fs::write(format!("{CONNECTIONS}/{minor}/abort"), "1");
+            }
         }
     }
 
+    /// Kills the processes that are still in it.
+    ///
+    /// # Errors
+    /// When some stay.
+    pub fn clear(&self) -> anyhow::Result<()> {
+        /// Somebody who is killed may have to wait for a disk.
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let begin = Instant::now();
+        while self.kill_all()? > 0 {
+            anyhow::ensure!(begin.elapsed() < PATIENCE, "processes of it cannot be killed");
+            if begin.elapsed() > PATIENCE / 2 {
+                self.abort_mounts();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
     /// Kills the processes that are in it now: how many there were.
-    fn kill_all(&self) -> usize {
-        let Some(namespace) = &self.namespace else { return 0 };
+    ///
+    /// # Errors
+    /// When they cannot be looked for.
+    pub fn kill_all(&self) -> anyhow::Result<usize> {
+        let mark = format!("{MARK}={}", self.mark);
         let is_in_it = |process: Pid| {
-            let link = format!("/proc/{}/ns/mnt", process.as_raw_nonzero());
-            std::fs::read_link(link).is_ok_and(|found| found == *namespace)
+            let of_process = |name: &str| format!("/proc/{}/{name}", process.as_raw_nonzero());
+            let namespace = || std::fs::read_link(of_process("ns/mnt")).ok();
+            let is_marked = || {
+                let environment = std::fs::read(of_process("environ")).unwrap_or_default();
+                environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+            };
+            // What has ended is waited for by whoever started it.
+            let has_ended = || std::fs::read(of_process("cmdline")).is_ok_and(|line| line.is_empty());
+            let is_of_job = self.namespace.is_some() && namespace() == self.namespace || is_marked();
+            is_of_job && !has_ended()
         };
         let kill = |process: Pid| {
             let Ok(process_fd) = pidfd_open(process, PidfdFlags::empty()) else { return };
@@ -56,10 +110,22 @@ impl Enclosure {
                 let _ = pidfd_send_signal(process_fd, Signal::KILL);
             }
         };
-        let names = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let entries = std::fs::read_dir("/proc").context("looking for processes in /proc")?;
+        let names = entries.flatten().map(|entry| entry.file_name());
         let processes = names.filter_map(|name| Pid::from_raw(name.to_str()?.parse().ok()?));
         let left: Vec<Pid> = processes.filter(|process| *process != getpid() && is_in_it(*process)).collect();
         left.iter().copied().for_each(kill);
-        left.len()
+        Ok(left.len())
     }
+}
+
+/// The devices, MAJOR:MINOR, that are mounted by FUSE in the namespace of this thread.
+fn fuse_mounts() -> HashSet<String> {
+    let table = std::fs::read_to_string(MOUNTS).unwrap_or_default();
+    let device = |line: &str| {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let is_fuse = file_system.split(' ').next().is_some_and(|kind| kind == "fuse" || kind.starts_with("fuse."));
+        is_fuse.then(|| mount.split(' ').nth(2).map(str::to_owned))?
+    };
+    table.lines().filter_map(device).collect()
 }

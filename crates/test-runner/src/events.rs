@@ -28,7 +28,11 @@ struct Event {
 #[derive(Debug, Default)]
 pub struct Collector {
     job: String,
-    has_begun: bool,
+    /// How many parts have begun and not ended, and how many there were.
+    parts: (usize, usize),
+    ended: HashSet<String>,
+    /// A part said that a test had failed.
+    has_failed: bool,
     announced: usize,
     running: HashSet<String>,
     times: HashMap<String, f64>,
@@ -51,6 +55,7 @@ impl Collector {
             self.event(event);
         } else if let Some((name, verdict)) = plain(line) {
             self.announced += 1;
+            self.parts.1 = 1;
             self.end(name.to_owned(), verdict, None, String::new());
         } else if line.starts_with(SKIPPED) {
             // Of a program that captures no output of its tests.
@@ -70,8 +75,12 @@ impl Collector {
     fn event(&mut self, event: Event) {
         match (event.kind.as_str(), event.event.as_str()) {
             ("suite", "started") => {
-                self.has_begun = true;
+                self.parts = (self.parts.0 + 1, self.parts.1 + 1);
                 self.announced += event.test_count;
+            }
+            ("suite", result) => {
+                self.parts.0 = self.parts.0.saturating_sub(1);
+                self.has_failed |= result != "ok";
             }
             ("test", "started") => {
                 self.running.insert(event.name);
@@ -91,15 +100,21 @@ impl Collector {
         }
     }
 
-    fn end(&mut self, name: String, verdict: Verdict, seconds: Option<f64>, output: String) {
+    fn end(&mut self, name: String, verdict: Verdict, seconds: Option<f64>, mut output: String) {
         self.running.remove(&name);
+        let mut verdict = verdict;
+        if !self.ended.insert(name.clone()) {
+            verdict = Verdict::Failed;
+            output += "\nit ended twice: one of the two is another test, or a process that was to end with it";
+        }
         let output = if verdict == Verdict::Passed { seeds(&output) } else { output };
         self.cases.push(Case { job: self.job.clone(), name, verdict, seconds, output });
     }
 
-    /// Whether the program has said which tests it has, and had one at least where that is asked for.
+    /// Whether the program has said which tests it has, one at least where that is asked for, and how they ended.
     pub fn has_tests(&self, at_least_one: bool) -> bool {
-        self.has_begun && (self.announced > 0 || !at_least_one)
+        let says_so = self.cases.iter().any(|case| case.verdict == Verdict::Failed) || !self.has_failed;
+        self.parts.1 > 0 && self.parts.0 == 0 && says_so && (self.announced > 0 || !at_least_one)
     }
 
     /// The cases and notes, once the program has ended. Tests that were announced and did not end have failed, for this reason.
@@ -186,6 +201,27 @@ mod tests {
         assert_eq!(failed.len(), 2);
         assert_eq!((failed[0].name.as_str(), failed[0].output.as_str()), ("a", "it did not end: killed"));
         assert_eq!(failed[1].output, "2 tests did not run: killed");
+    }
+
+    #[test]
+    fn a_test_that_ends_twice_has_failed() {
+        let ok = r#"{ "type": "test", "name": "a", "event": "ok" }"#;
+        let (cases, _) = collected(&[r#"{ "type": "suite", "event": "started", "test_count": 2 }"#, ok, ok]);
+        assert_eq!(cases.iter().map(|case| case.verdict).collect::<Vec<_>>(), [Verdict::Passed, Verdict::Failed]);
+    }
+
+    #[test]
+    fn a_part_that_failed_or_did_not_end_is_no_success() {
+        let has_tests = |end: &str| {
+            let mut collector = Collector::of("job");
+            collector.line(r#"{ "type": "suite", "event": "started", "test_count": 1 }"#);
+            collector.line(r#"{ "type": "test", "name": "a", "event": "ok" }"#);
+            collector.line(end);
+            collector.has_tests(true)
+        };
+        assert!(has_tests(r#"{ "type": "suite", "event": "ok" }"#));
+        assert!(!has_tests(r#"{ "type": "suite", "event": "failed" }"#));
+        assert!(!has_tests(""));
     }
 
     #[test]

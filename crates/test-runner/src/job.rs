@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -75,15 +75,22 @@ impl Job {
     pub fn run(&self, results: &Path, is_stopped: &(dyn Fn() -> bool + Sync)) -> anyhow::Result<Outcome> {
         let enclosed = || {
             let enclosure = Enclosure::enter()?;
-            let outcome = self.run_here(results, is_stopped);
-            enclosure.clear();
-            outcome
+            let mut outcome = self.run_here(results, &enclosure, is_stopped)?;
+            if let Err(error) = enclosure.clear() {
+                outcome.cases.push(self.case("what it leaves behind", Verdict::Failed, format!("{error:#}")));
+            }
+            Ok(outcome)
         };
         std::thread::scope(|scope| scope.spawn(enclosed).join())
             .unwrap_or_else(|_| Err(anyhow::anyhow!("{}: what runs it panicked", self.title)))
     }
 
-    fn run_here(&self, results: &Path, is_stopped: &dyn Fn() -> bool) -> anyhow::Result<Outcome> {
+    fn run_here(
+        &self,
+        results: &Path,
+        enclosure: &Enclosure,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> anyhow::Result<Outcome> {
         let started = Instant::now();
         let log = results.join(self.title.replace([' ', '/', ':', ',', '.'], "-") + ".log");
         let mut log_file = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
@@ -92,10 +99,10 @@ impl Job {
             std::fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
             report::remove(directory)?;
         }
-        let mut child = self.spawn(File::create(&errors)?)?;
+        let mut child = self.spawn(File::create(&errors)?, enclosure)?;
         let lines = lines_of(&mut child);
         let mut collector = Collector::of(&self.title);
-        let end = self.follow(&mut child, &lines, started, is_stopped, &mut |line| {
+        let end = self.follow(&mut child, &lines, started, enclosure, is_stopped, &mut |line| {
             let _ = writeln!(log_file, "{line}");
             if matches!(self.source, Source::Events | Source::Lines) {
                 collector.line(line);
@@ -105,8 +112,9 @@ impl Job {
         let has_tests = collector.has_tests(self.must_have_tests);
         let (mut cases, notes) = collector.finish(&reason);
         match &self.source {
-            Source::Events if !has_tests && end == End::Exited(0) => {
-                cases.push(self.case("its tests", Verdict::Failed, format!("it ran no test\n{reason}")));
+            Source::Events | Source::Lines if !has_tests && end == End::Exited(0) => {
+                let what = "it ran no test, or did not say how all of them ended";
+                cases.push(self.case("its tests", Verdict::Failed, format!("{what}\n{reason}")));
             }
             Source::Events | Source::Lines => {}
             Source::ExitCode => cases.push(self.only_case(&end, &log, started.elapsed())),
@@ -120,8 +128,9 @@ impl Job {
         Ok(Outcome { title: self.title.clone(), cases, notes, elapsed: started.elapsed() })
     }
 
-    fn spawn(&self, errors: File) -> anyhow::Result<Child> {
+    fn spawn(&self, errors: File, enclosure: &Enclosure) -> anyhow::Result<Child> {
         let mut command = Command::new(&self.executable);
+        enclosure.mark(&mut command);
         command.args(&self.arguments).current_dir(&self.directory).env("CARGO_MANIFEST_DIR", &self.directory);
         for (name, value) in &self.environment {
             match value {
@@ -143,6 +152,7 @@ impl Job {
         child: &mut Child,
         lines: &Receiver<String>,
         started: Instant,
+        enclosure: &Enclosure,
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&str),
     ) -> anyhow::Result<End> {
@@ -151,6 +161,8 @@ impl Job {
         const AFTER: Duration = Duration::from_secs(2);
         /// This long a program may take to put away what it has made before it is killed.
         const GRACE: Duration = Duration::from_secs(15);
+        /// This long after that it may take to die.
+        const DEATH: Duration = Duration::from_secs(30);
         let mut ended: Option<(End, Instant)> = None;
         while !has_ended(child)? {
             match lines.recv_timeout(INTERVAL) {
@@ -168,16 +180,27 @@ impl Job {
                     signal_group(child, Signal::TERM);
                     ended = Some((end, Instant::now()));
                 }
-                (Some((_, since)), _) if since.elapsed() > GRACE => signal_group(child, Signal::KILL),
+                (Some((end, since)), _) if since.elapsed() > GRACE + DEATH => {
+                    anyhow::bail!("{}: {end}, and it cannot be killed", self.title);
+                }
+                (Some((_, since)), _) if since.elapsed() > GRACE => {
+                    signal_group(child, Signal::KILL);
+                    // It may wait for a server that it started, or for its own.
+                    let _ = enclosure.kill_all();
+                    enclosure.abort_mounts();
+                }
                 _ => {}
             }
         }
-        let end = Instant::now();
-        while let Ok(line) = lines.recv_timeout(AFTER.saturating_sub(end.elapsed())) {
-            take(&line);
-        }
         // What it started and left behind. It has not been waited for: its number is still its own.
         signal_group(child, Signal::KILL);
+        let end = Instant::now();
+        while let Some(left) = AFTER.checked_sub(end.elapsed()) {
+            match lines.recv_timeout(left) {
+                Ok(line) => take(&line),
+                Err(_) => break,
+            }
+        }
         let status = child.wait()?;
         Ok(ended.map_or_else(|| status.code().map_or(End::Signal, End::Exited), |(end, _)| end))
     }
@@ -249,7 +272,9 @@ fn signal_group(child: &Child, signal: Signal) {
 
 /// The lines that a program prints, read by a thread of their own.
 fn lines_of(child: &mut Child) -> Receiver<String> {
-    let (sender, receiver) = channel();
+    /// A program that prints faster than it is listened to waits.
+    const LINES_WAITING: usize = 1024;
+    let (sender, receiver) = sync_channel(LINES_WAITING);
     if let Some(output) = child.stdout.take() {
         std::thread::spawn(move || {
             for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
@@ -343,8 +368,10 @@ mod tests {
 
     #[test]
     fn a_program_without_a_test_is_a_failure() {
-        let announces =
-            |count: usize| format!(r#"echo '{{ "type": "suite", "event": "started", "test_count": {count} }}'"#);
+        let suite = r#"echo '{ "type": "suite", "event": "ok" }'"#;
+        let announces = |count: usize| {
+            format!(r#"echo '{{ "type": "suite", "event": "started", "test_count": {count} }}'; {suite}"#)
+        };
         let verdicts = |text: &str, must_have_tests| {
             let (cases, _) = run(&Job { must_have_tests, ..script(text, Source::Events, MINUTE) });
             cases.iter().map(|case| case.verdict).collect::<Vec<_>>()
@@ -352,6 +379,34 @@ mod tests {
         assert_eq!(verdicts("true", false), [Verdict::Failed]);
         assert_eq!(verdicts(&announces(0), true), [Verdict::Failed]);
         assert_eq!(verdicts(&announces(0), false), []);
+        assert_eq!(
+            verdicts(&announces(0).replace(suite, ""), false),
+            [Verdict::Failed],
+            "it has not said how it ended"
+        );
+        let (cases, _) = run(&script("true", Source::Lines, MINUTE));
+        assert_eq!(cases.len(), 1);
+    }
+
+    #[test]
+    fn what_is_left_and_prints_without_pause_delays_nobody() {
+        let started = Instant::now();
+        let (cases, _) = run(&script("yes & exit 0", Source::ExitCode, MINUTE));
+        assert_eq!(cases[0].verdict, Verdict::Passed);
+        assert!(started.elapsed() < MINUTE / 2);
+    }
+
+    #[test]
+    fn processes_in_namespaces_of_their_own_are_found() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: a mount namespace needs root");
+            return;
+        }
+        let (_, notes) =
+            run(&script("setsid unshare --mount sh -c 'echo $$; exec sleep 60' & sleep 0.5", Source::Events, MINUTE));
+        let left: u32 = notes.last().unwrap().trim().parse().unwrap();
+        let is_there = std::fs::read(format!("/proc/{left}/cmdline")).is_ok_and(|line| line.starts_with(b"sleep"));
+        assert!(!is_there, "{notes:?}");
     }
 
     #[test]

@@ -1,5 +1,13 @@
 //! Runs the test programs of the workspace side by side, in one of two tiers, and reports what they found.
 
+/// Prints a line. Whoever listens may have gone, or its disk be full: the run goes on, and its results are in files.
+macro_rules! say {
+    ($($arguments:tt)*) => {{
+        use std::io::Write;
+        let _ = writeln!(std::io::stdout(), $($arguments)*);
+    }};
+}
+
 mod case;
 mod enclosure;
 mod events;
@@ -56,18 +64,21 @@ fn main() -> anyhow::Result<ExitCode> {
         jobs.iter_mut().for_each(plan::as_called);
     }
     if arguments.list {
-        jobs.iter().for_each(|job| println!("{job}"));
+        jobs.iter().for_each(|job| say!("{job}"));
         return Ok(ExitCode::SUCCESS);
     }
     let results = arguments.results.as_path();
     std::fs::create_dir_all(results)
         .with_context(|| format!("creating the results directory {}", results.display()))?;
-    let _alone = alone(results)?;
+    let (_alone, _switch) = (alone(results)?, switch::alone()?);
     report::remove(results)?;
     report::limits();
     let (started, stop) = (Instant::now(), schedule::Stop::at_signals()?);
     let mut found = Results::default();
     let ended = run(jobs, &arguments, &stop, &mut found);
+    if let Err(error) = &ended {
+        found.add(report::cut_off(error));
+    }
     report::end(&found, arguments.tier, started.elapsed());
     report::write(&found, results)?;
     ended?;
@@ -85,7 +96,7 @@ fn run(jobs: Vec<Job>, arguments: &Arguments, stop: &schedule::Stop, found: &mut
     Ok(())
 }
 
-/// Keeps other runs from the same results, and from the kernel's switch meanwhile.
+/// Keeps other runs from the same results.
 fn alone(results: &Path) -> anyhow::Result<File> {
     let path = results.join("lock");
     let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;

@@ -36,13 +36,24 @@ struct Profile {
     test: bool,
 }
 
+/// The last message.
+#[derive(Deserialize)]
+struct End {
+    reason: String,
+    success: bool,
+}
+
 /// Reads cargo's messages, one JSON object a line.
 ///
 /// # Errors
-/// When the file cannot be read or names no test program.
+/// When the file cannot be read, names no test program, or is of a build that failed or was cut off.
 pub fn read(messages: &Path) -> anyhow::Result<Vec<Program>> {
     let text = std::fs::read_to_string(messages)
         .with_context(|| format!("reading {}: build the tests first with `make test`", messages.display()))?;
+    let is_whole = text
+        .lines()
+        .any(|line| serde_json::from_str::<End>(line).is_ok_and(|end| end.reason == "build-finished" && end.success));
+    anyhow::ensure!(is_whole, "{} does not tell of a build that succeeded: run `make test`", messages.display());
     let mut programs: Vec<Program> = text.lines().filter_map(program).collect();
     programs.sort_by(|one, other| one.title.cmp(&other.title));
     anyhow::ensure!(!programs.is_empty(), "{} names no test program", messages.display());

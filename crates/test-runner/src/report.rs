@@ -1,6 +1,5 @@
 //! What is printed and written about a run: each job, failures, seeds, the slowest tests, what was left out, the counts.
 
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,12 +20,12 @@ const SLOWEST: usize = 20;
 /// Prints a job that has ended, with what its failed tests said.
 pub fn job(outcome: &Outcome) {
     for note in &outcome.notes {
-        println!("    {note}");
+        say!("    {note}");
     }
     for case in outcome.cases.iter().filter(|case| case.verdict == Verdict::Failed) {
-        println!("FAILED {}: {}\n{}", case.job, case.name, case.output.trim_end());
+        say!("FAILED {}: {}\n{}", case.job, case.name, case.output.trim_end());
     }
-    println!("{}: {} in {}", outcome.title, counts(|verdict| outcome.count(verdict)), readable(outcome.elapsed));
+    say!("{}: {} in {}", outcome.title, counts(|verdict| outcome.count(verdict)), readable(outcome.elapsed));
 }
 
 fn counts(count: impl Fn(Verdict) -> usize) -> String {
@@ -44,8 +43,8 @@ pub fn end(results: &Results, tier: Tier, elapsed: Duration) {
         of(results, Verdict::Skipped).map(|case| format!("{}: {}: {}", case.job, case.name, first_line(case))),
     );
     section("failed", of(results, Verdict::Failed).map(|case| format!("{}: {}", case.job, case.name)));
-    println!("ran for {}", readable(elapsed));
-    println!("{}", counts(|verdict| results.count(verdict)));
+    say!("ran for {}", readable(elapsed));
+    say!("{}", counts(|verdict| results.count(verdict)));
 }
 
 fn of(results: &Results, verdict: Verdict) -> impl Iterator<Item = &Case> {
@@ -55,8 +54,8 @@ fn of(results: &Results, verdict: Verdict) -> impl Iterator<Item = &Case> {
 fn section(title: &str, lines: impl IntoIterator<Item = String>) {
     let mut lines = lines.into_iter().peekable();
     if lines.peek().is_some() {
-        println!("\n{title}:");
-        lines.for_each(|line| println!("    {line}"));
+        say!("\n{title}:");
+        lines.for_each(|line| say!("    {line}"));
     }
 }
 
@@ -75,12 +74,20 @@ fn first_line(case: &Case) -> &str {
     case.output.lines().find(|line| line.starts_with(SKIPPED)).unwrap_or("ignored")
 }
 
+/// What stands in the results for the jobs that did not come to their end.
+pub fn cut_off(error: &anyhow::Error) -> Outcome {
+    let job = "the run".to_owned();
+    let name = "all jobs".to_owned();
+    let case = Case { job: job.clone(), name, verdict: Verdict::Failed, seconds: None, output: format!("{error:#}") };
+    Outcome { title: job, cases: vec![case], notes: Vec::new(), elapsed: Duration::ZERO }
+}
+
 /// Whether nothing failed, something passed, and nothing was skipped where everything can run.
 pub fn is_success(results: &Results) -> bool {
     let unexcused = of(results, Verdict::Skipped).filter(|case| !is_excused(case)).count();
     let may_skip = unexcused == 0 || !plan::can_mount();
     if !may_skip {
-        println!("{unexcused} tests were skipped although root and /dev/fuse are here: that is a failure");
+        say!("{unexcused} tests were skipped although root and /dev/fuse are here: that is a failure");
     }
     results.count(Verdict::Failed) == 0 && results.count(Verdict::Passed) > 0 && may_skip
 }
@@ -117,12 +124,17 @@ pub fn remove(directory: &Path) -> anyhow::Result<()> {
 /// When a file cannot be written.
 pub fn write(results: &Results, directory: &Path) -> anyhow::Result<()> {
     let path = directory.join(RESULTS);
-    let text = serde_json::to_vec_pretty(&results.cases)?;
-    std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-    let path = directory.join(JUNIT);
-    let mut file = std::fs::File::create(&path).with_context(|| format!("creating {}", path.display()))?;
-    junit(results).serialize(&mut file).with_context(|| format!("writing {}", path.display()))?;
-    file.flush().with_context(|| format!("writing {}", path.display()))
+    write_whole(&path, &serde_json::to_vec_pretty(&results.cases)?)?;
+    let mut text = Vec::new();
+    junit(results).serialize(&mut text)?;
+    write_whole(&directory.join(JUNIT), &text)
+}
+
+/// Writes a file that is there whole or not at all.
+fn write_whole(path: &Path, text: &[u8]) -> anyhow::Result<()> {
+    let part = path.with_extension("part");
+    std::fs::write(&part, text).with_context(|| format!("writing {}", part.display()))?;
+    std::fs::rename(&part, path).with_context(|| format!("renaming {} to {}", part.display(), path.display()))
 }
 
 fn junit(results: &Results) -> Report {
@@ -157,13 +169,13 @@ fn test_case(case: &Case) -> TestCase {
 /// Says what cannot be tested on this machine.
 pub fn limits() {
     if !rustix::process::geteuid().is_root() {
-        println!("not root: tests that need several users or mount(2) are skipped");
+        say!("not root: tests that need several users or mount(2) are skipped");
     }
     if !Path::new("/dev/fuse").exists() {
-        println!("no /dev/fuse: tests that mount are skipped");
+        say!("no /dev/fuse: tests that mount are skipped");
     }
     if !switch::is_here() {
-        println!("no io_uring for FUSE in this kernel, or not root: mounts are tested with /dev/fuse only");
+        say!("no io_uring for FUSE in this kernel, or not root: mounts are tested with /dev/fuse only");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::path::Path;
 
 use anyhow::Context;
@@ -36,8 +37,21 @@ impl fmt::Display for State {
 /// Whether this process can change the switch.
 pub fn is_here() -> bool {
     // The kernel loads its module when the device is opened.
-    let _ = std::fs::File::open("/dev/fuse");
+    let _ = File::open("/dev/fuse");
     rustix::process::geteuid().is_root() && Path::new(SWITCH).exists()
+}
+
+/// Keeps other runs on this machine from the switch.
+///
+/// # Errors
+/// When another run has it.
+pub fn alone() -> anyhow::Result<Option<File>> {
+    if !is_here() {
+        return Ok(None);
+    }
+    let file = File::open(SWITCH).with_context(|| format!("opening {SWITCH}"))?;
+    file.try_lock().with_context(|| format!("another run on this machine sets {SWITCH}: wait for its end"))?;
+    Ok(Some(file))
 }
 
 /// The jobs of each state, in the order in which they run.

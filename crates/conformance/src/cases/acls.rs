@@ -13,9 +13,9 @@ group! { "acls":
     mode_shows_the_mask [AccessControlLists];
     minimal_list_is_the_mode [AccessControlLists];
     removal [AccessControlLists, Users];
-    default_list_is_inherited [AccessControlLists, Users];
-    default_list_replaces_the_umask [AccessControlLists];
-    default_list_of_subdirectories [AccessControlLists];
+    default_list_is_inherited [AccessControlLists, Users, WholeModes];
+    default_list_replaces_the_umask [AccessControlLists, WholeModes];
+    default_list_of_subdirectories [AccessControlLists, WholeModes];
     default_list_only_of_directories [AccessControlLists];
     by_the_owner_only [AccessControlLists, Users];
     nonsense [AccessControlLists];

@@ -64,6 +64,12 @@ impl Features {
         self.0 & others.0 == others.0
     }
 
+    /// Whether a mount without these features has to do without all of the others, too.
+    pub fn rule_out_all(self, others: Features) -> bool {
+        let bits = (0..u64::BITS).map(|bit| 1 << bit).filter(|bit| others.0 & bit != 0);
+        bits.into_iter().all(|bit| self.rule_out(bit))
+    }
+
     /// The bits of INIT, and [`INC_EPOCH`].
     pub(crate) fn bits(self) -> u64 {
         self.0
