@@ -5,8 +5,10 @@ mod support;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -409,6 +411,76 @@ fn the_root_of_a_user_namespace_is_promised_nothing_of_roots() {
     command.args(["--user", "--map-root-user", "--mount", env!("CARGO_BIN_EXE_plyfs")]);
     let explained = finish(command.args(["mount", "--explain", &base]).output()).succeeded();
     assert!(explained.contains("through the page cache: it needs root"), "{explained}");
+}
+
+/// What a user puts where a server's socket was: one that claims CLAIM, one that says nothing byte by byte, one that takes no
+/// connection.
+const FALSE_SERVERS: &str = r#"
+use IO::Socket::UNIX;
+sub listener { IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$_[0].sock", Listen => $_[1]) or die "$_[0]: $!" }
+my ($claims, $drips, $full) = (listener("claims", 5), listener("drips", 5), listener("full", 0));
+$SIG{PIPE} = "IGNORE";
+my @callers;
+for (1 .. 3) {
+    my $caller = IO::Socket::UNIX->new(Type => SOCK_STREAM);
+    $caller->blocking(0);
+    $caller->connect(pack_sockaddr_un("full.sock"));
+    push @callers, $caller;
+}
+open(my $ready, ">", "ready");
+close $ready;
+if (!fork) {
+    while (my $connection = $claims->accept) { $connection->sysread(my $request, 4096); $connection->syswrite("$ENV{CLAIM}\n"); }
+    exit;
+}
+while (my $connection = $drips->accept) {
+    next if fork;
+    for (1 .. 600) { $connection->syswrite(" ") or exit; select(undef, undef, undef, 0.5); }
+    exit;
+}
+"#;
+
+/// A user's false servers keep nobody from the mounts of others, and are not believed.
+#[test]
+fn false_servers_delay_nobody_and_are_not_believed() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = scratch.name("mount");
+    run(["mount", "mem:", &mount]).succeeded();
+    // The directory of a user that nobody is.
+    let user = 4_000_000 + std::process::id();
+    let directory = Path::new("/tmp").join(format!("plyfs-{user}"));
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::chown(&directory, Some(user), Some(user)).unwrap();
+    let report = run(["status", "--json", &mount]).succeeded();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let mut claim = report.as_array().map_or(&report, |reports| &reports[0]).clone();
+    for (key, value) in [("version", "\u{1b}[31m"), ("mount_point", &mount), ("log_level", "false"), ("stack", "mem:")]
+    {
+        claim[key] = value.into();
+    }
+    let mut server = Command::new("perl");
+    server.args(["-e", FALSE_SERVERS]).env("CLAIM", serde_json::json!({ "status": claim }).to_string());
+    let mut server =
+        server.uid(user).gid(user).process_group(0).current_dir(&directory).stdin(Stdio::null()).spawn().unwrap();
+    wait_until("the false servers listen", || directory.join("ready").exists());
+    let begin = Instant::now();
+    let status = run(["status", &mount]).succeeded();
+    assert!(!status.contains("31m") && !status.contains("false"), "{status}");
+    run(["log-level", &mount, "debug"]).succeeded();
+    // Here all are asked, each user for so long and no longer.
+    let all = run(["status"]).succeeded();
+    assert!(begin.elapsed() < Duration::from_secs(60), "it took {:?}", begin.elapsed());
+    assert_eq!(all.matches(&mount).count(), 1, "{all}");
+    umount(&mount);
+    // With those that it has started.
+    let group = Pid::from_child(&server);
+    rustix::process::kill_process_group(group, Signal::KILL).unwrap();
+    server.wait().unwrap();
+    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Runs a test again in a mount name space where all users may open /dev/fuse, as on an ordinary system.

@@ -5,13 +5,20 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::Pid;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_socket, socket_with};
+use rustix::process::{Pid, geteuid};
+use serde_json::Value;
 
 use super::{Answer, PATIENCE, Report, Request, Statistics, receive, send};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::runtime_directory;
+use crate::{mount_table, runtime_directory};
+
+/// How long servers of another user have for all their answers.
+const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(2);
 
 /// A mount that answered.
 pub struct Mount {
@@ -20,27 +27,61 @@ pub struct Mount {
     pub report: Report,
     /// The server's process, as the kernel knows it.
     pub pid: Pid,
+    /// The user whose process it is, as the kernel knows it.
+    owner: u32,
 }
 
-/// Every mount that the caller may ask and that answers.
+/// Every mount that the caller may ask and that answers. A server is believed that it serves a mount point unless the kernel says
+/// that the mount there is another user's.
 pub fn mounts() -> Vec<Mount> {
-    let sockets = runtime_directory::all().into_iter().flat_map(|directory| sockets(&directory));
-    let mut mounts: Vec<Mount> = sockets.filter_map(|path| connect(&path)).collect();
+    let table = mount_table::read();
+    let mut mounts = answering(runtime_directory::all());
+    mounts.retain(|mount| {
+        let mount_point = Path::new(&mount.report.mount_point);
+        let entry = table.iter().rfind(|entry| entry.mount_point == mount_point);
+        entry.is_none_or(|entry| entry.user == Some(mount.owner))
+    });
     mounts.sort_by(|a, b| a.report.mount_point.cmp(&b.report.mount_point));
     mounts
 }
 
-/// The mount on this mount point, a path as the kernel lists it. Of several on top of each other the last one made.
+/// The mount on this mount point, a path as the kernel lists it. Of several on top of each other the last one made. Only servers of
+/// the user are asked whose mount it is, as the kernel says.
 pub fn find(mount_point: &Path) -> Option<Mount> {
     let wanted = mount_point.to_string_lossy();
-    let found = mounts().into_iter().filter(|mount| mount.report.mount_point == wanted);
+    let user = mount_table::on(mount_point).and_then(|entry| entry.user).unwrap_or_else(|| geteuid().as_raw());
+    let mut directories = runtime_directory::all();
+    directories.retain(|directory| owner_of(directory) == Some(user));
+    let found = answering(directories).into_iter().filter(|mount| mount.report.mount_point == wanted);
     found.min_by_key(|mount| mount.report.uptime_seconds)
+}
+
+/// The mounts whose sockets are in these directories. Those of other users are asked first, all users at the same time, and each
+/// user has so much time and no more: who does not answer keeps nobody from the others.
+fn answering(directories: Vec<PathBuf>) -> Vec<Mount> {
+    let own = geteuid().as_raw();
+    let (own, others): (Vec<_>, Vec<_>) =
+        directories.into_iter().partition(|directory| owner_of(directory) == Some(own));
+    let all = |directory: &Path| {
+        let deadline = Instant::now() + PATIENCE_WITH_OTHERS;
+        sockets(directory).iter().filter_map(|path| connect(path, Some(deadline))).collect::<Vec<_>>()
+    };
+    let mut mounts = thread::scope(|scope| {
+        let asked: Vec<_> = others.iter().map(|directory| scope.spawn(|| all(directory))).collect();
+        asked.into_iter().flat_map(|asked| asked.join().unwrap_or_default()).collect::<Vec<_>>()
+    });
+    mounts.extend(own.iter().flat_map(|directory| sockets(directory)).filter_map(|path| connect(&path, None)));
+    mounts
+}
+
+fn owner_of(path: &Path) -> Option<u32> {
+    fs::symlink_metadata(path).ok().map(|metadata| metadata.uid())
 }
 
 /// Removes the sockets of servers that are gone.
 pub fn remove_stale(directory: &Path) {
     for path in sockets(directory) {
-        if is_stale(&UnixStream::connect(&path)) {
+        if is_stale(&connection(&path)) {
             let _ = fs::remove_file(path);
         }
     }
@@ -71,7 +112,7 @@ impl Mount {
     /// What it answers, unless that it cannot.
     fn answer(&self, request: &Request) -> Outcome<Answer> {
         let name = &self.report.mount_point;
-        match ask(&self.stream, request) {
+        match ask(&self.stream, request, Instant::now() + PATIENCE) {
             Ok(Answer::Error(message)) => Err(Failure::of_lines(Exit::Failure, &format!("{name}: {message}"))),
             Ok(answer) => Ok(answer),
             Err(error) => Err(no_answer(name, error)),
@@ -93,21 +134,26 @@ fn sockets(directory: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "sock")).collect()
 }
 
-/// Connects and asks for the status; cleans up where nobody listens any more.
-fn connect(path: &Path) -> Option<Mount> {
-    let connection = UnixStream::connect(path);
+/// Connects and asks for the status, by the deadline if there is one; cleans up where nobody listens any more.
+fn connect(path: &Path, deadline: Option<Instant>) -> Option<Mount> {
+    let deadline = deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
+    let connection = connection(path);
     if is_stale(&connection) {
         let _ = fs::remove_file(path);
     }
     let stream = connection.ok()?;
     let peer = socket_peercred(&stream).ok()?;
     // A socket is believed only if its server runs as the owner of the directory that it is in.
-    let owner = fs::symlink_metadata(path.parent()?).ok()?.uid();
+    let owner = owner_of(path.parent()?)?;
     if peer.uid.as_raw() != owner {
         return None;
     }
-    match ask(&stream, &Request::Status) {
-        Ok(Answer::Status(report)) => Some(Mount { stream, report: *report, pid: peer.pid }),
+    match ask(&stream, &Request::Status, deadline) {
+        Ok(Answer::Status(report)) => {
+            // Whose process it is the kernel knows.
+            let report = Report { pid: peer.pid.as_raw_nonzero().get().cast_unsigned(), uid: owner, ..*report };
+            Some(Mount { stream, report, pid: peer.pid, owner })
+        }
         _ => None,
     }
 }
@@ -116,9 +162,61 @@ fn is_stale(connection: &io::Result<UnixStream>) -> bool {
     connection.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-fn ask(stream: &UnixStream, request: &Request) -> io::Result<Answer> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+/// A connection, if one can be had at once: to wait for a server that accepts none could take for ever.
+fn connection(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect_socket(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+fn ask(stream: &UnixStream, request: &Request, deadline: Instant) -> io::Result<Answer> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    stream.set_write_timeout(Some(left.max(Duration::from_millis(1))))?;
     send(stream, request)?;
-    receive(stream)?.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
+    let mut answer: Value = receive(stream, deadline)?.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+    let has_lines = answer.get("text").is_some();
+    clean(&mut answer, has_lines);
+    Ok(serde_json::from_value(answer)?)
+}
+
+/// Takes away from what a server of another user says whatever could speak to a terminal, or pass for a line of ours.
+fn clean(value: &mut Value, has_lines: bool) {
+    let replaced = |character: char| match character {
+        '\n' | '\t' if has_lines => character,
+        _ if character.is_control() => '?',
+        _ => character,
+    };
+    let text = |text: &str| text.chars().map(replaced).collect::<String>();
+    match value {
+        Value::String(string) => *string = text(string),
+        Value::Array(values) => values.iter_mut().for_each(|value| clean(value, has_lines)),
+        Value::Object(members) => {
+            let cleaned = std::mem::take(members).into_iter().map(|(key, mut value)| {
+                clean(&mut value, has_lines);
+                (text(&key), value)
+            });
+            *members = cleaned.collect();
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_servers_say_cannot_speak_to_a_terminal() {
+        let mut answer =
+            json!({"status": {"version": "\u{1b}[31m1\n/etc", "requests": {"a\u{7}b": 1}, "options": ["x\ny"]}});
+        clean(&mut answer, false);
+        assert_eq!(answer, json!({"status": {"version": "?[31m1?/etc", "requests": {"a?b": 1}, "options": ["x?y"]}}));
+        let mut answer = json!({"text": "one\ntwo\u{9b}"});
+        clean(&mut answer, true);
+        assert_eq!(answer, json!({"text": "one\ntwo?"}));
+    }
 }

@@ -7,9 +7,9 @@ pub mod client;
 pub mod server;
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -116,7 +116,7 @@ pub struct Operation {
 }
 
 /// The longest line that either side reads.
-const LINE_MAX: u64 = 4 << 20;
+const LINE_MAX: usize = 4 << 20;
 
 /// How long either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -128,14 +128,23 @@ fn send(stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
     stream.write_all(&line)
 }
 
-/// Reads one line; `None` at the end of the stream. Each side waits for the other's line before it writes its next, so
-/// that nothing of a later line can be read and lost here.
-fn receive<T: DeserializeOwned>(stream: &UnixStream) -> io::Result<Option<T>> {
-    let mut line = Vec::new();
-    BufReader::new(stream.take(LINE_MAX)).read_until(b'\n', &mut line)?;
-    match line.last() {
-        None => Ok(None),
-        Some(b'\n') => Ok(Some(serde_json::from_slice(&line)?)),
-        Some(_) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+/// Reads one line, which has to be there whole by the deadline; `None` at the end of the stream. Each side waits for the other's
+/// line before it writes its next, so that nothing of a later line can be read and lost here.
+fn receive<T: DeserializeOwned>(mut stream: &UnixStream, deadline: Instant) -> io::Result<Option<T>> {
+    let (mut line, mut part) = (Vec::new(), [0; 8192]);
+    while line.last() != Some(&b'\n') {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || line.len() > LINE_MAX {
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut part) {
+            Ok(0) if line.is_empty() => return Ok(None),
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+            Ok(length) => line.extend_from_slice(&part[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
+    Ok(Some(serde_json::from_slice(&line)?))
 }

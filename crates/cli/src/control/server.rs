@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
@@ -91,11 +91,11 @@ fn converse(stream: &UnixStream, answerer: &dyn Answerer) {
             send(stream, &Answer::Error("only root and the user who mounted may do this; become one of them".into()));
         return;
     }
-    if stream.set_read_timeout(Some(PATIENCE)).is_err() || stream.set_write_timeout(Some(PATIENCE)).is_err() {
+    if stream.set_write_timeout(Some(PATIENCE)).is_err() {
         return;
     }
     loop {
-        let answer = match receive::<Request>(stream) {
+        let answer = match receive::<Request>(stream, Instant::now() + PATIENCE) {
             Ok(Some(request)) => answerer.answer(request),
             Ok(None) => return,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
