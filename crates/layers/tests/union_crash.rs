@@ -388,6 +388,9 @@ fn directory() -> TempDir {
         let flags = rustix::fs::XattrFlags::empty();
         rustix::fs::setxattr(directory.path(), "user.test", b"", flags).is_ok()
     };
-    let fast = tempfile::tempdir_in(memory).ok().filter(has_attributes);
-    fast.unwrap_or_else(|| tempfile::tempdir().expect("there is a place for scratch files"))
+    // This thread has the mask of whoever a base has acted for.
+    let mut private = tempfile::Builder::new();
+    private.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    let fast = private.tempdir_in(memory).ok().filter(has_attributes);
+    fast.unwrap_or_else(|| private.tempdir().expect("there is a place for scratch files"))
 }

@@ -43,6 +43,7 @@ group! { "permissions":
     symlink_through_forbidden_directory [Users];
     revoking_search_takes_effect_at_once [Users, PromptRevocation];
     revoking_group_takes_effect_at_once [Users];
+    moving_to_a_private_directory_takes_effect_at_once [Users, PromptRevocation];
     denied_creation_leaves_nothing [Users];
     stat_needs_no_permission_on_the_object [Users];
     missing_or_forbidden [Users];
@@ -184,6 +185,31 @@ fn make_private(scene: &Scene<'_>, name: &[u8], mode: u32) -> Outcome {
     if !scene.can(Ability::PromptRevocation) {
         std::thread::sleep(std::time::Duration::from_millis(300));
     }
+    Ok(())
+}
+
+fn moving_to_a_private_directory_takes_effect_at_once(scene: &Scene<'_>) -> Outcome {
+    let (me, other) = (&scene.me, other(scene)?);
+    directory(scene, b"private", 0o700)?;
+    directory(scene, b"open", 0o755)?;
+    directory(scene, b"open/d", 0o755)?;
+    file(scene, b"open/d/f", 0o666)?;
+    file(scene, b"open/f", 0o666)?;
+    same!(other.get(b"open/d/f")?, b"contents");
+    same!(other.get(b"open/f")?, b"contents");
+    me.rename(b"open/d", b"private/d")?;
+    me.rename(b"open/f", b"private/f")?;
+    for name in [&b"private/d"[..], b"private/d/f", b"private/f"] {
+        refused!(other.stat(name), EACCES);
+        refused!(other.get(name), EACCES);
+    }
+    // What another of that name has replaced is gone for others, too.
+    file(scene, b"open/g", 0o666)?;
+    same!(other.get(b"open/g")?, b"contents");
+    me.rename(b"open/g", b"private/f")?;
+    refused!(other.get(b"private/f"), EACCES);
+    me.rename(b"private/d", b"open/d")?;
+    same!(other.get(b"open/d/f")?, b"contents");
     Ok(())
 }
 

@@ -114,10 +114,12 @@ impl std::error::Error for UnknownFeature {}
 impl FromStr for Features {
     type Err = UnknownFeature;
 
-    /// Reads names with colons between them, in either case, with hyphens or underscores.
+    /// Reads names with colons between them, in either case, with hyphens or underscores, also as the kernel's header has them
+    /// (`FUSE_MAX_PAGES`).
     fn from_str(text: &str) -> Result<Features, UnknownFeature> {
         text.split(':').try_fold(Features::NONE, |set, word| {
             let name = word.to_ascii_lowercase().replace('_', "-");
+            let name = name.strip_prefix("fuse-").unwrap_or(&name);
             let feature = Features::all().find(|(known, _)| *known == name).map(|(_, feature)| feature);
             feature.map(|feature| set | feature).ok_or_else(|| UnknownFeature(word.to_owned()))
         })
@@ -135,6 +137,7 @@ mod tests {
             assert_eq!((feature.to_string().as_str(), feature.0.count_ones()), (name, 1));
             assert_eq!(name.parse(), Ok(feature));
             assert_eq!(name.to_uppercase().replace('-', "_").parse(), Ok(feature));
+            assert_eq!(format!("FUSE_{}", name.to_uppercase().replace('-', "_")).parse(), Ok(feature));
             assert!(!all.contains(feature), "{name} is there twice");
             all = all | feature;
         }

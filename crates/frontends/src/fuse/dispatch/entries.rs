@@ -8,7 +8,7 @@ use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
 use std::sync::Arc;
 use std::time::Duration;
-use vnode::{Caller, Entry, Errno, Result};
+use vnode::{Caller, Entry, Errno, RenameMode, Result};
 
 impl Dispatcher {
     pub(super) fn entry_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
@@ -35,8 +35,13 @@ impl Dispatcher {
             Operation::RemoveDirectory { name: bytes } => return vnode.rmdir(&caller_with(0), name(bytes)?),
             Operation::Rename { name: from, new_parent, new_name, flags } => {
                 let mode = rename_mode(*flags)?;
-                let to = self.vnode(*new_parent)?;
-                return vnode.rename(&caller_with(0), name(from)?, &to, name(new_name)?, mode);
+                let to = self.node(*new_parent)?;
+                vnode.rename(&caller_with(0), name(from)?, &to.vnode, name(new_name)?, mode)?;
+                self.moved(&node, &to);
+                if mode == RenameMode::Exchange {
+                    self.moved(&to, &node);
+                }
+                return Ok(());
             }
             Operation::ReadLink => {
                 let target = vnode.readlink(&caller_with(0))?;
@@ -46,6 +51,15 @@ impl Dispatcher {
         };
         reply.put(&self.entry_out(&node, made));
         Ok(())
+    }
+
+    /// A name that the kernel may have cached where everybody may search has come to a directory where not everybody may: the
+    /// kernel takes what it knows of the name along.
+    fn moved(&self, from: &Arc<Node>, to: &Arc<Node>) {
+        let is_elsewhere = !Arc::ptr_eq(from, to);
+        if is_elsewhere && self.admission.names_cacheable(from) && !self.admission.names_cacheable(to) {
+            self.names_became_private(to);
+        }
     }
 
     fn look_up(&self, caller: &Caller, parent: &Arc<Node>, bytes: &[u8], reply: &mut Reply<'_>) -> Answer {
