@@ -114,14 +114,14 @@ impl OpenFile for File {
     fn read_at(&self, _caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let _working = enter(KIND);
         let mut done = 0;
-        // Short reads are allowed only at the end of the file; a signal or a network file system may cut one short.
+        // Short reads are allowed only at the end of the file; a signal or a network file system may cut one short. An error
+        // after the first byte is one too: less than was asked for would be taken for the end.
         while done < buffer.len() {
             match rustix::io::pread(&self.descriptor, &mut buffer[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(length) if done + length == buffer.len() => return Ok(buffer.len()),
                 Ok(length) => done += length,
                 Err(rustix::io::Errno::INTR) => {}
-                Err(_) if done > 0 => break,
                 Err(error) => return Err(errno(error)),
             }
         }

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
+use zerocopy::FromBytes;
 
 /// One stream of requests: what a worker thread reads and answers. It has the memory that requests come in and replies
 /// are built in. A reply must go to the queue that its request came from; notifications belong to no queue and go to the
@@ -150,7 +151,13 @@ impl Queue for DeviceQueue {
         let Some(length) = reply else { return Ok(()) };
         match write_whole(self.connection.as_fd(), &self.reply[..length]) {
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                // A caller whose reply is refused would wait for ever.
+                let refused = wire::OutHeader::read_from_prefix(&self.reply).map_or(0, |(header, _)| header.unique);
+                let length = Reply::new(&mut self.reply).finish_error(refused, libc::EIO);
+                let _ = write_whole(self.connection.as_fd(), &self.reply[..length]);
+                Err(error.into())
+            }
         }
     }
 }

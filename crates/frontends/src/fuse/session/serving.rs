@@ -48,7 +48,7 @@ impl<H: Handler> Service<'_, H> {
                 self.shared.locality.reply(reply.payload().len());
                 Some(reply.finish(request.unique))
             }
-            Outcome::Failed(errno) => Some(reply.finish_error(request.unique, errno)),
+            Outcome::Failed(errno) => Some(reply.finish_error(request.unique, answerable(&request, errno))),
             Outcome::NoReply => None,
         }
     }
@@ -65,6 +65,18 @@ impl<H: Handler> Service<'_, H> {
         self.place.count_parts(&parts);
         outcome
     }
+}
+
+/// The error that the caller gets. The kernel takes no reply with one of its own numbers, such as ERESTARTSYS, and the caller
+/// would wait for ever: EIO takes its place.
+fn answerable(request: &Request<'_>, errno: i32) -> i32 {
+    /// The first of the numbers that programs never see (include/linux/errno.h).
+    const KERNELS_OWN: i32 = 512;
+    if (1..KERNELS_OWN).contains(&errno) {
+        return errno;
+    }
+    tracing::error!(operation = %trace::describe(request), errno, "a layer or base answered no error of errno(3): EIO");
+    libc::EIO
 }
 
 /// A panic in a layer fails the request that met it, and nothing else.

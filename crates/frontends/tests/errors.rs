@@ -1,0 +1,79 @@
+//! Errors from below: each reaches whoever asked, and none is taken for something else.
+
+mod support;
+
+use bases::dir::{DirectoryFileSystem, Options};
+use frontends::fuse::MountOptions;
+use std::fs;
+use support::{memory, mount_with};
+use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
+use vnode::{Caller, Errno, FileSystem, Name, OpenFlags, Properties, Result};
+
+/// Fails as it is asked to.
+struct Failing;
+
+/// Reads from here on fail.
+const BAD: u64 = 300_000;
+
+impl Layer for Failing {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "failing"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { needs_every_lookup: true, data_untouched: false, ..Properties::TRANSPARENT }
+    }
+
+    fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
+        let Operation::Lookup(name) = operation else { return Ok(()) };
+        let number = std::str::from_utf8(name.as_bytes()).ok().and_then(|name| name.strip_prefix("error "));
+        number.map_or(Ok(()), |number| Err(Errno::new(number.parse().unwrap())))
+    }
+
+    fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if offset + buffer.len() as u64 > BAD {
+            return Err(Errno::EIO);
+        }
+        file.forward_read_at(caller, offset, buffer)
+    }
+}
+
+/// The kernel takes no reply with a number of its own, and the caller would wait for ever.
+#[test]
+fn whatever_number_a_layer_answers_the_caller_gets_an_error() {
+    let Some(mounted) = mount_with(stack(Failing, memory()), MountOptions::default()) else { return };
+    for number in (0..4200).chain([-1, i32::MAX, i32::MIN]) {
+        let error = fs::metadata(mounted.path(&format!("error {number}"))).unwrap_err();
+        let expected = match number {
+            // The kernel would never send the operation again.
+            libc::ENOSYS => libc::EOPNOTSUPP,
+            1..512 => number,
+            _ => libc::EIO,
+        };
+        assert_eq!(error.raw_os_error(), Some(expected), "{number}");
+    }
+    fs::write(mounted.path("file"), b"").unwrap();
+}
+
+/// A file system below that fails after some bytes gives these first, as read(2) may. To hand them on would be to say that the
+/// file ends there.
+#[test]
+fn an_error_after_the_first_byte_is_no_end_of_the_file() {
+    let Some(mounted) = mount_with(stack(Failing, memory()), MountOptions::default()) else { return };
+    let data: Vec<u8> = (0..1 << 20).map(|number: u32| (number % 251) as u8).collect();
+    fs::write(mounted.path("file"), &data).unwrap();
+    let base = DirectoryFileSystem::open(mounted.mount.mount_point(), Options::default()).unwrap();
+    let caller = Caller::server();
+    let file = base.root().lookup(&caller, Name::new(b"file").unwrap()).unwrap().vnode;
+    let open = file.open(&caller, OpenFlags::READ).unwrap();
+    let mut whole = vec![0; data.len()];
+    assert_eq!(open.read_at(&caller, 0, &mut whole), Err(Errno::EIO));
+    let good = (BAD / 4096 * 4096) as usize;
+    assert_eq!(open.read_at(&caller, 0, &mut whole[..good]), Ok(good));
+    assert!(whole[..good] == data[..good]);
+    assert_eq!(open.read_at(&caller, BAD, &mut whole), Err(Errno::EIO));
+    // Behind the end there is nothing to fail.
+    assert_eq!(open.read_at(&caller, data.len() as u64, &mut whole), Ok(0));
+}
