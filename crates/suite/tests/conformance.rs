@@ -5,7 +5,7 @@
 //! `MATRIX=cover` runs a covering part of the matrix, and prints which. Mounts are those of one transport, as the kernel's
 //! switch of io_uring is set; what needs no mount belongs to the run with the switch off.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex};
 
@@ -115,7 +115,17 @@ fn chosen(means: Means, tests: &[&Test]) -> Vec<(Plan, BTreeSet<usize>)> {
     };
     let share = |plans: &[Plan]| runs_of_others.map_or_else(|| all(plans), |runs| deal(plans, tests, runs));
     let shares = [of_single, deal(&double, tests, double_runs), share(&passthrough), share(&features)].concat();
-    [single, double, passthrough, features].concat().into_iter().zip(shares).collect()
+    let mut runs: Vec<(Plan, BTreeSet<usize>)> = Vec::with_capacity(shares.len());
+    let mut known = HashMap::new();
+    for (plan, share) in [single, double, passthrough, features].concat().into_iter().zip(shares) {
+        // A stack of one layer may have come to be among those of two.
+        let place = *known.entry(plan.title()).or_insert(runs.len());
+        match runs.get_mut(place) {
+            Some((_, chosen)) => chosen.extend(share),
+            None => runs.push((plan, share)),
+        }
+    }
+    runs
 }
 
 /// The trials of every run with this transport, and a line for each on what is chosen and what does not apply.

@@ -2,18 +2,15 @@
 //! mounts, which go with them.
 
 use std::collections::HashSet;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, getpid, pidfd_open, pidfd_send_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
-use tempfile::TempDir;
 
 /// What is around one job. Without the rights to make a mount namespace, the job runs in that of this process.
 #[derive(Debug)]
@@ -24,43 +21,9 @@ pub struct Enclosure {
     mark: String,
     /// The devices that were mounted by FUSE before.
     mounted: HashSet<String>,
-    scratch: Option<Scratch>,
 }
 
-/// Where a job of root's has its scratch files, out of the reach of the machine's other users: they see an empty directory. In the
-/// namespace all users may reach it, as tests have several. It goes with what is in it.
-#[derive(Debug)]
-struct Scratch {
-    /// What others may not search.
-    _hidden: TempDir,
-    /// What the job is told.
-    shown: TempDir,
-}
-
-impl Scratch {
-    fn new() -> anyhow::Result<Self> {
-        let place =
-            |mode: u32| tempfile::Builder::new().prefix("test-").permissions(Permissions::from_mode(mode)).tempdir();
-        let (hidden, shown) = (place(0o700)?, place(0o755)?);
-        let files = hidden.path().join("files");
-        std::fs::create_dir(&files)?;
-        std::fs::set_permissions(&files, Permissions::from_mode(0o1777))?;
-        mount_bind(&files, shown.path())?;
-        // Tests that want memory have it here.
-        if Path::new(MEMORY).is_dir() {
-            mount("none", MEMORY, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=1777"))?;
-        }
-        Ok(Self { _hidden: hidden, shown })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What jobs have mounted below goes with it, so that no more than scratch files is removed.
-        let _ = unmount(self.shown.path(), UnmountFlags::DETACH);
-    }
-}
-
+/// Where tests that want memory have it. Root's are out of the reach of the machine's other users.
 const MEMORY: &str = "/dev/shm";
 
 /// Begins the mark in the environment.
@@ -76,23 +39,23 @@ impl Enclosure {
         static JOBS: AtomicUsize = AtomicUsize::new(0);
         let mark = format!("{}.{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
         if !geteuid().is_root() {
-            return Ok(Self { namespace: None, mark, mounted: HashSet::new(), scratch: None });
+            return Ok(Self { namespace: None, mark, mounted: HashSet::new() });
         }
         // SAFETY: descriptors stay shared with the other threads.
         unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.context("making a mount namespace")?;
         let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         mount_change("/", flags).context("keeping mounts in a mount namespace")?;
         let namespace = std::fs::read_link("/proc/thread-self/ns/mnt").context("reading /proc/thread-self/ns/mnt")?;
-        let scratch = Scratch::new().context("making a place for scratch files")?;
-        Ok(Self { namespace: Some(namespace), mark, mounted: fuse_mounts(), scratch: Some(scratch) })
+        if Path::new(MEMORY).is_dir() {
+            let flags = MountFlags::NOSUID | MountFlags::NODEV;
+            mount("none", MEMORY, "tmpfs", flags, Some(c"mode=1777")).with_context(|| format!("mounting {MEMORY}"))?;
+        }
+        Ok(Self { namespace: Some(namespace), mark, mounted: fuse_mounts() })
     }
 
-    /// Has the processes of a command be found, and their scratch files be here.
+    /// Has the processes of a command be found.
     pub fn mark(&self, command: &mut Command) {
         command.env(MARK, &self.mark);
-        if let Some(scratch) = &self.scratch {
-            command.env("TMPDIR", scratch.shown.path());
-        }
     }
 
     /// Ends the mounts that were made by FUSE here: whoever waits for a server that does not answer gets an error. A process that
