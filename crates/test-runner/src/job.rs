@@ -59,8 +59,8 @@ pub enum Source {
 impl fmt::Display for Job {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} [{}]", self.title, self.state)?;
-        let set = self.environment.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        set.into_iter().try_for_each(|(name, value)| write!(formatter, " {name}={value}"))?;
+        let mut set = self.environment.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        set.try_for_each(|(name, value)| write!(formatter, " {name}={value}"))?;
         write!(formatter, " {}", self.executable.display())?;
         self.arguments.iter().try_for_each(|argument| write!(formatter, " {argument}"))
     }
@@ -75,8 +75,10 @@ impl Job {
     pub fn run(&self, results: &Path, is_stopped: &(dyn Fn() -> bool + Sync)) -> anyhow::Result<Outcome> {
         let enclosed = || {
             let enclosure = Enclosure::enter()?;
-            let mut outcome = self.run_here(results, &enclosure, is_stopped)?;
-            if let Err(error) = enclosure.clear() {
+            let outcome = self.run_here(results, &enclosure, is_stopped);
+            let cleared = enclosure.clear();
+            let mut outcome = outcome?;
+            if let Err(error) = cleared {
                 outcome.cases.push(self.case("what it leaves behind", Verdict::Failed, format!("{error:#}")));
             }
             Ok(outcome)

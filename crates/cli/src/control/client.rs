@@ -27,8 +27,6 @@ pub struct Mount {
     pub report: Report,
     /// The server's process, as the kernel knows it.
     pub pid: Pid,
-    /// The user whose process it is, as the kernel knows it.
-    owner: u32,
 }
 
 /// Every mount that the caller may ask and that answers. A server is believed that it serves a mount point unless the kernel says
@@ -39,7 +37,7 @@ pub fn mounts() -> Vec<Mount> {
     mounts.retain(|mount| {
         let mount_point = Path::new(&mount.report.mount_point);
         let entry = table.iter().rfind(|entry| entry.mount_point == mount_point);
-        entry.is_none_or(|entry| entry.user == Some(mount.owner))
+        entry.is_none_or(|entry| entry.user == Some(mount.report.uid))
     });
     mounts.sort_by(|a, b| a.report.mount_point.cmp(&b.report.mount_point));
     mounts
@@ -64,13 +62,14 @@ fn answering(directories: Vec<PathBuf>) -> Vec<Mount> {
         directories.into_iter().partition(|directory| owner_of(directory) == Some(own));
     let all = |directory: &Path| {
         let deadline = Instant::now() + PATIENCE_WITH_OTHERS;
-        sockets(directory).iter().filter_map(|path| connect(path, Some(deadline))).collect::<Vec<_>>()
+        sockets(directory).iter().filter_map(|path| connect(path, deadline)).collect::<Vec<_>>()
     };
     let mut mounts = thread::scope(|scope| {
         let asked: Vec<_> = others.iter().map(|directory| scope.spawn(|| all(directory))).collect();
         asked.into_iter().flat_map(|asked| asked.join().unwrap_or_default()).collect::<Vec<_>>()
     });
-    mounts.extend(own.iter().flat_map(|directory| sockets(directory)).filter_map(|path| connect(&path, None)));
+    let own = own.iter().flat_map(|directory| sockets(directory));
+    mounts.extend(own.filter_map(|path| connect(&path, Instant::now() + PATIENCE)));
     mounts
 }
 
@@ -134,9 +133,8 @@ fn sockets(directory: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "sock")).collect()
 }
 
-/// Connects and asks for the status, by the deadline if there is one; cleans up where nobody listens any more.
-fn connect(path: &Path, deadline: Option<Instant>) -> Option<Mount> {
-    let deadline = deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
+/// Connects and asks for the status, by the deadline; cleans up where nobody listens any more.
+fn connect(path: &Path, deadline: Instant) -> Option<Mount> {
     let connection = connection(path);
     if is_stale(&connection) {
         let _ = fs::remove_file(path);
@@ -152,7 +150,7 @@ fn connect(path: &Path, deadline: Option<Instant>) -> Option<Mount> {
         Ok(Answer::Status(report)) => {
             // Whose process it is the kernel knows.
             let report = Report { pid: peer.pid.as_raw_nonzero().get().cast_unsigned(), uid: owner, ..*report };
-            Some(Mount { stream, report, pid: peer.pid, owner })
+            Some(Mount { stream, report, pid: peer.pid })
         }
         _ => None,
     }

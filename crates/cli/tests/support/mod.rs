@@ -1,7 +1,6 @@
 //! What the tests of the command share: running it, and directories that are unmounted and removed at the end.
 
-// Each test binary uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,6 @@
 //! What the tests of mounts share: mounts of the bases on directories of their own.
 
-// Each test binary uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use frontends::fuse::{Mount, MountOptions, UnmountMode};
 use std::fs::{self, File};

@@ -1,7 +1,6 @@
 //! What the tests of layers share: a file system in memory, callers, seeds, and data layers of every shape.
 
-// Each test uses some of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses some of it")]
 
 pub mod codecs;
 pub mod unions;
