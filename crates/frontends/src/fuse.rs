@@ -19,6 +19,7 @@ mod kept_data;
 mod kernel;
 mod locality;
 mod locks;
+mod memory;
 mod mount;
 mod mounted;
 mod negotiation;

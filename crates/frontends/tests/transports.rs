@@ -5,7 +5,12 @@ mod support;
 use frontends::fuse::{MountOptions, Uring};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
 use support::{Mounted, memory, mount_with};
+use vnode::layer::{Layer, LayerFile, stack};
+use vnode::{Caller, Properties, Result};
 
 const URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -18,13 +23,21 @@ impl Drop for Switch {
     }
 }
 
+/// Puts the switch back at the end; `None`, with a word about it, where there is none.
+fn keep_switch() -> Option<Switch> {
+    let before = fs::read_to_string(URING_SWITCH);
+    before.inspect_err(|_| eprintln!("skipped: the kernel has no io_uring for FUSE")).ok().map(Switch)
+}
+
+/// One test: the switch is one for all mounts, and what the process holds is that of all.
 #[test]
+fn both_transports_carry_messages_of_all_sizes_and_give_their_memory_back() {
+    let Some(_switch) = keep_switch() else { return };
+    requests_come_through_io_uring_where_it_is_on();
+    what_many_large_messages_took_goes_back_to_the_system();
+}
+
 fn requests_come_through_io_uring_where_it_is_on() {
-    let Ok(before) = fs::read_to_string(URING_SWITCH) else {
-        eprintln!("skipped: the kernel has no io_uring for FUSE");
-        return;
-    };
-    let _switch = Switch(before);
     let with = |uring| mount_with(memory(), MountOptions { uring, ..MountOptions::default() });
     let Some(on) = with(Uring::On) else { return };
     assert_eq!(on.mount.decisions().uring, Ok(()));
@@ -68,4 +81,64 @@ fn exchange_messages_of_all_sizes(mounted: &Mounted) {
         assert_eq!(fs::read_link(&link).unwrap().as_os_str().len(), length);
         fs::remove_file(&link).unwrap();
     }
+}
+
+/// Large reads wait for each other, so that each has a worker of its own.
+struct Gathering(Barrier);
+
+const READERS: usize = 12;
+const LARGE: usize = 1 << 20;
+
+impl Layer for Gathering {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "gathering"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    }
+
+    fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if buffer.len() == LARGE {
+            self.0.wait();
+        }
+        file.forward_read_at(caller, offset, buffer)
+    }
+}
+
+fn what_many_large_messages_took_goes_back_to_the_system() {
+    for uring in [Uring::Off, Uring::On] {
+        let options = MountOptions { uring, ..MountOptions::default() };
+        let Some(mounted) = mount_with(stack(Gathering(Barrier::new(READERS)), memory()), options) else { return };
+        let path = mounted.path("file");
+        fs::write(&path, vec![7; LARGE]).unwrap();
+        let before = resident_bytes();
+        // Workers come and go.
+        for _ in 0..3 {
+            let readers: Vec<_> = (0..READERS)
+                .map(|_| {
+                    let mut reader = Command::new("dd");
+                    reader.args(["iflag=direct", "bs=1M", "count=1", "of=/dev/null"]).stderr(Stdio::null());
+                    reader.arg(format!("if={}", path.display())).spawn().unwrap()
+                })
+                .collect();
+            assert!(readers.into_iter().all(|mut reader| reader.wait().unwrap().success()));
+        }
+        // The few that stay to wait on the device keep theirs.
+        let enough = before + 6 * LARGE;
+        let end = Instant::now() + Duration::from_secs(20);
+        while resident_bytes() > enough && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let held = resident_bytes();
+        assert!(held <= enough, "{uring:?}: {} KiB more than before", (held - before) >> 10);
+    }
+}
+
+/// What this process occupies in memory (proc_pid_statm(5)).
+fn resident_bytes() -> usize {
+    let pages = fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
 }

@@ -1,5 +1,6 @@
 //! The FUSE device: where requests come from and where replies and notifications go.
 
+use super::memory::Memory;
 use super::reply::Reply;
 use super::wire;
 use rustix::fs::{Mode, OFlags};
@@ -56,14 +57,16 @@ impl Device {
     }
 
     /// A queue of its own for a worker. `message_bytes_max` is that of the data in a message.
-    pub(crate) fn queue(self: &Arc<Device>, message_bytes_max: usize) -> DeviceQueue {
-        // Zeroed memory of this size comes untouched from the system: a worker that never sends much never occupies much.
-        DeviceQueue {
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn queue(self: &Arc<Device>, message_bytes_max: usize) -> io::Result<DeviceQueue> {
+        Ok(DeviceQueue {
             connection: self.connection(),
-            request: vec![0; message_bytes_max + REQUEST_OVERHEAD_BYTES],
+            request: Memory::of(message_bytes_max + REQUEST_OVERHEAD_BYTES)?,
             received: 0,
-            reply: vec![0; Reply::HEADER + message_bytes_max],
-        }
+            reply: Memory::of(Reply::HEADER + message_bytes_max)?,
+        })
     }
 
     /// The connection for a worker: a cloned descriptor, so that workers do not contend for one list of requests in
@@ -118,9 +121,9 @@ impl AsFd for Connection {
 /// The classic transport: one `read` a request, one `write` a reply.
 pub(crate) struct DeviceQueue {
     connection: Connection,
-    request: Vec<u8>,
+    request: Memory,
     received: usize,
-    reply: Vec<u8>,
+    reply: Memory,
 }
 
 /// Room for a request's header and arguments beside the data of a write.
@@ -129,7 +132,7 @@ const REQUEST_OVERHEAD_BYTES: usize = 8192;
 impl Queue for DeviceQueue {
     fn receive(&mut self) -> Received {
         loop {
-            match rustix::io::read(&self.connection, &mut self.request) {
+            match rustix::io::read(&self.connection, &mut self.request[..]) {
                 Ok(0) => return Received::Closed,
                 Ok(length) => {
                     self.received = length;

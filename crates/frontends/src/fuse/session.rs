@@ -15,7 +15,7 @@ use super::statistics::Statistics;
 use super::wire;
 use super::yielding::Yielding;
 use serving::Service;
-use starting::{Lane, Start, decline_uring, processors, run_starter, start_lanes, start_worker};
+use starting::{Lane, Start, decline_uring, processors, run_starter, start_device, start_lanes, start_worker};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -57,14 +57,14 @@ pub(crate) enum SessionError {
     Closed,
     /// The device failed.
     Device(std::io::Error),
-    /// No thread could be started.
+    /// No thread could be started, or it had no memory.
     Thread(std::io::Error),
 }
 
 /// Answers the kernel's INIT, which comes first on every connection.
 pub(crate) fn handshake(device: &Arc<Device>, wishes: &Wishes) -> Result<Negotiated, SessionError> {
     let page_size = rustix::param::page_size() as u32;
-    let mut queue = device.queue(wishes.message_bytes_max as usize);
+    let mut queue = device.queue(wishes.message_bytes_max as usize).map_err(SessionError::Device)?;
     loop {
         match queue.receive() {
             Received::Request => {}
@@ -162,7 +162,7 @@ impl<H: Handler> Session<H> {
             .name("fuse-starter".into())
             .spawn(move || run_starter(&for_starter, &requests))
             .map_err(SessionError::Thread)?;
-        start_worker(&shared, 0, None).map_err(|error| SessionError::Thread(std::io::Error::other(error)))?;
+        start_device(&shared).map_err(SessionError::Thread)?;
         let uring = start_lanes(&shared);
         if uring.is_err() {
             decline_uring(&shared.device).map_err(SessionError::Device)?;

@@ -6,6 +6,7 @@
 //! entry can be given its request.
 
 use super::device::{Device, Queue, Received};
+use super::memory::Memory;
 use super::privilege::is_machine_root;
 use super::reply::Reply;
 use super::wire;
@@ -22,8 +23,10 @@ pub(crate) struct UringQueue {
     /// Closed before the memory is given back that the kernel writes to.
     ring: IoUring<squeue::Entry128>,
     processor: u16,
-    memory: Vec<u8>,
+    memory: Memory,
     payload_bytes: usize,
+    /// How much of the payload has been used since it was last given back to the system.
+    used_bytes: usize,
     next: Next,
     /// What came before it was waited for.
     early: Option<i32>,
@@ -71,6 +74,10 @@ const PAYLOAD: usize = 4096;
 const SHORT_BYTES_MAX: usize = 1024;
 /// Replies to longer requests are built elsewhere. The longest are those of ioctl(2), of 16 KiB.
 const REPLY_TO_LONG_BYTES_MAX: usize = Reply::HEADER + (32 << 10);
+/// What a worker keeps of the payload when it has nothing to do.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+/// How long it waits before it gives the rest back: the kernel hands requests to those that replied last.
+const GIVES_BACK_AFTER: types::Timespec = types::Timespec::new().sec(1);
 
 impl UringQueue {
     /// A new entry of a processor's queue, for messages of up to so many bytes of data. The thread that calls is the one
@@ -86,9 +93,9 @@ impl UringQueue {
         let mut queue = UringQueue {
             ring,
             processor,
-            // Zeroed memory of this size comes untouched from the system: what is never used is never occupied.
-            memory: vec![0; PAYLOAD + payload_bytes + REPLY_TO_LONG_BYTES_MAX],
+            memory: Memory::of(PAYLOAD + payload_bytes + REPLY_TO_LONG_BYTES_MAX)?,
             payload_bytes,
+            used_bytes: 0,
             next: Next::Register,
             early: None,
             request: 0..0,
@@ -139,13 +146,29 @@ impl UringQueue {
         }
         self.push()?;
         loop {
-            let waited = self.ring.submit_and_wait(1);
-            match (self.ring.completion().next(), waited) {
+            let waited = match self.used_bytes > KEPT_BYTES_MAX {
+                true => {
+                    let arguments = types::SubmitArgs::new().timespec(&GIVES_BACK_AFTER);
+                    self.ring.submitter().submit_with_args(1, &arguments)
+                }
+                false => self.ring.submit_and_wait(1),
+            };
+            let completed = self.ring.completion().next();
+            match (completed, waited) {
                 (Some(completed), _) => return Ok(completed.result()),
+                (None, Err(error)) if error.raw_os_error() == Some(libc::ETIME) => self.give_back(),
                 (None, Err(error)) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 (None, _) => {}
             }
         }
+    }
+
+    /// Gives back to the system what large messages have occupied. The kernel uses the payload only in calls of this thread.
+    fn give_back(&mut self) {
+        if let Err(error) = self.memory.give_back_from(PAYLOAD.max(rustix::param::page_size())) {
+            tracing::debug!(%error, "the memory of large messages stays occupied");
+        }
+        self.used_bytes = 0;
     }
 
     /// Puts the request together as it would have come from the device: header, arguments, and what follows them.
@@ -159,6 +182,7 @@ impl UringQueue {
             return None;
         }
         let in_front = size_of::<wire::InHeader>() + arguments;
+        self.used_bytes = self.used_bytes.max(payload);
         let is_short = payload <= SHORT_BYTES_MAX;
         let start = if is_short { MESSAGE } else { PAYLOAD - in_front };
         self.memory.copy_within(HEADER..HEADER + size_of::<wire::InHeader>(), start);
@@ -212,6 +236,7 @@ impl Queue for UringQueue {
                 if start > PAYLOAD {
                     self.memory.copy_within(start + Reply::HEADER..start + length, PAYLOAD);
                 }
+                self.used_bytes = self.used_bytes.max(length);
                 length - Reply::HEADER
             }
             None => {

@@ -1,12 +1,13 @@
 //! Starting workers: those of a lane when it has none left that waits, and the first of all lanes.
 
-use super::super::device::Device;
+use super::super::device::{Device, Queue};
 use super::super::locality::only;
 use super::super::uring::UringQueue;
 use super::super::yielding::Pace;
 use super::waiting::Waiting;
 use super::{Handler, Shared, work};
 use rustix::thread::sched_setaffinity;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError, Weak};
@@ -57,18 +58,28 @@ pub(super) fn start_worker<H: Handler>(
     shared.starter.send(Start { lane, told }).map_err(|_| "the session has ended")
 }
 
+/// Has the first worker of the device started, and waits until it has its queue.
+pub(super) fn start_device<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
+    start_first(shared, 0..1, 1)
+}
+
 /// Has the first workers of all processors started, and waits until every queue has its own. The kernel uses io_uring once
 /// every queue has one, and never if it has refused any.
 pub(super) fn start_lanes<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
+    start_first(shared, 1..shared.lanes.len(), WORKERS_OF_A_PROCESSOR)
+}
+
+fn start_first<H: Handler>(shared: &Arc<Shared<H>>, lanes: Range<usize>, of_each: usize) -> std::io::Result<()> {
     let (told, answers) = channel();
-    for lane in 1..shared.lanes.len() {
-        for _ in 0..WORKERS_OF_A_PROCESSOR {
+    let expected = lanes.len() * of_each;
+    for lane in lanes {
+        for _ in 0..of_each {
             start_worker(shared, lane, Some(told.clone())).map_err(std::io::Error::other)?;
         }
     }
     drop(told);
-    let registered = answers.iter().collect::<std::io::Result<Vec<()>>>()?.len();
-    match registered == (shared.lanes.len() - 1) * WORKERS_OF_A_PROCESSOR {
+    let started = answers.iter().collect::<std::io::Result<Vec<()>>>()?.len();
+    match started == expected {
         true => Ok(()),
         false => Err(std::io::Error::other("a thread cannot be started")),
     }
@@ -112,8 +123,8 @@ pub(super) fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Recei
                 let _ = rustix::process::configure_io_flusher_behavior(true);
             }
             match for_thread.lanes[lane].processor {
-                None => work(&for_thread, lane, &mut for_thread.device.queue(for_thread.message_bytes_max)),
-                Some(processor) => work_on(&for_thread, lane, processor, told),
+                None => begin(&for_thread, lane, for_thread.device.queue(for_thread.message_bytes_max), told),
+                Some(processor) => begin(&for_thread, lane, register(&for_thread, processor), told),
             }
             drop(ending);
         });
@@ -139,22 +150,28 @@ fn stir<H: Handler>(shared: &Shared<H>, processor: u16) {
     }
 }
 
-/// The work of a thread that stays on a processor and serves what callers there ask.
-fn work_on<H: Handler>(
-    shared: &Arc<Shared<H>>,
-    lane: usize,
-    processor: u16,
-    told: Option<Sender<std::io::Result<()>>>,
-) {
+/// The queue of a thread that stays on a processor and serves what callers there ask.
+fn register<H: Handler>(shared: &Shared<H>, processor: u16) -> std::io::Result<UringQueue> {
     // It may be refused, or there may be no such processor now: then it works where it can.
     let _ = sched_setaffinity(None, &only(processor.into()));
-    match (UringQueue::register(&shared.device, processor, shared.message_bytes_max), told) {
+    UringQueue::register(&shared.device, processor, shared.message_bytes_max)
+}
+
+/// The work of a thread on its queue, if there is one.
+fn begin<H: Handler>(
+    shared: &Arc<Shared<H>>,
+    lane: usize,
+    queue: std::io::Result<impl Queue>,
+    told: Option<Sender<std::io::Result<()>>>,
+) {
+    match (queue, told) {
         (Ok(mut queue), told) => {
-            match told {
+            match (told, shared.lanes[lane].processor) {
                 // Nobody waits any more if another worker could not be started.
-                Some(told) => drop(told.send(Ok(()))),
+                (Some(told), _) => drop(told.send(Ok(()))),
                 // Others of the lane are busy.
-                None => stir(shared, processor),
+                (None, Some(processor)) => stir(shared, processor),
+                (None, None) => {}
             }
             work(shared, lane, &mut queue);
         }
