@@ -16,8 +16,8 @@ use layers::{Branch, BranchMode};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use tempfile::TempDir;
 use vnode::{
-    Caller, Control, ControlError, Errno, FileSystemRef, OpenFlags, RenameMode, Result, SeekTarget, SetAttributes,
-    Timestamp, VnodeRef, XattrMode,
+    Caller, Control, ControlError, Errno, FileSystemRef, Lock, LockFamily, LockKind, LockOwner, OpenFlags, RenameMode,
+    Result, SeekTarget, SetAttributes, Timestamp, VnodeRef, XattrMode,
 };
 
 use BranchMode::{ReadOnly, ReadWrite};
@@ -141,6 +141,72 @@ fn is_root() -> bool {
         println!("skipped: this needs root");
     }
     is_root
+}
+
+/// Whatever is done to a locked file between, who has locked it keeps the lock and can use it, and nobody else gets one.
+#[test]
+fn locks_stay_while_metadata_and_data_are_copied_and_layers_change() {
+    let chmod = |scene: &Scene| scene.chmod("d/f");
+    let fill = |scene: &Scene| {
+        let writer = scene.at("d/f").open(&server(), OpenFlags::READ_WRITE).unwrap();
+        writer.write_at(&server(), 0, b"new", false).unwrap();
+    };
+    let snapshot = |scene: &Scene| drop(scene.tell("snapshot-take", &[("name", "s")]).unwrap());
+    let second_snapshot = |scene: &Scene| drop(scene.tell("snapshot-take", &[("name", "t")]).unwrap());
+    let restore = |scene: &Scene| drop(scene.tell("snapshot-restore", &[("name", "s")]).unwrap());
+    let merge = |scene: &Scene| drop(scene.tell("snapshot-merge", &[]).unwrap());
+    let histories: [&[&dyn Fn(&Scene)]; 9] = [
+        &[&chmod],
+        &[&fill],
+        &[&chmod, &fill],
+        &[&chmod, &snapshot, &fill],
+        &[&snapshot, &chmod, &fill, &merge],
+        &[&chmod, &snapshot, &fill, &restore],
+        &[&snapshot, &chmod, &restore, &chmod, &fill],
+        &[&chmod, &snapshot, &chmod, &second_snapshot, &fill, &merge],
+        &[&snapshot, &fill, &restore, &chmod, &restore],
+    ];
+    use {LockFamily::*, LockKind::*};
+    for (number, history) in histories.into_iter().enumerate() {
+        for metacopy in ["on", "off"] {
+            // An exclusive lock of bytes needs a file opened for writing, which is copied with its data.
+            for (family, kind) in [(Flock, Shared), (Flock, Exclusive), (Posix, Shared)] {
+                for asks_between in [false, true] {
+                    let case = format!("history {number}, metacopy={metacopy}, {family:?}, {kind:?}, {asks_between}");
+                    let held = Lock { family, kind, start: 0, end: u64::MAX, pid: 1 };
+                    locks_stay(history, metacopy, &held, asks_between, &case);
+                }
+            }
+        }
+    }
+}
+
+fn locks_stay(history: &[&dyn Fn(&Scene)], metacopy: &str, held: &Lock, asks_between: bool, case: &str) {
+    let scene = Scene::new(&[("metacopy", metacopy)]);
+    let lock = |kind| Lock { kind, ..*held };
+    let open = |flags| scene.at("d/f").open(&server(), flags).unwrap();
+    let (holder, before) = (open(OpenFlags::READ), open(OpenFlags::READ));
+    let is_as_expected = |step: &str| {
+        let expected = if held.kind == LockKind::Shared { Ok(()) } else { Err(Errno::EAGAIN) };
+        assert_eq!(before.lock(&server(), LockOwner(2), &lock(LockKind::Shared)), expected, "{case}, {step}");
+        before.lock(&server(), LockOwner(2), &lock(LockKind::Unlock)).unwrap();
+    };
+    holder.lock(&server(), LockOwner(1), held).unwrap();
+    for (step, change) in history.iter().enumerate() {
+        change(&scene);
+        if asks_between {
+            is_as_expected(&step.to_string());
+        }
+    }
+    let after = open(OpenFlags::READ_WRITE);
+    assert_eq!(after.lock(&server(), LockOwner(3), &lock(LockKind::Exclusive)), Err(Errno::EAGAIN), "{case}");
+    let mut byte = [0];
+    assert_eq!(holder.read_at(&server(), 9, &mut byte), Ok(1), "{case}");
+    is_as_expected("at the end");
+    drop(before);
+    assert_eq!(after.lock(&server(), LockOwner(3), &lock(LockKind::Exclusive)), Err(Errno::EAGAIN), "{case}");
+    drop(holder);
+    assert_eq!(after.lock(&server(), LockOwner(3), &lock(LockKind::Exclusive)), Ok(()), "{case}");
 }
 
 #[test]

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, We
 use vnode::profile::enter;
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, Lock, LockFamily, LockKind, LockOwner, OpenFile, OpenFileRef, OpenFlags,
-    Result, SeekTarget,
+    Result, SeekTarget, VnodeRef,
 };
 
 use super::KIND;
 use super::copy_up::Extent;
+use super::metacopy::MetadataOnlyFile;
 use super::node::Node;
 use super::placement::is_full;
 use super::settings::Ownership;
@@ -27,11 +28,10 @@ pub(super) struct UnionFile {
     this: Weak<UnionFile>,
     pub(super) node: Arc<Node>,
     flags: OpenFlags,
-    /// As it was opened, when its object had been copied so often.
-    opened: OpenFileRef,
-    copies: u32,
-    /// Opened again, after a later copy.
-    moved: RwLock<Option<Moved>>,
+    /// The lower file that was opened first.
+    opened: LowerFile,
+    /// The one opened after a later copy.
+    moved: RwLock<Option<LowerFile>>,
     /// What the copies to come have to hold.
     locks: Mutex<Vec<(LockOwner, Lock)>>,
     /// The branches for which it is known that it may be written to where it is.
@@ -41,31 +41,34 @@ pub(super) struct UnionFile {
 }
 
 /// While it lives, the branches and the object stay where they are.
-struct Steady<'a> {
+struct OperationGuard<'a> {
     _branches: RwLockReadGuard<'a, ()>,
     _object: RwLockReadGuard<'a, ()>,
 }
 
-/// The open file of a copy.
-struct Moved {
+/// An open file of an instance of the object.
+struct LowerFile {
+    /// How often the object had been copied when this was the file to use.
     copies: u32,
+    /// The instance.
+    vnode: VnodeRef,
     file: OpenFileRef,
 }
 
 impl UnionFile {
     /// An object just made, with its open file.
     pub(super) fn new(node: Arc<Node>, file: OpenFileRef, flags: OpenFlags) -> Arc<Self> {
-        let copies = node.copies();
-        Self::opened(node, file, copies, flags)
+        let opened = LowerFile { copies: node.copies(), vnode: node.leftmost().vnode, file };
+        Self::opened(node, opened, flags)
     }
 
-    fn opened(node: Arc<Node>, opened: OpenFileRef, copies: u32, flags: OpenFlags) -> Arc<Self> {
+    fn opened(node: Arc<Node>, opened: LowerFile, flags: OpenFlags) -> Arc<Self> {
         let flags = flags.without(OpenFlags::TRUNCATE).without(OpenFlags::EXCLUSIVE);
         let checked = AtomicU64::new(node.union.branches.generation());
         let (moved, locks, is_direct) = (RwLock::default(), Mutex::default(), AtomicBool::new(false));
         Arc::new_cyclic(|this| {
             let this = Weak::clone(this);
-            Self { this, node, flags, opened, copies, moved, locks, checked, is_direct }
+            Self { this, node, flags, opened, moved, locks, checked, is_direct }
         })
     }
 
@@ -86,8 +89,8 @@ impl UnionFile {
             node.writable(caller, extent)?;
         }
         let copies = node.copies();
-        let file = node.open_leftmost(opener, flags)?;
-        Ok(Self::opened(Arc::clone(node), file, copies, flags))
+        let (vnode, file) = node.open_leftmost(opener, flags)?;
+        Ok(Self::opened(Arc::clone(node), LowerFile { copies, vnode, file }, flags))
     }
 
     /// The open file of the object as it is now. No operation has been begun.
@@ -108,8 +111,8 @@ impl UnionFile {
             return Err(Errno::ESTALE);
         }
         let copies = self.node.copies();
-        if copies == self.copies {
-            return Ok(Arc::clone(&self.opened));
+        if copies == self.opened.copies {
+            return Ok(Arc::clone(&self.opened.file));
         }
         {
             let moved = self.moved.read().unwrap_or_else(PoisonError::into_inner);
@@ -122,18 +125,63 @@ impl UnionFile {
         if let Some(moved) = moved.as_ref().filter(|moved| moved.copies == copies) {
             return Ok(Arc::clone(&moved.file));
         }
-        let server = Caller::server();
-        // What the caller may do with the file was decided when it was opened.
-        let file = self.node.open_leftmost(&server, self.flags)?;
-        for (owner, lock) in self.locks().iter() {
-            file.lock(&server, *owner, lock)?;
-        }
-        *moved = Some(Moved { copies, file: Arc::clone(&file) });
+        let lower = match self.still_open(moved.as_ref())? {
+            Some(lower) => lower,
+            // What the caller may do with the file was decided when it was opened.
+            None => self.node.open_leftmost(&Caller::server(), self.flags)?,
+        };
+        self.move_locks(moved.is_none(), &lower)?;
+        let file = Arc::clone(&lower.1);
+        *moved = Some(LowerFile { copies, vnode: lower.0, file: lower.1 });
         Ok(file)
     }
 
+    /// The instance that is the object now, if it is open already: a file of it opened anew could not take the locks beside
+    /// that. Of a metadata-only copy whose data have come, the copy itself.
+    fn still_open(&self, moved: Option<&LowerFile>) -> Result<Option<(VnodeRef, OpenFileRef)>> {
+        let now = self.node.leftmost().vnode;
+        let handle = now.handle();
+        let Some(open) = moved.into_iter().chain([&self.opened]).find(|open| open.vnode.handle() == handle) else {
+            return Ok(None);
+        };
+        let file = match MetadataOnlyFile::own(&open.file) {
+            Some(own) if self.node.data()?.is_none() => own,
+            _ => &open.file,
+        };
+        Ok(Some((now, Arc::clone(file))))
+    }
+
+    /// Takes the locks in the lower file to use, and releases those in the first one if that was used until now and is not
+    /// the same: it may be used again.
+    fn move_locks(&self, from_first: bool, to: &(VnodeRef, OpenFileRef)) -> Result<()> {
+        let server = Caller::server();
+        let locks = self.locks();
+        for (owner, lock) in locks.iter() {
+            to.1.lock(&server, *owner, lock)?;
+        }
+        if from_first && self.opened.vnode.handle() != to.0.handle() {
+            for (owner, lock) in locks.iter() {
+                let unlock = Lock { kind: LockKind::Unlock, start: 0, end: u64::MAX, ..*lock };
+                // What cannot be released goes when the file is closed.
+                let _ = self.opened.file.lock(&server, *owner, &unlock);
+            }
+        }
+        Ok(())
+    }
+
+    /// The lower file to lock, after all locks that are held are held in it. The object is not copied until the guard goes,
+    /// so a lock that is taken and remembered under it is neither lost nor left where the object was.
+    fn lower_to_lock(&self) -> Result<(OperationGuard<'_>, OpenFileRef)> {
+        let steady = self.node.union.steady();
+        // What is left behind in a branch that is gone is locked there.
+        let _ = self.node.refresh();
+        let object = self.node.shared();
+        self.node.call_followers();
+        Ok((OperationGuard { _branches: steady, _object: object }, self.lower()?))
+    }
+
     /// The same to be changed: the branches stay as they are until the guard goes, and the object is where it may be.
-    fn lower_to_change(&self, caller: &Caller) -> Result<(Steady<'_>, OpenFileRef)> {
+    fn lower_to_change(&self, caller: &Caller) -> Result<(OperationGuard<'_>, OpenFileRef)> {
         let steady = self.node.union.steady();
         let generation = self.node.union.branches.generation();
         if self.checked.load(Ordering::Relaxed) != generation {
@@ -144,7 +192,7 @@ impl UnionFile {
             self.checked.store(generation, Ordering::Relaxed);
         }
         let object = self.node.shared();
-        Ok((Steady { _branches: steady, _object: object }, self.lower()?))
+        Ok((OperationGuard { _branches: steady, _object: object }, self.lower()?))
     }
 
     /// Changes the file, which may need so many bytes: where it is, or elsewhere if the branch is full or has become
@@ -261,7 +309,8 @@ impl OpenFile for UnionFile {
         if self.node.union.private.is_some() {
             return Err(NOT_IN_A_VIEW);
         }
-        self.current()?.lock(caller, owner, lock)?;
+        let (_guard, file) = self.lower_to_lock()?;
+        file.lock(caller, owner, lock)?;
         self.locked(owner, lock);
         Ok(())
     }
@@ -271,7 +320,8 @@ impl OpenFile for UnionFile {
         if self.node.union.private.is_some() {
             return Err(NOT_IN_A_VIEW);
         }
-        self.current()?.test_lock(caller, owner, lock)
+        let (_guard, file) = self.lower_to_lock()?;
+        file.test_lock(caller, owner, lock)
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
@@ -298,10 +348,10 @@ impl OpenFile for UnionFile {
         if union.private.is_some() {
             return None;
         }
-        if self.node.copies() != self.copies || !self.node.is_writable() || self.node.may_meet_a_full_branch() {
+        if self.node.copies() != self.opened.copies || !self.node.is_writable() || self.node.may_meet_a_full_branch() {
             return None;
         }
-        let backing = self.opened.backing()?;
+        let backing = self.opened.file.backing()?;
         if !self.is_direct.swap(true, Ordering::Relaxed) {
             union.direct_files().insert(self.address(), Weak::clone(&self.this));
         }

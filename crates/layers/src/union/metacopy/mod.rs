@@ -22,7 +22,7 @@ use super::whiteout;
 use crate::BranchMode;
 pub(super) use fill::put_times_back;
 pub(super) use mark::{Mark, NewMark, is_marked};
-use open::MetadataOnlyFile;
+pub(super) use open::MetadataOnlyFile;
 
 /// A name in directories of several branches, from the left.
 #[derive(Clone)]
@@ -166,14 +166,15 @@ impl Node {
     }
 
     /// Opens the leftmost instance, to be read where its data are.
-    pub(super) fn open_leftmost(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
-        let file = self.leftmost().vnode.open(caller, flags)?;
+    pub(super) fn open_leftmost(&self, caller: &Caller, flags: OpenFlags) -> Result<(VnodeRef, OpenFileRef)> {
+        let copy = self.leftmost().vnode;
+        let file = copy.open(caller, flags)?;
         match self.data()? {
             Some(data) => {
                 self.is_read_elsewhere.store(true, Ordering::Relaxed);
-                MetadataOnlyFile::open(file, &data.vnode, flags)
+                Ok((copy, MetadataOnlyFile::open(file, &data.vnode, flags)?))
             }
-            None => Ok(file),
+            None => Ok((copy, file)),
         }
     }
 

@@ -12,7 +12,7 @@ use vnode::{
 use super::super::KIND;
 
 /// An open metadata-only copy. Whoever may write has opened it for that, and then its data have come.
-pub(super) struct MetadataOnlyFile {
+pub(in super::super) struct MetadataOnlyFile {
     own: OpenFileRef,
     data: OpenFileRef,
     /// The original may have become longer.
@@ -27,6 +27,11 @@ impl MetadataOnlyFile {
         let server = Caller::server();
         let (data, size) = (data.open(&server, OpenFlags::READ)?, own.getattr(&server)?.size);
         Ok(Arc::new(Self { own, data, size, flags }))
+    }
+
+    /// The open copy itself, if the file is one of a metadata-only copy.
+    pub(in super::super) fn own(file: &OpenFileRef) -> Option<&OpenFileRef> {
+        file.as_any().downcast_ref::<Self>().map(|opened| &opened.own)
     }
 
     /// The copy, if it was not opened for writing: then it says what is wrong with a change.
