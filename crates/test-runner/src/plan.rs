@@ -75,6 +75,13 @@ const EXTENTS: &[Extent] = &[
         left: "three times the steps of random operations on unions",
     },
     Extent {
+        program: "layers union_snapshots",
+        variable: "MODEL_STEPS",
+        quick: None,
+        all: Some("400000"),
+        left: "twenty times the steps of random operations with snapshots",
+    },
+    Extent {
         program: "bases mem_and_dir",
         variable: "MODEL_STEPS",
         quick: Some("40000"),

@@ -35,11 +35,12 @@ struct Directory {
     rest: Option<Vec<u8>>,
 }
 
-/// Where a directory of the lower layer is, and where the rest of it is below that; `None` if there is none.
-struct Place {
-    from: VnodeRef,
-    name: NameBuf,
-    rest_below: Option<Vec<u8>>,
+/// What a path from the roots of the lower layer and the branches on its right leads to.
+struct Resolved {
+    /// The directory there in the lower layer: the one above it, and its name in that.
+    in_lower: Option<(VnodeRef, NameBuf)>,
+    /// The path of the same directory in the branches on the right of the lower layer; `None` if that hides them.
+    below: Option<Vec<u8>>,
 }
 
 impl Fold<'_> {
@@ -59,7 +60,7 @@ impl Fold<'_> {
             self.lower.work.note_copied_directories()?;
         }
         self.bring_rests()?;
-        let below = self.union.roots();
+        let below = if whiteout::is_opaque(&self.lower.root)? { Vec::new() } else { self.union.roots() };
         self.fold_directory(&self.upper.root, &self.lower.root, below)?;
         replace_attributes(&self.upper.root, &self.lower.root)?;
         self.fold_links()
@@ -73,8 +74,6 @@ impl Fold<'_> {
                 }
             }
             whiteout::set_opaque(lower, self.format())?;
-        }
-        if whiteout::is_opaque(lower)? {
             below.clear();
         }
         // Whiteouts first: one beside its object says that the object hides what is on the right.
@@ -108,7 +107,7 @@ impl Fold<'_> {
             && !whiteout::is_opaque(&entry.vnode)?
             && whiteout::redirect(&entry.vnode)?.is_none();
         if let (true, Some(there)) = (merges, &there) {
-            let is_last = whiteout::is_opaque(&there.vnode)? || whiteout::stands(lower, name)?;
+            let is_last = whiteout::redirect(&there.vnode)?.is_none() && hides(lower, name, &there.vnode)?;
             let rest = if is_last { Vec::new() } else { self.directory_below(&there.vnode, name, below)? };
             self.fold_directory(&entry.vnode, &there.vnode, rest)?;
             replace_attributes(&entry.vnode, &there.vnode)?;
@@ -167,20 +166,32 @@ impl Fold<'_> {
         directories.iter().try_for_each(|directory| self.bring_rest(directory, &on_the_way))
     }
 
+    /// Takes the rest of a moved directory out of the lower layer. Where that has none of it a directory is made, for the
+    /// way from the lower layer to what is on its right may be another than from the upper one.
     fn take_rest(&self, directory: &Directory, on_the_way: &VnodeRef) -> Result<()> {
         let Some(path) = &directory.rest else { return Ok(()) };
         if work::find(on_the_way, directory.key.as_name())?.is_some() {
             // By a fold that was stopped.
             return Ok(());
         }
-        let Some(Place { from, name, rest_below }) = self.find_in_lower(path)? else { return Ok(()) };
         let server = Caller::server();
+        let Resolved { in_lower, below } = self.resolve(path)?;
+        let (from, name) = match in_lower {
+            Some(place) => place,
+            None => {
+                let mut upper = self.upper.root.clone();
+                for part in &directory.path {
+                    upper = upper.lookup(&server, part.as_name())?.vnode;
+                }
+                self.make_like(&upper)?
+            }
+        };
         let rest = from.lookup(&server, name.as_name())?.vnode;
-        match rest_below {
+        match below {
             Some(path) if self.has_rest(&path)? => whiteout::set_redirect(&rest, &path)?,
             _ => {
-                whiteout::remove_redirect(&rest)?;
                 whiteout::set_opaque(&rest, self.format())?;
+                whiteout::remove_redirect(&rest)?;
             }
         }
         from.rename(&server, name.as_name(), on_the_way, directory.key.as_name(), RenameMode::NoReplace)
@@ -200,11 +211,14 @@ impl Fold<'_> {
         let Some((name, above)) = directory.path.split_last() else { return Ok(()) };
         let (mut upper, mut lower) = (self.upper.root.clone(), self.lower.root.clone());
         for part in above {
-            upper = upper.lookup(&server, part.as_name())?.vnode;
             lower = self.directory_like(&upper, &lower, part.as_name())?;
+            upper = upper.lookup(&server, part.as_name())?.vnode;
         }
+        let moved = upper.lookup(&server, name.as_name())?.vnode;
+        // From here on it is seen together with its rest.
         whiteout::remove(&upper, name.as_name())?;
-        whiteout::remove_redirect(&upper.lookup(&server, name.as_name())?.vnode)?;
+        whiteout::remove_opaque(&moved)?;
+        whiteout::remove_redirect(&moved)?;
         if work::find(&lower, name.as_name())?.is_some() {
             self.take_away(&lower, name.as_name())?;
         }
@@ -212,46 +226,50 @@ impl Fold<'_> {
         whiteout::remove(&lower, name.as_name())
     }
 
-    /// Where the lower layer has a directory at a path.
-    fn find_in_lower(&self, path: &[u8]) -> Result<Option<Place>> {
-        let mut found: Option<Place> = None;
-        let mut from = self.lower.root.clone();
-        let mut rest_below = if whiteout::is_opaque(&from)? { None } else { Some(Vec::new()) };
+    /// Follows a path through the lower layer, and on through what is on its right.
+    fn resolve(&self, path: &[u8]) -> Result<Resolved> {
+        let mut in_lower = None;
+        let mut directory = Some(self.lower.root.clone());
+        let mut below = if whiteout::is_opaque(&self.lower.root)? { None } else { Some(Vec::new()) };
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
             let name = NameBuf::new(name.to_vec())?;
-            let entry = match work::find(&from, name.as_name())? {
-                Some(entry) if entry.attributes.is_directory() => entry,
-                _ => return Ok(None),
+            let further = |above: Option<Vec<u8>>| above.map(|above| [&above, &b"/"[..], name.as_bytes()].concat());
+            let Some(above) = directory.take() else {
+                (in_lower, below) = (None, further(below));
+                continue;
             };
-            let hides = whiteout::is_opaque(&entry.vnode)? || whiteout::stands(&from, name.as_name())?;
-            rest_below = match whiteout::redirect(&entry.vnode)? {
-                Some(elsewhere) => Some(elsewhere),
-                None if hides => None,
-                None => rest_below.map(|above| [&above, &b"/"[..], name.as_bytes()].concat()),
-            };
-            found = Some(Place { from, name, rest_below: rest_below.clone() });
-            from = entry.vnode;
+            match work::find(&above, name.as_name())? {
+                Some(entry) if entry.attributes.is_directory() => {
+                    below = match whiteout::redirect(&entry.vnode)? {
+                        Some(elsewhere) => Some(elsewhere),
+                        None if hides(&above, name.as_name(), &entry.vnode)? => None,
+                        None => further(below),
+                    };
+                    directory = Some(entry.vnode);
+                    in_lower = Some((above, name));
+                }
+                // A whiteout, or what is no directory.
+                Some(_) => (in_lower, below) = (None, None),
+                None if whiteout::stands(&above, name.as_name())? => (in_lower, below) = (None, None),
+                None => (in_lower, below) = (None, further(below)),
+            }
         }
-        Ok(found)
+        Ok(Resolved { in_lower, below })
     }
 
-    /// The directory of that name in the lower layer that the upper one is folded into, made if need be: it then hides what
-    /// that hides, and has its rest where that has it.
+    /// The directory of that name in the lower layer that the one of the upper layer is folded into, made if need be: it
+    /// then hides what that hides. The rest of one that was moved has been brought.
     fn directory_like(&self, upper: &VnodeRef, lower: &VnodeRef, name: Name<'_>) -> Result<VnodeRef> {
+        let server = Caller::server();
         let there = work::find(lower, name)?;
-        let (rest, is_opaque) = (whiteout::redirect(upper)?, whiteout::is_opaque(upper)?);
-        let merges = rest.is_none() && !is_opaque;
-        if let Some(entry) = there.as_ref().filter(|entry| merges && entry.attributes.is_directory()) {
+        let directory = upper.lookup(&server, name)?.vnode;
+        let is_opaque = hides(upper, name, &directory)?;
+        if let Some(entry) = there.as_ref().filter(|entry| !is_opaque && entry.attributes.is_directory()) {
             return Ok(entry.vnode.clone());
         }
-        let server = Caller::server();
-        let (work, part) = (self.lower.work.directory()?, self.lower.work.name());
-        let made = work.mkdir(&server, part.as_name(), 0o700)?.vnode;
-        copy_attributes(upper, &made, None)?;
-        self.keep_identity(upper, &made)?;
-        if let Some(rest) = rest {
-            whiteout::set_redirect(&made, &rest)?;
-        } else if is_opaque || there.is_some() || whiteout::stands(lower, name)? {
+        let (work, part) = self.make_like(&directory)?;
+        let made = work.lookup(&server, part.as_name())?.vnode;
+        if is_opaque || there.is_some() || whiteout::stands(lower, name)? {
             whiteout::set_opaque(&made, self.format())?;
         }
         if there.is_some() {
@@ -259,9 +277,20 @@ impl Fold<'_> {
         }
         work.rename(&server, part.as_name(), lower, name, RenameMode::NoReplace)?;
         whiteout::remove(lower, name)?;
-        whiteout::remove_opaque(upper)?;
-        whiteout::remove_redirect(upper)?;
+        // What it hides is hidden in the lower layer now.
+        whiteout::remove(upper, name)?;
+        whiteout::remove_opaque(&directory)?;
         Ok(made)
+    }
+
+    /// Makes an empty directory of the lower layer that looks like one of the upper layer and is known as that. It is out of
+    /// sight: the work directory and its name there.
+    fn make_like(&self, upper: &VnodeRef) -> Result<(VnodeRef, NameBuf)> {
+        let (work, part) = (self.lower.work.directory()?, self.lower.work.name());
+        let made = work.mkdir(&Caller::server(), part.as_name(), 0o700)?.vnode;
+        copy_attributes(upper, &made, None)?;
+        self.keep_identity(upper, &made)?;
+        Ok((work, part))
     }
 
     /// What an object of the branch is known by in its layer.
@@ -347,6 +376,11 @@ impl Fold<'_> {
         };
         Ok(found.filter(|found| found.kind() == FileKind::Directory).map(|found| found.instances).unwrap_or_default())
     }
+}
+
+/// Whether a directory hides what the branches on its right have by its name. One that was moved does not.
+fn hides(above: &VnodeRef, name: Name<'_>, directory: &VnodeRef) -> Result<bool> {
+    Ok(whiteout::is_opaque(directory)? || whiteout::stands(above, name)?)
 }
 
 /// All directories in this one, each before those in it.

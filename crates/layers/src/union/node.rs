@@ -203,10 +203,12 @@ impl Node {
     pub(super) fn set_found(&self, generation: u64, mut instances: Vec<Instance>) -> bool {
         debug_assert!(!instances.is_empty());
         let mut known = self.instances.write().unwrap_or_else(PoisonError::into_inner);
-        if generation < self.generation.load(Ordering::Acquire) {
+        let before = self.generation.load(Ordering::Acquire);
+        if generation < before {
             return false;
         }
-        if self.kind == FileKind::Directory {
+        // With the branches, what is in their directories may have changed: a fold moves objects from layer to layer.
+        if self.kind == FileKind::Directory && generation == before {
             for instance in &mut instances {
                 if let Some(same) = known.iter().find(|known| known.is_same(instance)) {
                     instance.names = Arc::clone(&same.names);

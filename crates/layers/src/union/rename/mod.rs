@@ -47,8 +47,8 @@ impl Node {
         let names = [source.stored, target.stored];
         for attempt in 1..=ATTEMPTS {
             let (node, member) = match self.prepare(caller, source, target, mode) {
-                // Perhaps a directory has just been moved to where it cannot be in that branch.
-                Err(Errno::EXDEV) if attempt < ATTEMPTS => continue,
+                // Perhaps a directory has just been moved to where it cannot be in that branch, or a name is an object's own now.
+                Err(Errno::EXDEV | Errno::EAGAIN) if attempt < ATTEMPTS => continue,
                 prepared => prepared?,
             };
             let _locks = Locks::take(source, target, &names)?;
@@ -64,7 +64,8 @@ impl Node {
         Err(Errno::EAGAIN)
     }
 
-    /// Brings what is renamed into one branch that may be changed, and is not on the right of what it replaces.
+    /// Brings what is renamed into one branch that may be changed, and is not on the right of what it replaces. `EAGAIN` if
+    /// one of the names has just become an object's own.
     fn prepare(
         self: &Arc<Self>,
         caller: &Caller,
@@ -81,8 +82,9 @@ impl Node {
         if mode == RenameMode::Exchange && other.is_none() {
             return Err(Errno::ENOENT);
         }
-        source.settle(caller, &here, Some(&node))?;
-        target.settle(caller, &there, other.as_ref())?;
+        if source.settle(caller, &here, Some(&node))? | target.settle(caller, &there, other.as_ref())? {
+            return Err(Errno::EAGAIN);
+        }
         let mut limit = limit(target, &there, mode)?;
         let member = loop {
             let mut member = node.writable_within(caller, Extent::Nothing, limit)?.member;

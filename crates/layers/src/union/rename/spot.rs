@@ -25,13 +25,15 @@ impl Spot<'_> {
         self.directory.look(caller, self.stored)
     }
 
-    /// Makes what is there ready to be moved or replaced: the name is its own, and is counted.
-    pub(super) fn settle(&self, caller: &Caller, search: &Search, node: Option<&Arc<Node>>) -> Result<()> {
-        let (Some(found), Some(node)) = (&search.found, node) else { return Ok(()) };
+    /// Makes what is there ready to be moved or replaced: the name is its own, and is counted. Whether it was not its own
+    /// before: then it may be in another branch now.
+    pub(super) fn settle(&self, caller: &Caller, search: &Search, node: Option<&Arc<Node>>) -> Result<bool> {
+        let (Some(found), Some(node)) = (&search.found, node) else { return Ok(false) };
         if found.is_borrowed {
             self.directory.settle(caller, found, node, self.stored)?;
         }
-        self.directory.union.counts_names(caller, found, node).map(drop)
+        self.directory.union.counts_names(caller, found, node)?;
+        Ok(found.is_borrowed)
     }
 
     pub(super) fn position(&self, member: &Member) -> Result<usize> {
