@@ -67,6 +67,10 @@ pub enum Ability {
     /// When a directory becomes private, names in it that the kernel has cached are refused to others at once. A server that
     /// checks permissions itself has kernels before Linux 6.16 forget them a moment later.
     PromptRevocation,
+    /// A file that has a name can get another at any time. A kernel that asks the server for attributes at each use lowers its
+    /// own link count after an unlink(2) even if a look-up in between has brought the new one: link(2) finds none left then,
+    /// and says `ENOENT` without asking, until the next look-up.
+    PromptLinkCounts,
     /// The modes of new objects come as programs ask for them, before the umask: where a default list rules, that does not count.
     WholeModes,
     /// The subject holds at most 64 MiB and nothing else uses it: tests may fill it.
@@ -75,7 +79,7 @@ pub enum Ability {
 
 impl Ability {
     /// Every ability, in the order of declaration.
-    pub const ALL: [Ability; 31] = [
+    pub const ALL: [Ability; 32] = [
         Ability::Write,
         Ability::ReadOnly,
         Ability::Users,
@@ -105,6 +109,7 @@ impl Ability {
         Ability::RootKeepsSetId,
         Ability::BirthTimes,
         Ability::PromptRevocation,
+        Ability::PromptLinkCounts,
         Ability::WholeModes,
         Ability::SmallSpace,
     ];
@@ -112,7 +117,7 @@ impl Ability {
 
 /// A set of abilities.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Abilities(u32);
+pub struct Abilities(u64);
 
 impl Abilities {
     /// No ability at all.
@@ -120,22 +125,22 @@ impl Abilities {
 
     /// Everything a complete, writable file system can do; neither read-only nor small.
     pub const fn complete() -> Self {
-        Self((1 << Ability::ALL.len()) - 1).without(Ability::ReadOnly).without(Ability::SmallSpace)
+        Self((1_u64 << Ability::ALL.len()) - 1).without(Ability::ReadOnly).without(Ability::SmallSpace)
     }
 
     /// The set and this ability.
     pub const fn with(self, ability: Ability) -> Self {
-        Self(self.0 | 1 << ability as u32)
+        Self(self.0 | 1 << ability as u64)
     }
 
     /// The set less this ability.
     pub const fn without(self, ability: Ability) -> Self {
-        Self(self.0 & !(1 << ability as u32))
+        Self(self.0 & !(1 << ability as u64))
     }
 
     /// Whether the set holds this ability.
     pub const fn has(self, ability: Ability) -> bool {
-        self.0 & 1 << ability as u32 != 0
+        self.0 & 1 << ability as u64 != 0
     }
 
     /// The first of these abilities that the set does not hold.

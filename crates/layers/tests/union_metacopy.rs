@@ -155,7 +155,7 @@ fn locks_stay_while_metadata_and_data_are_copied_and_layers_change() {
     let second_snapshot = |scene: &Scene| drop(scene.tell("snapshot-take", &[("name", "t")]).unwrap());
     let restore = |scene: &Scene| drop(scene.tell("snapshot-restore", &[("name", "s")]).unwrap());
     let merge = |scene: &Scene| drop(scene.tell("snapshot-merge", &[]).unwrap());
-    let histories: [&[&dyn Fn(&Scene)]; 9] = [
+    let histories: [&[Change<'_>]; 9] = [
         &[&chmod],
         &[&fill],
         &[&chmod, &fill],
@@ -181,7 +181,10 @@ fn locks_stay_while_metadata_and_data_are_copied_and_layers_change() {
     }
 }
 
-fn locks_stay(history: &[&dyn Fn(&Scene)], metacopy: &str, held: &Lock, asks_between: bool, case: &str) {
+/// What happens to the file between.
+type Change<'a> = &'a dyn Fn(&Scene);
+
+fn locks_stay(history: &[Change<'_>], metacopy: &str, held: &Lock, asks_between: bool, case: &str) {
     let scene = Scene::new(&[("metacopy", metacopy)]);
     let lock = |kind| Lock { kind, ..*held };
     let open = |flags| scene.at("d/f").open(&server(), flags).unwrap();

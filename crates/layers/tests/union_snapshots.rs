@@ -216,7 +216,8 @@ fn every_name_of_a_copied_file_can_be_changed_after_a_snapshot() {
         let is_other =
             |line: &&String| is_same || !words[1..].iter().any(|path| line.starts_with(&format!("/{path}: ")));
         let mut expected: Vec<String> = before.iter().filter(is_other).cloned().chain(moved).collect();
-        (expected.sort(), expected.dedup());
+        expected.sort();
+        expected.dedup();
         let now = || {
             let mut now = seen(&scene);
             now.sort();

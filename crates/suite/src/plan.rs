@@ -124,8 +124,11 @@ impl Plan {
             }
         }
         if self.union.as_ref().is_some_and(Union::has_view) {
-            // What is open there is not read and written by the kernel.
+            // What is open there is not read and written by the kernel, which asks for attributes at each use.
             abilities = abilities.without(Ability::GrowingFiles);
+            if self.reach.is_mount() {
+                abilities = abilities.without(Ability::PromptLinkCounts);
+            }
         }
         if self.reach.is_mount() && !kernel::is_at_least(6, 6) {
             abilities = abilities.without(Ability::BirthTimes);
