@@ -67,9 +67,9 @@ pub enum Ability {
     /// When a directory becomes private, names in it that the kernel has cached are refused to others at once. A server that
     /// checks permissions itself has kernels before Linux 6.16 forget them a moment later.
     PromptRevocation,
-    /// A file that has a name can get another at any time. A kernel that asks the server for attributes at each use lowers its
-    /// own link count after an unlink(2) even if a look-up in between has brought the new one: link(2) finds none left then,
-    /// and says `ENOENT` without asking, until the next look-up.
+    /// A file that has a name can get another at any time. A FUSE client lowers its own link count after an unlink(2) even if a
+    /// look-up in between has brought the new one: the next link(2) may find none left and say `ENOENT`, without asking the
+    /// server, until the file is looked up again.
     PromptLinkCounts,
     /// The modes of new objects come as programs ask for them, before the umask: where a default list rules, that does not count.
     WholeModes,

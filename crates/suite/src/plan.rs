@@ -124,11 +124,12 @@ impl Plan {
             }
         }
         if self.union.as_ref().is_some_and(Union::has_view) {
-            // What is open there is not read and written by the kernel, which asks for attributes at each use.
+            // What is open there is not read and written by the kernel.
             abilities = abilities.without(Ability::GrowingFiles);
-            if self.reach.is_mount() {
-                abilities = abilities.without(Ability::PromptLinkCounts);
-            }
+        }
+        if self.reach.is_mount() {
+            // Most often where nothing is cached: in views, and where a rule sees each look-up.
+            abilities = abilities.without(Ability::PromptLinkCounts);
         }
         if self.reach.is_mount() && !kernel::is_at_least(6, 6) {
             abilities = abilities.without(Ability::BirthTimes);

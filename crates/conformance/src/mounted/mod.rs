@@ -32,10 +32,12 @@ impl Mounted {
             abilities = abilities.without(Ability::Users);
         }
         let root: OwnedFd = StdFile::open(path)?.into();
-        // Linux's file system in memory zeroes no ranges, and lists a directory anew from a position whose entry
-        // and all after it are gone.
-        if rustix::fs::fstatfs(&root)?.f_type == libc::TMPFS_MAGIC {
-            abilities = abilities.without(Ability::ZeroRange).without(Ability::DirectoryCookies);
+        match rustix::fs::fstatfs(&root)?.f_type {
+            // Linux's file system in memory zeroes no ranges, and lists a directory anew from a position whose entry
+            // and all after it are gone.
+            libc::TMPFS_MAGIC => abilities = abilities.without(Ability::ZeroRange).without(Ability::DirectoryCookies),
+            libc::FUSE_SUPER_MAGIC => abilities = abilities.without(Ability::PromptLinkCounts),
+            _ => {}
         }
         Ok(Self { title: path.display().to_string(), root, abilities })
     }

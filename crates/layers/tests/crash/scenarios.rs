@@ -275,5 +275,22 @@ pub const SNAPSHOT: &[Scenario] = &[
         &[Snapshot("snapshot-take", "first"), SetXattr("d/x"), Rename("a", "n"), SetXattr("b"), Chmod("e/h")],
         Snapshot("snapshot-drop", "first"),
     ),
+    later(
+        "merging a snapshot with directories moved out of moved ones and into new ones",
+        &[("rw", &["p/old", "x/y/u", "q/"]), ("ro", &["p/older", "x/y/f", "s/b/f", "s/g", "m/c/h"])],
+        &[
+            Rename("s", "t"),
+            Rename("m", "k"),
+            Snapshot("snapshot-take", "first"),
+            Rename("t/b", "c"),
+            Unlink("p/old"),
+            Unlink("p/older"),
+            Rmdir("p"),
+            Mkdir("p"),
+            Rename("x/y", "p/y"),
+            Rename("k/c", "p/y/c"),
+        ],
+        Snapshot("snapshot-drop", "first"),
+    ),
     later("going back to a snapshot", SNAPSHOT_BRANCHES, CHANGES, Snapshot("snapshot-restore", "first")),
 ];
