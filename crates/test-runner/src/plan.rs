@@ -78,8 +78,8 @@ const EXTENTS: &[Extent] = &[
         program: "layers union_snapshots",
         variable: "MODEL_STEPS",
         quick: None,
-        all: Some("400000"),
-        left: "twenty times the steps of random operations with snapshots",
+        all: Some("100000"),
+        left: "five times the steps of random operations with snapshots",
     },
     Extent {
         program: "bases mem_and_dir",
@@ -149,6 +149,7 @@ const HEAVY: &[(&str, u32)] = &[
     ("fist mutants", 25),
     ("bases mem_and_dir", 20),
     ("frontends lib", 15),
+    ("layers union_snapshots", 12),
 ];
 
 const QUICK_LIMIT: Duration = Duration::from_secs(15 * 60);
