@@ -9,7 +9,7 @@ mod operation;
 mod side;
 
 use common::memory;
-use common::unions::{Scene, at, joined_with, list, name, read, scene, server, write};
+use common::unions::{Scene, at, joined, joined_with, list, name, read, scene, server, write};
 use fastrand::Rng;
 use layers::BranchMode::{ReadOnly, ReadWrite};
 use operation::{Action, Operation};
@@ -191,6 +191,26 @@ fn moved_directories_are_whole_after_a_snapshot_is_forgotten() {
             let again = joined_with(&[("whiteouts", whiteouts)], branches);
             assert_eq!(seen(&again), expected, "{case}, whiteouts={whiteouts}, in another union");
         }
+    }
+}
+
+/// Where overlayfs has noted that the rest of a directory is beside it, that is so wherever the directory then moves.
+#[test]
+fn what_overlayfs_has_moved_is_whole_after_a_snapshot_is_forgotten() {
+    for after in [&["mv d q/d"][..], &["mv d/e q/e"], &["mv d/e e", "mv d q/d", "mv e q/d/e"]] {
+        let (left, right) = (memory(), memory());
+        ["q/h"].iter().for_each(|path| common::unions::fill(&left, 0, path));
+        ["x/f", "x/e/g"].iter().for_each(|path| common::unions::fill(&right, 1, path));
+        let moved = left.root().mkdir(&server(), name("d"), 0o755).unwrap().vnode;
+        moved.setxattr(&server(), b"trusted.overlay.redirect", b"x", vnode::XattrMode::Set).unwrap();
+        common::unions::fill(&left, 0, ".wh.x");
+        let scene = joined(vec![(ReadWrite, left), (ReadOnly, right)]);
+        assert_eq!(seen(&scene).len(), 6, "{:?}", seen(&scene));
+        take(&scene, "s");
+        after.iter().for_each(|command| change(&scene, command));
+        let expected = seen(&scene);
+        scene.tell("snapshot-drop", &[("name", "s")]).unwrap();
+        assert_eq!(seen(&scene), expected, "{after:?}");
     }
 }
 

@@ -241,7 +241,9 @@ impl Fold<'_> {
             match work::find(&above, name.as_name())? {
                 Some(entry) if entry.attributes.is_directory() => {
                     below = match whiteout::redirect(&entry.vnode)? {
-                        Some(elsewhere) => Some(elsewhere),
+                        Some(elsewhere) if elsewhere.starts_with(b"/") => Some(elsewhere),
+                        // Beside it, as overlayfs may write it.
+                        Some(beside) => below.map(|above| [&above, &b"/"[..], &beside].concat()),
                         None if hides(&above, name.as_name(), &entry.vnode)? => None,
                         None => further(below),
                     };
@@ -378,7 +380,7 @@ impl Fold<'_> {
     }
 }
 
-/// Whether a directory hides what the branches on its right have by its name. One that was moved does not.
+/// Whether a directory that was not moved hides what the branches on its right have by its name.
 fn hides(above: &VnodeRef, name: Name<'_>, directory: &VnodeRef) -> Result<bool> {
     Ok(whiteout::is_opaque(directory)? || whiteout::stands(above, name)?)
 }
