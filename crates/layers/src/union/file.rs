@@ -125,14 +125,16 @@ impl UnionFile {
         if let Some(moved) = moved.as_ref().filter(|moved| moved.copies == copies) {
             return Ok(Arc::clone(&moved.file));
         }
-        let lower = match self.still_open(moved.as_ref())? {
-            Some(lower) => lower,
+        let (vnode, file) = match self.still_open(moved.as_ref())? {
+            Some(open) => open,
             // What the caller may do with the file was decided when it was opened.
             None => self.node.open_leftmost(&Caller::server(), self.flags)?,
         };
-        self.move_locks(moved.is_none(), &lower)?;
-        let file = Arc::clone(&lower.1);
-        *moved = Some(LowerFile { copies, vnode: lower.0, file: lower.1 });
+        self.take_locks(&file)?;
+        if moved.is_none() && self.opened.vnode.handle() != vnode.handle() {
+            self.release_first();
+        }
+        *moved = Some(LowerFile { copies, vnode, file: Arc::clone(&file) });
         Ok(file)
     }
 
@@ -151,22 +153,18 @@ impl UnionFile {
         Ok(Some((now, Arc::clone(file))))
     }
 
-    /// Takes the locks in the lower file to use, and releases those in the first one if that was used until now and is not
-    /// the same: it may be used again.
-    fn move_locks(&self, from_first: bool, to: &(VnodeRef, OpenFileRef)) -> Result<()> {
-        let server = Caller::server();
-        let locks = self.locks();
-        for (owner, lock) in locks.iter() {
-            to.1.lock(&server, *owner, lock)?;
+    /// Takes the locks in a lower file.
+    fn take_locks(&self, file: &OpenFileRef) -> Result<()> {
+        self.locks().iter().try_for_each(|(owner, lock)| file.lock(&Caller::server(), *owner, lock))
+    }
+
+    /// Releases the locks in the lower file that was opened first: it stays open, and may be used again.
+    fn release_first(&self) {
+        for (owner, lock) in self.locks().iter() {
+            let unlock = Lock { kind: LockKind::Unlock, start: 0, end: u64::MAX, ..*lock };
+            // What cannot be released goes when the file is closed.
+            let _ = self.opened.file.lock(&Caller::server(), *owner, &unlock);
         }
-        if from_first && self.opened.vnode.handle() != to.0.handle() {
-            for (owner, lock) in locks.iter() {
-                let unlock = Lock { kind: LockKind::Unlock, start: 0, end: u64::MAX, ..*lock };
-                // What cannot be released goes when the file is closed.
-                let _ = self.opened.file.lock(&server, *owner, &unlock);
-            }
-        }
-        Ok(())
     }
 
     /// The lower file to lock, after all locks that are held are held in it. The object is not copied until the guard goes,

@@ -66,6 +66,7 @@ impl Fold<'_> {
         self.fold_links()
     }
 
+    /// Moves what is in a directory of the upper layer. None in it tells of a rest elsewhere any more: all have been brought.
     fn fold_directory(&self, upper: &VnodeRef, lower: &VnodeRef, mut below: Vec<Instance>) -> Result<()> {
         if whiteout::is_opaque(upper)? {
             for (name, _) in work::entries(lower)? {
@@ -84,7 +85,7 @@ impl Fold<'_> {
             let Some(stored) = whiteout::stored_of_whiteout(name.as_bytes()) else { continue };
             match work::find(upper, stored)? {
                 None => self.hide(lower, stored, &below)?,
-                Some(entry) if entry.attributes.is_directory() && whiteout::redirect(&entry.vnode)?.is_none() => {
+                Some(entry) if entry.attributes.is_directory() => {
                     whiteout::set_opaque(&entry.vnode, self.format())?;
                 }
                 Some(_) => {}
@@ -104,8 +105,7 @@ impl Fold<'_> {
         let there = work::find(lower, name)?;
         let merges = there.as_ref().is_some_and(|there| there.attributes.is_directory())
             && entry.attributes.is_directory()
-            && !whiteout::is_opaque(&entry.vnode)?
-            && whiteout::redirect(&entry.vnode)?.is_none();
+            && !whiteout::is_opaque(&entry.vnode)?;
         if let (true, Some(there)) = (merges, &there) {
             let is_last = whiteout::redirect(&there.vnode)?.is_none() && hides(lower, name, &there.vnode)?;
             let rest = if is_last { Vec::new() } else { self.directory_below(&there.vnode, name, below)? };
@@ -115,7 +115,6 @@ impl Fold<'_> {
         }
         let hides_more = entry.attributes.is_directory()
             && (there.is_some() || whiteout::stands(lower, name)?)
-            && whiteout::redirect(&entry.vnode)?.is_none()
             && self.is_below(below, name)?;
         if hides_more {
             whiteout::set_opaque(&entry.vnode, self.format())?;
@@ -197,10 +196,10 @@ impl Fold<'_> {
         from.rename(&server, name.as_name(), on_the_way, directory.key.as_name(), RenameMode::NoReplace)
     }
 
-    /// Whether the branches on the right of both layers have a directory at a path, or may have one by a name.
+    /// Whether the branches on the right of both layers have a directory at a path.
     fn has_rest(&self, path: &[u8]) -> Result<bool> {
         let is_directory = |found: Found| found.kind() == FileKind::Directory;
-        Ok(!path.starts_with(b"/") || self.union.search_path(&self.union.roots(), path)?.is_some_and(is_directory))
+        Ok(self.union.search_path(&self.union.roots(), path)?.is_some_and(is_directory))
     }
 
     fn bring_rest(&self, directory: &Directory, on_the_way: &VnodeRef) -> Result<()> {
@@ -233,9 +232,9 @@ impl Fold<'_> {
         let mut below = if whiteout::is_opaque(&self.lower.root)? { None } else { Some(Vec::new()) };
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
             let name = NameBuf::new(name.to_vec())?;
-            let further = |above: Option<Vec<u8>>| above.map(|above| [&above, &b"/"[..], name.as_bytes()].concat());
+            let further = |name: &[u8]| below.as_ref().map(|below| [below, &b"/"[..], name].concat());
             let Some(above) = directory.take() else {
-                (in_lower, below) = (None, further(below));
+                (in_lower, below) = (None, further(name.as_bytes()));
                 continue;
             };
             match work::find(&above, name.as_name())? {
@@ -243,9 +242,9 @@ impl Fold<'_> {
                     below = match whiteout::redirect(&entry.vnode)? {
                         Some(elsewhere) if elsewhere.starts_with(b"/") => Some(elsewhere),
                         // Beside it, as overlayfs may write it.
-                        Some(beside) => below.map(|above| [&above, &b"/"[..], &beside].concat()),
+                        Some(beside) => further(&beside),
                         None if hides(&above, name.as_name(), &entry.vnode)? => None,
-                        None => further(below),
+                        None => further(name.as_bytes()),
                     };
                     directory = Some(entry.vnode);
                     in_lower = Some((above, name));
@@ -253,7 +252,7 @@ impl Fold<'_> {
                 // A whiteout, or what is no directory.
                 Some(_) => (in_lower, below) = (None, None),
                 None if whiteout::stands(&above, name.as_name())? => (in_lower, below) = (None, None),
-                None => (in_lower, below) = (None, further(below)),
+                None => (in_lower, below) = (None, further(name.as_bytes())),
             }
         }
         Ok(Resolved { in_lower, below })
