@@ -51,7 +51,7 @@ impl Served {
     }
 
     fn subject(&self, title: &str, lacking: &[Ability]) -> Mounted {
-        let lacking = lacking.iter().chain(&[Ability::CopyRange, Ability::GrowingFiles, Ability::PromptLinkCounts]);
+        let lacking = lacking.iter().chain(&[Ability::CopyRange, Ability::GrowingFiles]);
         let abilities = lacking.fold(Abilities::complete(), |abilities, ability| abilities.without(*ability));
         Mounted::new(self.directory.path()).unwrap().titled(title).limited_to(abilities)
     }

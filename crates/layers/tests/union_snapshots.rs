@@ -199,7 +199,7 @@ fn moved_directories_are_whole_after_a_snapshot_is_forgotten() {
 fn what_overlayfs_has_moved_is_whole_after_a_snapshot_is_forgotten() {
     for after in [&["mv d q/d"][..], &["mv d/e q/e"], &["mv d/e e", "mv d q/d", "mv e q/d/e"]] {
         let (left, right) = (memory(), memory());
-        ["q/h"].iter().for_each(|path| common::unions::fill(&left, 0, path));
+        common::unions::fill(&left, 0, "q/h");
         ["x/f", "x/e/g"].iter().for_each(|path| common::unions::fill(&right, 1, path));
         let moved = left.root().mkdir(&server(), name("d"), 0o755).unwrap().vnode;
         moved.setxattr(&server(), b"trusted.overlay.redirect", b"x", vnode::XattrMode::Set).unwrap();

@@ -127,10 +127,6 @@ impl Plan {
             // What is open there is not read and written by the kernel.
             abilities = abilities.without(Ability::GrowingFiles);
         }
-        if self.reach.is_mount() {
-            // Most often where nothing is cached: in views, and where a rule sees each look-up.
-            abilities = abilities.without(Ability::PromptLinkCounts);
-        }
         if self.reach.is_mount() && !kernel::is_at_least(6, 6) {
             abilities = abilities.without(Ability::BirthTimes);
         }

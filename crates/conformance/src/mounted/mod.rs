@@ -21,6 +21,19 @@ pub struct Mounted {
     title: String,
     root: OwnedFd,
     abilities: Abilities,
+    /// What no file system of this kind can do.
+    lacking: &'static [Ability],
+}
+
+/// What no file system of this kind can do, known by its number in statfs(2).
+fn lacking(kind: i64) -> &'static [Ability] {
+    match kind {
+        // Linux's file system in memory zeroes no ranges, and lists a directory anew from a position whose entry
+        // and all after it are gone.
+        libc::TMPFS_MAGIC => &[Ability::ZeroRange, Ability::DirectoryCookies],
+        libc::FUSE_SUPER_MAGIC => &[Ability::PromptLinkCounts],
+        _ => &[],
+    }
 }
 
 impl Mounted {
@@ -32,14 +45,8 @@ impl Mounted {
             abilities = abilities.without(Ability::Users);
         }
         let root: OwnedFd = StdFile::open(path)?.into();
-        match rustix::fs::fstatfs(&root)?.f_type {
-            // Linux's file system in memory zeroes no ranges, and lists a directory anew from a position whose entry
-            // and all after it are gone.
-            libc::TMPFS_MAGIC => abilities = abilities.without(Ability::ZeroRange).without(Ability::DirectoryCookies),
-            libc::FUSE_SUPER_MAGIC => abilities = abilities.without(Ability::PromptLinkCounts),
-            _ => {}
-        }
-        Ok(Self { title: path.display().to_string(), root, abilities })
+        let lacking = lacking(rustix::fs::fstatfs(&root)?.f_type);
+        Ok(Self { title: path.display().to_string(), root, abilities, lacking })
     }
 
     /// The same with another title.
@@ -48,7 +55,7 @@ impl Mounted {
         self
     }
 
-    /// The same with these abilities, whatever was taken to be possible.
+    /// The same with these abilities, whatever was taken to be possible, but for what file systems of its kind cannot do.
     pub fn limited_to(mut self, abilities: Abilities) -> Self {
         self.abilities = abilities;
         self
@@ -61,7 +68,7 @@ impl Subject for Mounted {
     }
 
     fn abilities(&self) -> Abilities {
-        self.abilities
+        self.lacking.iter().fold(self.abilities, |abilities, ability| abilities.without(*ability))
     }
 
     fn client(&self, identity: &Identity) -> Box<dyn Client> {
