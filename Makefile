@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help build demo test test-all lint bench samples flame-graph fuzz soak clean
+.PHONY: help build demo test test-all lint bench samples flame-graph faults fuzz soak clean
 
 help: ## Show these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -45,6 +45,10 @@ flame-graph: ## Draw where servers spend their time in a workload (BENCH): targe
 	@scripts/setup flame-graph
 	@scripts/bench-setup
 	@scripts/flame-graph $(BENCH)
+
+faults: ## Make each of the seeded mistakes (FAULTS: 01 02 ...) in a copy of the project, and see that a test notices
+	@scripts/setup test
+	@scripts/faults $(FAULTS)
 
 fuzz: ## Give the decoder of requests 100 million random messages, and the tools of FiST damaged and random descriptions
 	@scripts/setup build
