@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{Run, Scratch, can_mount, finish, is_alive, is_mounted, plyfs, run, umount, wait_until};
+use support::{Run, Scratch, can_mount, copy_program, finish, is_alive, is_mounted, plyfs, run, umount, wait_until};
 
 /// What `status --json` tells of this mount point.
 fn status(mount: &str) -> Value {
@@ -522,7 +522,7 @@ fn users_mount_through_the_helper_of_fuse() {
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
     // The program may be in a directory that the user cannot reach.
     let program = scratch.path("plyfs");
-    fs::copy(env!("CARGO_BIN_EXE_plyfs"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_plyfs"), &program);
     let as_nobody = |runtime: &Path, words: &[&str]| -> Run {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).args(words);
@@ -555,7 +555,7 @@ fn other_users_may_not_ask() {
     let mount = &scratch.name("mount");
     run(["mount", "mem:", mount]).succeeded();
     let program = scratch.path("plyfs");
-    fs::copy(env!("CARGO_BIN_EXE_plyfs"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_plyfs"), &program);
     let as_nobody = |words: &[&str]| -> Run {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).args(words);
@@ -592,7 +592,7 @@ fn tools_are_found_beside_the_executable_or_in_the_path_and_named_where_they_are
     let (built, nowhere) = (Path::new(env!("CARGO_BIN_EXE_plyfs")), scratch.path("nowhere"));
     let (link, copy) = (scratch.path("link"), scratch.path("copy"));
     symlink(built, &link).unwrap();
-    fs::copy(built, &copy).unwrap();
+    copy_program(built, &copy);
     run(&link, &nowhere).succeeded();
     run(&copy, built.parent().unwrap()).succeeded();
     let missing = run(&copy, &nowhere);

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use fastrand::Rng;
-use support::{Run, Scratch, can_mount, finish, plyfs, wait_until};
+use support::{Run, Scratch, can_mount, copy_program, finish, plyfs, wait_until};
 
 /// A directory to be forked, beside one for the changes.
 struct Scene {
@@ -518,7 +518,7 @@ fn users_have_forks_of_their_own() {
     }
     let scene = Scene::with(&["f", "d/g", "h"]);
     let path = |name: &str| scene.scratch.name(name);
-    fs::copy(env!("CARGO_BIN_EXE_plyfs"), path("plyfs")).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_plyfs"), path("plyfs"));
     fs::create_dir(scene.kept()).unwrap();
     fs::create_dir(path("device")).unwrap();
     // Where users may not open /dev/fuse, one that they may open takes its place.

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use support::{Scratch, can_mount, run, umount, wait_until};
+use support::{Scratch, can_mount, copy_program, run, umount, wait_until};
 
 /// A user without a name.
 const USER: u32 = 54_321;
@@ -194,7 +194,7 @@ fn a_session_and_a_program_have_a_view() {
     let scratch = Scratch::new();
     let mount = mounted(&scratch);
     let program = scratch.name("program");
-    fs::copy("/bin/sh", &program).unwrap();
+    copy_program("/bin/sh", &program);
     let mut others = Shell::plain();
     let mut mine = Shell::new("setsid", &["sh"], None);
     mine.run("true");

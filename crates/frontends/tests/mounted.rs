@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use support::{
-    Mounted, as_user, map_while_appending, memory, mount_directory, mount_memory, mount_with, set_lock,
+    Mounted, as_user, copy_program, map_while_appending, memory, mount_directory, mount_memory, mount_with, set_lock,
     unmount_when_unused,
 };
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
@@ -64,7 +64,7 @@ fn an_unlinked_file_stays_usable_and_has_no_links() {
 fn a_program_that_runs_is_not_truncated() {
     let Some(mounted) = mount_memory() else { return };
     let path = mounted.path("program");
-    fs::copy("/bin/sleep", &path).unwrap();
+    copy_program("/bin/sleep", &path);
     let size = fs::metadata(&path).unwrap().len();
     let mut running = std::process::Command::new(&path).arg("10").spawn().unwrap();
     for flags in [libc::O_WRONLY | libc::O_TRUNC, libc::O_RDONLY | libc::O_TRUNC] {
@@ -745,7 +745,7 @@ fn set_id_bits_go_when_another_user_writes() {
 fn a_program_that_may_not_be_read_can_be_run() {
     let Some(mounted) = mount_memory() else { return };
     let path = mounted.path("program");
-    fs::copy("/bin/true", &path).unwrap();
+    copy_program("/bin/true", &path);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o711)).unwrap();
     assert!(as_user(1234, path.to_str().unwrap()));
     assert!(!as_user(1234, &format!("cat {} > /dev/null", path.display())));

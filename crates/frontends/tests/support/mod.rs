@@ -105,3 +105,10 @@ pub fn set_lock(file: &File, command: libc::c_int, kind: libc::c_int, start: i64
     let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Copies a program to be run. A process of its own does it: what this one had open for writing for a moment, a process that
+/// another test starts just then would have open too, and nobody could run it.
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let copied = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status();
+    assert!(copied.expect("cp is started").success(), "{} is not copied", from.as_ref().display());
+}
