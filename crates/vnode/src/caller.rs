@@ -156,6 +156,39 @@ mod tests {
         assert_eq!(&*groups_in(&status("5", "0")), &[4, 24]);
     }
 
+    /// More processes of one user than there are places to remember them: two at least share one, whatever their numbers.
+    #[test]
+    fn nobody_has_the_groups_of_another_process_of_the_same_user() {
+        let uid = 65_534;
+        let start = |group: u32| {
+            let ids = [uid.to_string(), uid.to_string(), group.to_string()];
+            let mut command = std::process::Command::new("setpriv");
+            command.args(["--reuid", &ids[0], "--regid", &ids[1], "--groups", &ids[2], "sleep", "60"]).spawn().unwrap()
+        };
+        if !line(&fs::read_to_string("/proc/self/status").unwrap(), "Uid:").trim().starts_with('0') {
+            eprintln!("skipped: starting processes of another user needs root");
+            return;
+        }
+        let places = REMEMBERED.with_borrow(|remembered| remembered.len() as u32);
+        let mut processes: Vec<_> = (0..=places).map(|index| (70_000 + index, start(70_000 + index))).collect();
+        let found: Vec<_> = processes
+            .iter()
+            .map(|(group, process)| {
+                let status = || fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap_or_default();
+                let deadline = Instant::now() + Duration::from_secs(30);
+                while !is_bound(&status(), uid) && Instant::now() < deadline {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                (*group, Caller::process(process.id(), uid, uid, 0).groups().to_vec())
+            })
+            .collect();
+        for (_, process) in &mut processes {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+        found.into_iter().for_each(|(group, groups)| assert_eq!(groups, [group]));
+    }
+
     #[test]
     fn mapped_groups_are_mapped() {
         let caller = Caller::with_groups(1, 2, &[3, 4], 0o22).mapped(11, 12, |group| group + 10);
