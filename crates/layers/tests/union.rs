@@ -3,12 +3,15 @@
 mod common;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::memory;
-use common::unions::{at, list, name, read, scene, server, write};
+use common::unions::{at, fill, joined_with, list, name, read, scene, server, write};
 use layers::Branch;
 use layers::BranchMode::{ReadOnly, ReadWrite};
-use vnode::{Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, SetAttributes};
+use vnode::layer::{Layer, LayerVnode, Operation, stack};
+use vnode::{Caller, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, SetAttributes};
 
 #[test]
 fn the_leftmost_wins_and_directories_merge() {
@@ -212,3 +215,45 @@ fn a_directory_read_again_from_the_start_shows_what_another_branch_has_by_now() 
     directory.unlink(&server(), name("low")).unwrap();
     assert_eq!(read(), ["new"]);
 }
+
+/// Refuses to rename one object while it is told to, as a device that fails.
+struct Failing(Arc<AtomicBool>);
+
+impl Layer for Failing {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "failing"
+    }
+
+    fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> vnode::Result<()> {
+        let is_meant = matches!(operation, Operation::Rename { name, .. } if name.as_bytes() == b"new");
+        if is_meant && self.0.load(Ordering::Relaxed) { Err(Errno::EIO) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn a_rename_that_fails_brings_no_deleted_name_back_and_deletes_none() {
+    // Without room for a prefix.
+    let long = "n".repeat(255);
+    for (options, deleted) in [(&[][..], "deleted"), (&OVERLAY, "deleted"), (&OVERLAY, &long)] {
+        let (fails, lower) = (Arc::<AtomicBool>::default(), memory());
+        let upper = stack(Failing(fails.clone()), memory());
+        fill(&lower, 1, deleted);
+        let branches = || vec![(ReadWrite, upper.clone()), (ReadOnly, lower.clone())];
+        let union = joined_with(options, branches()).union;
+        union.root().unlink(&server(), name(deleted)).unwrap();
+        write(&union.root(), "new", b"data");
+        for target in [deleted, "absent"] {
+            fails.store(true, Ordering::Relaxed);
+            let renamed = union.root().rename(&server(), name("new"), &union.root(), name(target), RenameMode::Replace);
+            fails.store(false, Ordering::Relaxed);
+            assert_eq!(renamed, Err(Errno::EIO), "{options:?}");
+            assert_eq!(list(&union, ""), ["new"], "{options:?} {target}");
+        }
+        fill(&lower, 1, "absent");
+        assert_eq!(list(&joined_with(options, branches()).union, ""), ["absent", "new"], "{options:?}");
+    }
+}
+
+const OVERLAY: [(&str, &str); 1] = [("whiteouts", "overlay")];
