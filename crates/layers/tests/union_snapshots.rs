@@ -9,7 +9,7 @@ mod operation;
 mod side;
 
 use common::memory;
-use common::unions::{Scene, at, joined, joined_with, list, name, read, scene, server, write};
+use common::unions::{Scene, at, fill, joined, joined_with, list, name, read, scene, server, write};
 use fastrand::Rng;
 use layers::BranchMode::{ReadOnly, ReadWrite};
 use operation::{Action, Operation};
@@ -175,8 +175,8 @@ fn moved_directories_are_whole_after_a_snapshot_is_forgotten() {
     for Case { name: case, upper, lower, before, after } in cases {
         for whiteouts in ["names", "overlay"] {
             let (left, right) = (memory(), memory());
-            upper.iter().for_each(|path| common::unions::fill(&left, 0, path));
-            lower.iter().for_each(|path| common::unions::fill(&right, 1, path));
+            upper.iter().for_each(|path| fill(&left, 0, path));
+            lower.iter().for_each(|path| fill(&right, 1, path));
             let scene = joined_with(&[("whiteouts", whiteouts)], vec![(ReadWrite, left), (ReadOnly, right)]);
             before.iter().for_each(|command| change(&scene, command));
             take(&scene, "s");
@@ -199,11 +199,11 @@ fn moved_directories_are_whole_after_a_snapshot_is_forgotten() {
 fn what_overlayfs_has_moved_is_whole_after_a_snapshot_is_forgotten() {
     for after in [&["mv d q/d"][..], &["mv d/e q/e"], &["mv d/e e", "mv d q/d", "mv e q/d/e"]] {
         let (left, right) = (memory(), memory());
-        common::unions::fill(&left, 0, "q/h");
-        ["x/f", "x/e/g"].iter().for_each(|path| common::unions::fill(&right, 1, path));
+        fill(&left, 0, "q/h");
+        ["x/f", "x/e/g"].iter().for_each(|path| fill(&right, 1, path));
         let moved = left.root().mkdir(&server(), name("d"), 0o755).unwrap().vnode;
         moved.setxattr(&server(), b"trusted.overlay.redirect", b"x", vnode::XattrMode::Set).unwrap();
-        common::unions::fill(&left, 0, ".wh.x");
+        fill(&left, 0, ".wh.x");
         let scene = joined(vec![(ReadWrite, left), (ReadOnly, right)]);
         assert_eq!(seen(&scene).len(), 6, "{:?}", seen(&scene));
         take(&scene, "s");
@@ -219,7 +219,7 @@ fn what_overlayfs_has_moved_is_whole_after_a_snapshot_is_forgotten() {
 fn every_name_of_a_copied_file_can_be_changed_after_a_snapshot() {
     for command in ["mv n d/g", "mv d/g n", "mv d/g d/h", "mv d/h d/g", "mv f d/g", "mv d/g f", "rm d/g"] {
         let right = memory();
-        ["f", "d/h", "n"].iter().for_each(|path| common::unions::fill(&right, 1, path));
+        ["f", "d/h", "n"].iter().for_each(|path| fill(&right, 1, path));
         let directory = at(&right, "d").unwrap();
         directory.link(&server(), &at(&right, "f").unwrap(), name("g")).unwrap();
         let scene = joined_with(&[], vec![(ReadWrite, memory()), (ReadOnly, right)]);
