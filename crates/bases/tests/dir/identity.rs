@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use vnode::{Errno, FileSystem, Handle, OpenFlags, RenameMode};
@@ -326,5 +327,37 @@ fn objects_that_change_places_stay_usable() {
         assert_eq!(content(&one.open(&caller, OpenFlags::READ).unwrap()), b"one");
         assert_eq!(content(&other.open(&caller, OpenFlags::READ).unwrap()), b"other");
         assert_eq!((one.path(), other.path()), (Ok(b"d/other".to_vec()), Ok(b"one".to_vec())));
+    });
+}
+
+#[test]
+fn renames_in_opposite_directions_do_not_wait_for_each_other() {
+    const ROUNDS: usize = 2_000;
+    // Long enough for the base to tell them apart where it keeps others from a name.
+    const PAIRS: [[&str; 2]; 3] =
+        [["first name", "second name"], ["third name", "fourth name"], ["fifth name", "sixth name"]];
+    Ground::each(|ground| {
+        for [one, other] in PAIRS {
+            for file in [one, other] {
+                make(&ground.root, &root(), file, 0o644, b"x");
+            }
+            let (done, finished) = channel();
+            // Two of each: when one is done, one of either direction goes on with what it waits for first.
+            for (from, to) in [(one, other), (other, one), (one, other), (other, one)] {
+                let (directory, done) = (ground.root.clone(), done.clone());
+                // Not joined: should they wait for each other, they do so for ever.
+                std::thread::spawn(move || {
+                    for _ in 0..ROUNDS {
+                        directory.rename(&root(), name(from), &directory, name(to), RenameMode::Exchange).unwrap();
+                    }
+                    let _ = done.send(());
+                });
+            }
+            drop(done);
+            for _ in 0..4 {
+                let ended = finished.recv_timeout(Duration::from_secs(60));
+                assert!(ended.is_ok(), "{one} and {other} are still being exchanged: {ended:?}");
+            }
+        }
     });
 }
