@@ -308,7 +308,11 @@ impl Side {
             Action::Chmod { mode } => set(SetAttributes { mode: Some(*mode), ..Default::default() }),
             Action::Chown { uid: None, gid: None } => Ok("nothing".to_owned()),
             Action::Chown { uid, gid } => set(SetAttributes { uid: *uid, gid: *gid, ..Default::default() }),
-            Action::Truncate { size } => set(SetAttributes { size: Some(*size), ..Default::default() }),
+            Action::Truncate { size } => {
+                // tmpfs leaves the time of a file without pages that is cut to the size that it has; ext4 sets it always.
+                let mtime = (!self.times).then_some(SetTime::Now);
+                set(SetAttributes { size: Some(*size), mtime, ..Default::default() })
+            }
             Action::Times { atime: None, mtime: None } => Ok("nothing".to_owned()),
             Action::Times { atime, mtime } => set(SetAttributes { atime: *atime, mtime: *mtime, ..Default::default() }),
             Action::GetXattr { name } => vnode.getxattr(caller, name.as_bytes()).map(|value| format!("{value:x?}")),
