@@ -352,6 +352,25 @@ fn what_was_read_since_it_was_written_has_a_later_access_time() {
     assert_eq!(mounted.requests("READ"), requests, "it was cached");
 }
 
+/// Maps a page of a file, to be written.
+fn map_page(file: &File) -> *mut u8 {
+    let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    // SAFETY: a new mapping, at an address that the kernel chooses.
+    unsafe { rustix::mm::mmap(std::ptr::null_mut(), 4096, protection, rustix::mm::MapFlags::SHARED, file, 0) }
+        .unwrap()
+        .cast()
+}
+
+/// Writes to a page of [`map_page`] and takes it away.
+fn write_and_unmap(page: *mut u8) {
+    // SAFETY: the page is mapped, and used for the last time here.
+    unsafe {
+        page.write(page.read() + 1);
+        rustix::mm::msync(page.cast(), 4096, rustix::mm::MsyncFlags::SYNC).unwrap();
+        rustix::mm::munmap(page.cast(), 4096).unwrap();
+    }
+}
+
 #[test]
 fn a_mapping_written_through_shows_its_time() {
     let Some((mounted, lower)) = mount_directory(MountOptions { over: true, ..MountOptions::default() }) else {
@@ -362,19 +381,18 @@ fn a_mapping_written_through_shows_its_time() {
     let file = File::options().read(true).write(true).open(&path).unwrap();
     std::thread::sleep(Duration::from_millis(50));
     let before = fs::metadata(&path).unwrap().modified().unwrap();
-    let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
-    // SAFETY: a new mapping of one page, written inside its bounds and taken away again.
-    unsafe {
-        let page =
-            rustix::mm::mmap(std::ptr::null_mut(), 4096, protection, rustix::mm::MapFlags::SHARED, &file, 0).unwrap();
-        drop(file);
-        // The kernel drops its cached attributes when it makes a mapping, and not when a page is written: cached again,
-        // they are those from before the write.
-        fs::metadata(&path).unwrap();
-        page.cast::<u8>().write(7);
-        rustix::mm::msync(page, 4096, rustix::mm::MsyncFlags::SYNC).unwrap();
-        rustix::mm::munmap(page, 4096).unwrap();
+    let page = map_page(&file);
+    drop(file);
+    // The file that was mapped is closed now, not when the mapping goes.
+    let patience = Instant::now() + Duration::from_secs(20);
+    while mounted.requests("RELEASE") < 2 {
+        assert!(Instant::now() < patience, "the file is not closed");
+        std::thread::sleep(Duration::from_millis(1));
     }
+    // The kernel drops its cached attributes when it makes a mapping, and not when a page is written: cached again,
+    // they are those from before the write.
+    fs::metadata(&path).unwrap();
+    write_and_unmap(page);
     let below = fs::metadata(lower.path().join("file")).unwrap().modified().unwrap();
     assert!(below > before);
     let patience = Instant::now() + Duration::from_secs(5);
@@ -382,7 +400,35 @@ fn a_mapping_written_through_shows_its_time() {
         assert!(Instant::now() < patience, "the time of before the mapping is kept");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(fs::read(&path).unwrap()[0], 7);
+    assert_eq!(fs::read(&path).unwrap()[0], 1);
+}
+
+#[test]
+fn a_file_written_through_a_mapping_shows_its_time_when_it_is_closed() {
+    /// Attributes of a file that may be mapped are kept for a second: what is seen sooner is seen because of the close.
+    const SOON: Duration = Duration::from_millis(800);
+    let Some((mounted, lower)) = mount_directory(MountOptions { over: true, ..MountOptions::default() }) else {
+        return;
+    };
+    let path = mounted.path("file");
+    fs::write(&path, vec![0; 4096]).unwrap();
+    let is_seen_soon = || {
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let page = map_page(&file);
+        let asked = Instant::now();
+        let before = fs::metadata(&path).unwrap().modified().unwrap();
+        write_and_unmap(page);
+        drop(file);
+        let below = fs::metadata(lower.path().join("file")).unwrap().modified().unwrap();
+        assert!(below > before);
+        while fs::metadata(&path).unwrap().modified().unwrap() != below {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        asked.elapsed() < SOON
+    };
+    // A machine that is busy with something else may be late, but not always.
+    assert!((0..10).any(|_| is_seen_soon()));
 }
 
 #[test]
@@ -625,30 +671,40 @@ impl Layer for Shared {
     }
 }
 
+/// How long after its release a lock is got by who waits for it.
+fn time_until_woken(mounted: &Mounted, holder: &File, other: &File) -> Duration {
+    set_lock(other, libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0).unwrap();
+    set_lock(holder, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 10).unwrap();
+    let requests = mounted.requests("SETLKW");
+    let error = set_lock(other, libc::F_OFD_SETLK, libc::F_RDLCK, 5, 1).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EAGAIN));
+    set_lock(other, libc::F_OFD_SETLK, libc::F_RDLCK, 10, 1).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            set_lock(other, libc::F_OFD_SETLKW, libc::F_WRLCK, 5, 1).unwrap();
+            Instant::now()
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!waiter.is_finished());
+        let released = Instant::now();
+        set_lock(holder, libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0).unwrap();
+        let taken = waiter.join().unwrap();
+        assert!(taken >= released);
+        assert_eq!(mounted.requests("SETLKW"), requests + 1);
+        taken - released
+    })
+}
+
 #[test]
 fn a_lock_is_waited_for_until_it_is_released() {
     let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
     let path = mounted.path("file");
     fs::write(&path, b"data").unwrap();
     let holder = File::options().read(true).write(true).open(&path).unwrap();
-    set_lock(&holder, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 10).unwrap();
     let other = File::options().read(true).write(true).open(&path).unwrap();
-    let error = set_lock(&other, libc::F_OFD_SETLK, libc::F_RDLCK, 5, 1).unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(libc::EAGAIN));
-    set_lock(&other, libc::F_OFD_SETLK, libc::F_RDLCK, 10, 1).unwrap();
-    std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            set_lock(&other, libc::F_OFD_SETLKW, libc::F_WRLCK, 5, 1).unwrap();
-            Instant::now()
-        });
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(!waiter.is_finished());
-        let released = Instant::now();
-        set_lock(&holder, libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0).unwrap();
-        let taken = waiter.join().unwrap();
-        assert!(taken >= released && taken - released < Duration::from_millis(150));
-    });
-    assert!(mounted.requests("SETLKW") == 1);
+    // A machine that is busy with something else may be late, but not always.
+    let mut times = (0..20).map(|_| time_until_woken(&mounted, &holder, &other));
+    assert!(times.any(|time| time < Duration::from_millis(150)));
 }
 
 #[test]

@@ -15,10 +15,10 @@ use super::kept_data::KeptData;
 use super::locks::Locks;
 use super::negotiation::Negotiated;
 use super::newborn::Newborns;
-use super::nodes::{Node, NodeTable};
+use super::nodes::{MAY_BE_MAPPED, Node, NodeTable};
 use super::notify::{Notification, NotificationSender};
 use super::open_files::{OpenFiles, OpenedDirectory, OpenedFile};
-use super::options::Decisions;
+use super::options::{Decisions, REGULAR_TIMEOUT};
 use super::poll::Pollers;
 use super::reply::Reply;
 use super::request::{Operation, Request};
@@ -139,13 +139,15 @@ impl Dispatcher {
     }
 
     /// How long the kernel may keep these attributes.
-    fn attribute_timeout(&self, attributes: &Attributes) -> Duration {
+    fn attribute_timeout(&self, node: &Node, attributes: &Attributes) -> Duration {
         if self.needs_fresh_attributes.load(Ordering::Acquire) {
             Duration::ZERO
         } else if attributes.kind == FileKind::Regular && attributes.mode & SET_ID != 0 {
             // A write that the kernel passes through takes the bits away without its noticing, and nobody may run the
             // program with them a moment later.
             Duration::ZERO
+        } else if attributes.kind == FileKind::Regular && node.note.load(Ordering::Relaxed) & MAY_BE_MAPPED != 0 {
+            self.decisions.attribute_timeout.min(REGULAR_TIMEOUT)
         } else {
             self.decisions.attribute_timeout
         }

@@ -21,9 +21,13 @@ pub(crate) struct Node {
     /// Changed under the lock of the shard that the handle belongs to.
     lookups: AtomicU64,
     /// A word of memory for what is known beyond the kernel's requests: of a directory, who may search it (the admission
-    /// module); of a regular file, when it was created (the newborn module).
+    /// module); of a regular file, when it was created (the newborn module), and [`MAY_BE_MAPPED`].
     pub(crate) note: AtomicU64,
 }
+
+/// In the note of a regular file: a mapping may be written through past us. The kernel closes the file that was mapped with its
+/// last descriptor, and does not tell of the mapping's end.
+pub(crate) const MAY_BE_MAPPED: u64 = 1 << 63;
 
 /// A node in the table by handles. With its hash beside it, a table that grows or shrinks reads no node.
 struct Slot {

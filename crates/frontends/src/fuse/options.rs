@@ -148,7 +148,7 @@ pub struct Decisions {
 
 /// Longer than any mount lives.
 pub(crate) const UNBOUNDED: Duration = Duration::from_secs(1 << 32);
-const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longer than most requests take.
 const STAY_AWAKE: Duration = Duration::from_millis(1);
 

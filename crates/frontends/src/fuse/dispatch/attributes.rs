@@ -15,17 +15,17 @@ impl Dispatcher {
         match &request.operation {
             Operation::GetAttributes { handle } => {
                 let attributes = self.attributes(&caller, &node, *handle)?;
-                reply.put(&attributes_out(&attributes, self.attribute_timeout(&attributes)));
+                reply.put(&attributes_out(&attributes, self.attribute_timeout(&node, &attributes)));
             }
             Operation::Statx(arguments) => {
                 let with_handle = arguments.getattr_flags & wire::GETATTR_HANDLE != 0;
                 let handle = with_handle.then_some(arguments.handle);
                 let attributes = self.attributes(&caller, &node, handle)?;
-                reply.put(&statx_out(&attributes, self.attribute_timeout(&attributes)));
+                reply.put(&statx_out(&attributes, self.attribute_timeout(&node, &attributes)));
             }
             Operation::SetAttributes(set) => {
                 let attributes = self.set_attributes(&caller, &node, set)?;
-                reply.put(&attributes_out(&attributes, self.attribute_timeout(&attributes)));
+                reply.put(&attributes_out(&attributes, self.attribute_timeout(&node, &attributes)));
             }
             Operation::Access { mask } => node.vnode.access(&caller, AccessMode::from_bits(*mask))?,
             Operation::StatFs => {

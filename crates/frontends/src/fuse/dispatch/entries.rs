@@ -102,7 +102,7 @@ impl Dispatcher {
         wire::EntryOut {
             node: node.id,
             attributes: attributes_to_wire(&attributes),
-            ..timed_entry(name_timeout, self.attribute_timeout(&attributes))
+            ..timed_entry(name_timeout, self.attribute_timeout(&node, &attributes))
         }
     }
 
