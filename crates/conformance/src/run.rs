@@ -4,9 +4,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::subject::Result;
-use crate::{Ability, Client, Identity, Outcome, Scene, Subject, all, cases};
+use crate::{Ability, Client, Errno, Identity, Outcome, Scene, Subject, all, cases};
 
 /// A named test.
 #[derive(Debug)]
@@ -102,7 +103,7 @@ pub fn run_test(subject: &dyn Subject, test: &Test) -> Verdict {
     }
     let seed = seed();
     let mut outcome = catch_unwind(AssertUnwindSafe(|| -> Outcome {
-        let scene = Scene::new(subject, test.name, seed)?;
+        let scene = new_scene(subject, test.name, seed)?;
         let outcome = (test.body)(&scene);
         let cleared = scene.clear();
         outcome?;
@@ -114,6 +115,21 @@ pub fn run_test(subject: &dyn Subject, test: &Test) -> Verdict {
     match outcome {
         Ok(Err(failure)) => Verdict::Failed(format!("{failure} (seed {seed})")),
         _ => Verdict::Passed,
+    }
+}
+
+/// The directory of a test. Where there is little room, what the test before has deleted may still be about to go: a kernel tells
+/// a server that a file is closed a moment after it has told the program so.
+fn new_scene<'a>(subject: &'a dyn Subject, name: &'static str, seed: u64) -> Result<Scene<'a>> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match Scene::new(subject, name, seed) {
+            Err(Errno::ENOSPC) if subject.abilities().has(Ability::SmallSpace) && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            made => return made,
+        }
     }
 }
 
