@@ -9,7 +9,7 @@ use super::wire::open_reply;
 use hashbrown::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use vnode::{OpenDirectoryRef, OpenFileRef};
+use vnode::{OpenDirectoryRef, OpenFileRef, SetTime};
 
 /// An open regular file.
 pub(crate) struct OpenedFile {
@@ -88,6 +88,8 @@ pub(crate) struct OpenFiles {
 /// What exists of a node while it is open.
 #[derive(Default)]
 struct OpenNode {
+    /// The modification time that the kernel has told last of what it keeps, and by which request.
+    told: Option<(u64, SetTime)>,
     cached: u32,
     passthrough: u32,
     backing_id: i32,
@@ -149,6 +151,19 @@ impl OpenFiles {
     pub(crate) fn any_of(&self, node: u64) -> Option<Arc<OpenedFile>> {
         let handle = *self.node_shard(node).get(&node)?.handles.first()?;
         self.get(handle)
+    }
+
+    /// The kernel, which keeps what is written, has told the modification time of that by this request.
+    pub(crate) fn tell_time(&self, node: u64, unique: u64, mtime: SetTime) {
+        if let Some(open_node) = self.node_shard(node).get_mut(&node) {
+            open_node.told = Some((unique, mtime));
+        }
+    }
+
+    /// The modification time that the kernel has told by a later request than this one.
+    pub(crate) fn time_told_after(&self, node: u64, unique: u64) -> Option<SetTime> {
+        let told = self.node_shard(node).get(&node)?.told;
+        told.filter(|(teller, _)| *teller > unique).map(|(_, mtime)| mtime)
     }
 
     /// Whether the node is open for writing.

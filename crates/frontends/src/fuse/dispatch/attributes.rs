@@ -24,7 +24,7 @@ impl Dispatcher {
                 reply.put(&statx_out(&attributes, self.attribute_timeout(&node, &attributes)));
             }
             Operation::SetAttributes(set) => {
-                let attributes = self.set_attributes(&caller, &node, set)?;
+                let attributes = self.set_attributes(request.unique, &caller, &node, set)?;
                 reply.put(&attributes_out(&attributes, self.attribute_timeout(&node, &attributes)));
             }
             Operation::Access { mask } => node.vnode.access(&caller, AccessMode::from_bits(*mask))?,
@@ -51,7 +51,13 @@ impl Dispatcher {
         }
     }
 
-    fn set_attributes(&self, caller: &Caller, node: &Node, set: &wire::SetAttributesIn) -> Result<Attributes> {
+    fn set_attributes(
+        &self,
+        unique: u64,
+        caller: &Caller,
+        node: &Node,
+        set: &wire::SetAttributesIn,
+    ) -> Result<Attributes> {
         let mut changes = changes_from_wire(set);
         changes.kill_privileges |= changes.size.is_some() && self.clears_set_id(caller.uid);
         if let Some(mode) = changes.mode
@@ -68,6 +74,9 @@ impl Dispatcher {
         // makes it write that back.
         let times =
             SetAttributes { atime: changes.atime.take(), mtime: changes.mtime.take(), ..SetAttributes::default() };
+        if let Some(mtime) = times.mtime {
+            self.open_files.tell_time(node.id, unique, mtime);
+        }
         let changed = if changes.is_empty() { None } else { Some(self.change(caller, node, set, changes)?) };
         match (changed, times.is_empty()) {
             (Some(changed), true) => Ok(changed),

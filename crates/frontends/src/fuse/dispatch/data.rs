@@ -5,7 +5,7 @@ use crate::fuse::convert::seek_target;
 use crate::fuse::reply::Reply;
 use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
-use vnode::{AllocateMode, Caller, Errno};
+use vnode::{AllocateMode, Caller, Errno, SetAttributes};
 
 /// A copy's result must fit the 32 bits of the older operation; whole pages keep the rest aligned.
 const COPY_MAX: u64 = 0x7fff_f000;
@@ -27,6 +27,11 @@ impl Dispatcher {
                 let kill = asked || (!is_page && self.clears_set_id(request.uid));
                 let file = if is_page { self.file_for_pages(&opened)? } else { &opened.file };
                 let length = file.write_at(&caller, arguments.offset, data, kill)?;
+                if is_page && let Some(mtime) = self.open_files.time_told_after(opened.node, request.unique) {
+                    // The kernel sends pages and then the time, and does not wait for the pages before it tells that.
+                    let time = SetAttributes { mtime: Some(mtime), ..SetAttributes::default() };
+                    self.node(opened.node)?.vnode.setattr(&self.server, &time)?;
+                }
                 reply.put(&wire::WriteOut { size: length as u32, padding: 0 });
             }
             Operation::Fallocate(arguments) => {
