@@ -15,7 +15,7 @@ use super::kept_data::KeptData;
 use super::locks::Locks;
 use super::negotiation::Negotiated;
 use super::newborn::Newborns;
-use super::nodes::{MAY_BE_MAPPED, Node, NodeTable};
+use super::nodes::{Node, NodeTable};
 use super::notify::{Notification, NotificationSender};
 use super::open_files::{OpenFiles, OpenedDirectory, OpenedFile};
 use super::options::{Decisions, REGULAR_TIMEOUT};
@@ -146,7 +146,7 @@ impl Dispatcher {
             // A write that the kernel passes through takes the bits away without its noticing, and nobody may run the
             // program with them a moment later.
             Duration::ZERO
-        } else if attributes.kind == FileKind::Regular && node.note.load(Ordering::Relaxed) & MAY_BE_MAPPED != 0 {
+        } else if attributes.kind == FileKind::Regular && node.may_be_mapped() {
             self.decisions.attribute_timeout.min(REGULAR_TIMEOUT)
         } else {
             self.decisions.attribute_timeout

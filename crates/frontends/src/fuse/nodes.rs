@@ -25,9 +25,21 @@ pub(crate) struct Node {
     pub(crate) note: AtomicU64,
 }
 
-/// In the note of a regular file: a mapping may be written through past us. The kernel closes the file that was mapped with its
-/// last descriptor, and does not tell of the mapping's end.
+/// In the note of a regular file, beside what the newborn module has there.
 pub(crate) const MAY_BE_MAPPED: u64 = 1 << 63;
+
+impl Node {
+    /// The file, a regular one, may be written past us through a mapping from now on. The kernel closes the file that was mapped
+    /// with its last descriptor, and does not tell of the mapping's end.
+    pub(crate) fn note_mapping(&self) {
+        self.note.fetch_or(MAY_BE_MAPPED, Ordering::Relaxed);
+    }
+
+    /// Whether a file, a regular one, may be written past us through a mapping.
+    pub(crate) fn may_be_mapped(&self) -> bool {
+        self.note.load(Ordering::Relaxed) & MAY_BE_MAPPED != 0
+    }
+}
 
 /// A node in the table by handles. With its hash beside it, a table that grows or shrinks reads no node.
 struct Slot {

@@ -3,7 +3,7 @@
 use super::{Answer, Dispatcher, SET_ID, caller, name};
 use crate::fuse::backing;
 use crate::fuse::convert::{lock_from_wire, lock_to_wire};
-use crate::fuse::nodes::{MAY_BE_MAPPED, Node};
+use crate::fuse::nodes::Node;
 use crate::fuse::open_files::{OpenAnswer, OpenWish, OpenedFile};
 use crate::fuse::options::Decisions;
 use crate::fuse::reply::Reply;
@@ -134,7 +134,7 @@ impl Dispatcher {
         let written_past_us = answer.flags & wire::open_reply::PASSTHROUGH != 0;
         if written_past_us && flags.reads() && flags.writes() {
             // Only such a file can be mapped to be written.
-            node.note.fetch_or(MAY_BE_MAPPED, Ordering::Relaxed);
+            node.note_mapping();
         }
         let is_quiet = written_past_us || !flags.writes() || !self.decisions.needs_flush();
         if !self.decisions.forward_locks && is_quiet {
