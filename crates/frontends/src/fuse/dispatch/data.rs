@@ -27,10 +27,8 @@ impl Dispatcher {
                 let kill = asked || (!is_page && self.clears_set_id(request.uid));
                 let file = if is_page { self.file_for_pages(&opened)? } else { &opened.file };
                 let length = file.write_at(&caller, arguments.offset, data, kill)?;
-                if is_page && let Some(mtime) = self.open_files.time_told_after(opened.node, request.unique) {
-                    // The kernel sends pages and then the time, and does not wait for the pages before it tells that.
-                    let time = SetAttributes { mtime: Some(mtime), ..SetAttributes::default() };
-                    self.node(opened.node)?.vnode.setattr(&self.server, &time)?;
+                if is_page {
+                    self.put_time_back(opened.node, request.unique);
                 }
                 reply.put(&wire::WriteOut { size: length as u32, padding: 0 });
             }
@@ -55,6 +53,17 @@ impl Dispatcher {
             _ => return Err(Errno::ENOSYS),
         }
         Ok(())
+    }
+
+    /// Gives a node the modification time back that the kernel has told since it sent a page, which has been written now: it
+    /// sends pages and then the time, and does not wait for the pages before it tells that. The page is written all the same
+    /// where that fails, as for a file that has no name any more.
+    fn put_time_back(&self, node: u64, page: u64) {
+        let Some(mtime) = self.open_files.time_told_after(node, page) else { return };
+        let time = SetAttributes { mtime: Some(mtime), ..SetAttributes::default() };
+        if let Err(error) = self.node(node).and_then(|node| node.vnode.setattr(&self.server, &time)) {
+            tracing::debug!(?error, "the time of a file is that of its writing back");
+        }
     }
 
     fn copy(
