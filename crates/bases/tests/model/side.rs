@@ -23,6 +23,8 @@ pub struct Side {
     held: [Option<VnodeRef>; SLOTS],
 }
 
+const CAPABILITIES: &[u8] = b"security.capability";
+
 /// The times of an object before an operation.
 type Before = Option<Attributes>;
 
@@ -51,13 +53,17 @@ impl Side {
         format!("{result}\n     {}", after.join("\n     "))
     }
 
-    /// Sets the time of an open file to now and takes its set-id bits away: ext4 does so even where it then refuses to
-    /// change the range.
+    /// Sets the time of an open file to now and takes its set-id bits and capabilities away: ext4 does so even where it then
+    /// refuses to change the range.
     pub fn count_as_changed(&self, slot: usize) {
         let Some((vnode, file)) = &self.files[slot] else { return };
         let mode = file.getattr(&superuser()).expect("open files have attributes").mode & !(S_ISUID | S_ISGID);
         let changes = SetAttributes { mode: Some(mode), mtime: Some(SetTime::Now), ..Default::default() };
         vnode.setattr(&superuser(), &changes).expect("the superuser changes attributes");
+        match vnode.removexattr(&superuser(), CAPABILITIES) {
+            Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP) => {}
+            Err(error) => panic!("the superuser removes capabilities: {error}"),
+        }
     }
 
     /// Takes the set-group-id bit from files that their group does not execute. Whether a write takes it away depends, on
