@@ -72,6 +72,16 @@ impl OpenFlags {
         self.0 & Self::APPEND.0 != 0
     }
 
+    /// Whether each write is to reach stable storage before it returns (`O_SYNC`, `O_DSYNC`).
+    pub const fn synchronizes(self) -> bool {
+        self.0 & libc::O_DSYNC as u32 != 0
+    }
+
+    /// Whether that is so for the data and not for the times (`O_DSYNC` without the rest of `O_SYNC`).
+    pub const fn synchronizes_data_only(self) -> bool {
+        self.0 & libc::O_SYNC as u32 == libc::O_DSYNC as u32
+    }
+
     /// Whether the file is cut to nothing at open.
     pub const fn truncates(self) -> bool {
         self.0 & Self::TRUNCATE.0 != 0

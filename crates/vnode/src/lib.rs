@@ -18,6 +18,7 @@ mod open_directory;
 mod open_file;
 pub mod profile;
 mod properties;
+mod transfer;
 mod vnode;
 
 pub use attributes::{Attributes, Device, FileKind, SetAttributes, SetTime, StatFs, Timestamp};
@@ -31,4 +32,5 @@ pub use name::{NAME_MAX, Name, NameBuf};
 pub use open_directory::{DirectoryEntry, OpenDirectory, OpenDirectoryRef};
 pub use open_file::{OpenFile, OpenFileRef, open_for_rewriting};
 pub use properties::Properties;
+pub use transfer::{read_fully, transfer_fully, write_fully};
 pub use vnode::{Created, Creation, Entry, Vnode, VnodeRef};

@@ -79,6 +79,16 @@ pub fn open_tolerantly(flags: OFlags, open: impl Fn(OFlags) -> rustix::io::Resul
     .map_err(errno)
 }
 
+/// Repeats a call that a signal to the server has interrupted: it was not meant for the caller.
+fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T> {
+    loop {
+        match call() {
+            Err(rustix::io::Errno::INTR) => {}
+            answer => return answer.map_err(errno),
+        }
+    }
+}
+
 impl File {
     /// A file of a vnode that was opened by `descriptor`.
     pub fn new(node: Arc<Node>, descriptor: OwnedFd, flags: OpenFlags) -> Self {
@@ -113,19 +123,10 @@ impl File {
 impl OpenFile for File {
     fn read_at(&self, _caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let _working = enter(KIND);
-        let mut done = 0;
-        // Short reads are allowed only at the end of the file; a signal or a network file system may cut one short. An error
-        // after the first byte is one too: less than was asked for would be taken for the end.
-        while done < buffer.len() {
-            match rustix::io::pread(&self.descriptor, &mut buffer[done..], offset + done as u64) {
-                Ok(0) => break,
-                Ok(length) if done + length == buffer.len() => return Ok(buffer.len()),
-                Ok(length) => done += length,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(errno(error)),
-            }
-        }
-        Ok(done)
+        // A signal or a network file system may cut a read short before the end of the file.
+        vnode::transfer_fully(buffer.len(), |done| {
+            uninterrupted(|| rustix::io::pread(&self.descriptor, &mut buffer[done..], offset + done as u64))
+        })
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
@@ -134,12 +135,7 @@ impl OpenFile for File {
         if !data.is_empty() {
             self.clear_privileges(caller, kill_privileges)?;
         }
-        loop {
-            match rustix::io::pwrite(&self.descriptor, data, offset) {
-                Err(rustix::io::Errno::INTR) => {}
-                written => return written.map_err(errno),
-            }
-        }
+        uninterrupted(|| rustix::io::pwrite(&self.descriptor, data, offset))
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
@@ -227,7 +223,7 @@ impl OpenFile for File {
     fn lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
         let _working = enter(KIND);
         match lock.family {
-            LockFamily::Flock => self.locks.flock(self.descriptor.as_fd(), owner, lock.kind),
+            LockFamily::Flock => self.locks.flock(&self.node, self.descriptor.as_fd(), owner, lock.kind),
             LockFamily::Posix => self.locks.posix(&self.node, self.descriptor.as_fd(), self.flags, owner, lock),
         }
     }

@@ -1,6 +1,6 @@
 //! Commands on the contents of files: cat, echo, write, append, truncate, touch.
 
-use vnode::{Creation, Errno, OpenFileRef, OpenFlags, SetAttributes, SetTime};
+use vnode::{Creation, Errno, OpenFileRef, OpenFlags, SetAttributes, SetTime, read_fully, write_fully};
 
 use super::{At, Problem, Session, format, options};
 
@@ -17,7 +17,7 @@ pub(super) fn cat(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Pr
         let mut buffer = vec![0; CHUNK];
         let mut offset = 0;
         loop {
-            let length = file.read_at(session.caller(), offset, &mut buffer).at(path)?;
+            let length = read_fully(&*file, session.caller(), offset, &mut buffer).at(path)?;
             if length == 0 {
                 return Ok(());
             }
@@ -122,22 +122,8 @@ fn open_for_writing(session: &Session<'_>, path: &[u8], flags: OpenFlags) -> Res
 }
 
 /// Writes everything: from `offset` on, or at the end if the file was opened for appending.
-pub(super) fn write_all(
-    caller: &vnode::Caller,
-    file: &OpenFileRef,
-    mut offset: u64,
-    mut data: &[u8],
-) -> vnode::Result<()> {
-    while !data.is_empty() {
-        match file.write_at(caller, offset, data, false)? {
-            0 => return Err(Errno::EIO),
-            length => {
-                data = &data[length..];
-                offset += length as u64;
-            }
-        }
-    }
-    Ok(())
+pub(super) fn write_all(caller: &vnode::Caller, file: &OpenFileRef, offset: u64, data: &[u8]) -> vnode::Result<()> {
+    write_fully(&**file, caller, offset, data, false)
 }
 
 /// Tells the errors of earlier writes, as close(2) does.

@@ -269,7 +269,7 @@ fn copy_segment(
     buffer.resize(CHUNK, 0);
     while offset < end {
         let wanted = usize::try_from(end - offset).unwrap_or(CHUNK).min(CHUNK);
-        let length = from.read_at(caller, offset, &mut buffer[..wanted])?;
+        let length = vnode::read_fully(&**from, caller, offset, &mut buffer[..wanted])?;
         if length == 0 {
             break;
         }

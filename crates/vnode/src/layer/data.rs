@@ -11,7 +11,7 @@ use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 use super::scratch::Scratch;
 use super::{Layer, LayerVnode};
-use crate::{AllocateMode, Caller, Errno, OpenFile, Result, SeekTarget};
+use crate::{AllocateMode, Caller, Errno, OpenFile, Result, SeekTarget, read_fully, write_fully};
 
 /// How a layer encodes data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,8 +93,8 @@ impl<L: Layer> Blocks<'_, L> {
             return Ok(0);
         }
         self.shape.encoded_size(offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?)?;
-        let extended = if offset > size { self.extend(size, offset, kill_privileges) } else { Ok(()) };
-        let written = extended.and_then(|()| self.write_locked(size.max(offset), offset, data, kill_privileges));
+        let extended = if offset > size { self.extend(size, offset, kill_privileges) } else { Ok(size) };
+        let written = extended.and_then(|size| self.write_locked(size, offset, data, kill_privileges));
         self.or_undo(size, written)
     }
 
@@ -119,11 +119,13 @@ impl<L: Layer> Blocks<'_, L> {
         // The block that becomes the last is encoded anew in its shorter form, before what follows it goes.
         let start = size - kept as u64;
         let mut plain = vec![0; self.shape.block_size.min((old - start) as usize)];
-        self.read_locked(start, &mut plain)?;
-        self.write_all(old, start, &plain[..kept], kill_privileges)?;
-        self.lower.truncate(&self.lower_caller, encoded, kill_privileges).inspect_err(|_| {
-            // It is as long as it was, and so has to be the block.
-            let _ = self.write_all(old, start, &plain, false);
+        self.read_within(old, start, &mut plain)?;
+        let written = self.write_all(old, start, &plain[..kept], kill_privileges);
+        written.and_then(|()| self.lower.truncate(&self.lower_caller, encoded, kill_privileges)).inspect_err(|_| {
+            // A file as long as it was needs its whole block. Storage may also have cut it and failed after that.
+            if self.size() == Ok(old) {
+                let _ = self.write_all(old, start, &plain, false);
+            }
         })
     }
 
@@ -149,11 +151,10 @@ impl<L: Layer> Blocks<'_, L> {
         let _guard = self.exclusive();
         let size = self.size()?;
         if mode.bits() == punch || zero {
-            if end > size && !keep_size {
-                self.or_undo(size, self.grow(size, end, false))?;
-            }
+            let grown = if end > size && !keep_size { self.grow(size, end, false) } else { Ok(()) };
             let within = if keep_size { end.min(size) } else { end };
-            return if offset < within { self.zero(size.max(within), offset, within) } else { Ok(()) };
+            let zero = || if offset < within { self.zero(size.max(within), offset, within) } else { Ok(()) };
+            return self.or_undo(size, grown.and_then(|()| zero()));
         }
         if mode.bits() & !AllocateMode::KEEP_SIZE.bits() != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -192,7 +193,7 @@ impl<L: Layer> Blocks<'_, L> {
         for _ in 0..PAGE_SIZE / encoded_size + 2 {
             let position = block * encoded_size as u64;
             block = self.lower.seek(&self.lower_caller, position, SeekTarget::Data)? / encoded_size as u64;
-            let length = self.lower.read_at(&self.lower_caller, block * encoded_size as u64, &mut encoded)?;
+            let length = read_fully(self.lower, &self.lower_caller, block * encoded_size as u64, &mut encoded)?;
             if length < encoded_size || encoded.iter().any(|&byte| byte != 0) {
                 break;
             }
@@ -218,6 +219,15 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(size)
     }
 
+    /// Reads what a file of `size` bytes has of the range, while the lock is held. What lies beyond stays as it is.
+    ///
+    /// # Errors
+    /// `EIO` if the file below has less than its size says: what is missing must not be written back as zeros.
+    fn read_within(&self, size: u64, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let length = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
+        if self.read_locked(offset, &mut buffer[..length])? == length { Ok(()) } else { Err(Errno::EIO) }
+    }
+
     /// Reads while the lock is held.
     fn read_locked(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         if buffer.is_empty() || offset > i64::MAX as u64 {
@@ -228,7 +238,7 @@ impl<L: Layer> Blocks<'_, L> {
         let skip = (offset % self.block()) as usize;
         let count = (skip + buffer.len()).div_ceil(block_size);
         let mut encoded = Scratch::take(count * encoded_size);
-        let length = self.lower.read_at(&self.lower_caller, first * encoded_size as u64, &mut encoded)?;
+        let length = read_fully(self.lower, &self.lower_caller, first * encoded_size as u64, &mut encoded)?;
         let mut part_of_block = Vec::new();
         let mut done = 0;
         for (index, encoded) in encoded[..length].chunks(encoded_size).enumerate() {
@@ -258,8 +268,8 @@ impl<L: Layer> Blocks<'_, L> {
         self.node.layer().decode_data(self.node, self.caller, block, encoded, plain)
     }
 
-    /// Writes `data` at `offset`, at most `size`, into a file of `size` bytes, while the lock is held. What the first
-    /// and last blocks hold besides is kept.
+    /// Writes `data` at `offset` into a file of `size` bytes, while the lock is held. What the first and last blocks hold
+    /// besides is kept; only where zeros are holes byte by byte may `offset` lie past the end.
     fn write_locked(&self, size: u64, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
         let start = offset - offset % self.block();
         let end = offset + data.len() as u64;
@@ -270,10 +280,11 @@ impl<L: Layer> Blocks<'_, L> {
         }
         let mut plain = vec![0; (kept_end - start) as usize];
         if offset > start {
-            self.read_locked(start, &mut plain[..self.shape.block_size.min((kept_end - start) as usize)])?;
+            let first = self.shape.block_size.min((kept_end - start) as usize);
+            self.read_within(size, start, &mut plain[..first])?;
         }
         if kept_end > end && (last > start || offset == start) {
-            self.read_locked(last, &mut plain[(last - start) as usize..])?;
+            self.read_within(size, last, &mut plain[(last - start) as usize..])?;
         }
         plain[(offset - start) as usize..(end - start) as usize].copy_from_slice(data);
         let written = self.write_blocks(size, start, &plain, kill_privileges)? as u64;
@@ -350,30 +361,22 @@ impl<L: Layer> Blocks<'_, L> {
         }
         self.lower.truncate(&self.lower_caller, self.shape.encoded_size(start)?, false)?;
         let before = size.saturating_sub(start).min(plain.len() as u64) as usize;
-        let mut rest = &self.encode(start, &plain[..before])?[..];
-        let mut position = self.shape.encoded_size(start)?;
-        while !rest.is_empty() {
-            let written = self.lower.write_at(&self.lower_caller, position, rest, false)?;
-            if written == 0 {
-                return Err(Errno::ENOSPC);
-            }
-            (rest, position) = (&rest[written..], position + written as u64);
-        }
-        Ok(())
+        let position = self.shape.encoded_size(start)?;
+        write_fully(self.lower, &self.lower_caller, position, &self.encode(start, &plain[..before])?, false)
     }
 
     /// Makes what lies between the end `size` and `offset` beyond it read as zeros; the size below may still be less
-    /// than that of `offset` if the layer keeps holes.
-    fn extend(&self, size: u64, offset: u64, kill_privileges: bool) -> Result<()> {
+    /// than that of `offset` if the layer keeps holes. Returns up to where blocks that are written in part have to be kept.
+    fn extend(&self, size: u64, offset: u64, kill_privileges: bool) -> Result<u64> {
         if self.shape.holes == Holes::ZeroByte {
-            return Ok(());
+            return Ok(size);
         }
         let mut position = size - size % self.block();
         if position < size {
             // The short last block is encoded anew, longer.
             let end = offset.min(position + self.block());
             let mut plain = vec![0; (end - position) as usize];
-            self.read_locked(position, &mut plain[..(size - position) as usize])?;
+            self.read_within(size, position, &mut plain)?;
             self.write_all(size, position, &plain, kill_privileges)?;
             position = end;
         }
@@ -387,7 +390,7 @@ impl<L: Layer> Blocks<'_, L> {
             self.write_all(position.max(size), position, &zeros[..part], kill_privileges)?;
             position += part as u64;
         }
-        Ok(())
+        Ok(offset)
     }
 
     /// As [`Self::write_blocks`], but all or an error.

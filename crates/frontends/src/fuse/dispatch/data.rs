@@ -5,7 +5,7 @@ use crate::fuse::convert::seek_target;
 use crate::fuse::reply::Reply;
 use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
-use vnode::{AllocateMode, Caller, Errno, SetAttributes};
+use vnode::{AllocateMode, Caller, Errno, OpenFlags, SetAttributes, read_fully, write_fully};
 
 /// A copy's result must fit the 32 bits of the older operation; whole pages keep the rest aligned.
 const COPY_MAX: u64 = 0x7fff_f000;
@@ -17,7 +17,7 @@ impl Dispatcher {
             Operation::Read(arguments) => {
                 let opened = self.open_file(arguments.handle)?;
                 let place = reply.space(arguments.size as usize);
-                let length = opened.file.read_at(&caller, arguments.offset, place)?;
+                let length = read_fully(&*opened.file, &caller, arguments.offset, place)?;
                 reply.advance(length);
             }
             Operation::Write { arguments, data } => {
@@ -25,10 +25,20 @@ impl Dispatcher {
                 let is_page = arguments.write_flags & wire::WRITE_CACHE != 0;
                 let asked = arguments.write_flags & wire::WRITE_KILL_SUIDGID != 0;
                 let kill = asked || (!is_page && self.clears_set_id(request.uid));
-                let file = if is_page { self.file_for_pages(&opened)? } else { &opened.file };
-                let length = file.write_at(&caller, arguments.offset, data, kill)?;
-                if is_page {
+                // The flags may have been changed since the open, by fcntl(2), or be those of one write, by pwritev2(2).
+                let flags = OpenFlags::from_bits(arguments.flags);
+                let is_placed = is_page || !flags.appends();
+                let file = if is_placed { self.file_for_pages(&opened)? } else { &opened.file };
+                let length = if is_page {
+                    // The kernel drops what a short answer leaves of a page, and tells nobody.
+                    write_fully(&**file, &caller, arguments.offset, data, kill)?;
                     self.put_time_back(opened.node, request.unique);
+                    data.len()
+                } else {
+                    file.write_at(&caller, arguments.offset, data, kill)?
+                };
+                if !is_page && flags.synchronizes() {
+                    file.fsync(&caller, flags.synchronizes_data_only())?;
                 }
                 reply.put(&wire::WriteOut { size: length as u32, padding: 0 });
             }

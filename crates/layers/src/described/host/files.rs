@@ -3,7 +3,10 @@
 use std::sync::PoisonError;
 
 use ::fist::calls::Object;
-use vnode::{Caller, Creation, Errno, FileKind, Name, OpenFile, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef};
+use vnode::{
+    Caller, Creation, Errno, FileKind, Name, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef, read_fully,
+    write_fully,
+};
 
 use super::Running;
 
@@ -22,13 +25,7 @@ impl Running<'_> {
         }
         let open = found.lower.open(&server, OpenFlags::READ)?;
         let mut data = vec![0; bytes];
-        let mut done = 0;
-        while done < bytes {
-            match open.read_at(&server, done as u64, &mut data[done..])? {
-                0 => break,
-                read => done += read,
-            }
-        }
+        read_fully(&*open, &server, 0, &mut data)?;
         Ok(data)
     }
 
@@ -40,11 +37,11 @@ impl Running<'_> {
             None => (self.create_auxiliary(file)?, true),
         };
         if !is_new {
-            return write_all(&*open, self.caller, offset as u64, data);
+            return write_fully(&*open, self.caller, offset as u64, data, false);
         }
         let mut whole = vec![0; bytes];
         whole[offset..offset + data.len()].copy_from_slice(data);
-        write_all(&*open, self.caller, 0, &whole)
+        write_fully(&*open, self.caller, 0, &whole, false)
     }
 
     fn create_auxiliary(&self, file: &Object) -> Result<OpenFileRef> {
@@ -106,21 +103,11 @@ fn copy_data(from: &OpenFileRef, to: &OpenFileRef, caller: &Caller) -> Result<()
     }
     let mut buffer = vec![0; COPY_BYTES.min((size - done).max(1) as usize)];
     loop {
-        let read = from.read_at(caller, done, &mut buffer)?;
-        if read == 0 {
-            return Ok(());
-        }
-        write_all(&**to, caller, done, &buffer[..read])?;
+        let read = read_fully(&**from, caller, done, &mut buffer)?;
+        write_fully(&**to, caller, done, &buffer[..read], false)?;
         done += read as u64;
-    }
-}
-
-fn write_all(file: &dyn OpenFile, caller: &Caller, mut offset: u64, mut data: &[u8]) -> Result<()> {
-    while !data.is_empty() {
-        match file.write_at(caller, offset, data, false)? {
-            0 => return Err(Errno::ENOSPC),
-            written => (data, offset) = (&data[written..], offset + written as u64),
+        if read < buffer.len() {
+            return if from.getattr(caller)?.size <= done { Ok(()) } else { Err(Errno::EIO) };
         }
     }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Data of copies: cloned if the file system can, else copied by the kernel if it can, holes left out.
 
 use rustix::io::Errno as SystemError;
-use vnode::{Caller, Errno, OpenFile, Result, SeekTarget};
+use vnode::{Caller, Errno, OpenFile, Result, SeekTarget, read_fully};
 
 use super::super::work;
 
@@ -40,8 +40,7 @@ fn copy_part(from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Re
             let copied =
                 rustix::fs::copy_file_range(source, Some(&mut source_offset), target, Some(&mut target_offset), wanted);
             match copied {
-                // The file has become shorter meanwhile.
-                Ok(0) => return Ok(()),
+                Ok(0) => return ended_at(from, offset),
                 Ok(bytes) => offset += bytes as u64,
                 Err(SystemError::INTR) => {}
                 Err(SystemError::XDEV | SystemError::INVAL | SystemError::NOSYS | SystemError::OPNOTSUPP) => break,
@@ -53,12 +52,20 @@ fn copy_part(from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Re
     let mut buffer = vec![0; PART_BYTES];
     while offset < end {
         let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(PART_BYTES);
-        let read = from.read_at(&server, offset, &mut buffer[..wanted])?;
-        if read == 0 {
-            break;
-        }
+        let read = read_fully(from, &server, offset, &mut buffer[..wanted])?;
         work::write_all(to, offset, &buffer[..read])?;
         offset += read as u64;
+        if read < wanted {
+            return ended_at(from, offset);
+        }
     }
     Ok(())
+}
+
+/// What a copy does where the source has no more data than up to `offset`.
+///
+/// # Errors
+/// `EIO` unless the source has become that short: what is missing must not become zeros.
+fn ended_at(from: &dyn OpenFile, offset: u64) -> Result<()> {
+    if from.getattr(&Caller::server())?.size <= offset { Ok(()) } else { Err(Errno::EIO) }
 }

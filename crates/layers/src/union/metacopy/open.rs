@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vnode::profile::enter;
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, Lock, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result, SeekTarget,
-    VnodeRef,
+    VnodeRef, read_fully,
 };
 
 use super::super::KIND;
@@ -50,7 +50,7 @@ impl OpenFile for MetadataOnlyFile {
         if left == 0 {
             return Ok(0);
         }
-        match self.data.read_at(&Caller::server(), offset, &mut buffer[..left])? {
+        match read_fully(&*self.data, &Caller::server(), offset, &mut buffer[..left])? {
             // The original has been cut off: what was there is lost, and nobody is to take it for zeros.
             read if read < left && self.data.getattr(&Caller::server())?.size < self.size => Err(Errno::EIO),
             read => Ok(read),
