@@ -10,6 +10,8 @@ pub mod options;
 pub mod audit;
 #[cfg(feature = "fist")]
 pub mod described;
+#[cfg(feature = "faulty")]
+pub mod faulty;
 #[cfg(feature = "longnames")]
 pub mod longnames;
 #[cfg(feature = "map")]
@@ -37,6 +39,8 @@ pub const fn kinds() -> &'static [Kind] {
     &[
         #[cfg(feature = "audit")]
         audit::KIND,
+        #[cfg(feature = "faulty")]
+        faulty::KIND,
         #[cfg(feature = "longnames")]
         longnames::KIND,
         #[cfg(feature = "map")]

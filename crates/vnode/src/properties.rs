@@ -19,6 +19,9 @@ pub struct Properties {
     pub needs_failed_lookups: bool,
     /// Every read and write must reach the stack with its caller, although data is untouched.
     pub needs_every_data_operation: bool,
+    /// Operations that mode, owner and lists refuse must reach the stack, since it reports them, or grants some of them. A
+    /// front end does not have the kernel check permissions then.
+    pub needs_refused_operations: bool,
     /// Attributes may change by themselves at any time: none may be cached.
     pub needs_fresh_attributes: bool,
     /// One file opened twice may be two files of the base: what is cached of one open is not what another reads.
@@ -58,6 +61,7 @@ impl Properties {
         needs_every_lookup: false,
         needs_failed_lookups: false,
         needs_every_data_operation: false,
+        needs_refused_operations: false,
         needs_fresh_attributes: false,
         opens_differ: false,
         times_tell_changes: true,
@@ -84,6 +88,7 @@ impl Properties {
             needs_every_lookup: self.needs_every_lookup || lower.needs_every_lookup,
             needs_failed_lookups: self.needs_failed_lookups || lower.needs_failed_lookups,
             needs_every_data_operation: self.needs_every_data_operation || lower.needs_every_data_operation,
+            needs_refused_operations: self.needs_refused_operations || lower.needs_refused_operations,
             needs_fresh_attributes: self.needs_fresh_attributes || lower.needs_fresh_attributes,
             opens_differ: self.opens_differ || lower.opens_differ,
             times_tell_changes: self.times_tell_changes && lower.times_tell_changes,

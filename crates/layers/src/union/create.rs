@@ -15,6 +15,7 @@ use super::identity::Identity;
 use super::lookup::Search;
 use super::node::{Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::placement::FullBranches;
+use super::sure::Sure;
 use super::{Union, whiteout};
 
 /// How often what is in the way may change before we give up.
@@ -97,7 +98,7 @@ impl Node {
                 && let Err(error) = whiteout::mark_as_users(&entry.vnode)
             {
                 // It is a whiteout so far, where there was nothing to be seen.
-                place.unlink(&Caller::server(), stored)?;
+                place.unlink_surely(&Caller::server(), stored)?;
                 return Err(error);
             }
             Ok(((), entry))
@@ -149,7 +150,7 @@ impl Node {
                     continue;
                 }
             };
-            let link = |place: &VnodeRef, stored: Name<'_>| Ok(((), place.link(caller, &vnode, stored)?));
+            let link = |place: &VnodeRef, stored: Name<'_>| Ok(((), place.link_surely(caller, &vnode, stored)?));
             let ((), entry) = self.make_uncovered(&place, stored, covered, &link)?;
             self.was_changed_in(&member);
             target.is_at(self, stored);
@@ -243,7 +244,7 @@ impl Node {
             if entry.attributes.is_directory()
                 && let Err(error) = whiteout::set_opaque(&entry.vnode, self.union.settings.whiteouts)
             {
-                place.rmdir(&Caller::server(), stored)?;
+                place.rmdir_surely(&Caller::server(), stored)?;
                 return Err(error);
             }
             Ok((value, entry))

@@ -13,6 +13,7 @@ use super::copy_up::{copy_attributes, replace_attributes};
 use super::identity::Identity;
 use super::lookup::Found;
 use super::node::{Instance, NO_COUNT};
+use super::sure::Sure;
 use super::whiteout::{self, Meaning};
 use super::{Union, links, work};
 
@@ -90,7 +91,7 @@ impl Fold<'_> {
                 }
                 Some(_) => {}
             }
-            upper.unlink(&Caller::server(), name.as_name())?;
+            upper.unlink_surely(&Caller::server(), name.as_name())?;
         }
         objects.iter().try_for_each(|(name, _)| self.fold_object(upper, lower, name.as_name(), &below))
     }
@@ -100,7 +101,7 @@ impl Fold<'_> {
         let Some(entry) = work::find(upper, name)? else { return Ok(()) };
         if whiteout::is_device(&entry)? {
             self.hide(lower, name, below)?;
-            return upper.unlink(&server, name);
+            return upper.unlink_surely(&server, name);
         }
         let there = work::find(lower, name)?;
         let merges = there.as_ref().is_some_and(|there| there.attributes.is_directory())
@@ -127,7 +128,7 @@ impl Fold<'_> {
             None => {}
         }
         self.forget_older_copies(&entry)?;
-        upper.rename(&server, name, lower, name, RenameMode::Replace)?;
+        upper.rename_surely(&server, name, lower, name, RenameMode::Replace)?;
         whiteout::remove(lower, name)
     }
 
@@ -193,7 +194,7 @@ impl Fold<'_> {
                 whiteout::remove_redirect(&rest)?;
             }
         }
-        from.rename(&server, name.as_name(), on_the_way, directory.key.as_name(), RenameMode::NoReplace)
+        from.rename_surely(&server, name.as_name(), on_the_way, directory.key.as_name(), RenameMode::NoReplace)
     }
 
     /// Whether the branches on the right of both layers have a directory at a path.
@@ -221,7 +222,7 @@ impl Fold<'_> {
         if work::find(&lower, name.as_name())?.is_some() {
             self.take_away(&lower, name.as_name())?;
         }
-        on_the_way.rename(&server, directory.key.as_name(), &lower, name.as_name(), RenameMode::NoReplace)?;
+        on_the_way.rename_surely(&server, directory.key.as_name(), &lower, name.as_name(), RenameMode::NoReplace)?;
         whiteout::remove(&lower, name.as_name())
     }
 
@@ -276,7 +277,7 @@ impl Fold<'_> {
         if there.is_some() {
             self.take_away(lower, name)?;
         }
-        work.rename(&server, part.as_name(), lower, name, RenameMode::NoReplace)?;
+        work.rename_surely(&server, part.as_name(), lower, name, RenameMode::NoReplace)?;
         whiteout::remove(lower, name)?;
         // What it hides is hidden in the lower layer now.
         whiteout::remove(upper, name)?;
@@ -322,7 +323,7 @@ impl Fold<'_> {
         let mut copies = HashMap::new();
         for (name, _) in entries {
             copies.insert(name.clone(), from.lookup(&server, name.as_name())?.vnode);
-            from.rename(&server, name.as_name(), &to, name.as_name(), RenameMode::Replace)?;
+            from.rename_surely(&server, name.as_name(), &to, name.as_name(), RenameMode::Replace)?;
         }
         self.give_names(&self.lower.root, &copies)
     }
@@ -341,8 +342,8 @@ impl Fold<'_> {
                 let copy = copies.get(&links::name_of(&identity));
                 if let Some(copy) = copy.filter(|copy| copy.handle() != entry.vnode.handle()) {
                     let (work, part) = (self.lower.work.directory()?, self.lower.work.name());
-                    work.link(&server, copy, part.as_name())?;
-                    work.rename(&server, part.as_name(), directory, name.as_name(), RenameMode::Replace)?;
+                    work.link_surely(&server, copy, part.as_name())?;
+                    work.rename_surely(&server, part.as_name(), directory, name.as_name(), RenameMode::Replace)?;
                     links::count_name(copy)?;
                 }
             }
@@ -418,7 +419,7 @@ fn forget_copies(links: &VnodeRef, entry: &Entry) -> Result<()> {
             .try_for_each(|(name, _)| forget_copies(links, &entry.vnode.lookup(&server, name.as_name())?));
     }
     let Some((identity, _)) = Identity::brought(&entry.vnode)? else { return Ok(()) };
-    match links.unlink(&server, links::name_of(&identity).as_name()) {
+    match links.unlink_surely(&server, links::name_of(&identity).as_name()) {
         Err(Errno::ENOENT) => Ok(()),
         result => result,
     }

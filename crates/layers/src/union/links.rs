@@ -14,6 +14,7 @@ use super::copy_up::Extent;
 use super::identity::Identity;
 use super::lookup::Found;
 use super::node::{Changes, Instance, NO_COUNT, Node};
+use super::sure::Sure;
 use super::work::Purpose;
 use super::{Union, identity};
 
@@ -47,13 +48,13 @@ impl Union {
 /// Notes a finished copy of a file with several names, for those who meet the others.
 pub(super) fn share(identity: &Identity, target: &Member, copy: &VnodeRef) -> Result<()> {
     let links = target.work.links()?;
-    links.link(&Caller::server(), copy, name_of(identity).as_name()).map(drop)
+    links.link_surely(&Caller::server(), copy, name_of(identity).as_name()).map(drop)
 }
 
 /// Takes that note back.
 pub(super) fn unshare(identity: &Identity, target: &Member) {
-    // What stays by mistake takes room and does no other harm.
-    let _ = target.work.links().and_then(|links| links.unlink(&Caller::server(), name_of(identity).as_name()));
+    // What stays by mistake counts names that there are not.
+    let _ = target.work.links().and_then(|links| links.unlink_surely(&Caller::server(), name_of(identity).as_name()));
 }
 
 /// One name fewer leads to the original of a copy that no vnode stands for.
@@ -87,10 +88,10 @@ impl Node {
         }
         let names = node.names.load(Ordering::Relaxed);
         if names == NO_COUNT {
-            return place.link(&Caller::server(), vnode, stored).map(drop);
+            return place.link_surely(&Caller::server(), vnode, stored).map(drop);
         }
         node.take_name(member, vnode, names, |work, name| {
-            work.rename(&Caller::server(), name.as_name(), &place, stored, RenameMode::NoReplace)
+            work.rename_surely(&Caller::server(), name.as_name(), &place, stored, RenameMode::NoReplace)
         })
     }
 
@@ -104,7 +105,7 @@ impl Node {
         place: impl FnOnce(&VnodeRef, &NameBuf) -> Result<()>,
     ) -> Result<()> {
         let (work, name) = (member.work.directory()?, member.work.name_for(Purpose::Name(names)));
-        work.link(&Caller::server(), copy, name.as_name())?;
+        work.link_surely(&Caller::server(), copy, name.as_name())?;
         let left = names.saturating_sub(1);
         let placed = self.identity.bring(copy, left).and_then(|()| place(&work, &name));
         match placed {

@@ -39,6 +39,7 @@ mod remove;
 mod rename;
 mod settings;
 mod snapshots;
+mod sure;
 mod views;
 mod vnode_impl;
 mod whiteout;
@@ -280,6 +281,7 @@ impl FileSystem for UnionFileSystem {
             has_backing_files,
             needs_every_lookup: all.needs_every_lookup || is_split,
             needs_failed_lookups: all.needs_failed_lookups || is_split,
+            needs_refused_operations: all.needs_refused_operations || is_split,
             needs_fresh_attributes: all.needs_fresh_attributes || is_split,
             ..all
         }

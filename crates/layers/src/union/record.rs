@@ -11,6 +11,7 @@ use vnode::{Caller, Creation, Errno, Handle, Name, NameBuf, OpenFlags, Result, V
 
 use super::branches::Member;
 use super::remove::remove_own_directory;
+use super::sure::Sure;
 use super::work::{self, Purpose};
 use super::{Union, identity, whiteout};
 
@@ -152,7 +153,7 @@ impl Union {
                 None => true,
             };
             if is_done {
-                work.unlink(&Caller::server(), name.as_name())?;
+                work.unlink_surely(&Caller::server(), name.as_name())?;
             }
         }
         Ok(())
@@ -200,7 +201,7 @@ pub(super) fn remove(member: &Member, spot: &Spot) -> Result<()> {
             }
         }
         Some((directory, true)) => remove_own_directory(member, &directory, spot.name.as_name()),
-        Some((directory, false)) => directory.unlink(&Caller::server(), spot.name.as_name()),
+        Some((directory, false)) => directory.unlink_surely(&Caller::server(), spot.name.as_name()),
         None => Ok(()),
     }
 }

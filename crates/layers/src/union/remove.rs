@@ -11,6 +11,7 @@ use super::lookup::{Found, Search};
 use super::node::{Changes, Instance, Node, starting_with};
 use super::parallel::Answers;
 use super::settings::Deletion;
+use super::sure::Sure;
 use super::whiteout::{self, Meaning};
 use super::{Union, work};
 
@@ -38,9 +39,9 @@ impl Node {
                 }
             }
             if !shows_more {
-                return directory.unlink(caller, stored);
+                return directory.unlink_surely(caller, stored);
             }
-            self.remove_hiding(removal, || directory.unlink(caller, stored))
+            self.remove_hiding(removal, || directory.unlink_surely(caller, stored))
         })
     }
 
@@ -152,10 +153,13 @@ impl Node {
                 done => return done,
             }
         }
+        let stood = whiteout::stands(directory, stored)?;
         removal.member.whiteouts.cover(directory, stored)?;
         remove().inspect_err(|_| {
-            // It is seen beside its whiteout; which is in nobody's way then.
-            let _ = whiteout::remove(directory, stored);
+            // It is seen beside its whiteout, which is in nobody's way then; one that stood there before has its reasons.
+            if !stood && is_there(directory, stored, &found.instances[0].vnode) {
+                let _ = whiteout::remove(directory, stored);
+            }
         })
     }
 
@@ -178,6 +182,14 @@ impl Node {
             return Err(Errno::EPERM);
         }
         Ok(())
+    }
+}
+
+/// Whether a name stands for the object still. A question that fails is answered so, since a whiteout hides nothing beside it.
+fn is_there(directory: &VnodeRef, stored: Name<'_>, object: &VnodeRef) -> bool {
+    match directory.lookup(&Caller::server(), stored) {
+        Ok(entry) => entry.vnode.handle() == object.handle(),
+        Err(error) => error != Errno::ENOENT,
     }
 }
 
@@ -266,7 +278,7 @@ fn remove_at(
             }
             remove_own_directory(&place.member, &place.vnode, stored)?;
         }
-        Reached::Other if kind != FileKind::Directory => place.vnode.unlink(&Caller::server(), stored)?,
+        Reached::Other if kind != FileKind::Directory => place.vnode.unlink_surely(&Caller::server(), stored)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -332,7 +344,7 @@ fn has_only_marks(directory: &VnodeRef) -> Result<bool> {
 
 /// Removes a directory that has nothing but marks, out of sight at once.
 pub(super) fn remove_own_directory(member: &Member, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
-    match directory.rmdir(&Caller::server(), stored) {
+    match directory.rmdir_surely(&Caller::server(), stored) {
         Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
             let name = member.work.take(directory, stored)?;
             member.work.discard(&name);

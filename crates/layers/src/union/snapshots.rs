@@ -15,6 +15,7 @@ use super::fold::Fold;
 use super::history::{self, History, Snapshot};
 use super::node::{Instance, Node, Whereabouts};
 use super::register::Register;
+use super::sure::Sure;
 use super::{KIND, Union};
 use crate::BranchMode;
 
@@ -296,9 +297,9 @@ impl Kept {
         let (stored, old) = (above.stored.as_name(), above.directory.instance_in(&self.member).ok_or(Errno::ESTALE)?);
         let place = above.directory.directory_in(&server, new)?;
         keeping_times(&old, || {
-            old.rename(&server, stored, &place, stored, RenameMode::NoReplace)?;
+            old.rename_surely(&server, stored, &place, stored, RenameMode::NoReplace)?;
             let work = self.member.work.directory()?;
-            work.rename(&server, self.copy.as_name(), &old, stored, RenameMode::NoReplace)
+            work.rename_surely(&server, self.copy.as_name(), &old, stored, RenameMode::NoReplace)
         })?;
         let Instance { vnode, ino, .. } = self.node.leftmost();
         self.node.set_instances(vec![Instance::new(new, vnode, ino)]);

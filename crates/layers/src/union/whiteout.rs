@@ -6,6 +6,8 @@
 //! for opaque and moved directories. Names of users that begin with `.wh.` are kept as `.wh..wh.u` and their rest.
 
 use std::borrow::Cow;
+
+use super::sure::Sure;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vnode::{
@@ -187,7 +189,7 @@ pub(super) fn set_redirect(directory: &VnodeRef, path: &[u8]) -> Result<()> {
 /// Takes every mark of opaque directories away.
 pub(super) fn remove_opaque(object: &VnodeRef) -> Result<()> {
     remove_attribute(object, &OVERLAY_OPAQUE)?;
-    match object.unlink(&Caller::server(), mark(OPAQUE)) {
+    match object.unlink_surely(&Caller::server(), mark(OPAQUE)) {
         Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
         result => result,
     }
@@ -240,7 +242,7 @@ impl Whiteouts {
     pub(super) fn cover(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
         let (server, name) = (Caller::server(), whiteout_name(stored)?);
         let file = self.file().clone();
-        if file.is_some_and(|file| directory.link(&server, &file, name.as_name()).is_ok()) {
+        if file.is_some_and(|file| directory.link_surely(&server, &file, name.as_name()).is_ok()) {
             return Ok(());
         }
         // There is none yet, or it is gone, or can have no more names.
@@ -280,7 +282,7 @@ pub(super) fn is_incapable(error: Errno) -> bool {
 /// Takes the whiteout of a name away, if there is one that is a file of its own.
 pub(super) fn remove(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     let Ok(name) = whiteout_name(stored) else { return Ok(()) };
-    match directory.unlink(&Caller::server(), name.as_name()) {
+    match directory.unlink_surely(&Caller::server(), name.as_name()) {
         Err(Errno::ENOENT) => Ok(()),
         result => result,
     }
@@ -289,7 +291,7 @@ pub(super) fn remove(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
 /// Takes the whiteout of a name away, of whichever form.
 pub(super) fn lift(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     match directory.lookup(&Caller::server(), stored) {
-        Ok(entry) if is_device(&entry)? => directory.unlink(&Caller::server(), stored)?,
+        Ok(entry) if is_device(&entry)? => directory.unlink_surely(&Caller::server(), stored)?,
         Ok(_) | Err(Errno::ENOENT) => {}
         Err(error) => return Err(error),
     }
@@ -303,8 +305,8 @@ pub(super) fn make_room(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> 
     match directory.lookup(&server, stored) {
         Ok(entry) if is_device(&entry)? => {
             match whiteout_name(stored) {
-                Ok(name) => directory.rename(&server, stored, directory, name.as_name(), RenameMode::Replace)?,
-                Err(_) => directory.unlink(&server, stored)?,
+                Ok(name) => directory.rename_surely(&server, stored, directory, name.as_name(), RenameMode::Replace)?,
+                Err(_) => directory.unlink_surely(&server, stored)?,
             }
             Ok(true)
         }
@@ -318,7 +320,7 @@ pub(super) fn take_back_room(directory: &VnodeRef, stored: Name<'_>) {
     let server = Caller::server();
     // Where it stays a file of its own, that hides the name as well.
     let _ = match whiteout_name(stored) {
-        Ok(name) => directory.rename(&server, name.as_name(), directory, stored, RenameMode::NoReplace),
+        Ok(name) => directory.rename_surely(&server, name.as_name(), directory, stored, RenameMode::NoReplace),
         Err(_) => make_device(directory, stored),
     };
 }

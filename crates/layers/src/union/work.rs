@@ -10,11 +10,12 @@ use std::sync::{Mutex, PoisonError};
 
 use vnode::{
     Caller, Creation, Entry, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, Name, NameBuf, OpenFile,
-    OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, Timestamp, VnodeRef,
+    OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, Timestamp, VnodeRef, read_fully, write_fully,
 };
 
 use super::identity::Identity;
 use super::metacopy;
+use super::sure::Sure;
 use super::whiteout::{self, STATE};
 
 /// What something in the work directory is for: its name begins with it. So a name that is left behind is the record of
@@ -177,7 +178,7 @@ impl Work {
         if !is_known {
             write_whole(&state, Self::REGISTER, register.as_bytes())?;
         } else if state.lookup(&Caller::server(), name(Self::PART)).is_ok() {
-            state.unlink(&Caller::server(), name(Self::PART))?;
+            state.unlink_surely(&Caller::server(), name(Self::PART))?;
         }
         *opened = Some(Opened { state, directory: directory.clone(), _lock: lock });
         Ok(directory)
@@ -268,7 +269,7 @@ impl Work {
     /// Moves an object out of sight.
     pub(super) fn take(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<NameBuf> {
         let (work, name) = (self.directory()?, self.name());
-        directory.rename(&Caller::server(), stored, &work, name.as_name(), RenameMode::NoReplace)?;
+        directory.rename_surely(&Caller::server(), stored, &work, name.as_name(), RenameMode::NoReplace)?;
         Ok(name)
     }
 
@@ -276,7 +277,7 @@ impl Work {
     pub(super) fn replace_by_device(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
         let (work, name) = (self.directory()?, self.name());
         whiteout::make_device(&work, name.as_name())?;
-        let exchanged = work.rename(&Caller::server(), name.as_name(), directory, stored, RenameMode::Exchange);
+        let exchanged = work.rename_surely(&Caller::server(), name.as_name(), directory, stored, RenameMode::Exchange);
         self.discard(&name);
         exchanged
     }
@@ -312,10 +313,10 @@ fn write_whole(state: &VnodeRef, file: &'static [u8], text: &[u8]) -> Result<()>
     let made = state.create(&server, name(Work::PART), &how)?;
     let written = write_all(&*made.file, 0, text).and_then(|()| made.file.fsync(&server, false));
     if written.is_err() {
-        let _ = state.unlink(&server, name(Work::PART));
+        let _ = state.unlink_surely(&server, name(Work::PART));
         return written;
     }
-    state.rename(&server, name(Work::PART), state, name(file), RenameMode::Replace)
+    state.rename_surely(&server, name(Work::PART), state, name(file), RenameMode::Replace)
 }
 
 /// The text of a file of the state directory, if it is there.
@@ -334,29 +335,14 @@ pub(super) fn read_all(file: &Entry, bytes_max: u64) -> Result<Vec<u8>> {
     let opened = file.vnode.open(&server, OpenFlags::READ)?;
     let size = file.attributes.size.min(bytes_max);
     let mut data = vec![0; usize::try_from(size).map_err(|_| Errno::EFBIG)?];
-    let mut length = 0;
-    while length < data.len() {
-        match opened.read_at(&server, length as u64, &mut data[length..])? {
-            0 => break,
-            read => length += read,
-        }
-    }
+    let length = read_fully(&*opened, &server, 0, &mut data)?;
     data.truncate(length);
     Ok(data)
 }
 
-/// Writes all of the data at an offset.
-pub(super) fn write_all(file: &dyn OpenFile, mut offset: u64, mut data: &[u8]) -> Result<()> {
-    while !data.is_empty() {
-        match file.write_at(&Caller::server(), offset, data, false)? {
-            0 => return Err(Errno::ENOSPC),
-            written => {
-                offset += written as u64;
-                data = &data[written..];
-            }
-        }
-    }
-    Ok(())
+/// Writes all of the data at an offset, as the server.
+pub(super) fn write_all(file: &dyn OpenFile, offset: u64, data: &[u8]) -> Result<()> {
+    write_fully(file, &Caller::server(), offset, data, false)
 }
 
 /// What a directory has by a name.
@@ -422,7 +408,7 @@ fn unshare(state: &VnodeRef, copy: &Entry) -> Result<()> {
         }
         ControlFlow::Continue(())
     })?;
-    found.iter().try_for_each(|name| links.unlink(&server, name.as_name()))
+    found.iter().try_for_each(|name| links.unlink_surely(&server, name.as_name()))
 }
 
 /// Removes an object with all below it. Not by recursion: a tree may be deeper than a thread's stack.
@@ -430,7 +416,7 @@ pub(super) fn remove_tree(directory: &VnodeRef, stored: Name<'_>) -> Result<()> 
     let server = Caller::server();
     let entry = directory.lookup(&server, stored)?;
     if !entry.attributes.is_directory() {
-        return directory.unlink(&server, stored);
+        return directory.unlink_surely(&server, stored);
     }
     // Directories are brought up beside the first, one level at a time, and removed when they are empty.
     let mut way = vec![(directory.clone(), stored.to_owned(), entry.vnode)];
@@ -444,11 +430,11 @@ pub(super) fn remove_tree(directory: &VnodeRef, stored: Name<'_>) -> Result<()> 
             if is_directory {
                 below.push((inner.clone(), name.clone(), inner.lookup(&server, name.as_name())?.vnode));
             } else {
-                inner.unlink(&server, name.as_name())?;
+                inner.unlink_surely(&server, name.as_name())?;
             }
         }
         if below.is_empty() {
-            parent.rmdir(&server, name.as_name())?;
+            parent.rmdir_surely(&server, name.as_name())?;
         } else {
             way.push((parent, name, inner));
             way.extend(below);

@@ -7,6 +7,7 @@ use vnode::{Caller, Errno, RenameMode, Result, SetAttributes, SetTime, VnodeRef}
 use super::super::branches::Member;
 use super::super::identity::Identity;
 use super::super::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
+use super::super::sure::Sure;
 use super::attributes::{copy_attributes, copy_rights, keeping_times};
 
 impl Node {
@@ -78,7 +79,7 @@ impl Node {
         let directory = work.mkdir(&server, name.as_name(), 0o700)?.vnode;
         let made = copy_attributes(&self.leftmost().vnode, &directory, rights).and_then(|()| {
             self.keep_identity(member, &directory)?;
-            keeping_times(parent, || work.rename(&server, name.as_name(), parent, stored, RenameMode::NoReplace))
+            keeping_times(parent, || work.rename_surely(&server, name.as_name(), parent, stored, RenameMode::NoReplace))
         });
         if let Err(error) = made {
             member.work.discard(&name);

@@ -17,6 +17,7 @@ use super::branches::Member;
 use super::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::settings::{Ownership, Rights};
 use super::{Union, links};
+use crate::union::sure::Sure;
 pub(super) use attributes::{copy_attributes, keeping_times, replace_attributes};
 pub(super) use data::copy_data;
 use object::{How, copy_of};
@@ -225,7 +226,7 @@ impl Node {
         let Some(place) = directory.instance_in(&original.member) else { return };
         let is_original = |entry: vnode::Entry| entry.vnode.handle() == original.vnode.handle();
         if self.was_at(&directory, stored) && place.lookup(&server, stored).is_ok_and(is_original) {
-            let _ = keeping_times(&place, || place.unlink(&server, stored));
+            let _ = keeping_times(&place, || place.unlink_surely(&server, stored));
         }
     }
 
@@ -264,7 +265,7 @@ impl Node {
             let Above { directory, stored } = match self.whereabouts() {
                 Whereabouts::At(above) => above,
                 // Open, and without a name: so is the copy.
-                Whereabouts::Nowhere => return work.unlink(&server, name.as_name()),
+                Whereabouts::Nowhere => return work.unlink_surely(&server, name.as_name()),
                 Whereabouts::Unknown => return Err(Errno::ESTALE),
             };
             let place = directory.directory_in(caller, target)?;
@@ -272,7 +273,7 @@ impl Node {
             let _names = directory.alone_for(Changes::Names(&names, Some(target)));
             if self.was_at(&directory, stored.as_name()) {
                 return keeping_times(&place, || {
-                    work.rename(&server, name.as_name(), &place, stored.as_name(), RenameMode::NoReplace)
+                    work.rename_surely(&server, name.as_name(), &place, stored.as_name(), RenameMode::NoReplace)
                 });
             }
         }

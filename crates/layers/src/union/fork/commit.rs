@@ -15,6 +15,7 @@ use vnode::{
 use super::super::branches::Member;
 use super::super::copy_up::{copy_whole, keeping_times, replace_attributes};
 use super::super::node::Instance;
+use super::super::sure::Sure;
 use super::super::{whiteout, work};
 use super::changes::{Changes, join, shown};
 use super::journal::{Copied, Journal};
@@ -178,7 +179,7 @@ impl<'a> Commit<'a> {
     ) -> Result<()> {
         let server = Caller::server();
         if let Some(copy) = known.and_then(|known| self.find_copy(&known)) {
-            match directory.link(&server, &copy, name.as_name()) {
+            match directory.link_surely(&server, &copy, name.as_name()) {
                 // On another file system it is a file of its own.
                 Err(Errno::EXDEV) => {}
                 linked => return linked.map(drop),
@@ -215,8 +216,9 @@ impl<'a> Commit<'a> {
     /// Renames something that is not seen yet to its place, in which there may be something else.
     pub(super) fn replace(&mut self, from: Spot<'_>, to: Spot<'_>, there: Option<&Entry>) -> Result<()> {
         let server = Caller::server();
-        let rename =
-            |from: Spot<'_>, to: Spot<'_>, mode| from.0.rename(&server, from.1.as_name(), to.0, to.1.as_name(), mode);
+        let rename = |from: Spot<'_>, to: Spot<'_>, mode| {
+            from.0.rename_surely(&server, from.1.as_name(), to.0, to.1.as_name(), mode)
+        };
         let Some(there) = there else { return rename(from, to, RenameMode::NoReplace) };
         let comes_as_directory = from.0.lookup(&server, from.1.as_name())?.attributes.is_directory();
         if !comes_as_directory && !is_directory(there) {
@@ -259,12 +261,12 @@ impl<'a> Commit<'a> {
             if is_directory(&there) {
                 let temporary = self.temporary_name();
                 pair.base
-                    .rename(&server, name.as_name(), &pair.base, temporary.as_name(), RenameMode::NoReplace)
+                    .rename_surely(&server, name.as_name(), &pair.base, temporary.as_name(), RenameMode::NoReplace)
                     .and_then(|()| work::remove_tree(&pair.base, temporary.as_name()))
                     .at(&path)?;
             } else {
                 self.refuse_changed(&there, &path)?;
-                pair.base.unlink(&server, name.as_name()).at(&path)?;
+                pair.base.unlink_surely(&server, name.as_name()).at(&path)?;
             }
         }
         Ok(())

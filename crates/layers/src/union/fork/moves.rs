@@ -6,6 +6,7 @@
 use vnode::{Caller, Entry, Errno, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::super::copy_up::keeping_times;
+use super::super::sure::Sure;
 use super::super::{links, whiteout, work};
 use super::changes::{Below, Changes, Object, join};
 use super::commit::Commit;
@@ -138,12 +139,15 @@ impl Commit<'_> {
         if let Some(target) = self.free_place(moved).at(&moved.path)? {
             place
                 .directory
-                .rename(&server, name, &target, moved.name.as_name(), RenameMode::NoReplace)
+                .rename_surely(&server, name, &target, moved.name.as_name(), RenameMode::NoReplace)
                 .at(&moved.path)?;
             return self.has_arrived(moved);
         }
         let staging = self.staging().at(&moved.path)?;
-        place.directory.rename(&server, name, &staging, moved.key().as_name(), RenameMode::NoReplace).at(&moved.path)
+        place
+            .directory
+            .rename_surely(&server, name, &staging, moved.key().as_name(), RenameMode::NoReplace)
+            .at(&moved.path)
     }
 
     /// The directory that it can move to at once: one that stays where it is and has nothing by its name.

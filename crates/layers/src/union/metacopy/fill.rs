@@ -11,6 +11,7 @@ use vnode::{
 
 use super::super::copy_up::copy_data;
 use super::super::node::Instance;
+use super::super::sure::Sure;
 use super::super::work::Purpose;
 use super::mark::{self, is_marked};
 
@@ -28,7 +29,7 @@ pub(super) fn fill(copy: &Instance, data: &VnodeRef) -> Result<()> {
     let capability = capability(vnode)?;
     let (work, note) = (member.work.directory()?, member.work.name_for(Purpose::Times(before.mtime)));
     // A file without a name is not there after a crash.
-    let is_noted = work.link(&server, vnode, note.as_name()).is_ok();
+    let is_noted = work.link_surely(&server, vnode, note.as_name()).is_ok();
     let filled = write(vnode, data, &before, before.size);
     let restored = restore(vnode, &before, capability);
     let done = filled.and(restored).and_then(|()| mark::remove(vnode));

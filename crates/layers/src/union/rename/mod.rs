@@ -18,6 +18,7 @@ use super::lookup::Found;
 use super::node::{Node, Whereabouts};
 use super::settings::Deletion;
 use super::whiteout;
+use crate::union::sure::Sure;
 use limit::{limit, limit_behind};
 use locks::Locks;
 use spot::Spot;
@@ -244,7 +245,7 @@ fn remove_on_the_right(target: Spot<'_>, member: &Member, victim: &Node, found: 
     let removed = is_file && target.directory.union.branches.may_change(own) && {
         let place = target.directory.instance_in(own);
         // The rename is done, and users see nothing of what cannot be removed.
-        place.is_some_and(|place| place.unlink(&Caller::server(), target.stored).is_ok())
+        place.is_some_and(|place| place.unlink_surely(&Caller::server(), target.stored).is_ok())
     };
     if !removed {
         victim.is_hidden.store(true, Ordering::Relaxed);
@@ -271,7 +272,7 @@ fn exchange(caller: &Caller, source: Spot<'_>, target: Spot<'_>, member: &Arc<Me
         }
     }
     let (from, to) = (source.place(member)?, target.place(member)?);
-    from.rename(caller, source.stored, &to, target.stored, RenameMode::Exchange)?;
+    from.rename_surely(caller, source.stored, &to, target.stored, RenameMode::Exchange)?;
     source.directory.was_changed_in(member);
     target.directory.was_changed_in(member);
     one.is_at(target.directory, target.stored);

@@ -9,6 +9,7 @@ use super::super::lookup::Found;
 use super::super::node::Instance;
 use super::super::record::{self, Record};
 use super::super::remove::{Reached, within_reach};
+use super::super::sure::Sure;
 use super::super::whiteout::{self, Format};
 use super::spot::Spot;
 
@@ -98,23 +99,23 @@ impl Way<'_> {
     fn exchange(&self) -> Result<()> {
         let (source, target) = (self.source.stored, self.target.stored);
         // The caller may rename the one over the other, which needs no right to move that.
-        self.from.rename(&Caller::server(), source, self.to, target, RenameMode::Exchange)
+        self.from.rename_surely(&Caller::server(), source, self.to, target, RenameMode::Exchange)
     }
 
     /// Renames in one step, also where a whiteout has to stay.
     fn rename(&self, leaves_whiteout: bool) -> Result<()> {
         let (source, target) = (self.source.stored, self.target.stored);
         if !leaves_whiteout {
-            return self.from.rename(self.caller, source, self.to, target, RenameMode::Replace);
+            return self.from.rename_surely(self.caller, source, self.to, target, RenameMode::Replace);
         }
         if !whiteout::can_stand_beside(source, self.format()) {
-            match self.from.rename(self.caller, source, self.to, target, RenameMode::Whiteout) {
+            match self.from.rename_surely(self.caller, source, self.to, target, RenameMode::Whiteout) {
                 Err(error) if whiteout::is_incapable(error) => {}
                 done => return done,
             }
         }
         self.member.whiteouts.cover(self.from, source)?;
-        self.from.rename(self.caller, source, self.to, target, RenameMode::Replace).inspect_err(|_| {
+        self.from.rename_surely(self.caller, source, self.to, target, RenameMode::Replace).inspect_err(|_| {
             // It is seen beside its whiteout.
             let _ = whiteout::remove(self.from, source);
         })
@@ -161,7 +162,7 @@ impl Way<'_> {
     fn go_back(&self) -> Result<()> {
         let (server, source, target) = (Caller::server(), self.source.stored, self.target.stored);
         whiteout::make_room(self.from, source)
-            .and_then(|_| self.to.rename(&server, target, self.from, source, RenameMode::NoReplace))
+            .and_then(|_| self.to.rename_surely(&server, target, self.from, source, RenameMode::NoReplace))
             .and_then(|()| whiteout::remove(self.from, source))
     }
 
@@ -188,8 +189,8 @@ impl Way<'_> {
         let is_directory =
             |place: &Instance| place.vnode.lookup(&server, target).is_ok_and(|entry| entry.attributes.is_directory());
         match self.target.directory.instance_in(&place.member).filter(|_| !right.iter().any(is_directory)) {
-            Some(to) => place.vnode.rename(&server, source, &to, target, RenameMode::Replace),
-            None => place.vnode.unlink(&server, source),
+            Some(to) => place.vnode.rename_surely(&server, source, &to, target, RenameMode::Replace),
+            None => place.vnode.unlink_surely(&server, source),
         }
     }
 

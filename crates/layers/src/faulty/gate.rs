@@ -1,0 +1,45 @@
+//! Where stopped operations wait until the rules that stopped them are gone.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Holds operations back.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    state: Mutex<State>,
+    opened: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Number of times that the gate was opened.
+    openings: u64,
+    /// Number of operations that wait.
+    waiting: usize,
+}
+
+impl Gate {
+    /// Returns when the gate is opened next.
+    pub(super) fn wait(&self) {
+        let mut state = self.state();
+        let now = state.openings;
+        state.waiting += 1;
+        let mut state =
+            self.opened.wait_while(state, |state| state.openings == now).unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+    }
+
+    /// Lets all operations that wait go on.
+    pub(super) fn open(&self) {
+        self.state().openings += 1;
+        self.opened.notify_all();
+    }
+
+    /// Number of operations that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.state().waiting
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

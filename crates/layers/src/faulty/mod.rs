@@ -1,0 +1,158 @@
+//! The layer `faulty`: fails, shortens, delays or stops operations as its rules say, to test the layers above it.
+
+mod gate;
+mod options;
+mod parse;
+mod script;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread;
+
+use vnode::layer::{self, Layer, LayerFile, LayerVnode, Operation};
+use vnode::{Caller, Control, ControlError, OpenFileRef, Properties, Result};
+
+use crate::Kind;
+use crate::kind::Build;
+use gate::Gate;
+pub use options::create;
+use script::{Effect, Script};
+
+/// Registration of this layer.
+pub const KIND: Kind = Kind {
+    name: "faulty",
+    summary: "fails, shortens, delays or stops operations, to test the layers above it",
+    options: options::KNOWN,
+    build: Build::Over(|pairs, lower| Ok(layer::stack(create(pairs)?, lower))),
+};
+
+/// Disturbs operations by rules. Without a rule, or switched off, it only forwards.
+#[derive(Debug)]
+pub struct Faulty {
+    script: RwLock<Arc<Script>>,
+    is_on: AtomicBool,
+    gate: Gate,
+    details: String,
+}
+
+impl Faulty {
+    fn new(script: Script, details: String) -> Self {
+        Self { script: RwLock::new(Arc::new(script)), is_on: AtomicBool::new(true), gate: Gate::default(), details }
+    }
+
+    fn script(&self) -> Arc<Script> {
+        Arc::clone(&self.script.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the rules and lets go on what the earlier ones have stopped.
+    fn replace(&self, script: Script) {
+        *self.script.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(script);
+        self.gate.open();
+    }
+
+    /// Does an operation as the rules say. `body` gets the maximum number of bytes to move, if there is one.
+    fn disturb<T>(&self, operation: &Operation<'_>, body: impl FnOnce(Option<usize>) -> Result<T>) -> Result<T> {
+        if !self.is_on.load(Ordering::Acquire) {
+            return body(None);
+        }
+        let Some(fault) = self.script().next_fault(operation) else { return body(None) };
+        thread::sleep(fault.delay);
+        match fault.effect {
+            Effect::None => body(None),
+            Effect::Error(error) => Err(error),
+            Effect::LateError(error) => body(None).and(Err(error)),
+            Effect::Short(length) => body(Some(length)),
+            Effect::Stop => {
+                self.gate.wait();
+                body(None)
+            }
+        }
+    }
+}
+
+impl Layer for Faulty {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn details(&self) -> String {
+        self.details.clone()
+    }
+
+    /// Rules may be set at any time, so reads, writes and closes always come through.
+    fn properties(&self) -> Properties {
+        Properties { needs_every_data_operation: true, nothing_to_flush: false, ..Properties::TRANSPARENT }
+    }
+
+    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        match command.command.as_str() {
+            "on" => self.is_on.store(true, Ordering::Release),
+            "off" => {
+                self.is_on.store(false, Ordering::Release);
+                self.gate.open();
+            }
+            "set" => {
+                let script = options::script(&command.arguments);
+                self.replace(script.map_err(|error| ControlError::BadArgument(error.to_string()))?);
+            }
+            "stats" => return Ok(format!("{} stopped={}", self.script().counts(), self.gate.waiting())),
+            _ => {
+                let (target, command) = (command.target.clone(), command.command.clone());
+                return Err(ControlError::UnknownCommand { target, command });
+            }
+        }
+        Ok(String::new())
+    }
+
+    fn around<T>(
+        &self,
+        _: &LayerVnode<Self>,
+        _: &Caller,
+        operation: &Operation<'_>,
+        body: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match operation {
+            // These may be shortened, so each is disturbed where its length is known.
+            Operation::Read { .. } | Operation::Write { .. } | Operation::CopyRange { .. } => body(),
+            _ => self.disturb(operation, |_| body()),
+        }
+    }
+
+    fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.disturb(&Operation::Read { offset, length: buffer.len() }, |limit| {
+            let length = limit.unwrap_or(usize::MAX).min(buffer.len());
+            file.forward_read_at(caller, offset, &mut buffer[..length])
+        })
+    }
+
+    fn write_at(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        offset: u64,
+        data: &[u8],
+        kill_privileges: bool,
+    ) -> Result<usize> {
+        self.disturb(&Operation::Write { offset, length: data.len() }, |limit| {
+            let length = limit.unwrap_or(usize::MAX).min(data.len());
+            file.forward_write_at(caller, offset, &data[..length], kill_privileges)
+        })
+    }
+
+    fn copy_range(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        offset: u64,
+        to: &OpenFileRef,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        self.disturb(&Operation::CopyRange { offset, to_offset, length }, |limit| {
+            let length = limit.map_or(length, |limit| length.min(limit as u64));
+            file.forward_copy_range(caller, offset, to, to_offset, length)
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! The options of `faulty`.
+
+use vnode::Errno;
+
+use super::script::Script;
+use super::{Faulty, parse};
+use crate::options::{self, OptionError, OptionProblem, OptionSpecification, Options, number};
+
+pub(super) const KNOWN: &[OptionSpecification] = &[
+    OptionSpecification { key: "rules", value: "FILE", summary: "what is disturbed and how, a rule a line" },
+    OptionSpecification { key: "seed", value: "NUMBER", summary: "chooses the operations of `chance` (default 0)" },
+    OptionSpecification {
+        key: "operations",
+        value: "NAME[:NAME]",
+        summary: "disturb these operations (default `all`)",
+    },
+    OptionSpecification {
+        key: "offset",
+        value: "FIRST[-LAST]",
+        summary: "only those that touch these bytes of a file",
+    },
+    OptionSpecification {
+        key: "from",
+        value: "COUNT",
+        summary: "from this one of the matching operations (default 1)",
+    },
+    OptionSpecification { key: "every", value: "COUNT", summary: "each so-manieth of them (default 1)" },
+    OptionSpecification { key: "times", value: "COUNT", summary: "at most this many (default any number)" },
+    OptionSpecification { key: "chance", value: "PERCENT", summary: "with this probability (default 100)" },
+    OptionSpecification { key: "delay", value: "MILLISECONDS", summary: "they wait first" },
+    OptionSpecification { key: "error", value: "ERRNO", summary: "they fail, and nothing is done" },
+    OptionSpecification { key: "late-error", value: "ERRNO", summary: "they are done, and fail" },
+    OptionSpecification { key: "short", value: "BYTES", summary: "they read, write or copy at most this much" },
+    OptionSpecification {
+        key: "stop",
+        value: "yes|no",
+        summary: "they wait until the rules are changed or switched off",
+    },
+];
+
+/// Makes the layer.
+///
+/// # Errors
+/// For an option that does not exist or cannot have that value, and for a file of rules that cannot be used.
+pub fn create(pairs: &[(String, String)]) -> Result<Faulty, OptionError> {
+    Ok(Faulty::new(script(pairs)?, options::write(pairs)))
+}
+
+/// The rules that options make.
+///
+/// # Errors
+/// As [`create`].
+pub(super) fn script(pairs: &[(String, String)]) -> Result<Script, OptionError> {
+    let options = Options::new(super::KIND.name, KNOWN, pairs)?;
+    let seed = options.read("seed", number)?.unwrap_or(0);
+    let inline: Vec<&'static str> = parse::KEYS.into_iter().filter(|key| options.text(key).is_some()).collect();
+    let rules = match (options.text("rules"), inline.first()) {
+        (Some(_), Some(key)) => return Err(options.error(key, OptionProblem::Conflict { with: "rules" })),
+        (Some(path), None) => {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                let error = if error.kind() == std::io::ErrorKind::InvalidData { Errno::EILSEQ } else { error.into() };
+                options.error("rules", OptionProblem::File { path: path.to_owned(), error })
+            })?;
+            parse::file(path, &text).map_err(|problem| options.error("rules", problem))?
+        }
+        (None, Some(_)) => vec![inline_rule(&options, &inline)?],
+        (None, None) => Vec::new(),
+    };
+    Ok(Script::new(rules, seed))
+}
+
+/// The one rule of options that are given beside each other.
+fn inline_rule(options: &Options<'_>, keys: &[&'static str]) -> Result<super::script::Rule, OptionError> {
+    let mut rule = parse::everything();
+    for (index, key) in keys.iter().enumerate() {
+        if let Some(&with) = keys[..index].iter().find(|other| parse::are_both_effects(key, other)) {
+            return Err(options.error(key, OptionProblem::Conflict { with }));
+        }
+        options.read(key, |value| parse::set_part(&mut rule, key, value))?;
+    }
+    if rule.fault == parse::everything().fault {
+        return Err(options.error("error", OptionProblem::Missing));
+    }
+    Ok(rule)
+}

@@ -1,0 +1,178 @@
+//! Reads rules of `faulty`: one from options, many from a file.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use vnode::Errno;
+use vnode::layer::Operation;
+
+use super::script::{CERTAIN, Effect, Fault, Rule};
+use crate::options::{OptionProblem, one_of};
+
+/// The keys of a rule's parts.
+pub(super) const KEYS: [&str; 11] =
+    ["operations", "offset", "from", "every", "times", "chance", "delay", "error", "late-error", "short", "stop"];
+
+/// The keys of effects, of which a rule has one at most.
+pub(super) const EFFECTS: [&str; 4] = ["error", "late-error", "short", "stop"];
+
+/// The rule that chooses every operation and does nothing to it.
+pub(super) fn everything() -> Rule {
+    Rule {
+        operations: all_operations(),
+        offsets: None,
+        from: 1,
+        every: 1,
+        times: u64::MAX,
+        chance: CERTAIN,
+        fault: Fault { delay: Duration::ZERO, effect: Effect::None },
+    }
+}
+
+/// Sets the part of a rule that has the key, one of [`KEYS`].
+///
+/// # Errors
+/// What is expected as its value, in words.
+pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), String> {
+    match key {
+        "operations" => rule.operations = operations(value)?,
+        "offset" => {
+            rule.offsets = Some(offsets(value).ok_or("an offset in bytes, or a range such as 4096-8191 or 4096-")?)
+        }
+        "from" => rule.from = positive(value)?,
+        "every" => rule.every = positive(value)?,
+        "times" => rule.times = positive(value)?,
+        "chance" => rule.chance = chance(value).ok_or("a probability in percent, such as 0.5")?,
+        "delay" => rule.fault.delay = Duration::from_millis(value.parse().map_err(|_| "a time in milliseconds")?),
+        "error" => rule.fault.effect = Effect::Error(error(value)?),
+        "late-error" => rule.fault.effect = Effect::LateError(error(value)?),
+        "short" => rule.fault.effect = Effect::Short(value.parse().map_err(|_| "a number of bytes")?),
+        _ => match value {
+            "yes" => rule.fault.effect = Effect::Stop,
+            "no" => {}
+            _ => return Err("yes or no".to_owned()),
+        },
+    }
+    Ok(())
+}
+
+/// Reads a file of rules: one a line, of parts as `key=value`.
+///
+/// # Errors
+/// For a line that cannot be understood.
+pub(super) fn file(path: &str, text: &str) -> Result<Vec<Rule>, OptionProblem> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    lines
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(line, text)| {
+            rule(text).map_err(|message| OptionProblem::FileLine { path: path.to_owned(), line, message })
+        })
+        .collect()
+}
+
+fn rule(line: &str) -> Result<Rule, String> {
+    let mut rule = everything();
+    let mut seen: Vec<&str> = Vec::new();
+    for word in line.split_whitespace() {
+        let Some((key, value)) = word.split_once('=') else { return Err(format!("`{word}` is not `key=value`")) };
+        let Some(known) = KEYS.iter().find(|known| **known == key) else {
+            return Err(format!("no `{key}` in a rule; it may have {}", one_of(KEYS)));
+        };
+        if seen.contains(known) {
+            return Err(format!("`{key}` is given twice"));
+        }
+        if let Some(other) = seen.iter().find(|other| are_both_effects(known, other)) {
+            return Err(format!("`{key}` and `{other}` exclude each other: a rule has one effect"));
+        }
+        seen.push(known);
+        set_part(&mut rule, key, value)
+            .map_err(|expected| format!("`{key}` cannot be `{value}`: expected {expected}"))?;
+    }
+    if rule.fault == everything().fault {
+        return Err(format!(
+            "the rule does nothing; it needs `delay`, {}",
+            one_of(EFFECTS.map(quoted).iter().map(String::as_str))
+        ));
+    }
+    Ok(rule)
+}
+
+/// Whether these keys cannot be given in one rule.
+pub(super) fn are_both_effects(key: &str, other: &str) -> bool {
+    [key, other].iter().all(|key| EFFECTS.contains(key))
+}
+
+fn quoted(key: &str) -> String {
+    format!("`{key}`")
+}
+
+fn operations(list: &str) -> Result<u64, String> {
+    list.split(':').try_fold(0, |set, word| match word {
+        "all" => Ok(all_operations()),
+        _ => match Operation::NAMES.iter().position(|name| *name == word) {
+            Some(index) => Ok(set | 1 << index),
+            None => {
+                let valid = one_of(Operation::NAMES.iter().copied().chain(["all"]));
+                Err(format!("a list of operations: {valid}"))
+            }
+        },
+    })
+}
+
+fn all_operations() -> u64 {
+    (1 << Operation::NAMES.len()) - 1
+}
+
+fn offsets(range: &str) -> Option<RangeInclusive<u64>> {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let first = first.parse().ok()?;
+    let last = if last.is_empty() { u64::MAX } else { last.parse().ok()? };
+    (first <= last).then_some(first..=last)
+}
+
+fn positive(number: &str) -> Result<u64, String> {
+    number.parse().ok().filter(|number| *number > 0).ok_or_else(|| "a number from 1".to_owned())
+}
+
+fn chance(percent: &str) -> Option<u64> {
+    let percent: f64 = percent.parse().ok()?;
+    (0.0..=100.0).contains(&percent).then_some((percent / 100.0 * CERTAIN as f64).round() as u64)
+}
+
+fn error(name: &str) -> Result<Errno, String> {
+    let named = (1..200).map(Errno::new).find(|error| error.name() == Some(name));
+    named.ok_or_else(|| "the name of an error, such as EIO or ENOSPC".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_rules_tell_the_line_and_what_is_valid() {
+        let message = |text| match file("r", text).unwrap_err() {
+            OptionProblem::FileLine { line, message, .. } => (line, message),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(message("error=EIO\nwrite\n"), (2, "`write` is not `key=value`".to_owned()));
+        assert!(message("eror=EIO").1.contains("operations, offset, from"));
+        assert!(message("error=EWHAT").1.contains("such as EIO or ENOSPC"));
+        assert!(message("operations=wirte error=EIO").1.contains("readlink"));
+        assert!(message("error=EIO short=3").1.contains("exclude each other"));
+        assert!(message("error=EIO error=EIO").1.contains("twice"));
+        assert!(message("operations=write").1.contains("does nothing"));
+        assert!(message("error=EIO every=0").1.contains("a number from 1"));
+        assert!(message("error=EIO offset=9-3").1.contains("4096-8191"));
+        assert!(message("error=EIO chance=101").1.contains("percent"));
+        assert!(message("stop=maybe").1.contains("yes or no"));
+    }
+
+    #[test]
+    fn parts_are_read() {
+        let rules =
+            file("r", "# late\noperations=read:write offset=5- delay=20 late-error=EDQUOT chance=0.5\n").unwrap();
+        let expected = Fault { delay: Duration::from_millis(20), effect: Effect::LateError(Errno::EDQUOT) };
+        assert_eq!((rules.len(), rules[0].fault, rules[0].chance), (1, expected, 5_000));
+        assert_eq!(rules[0].offsets, Some(5..=u64::MAX));
+    }
+}

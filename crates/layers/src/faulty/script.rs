@@ -1,0 +1,188 @@
+//! The rules of `faulty`: which operations are disturbed, and how.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use vnode::Errno;
+use vnode::layer::Operation;
+
+/// What happens to an operation that a rule chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Nothing: the rule only delays it.
+    None,
+    /// It fails, and nothing is done below.
+    Error(Errno),
+    /// It is done, and fails.
+    LateError(Errno),
+    /// It moves at most this many bytes.
+    Short(usize),
+    /// It waits until the rules are replaced or switched off.
+    Stop,
+}
+
+/// A delay and then an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) delay: Duration,
+    pub(super) effect: Effect,
+}
+
+/// Chooses operations, and says what happens to them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Rule {
+    /// A bit for each operation, at its place in [`Operation::NAMES`].
+    pub(super) operations: u64,
+    /// Operations without an offset are not chosen if there is one.
+    pub(super) offsets: Option<RangeInclusive<u64>>,
+    /// The first of the matching operations that is chosen, from 1.
+    pub(super) from: u64,
+    /// Of those that match from then on, each how-manieth is chosen: not 0.
+    pub(super) every: u64,
+    /// Maximum number of operations that are chosen.
+    pub(super) times: u64,
+    /// Probability that one that would be chosen is, in millionths.
+    pub(super) chance: u64,
+    pub(super) fault: Fault,
+}
+
+/// A probability of one.
+pub(super) const CERTAIN: u64 = 1_000_000;
+
+/// Rules with what they have counted so far.
+#[derive(Debug)]
+pub(super) struct Script {
+    rules: Vec<CountedRule>,
+    seed: u64,
+    calls: AtomicU64,
+    faults: AtomicU64,
+}
+
+#[derive(Debug)]
+struct CountedRule {
+    rule: Rule,
+    matched: AtomicU64,
+    chosen: AtomicU64,
+}
+
+impl Script {
+    pub(super) fn new(rules: Vec<Rule>, seed: u64) -> Self {
+        let counted = |rule| CountedRule { rule, matched: AtomicU64::new(0), chosen: AtomicU64::new(0) };
+        let rules = rules.into_iter().map(counted).collect();
+        Self { rules, seed, calls: AtomicU64::new(0), faults: AtomicU64::new(0) }
+    }
+
+    /// Counts an operation with every rule that it matches; the fault of the first rule that chooses it.
+    pub(super) fn next_fault(&self, operation: &Operation<'_>) -> Option<Fault> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let mut fault = None;
+        for (index, counted) in self.rules.iter().enumerate() {
+            if counted.chooses(operation, self.seed.wrapping_add(index as u64)) && fault.is_none() {
+                fault = Some(counted.rule.fault);
+            }
+        }
+        if fault.is_some() {
+            self.faults.fetch_add(1, Ordering::Relaxed);
+        }
+        fault
+    }
+
+    /// Numbers of operations and faults since the rules were set, for people.
+    pub(super) fn counts(&self) -> String {
+        let [calls, faults] = [&self.calls, &self.faults].map(|count| count.load(Ordering::Relaxed));
+        format!("calls={calls} faults={faults}")
+    }
+}
+
+impl CountedRule {
+    fn chooses(&self, operation: &Operation<'_>, seed: u64) -> bool {
+        let rule = &self.rule;
+        if !rule.matches(operation) {
+            return false;
+        }
+        let number = self.matched.fetch_add(1, Ordering::Relaxed) + 1;
+        let is_due = number >= rule.from && (number - rule.from).is_multiple_of(rule.every);
+        is_due
+            && (rule.chance == CERTAIN || mixed(seed, number) % CERTAIN < rule.chance)
+            && self.chosen.fetch_add(1, Ordering::Relaxed) < rule.times
+    }
+}
+
+impl Rule {
+    fn matches(&self, operation: &Operation<'_>) -> bool {
+        self.operations >> operation.index() & 1 == 1
+            && self.offsets.as_ref().is_none_or(|wanted| {
+                offsets(operation).is_some_and(|(first, last)| first <= *wanted.end() && *wanted.start() <= last)
+            })
+    }
+}
+
+/// The first and the last byte that an operation is about. One of no length is about the byte at its offset.
+fn offsets(operation: &Operation<'_>) -> Option<(u64, u64)> {
+    let (offset, length) = match *operation {
+        Operation::Read { offset, length } | Operation::Write { offset, length } => (offset, length as u64),
+        Operation::Allocate { offset, length, .. } | Operation::CopyRange { offset, length, .. } => (offset, length),
+        Operation::Seek { offset, .. } => (offset, 0),
+        Operation::Truncate { size } => (size, 0),
+        Operation::SetAttributes(changes) => (changes.size?, 0),
+        _ => return None,
+    };
+    Some((offset, offset.saturating_add(length.saturating_sub(1))))
+}
+
+/// A number that depends on both in no way that can be seen (the finalizer of SplitMix64).
+fn mixed(seed: u64, number: u64) -> u64 {
+    let mut mixed = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    fn script(rules: &str) -> Script {
+        Script::new(parse::file("rules", rules).unwrap(), 7)
+    }
+
+    const WRITE: Operation<'static> = Operation::Write { offset: 100, length: 50 };
+
+    fn faults(script: &Script, count: usize, operation: &Operation<'_>) -> Vec<usize> {
+        (1..=count).filter(|_| script.next_fault(operation).is_some()).collect()
+    }
+
+    #[test]
+    fn calls_are_chosen_by_their_number() {
+        assert_eq!(faults(&script("error=EIO from=3 every=2 times=2"), 10, &WRITE), [3, 5]);
+        assert_eq!(faults(&script("error=EIO"), 3, &Operation::Flush), [1, 2, 3]);
+        assert!(faults(&script("operations=read:write error=EIO"), 1, &Operation::Flush).is_empty());
+    }
+
+    #[test]
+    fn offsets_choose_what_touches_them() {
+        for (rule, is_chosen) in [("0-99", false), ("0-100", true), ("149-149", true), ("150-", false), ("120", true)] {
+            let chosen = script(&format!("error=EIO offset={rule}")).next_fault(&WRITE).is_some();
+            assert_eq!(chosen, is_chosen, "{rule}");
+        }
+        assert_eq!(script("error=EIO offset=0-").next_fault(&Operation::Flush), None);
+    }
+
+    #[test]
+    fn chance_is_the_same_for_the_same_seed() {
+        let [first, second] = [(); 2].map(|()| faults(&script("error=EIO chance=10"), 10_000, &WRITE));
+        assert_eq!(first, second);
+        assert!((800..1200).contains(&first.len()), "{} of 10,000 for 10 %", first.len());
+    }
+
+    #[test]
+    fn the_first_rule_that_chooses_acts_and_all_count() {
+        let script = script("operations=write error=EIO times=1\noperations=write error=ENOSPC from=2");
+        let next = || script.next_fault(&WRITE).map(|fault| fault.effect);
+        assert_eq!(next(), Some(Effect::Error(Errno::EIO)));
+        assert_eq!(next(), Some(Effect::Error(Errno::ENOSPC)));
+        assert_eq!(script.counts(), "calls=2 faults=2");
+    }
+}

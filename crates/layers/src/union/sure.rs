@@ -1,0 +1,113 @@
+//! Changes of names in a branch whose errors are believed only after a look.
+//!
+//! Storage may do what it is asked for and report an error all the same: a reply that was lost, a journal that could not be
+//! written. What is undone then, or taken for undone, is a file that is seen twice or not at all. The caller holds the locks
+//! of the names, so that nobody else changes them in between.
+
+use vnode::{Caller, Entry, Errno, Name, RenameMode, Result, Vnode, VnodeRef};
+
+/// The operations, as those of [`Vnode`], with errors that are true.
+pub(super) trait Sure {
+    /// As [`Vnode::unlink`].
+    fn unlink_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()>;
+    /// As [`Vnode::rmdir`].
+    fn rmdir_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()>;
+    /// As [`Vnode::link`].
+    fn link_surely(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry>;
+    /// As [`Vnode::rename`].
+    fn rename_surely(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()>;
+}
+
+impl Sure for dyn Vnode {
+    fn unlink_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        self.unlink(caller, name).or_else(|error| unless_done(error, || is_gone(self, name)))
+    }
+
+    fn rmdir_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
+        self.rmdir(caller, name).or_else(|error| unless_done(error, || is_gone(self, name)))
+    }
+
+    fn link_surely(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        self.link(caller, target, name).or_else(|error| match is_doubtful(error) {
+            true => found(self, name, &target.handle()).ok_or(error),
+            false => Err(error),
+        })
+    }
+
+    fn rename_surely(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        // Afterwards both names stand for something, whether they have changed places or not.
+        let exchanged = match mode {
+            RenameMode::Exchange => Some(self.lookup(&Caller::server(), name)?.vnode.handle()),
+            _ => None,
+        };
+        self.rename(caller, name, to, to_name, mode).or_else(|error| {
+            unless_done(error, || match &exchanged {
+                Some(handle) => found(&**to, to_name, handle).is_some(),
+                // A whiteout that stays is no object.
+                None => !stands_for_object(self, name) && stands_for_object(&**to, to_name),
+            })
+        })
+    }
+}
+
+/// The error, unless it may be wrong and the change is seen to have been made.
+fn unless_done(error: Errno, is_done: impl FnOnce() -> bool) -> Result<()> {
+    if is_doubtful(error) && is_done() { Ok(()) } else { Err(error) }
+}
+
+/// Whether an operation that reports this may have been done: all but the answers to a question.
+fn is_doubtful(error: Errno) -> bool {
+    !matches!(
+        error,
+        Errno::EPERM
+            | Errno::ENOENT
+            | Errno::EACCES
+            | Errno::EBUSY
+            | Errno::EEXIST
+            | Errno::EXDEV
+            | Errno::ENOTDIR
+            | Errno::EISDIR
+            | Errno::EINVAL
+            | Errno::ETXTBSY
+            | Errno::EROFS
+            | Errno::EMLINK
+            | Errno::ENAMETOOLONG
+            | Errno::ENOSYS
+            | Errno::ENOTEMPTY
+            | Errno::ELOOP
+            | Errno::EOPNOTSUPP
+    )
+}
+
+/// Whether a name stands for nothing. A question that fails is not answered so.
+fn is_gone(directory: &dyn Vnode, name: Name<'_>) -> bool {
+    matches!(directory.lookup(&Caller::server(), name), Err(Errno::ENOENT))
+}
+
+/// What a name stands for, if that is the object with this handle.
+fn found(directory: &dyn Vnode, name: Name<'_>, handle: &vnode::Handle) -> Option<Entry> {
+    directory.lookup(&Caller::server(), name).ok().filter(|entry| entry.vnode.handle() == *handle)
+}
+
+/// Whether a name stands for something other than a device that is a whiteout. A question that fails is answered so for the
+/// source of a rename, which then counts as not made.
+fn stands_for_object(directory: &dyn Vnode, name: Name<'_>) -> bool {
+    match directory.lookup(&Caller::server(), name) {
+        Ok(entry) => !super::whiteout::has_number(&entry.attributes),
+        Err(error) => error != Errno::ENOENT,
+    }
+}

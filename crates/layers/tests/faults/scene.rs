@@ -1,0 +1,293 @@
+//! Stacks over file systems that fail when told to, and all that can be seen of one.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use layers::{Branch, BranchMode};
+use vnode::{
+    Caller, Control, Creation, FileKind, FileSystemRef, OpenFlags, VnodeRef, XattrMode, read_fully, write_fully,
+};
+
+use super::common::codecs::CODECS;
+use super::common::{layer, memory, name};
+
+/// Bytes of the file that operations work on: three blocks of a page and a part.
+pub const FILE_BYTES: usize = 3 * 4096 + 100;
+
+/// A way to put layers on file systems.
+pub struct Stack {
+    pub title: &'static str,
+    /// Number of file systems below.
+    pub branches: usize,
+    build: fn(Vec<FileSystemRef>) -> FileSystemRef,
+    /// Operations that it does not have.
+    pub lacks: &'static [&'static str],
+}
+
+pub const STACKS: &[Stack] = &[
+    Stack { title: "longnames", branches: 1, build: |below| over("longnames", &[], below), lacks: &[] },
+    Stack { title: "audit", branches: 1, build: |below| over("audit", &[("to", "/dev/null")], below), lacks: &[] },
+    Stack { title: "map", branches: 1, build: |below| over("map", &[("hide", "*.hidden")], below), lacks: &[] },
+    Stack { title: "plain in blocks of 512", branches: 1, build: |below| coded(0, 512, below), lacks: COPIES },
+    Stack { title: "plain in pages", branches: 1, build: |below| coded(0, 4096, below), lacks: COPIES },
+    Stack { title: "rot13 in pages", branches: 1, build: |below| coded(1, 4096, below), lacks: COPIES },
+    Stack { title: "xor in blocks of 512", branches: 1, build: |below| coded(2, 512, below), lacks: COPIES },
+    Stack { title: "checksum in blocks of 512", branches: 1, build: |below| coded(3, 512, below), lacks: COPIES },
+    Stack { title: "checksum in pages", branches: 1, build: |below| coded(3, 4096, below), lacks: COPIES },
+    Stack {
+        title: "union of rw and rw",
+        branches: 2,
+        build: |below| union(&[], below, BranchMode::ReadWrite),
+        lacks: &[],
+    },
+    Stack {
+        title: "union of rw and ro",
+        branches: 2,
+        build: |below| union(&[], below, BranchMode::ReadOnly),
+        lacks: COPIES,
+    },
+    Stack {
+        title: "union of rw and ro with metacopy",
+        branches: 2,
+        build: |below| union(&[("metacopy", "on")], below, BranchMode::ReadOnly),
+        lacks: COPIES,
+    },
+];
+
+/// Data layers do not copy inside, nor from one branch to another.
+const COPIES: &[&str] = &["copy a range"];
+
+fn over(kind: &str, options: &[(&str, &str)], mut below: Vec<FileSystemRef>) -> FileSystemRef {
+    layer(kind, options, below.remove(0))
+}
+
+fn coded(codec: usize, block_size: usize, mut below: Vec<FileSystemRef>) -> FileSystemRef {
+    CODECS[codec].1(block_size, below.remove(0))
+}
+
+fn union(options: &[(&str, &str)], below: Vec<FileSystemRef>, second: BranchMode) -> FileSystemRef {
+    let options: Vec<_> = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let branch = |(index, file_system): (usize, FileSystemRef)| Branch {
+        file_system,
+        mode: Some(if index == 0 { BranchMode::ReadWrite } else { second }),
+        label: format!("branch {index}"),
+    };
+    let branches = below.into_iter().enumerate().map(branch).collect();
+    layers::kind("union").unwrap().join(&options, branches, None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The file systems below, which fail as they are told.
+pub struct Below(Vec<FileSystemRef>);
+
+impl Below {
+    /// Sets one rule for one of them, or none, from which its calls are counted.
+    pub fn set(&self, branch: usize, rule: &[(&str, &str)]) {
+        tell(&self.0[branch], "set", rule);
+        tell(&self.0[branch], "on", &[]);
+    }
+
+    /// Sets one rule for each of them.
+    pub fn set_all(&self, rule: &[(&str, &str)]) {
+        (0..self.0.len()).for_each(|branch| self.set(branch, rule));
+    }
+
+    /// Switches all rules off.
+    pub fn off(&self) {
+        self.0.iter().for_each(|below| drop(tell(below, "off", &[])));
+    }
+
+    /// What one of them has counted by this name since its rules were set.
+    pub fn count(&self, branch: usize, counted: &str) -> u64 {
+        let stats = tell(&self.0[branch], "stats", &[]);
+        let count = stats.split(' ').find_map(|word| word.strip_prefix(counted)?.strip_prefix('='));
+        count.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{stats}"))
+    }
+}
+
+fn tell(below: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> String {
+    let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let control = Control { target: "faulty".to_owned(), command: command.to_owned(), arguments };
+    below.control(&control).unwrap_or_else(|error| panic!("{command}: {error}"))
+}
+
+/// A stack over a tree.
+pub struct Scene {
+    stack: &'static Stack,
+    pub below: Below,
+    pub root: VnodeRef,
+    /// Lives as long as the scene.
+    _top: FileSystemRef,
+}
+
+impl Scene {
+    /// The stack over a new tree, in the last file system below as seen through the stack.
+    pub fn new(stack: &'static Stack) -> Self {
+        let below = Below((0..stack.branches).map(|_| layer("faulty", &[], memory())).collect());
+        below.off();
+        let last = below.0[stack.branches - 1].clone();
+        let last = (stack.build)(std::iter::once(last).chain(extra(stack)).collect());
+        fill(&last.root());
+        drop(last);
+        let top = (stack.build)(below.0.clone());
+        Self { stack, below, root: top.root(), _top: top }
+    }
+
+    /// All that can be seen.
+    pub fn state(&self) -> State {
+        state_of(&self.root)
+    }
+
+    /// All that can be seen after a restart.
+    pub fn state_of_new_stack(&self) -> State {
+        state_of(&(self.stack.build)(self.below.0.clone()).root())
+    }
+}
+
+/// What a stack of several branches needs to be filled by its last one: an empty one on its right.
+fn extra(stack: &Stack) -> Vec<FileSystemRef> {
+    (1..stack.branches).map(|_| memory()).collect()
+}
+
+/// The tree that operations work on.
+fn fill(root: &VnodeRef) {
+    let server = Caller::server();
+    let file = |directory: &VnodeRef, text: &str, bytes: usize| {
+        let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+        let created = directory.create(&server, name(text), &how).unwrap();
+        write_fully(&*created.file, &server, 0, &pattern(bytes, text.len() as u8), false).unwrap();
+        created.entry.vnode
+    };
+    let target = file(root, "file", FILE_BYTES);
+    target.setxattr(&server, b"user.kept", b"value", XattrMode::Set).unwrap();
+    file(root, "other", 5_000);
+    let directory = root.mkdir(&server, name("directory"), 0o755).unwrap().vnode;
+    let inner = file(&directory, "inner", 700);
+    root.link(&server, &inner, name("second name")).unwrap();
+    directory.mkdir(&server, name("below"), 0o755).unwrap();
+    root.mkdir(&server, name("empty"), 0o755).unwrap();
+    root.symlink(&server, name("symlink"), b"file").unwrap();
+}
+
+/// Bytes that differ from place to place.
+pub fn pattern(bytes: usize, salt: u8) -> Vec<u8> {
+    (0..bytes)
+        .map(|index| (index as u8).wrapping_mul(31).wrapping_add((index >> 8) as u8).wrapping_add(salt) | 1)
+        .collect()
+}
+
+/// All of an object but its times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    attributes: String,
+    /// Of a file, unless it has another size than it shows or cannot be read.
+    data: Option<Vec<u8>>,
+}
+
+impl Object {
+    fn said(text: String) -> Self {
+        Self { attributes: text, data: None }
+    }
+
+    /// If it is the one or the other, but for data that are in part of the one and in part of the other.
+    fn is_between(&self, before: &Self, after: &Self) -> bool {
+        let (Some(data), Some(old), Some(new)) = (&self.data, &before.data, &after.data) else {
+            return self == before || self == after;
+        };
+        let is_of_one = |(place, byte): (usize, &u8)| [old, new].iter().any(|one| one.get(place) == Some(byte));
+        [before, after].iter().any(|one| one.attributes == self.attributes)
+            && [old, new].iter().any(|one| one.len() == data.len())
+            && data.iter().enumerate().all(is_of_one)
+    }
+}
+
+/// Objects by their paths.
+pub type State = BTreeMap<String, Object>;
+
+/// If a state is the one or the other, but for data of files: storage writes byte by byte.
+pub fn is_between(state: &State, before: &State, after: &State) -> bool {
+    if state.keys().ne(before.keys()) || state.keys().ne(after.keys()) {
+        return state == before || state == after;
+    }
+    state.iter().all(|(path, object)| object.is_between(&before[path], &after[path]))
+}
+
+fn state_of(root: &VnodeRef) -> State {
+    let mut state = State::new();
+    let mut names = BTreeMap::new();
+    describe(root, "/", &mut state, &mut names);
+    for paths in names.into_values().filter(|paths: &Vec<String>| paths.len() > 1) {
+        state.insert(format!("names {}", paths.join(" ")), Object::said("of one object".to_owned()));
+    }
+    state
+}
+
+/// Puts an object and what is below it into the state, and the paths of each object that is no directory by its number.
+fn describe(node: &VnodeRef, path: &str, state: &mut State, names: &mut BTreeMap<u64, Vec<String>>) {
+    let server = Caller::server();
+    let attributes = node.getattr(&server).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let links = if attributes.is_directory() { 0 } else { attributes.nlink };
+    let (what, data) = match node.kind() {
+        FileKind::Regular => (String::new(), data_of(node)),
+        FileKind::Symlink => (format!("to {:?}", String::from_utf8_lossy(&node.readlink(&server).unwrap())), None),
+        _ => Default::default(),
+    };
+    let listed = node.listxattr(&server).unwrap();
+    let mut xattrs: Vec<_> = listed
+        .split(|byte| *byte == 0)
+        .filter(|listed| !listed.is_empty())
+        .map(|listed| (String::from_utf8_lossy(listed).into_owned(), node.getxattr(&server, listed)))
+        .collect();
+    xattrs.sort_by(|(first, _), (second, _)| first.cmp(second));
+    let (mode, uid, gid) = (attributes.full_mode(), attributes.uid, attributes.gid);
+    let attributes_text = format!("{mode:o} {uid}:{gid} {links} names {xattrs:?} {what}");
+    state.insert(path.to_owned(), Object { attributes: attributes_text, data });
+    if node.kind() != FileKind::Directory {
+        names.entry(attributes.ino).or_default().push(path.to_owned());
+        return;
+    }
+    let mut entries = Vec::new();
+    let open = node.open_directory(&server).unwrap();
+    open.read(&server, 0, &mut |entry| {
+        entries.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    entries.sort();
+    for entry in entries {
+        let path = format!("{}/{entry}", path.trim_end_matches('/'));
+        let found = node.lookup(&server, name(&entry)).unwrap_or_else(|error| panic!("{path} is listed: {error}"));
+        describe(&found.vnode, &path, state, names);
+    }
+}
+
+/// All data of a file that has as many as it shows.
+fn data_of(node: &VnodeRef) -> Option<Vec<u8>> {
+    let server = Caller::server();
+    let size = node.getattr(&server).unwrap().size as usize;
+    let mut data = vec![0; size + 1];
+    let file = node.open(&server, OpenFlags::READ).unwrap();
+    let length = read_fully(&*file, &server, 0, &mut data).ok()?;
+    data.truncate(length);
+    (length == size).then_some(data)
+}
+
+/// An object in one line.
+fn in_words(object: Option<&Object>) -> String {
+    let Some(Object { attributes, data }) = object else { return "nothing".to_owned() };
+    let digest = |data: &Vec<u8>| {
+        let sum = data.iter().fold(7_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+        format!("{} bytes, {sum:x}", data.len())
+    };
+    format!("{attributes}{}", data.as_ref().map_or_else(String::new, digest))
+}
+
+/// What differs, a line each.
+pub fn difference(expected: &State, found: &State) -> String {
+    let paths: std::collections::BTreeSet<_> = expected.keys().chain(found.keys()).collect();
+    let lines = paths.into_iter().filter(|path| expected.get(*path) != found.get(*path));
+    let line = |path: &String| {
+        let [expected, found] = [expected, found].map(|state| in_words(state.get(path)));
+        format!("    {path}: {found}, not {expected}")
+    };
+    lines.map(line).collect::<Vec<_>>().join("\n")
+}
