@@ -45,12 +45,28 @@ impl Map {
             }
             wanted.mode = Some(new_mode);
         }
+        let sets_id = kind == FileKind::Regular && mode & (libc::S_ISUID | libc::S_ISGID) != 0;
+        if wanted.mode.is_none() && sets_id && wanted.uid.or(wanted.gid).is_some() {
+            wanted.mode = Some(new_mode & !caller.umask);
+        }
         if let Some(permissions) = &self.created.permissions {
             let without_umask = new_mode & !caller.umask;
             wanted.mode = Some(permissions.apply(without_umask, kind == FileKind::Directory));
         }
         if kind == FileKind::Symlink {
             wanted.mode = None;
+        }
+        if let Some(mode) = &mut wanted.mode
+            && kind == FileKind::Regular
+            && !caller.server
+        {
+            // Nobody makes a program that runs as somebody else.
+            if wanted.uid.is_some_and(|uid| uid != caller.uid) {
+                *mode &= !libc::S_ISUID;
+            }
+            if wanted.gid.is_some_and(|gid| !caller.is_in_group(gid)) {
+                *mode &= !libc::S_ISGID;
+            }
         }
         // Until it has its owner, it is no more open than it will be.
         let mode = wanted.mode.map_or(mode, |wanted| new_mode & wanted & 0o1777);

@@ -11,6 +11,7 @@ mod names;
 mod options;
 mod permissions;
 mod view;
+mod ways;
 
 use std::borrow::Cow;
 
@@ -126,6 +127,8 @@ impl Layer for Map {
             needs_every_lookup: self.denies("lookup"),
             needs_failed_lookups: self.denies("lookup"),
             needs_every_data_operation: self.denies("read") || self.denies("write"),
+            // As whom a caller is seen, or what one is shown, is not known to the kernel.
+            needs_refused_operations: self.squash.is_some() || self.mirror.is_some(),
             needs_fresh_attributes: self.mirror.is_some() || self.denies("getattr"),
             ..Properties::TRANSPARENT
         }
@@ -181,6 +184,14 @@ impl Layer for Map {
             view.check_changes(&mut changes)?;
             changes.uid = changes.uid.map(|uid| self.users.meant(uid).ok_or(Errno::EOVERFLOW)).transpose()?;
             changes.gid = changes.gid.map(|gid| self.groups.meant(gid).ok_or(Errno::EOVERFLOW)).transpose()?;
+        }
+        if let Some(mode) = &mut changes.mode
+            && self.has_view()
+            && node.kind() == FileKind::Regular
+        {
+            let below = node.lower().getattr(&Caller::server())?;
+            let ids = (changes.uid.unwrap_or(below.uid), changes.gid.unwrap_or(below.gid));
+            *mode &= !self.foreign_set_id(&view_caller, ids);
         }
         if changes.is_empty() { node.forward_getattr(caller) } else { node.forward_setattr(caller, &changes) }
     }
@@ -286,12 +297,15 @@ impl Layer for Map {
         mode: XattrMode,
     ) -> Result<()> {
         self.policies.check_xattr_change()?;
-        node.forward_setxattr(caller, name, value, mode)
+        match self.keeps_list(node, caller, name)? {
+            true => Ok(()),
+            false => node.forward_setxattr(caller, name, value, mode),
+        }
     }
 
     fn removexattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
         self.policies.check_xattr_change()?;
-        node.forward_removexattr(caller, name)
+        if self.keeps_list(node, caller, name)? { Ok(()) } else { node.forward_removexattr(caller, name) }
     }
 
     fn listxattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
@@ -369,17 +383,46 @@ impl Map {
         !self.users.is_identity() || !self.groups.is_identity() || self.permissions.is_some() || self.mirror.is_some()
     }
 
-    /// Attributes from below as this caller, squashed, sees them.
-    fn show(&self, caller: &Caller, attributes: &mut Attributes) {
+    /// Whether an extended attribute is an access control list that stays as it is, since changes of permissions are ignored.
+    ///
+    /// # Errors
+    /// `EPERM` where permissions may not be changed so: a list is a way to change them.
+    fn keeps_list(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<bool> {
+        if caller.server || !is_acl(name) || self.policies.are_normal() {
+            return Ok(false);
+        }
+        let caller = self.effective(caller);
+        self.policies.keeps_list(&self.view(node, &caller)?)
+    }
+
+    /// The owner and the group that this caller, squashed, is shown for those below.
+    fn shown_ids(&self, caller: &Caller, (uid, gid): (u32, u32)) -> (u32, u32) {
         let mirrored = |users: &Users| {
             !caller.server
                 && (users.users.contains(&caller.uid) || users.groups.iter().any(|group| caller.is_in_group(*group)))
         };
-        attributes.uid = match &self.mirror {
+        let uid = match &self.mirror {
             Some(users) if mirrored(users) => caller.uid,
-            _ => self.users.shown(attributes.uid),
+            _ => self.users.shown(uid),
         };
-        attributes.gid = self.groups.shown(attributes.gid);
+        (uid, self.groups.shown(gid))
+    }
+
+    /// The set-id bits that a file with this owner and group below must not have for this caller, squashed: a program would run
+    /// as somebody else than it is shown to.
+    fn foreign_set_id(&self, caller: &Caller, below: (u32, u32)) -> u32 {
+        let shown = self.shown_ids(caller, below);
+        let user = if shown.0 == below.0 { 0 } else { libc::S_ISUID };
+        user | if shown.1 == below.1 { 0 } else { libc::S_ISGID }
+    }
+
+    /// Attributes from below as this caller, squashed, sees them.
+    fn show(&self, caller: &Caller, attributes: &mut Attributes) {
+        let below = (attributes.uid, attributes.gid);
+        (attributes.uid, attributes.gid) = self.shown_ids(caller, below);
+        if attributes.kind == FileKind::Regular {
+            attributes.mode &= !self.foreign_set_id(caller, below);
+        }
         if let Some(permissions) = &self.permissions
             && attributes.kind != FileKind::Symlink
         {
@@ -467,7 +510,7 @@ impl Map {
     }
 
     fn check_denied(&self, operation: &Operation<'_>) -> Result<()> {
-        if self.denied & (1 << operation.index()) != 0 { Err(Errno::EPERM) } else { Ok(()) }
+        if self.denied & ways::effects(operation) != 0 { Err(Errno::EPERM) } else { Ok(()) }
     }
 
     /// Whether the caller, squashed, may do this by the attributes it sees. Changes of attributes, access and creation
@@ -547,6 +590,17 @@ impl Policies {
             *mode = filter.apply(*mode, view.attributes.is_directory());
         }
         Ok(left)
+    }
+
+    /// Whether access control lists stay as they are, for somebody who is told that they have changed.
+    fn keeps_list(&self, view: &View<'_>) -> Result<bool> {
+        match self.chmod {
+            Policy::Deny => Err(Errno::EPERM),
+            // What a list grants cannot be filtered as a mode can.
+            _ if self.chmod_filter.is_some() => Err(Errno::EPERM),
+            Policy::Ignore => view.check_owner().map(|()| true),
+            Policy::Normal => Ok(false),
+        }
     }
 
     fn check_xattr_change(&self) -> Result<()> {
