@@ -180,7 +180,7 @@ impl FileLocks {
     }
 
     /// Takes or releases a lock of the whole file.
-    pub fn flock(&self, file: BorrowedFd<'_>, owner: LockOwner, kind: LockKind) -> Result<()> {
+    pub fn flock(&self, node: &Node, file: BorrowedFd<'_>, owner: LockOwner, kind: LockKind) -> Result<()> {
         let mut flocks = self.flocks.lock().unwrap_or_else(PoisonError::into_inner);
         let place = flocks.iter().position(|(known, _)| *known == owner);
         let operation = match kind {
@@ -194,6 +194,8 @@ impl FileLocks {
         match place {
             Some(place) => rustix::fs::flock(&flocks[place].1.0, operation).map_err(errno),
             None => {
+                // What is open may be locked, whoever asks and whatever the mode says now.
+                node.tree().credentials.become_server()?;
                 // For reading where possible: a file that is open for writing could not be executed.
                 let description = reopen(file, OFlags::RDONLY).or_else(|_| reopen(file, OFlags::WRONLY))?;
                 rustix::fs::flock(&description, operation).map_err(errno)?;

@@ -14,6 +14,9 @@ use vnode::{Caller, Errno, Properties};
 /// The extended attribute that holds a list which narrows the mode.
 pub(crate) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
+/// The extended attribute that holds the list which a directory gives to what is created in it.
+pub(crate) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+
 /// What is remembered in a node: zero if nobody asked yet; without `KNOWN` the answer was forgotten; else `OPEN` is the
 /// answer and the bits above tell when it was found.
 const KNOWN: u64 = 1;

@@ -46,7 +46,9 @@ pub(crate) fn correct(decisions: &mut Decisions, negotiated: &Negotiated) {
     decisions.write_back =
         decisions.write_back.and_then(|()| require(init::WRITEBACK_CACHE, NO_WRITE_BACK).map_err(Some));
     decisions.uring = decisions.uring.and_then(|()| require(init::OVER_IO_URING, NO_URING));
-    decisions.posix_acl &= negotiated.has(init::POSIX_ACL);
+    if !negotiated.has(init::POSIX_ACL) {
+        decisions.do_without_lists();
+    }
     decisions.forward_locks &= negotiated.has(init::POSIX_LOCKS);
     decisions.forward_flocks &= negotiated.has(init::FLOCK_LOCKS);
     decisions.drops_changed_data &= negotiated.has(init::AUTO_INVAL_DATA);
@@ -161,6 +163,9 @@ mod tests {
         let options = MountOptions { allow_other: true, default_permissions: Some(true), ..MountOptions::default() };
         assert!(corrected(&REGULAR, &options, 45, u64::MAX).posix_acl);
         assert!(!corrected(&REGULAR, &options, 45, !init::POSIX_ACL).posix_acl);
+        let by_itself = MountOptions { allow_other: true, ..MountOptions::default() };
+        assert!(corrected(&REGULAR, &by_itself, 45, u64::MAX).default_permissions);
+        assert!(!corrected(&REGULAR, &by_itself, 45, !init::POSIX_ACL).default_permissions);
         let uncached = MountOptions { passthrough: false, ..without("auto-inval-data") };
         let text = corrected(&REGULAR, &uncached, 45, u64::MAX).to_string();
         assert!(text.contains("data cached: until an open finds other times; written: at once\n"), "{text}");

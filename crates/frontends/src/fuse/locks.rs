@@ -61,7 +61,7 @@ impl Locks {
         loop {
             let seen = self.lock_waiting().releases;
             match self.try_once(caller, opened, owner, lock) {
-                Err(Errno::EAGAIN | Errno::EACCES) => {}
+                Err(Errno::EAGAIN) => {}
                 result => return result,
             }
             registered.wait_for_release(seen, pause)?;

@@ -60,7 +60,8 @@ impl Mount {
             no_devices: options.no_devices,
             no_exec: options.no_exec,
             allow_other: options.allow_other,
-            default_permissions: decisions.default_permissions,
+            // A kernel that applies lists checks permissions by that.
+            default_permissions: decisions.checks_without_lists,
             max_read: options.max_read,
             cover_fuse: options.over,
         })?;

@@ -25,7 +25,8 @@ pub struct MountOptions {
     pub no_exec: bool,
     /// Users other than the one who mounts are let in.
     pub allow_other: bool,
-    /// The kernel checks permissions by mode and owner. `None`: where the base does not check itself.
+    /// The kernel checks permissions by mode and owner. `None`: unless the stack needs to see what would be refused; where
+    /// the base checks too, only if others are let in and the kernel applies access control lists as well.
     pub default_permissions: Option<bool>,
     /// The largest read in one request, bytes. `None`: 1 MiB.
     pub max_read: Option<u32>,
@@ -106,6 +107,8 @@ pub enum NameCaching {
 pub struct Decisions {
     /// Which names are cached.
     pub names: NameCaching,
+    /// Which are cached if it turns out that the kernel does not apply access control lists.
+    pub names_without_lists: NameCaching,
     /// For how long.
     pub name_timeout: Duration,
     /// Whether names that do not exist are cached too.
@@ -114,6 +117,8 @@ pub struct Decisions {
     pub attribute_timeout: Duration,
     /// The kernel checks permissions.
     pub default_permissions: bool,
+    /// It is to check them whether it applies access control lists or not.
+    pub checks_without_lists: bool,
     /// The kernel applies access control lists.
     pub posix_acl: bool,
     /// Nothing else can change the files.
@@ -160,26 +165,23 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
     let name_timeout = options.name_timeout.unwrap_or(timeout);
     let attribute_timeout = options.attribute_timeout.unwrap_or(timeout);
     // A kernel that keeps times does not say who has them changed.
-    let checks = properties.checks_credentials && !options.write_back;
-    let default_permissions = options.default_permissions.unwrap_or(!checks);
-    let names = if properties.needs_every_lookup {
-        NameCaching::Never
-    } else if default_permissions {
-        NameCaching::Always
-    } else if properties.attributes_untouched {
-        NameCaching::SearchableByAll
-    } else {
-        // The mode that is seen is not the one that decides.
-        NameCaching::Never
-    };
+    let base_checks = properties.checks_credentials && !options.write_back;
+    let checks_without_lists = options.default_permissions.unwrap_or(!base_checks);
+    // What the base would grant by a list must not be refused by the mode alone.
+    let checks_with_lists =
+        options.default_permissions.is_none() && options.allow_other && !properties.needs_refused_operations;
+    let default_permissions = checks_without_lists || checks_with_lists;
+    let names = cached_names(properties, default_permissions);
     let forward_locks = options.forward_locks.unwrap_or(!exclusive && properties.shares_locks);
     let attribute_timeout = if properties.needs_fresh_attributes { Duration::ZERO } else { attribute_timeout };
     Decisions {
         names,
+        names_without_lists: cached_names(properties, checks_without_lists),
         name_timeout: if names == NameCaching::Never { Duration::ZERO } else { name_timeout },
         negative_names: names != NameCaching::Never && !properties.needs_failed_lookups,
         attribute_timeout,
         default_permissions,
+        checks_without_lists,
         posix_acl: default_permissions && options.allow_other,
         exclusive,
         passthrough: passthrough(properties, options),
@@ -202,6 +204,20 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
             Uring::On => Ok(()),
         },
         withheld: options.withheld,
+    }
+}
+
+/// Which names may be cached, whether the kernel checks permissions or not.
+fn cached_names(properties: &Properties, kernel_checks: bool) -> NameCaching {
+    if properties.needs_every_lookup {
+        NameCaching::Never
+    } else if kernel_checks {
+        NameCaching::Always
+    } else if properties.attributes_untouched {
+        NameCaching::SearchableByAll
+    } else {
+        // The mode that is seen is not the one that decides.
+        NameCaching::Never
     }
 }
 
@@ -239,6 +255,16 @@ fn write_back(properties: &Properties, options: &MountOptions) -> Result<(), Opt
 }
 
 impl Decisions {
+    /// The kernel does not apply access control lists: it checks permissions only if it was to do so without them.
+    pub(crate) fn do_without_lists(&mut self) {
+        self.posix_acl = false;
+        self.default_permissions = self.checks_without_lists;
+        self.names = self.names_without_lists;
+        if self.names == NameCaching::Never {
+            (self.name_timeout, self.negative_names) = (Duration::ZERO, false);
+        }
+    }
+
     /// Whether reads and writes are not cached, so that each reaches the stack.
     pub fn direct_io(&self) -> bool {
         self.needs_every_data_operation || (self.opens_differ && self.passthrough.is_err())
@@ -344,6 +370,31 @@ mod tests {
         assert_eq!((decisions.name_timeout, decisions.attribute_timeout), (REGULAR_TIMEOUT, REGULAR_TIMEOUT));
         assert!(decisions.negative_names && decisions.forward_locks);
         assert!(!decisions.default_permissions && !decisions.posix_acl);
+    }
+
+    #[test]
+    fn the_kernel_checks_for_others_unless_the_stack_needs_what_it_would_refuse() {
+        let others = MountOptions { allow_other: true, ..MountOptions::default() };
+        let mut decisions = decide(&REGULAR, &others);
+        assert!(decisions.default_permissions && decisions.posix_acl && !decisions.checks_without_lists);
+        assert_eq!(decisions.names, NameCaching::Always);
+        decisions.do_without_lists();
+        assert!(!decisions.default_permissions && !decisions.posix_acl);
+        assert_eq!(decisions.names, NameCaching::SearchableByAll);
+        let reporting = Properties { needs_refused_operations: true, ..REGULAR };
+        let decisions = decide(&reporting, &others);
+        assert!(!decisions.default_permissions);
+        assert_eq!(decisions.names, NameCaching::SearchableByAll);
+        let mapped = Properties { attributes_untouched: false, ..REGULAR };
+        let mut decisions = decide(&mapped, &others);
+        assert_eq!(decisions.names, NameCaching::Always);
+        decisions.do_without_lists();
+        assert_eq!(
+            (decisions.names, decisions.name_timeout, decisions.negative_names),
+            (NameCaching::Never, Duration::ZERO, false)
+        );
+        let asked = MountOptions { default_permissions: Some(true), ..others };
+        assert!(decide(&reporting, &asked).checks_without_lists);
     }
 
     #[test]

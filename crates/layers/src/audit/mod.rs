@@ -84,6 +84,7 @@ impl Layer for Audit {
             needs_every_lookup: self.rules.watches("lookup", OK),
             needs_failed_lookups: self.rules.watches("lookup", any & !OK),
             needs_every_data_operation: ["read", "write"].iter().any(|data| self.rules.watches(data, any)),
+            needs_refused_operations: !self.guard.is_idle() || self.rules.watches_any(rules::DENIED),
             nothing_to_flush: !self.rules.watches("flush", any),
             needs_fresh_attributes: cached.iter().any(|operation| self.rules.watches(operation, OK)),
             ..Properties::TRANSPARENT

@@ -88,6 +88,11 @@ impl Rules {
         self.watched[index(operation).unwrap_or_default()] & classes != 0
     }
 
+    /// Whether some rule reports results of these classes for any operation.
+    pub(super) fn watches_any(&self, classes: Class) -> bool {
+        self.watched.iter().any(|watched| watched & classes != 0)
+    }
+
     /// Whether the first rule that matches reports.
     pub(super) fn reports(&self, facts: &impl Facts) -> bool {
         self.rules.iter().find(|rule| rule.matches(facts)).is_some_and(|rule| rule.report)

@@ -305,6 +305,7 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
         needs_every_lookup: (has("lookup") && !waits_for_errors(program, rules)) || changes_names || names_change,
         needs_failed_lookups: has("lookup") || changes_names || names_change,
         needs_every_data_operation: sees_data || program.access == Some(Access::WriteOnly),
+        needs_refused_operations: has_any,
         needs_fresh_attributes: has("getattr") || has("access") || has("readlink"),
         opens_differ: program.fan_out > 1 && chooses("open"),
         nothing_to_flush: !has("flush"),

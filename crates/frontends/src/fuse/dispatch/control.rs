@@ -43,6 +43,10 @@ impl Dispatcher {
             }
             _ => node.vnode.ioctl(&caller, arguments.command, data, &mut output)?,
         };
+        if arguments.command >> 30 & wire::ioctl::DIRECTION_WRITE != 0 {
+            // Flags that it set may be seen in the attributes, and the time of change is.
+            self.notifications.invalidate_attributes(node.id);
+        }
         reply.put(&wire::IoctlOut { result, flags: 0, in_iovs: 0, out_iovs: 0 });
         reply.put_bytes(&output);
         Ok(())

@@ -1,7 +1,7 @@
 //! Extended attributes, access control lists among them.
 
 use super::{Answer, Dispatcher, caller};
-use crate::fuse::admission::ACCESS_ACL;
+use crate::fuse::admission::{ACCESS_ACL, DEFAULT_ACL};
 use crate::fuse::convert::xattr_mode;
 use crate::fuse::nodes::Node;
 use crate::fuse::reply::Reply;
@@ -19,7 +19,16 @@ impl Dispatcher {
             Operation::GetXattr { name, .. } if *name == FILE_CAPABILITIES && self.is_newborn(&node) => {
                 Err(Errno::ENODATA)
             }
-            Operation::GetXattr { name, size } => put_sized(reply, &node.vnode.getxattr(&caller, name)?, *size),
+            Operation::GetXattr { name, size } => {
+                let value = node.vnode.getxattr(&caller, name).map_err(|error| match error {
+                    // The kernel reads lists to check permissions, and would pass this on as the result of the check.
+                    Errno::EOPNOTSUPP if self.decisions.posix_acl && [ACCESS_ACL, DEFAULT_ACL].contains(name) => {
+                        Errno::ENODATA
+                    }
+                    error => error,
+                })?;
+                put_sized(reply, &value, *size)
+            }
             Operation::ListXattr { size } => put_sized(reply, &node.vnode.listxattr(&caller)?, *size),
             Operation::SetXattr { name, value, flags, extra_flags } => {
                 node.vnode.setxattr(&caller, name, value, xattr_mode(*flags)?)?;
@@ -51,8 +60,8 @@ impl Dispatcher {
     }
 
     fn xattr_changed(&self, node: &Node, name: &[u8]) {
-        if self.writes_back() && name == ACCESS_ACL {
-            // The mode changed with it, and a kernel with times of its own does not ask for attributes for the time alone.
+        if name == ACCESS_ACL {
+            // The mode changed with it.
             self.notifications.invalidate_attributes(node.id);
         }
         let decides_search = name == ACCESS_ACL && node.vnode.kind() == FileKind::Directory;

@@ -107,6 +107,8 @@ pub(crate) mod ioctl {
     pub(crate) const RETRY: u32 = 1 << 2;
     pub(crate) const BITS_32: u32 = 1 << 3;
     pub(crate) const DIRECTORY: u32 = 1 << 4;
+    /// `_IOC_WRITE`: in the two highest bits of a command that takes data.
+    pub(crate) const DIRECTION_WRITE: u32 = 1;
 }
 
 /// Extension types above the range kept for security contexts.
