@@ -39,15 +39,22 @@ pub struct Identity {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
+    /// It has no capability, whatever its user.
+    pub is_powerless: bool,
 }
 
 impl Identity {
     /// The superuser.
-    pub const ROOT: Self = Self { uid: 0, gid: 0, groups: Vec::new() };
+    pub const ROOT: Self = Self { uid: 0, gid: 0, groups: Vec::new(), is_powerless: false };
 
     /// A user with a group of the same number and no other.
     pub fn user(id: u32) -> Self {
-        Self { uid: id, gid: id, groups: Vec::new() }
+        Self { uid: id, gid: id, ..Self::ROOT }
+    }
+
+    /// The same user without any capability.
+    pub fn without_capabilities(self) -> Self {
+        Self { is_powerless: true, ..self }
     }
 
     /// The same user, who is a member of these groups too.

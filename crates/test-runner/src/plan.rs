@@ -61,6 +61,13 @@ const EXTENTS: &[Extent] = &[
         left: "pjdfstest and fsx on the other stacks, fsx with eight of ten seeds",
     },
     Extent {
+        program: "suite hostile",
+        variable: "HOSTILE_SHARE",
+        quick: Some("60"),
+        all: Some("5"),
+        left: "eleven of twelve combinations of user, object and call (four of five are in no tier)",
+    },
+    Extent {
         program: "layers union_crash",
         variable: "CRASH_SHARE",
         quick: Some("8"),
@@ -143,6 +150,7 @@ const MOUNTED: &[(&str, Option<&str>)] =
 const HEAVY: &[(&str, u32)] = &[
     ("layers union_crash", 60),
     ("suite conformance", 50),
+    ("suite hostile", 45),
     ("suite outside", 40),
     ("fist tiers", 35),
     ("layers union_model", 30),
@@ -163,6 +171,7 @@ const OF_PERSONS: &[&str] = &[
     "CRASH_SEED",
     "FIST_TIERS_FIRST",
     "FIST_TIERS_SEED",
+    "HOSTILE_SEED",
     "MODEL_DIRECTORY",
     "MODEL_DUMP",
     "MODEL_SEED",
@@ -259,7 +268,8 @@ fn job(tier: Tier, program: &Program, state: State, argument: Option<&str>) -> J
 }
 
 /// The programs that use libtest-mimic, which prints events unasked and captures no output.
-const HARNESSES_OF_THEIR_OWN: [&str; 3] = ["suite conformance", "suite outside", "cli unions_compared"];
+const HARNESSES_OF_THEIR_OWN: [&str; 4] =
+    ["suite conformance", "suite hostile", "suite outside", "cli unions_compared"];
 
 fn documentation_tests() -> Job {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -79,7 +79,7 @@ fn directory(scene: &Scene<'_>, name: &[u8], mode: u32) -> Outcome {
 fn reading_and_writing(scene: &Scene<'_>) -> Outcome {
     file(scene, b"f", 0o640)?;
     let (owner, other) = (owner(scene)?, other(scene)?);
-    let member = scene.client(&Identity { uid: OTHER, gid: GROUP, groups: Vec::new() })?;
+    let member = scene.client(&Identity { gid: GROUP, ..Identity::user(OTHER) })?;
     same!(owner.get(b"f")?, b"contents");
     owner.edit(b"f")?;
     same!(member.get(b"f")?, b"contents");
@@ -92,7 +92,7 @@ fn reading_and_writing(scene: &Scene<'_>) -> Outcome {
 
 fn owner_before_group_before_others(scene: &Scene<'_>) -> Outcome {
     file(scene, b"f", 0o077)?;
-    let member = scene.client(&Identity { uid: OTHER, gid: GROUP, groups: Vec::new() })?;
+    let member = scene.client(&Identity { gid: GROUP, ..Identity::user(OTHER) })?;
     // The first class that fits decides, though a later one would allow it.
     refused!(owner(scene)?.get(b"f"), EACCES);
     member.get(b"f")?;

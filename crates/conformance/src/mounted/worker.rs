@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel, sync_channel};
 use rustix::fs::Mode;
 use rustix::io::{Errno, Result};
 use rustix::process::{Gid, Uid};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 
 use crate::Identity;
 
@@ -84,5 +84,11 @@ fn assume(identity: &Identity) -> Result<()> {
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
     rustix::thread::set_thread_groups(&groups)?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid)
+    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+    if identity.is_powerless {
+        let none = CapabilitySet::empty();
+        let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        rustix::thread::set_capabilities(None, sets)?;
+    }
+    Ok(())
 }

@@ -57,7 +57,7 @@ impl Subject for Tree {
             identity.clone()
         } else {
             let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-            Identity { uid: uid.as_raw(), gid: gid.as_raw(), groups: Vec::new() }
+            Identity { gid: gid.as_raw(), ..Identity::user(uid.as_raw()) }
         };
         Box::new(client::TreeClient::new(self.file_system.clone(), identity))
     }

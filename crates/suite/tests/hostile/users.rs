@@ -1,0 +1,35 @@
+//! Who tries it.
+
+use conformance::Identity;
+
+/// A user, and how the acting process becomes it.
+pub struct User {
+    pub name: &'static str,
+    pub identity: fn() -> Identity,
+    /// It is the root of a user namespace of its own.
+    pub has_namespace: bool,
+}
+
+/// Whose the objects are.
+pub const OWNER: u32 = 1000;
+/// Another member of the objects' group, which has the owner's number.
+pub const MEMBER: u32 = 1001;
+/// Whom no list and no mode names.
+pub const STRANGER: u32 = 1002;
+/// Whom access control lists name.
+pub const LISTED: u32 = 1003;
+
+const fn user(name: &'static str, identity: fn() -> Identity) -> User {
+    User { name, identity, has_namespace: false }
+}
+
+pub const USERS: &[User] = &[
+    user("owner", || Identity::user(OWNER)),
+    user("member of the group", || Identity::user(MEMBER).and_groups(&[OWNER])),
+    user("other", || Identity::user(STRANGER)),
+    user("user of a list", || Identity::user(LISTED)),
+    user("root", || Identity::ROOT),
+    user("root without capabilities", || Identity::ROOT.without_capabilities()),
+    User { name: "root of a namespace, other", identity: || Identity::user(STRANGER), has_namespace: true },
+    User { name: "root of a namespace, owner", identity: || Identity::user(OWNER), has_namespace: true },
+];
