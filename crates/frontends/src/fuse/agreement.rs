@@ -25,6 +25,8 @@ pub(crate) fn wishes(decisions: &Decisions) -> Wishes {
         passthrough: decisions.passthrough.is_ok(),
         write_back: decisions.write_back.is_ok(),
         posix_acl: decisions.posix_acl,
+        // Others would be given what a symlink holds without our being asked.
+        cache_symlinks: !decisions.guards_others(),
         posix_locks: decisions.forward_locks,
         flock_locks: decisions.forward_flocks,
         drop_changed_data: decisions.drops_changed_data,

@@ -6,6 +6,7 @@ mod data;
 mod directories;
 mod entries;
 mod files;
+mod guard;
 mod xattrs;
 
 use super::admission::Admission;

@@ -44,7 +44,8 @@ impl Mount {
             }
             uring::switch_on().map_err(MountError::NoUring)?;
         }
-        let mut decisions = decide(&file_system.properties(), options);
+        let properties = file_system.properties();
+        let mut decisions = decide(&properties, options);
         if let Some(error) = unmet_demand(&decisions, options) {
             return Err(error);
         }
@@ -55,7 +56,8 @@ impl Mount {
         let device = mount::mount(&MountPlan {
             mount_point: &mount_point,
             source: &options.source,
-            read_only: options.read_only,
+            // The kernel answers EROFS then also where it does not ask the stack, as to access(2).
+            read_only: options.read_only || properties.read_only,
             no_suid: options.no_suid,
             no_devices: options.no_devices,
             no_exec: options.no_exec,

@@ -14,6 +14,7 @@ pub(crate) struct Wishes {
     pub(crate) write_back: bool,
     /// Let the kernel apply access control lists; only together with `default_permissions`.
     pub(crate) posix_acl: bool,
+    pub(crate) cache_symlinks: bool,
     /// Byte-range locks reach the stack.
     pub(crate) posix_locks: bool,
     /// Flock locks reach the stack.
@@ -80,7 +81,6 @@ const ALWAYS: u64 = init::ASYNC_READ
     | init::ASYNC_DIO
     | init::DO_READDIRPLUS
     | init::READDIRPLUS_AUTO
-    | init::CACHE_SYMLINKS
     | init::PARALLEL_DIROPS
     | init::HANDLE_KILLPRIV_V2
     | init::SETXATTR_EXT
@@ -114,6 +114,7 @@ pub(crate) fn negotiate(offer: &wire::InitIn, wishes: &Wishes, page_size: u32) -
     wish(wishes.passthrough, init::PASSTHROUGH);
     wish(wishes.write_back, init::WRITEBACK_CACHE);
     wish(wishes.posix_acl, init::POSIX_ACL);
+    wish(wishes.cache_symlinks, init::CACHE_SYMLINKS);
     wish(wishes.posix_locks, init::POSIX_LOCKS);
     wish(wishes.flock_locks, init::FLOCK_LOCKS);
     wish(wishes.drop_changed_data, init::AUTO_INVAL_DATA);
@@ -171,6 +172,7 @@ mod tests {
         passthrough: true,
         write_back: false,
         posix_acl: false,
+        cache_symlinks: true,
         posix_locks: true,
         flock_locks: true,
         drop_changed_data: true,
@@ -203,6 +205,7 @@ mod tests {
         let expected = ALWAYS
             | init::OVER_IO_URING
             | init::PASSTHROUGH
+            | init::CACHE_SYMLINKS
             | init::POSIX_LOCKS
             | init::FLOCK_LOCKS
             | init::AUTO_INVAL_DATA;
@@ -243,6 +246,7 @@ mod tests {
             passthrough: false,
             write_back: true,
             posix_acl: true,
+            cache_symlinks: true,
             posix_locks: false,
             flock_locks: false,
             drop_changed_data: false,

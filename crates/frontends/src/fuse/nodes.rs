@@ -21,7 +21,8 @@ pub(crate) struct Node {
     /// Changed under the lock of the shard that the handle belongs to.
     lookups: AtomicU64,
     /// A word of memory for what is known beyond the kernel's requests: of a directory, who may search it (the admission
-    /// module); of a regular file, when it was created (the newborn module), and [`MAY_BE_MAPPED`].
+    /// module); of a regular file, when it was created (the newborn module), and [`MAY_BE_MAPPED`]; of a symlink, whether
+    /// others may follow it (the guard module).
     pub(crate) note: AtomicU64,
 }
 

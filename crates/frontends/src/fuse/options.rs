@@ -117,6 +117,8 @@ pub struct Decisions {
     pub attribute_timeout: Duration,
     /// The kernel checks permissions.
     pub default_permissions: bool,
+    /// Users other than the one who mounts are let in.
+    pub allows_others: bool,
     /// It is to check them whether it applies access control lists or not.
     pub checks_without_lists: bool,
     /// The kernel applies access control lists.
@@ -181,6 +183,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         negative_names: names != NameCaching::Never && !properties.needs_failed_lookups,
         attribute_timeout,
         default_permissions,
+        allows_others: options.allow_other,
         checks_without_lists,
         posix_acl: default_permissions && options.allow_other,
         exclusive,
@@ -263,6 +266,12 @@ impl Decisions {
         if self.names == NameCaching::Never {
             (self.name_timeout, self.negative_names) = (Duration::ZERO, false);
         }
+    }
+
+    /// Whether the stack lets in others for whom the kernel checks nothing: what it does without asking has to be refused
+    /// before.
+    pub(crate) fn guards_others(&self) -> bool {
+        self.allows_others && !self.default_permissions
     }
 
     /// Whether reads and writes are not cached, so that each reaches the stack.

@@ -106,6 +106,8 @@ impl Dispatcher {
             // Who may not search gets names only, and the stack is not asked again for every one of them.
             denied |= matches!(found, Err(Errno::EACCES));
             let looked_up = match found {
+                // Whoever uses a name that the kernel must not keep looks it up.
+                Ok(found) if self.is_guarded(found.vnode.kind()) => wire::EntryOut::default(),
                 Ok(found) => self.cached_entry_out(true, found),
                 Err(_) => wire::EntryOut::default(),
             };

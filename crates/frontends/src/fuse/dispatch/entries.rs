@@ -1,5 +1,6 @@
 //! Names: look up, make, remove, rename, link, read links.
 
+use super::guard::{FOLLOW_NOT_FOR_OTHERS, Guard};
 use super::{Answer, Dispatcher, caller, name};
 use crate::fuse::convert::{attributes_to_wire, device_from_wire, node_kind, rename_mode};
 use crate::fuse::nodes::Node;
@@ -7,6 +8,7 @@ use crate::fuse::reply::Reply;
 use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vnode::{Caller, Entry, Errno, RenameMode, Result};
 
@@ -44,6 +46,7 @@ impl Dispatcher {
                 return Ok(());
             }
             Operation::ReadLink => {
+                self.admit_to_symlink(&caller_with(0), &node)?;
                 let target = vnode.readlink(&caller_with(0))?;
                 return if reply.put_bytes(&target) { Ok(()) } else { Err(Errno::ENAMETOOLONG) };
             }
@@ -72,7 +75,13 @@ impl Dispatcher {
         };
         match found {
             Ok(entry) => {
-                reply.put(&self.entry_out(parent, entry));
+                let guard = self.guard(caller, parent, &entry)?;
+                let cacheable = guard != Guard::AskAgain && self.admission.names_cacheable(parent);
+                let found = self.cached_entry_out(cacheable, entry);
+                if guard == Guard::FollowNotForOthers {
+                    self.node(found.node)?.note.store(FOLLOW_NOT_FOR_OTHERS, Ordering::Release);
+                }
+                reply.put(&found);
                 Ok(())
             }
             Err(Errno::ENOENT) if self.decisions.negative_names && self.admission.names_cacheable(parent) => {

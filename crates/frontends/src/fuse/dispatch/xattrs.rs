@@ -44,7 +44,11 @@ impl Dispatcher {
             Operation::RemoveXattr { name } => {
                 // The kernel removes a file's capabilities for whoever writes to it, and has checked the permission of
                 // whoever removes them by name.
-                let caller = if *name == FILE_CAPABILITIES { &self.server } else { &caller };
+                let is_capabilities = *name == FILE_CAPABILITIES;
+                if is_capabilities && !self.may_remove_capabilities(&caller, &node)? {
+                    return Ok(());
+                }
+                let caller = if is_capabilities { &self.server } else { &caller };
                 node.vnode.removexattr(caller, name)?;
                 self.xattr_changed(&node, name);
                 Ok(())

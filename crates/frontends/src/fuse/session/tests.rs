@@ -50,6 +50,7 @@ const WISHES: Wishes = Wishes {
     passthrough: true,
     write_back: false,
     posix_acl: false,
+    cache_symlinks: true,
     posix_locks: true,
     flock_locks: true,
     drop_changed_data: true,

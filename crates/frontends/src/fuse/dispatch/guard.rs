@@ -1,0 +1,83 @@
+//! What the kernel does without asking where others are let in for whom it checks nothing: refused beforehand.
+//!
+//! It opens pipes and devices and connects to sockets of whose names it has been told, follows symlinks by what they hold, and
+//! takes capabilities away from files whose owner or data somebody only tries to change.
+
+use super::Dispatcher;
+use crate::fuse::nodes::Node;
+use std::fs;
+use std::sync::atomic::Ordering;
+use vnode::{AccessMode, Caller, Entry, Errno, FileKind, Result};
+
+/// What is to be done with a name that was found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Guard {
+    /// Nothing.
+    None,
+    /// The kernel must ask for it each time: the next caller may not be admitted.
+    AskAgain,
+    /// It is a symlink whose node gets the note [`FOLLOW_NOT_FOR_OTHERS`].
+    FollowNotForOthers,
+}
+
+/// In the note of a symlink: it was found in a sticky directory to which everybody may write and which belongs to somebody
+/// else than the symlink, so that only its own owner may follow it.
+pub(super) const FOLLOW_NOT_FOR_OTHERS: u64 = 1;
+
+/// The switch of the protection of symlinks, as in proc_sys_fs(5).
+const PROTECTED_SYMLINKS: &str = "/proc/sys/fs/protected_symlinks";
+
+impl Dispatcher {
+    /// Whether an object of this kind is guarded in this mount.
+    pub(super) fn is_guarded(&self, kind: FileKind) -> bool {
+        self.decisions.guards_others() && !matches!(kind, FileKind::Regular | FileKind::Directory)
+    }
+
+    /// Admits a caller to what it has found by a name.
+    ///
+    /// # Errors
+    /// `EACCES` for a pipe, socket or device that the caller may not both read and write.
+    pub(super) fn guard(&self, caller: &Caller, parent: &Node, entry: &Entry) -> Result<Guard> {
+        let kind = entry.vnode.kind();
+        if !self.is_guarded(kind) {
+            return Ok(Guard::None);
+        }
+        if kind == FileKind::Symlink {
+            let directory = parent.vnode.getattr(&self.server)?;
+            let is_protected = is_sticky_and_for_all(directory.mode) && directory.uid != entry.attributes.uid;
+            return Ok(if is_protected { Guard::FollowNotForOthers } else { Guard::None });
+        }
+        let both = AccessMode::from_bits(AccessMode::READ.bits() | AccessMode::WRITE.bits());
+        match entry.vnode.access(caller, both) {
+            Err(Errno::EROFS) => entry.vnode.access(caller, AccessMode::READ)?,
+            admitted => admitted?,
+        }
+        Ok(Guard::AskAgain)
+    }
+
+    /// Admits a caller to what a symlink holds.
+    ///
+    /// # Errors
+    /// `EACCES` for a symlink of somebody else's in a sticky directory, as the kernel answers to whoever follows it.
+    pub(super) fn admit_to_symlink(&self, caller: &Caller, node: &Node) -> Result<()> {
+        let is_protected = self.is_guarded(FileKind::Symlink)
+            && node.note.load(Ordering::Acquire) & FOLLOW_NOT_FOR_OTHERS != 0
+            && node.vnode.getattr(&self.server)?.uid != caller.uid
+            && fs::read(PROTECTED_SYMLINKS).is_ok_and(|switch| !switch.starts_with(b"0"));
+        if is_protected { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
+    /// Whether to take a file's capabilities away for a caller whom the kernel may not have checked: a file's owner may.
+    /// Others' writes take them away below; what else they try may yet be refused.
+    pub(super) fn may_remove_capabilities(&self, caller: &Caller, node: &Node) -> Result<bool> {
+        Ok(!self.decisions.guards_others()
+            || caller.is_superuser()
+            || node.vnode.getattr(&self.server)?.uid == caller.uid)
+    }
+}
+
+fn is_sticky_and_for_all(mode: u32) -> bool {
+    const STICKY: u32 = 0o1000;
+    const OTHERS_WRITE: u32 = 0o002;
+    mode & (STICKY | OTHERS_WRITE) == STICKY | OTHERS_WRITE
+}
