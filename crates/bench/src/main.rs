@@ -1,4 +1,5 @@
 //! Benchmarks: workloads timed on a mount and beside it on the lower file system and on peers.
+mod clock;
 mod fist;
 mod image;
 mod measure;
@@ -104,8 +105,8 @@ struct Options {
     /// The plyfs program
     #[arg(long, global = true, value_name = "PATH", default_value = "target/release/plyfs")]
     plyfs: PathBuf,
-    /// A stack to measure, with {} for the directory, or over: and layers, mounted over it; can be given several times
-    #[arg(long = "stack", global = true, value_name = "EXPRESSION", default_values_t = ["{} | audit".to_owned(), "over: audit".to_owned(), "{}".to_owned()])]
+    /// A stack to measure, with {} for the directory, or over: and layers, mounted over it; nopassthrough: before it for what kernels before Linux 6.9 can do; can be given several times
+    #[arg(long = "stack", global = true, value_name = "EXPRESSION", default_values_t = ["{} | audit", "over: audit", "{}", "{}=rw | union", "nopassthrough: {}", "nopassthrough: {}=rw | union"].map(str::to_owned))]
     stacks: Vec<String>,
     /// More arguments for `plyfs mount`, separated by spaces
     #[arg(long, global = true, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]

@@ -13,6 +13,8 @@ pub struct Sample {
     pub operations: u64,
     /// How long it took.
     pub seconds: f64,
+    /// For how long all processors of the machine together were busy meanwhile; `None` if that was not measured.
+    pub processor_seconds: Option<f64>,
     /// How many requests the server answered meanwhile; `None` if it does not say.
     pub requests: Option<u64>,
 }
@@ -69,6 +71,9 @@ pub struct StepResult {
 pub struct Figures {
     /// One time per round; of the lower file system several.
     pub seconds: Vec<f64>,
+    /// One time of all processors per round; empty if it was not measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processor_seconds: Vec<f64>,
     /// How many requests the server answered in each round; empty if it does not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<u64>,
@@ -82,6 +87,11 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// The median of the time of all processors, if it was measured.
+    pub fn processor_seconds_median(&self) -> Option<f64> {
+        (!self.processor_seconds.is_empty()).then(|| median(self.processor_seconds.clone()))
+    }
+
     /// The median of the requests that the server answered, if it says how many.
     pub fn requests_median(&self) -> Option<u64> {
         let requests: Vec<f64> = self.requests.iter().map(|count| *count as f64).collect();
@@ -106,6 +116,7 @@ impl WorkloadResult {
             };
             let figures = step.subjects.entry(subject.to_owned()).or_default();
             figures.seconds.push(sample.seconds);
+            figures.processor_seconds.extend(sample.processor_seconds);
             figures.requests.extend(sample.requests);
             let reference = step.subjects.get(&self.reference).and_then(|figures| figures.seconds.last().copied());
             if let (Some(reference), Some(figures)) = (reference, step.subjects.get_mut(subject)) {
@@ -149,7 +160,7 @@ mod tests {
     use super::*;
 
     fn sample(seconds: f64) -> Sample {
-        Sample { step: "step", operations: 0, seconds, requests: None }
+        Sample { step: "step", operations: 0, seconds, processor_seconds: None, requests: None }
     }
 
     #[test]

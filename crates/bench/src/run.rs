@@ -198,8 +198,9 @@ fn measured(
     let mut samples = session.finish()?;
     if samples.len() > 1 && workload.name == "build" {
         let seconds = samples.iter().map(|sample| sample.seconds).sum();
+        let processor_seconds = samples.iter().map(|sample| sample.processor_seconds).sum();
         let requests = samples.iter().map(|sample| sample.requests).sum();
-        samples.push(Sample { step: TOTAL, operations: 0, seconds, requests });
+        samples.push(Sample { step: TOTAL, operations: 0, seconds, processor_seconds, requests });
     }
     Ok(samples)
 }

@@ -176,16 +176,23 @@ impl<'a> Session<'a> {
         let before = self.requests();
         let start = self.turn.used();
         let outcome = work(self.directory());
-        let seconds = (self.turn.used() - start).as_secs_f64();
+        let used = self.turn.used() - start;
         let result = outcome.context(step)?;
         let requests = self.requests().zip(before).map(|(after, before)| after.saturating_sub(before));
-        self.samples.push(Sample { step, operations, seconds, requests });
+        let (seconds, processor_seconds) = (used.wall.as_secs_f64(), Some(used.processors.as_secs_f64()));
+        self.samples.push(Sample { step, operations, seconds, processor_seconds, requests });
         Ok(result)
     }
 
     /// Takes a time that the workload has taken itself, of so many equal operations.
     pub fn note(&mut self, step: &'static str, operations: u64, time: Duration) {
-        self.samples.push(Sample { step, operations, seconds: time.as_secs_f64(), requests: None });
+        self.samples.push(Sample {
+            step,
+            operations,
+            seconds: time.as_secs_f64(),
+            processor_seconds: None,
+            requests: None,
+        });
     }
 
     /// How many requests the server has answered, if it says so.

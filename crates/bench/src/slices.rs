@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use crate::clock::{Moment, Used};
 use crate::teardown;
 
 /// Before the next one runs, so that its server has done what nobody waits for.
@@ -25,9 +26,9 @@ pub struct Turn {
 #[derive(Default)]
 struct State {
     /// Since when it may run, if it may.
-    since: Option<Instant>,
-    /// How long it ran before that.
-    used: Duration,
+    since: Option<Moment>,
+    /// What it used before that.
+    used: Used,
     /// The process group that works for it now.
     program: Option<Pid>,
     ended: bool,
@@ -39,7 +40,7 @@ pub struct Ending<'a>(&'a Turn);
 impl Turn {
     /// Of a subject that never waits for others.
     pub fn unshared() -> Self {
-        Self { state: Mutex::new(State { since: Some(Instant::now()), ..State::default() }), ..Self::default() }
+        Self { state: Mutex::new(State { since: Some(Moment::now()), ..State::default() }), ..Self::default() }
     }
 
     /// Waits until the subject may run for the first time; it ends when the result is dropped.
@@ -48,10 +49,10 @@ impl Turn {
         Ending(self)
     }
 
-    /// How long the subject has run.
-    pub fn used(&self) -> Duration {
+    /// What the subject has used.
+    pub fn used(&self) -> Used {
         let state = self.lock();
-        state.used + state.since.map_or(Duration::ZERO, |since| since.elapsed())
+        state.used + state.since.map_or_else(Used::default, Moment::used)
     }
 
     /// Runs a program to its end, while the subject may run.
@@ -76,8 +77,8 @@ impl Turn {
     /// next time.
     fn give(&self, slice: Duration, deadline: Instant) -> bool {
         let mut state = self.lock();
-        let started = Instant::now();
-        state.since = Some(started);
+        let (started, since) = (Instant::now(), Moment::now());
+        state.since = Some(since);
         if let Some(program) = state.program {
             let _ = kill_process_group(program, Signal::CONT);
         }
@@ -93,7 +94,7 @@ impl Turn {
         if state.ended {
             return false;
         }
-        state.used += started.elapsed();
+        state.used = state.used + since.used();
         state.since = None;
         if let Some(program) = state.program {
             let _ = kill_process_group(program, Signal::STOP);
@@ -165,7 +166,7 @@ mod tests {
                     let mut shell = Command::new("sh");
                     shell.args(["-c", "i=0; while [ $i -lt 200 ]; do i=$((i+1)); sleep 0.001; done"]);
                     assert!(turn.run(&mut shell).unwrap().success());
-                    turn.used()
+                    turn.used().wall
                 })
             });
             share(&turns, SLICE, deadline());
@@ -196,6 +197,6 @@ mod tests {
         let _alone = alone();
         let turn = Turn::unshared();
         assert!(turn.run(&mut Command::new("true")).unwrap().success());
-        assert!(turn.used() > Duration::ZERO);
+        assert!(turn.used().wall > Duration::ZERO);
     }
 }

@@ -232,7 +232,14 @@ fn native() -> Subject {
 /// A stack that begins with this is mounted over the directory itself.
 const OVER: &str = "over:";
 
+/// One that begins with this is mounted as kernels without passthrough (before Linux 6.9) have it.
+const NO_PASSTHROUGH: &str = "nopassthrough:";
+
 fn plyfs_subject(program: &Path, stack: &str, more: &str) -> Subject {
+    let (stack, more) = match stack.strip_prefix(NO_PASSTHROUGH) {
+        Some(stack) => (stack.trim(), &*format!("-o nopassthrough {more}")),
+        None => (stack, more),
+    };
     let mut arguments = vec!["mount".to_owned(), "-f".to_owned()];
     arguments.extend(more.split_whitespace().map(str::to_owned));
     // Another subject than the one without them.

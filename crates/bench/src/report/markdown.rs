@@ -17,6 +17,7 @@ pub fn render(results: &Results) -> String {
     line(&mut text, "![Ratio to the lower file system](chart.svg)\n".to_owned());
     ratios(&mut text, results);
     medians(&mut text, results);
+    processor_time(&mut text, results);
     requests(&mut text, results);
     loads(&mut text, results);
     failures(&mut text, results);
@@ -36,6 +37,14 @@ fn ratios(text: &mut String, results: &Results) {
 fn medians(text: &mut String, results: &Results) {
     line(text, "\n## Medians in seconds\n".to_owned());
     grid(text, results, |step, subject| Some(table::seconds(step, step.subjects.get(subject)?.seconds_median)));
+}
+
+/// Of the whole machine: what a server or the kernel does beside the program is part of the price.
+fn processor_time(text: &mut String, results: &Results) {
+    line(text, "\n## Processor time of the whole machine in seconds (medians)\n".to_owned());
+    grid(text, results, |step, subject| {
+        Some(table::seconds(step, step.subjects.get(subject)?.processor_seconds_median()?))
+    });
 }
 
 /// Only those servers say how many requests they answered whose counts can be asked for.

@@ -1,22 +1,32 @@
 //! The figures as tables for a terminal.
 use std::fmt::Write;
 
-use crate::measure::{StepResult, WorkloadResult};
+use crate::measure::{Figures, StepResult, WorkloadResult};
 
-/// One workload: a row a step, each with the median time and the ratio to the lower file system.
+/// One workload: a row a step, each with the median time and the ratio to the lower file system; then the time of all
+/// processors.
 pub fn one(name: &str, result: &WorkloadResult, subjects: &[&str]) -> String {
-    render(
-        &format!("{name}: seconds (median of {}) and ratio to {}", result.rounds, result.reference),
-        result,
-        subjects,
-        seconds,
-    )
+    let title = format!("{name}: seconds (median of {}) and ratio to {}", result.rounds, result.reference);
+    let times = render(&title, result, subjects, |step, figures| timed(seconds(step, figures.seconds_median), figures));
+    let processors = format!("{name}: processor time of the whole machine in seconds");
+    let busy = |step: &StepResult, figures: &Figures| {
+        figures.processor_seconds_median().map_or("-".to_owned(), |busy| seconds(step, busy))
+    };
+    times + &render(&processors, result, subjects, busy)
 }
 
 /// Single operations: microseconds instead of seconds.
 pub fn per_operation(result: &WorkloadResult, subjects: &[&str]) -> String {
     let title = format!("microseconds per operation (median of {}) and ratio to {}", result.rounds, result.reference);
-    render(&title, result, subjects, |step, seconds| format!("{:.2}", seconds * 1e6 / step.operations.max(1) as f64))
+    let microseconds = |step: &StepResult, seconds: f64| seconds * 1e6 / step.operations.max(1) as f64;
+    render(&title, result, subjects, |step, figures| {
+        timed(format!("{:.2}", microseconds(step, figures.seconds_median)), figures)
+    })
+}
+
+/// A time with its ratio to the lower file system's.
+fn timed(time: String, figures: &Figures) -> String {
+    time + &figures.ratio.map_or(String::new(), |value| format!(" {:>6}", ratio(value)))
 }
 
 /// As many digits as a time deserves.
@@ -33,7 +43,7 @@ fn render(
     title: &str,
     result: &WorkloadResult,
     subjects: &[&str],
-    show: impl Fn(&StepResult, f64) -> String,
+    show: impl Fn(&StepResult, &Figures) -> String,
 ) -> String {
     let first = result.steps.iter().map(|step| step.step.len()).max().unwrap_or(0) + 2;
     let width = subjects.iter().map(|name| name.len() + 2).max().unwrap_or(0).max(18);
@@ -45,10 +55,7 @@ fn render(
     for step in &result.steps {
         write!(text, "{:first$}", step.step).expect("a String takes everything");
         for subject in subjects {
-            let cell = step.subjects.get(*subject).map_or("-".to_owned(), |figures| {
-                let ratio = figures.ratio.map_or(String::new(), |value| format!(" {:>6}", ratio(value)));
-                show(step, figures.seconds_median) + &ratio
-            });
+            let cell = step.subjects.get(*subject).map_or("-".to_owned(), |figures| show(step, figures));
             write!(text, "{cell:>width$}").expect("a String takes everything");
         }
         text.push('\n');

@@ -193,7 +193,10 @@ mod tests {
         let mut results = Results::new(&all);
         let mut result = WorkloadResult::default();
         for (name, seconds) in [(NATIVE, 1.0), ("mergerfs (1)", 2.0), ("mergerfs (4)", 3.0)] {
-            result.add(name, &[Sample { step: "postmark", operations: 0, seconds, requests: Some(7) }]);
+            result.add(
+                name,
+                &[Sample { step: "postmark", operations: 0, seconds, processor_seconds: None, requests: Some(7) }],
+            );
         }
         result.fail("mergerfs (2)", "it crashed".to_owned());
         result.conclude();

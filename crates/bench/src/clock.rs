@@ -1,0 +1,85 @@
+//! What work takes: time on the wall, and time of the whole machine's processors.
+use std::ops::{Add, Sub};
+use std::time::{Duration, Instant};
+
+/// How long something took.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Used {
+    /// Time that passed.
+    pub wall: Duration,
+    /// Time for which processors were busy, all of them together, with whatever it was: the programs, the kernel, servers.
+    /// It is counted in steps of 10 ms.
+    pub processors: Duration,
+}
+
+impl Add for Used {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { wall: self.wall + other.wall, processors: self.processors + other.processors }
+    }
+}
+
+impl Sub for Used {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self { wall: self.wall - other.wall, processors: self.processors.saturating_sub(other.processors) }
+    }
+}
+
+/// A moment from which both are counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    at: Instant,
+    idle: Option<Duration>,
+}
+
+impl Moment {
+    /// Now.
+    pub fn now() -> Self {
+        let status = std::fs::read_to_string("/proc/stat").ok();
+        Self { at: Instant::now(), idle: status.and_then(|status| idle_time(&status)) }
+    }
+
+    /// What was used since then. Without `/proc/stat` processors seem to have done nothing.
+    pub fn used(self) -> Used {
+        let now = Self::now();
+        let wall = now.at - self.at;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+        let busy = |(now, then): (Duration, Duration)| (wall * processors).saturating_sub(now.saturating_sub(then));
+        Used { wall, processors: now.idle.zip(self.idle).map_or(Duration::ZERO, busy) }
+    }
+}
+
+/// How long processors have had nothing to do, waited for storage, or were taken by others who share the machine: the columns
+/// idle, iowait and steal of proc_stat(5), in hundredths of a second.
+fn idle_time(status: &str) -> Option<Duration> {
+    let all = status.lines().next()?.strip_prefix("cpu ")?;
+    let columns: Vec<u64> = all.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let hundredths = columns.get(3)? + columns.get(4)? + columns.get(7)?;
+    Some(Duration::from_millis(hundredths * 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_idle_is_busy() {
+        let status = "cpu  10 20 30 400 50 6 7 8 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n";
+        assert_eq!(idle_time(status), Some(Duration::from_millis(4580)));
+        assert_eq!(idle_time("cpu  1 2 3"), None);
+    }
+
+    #[test]
+    fn a_busy_loop_uses_a_processor() {
+        let moment = Moment::now();
+        while moment.at.elapsed() < Duration::from_millis(200) {
+            std::hint::spin_loop();
+        }
+        let used = moment.used();
+        assert!(used.wall >= Duration::from_millis(200));
+        assert!(used.processors >= Duration::from_millis(100), "{used:?}");
+    }
+}
