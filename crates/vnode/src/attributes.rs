@@ -136,6 +136,12 @@ pub struct Attributes {
 }
 
 impl Attributes {
+    /// Whether it is immutable, or only to be appended to: its names and those in it stay, whoever asks, as in
+    /// ioctl_iflags(2) for `FS_IMMUTABLE_FL` and `FS_APPEND_FL`.
+    pub const fn only_grows_or_stays(&self) -> bool {
+        self.flags & (libc::STATX_ATTR_IMMUTABLE | libc::STATX_ATTR_APPEND) as u64 != 0
+    }
+
     /// Kind and permission bits in one word: `st_mode` of stat(2).
     pub const fn full_mode(&self) -> u32 {
         self.kind.mode_bits() | (self.mode & 0o7777)

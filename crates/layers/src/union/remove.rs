@@ -172,11 +172,14 @@ impl Node {
     /// Whether the caller may take away a name of an object with these attributes, as the branch would decide.
     pub(super) fn may_remove(&self, caller: &Caller, directory: &VnodeRef, victim: &Attributes) -> Result<()> {
         const STICKY: u32 = 0o1000;
+        let attributes = directory.getattr(caller)?;
+        if attributes.only_grows_or_stays() || victim.only_grows_or_stays() {
+            return Err(Errno::EPERM);
+        }
         if caller.is_superuser() {
             return Ok(());
         }
         directory.access(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))?;
-        let attributes = directory.getattr(caller)?;
         let is_owner = [attributes.uid, victim.uid].contains(&caller.uid);
         if attributes.mode & STICKY != 0 && !is_owner && !caller.is_superuser() {
             return Err(Errno::EPERM);

@@ -83,8 +83,8 @@ fn compare(sides: &mut Sides, user: &'static users::User, choice: Choice) -> Res
     for (object_index, object) in OBJECTS.iter().enumerate() {
         for (call_index, call) in CALLS.iter().enumerate() {
             for (way_index, way) in WAYS.iter().enumerate() {
-                let is_there =
-                    sides.stack.has_lists || ![object.name, call.name].iter().any(|name| name.contains("list"));
+                let is_lacked = |lacked: &&str| [object.name, call.name].iter().any(|name| name.contains(*lacked));
+                let is_there = !sides.stack.lacks.iter().any(is_lacked);
                 let is_meant = choice.has((object_index, call_index, way_index)) && (call.by_path || *way == Way::Path);
                 let is_meant = is_meant && is_there;
                 if !is_meant {

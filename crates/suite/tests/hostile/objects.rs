@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use libtest_mimic::Failed;
-use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
+use rustix::fs::{CWD, FileType, IFlags, Mode, XattrFlags, ioctl_getflags, ioctl_setflags, makedev, mknodat, setxattr};
 
 use super::users::{LISTED, OWNER, STRANGER};
 
@@ -63,6 +63,9 @@ pub const OBJECTS: &[Object] = &[
     object("character device of the owner", 0o600, character_device),
     object("character device for all", 0o666, character_device),
     object("block device of the owner", 0o600, block_device),
+    object("immutable directory", 0o777, directory),
+    object("immutable file", 0o666, file),
+    object("file that only grows", 0o666, file),
     in_sticky("file for all in a sticky directory", 0o666, file),
     in_sticky("file of the owner in a sticky directory", 0o600, file),
     in_sticky("symlink in a sticky directory", 0o777, to_neighbour),
@@ -93,7 +96,20 @@ pub fn make(directory: &Path, object: &Object) -> Result<(), Failed> {
             set_list(&path, object.mode)?;
         }
     }
-    settle(directory, OWNER, if object.in_sticky_directory { 0o1777 } else { 0o775 })
+    settle(directory, OWNER, if object.in_sticky_directory { 0o1777 } else { 0o775 })?;
+    if object.name.contains("immutable") {
+        set_flags(&path, IFlags::IMMUTABLE)?;
+    } else if object.name.contains("only grows") {
+        set_flags(&path, IFlags::APPEND)?;
+    }
+    Ok(())
+}
+
+/// Makes an object immutable or one that only grows, or neither, as chattr(1) does.
+pub fn set_flags(path: &Path, flags: IFlags) -> Result<(), Failed> {
+    let object = fs::File::open(path)?;
+    let others = ioctl_getflags(&object)? - (IFlags::IMMUTABLE | IFlags::APPEND);
+    Ok(ioctl_setflags(object, others | flags)?)
 }
 
 fn settle(path: &Path, owner: u32, mode: u32) -> Result<(), Failed> {

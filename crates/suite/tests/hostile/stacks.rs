@@ -3,15 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::objects;
 use layers::BranchMode;
 use libtest_mimic::Failed;
+use rustix::fs::IFlags;
 use suite::{Base, Place, Recipe, Served};
 
 /// A stack of the test.
 pub struct Stack {
     pub title: &'static str,
-    /// It shows access control lists.
-    pub has_lists: bool,
+    /// It has no objects whose names have this in them.
+    pub lacks: &'static [&'static str],
     recipe: fn(&Place) -> Result<Recipe, Failed>,
 }
 
@@ -25,34 +27,30 @@ fn union(place: &Place) -> Result<Recipe, Failed> {
 }
 
 pub const STACKS: &[Stack] = &[
-    Stack { title: "dir", has_lists: true, recipe: directory },
+    Stack { title: "dir", lacks: &[], recipe: directory },
     Stack {
         title: "dir|map",
-        has_lists: false,
+        lacks: &["list"],
         recipe: |place| {
             Ok(directory(place)?.with_layer("map", &[("user-map", "70000/70001"), ("group-map", "70000/70001")]))
         },
     },
-    Stack { title: "union", has_lists: true, recipe: union },
+    Stack { title: "union", lacks: &[], recipe: union },
     Stack {
         title: "dir|audit",
-        has_lists: true,
+        lacks: &[],
         recipe: |place| {
             let log = place.beside("logs")?.join("audit");
             Ok(directory(place)?.with_layer("audit", &[("to", &log.display().to_string()), ("result", "denied")]))
         },
     },
-    Stack { title: "mem", has_lists: true, recipe: |_| Ok(Recipe::plain(Base::Memory("size=256m".to_owned()))) },
     Stack {
-        title: "dir|sizes.fist",
-        has_lists: true,
-        recipe: |place| Ok(directory(place)?.with_layer("sizes.fist", &[])),
+        title: "mem",
+        lacks: &["immutable", "only grows"],
+        recipe: |_| Ok(Recipe::plain(Base::Memory("size=256m".to_owned()))),
     },
-    Stack {
-        title: "dir|rules.fist",
-        has_lists: true,
-        recipe: |place| Ok(directory(place)?.with_layer("rules.fist", &[])),
-    },
+    Stack { title: "dir|sizes.fist", lacks: &[], recipe: |place| Ok(directory(place)?.with_layer("sizes.fist", &[])) },
+    Stack { title: "dir|rules.fist", lacks: &[], recipe: |place| Ok(directory(place)?.with_layer("rules.fist", &[])) },
 ];
 
 /// A directory in which calls are tried.
@@ -78,6 +76,13 @@ impl Side {
     }
 
     pub fn remove(&self, directory: &Path) -> Result<(), Failed> {
+        if fs::remove_dir_all(directory).is_ok() {
+            return Ok(());
+        }
+        // What is immutable stays as long as it is.
+        for name in [objects::OBJECT, "renamed"] {
+            let _ = objects::set_flags(&directory.join(name), IFlags::empty());
+        }
         Ok(fs::remove_dir_all(directory)?)
     }
 }
