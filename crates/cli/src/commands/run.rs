@@ -1,6 +1,7 @@
 //! `plyfs run`: a command in a fork of a stack, and what becomes of its changes.
 
 mod decision;
+mod inherited;
 mod root;
 mod scratch;
 mod session;
@@ -16,6 +17,7 @@ use vnode::{Errno, Timestamp};
 use crate::arguments::Run;
 use crate::exit::{Exit, Failure, Outcome, run_command};
 use crate::expression::Expression;
+use inherited::Inherited;
 use scratch::{Description, Scratch};
 use session::{Ended, User};
 
@@ -24,7 +26,8 @@ const TICK: Duration = Duration::from_millis(12);
 
 /// Runs the command: the code to end with.
 pub fn run(arguments: &Run) -> Outcome<u8> {
-    // First, while the process has one thread: everything that is opened from here on is in the name space that the
+    let inherited = Inherited::note();
+    // Next, while the process has one thread: everything that is opened from here on is in the name space that the
     // command gets.
     let user = session::separate()?;
     let kept = arguments.scratch.as_deref().map(Scratch::open).transpose()?.flatten();
@@ -49,7 +52,7 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
             return Err(failure);
         }
     };
-    let ended = session::run(&fork, &scratch, &arguments.command, user);
+    let ended = session::run(&fork, &scratch, &arguments.command, user, inherited);
     let ended = match ended {
         Ok(ended) => ended,
         Err(failure) => {

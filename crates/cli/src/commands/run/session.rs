@@ -21,6 +21,7 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 use stack::Fork;
 
+use super::inherited::Inherited;
 use super::root::{self, Root};
 use super::scratch::Scratch;
 use crate::exit::{Exit, Failure, Outcome};
@@ -107,9 +108,16 @@ fn map_ids(inner_uid: Uid, outer_uid: Uid, inner_gid: Gid, outer_gid: Gid) -> io
 }
 
 /// Mounts the fork, runs the command to its end, and takes the mount away.
-pub fn run(fork: &Fork, scratch: &Scratch, command: &[OsString], user: Option<User>) -> Outcome<Ended> {
+pub fn run(
+    fork: &Fork,
+    scratch: &Scratch,
+    command: &[OsString],
+    user: Option<User>,
+    inherited: Inherited,
+) -> Outcome<Ended> {
     let at = &scratch.description.at;
     let working_directory = std::env::current_dir().ok();
+    refuse_outside(at, working_directory.as_deref())?;
     // First: whatever comes from now on is the command's.
     let signals = watched_signals()?;
     let root = if at == Path::new("/") { Some(Root::prepare(scratch.path())?) } else { None };
@@ -121,7 +129,7 @@ pub fn run(fork: &Fork, scratch: &Scratch, command: &[OsString], user: Option<Us
         over: root.is_none() && mount_table::on(at).is_some_and(|entry| entry.is_plyfs()),
     };
     let mount = front_end::mount(fork.file_system(), &plan)?;
-    let process = Process { command, working_directory, user, root: root.as_ref() };
+    let process = Process { command, working_directory, user, root: root.as_ref(), inherited };
     let furnished = root.as_ref().map_or(Ok(()), Root::furnish);
     let ended = furnished.and_then(|()| process.start()).and_then(|started| match started {
         Ok(child) => wait(child, signals),
@@ -138,6 +146,7 @@ struct Process<'a> {
     working_directory: Option<PathBuf>,
     user: Option<User>,
     root: Option<&'a Root>,
+    inherited: Inherited,
 }
 
 impl Process<'_> {
@@ -157,11 +166,10 @@ impl Process<'_> {
             process.current_dir(inside);
         }
         let (user, root) = (self.user, root.map(|root| c_path(&root)).transpose()?);
-        if user.is_none() && root.is_none() {
-            return Ok(process.spawn());
-        }
         let directory = c_path(self.working_directory.as_deref().unwrap_or(Path::new("/")))?;
+        let inherited = self.inherited;
         let prepare = move || {
+            inherited.restore()?;
             if let Some(user) = user {
                 // SAFETY: this is the one thread of a new process; descriptors and memory stay as they are.
                 unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
@@ -173,6 +181,25 @@ impl Process<'_> {
         unsafe { process.pre_exec(prepare) };
         Ok(process.spawn())
     }
+}
+
+/// Fails if the command would start where its changes are real; says what else it can change.
+fn refuse_outside(at: &Path, working_directory: Option<&Path>) -> Outcome {
+    let fork = at.display();
+    if let Some(directory) = working_directory.filter(|directory| !directory.starts_with(at)) {
+        let message = format!(
+            "the current directory {} is not in the fork of {fork}, and would be changed for good; \
+             change to {fork}, or fork everything with --stack /",
+            directory.display()
+        );
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    if at != Path::new("/") {
+        let notice = format!("plyfs: only {fork} is forked: what the command changes elsewhere stays changed\n");
+        // Standard error may be gone.
+        let _ = io::stderr().write_all(notice.as_bytes());
+    }
+    Ok(())
 }
 
 fn c_path(path: &Path) -> Outcome<CString> {
