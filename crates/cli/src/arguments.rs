@@ -68,11 +68,11 @@ pub enum Command {
 /// `plyfs mount`
 #[derive(Args, Debug)]
 pub struct Mount {
-    /// The stack, as "/path | layer | layer(key=value)"; with --over only the layers, which may be ""
+    /// The stack, as "/path | layer | layer(key=value)"; with --over only the layers, which may be ""; with -o remount it may be left out
     #[arg(value_name = "STACK")]
     pub stack: OsString,
     /// The directory to mount on
-    #[arg(value_name = "MOUNTPOINT", required_unless_present_any = ["over", "explain"], value_hint = ValueHint::DirPath)]
+    #[arg(value_name = "MOUNTPOINT", required_unless_present_any = ["over", "explain", "options"], value_hint = ValueHint::DirPath)]
     pub mount_point: Option<PathBuf>,
     /// Mount over this directory itself: it is the base, and is reached only through the layers
     #[arg(long, value_name = "DIR", conflicts_with = "mount_point", value_hint = ValueHint::DirPath)]
@@ -80,7 +80,7 @@ pub struct Mount {
     /// Stay in the foreground; interrupting unmounts
     #[arg(short, long)]
     pub foreground: bool,
-    /// Mount options, separated by commas, as in /etc/fstab: allow_other, ro, nosuid, nodev, noexec, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough, stay_awake=MICROSECONDS, uring=auto|on|off, without=FEATURE[:FEATURE...], writes=back|through
+    /// Mount options, separated by commas, as in /etc/fstab: those of mount(8), such as ro, noexec, suid, dev, sync, dirsync and remount; allow_other, default_permissions, attr_timeout=SECONDS, entry_timeout=SECONDS, fsname=NAME, locks=base|kernel, max_read=BYTES, nopassthrough, stay_awake=MICROSECONDS, uring=auto|on|off, without=FEATURE[:FEATURE...], writes=back|through
     #[arg(short, value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// Whether requests come through io_uring (Linux 6.14): where the kernel offers it, without this option

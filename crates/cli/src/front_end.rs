@@ -1,12 +1,13 @@
 //! The one place that knows the FUSE front end: mounting, serving, unmounting.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use frontends::fuse::{self, Mount, MountError, OperationStatistics, UnmountMode};
+use frontends::fuse::{self, Mount, MountError, MountFlags, OperationStatistics, UnmountMode};
 use vnode::{FileSystem, FileSystemRef};
 
 use crate::control::{Operation, Steps};
@@ -25,7 +26,7 @@ pub struct Plan {
     /// Where.
     pub mount_point: PathBuf,
     /// What mount(8) shows as the source.
-    pub source: String,
+    pub source: OsString,
     /// The mount options.
     pub options: MountOptions,
     /// Mounted on the base's own directory.
@@ -90,6 +91,16 @@ impl Served {
         self.mount.wait_timeout(GRACE);
     }
 
+    /// The mount has got other flags.
+    pub fn flags_changed(&self, flags: &MountFlags) -> vnode::Result<()> {
+        self.mount.flags_changed(flags)
+    }
+
+    /// Everything written so far reaches storage.
+    pub fn sync(&self) -> vnode::Result<()> {
+        self.mount.sync()
+    }
+
     /// How many requests of each operation were answered, those that occurred.
     pub fn requests(&self) -> BTreeMap<String, u64> {
         let counts = self.mount.statistics().into_iter();
@@ -147,15 +158,17 @@ pub fn unmount(mount_point: &Path, lazy: bool) -> io::Result<()> {
     fuse::unmount(mount_point, if lazy { UnmountMode::Lazy } else { UnmountMode::Clean })
 }
 
+/// Gives what is mounted on this path other flags.
+pub fn remount(mount_point: &Path, flags: &MountFlags) -> io::Result<()> {
+    fuse::remount(mount_point, flags)
+}
+
 fn options(plan: &Plan) -> fuse::MountOptions {
     let options = &plan.options;
     let default = fuse::MountOptions::default();
     fuse::MountOptions {
-        source: plan.source.clone().into(),
-        read_only: options.read_only,
-        no_suid: options.nosuid,
-        no_devices: options.nodev,
-        no_exec: options.noexec,
+        source: plan.source.clone(),
+        flags: options.flags,
         // What root mounts is there for all, as with any other file system: the base decides by the caller's rights.
         allow_other: options.allow_other.unwrap_or_else(|| rustix::process::geteuid().is_root()),
         default_permissions: options.default_permissions.then_some(true),

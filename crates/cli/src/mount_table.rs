@@ -14,6 +14,8 @@ pub struct Entry {
     pub kind: String,
     /// What mount(8) shows as its source.
     pub source: String,
+    /// The options of the mount, and then those of its file system.
+    pub options: Vec<String>,
     /// The user whose server it is, for FUSE.
     pub user: Option<u32>,
 }
@@ -58,15 +60,19 @@ pub fn canonical(path: &Path) -> PathBuf {
 /// Reads a line as proc(5) describes it.
 fn entry(line: &[u8]) -> Option<Entry> {
     let separator = line.windows(3).position(|bytes| bytes == b" - ")?;
-    let mount_point = line[..separator].split(|byte| *byte == b' ').nth(4)?;
+    let mut fields = line[..separator].split(|byte| *byte == b' ').skip(4);
+    let (mount_point, of_mount) = (fields.next()?, fields.next().unwrap_or_default());
     let mut behind = line[separator + 3..].split(|byte| *byte == b' ');
     let (kind, source, options) = (behind.next()?, behind.next()?, behind.next().unwrap_or_default());
     let text = |bytes: &[u8]| String::from_utf8_lossy(&unescape(bytes)).into_owned();
-    let user = text(options).split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
+    let words = |bytes: &[u8]| text(bytes).split(',').map(str::to_owned).collect::<Vec<_>>();
+    let of_file_system = words(options);
+    let user = of_file_system.iter().find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
     Some(Entry {
         mount_point: PathBuf::from(OsString::from_vec(unescape(mount_point))),
         kind: text(kind),
         source: text(source),
+        options: [words(of_mount), of_file_system].concat(),
         user,
     })
 }
@@ -104,6 +110,7 @@ mod tests {
         assert_eq!(entry.mount_point, Path::new("/mnt/a b"));
         assert!(entry.is_plyfs());
         assert_eq!(entry.source, "/srv | audit");
+        assert_eq!(entry.options, ["rw", "nosuid", "rw", "user_id=1000", "group_id=0"]);
         assert_eq!(entry.user, Some(1000));
         assert_eq!(super::entry(b"nonsense"), None);
     }

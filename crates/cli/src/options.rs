@@ -1,5 +1,7 @@
 //! Mount options: the comma list of `-o`, as mount(8) and /etc/fstab write it.
 
+pub mod flags;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -9,19 +11,17 @@ use stack::suggest;
 use crate::exit::{Exit, Failure, Outcome};
 use frontends::fuse::Features;
 
+pub use frontends::fuse::MountFlags;
+
 /// What the options ask for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MountOptions {
     /// Let other users in; without a word about it, whoever mounts decides: root does, others do not.
     pub allow_other: Option<bool>,
-    /// Refuse every change.
-    pub read_only: bool,
-    /// Ignore set-id bits. Always so for users but root.
-    pub nosuid: bool,
-    /// Refuse devices. Always so for users but root.
-    pub nodev: bool,
-    /// Refuse to execute programs.
-    pub noexec: bool,
+    /// Other options for a mount that is there.
+    pub remount: bool,
+    /// The flags that mount(8) knows.
+    pub flags: MountFlags,
     /// Have the kernel check permissions by mode bits before it asks.
     pub default_permissions: bool,
     /// How long the kernel may keep attributes.
@@ -70,66 +70,50 @@ impl fmt::Display for Uring {
 /// Longer, and processors would not sleep at all while a program does now and then something.
 const STAY_AWAKE_MICROSECONDS_MAX: u64 = 1_000_000;
 
-/// The options that take effect, as messages list them.
-const KNOWN: [&str; 24] = [
+/// The options of Plyfs itself, as messages list them.
+const OWN: [&str; 14] = [
     "allow_other",
     "noallow_other",
     "attr_timeout",
     "default_permissions",
-    "dev",
-    "nodev",
     "entry_timeout",
-    "exec",
-    "noexec",
     "fsname",
     "locks",
     "max_read",
     "passthrough",
     "nopassthrough",
-    "ro",
-    "rw",
     "stay_awake",
-    "suid",
-    "nosuid",
     "uring",
     "without",
     "writes",
-    "defaults",
-    "subtype",
 ];
 
-/// The words of /etc/fstab that speak to mount(8) and the system's start, not to the file system: ignored as it does.
-const FSTAB: [&str; 19] = [
-    "auto",
-    "noauto",
-    "user",
-    "nouser",
-    "users",
-    "owner",
-    "nowner",
-    "group",
-    "nogroup",
-    "_netdev",
-    "nofail",
-    "fail",
-    "relatime",
-    "norelatime",
-    "lazytime",
-    "nolazytime",
-    "async",
-    "loud",
-    "silent",
-];
+/// Options of mount(8) that speak to it and to the system's start, or ask for what no mount through FUSE has: counters of changes
+/// (iversion) are the base's, and Linux has no mandatory locks any more.
+const WITHOUT_MEANING: [&str; 11] =
+    ["auto", "noauto", "_netdev", "nofail", "fail", "iversion", "noiversion", "mand", "nomand", "loud", "subtype"];
+
+/// What the kernel shows of a mount, which mount(8) hands on for a remount.
+const OF_TABLE: [&str; 3] = ["user_id", "group_id", "rootmode"];
 
 /// Reads a comma list. With `sloppy`, unknown options are ignored (`mount -s`).
 pub fn parse(text: &str, sloppy: bool) -> Outcome<MountOptions> {
-    let mut options = MountOptions::default();
-    for word in words(text) {
+    parse_after(MountFlags::default(), text, sloppy)
+}
+
+/// As [`parse`], for a mount that has these flags already.
+pub fn parse_after(flags: MountFlags, text: &str, sloppy: bool) -> Outcome<MountOptions> {
+    let mut options = MountOptions { flags, ..MountOptions::default() };
+    let words = words(text);
+    options.remount = words.iter().any(|word| word == "remount");
+    for word in &words {
         let (key, value) = match word.split_once('=') {
             Some((key, value)) => (key, Some(value)),
             None => (word.as_str(), None),
         };
-        if !apply(&mut options, key, value)? && !is_for_others(key) && !sloppy {
+        let is_known =
+            is_for_others(key) || apply(&mut options, key, value)? || options.remount && OF_TABLE.contains(&key);
+        if !is_known && !sloppy {
             return Err(unknown(key));
         }
     }
@@ -139,13 +123,26 @@ pub fn parse(text: &str, sloppy: bool) -> Outcome<MountOptions> {
 impl MountOptions {
     /// The options that differ from the defaults, as `-o` writes them.
     pub fn to_words(&self) -> Vec<String> {
-        let flags = [
-            (self.read_only, "ro"),
+        [flags::words(&self.flags), self.fixed_words()].concat()
+    }
+
+    /// Fails if the options ask for what only root may give.
+    pub fn refuse_unsafe(&self) -> Outcome {
+        let asked = [(!self.flags.no_suid, "suid"), (!self.flags.no_devices, "dev")];
+        match asked.iter().find(|(is_asked, _)| *is_asked) {
+            Some((_, option)) if !rustix::process::geteuid().is_root() => {
+                let message = format!("mount option '{option}' is for root only; leave it out");
+                Err(Failure::new(Exit::Permission, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Those of them that stay as long as it is mounted.
+    pub fn fixed_words(&self) -> Vec<String> {
+        let switches = [
             (self.allow_other == Some(true), "allow_other"),
             (self.allow_other == Some(false), "noallow_other"),
-            (self.nosuid, "nosuid"),
-            (self.nodev, "nodev"),
-            (self.noexec, "noexec"),
             (self.default_permissions, "default_permissions"),
             (self.passthrough == Some(true), "passthrough"),
             (self.passthrough == Some(false), "nopassthrough"),
@@ -153,7 +150,8 @@ impl MountOptions {
             (self.base_locks == Some(false), "locks=kernel"),
             (self.write_back, "writes=back"),
         ];
-        let mut words: Vec<String> = flags.iter().filter(|(set, _)| *set).map(|(_, word)| (*word).to_owned()).collect();
+        let mut words: Vec<String> =
+            switches.iter().filter(|(set, _)| *set).map(|(_, word)| (*word).to_owned()).collect();
         let seconds =
             |key: &str, timeout: Option<Duration>| timeout.map(|timeout| format!("{key}={}", timeout.as_secs_f64()));
         words.extend(seconds("attr_timeout", self.attribute_timeout));
@@ -207,22 +205,19 @@ fn apply(options: &mut MountOptions, key: &str, value: Option<&str>) -> Outcome<
         // What `mount -t fuse.plyfs` hands on.
         "subtype" if value == Some("plyfs") => {}
         "subtype" => return Err(wrong(key, "can only be plyfs", "subtype=plyfs, or leave it out")),
-        _ if value.is_some() && KNOWN.contains(&key) => return Err(wrong(key, "takes no value", key)),
+        // The user who mounts, as mount(8) notes it.
+        "user" if value.is_some() => {
+            flags::apply(&mut options.flags, key);
+        }
+        _ if value.is_some() && names().any(|name| name == key) => return Err(wrong(key, "takes no value", key)),
+        "remount" => {}
         "allow_other" => options.allow_other = Some(true),
         "noallow_other" => options.allow_other = Some(false),
         "default_permissions" => options.default_permissions = true,
         "passthrough" => options.passthrough = Some(true),
         "nopassthrough" => options.passthrough = Some(false),
-        "ro" => options.read_only = true,
-        "rw" => options.read_only = false,
-        "nosuid" => options.nosuid = true,
-        "suid" => options.nosuid = false,
-        "nodev" => options.nodev = true,
-        "dev" => options.nodev = false,
-        "noexec" => options.noexec = true,
-        "exec" => options.noexec = false,
-        "defaults" => {}
-        _ => return Ok(false),
+        _ if WITHOUT_MEANING.contains(&key) => {}
+        _ => return Ok(flags::apply(&mut options.flags, key)),
     }
     Ok(true)
 }
@@ -244,8 +239,9 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
+/// Whether only others read the option, whatever its value.
 fn is_for_others(key: &str) -> bool {
-    FSTAB.contains(&key) || key == "comment" || key.starts_with("x-") || key.starts_with("X-")
+    key == "comment" || key.starts_with("x-") || key.starts_with("X-")
 }
 
 fn timeout(key: &str, value: Option<&str>) -> Outcome<Duration> {
@@ -259,10 +255,15 @@ fn wrong(key: &str, what: &str, remedy: &str) -> Failure {
     Failure::new(Exit::Usage, format!("mount option '{key}' {what}; write {remedy}"))
 }
 
+/// Every option but those that only others read.
+fn names() -> impl Iterator<Item = &'static str> {
+    OWN.into_iter().chain(flags::names()).chain(WITHOUT_MEANING).chain(["remount"])
+}
+
 fn unknown(key: &str) -> Failure {
-    let remedy = match suggest::nearest(key, KNOWN) {
+    let remedy = match suggest::nearest(key, names()) {
         Some(meant) => format!("did you mean '{meant}'?"),
-        None => format!("there are {}", suggest::list(KNOWN)),
+        None => format!("there are those of mount(8), and {}", suggest::list(OWN)),
     };
     Failure::new(Exit::Usage, format!("unknown mount option '{key}'; {remedy}"))
 }
@@ -276,7 +277,7 @@ mod tests {
         let text =
             "noauto,_netdev,x-systemd.automount,comment=x,ro,allow_other,attr_timeout=1.5,fsname=\"a,b\",nosuid,suid";
         let options = parse(text, false).unwrap();
-        assert!(options.read_only && !options.nosuid);
+        assert!(options.flags.read_only && !options.flags.no_suid && !options.remount);
         assert_eq!(options.allow_other, Some(true));
         assert_eq!(options.attribute_timeout, Some(Duration::from_millis(1500)));
         assert_eq!(options.source_name.as_deref(), Some("a,b"));
@@ -292,7 +293,9 @@ mod tests {
     fn unknown_and_wrong_options_name_the_remedy() {
         let message = |text| parse(text, false).unwrap_err().message;
         assert_eq!(message("alow_other"), "unknown mount option 'alow_other'; did you mean 'allow_other'?");
-        assert!(message("lowercase").contains("there are allow_other, "));
+        assert!(message("lowercase").contains("there are those of mount(8), and allow_other, "));
+        assert_eq!(message("noatme"), "unknown mount option 'noatme'; did you mean 'noatime'?");
+        assert_eq!(message("nofail=1"), "mount option 'nofail' takes no value; write nofail");
         assert_eq!(
             message("attr_timeout=x"),
             "mount option 'attr_timeout' needs a number of seconds; write attr_timeout=1.5"
@@ -318,8 +321,7 @@ mod tests {
 
     #[test]
     fn options_convert_back_to_words() {
-        let text =
-            "ro,noallow_other,nosuid,nopassthrough,locks=kernel,attr_timeout=0.5,stay_awake=0,max_read=65536,fsname=x";
+        let text = "ro,suid,sync,noallow_other,nopassthrough,locks=kernel,attr_timeout=0.5,stay_awake=0,max_read=65536,fsname=x";
         assert_eq!(parse(text, false).unwrap().to_words().join(","), text);
         let twice = parse("without=PASSTHROUGH,without=max_pages:passthrough", false).unwrap();
         assert_eq!(twice.to_words(), ["without=max-pages:passthrough"]);

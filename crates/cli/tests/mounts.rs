@@ -35,7 +35,7 @@ fn a_mount_is_made_used_asked_and_ended() {
     }
     let scratch = Scratch::new();
     let mount = &scratch.name("mount");
-    run(["mount", "mem: | audit(to=stderr)", mount, "-o", "nosuid,noauto,x-systemd.automount"]).succeeded();
+    run(["mount", "mem: | audit(to=stderr)", mount, "-o", "noexec,noauto,x-systemd.automount"]).succeeded();
     assert!(is_mounted(&scratch.mount()), "the mount is not there when the command returns");
     fs::write(scratch.path("mount/file"), "text").unwrap();
     assert_eq!(fs::read(scratch.path("mount/file")).unwrap(), b"text");
@@ -44,7 +44,7 @@ fn a_mount_is_made_used_asked_and_ended() {
     assert_eq!(status["state"], "serving");
     assert_eq!(status["mount_point"], mount.as_str());
     assert_eq!(status["stack"], "mem: | audit(to=stderr)");
-    assert_eq!(status["options"], serde_json::json!(["nosuid"]));
+    assert_eq!(status["options"], serde_json::json!(["noexec"]));
     assert!(status["requests"].as_u64().unwrap() >= 2, "{status}");
     assert_eq!(status["requests_by_operation"]["create"], 1, "{status}");
     let table = run(["status"]).succeeded();
@@ -382,7 +382,7 @@ fn the_helper_of_mount_does_as_mount_expects() {
     let (mount, helper) = (&scratch.name("mount"), scratch.path("mount.plyfs"));
     symlink(env!("CARGO_BIN_EXE_plyfs"), &helper).unwrap();
     let call = |words: &[&str]| -> Run { finish(Command::new(&helper).args(words).output()) };
-    call(&["mem:", mount, "-n", "-o", "rw,noauto,user,_netdev,x-mount.mkdir,suid"]).succeeded();
+    call(&["mem:", mount, "-n", "-o", "rw,noauto,user,_netdev,x-mount.mkdir,exec"]).succeeded();
     assert_eq!(status(mount)["options"], serde_json::json!([]));
     assert_eq!(call(&["mem:", mount]).code, 32);
     umount(mount);

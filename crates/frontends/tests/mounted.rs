@@ -2,7 +2,7 @@
 
 mod support;
 
-use frontends::fuse::{Mount, MountError, MountOptions, UnmountMode};
+use frontends::fuse::{Mount, MountError, MountFlags, MountOptions, UnmountMode};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -988,7 +988,8 @@ fn a_bad_mount_point_is_named_and_nothing_stays_mounted() {
 
 #[test]
 fn a_read_only_mount_refuses_changes() {
-    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let flags = MountFlags { read_only: true, ..MountFlags::default() };
+    let options = MountOptions { flags, ..MountOptions::default() };
     let Some(mounted) = mount_with(memory(), options) else { return };
     let error = fs::write(mounted.path("file"), b"").unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EROFS));

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use frontends::fuse::{Features, Mount, MountOptions, UnmountMode, unmount};
+use frontends::fuse::{Features, Mount, MountFlags, MountOptions, UnmountMode, unmount};
 
 use crate::Recipe;
 use crate::plan::Reach;
@@ -105,6 +105,8 @@ fn serve(recipe: &str, mount_point: &Path) -> Result<(), Box<dyn std::error::Err
     // Creation modes are the callers' affair.
     rustix::process::umask(rustix::fs::Mode::empty());
     let options = MountOptions {
+        // What the kernel would forbid is to be tested too.
+        flags: MountFlags { no_suid: false, no_devices: false, ..MountFlags::default() },
         source: format!("suite-{recipe}").into(),
         allow_other: rustix::process::geteuid().is_root(),
         withheld: if withheld.is_empty() { Features::NONE } else { withheld.parse()? },

@@ -51,6 +51,22 @@ fn is_mounted(mount_point: &Path) -> bool {
     mount_table::on(mount_point).is_some_and(|entry| entry.is_plyfs())
 }
 
+/// The mount of Plyfs on this mount point, if it is the caller's to end or change.
+fn plyfs_on(mount_point: &Path, command: &str) -> Outcome<mount_table::Entry> {
+    match mount_table::on(mount_point) {
+        Some(entry) if entry.is_plyfs() && !is_of_another_user(&entry) => Ok(entry),
+        Some(entry) if !entry.is_plyfs() => {
+            let (name, kind) = (mount_point.display(), &entry.kind);
+            let remedy = match command {
+                "umount" => "unmount it with umount(8)",
+                _ => "change its options with mount(8)",
+            };
+            Err(Failure::new(Exit::NoMount, format!("{name} is a mount of type {kind}, not of Plyfs; {remedy}")))
+        }
+        _ => Err(not_running(mount_point)),
+    }
+}
+
 /// Why there is no mount that answers on this mount point.
 fn not_running(mount_point: &Path) -> Failure {
     let name = mount_point.display();

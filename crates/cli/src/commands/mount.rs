@@ -1,7 +1,9 @@
 //! `plyfs mount`, and the same for mount(8): from the command line to a mount that serves.
 
+mod remount;
 mod server;
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +15,10 @@ use crate::expression::Expression;
 use crate::front_end::Plan;
 use crate::logging::{self, Destination};
 use crate::{mount_table, options};
+use remount::Remount;
+
+/// As the parser says it of a mount without options.
+const NO_MOUNT_POINT: &str = "the following required arguments were not provided: <MOUNTPOINT>; --help tells the usage";
 
 /// All that a server needs to know.
 struct Job {
@@ -30,12 +36,19 @@ struct Job {
 pub fn run(arguments: &Mount) -> Outcome {
     let mut options = options::parse(&arguments.options.join(","), false)?;
     options.uring = arguments.uring.or(options.uring);
+    if options.remount {
+        return as_remount(arguments);
+    }
+    options.refuse_unsafe()?;
     logging::check(&arguments.log_level)?;
     let expression = match &arguments.over {
         Some(directory) => Expression::read_over(directory, &arguments.stack)?,
         None => Expression::read(&arguments.stack)?,
     };
     let Some(mount_point) = arguments.over.as_ref().or(arguments.mount_point.as_ref()) else {
+        if !arguments.explain {
+            return Err(Failure::new(Exit::Usage, NO_MOUNT_POINT));
+        }
         let plan = Plan { options, ..Plan::default() };
         let file_system = expression.build()?;
         return super::print(&super::explain::text(&expression, file_system.as_ref(), &plan));
@@ -44,7 +57,7 @@ pub fn run(arguments: &Mount) -> Outcome {
         if arguments.trace { logging::with_trace(&arguments.log_level) } else { arguments.log_level.clone() };
     let plan = Plan {
         mount_point: check_mount_point(mount_point)?,
-        source: source(&expression, options.source_name.as_deref()),
+        source: options.source_name.clone().unwrap_or_else(|| expression.standard_form()).into(),
         options,
         over: arguments.over.is_some(),
     };
@@ -61,11 +74,17 @@ pub fn as_helper(arguments: &Helper) -> Outcome {
     if let Some(kind) = arguments.kind.as_deref().filter(|kind| !matches!(*kind, "plyfs" | "fuse.plyfs")) {
         return Err(Failure::new(Exit::Usage, format!("'{kind}' is not a type that Plyfs mounts; give -t plyfs")));
     }
-    let options = options::parse(&arguments.options.join(","), arguments.sloppy)?;
+    let text = arguments.options.join(",");
+    let options = options::parse(&text, arguments.sloppy)?;
+    if options.remount {
+        return remount_as_helper(arguments, &text);
+    }
+    options.refuse_unsafe()?;
     let expression = Expression::read(&arguments.stack)?;
     let plan = Plan {
         mount_point: check_mount_point(&arguments.mount_point)?,
-        source: source(&expression, options.source_name.as_deref()),
+        // As it was written: by that mount(8) knows a line of /etc/fstab that is mounted already.
+        source: options.source_name.clone().map_or_else(|| arguments.stack.clone(), OsString::from),
         options,
         over: false,
     };
@@ -73,6 +92,40 @@ pub fn as_helper(arguments: &Helper) -> Outcome {
     if !arguments.fake {
         let (log_level, hides) = ("info".to_owned(), is_in_use(&plan.mount_point));
         carry_out(&Job { expression, plan, log_level, log_file: None, foreground: false, explain: false, hides })?;
+    }
+    if arguments.verbose { super::print(&said) } else { Ok(()) }
+}
+
+/// Does `plyfs mount -o remount,OPTIONS [STACK] MOUNTPOINT`.
+fn as_remount(arguments: &Mount) -> Outcome {
+    let is_more = arguments.over.is_some()
+        || arguments.foreground
+        || arguments.explain
+        || arguments.trace
+        || arguments.log_file.is_some()
+        || arguments.uring.is_some();
+    if is_more {
+        let message = "a remount changes mount options and nothing else; \
+            write plyfs mount -o remount,OPTIONS MOUNTPOINT";
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let (stack, mount_point) = match &arguments.mount_point {
+        Some(mount_point) => (Some(arguments.stack.as_os_str()), mount_point.as_path()),
+        None => (None, Path::new(&arguments.stack)),
+    };
+    let mount_point = mount_table::canonical(mount_point);
+    let options = arguments.options.join(",");
+    Remount { mount_point, stack, options: &options, is_complete: false, sloppy: false }.run()
+}
+
+/// Does what mount(8) asks of its helper for `mount -o remount`.
+fn remount_as_helper(arguments: &Helper, options: &str) -> Outcome {
+    let mount_point = mount_table::canonical(&arguments.mount_point);
+    let said = format!("plyfs: {} remounted\n", mount_point.display());
+    let (stack, sloppy) = (Some(arguments.stack.as_os_str()), arguments.sloppy);
+    let remount = Remount { mount_point, stack, options, is_complete: true, sloppy };
+    if !arguments.fake {
+        remount.run()?;
     }
     if arguments.verbose { super::print(&said) } else { Ok(()) }
 }
@@ -106,11 +159,6 @@ fn carry_out(job: &Job) -> Outcome {
 
 fn destination(job: &Job, otherwise: Destination) -> Destination {
     job.log_file.clone().map_or(otherwise, Destination::File)
-}
-
-/// What mount(8) shows as the source: one line in any case.
-fn source(expression: &Expression, name: Option<&str>) -> String {
-    name.map_or_else(|| expression.standard_form(), str::to_owned)
 }
 
 /// The mount point as the kernel will list it.

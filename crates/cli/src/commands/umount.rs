@@ -20,16 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Runs the command.
 pub fn run(arguments: &Umount) -> Outcome {
     let mount_point = mount_table::canonical(&arguments.mount_point);
-    let name = mount_point.display();
-    match mount_table::on(&mount_point) {
-        Some(entry) if entry.is_plyfs() && !super::is_of_another_user(&entry) => {}
-        Some(entry) if entry.is_plyfs() => return Err(super::not_running(&mount_point)),
-        Some(entry) => {
-            let cause = format!("{name} is a mount of type {}, not of Plyfs; unmount it with umount(8)", entry.kind);
-            return Err(Failure::new(Exit::NoMount, cause));
-        }
-        None => return Err(super::not_running(&mount_point)),
-    }
+    super::plyfs_on(&mount_point, "umount")?;
     // The server is found before the mount is gone, and held by a descriptor that no later process can take over.
     let server = client::find(&mount_point).and_then(|mount| pidfd_open(mount.pid, PidfdFlags::empty()).ok());
     front_end::unmount(&mount_point, arguments.lazy).map_err(|error| refused(&mount_point, &error))?;

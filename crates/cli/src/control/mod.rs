@@ -28,6 +28,13 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         level: Option<String>,
     },
+    /// Everything written so far is to reach storage.
+    Sync,
+    /// The mount has got these flags, as mount options; everything written so far is to reach storage.
+    FlagsChanged {
+        /// All that differ from the defaults.
+        options: Vec<String>,
+    },
     /// A command to a member of the stack.
     Control {
         /// The member's kind.
@@ -48,7 +55,7 @@ pub enum Answer {
     Status(Box<Report>),
     /// To `statistics`.
     Statistics(Box<Statistics>),
-    /// To `log-level` and `control`.
+    /// To `log-level` and `control`; empty to `sync` and `flags-changed`.
     Text(String),
     /// The request failed, and why.
     Error(String),

@@ -11,6 +11,7 @@ mod xattrs;
 
 use super::admission::Admission;
 use super::device::Device;
+use super::durability::Durability;
 use super::interest::Interest;
 use super::kept_data::KeptData;
 use super::locks::Locks;
@@ -45,6 +46,7 @@ pub(crate) struct Dispatcher {
     kept_data: KeptData,
     newborns: Newborns,
     locks: Locks,
+    durability: Durability,
     notifications: NotificationSender,
     pollers: Pollers,
     trimmer: Trimmer,
@@ -77,6 +79,7 @@ impl Dispatcher {
             kept_data: KeptData::new(),
             newborns: Newborns::new(),
             locks: Locks::default(),
+            durability: Durability::new(),
             pollers: Pollers::new(notifications.clone()),
             trimmer: Trimmer::default(),
             passthrough_refused: AtomicBool::new(!negotiated.has(wire::init::PASSTHROUGH)),
@@ -93,6 +96,16 @@ impl Dispatcher {
     /// How many nodes the kernel holds.
     pub(crate) fn node_count(&self) -> u64 {
         self.nodes.len()
+    }
+
+    /// What has to be on storage before a request is answered.
+    pub(crate) fn durability(&self) -> &Durability {
+        &self.durability
+    }
+
+    /// Everything written reaches storage.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file_system.sync()
     }
 
     /// The node table, for the notifier.

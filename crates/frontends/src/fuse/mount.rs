@@ -1,9 +1,10 @@
 //! Mounting and unmounting: mount(2) where the process may, `fusermount3` where it may not.
 
 use super::device::{DEVICE_PATH, Device, own_received};
+use super::mount_flags::MountFlags;
 use rustix::fs::{AtFlags, CWD, FileType, StatxAttributes, StatxFlags, statx};
 use rustix::io::{Errno, FdFlags};
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, IoSliceMut, Read};
@@ -25,10 +26,7 @@ pub(crate) struct MountPlan<'a> {
     pub(crate) mount_point: &'a Path,
     /// The first column of the mount table.
     pub(crate) source: &'a OsStr,
-    pub(crate) read_only: bool,
-    pub(crate) no_suid: bool,
-    pub(crate) no_devices: bool,
-    pub(crate) no_exec: bool,
+    pub(crate) flags: MountFlags,
     pub(crate) allow_other: bool,
     pub(crate) default_permissions: bool,
     pub(crate) max_read: Option<u32>,
@@ -191,6 +189,15 @@ pub fn unmount(mount_point: &Path, mode: UnmountMode) -> io::Result<()> {
     unmount_by_helper(mount_point, lazy)
 }
 
+/// Gives the mount on this path other flags, as `mount -o remount`; its server is to be told by
+/// [`Mount::flags_changed`](super::Mount::flags_changed). The kernel hands on all that it has kept first.
+///
+/// # Errors
+/// `EBUSY` if it is to become read-only and files are open for writing; `EPERM`; `EINVAL` if nothing is mounted there.
+pub fn remount(mount_point: &Path, flags: &MountFlags) -> io::Result<()> {
+    Ok(rustix::mount::mount_remount(mount_point, flags.to_kernel(), c"")?)
+}
+
 /// The kernel's number of the topmost mount on this path, where it tells (Linux 5.8). Asks no file system anything.
 pub(crate) fn mount_number(mount_point: &Path) -> Option<u64> {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
@@ -279,13 +286,7 @@ fn mount_directly(plan: &MountPlan<'_>) -> Result<Device, MountError> {
         data.push_str(&option);
     }
     let data = std::ffi::CString::new(data).map_err(|_| MountError::BadPath(plan.mount_point.into()))?;
-    let flags = [
-        (plan.read_only, MountFlags::RDONLY),
-        (plan.no_suid, MountFlags::NOSUID),
-        (plan.no_devices, MountFlags::NODEV),
-        (plan.no_exec, MountFlags::NOEXEC),
-    ];
-    let flags = flags.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| *flag).collect();
+    let flags = plan.flags.to_kernel();
     rustix::mount::mount(plan.source, plan.mount_point, FILE_SYSTEM_TYPE, flags, &*data).map_err(
         |error| match error {
             Errno::PERM | Errno::ACCESS => MountError::NotPermitted,
@@ -315,9 +316,7 @@ fn kernel_options(plan: &MountPlan<'_>) -> Vec<String> {
 /// The helper's option list: those of the kernel, the mount flags by name, and the source with its commas escaped.
 fn helper_options(plan: &MountPlan<'_>) -> OsString {
     let mut options = kernel_options(plan);
-    let flags =
-        [(plan.read_only, "ro"), (plan.no_suid, "nosuid"), (plan.no_devices, "nodev"), (plan.no_exec, "noexec")];
-    options.extend(flags.iter().filter(|(wanted, _)| *wanted).map(|(_, name)| (*name).to_owned()));
+    options.extend(plan.flags.to_helper().map(str::to_owned));
     options.push(format!("subtype={SUBTYPE}"));
     let mut list = options.join(",").into_bytes();
     list.extend_from_slice(b",fsname=");
@@ -447,10 +446,7 @@ mod tests {
         MountPlan {
             mount_point,
             source: OsStr::new("/a,b | audit"),
-            read_only: true,
-            no_suid: true,
-            no_devices: false,
-            no_exec: false,
+            flags: MountFlags { read_only: true, no_devices: false, ..MountFlags::default() },
             allow_other: true,
             default_permissions: true,
             max_read: Some(65_536),

@@ -4,6 +4,7 @@ use super::agreement::{TURNED_OFF, correct, unmet_demand, wishes};
 use super::device::Device;
 use super::dispatch::Dispatcher;
 use super::mount::{self, MountError, MountPlan, UnmountMode, is_mounted, mount_number, unmount};
+use super::mount_flags::MountFlags;
 use super::negotiation::Negotiated;
 use super::notifier::KernelNotifier;
 use super::notify::NotificationSender;
@@ -45,6 +46,8 @@ impl Mount {
             uring::switch_on().map_err(MountError::NoUring)?;
         }
         let properties = file_system.properties();
+        // The kernel answers EROFS then also where it does not ask the stack, as to access(2).
+        let flags = MountFlags { read_only: options.flags.read_only || properties.read_only, ..options.flags };
         let mut decisions = decide(&properties, options);
         if let Some(error) = unmet_demand(&decisions, options) {
             return Err(error);
@@ -56,11 +59,7 @@ impl Mount {
         let device = mount::mount(&MountPlan {
             mount_point: &mount_point,
             source: &options.source,
-            // The kernel answers EROFS then also where it does not ask the stack, as to access(2).
-            read_only: options.read_only || properties.read_only,
-            no_suid: options.no_suid,
-            no_devices: options.no_devices,
-            no_exec: options.no_exec,
+            flags,
             allow_other: options.allow_other,
             // A kernel that applies lists checks permissions by that.
             default_permissions: decisions.checks_without_lists,
@@ -72,6 +71,7 @@ impl Mount {
         let served = served.and_then(|served| unmet_demand(&decisions, options).map_or(Ok(served), Err));
         match served {
             Ok((dispatcher, session, statistics)) => {
+                dispatcher.durability().set(&options.flags);
                 let number = mount_number(&mount_point);
                 Ok(Mount { mount_point, number, decisions, dispatcher, session, statistics })
             }
@@ -112,6 +112,25 @@ impl Mount {
     /// How many threads serve requests now.
     pub fn workers(&self) -> usize {
         self.session.workers()
+    }
+
+    /// The mount has got other flags by [`remount`](super::remount): those that the kernel leaves to the server count from now on,
+    /// and what was written before is on storage on return. A file that is open for writing passes the server by where it did so
+    /// before.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub fn flags_changed(&self, flags: &MountFlags) -> vnode::Result<()> {
+        self.dispatcher.durability().set(flags);
+        self.sync()
+    }
+
+    /// Everything written so far reaches storage, as syncfs(2), but for what the kernel has not handed on yet.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub fn sync(&self) -> vnode::Result<()> {
+        self.dispatcher.sync()
     }
 
     /// Waits until it is unmounted and the last request is served.

@@ -16,6 +16,8 @@ pub(crate) struct OpenedFile {
     pub(crate) file: OpenFileRef,
     pub(crate) node: u64,
     mode: IoMode,
+    /// Reads and writes reach the stack past the kernel's cache.
+    pub(crate) is_direct: bool,
     /// Opened for writing.
     pub(crate) writes: bool,
     /// Opened for appending: what is written comes at the end, wherever the kernel says that it belongs.
@@ -137,7 +139,8 @@ impl OpenFiles {
         }
         let OpenWish { writes, appends, .. } = wish;
         let (pages, flocked) = (OnceLock::new(), AtomicBool::new(false));
-        let opened = Arc::new(OpenedFile { file, node, mode, writes, appends, pages, flocked });
+        let is_direct = flags & open_reply::DIRECT_IO != 0;
+        let opened = Arc::new(OpenedFile { file, node, mode, is_direct, writes, appends, pages, flocked });
         self.file_shard(handle).write().unwrap_or_else(PoisonError::into_inner).insert(handle, opened);
         OpenAnswer { handle, flags, backing_id }
     }

@@ -3,6 +3,7 @@
 use super::agreement::TURNED_OFF;
 use super::device::DEVICE_PATH;
 use super::features::Features;
+use super::mount_flags::MountFlags;
 use super::privilege::is_machine_root;
 use super::{uring, yielding};
 use std::ffi::OsString;
@@ -15,14 +16,8 @@ use vnode::Properties;
 pub struct MountOptions {
     /// The first column of the mount table: the stack expression.
     pub source: OsString,
-    /// Mounted read-only: the kernel refuses every change.
-    pub read_only: bool,
-    /// Set-id bits of programs have no effect.
-    pub no_suid: bool,
-    /// Device files cannot be opened.
-    pub no_devices: bool,
-    /// Programs cannot be run.
-    pub no_exec: bool,
+    /// The flags that mount(8) knows.
+    pub flags: MountFlags,
     /// Users other than the one who mounts are let in.
     pub allow_other: bool,
     /// The kernel checks permissions by mode and owner. `None`: unless the stack needs to see what would be refused; where
@@ -71,10 +66,7 @@ impl Default for MountOptions {
     fn default() -> Self {
         MountOptions {
             source: "plyfs".into(),
-            read_only: false,
-            no_suid: false,
-            no_devices: false,
-            no_exec: false,
+            flags: MountFlags::default(),
             allow_other: false,
             default_permissions: None,
             max_read: None,

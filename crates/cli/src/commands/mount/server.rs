@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ use crate::control::{Answer, Report, Request, Statistics};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::{self, Served};
 use crate::logging;
+use crate::options::{self, MountOptions};
 use crate::runtime_directory;
 
 /// A mount that is usable.
@@ -32,6 +33,10 @@ struct Mounted {
     started: Instant,
     /// What does not change, or is the same for every report.
     report: Report,
+    /// The mount options, whose flags a remount changes.
+    options: Mutex<MountOptions>,
+    /// It is mounted over its own base.
+    is_over: bool,
 }
 
 /// Builds the stack, mounts it and opens the control socket. Whatever fails, nothing stays mounted.
@@ -54,10 +59,10 @@ pub fn start(job: &Job) -> Outcome<Server> {
         pid: std::process::id(),
         uid: rustix::process::geteuid().as_raw(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        options: words(job),
         ..Report::default()
     };
-    let mount = Arc::new(Mounted { served, file_system, started: Instant::now(), report });
+    let (options, is_over) = (Mutex::new(job.plan.options.clone()), job.plan.over);
+    let mount = Arc::new(Mounted { served, file_system, started: Instant::now(), report, options, is_over });
     let watched = watch(signals, Arc::clone(&mount));
     let socket = watched.and_then(|()| ControlSocket::start(Arc::clone(&mount) as Arc<dyn Answerer>));
     match socket {
@@ -95,6 +100,14 @@ impl Answerer for Mounted {
                 Ok(()) => Answer::Text(level),
                 Err(failure) => Answer::Error(failure.message),
             },
+            Request::Sync => stored(self.served.sync()),
+            Request::FlagsChanged { options } => match options::parse(&options.join(","), false) {
+                Ok(changed) => {
+                    self.options.lock().unwrap_or_else(PoisonError::into_inner).flags = changed.flags;
+                    stored(self.served.flags_changed(&changed.flags))
+                }
+                Err(failure) => Answer::Error(failure.message),
+            },
             Request::Control { target, name, arguments } => {
                 match self.file_system.control(&Control { target, command: name, arguments }) {
                     Ok(text) => Answer::Text(text),
@@ -113,11 +126,21 @@ impl Mounted {
         list.lines().map(str::to_owned).collect()
     }
 
+    /// The options as they are now, and that the mount is over its own base.
+    fn words(&self) -> Vec<String> {
+        let mut words = self.options.lock().unwrap_or_else(PoisonError::into_inner).to_words();
+        if self.is_over {
+            words.insert(0, "over".to_owned());
+        }
+        words
+    }
+
     fn report(&self) -> Report {
         let requests_by_operation: BTreeMap<String, u64> = self.served.requests();
         Report {
             uptime_seconds: self.started.elapsed().as_secs(),
             branches: self.branches(),
+            options: self.words(),
             log_level: logging::level(),
             requests: requests_by_operation.values().sum(),
             requests_by_operation,
@@ -159,13 +182,12 @@ fn watch(mut signals: Signals, mount: Arc<Mounted>) -> Outcome {
     }
 }
 
-/// The options as given, and that the mount is over its own base.
-fn words(job: &Job) -> Vec<String> {
-    let mut words = job.plan.options.to_words();
-    if job.plan.over {
-        words.insert(0, "over".to_owned());
+/// Whether everything that was written is on storage.
+fn stored(synchronized: vnode::Result<()>) -> Answer {
+    match synchronized {
+        Ok(()) => Answer::Text(String::new()),
+        Err(errno) => Answer::Error(format!("not everything that was written could be stored: {errno}")),
     }
-    words
 }
 
 /// A server in the background has no terminal that a panic could show on.

@@ -26,6 +26,6 @@ impl Inherited {
     /// As setrlimit(2).
     pub fn restore(&self) -> io::Result<()> {
         rustix::process::umask(self.umask);
-        Ok(setrlimit(Resource::Nofile, self.descriptors.clone())?)
+        Ok(setrlimit(Resource::Nofile, self.descriptors)?)
     }
 }

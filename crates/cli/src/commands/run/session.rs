@@ -27,7 +27,7 @@ use super::scratch::Scratch;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::{self, Plan};
 use crate::mount_table;
-use crate::options::MountOptions;
+use crate::options::{MountFlags, MountOptions};
 
 /// What is passed on to the command.
 const PASSED_ON: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
@@ -123,7 +123,7 @@ pub fn run(
     let root = if at == Path::new("/") { Some(Root::prepare(scratch.path())?) } else { None };
     let plan = Plan {
         mount_point: root.as_ref().map_or(at, |root| &root.mount_point).clone(),
-        source: "fork".to_owned(),
+        source: "fork".into(),
         options: options_like(at),
         // Over a mount of Plyfs, which is not refused then.
         over: root.is_none() && mount_table::on(at).is_some_and(|entry| entry.is_plyfs()),
@@ -230,9 +230,12 @@ fn watched_signals() -> Outcome<SignalsInfo<WithRawSiginfo>> {
 fn options_like(at: &Path) -> MountOptions {
     let flags = rustix::fs::statvfs(at).map(|found| found.f_flag).unwrap_or(StatVfsMountFlags::empty());
     MountOptions {
-        nosuid: flags.contains(StatVfsMountFlags::NOSUID),
-        nodev: flags.contains(StatVfsMountFlags::NODEV),
-        noexec: flags.contains(StatVfsMountFlags::NOEXEC),
+        flags: MountFlags {
+            no_suid: flags.contains(StatVfsMountFlags::NOSUID),
+            no_devices: flags.contains(StatVfsMountFlags::NODEV),
+            no_exec: flags.contains(StatVfsMountFlags::NOEXEC),
+            ..MountFlags::default()
+        },
         attribute_timeout: Some(std::time::Duration::from_secs(1)),
         entry_timeout: Some(std::time::Duration::from_secs(1)),
         ..MountOptions::default()

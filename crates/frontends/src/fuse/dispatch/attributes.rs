@@ -25,6 +25,9 @@ impl Dispatcher {
             }
             Operation::SetAttributes(set) => {
                 let attributes = self.set_attributes(request.unique, &caller, &node, set)?;
+                if set.valid & valid::SIZE != 0 {
+                    self.durability.size_changed(&*node.vnode, &*self.file_system)?;
+                }
                 reply.put(&attributes_out(&attributes, self.attribute_timeout(&node, &attributes)));
             }
             Operation::Access { mask } => node.vnode.access(&caller, AccessMode::from_bits(*mask))?,

@@ -39,6 +39,8 @@ impl Dispatcher {
                 };
                 if !is_page && flags.synchronizes() {
                     file.fsync(&caller, flags.synchronizes_data_only())?;
+                } else if !is_page && opened.is_direct {
+                    self.durability.file_changed(&caller, &**file)?;
                 }
                 reply.put(&wire::WriteOut { size: length as u32, padding: 0 });
             }
@@ -46,6 +48,7 @@ impl Dispatcher {
                 let opened = self.open_file(arguments.handle)?;
                 let mode = AllocateMode::from_bits(arguments.mode);
                 opened.file.allocate(&caller, mode, arguments.offset, arguments.length)?;
+                self.durability.file_changed(&caller, &*opened.file)?;
             }
             Operation::Seek(arguments) => {
                 let opened = self.open_file(arguments.handle)?;
@@ -87,6 +90,7 @@ impl Dispatcher {
         let to = self.open_file(arguments.handle_out)?;
         let length = if long_result { arguments.length } else { arguments.length.min(COPY_MAX) };
         let copied = from.file.copy_range(caller, arguments.offset_in, &to.file, arguments.offset_out, length)?;
+        self.durability.file_changed(caller, &*to.file)?;
         if long_result {
             reply.put(&wire::CopyFileRangeOut { copied });
         } else {

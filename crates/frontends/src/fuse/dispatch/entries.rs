@@ -4,6 +4,7 @@ use super::guard::{FOLLOW_NOT_FOR_OTHERS, Guard};
 use super::{Answer, Dispatcher, caller, name};
 use crate::fuse::convert::{attributes_to_wire, device_from_wire, node_kind, rename_mode};
 use crate::fuse::nodes::Node;
+use crate::fuse::notify::Notification;
 use crate::fuse::reply::Reply;
 use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
@@ -17,24 +18,32 @@ impl Dispatcher {
         let node = self.node(request.node)?;
         let caller_with = |umask: u32| caller(request, umask);
         let vnode = &node.vnode;
-        let made = match &request.operation {
+        let (made, new_name) = match &request.operation {
             Operation::Lookup { name } => return self.look_up(&caller_with(0), &node, name, reply),
-            Operation::SymbolicLink { name: bytes, target } => vnode.symlink(&caller_with(0), name(bytes)?, target)?,
+            Operation::SymbolicLink { name: bytes, target } => {
+                (vnode.symlink(&caller_with(0), name(bytes)?, target)?, bytes)
+            }
             Operation::MakeNode { arguments, name: bytes } => {
                 let device = device_from_wire(arguments.device);
                 let kind = node_kind(arguments.mode)?;
                 let mode = arguments.mode & 0o7777;
-                vnode.mknod(&caller_with(arguments.umask), name(bytes)?, kind, mode, device)?
+                (vnode.mknod(&caller_with(arguments.umask), name(bytes)?, kind, mode, device)?, bytes)
             }
             Operation::MakeDirectory { arguments, name: bytes } => {
-                vnode.mkdir(&caller_with(arguments.umask), name(bytes)?, arguments.mode & 0o7777)?
+                (vnode.mkdir(&caller_with(arguments.umask), name(bytes)?, arguments.mode & 0o7777)?, bytes)
             }
             Operation::Link { source, name: bytes } => {
                 let source = self.vnode(*source)?;
-                vnode.link(&caller_with(0), &source, name(bytes)?)?
+                (vnode.link(&caller_with(0), &source, name(bytes)?)?, bytes)
             }
-            Operation::Unlink { name: bytes } => return vnode.unlink(&caller_with(0), name(bytes)?),
-            Operation::RemoveDirectory { name: bytes } => return vnode.rmdir(&caller_with(0), name(bytes)?),
+            Operation::Unlink { name: bytes } => {
+                vnode.unlink(&caller_with(0), name(bytes)?)?;
+                return self.name_changed(&node, bytes);
+            }
+            Operation::RemoveDirectory { name: bytes } => {
+                vnode.rmdir(&caller_with(0), name(bytes)?)?;
+                return self.name_changed(&node, bytes);
+            }
             Operation::Rename { name: from, new_parent, new_name, flags } => {
                 let mode = rename_mode(*flags)?;
                 let to = self.node(*new_parent)?;
@@ -43,7 +52,7 @@ impl Dispatcher {
                 if mode == RenameMode::Exchange {
                     self.moved(&to, &node);
                 }
-                return Ok(());
+                return self.name_changed(&to, new_name).and(self.name_changed(&node, from));
             }
             Operation::ReadLink => {
                 self.admit_to_symlink(&caller_with(0), &node)?;
@@ -52,8 +61,17 @@ impl Dispatcher {
             }
             _ => return Err(Errno::ENOSYS),
         };
+        self.name_changed(&node, new_name)?;
         reply.put(&self.entry_out(&node, made));
         Ok(())
+    }
+
+    /// Has the change of a name reach storage, if the mount is to. Where it does not, the kernel looks the name up again: it has
+    /// changed all the same.
+    pub(super) fn name_changed(&self, directory: &Node, name: &[u8]) -> Answer {
+        self.durability.directory_changed(&*directory.vnode, &*self.file_system).inspect_err(|_| {
+            self.notifications.send(Notification::InvalidateEntry { parent: directory.id, name: name.into() });
+        })
     }
 
     /// A name that the kernel may have cached where everybody may search has come to a directory where not everybody may: the

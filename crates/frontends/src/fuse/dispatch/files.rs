@@ -65,6 +65,9 @@ impl Dispatcher {
         } else {
             self.open_vnode(&node, &caller, flags)?
         };
+        if flags.truncates() {
+            self.durability.file_changed(&caller, &*file)?;
+        }
         let answer = self.register(&node, file, flags, appends, None, request.uid == 0);
         put_open(reply, answer);
         Ok(())
@@ -100,6 +103,9 @@ impl Dispatcher {
             Some(bytes) => parent.vnode.create(&caller, name(bytes)?, &how)?,
             None => parent.vnode.tmpfile(&caller, &how)?,
         };
+        if let Some(bytes) = bytes {
+            self.name_changed(&parent, bytes)?;
+        }
         let attributes = created.entry.attributes;
         let entry = self.entry_out(&parent, created.entry);
         let node = self.node(entry.node)?;
@@ -125,7 +131,9 @@ impl Dispatcher {
         let writes_clear_set_id = passthrough && flags.writes() && !privileged && self.has_set_id(&file, attributes);
         // Where the kernel writes back, what it says is the end may be where something was appended meanwhile.
         let appends_by_itself = self.writes_back() && appends;
-        let direct = self.decisions.direct_io() || writes_clear_set_id || appends_by_itself;
+        // The kernel has a write through its cache followed by an fsync, and one to the backing file not.
+        let synchronized = passthrough && flags.writes() && self.durability.of_data();
+        let direct = self.decisions.direct_io() || writes_clear_set_id || appends_by_itself || synchronized;
         let opens_differ = self.decisions.opens_differ;
         let wish = OpenWish { passthrough, direct, opens_differ, writes: flags.writes(), appends, privileged };
         let register = |file: &OpenFileRef| self.register_backing(file, privileged);

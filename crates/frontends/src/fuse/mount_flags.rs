@@ -1,0 +1,119 @@
+//! The flags of a mount, as mount(8) calls them: those of mount(2) that the kernel keeps, all but one of which a remount changes.
+
+use rustix::mount::MountFlags as KernelFlags;
+
+/// The flags of a mount, see mount(8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MountFlags {
+    /// `ro`: the kernel refuses every change.
+    pub read_only: bool,
+    /// `nosuid`: set-id bits and capabilities of programs have no effect. Default: on.
+    pub no_suid: bool,
+    /// `nodev`: device files cannot be opened. Default: on.
+    pub no_devices: bool,
+    /// `noexec`: programs cannot be run.
+    pub no_exec: bool,
+    /// `sync`: what is written is on storage when the call returns, and so is each change of a directory.
+    pub synchronous: bool,
+    /// `dirsync`: each change of a directory is on storage when the call returns. Stays as it was mounted.
+    pub synchronous_directories: bool,
+    /// What the mount table says of access times. They are those of the base, which changes them as its own file system does.
+    pub access_times: AccessTimes,
+    /// `nodiratime`: as `access_times`, of directories.
+    pub no_directory_access_times: bool,
+    /// `lazytime`: as `access_times`, of when times reach storage.
+    pub lazy_times: bool,
+}
+
+/// When reading changes access times, see mount(8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// `relatime`: once a day, and after a change.
+    #[default]
+    Relative,
+    /// `noatime`: never.
+    Never,
+    /// `strictatime`: always.
+    Strict,
+}
+
+impl Default for MountFlags {
+    fn default() -> Self {
+        MountFlags {
+            read_only: false,
+            no_suid: true,
+            no_devices: true,
+            no_exec: false,
+            synchronous: false,
+            synchronous_directories: false,
+            access_times: AccessTimes::Relative,
+            no_directory_access_times: false,
+            lazy_times: false,
+        }
+    }
+}
+
+impl MountFlags {
+    /// As mount(2) takes them.
+    pub(crate) fn to_kernel(self) -> KernelFlags {
+        let flags = [
+            (self.read_only, KernelFlags::RDONLY),
+            (self.no_suid, KernelFlags::NOSUID),
+            (self.no_devices, KernelFlags::NODEV),
+            (self.no_exec, KernelFlags::NOEXEC),
+            (self.synchronous, KernelFlags::SYNCHRONOUS),
+            (self.synchronous_directories, KernelFlags::DIRSYNC),
+            (self.access_times == AccessTimes::Relative, KernelFlags::RELATIME),
+            (self.access_times == AccessTimes::Never, KernelFlags::NOATIME),
+            (self.access_times == AccessTimes::Strict, KernelFlags::STRICTATIME),
+            (self.no_directory_access_times, KernelFlags::NODIRATIME),
+            (self.lazy_times, KernelFlags::LAZYTIME),
+        ];
+        flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| *flag).collect()
+    }
+
+    /// As `fusermount3` takes them: it knows no other that changes anything, and sets `nosuid` and `nodev` for every user.
+    pub(crate) fn to_helper(self) -> impl Iterator<Item = &'static str> {
+        let words = [
+            (self.read_only, "ro"),
+            (self.no_suid, "nosuid"),
+            (self.no_devices, "nodev"),
+            (self.no_exec, "noexec"),
+            (self.synchronous, "sync"),
+            (self.synchronous_directories, "dirsync"),
+            (self.access_times == AccessTimes::Never, "noatime"),
+        ];
+        words.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flag_is_one_of_the_kernels_and_set_id_bits_and_devices_are_off_by_default() {
+        let default = KernelFlags::NOSUID | KernelFlags::NODEV | KernelFlags::RELATIME;
+        assert_eq!(MountFlags::default().to_kernel(), default);
+        let all = MountFlags {
+            read_only: true,
+            no_suid: false,
+            no_devices: false,
+            no_exec: true,
+            synchronous: true,
+            synchronous_directories: true,
+            access_times: AccessTimes::Never,
+            no_directory_access_times: true,
+            lazy_times: true,
+        };
+        let expected = KernelFlags::RDONLY
+            | KernelFlags::NOEXEC
+            | KernelFlags::SYNCHRONOUS
+            | KernelFlags::DIRSYNC
+            | KernelFlags::NOATIME
+            | KernelFlags::NODIRATIME
+            | KernelFlags::LAZYTIME;
+        assert_eq!(all.to_kernel(), expected);
+        assert_eq!(all.to_helper().collect::<Vec<_>>(), ["ro", "noexec", "sync", "dirsync", "noatime"]);
+    }
+}
