@@ -471,6 +471,12 @@ fn false_servers_delay_nobody_and_are_not_believed() {
     let status = run(["status", &mount]).succeeded();
     assert!(!status.contains("31m") && !status.contains("false"), "{status}");
     run(["log-level", &mount, "debug"]).succeeded();
+    run(["stats", &mount]).succeeded();
+    run(["mount", "-o", "remount,noexec", &mount]).succeeded();
+    for words in [["control", &mount, "union", "branches"], ["snapshot", "take", &mount, "name"]] {
+        let refused = run(words);
+        assert!(refused.code == 1 && refused.errors.contains("union"), "{refused:?}");
+    }
     // Here all are asked, each user for so long and no longer.
     let all = run(["status"]).succeeded();
     assert!(begin.elapsed() < Duration::from_secs(60), "it took {:?}", begin.elapsed());

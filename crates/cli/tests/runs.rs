@@ -45,6 +45,11 @@ impl Scene {
         self.base().join(path)
     }
 
+    /// What is said before the command starts.
+    fn notice(&self) -> String {
+        notice(&self.base())
+    }
+
     fn read(&self, path: &str) -> String {
         fs::read_to_string(self.at(path)).unwrap()
     }
@@ -81,6 +86,11 @@ impl Scene {
     fn tree(&self) -> Vec<String> {
         tree(&finish(Command::new("sh").args(["-c", LIST]).current_dir(self.base()).output()).succeeded())
     }
+}
+
+/// What is said before a command starts in a fork of this directory.
+fn notice(fork: &Path) -> String {
+    format!("plyfs: only {} is forked: what the command changes elsewhere stays changed\n", fork.display())
 }
 
 /// Prints a tree, with all that users see of it but access times.
@@ -142,7 +152,7 @@ fn changes_are_committed_discarded_or_kept() {
     let before = scene.tree();
     let discarded = scene.shell("--discard", script);
     assert_eq!((discarded.code, discarded.output), (0, format!("{}\ng", scene.base().display())));
-    assert_eq!(discarded.errors, "- d/\n~ f\n- gone\n+ moved/\n+ moved/g\n+ new/\n");
+    assert_eq!(discarded.errors, scene.notice() + "- d/\n~ f\n- gone\n+ moved/\n+ moved/g\n+ new/\n");
     same(&before, &scene.tree(), "discarded");
     assert!(!scene.kept().exists());
     let kept = scene.shell("", script);
@@ -155,6 +165,7 @@ fn changes_are_committed_discarded_or_kept() {
         plyfs()
             .args(["run", "--scratch", &path, "--keep", "--", "sh", "-c"])
             .arg(format!("cat {0}/f; echo more >> {0}/moved/g", scene.base().display()))
+            .current_dir(scene.base())
             .output(),
     );
     assert_eq!((more.code, more.output.as_str()), (0, "changed\n"));
@@ -198,7 +209,7 @@ fn codes_tell_how_the_command_ended_or_that_it_could_not_be_started() {
     ] {
         let ended = run(&words);
         assert_eq!(ended.code, expected, "{words:?}: {ended:?}");
-        assert_eq!(ended.errors.is_empty(), !matches!(expected, 126 | 127), "{words:?}: {ended:?}");
+        assert_eq!(ended.errors == scene.notice(), !matches!(expected, 126 | 127), "{words:?}: {ended:?}");
     }
 }
 
@@ -218,6 +229,13 @@ fn wrong_calls_tell_what_is_wrong_and_leave_nothing() {
         (vec!["--stack", "/no/such", "--", "true"], "there is no directory `/no/such`"),
         (vec!["--stack", "mem:", "--", "true"], "tell where with --at DIR"),
         (vec!["--stack", "mem:", "--at", "/no/such", "--", "true"], "cannot use /no/such"),
+        (
+            vec!["--stack", &other, "--discard", "--", "true"],
+            &format!(
+                "plyfs: the current directory {base} is not in the fork of {other}, and would be changed for good; \
+                 change to {other}, or fork everything with --stack /\n"
+            ),
+        ),
         (vec!["--stack", "/tmp | no-such", "--", "true"], "there is no layer 'no-such'"),
         (vec!["--commit", "--discard", "--", "true"], "cannot be used with"),
         (vec!["--no-such-option", "--", "true"], "unexpected argument"),
@@ -233,8 +251,9 @@ fn wrong_calls_tell_what_is_wrong_and_leave_nothing() {
     std::os::unix::fs::chown(scene.kept().join("fork.json"), Some(1234), None).unwrap();
     let strange = scene.decide("--commit");
     assert!(strange.code == 125 && strange.errors.contains("belongs to another user"), "{strange:?}");
-    let without = scene.run(&["--stack", &other, "--discard", "--", "true"]);
-    assert_eq!((without.code, without.errors.as_str()), (0, ""), "another directory than the current one");
+    let without =
+        finish(plyfs().args(["run", "--stack", &other, "--discard", "--", "true"]).current_dir(&other).output());
+    assert_eq!((without.code, without.errors), (0, notice(Path::new(&other))), "another directory");
 }
 
 #[test]
@@ -257,6 +276,68 @@ fn signals_reach_the_command_and_nothing_stays_mounted() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(code(&mut child), Some(9));
     assert_eq!(std::io::read_to_string(child.stdout.take().unwrap()).unwrap(), "got it\n");
+}
+
+/// Umask, limits, and which signals are ignored or blocked are as without `plyfs run`.
+#[test]
+fn the_command_inherits_everything() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f"]);
+    let shown = "umask; ulimit -n; ulimit -Hn; echo > new; mkdir -p directory";
+    let prepare = "umask 027; ulimit -Sn 300; ulimit -Hn 2000; exec \"$@\"";
+    let run = |command: &[&str]| {
+        let mut process = Command::new("sh");
+        process.args(["-c", prepare, "sh"]).args(command).args(["sh", "-c", shown]);
+        finish(process.current_dir(scene.base()).output())
+    };
+    let without = run(&[]);
+    let modes = || ["new", "directory"].map(|name| fs::metadata(scene.at(name)).unwrap().mode() & 0o777);
+    assert_eq!((without.code, modes()), (0, [0o640, 0o750]), "{without:?}");
+    fs::remove_file(scene.at("new")).unwrap();
+    fs::remove_dir(scene.at("directory")).unwrap();
+    let with = run(&[env!("CARGO_BIN_EXE_plyfs"), "run", "--commit", "--"]);
+    assert_eq!((with.code, &with.output), (0, &without.output), "{with:?}");
+    assert_eq!(modes(), [0o640, 0o750]);
+    let chosen = ["--ignore-signal=HUP,USR1,PIPE,URG", "--block-signal=USR2,WINCH"];
+    for chosen in [&[][..], &chosen] {
+        let signals = |command: &[&str]| {
+            let mut process = Command::new("env");
+            process.args(chosen).args(command).args(["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"]);
+            signals(&finish(process.current_dir(scene.base()).output()).output)
+        };
+        let without = signals(&[]);
+        let expected = if chosen.is_empty() { 0 } else { 6 };
+        assert!(without.iter().map(|set| set.count_ones()).sum::<u32>() >= expected, "{without:x?}");
+        assert_eq!(signals(&[env!("CARGO_BIN_EXE_plyfs"), "run", "--discard", "--"]), without, "{chosen:?}");
+    }
+}
+
+/// The sets of signals in lines of proc(5), without the two that the C library keeps for itself.
+fn signals(lines: &str) -> Vec<u64> {
+    let set = |line: &str| u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
+    lines.lines().map(|line| set(line) & !(0b11 << 31)).collect()
+}
+
+/// What lies outside the fork is said first: before the command does anything.
+#[test]
+fn what_is_not_forked_is_said_before_the_command_starts() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f"]);
+    let outside = scene.scratch.name("mount");
+    let script = format!("echo begun >&2; echo installed > {outside}/file; echo here > f");
+    let ended = scene.run(&["--discard", "--", "sh", "-c", &script]);
+    assert_eq!((ended.code, ended.errors), (0, scene.notice() + "begun\n~ f\n"));
+    assert_eq!(fs::read_to_string(scene.scratch.path("mount/file")).unwrap(), "installed\n");
+    fs::remove_file(scene.scratch.path("mount/file")).unwrap();
+    let whole = scene.run(&["--stack", "/", "--discard", "--", "sh", "-c", &script]);
+    let (outside, base) = (outside.trim_start_matches('/'), scene.scratch.name("base"));
+    let base = base.trim_start_matches('/');
+    assert_eq!((whole.code, whole.errors), (0, format!("begun\n~ {base}/f\n+ {outside}/file\n")));
+    assert!(!scene.scratch.path("mount/file").exists());
 }
 
 #[test]
@@ -356,7 +437,8 @@ fn a_union_is_forked_and_takes_the_commit_where_it_writes() {
     let stack = format!("{upper}=rw, {base}=ro | union");
     let script = format!("cd {mount}; echo more >> f; mv d e; rm t; mkdir t; echo new > t/n");
     let before = scene.tree();
-    let ended = scene.run(&["--stack", &stack, "--at", &mount, "--commit", "--", "sh", "-c", &script]);
+    let words = ["--stack", &stack, "--at", &mount, "--commit", "--", "sh", "-c", &script];
+    let ended = finish(scene.command(&words).current_dir(&mount).output());
     assert_eq!(ended.code, 0, "{ended:?}");
     same(&before, &scene.tree(), "the branch that is only read");
     let shown = finish(plyfs().args(["shell", &stack, "-c", "cat f; cat e/g; cat t/n"]).output());
@@ -372,7 +454,8 @@ fn a_fork_is_seen_elsewhere_if_asked() {
     let scene = Scene::with(&["f"]);
     let (base, mount) = (scene.scratch.name("base"), scene.scratch.name("mount"));
     let script = format!("echo fork > {mount}/f; cat {base}/f; echo late > {base}/g");
-    let ended = scene.run(&["--stack", &base, "--at", &mount, "--commit", "--", "sh", "-c", &script]);
+    let words = ["--stack", &base, "--at", &mount, "--commit", "--", "sh", "-c", &script];
+    let ended = finish(scene.command(&words).current_dir(&mount).output());
     assert_eq!((ended.code, ended.output.as_str()), (0, "f"));
     assert_eq!((scene.read("f"), scene.read("g")), ("fork\n".into(), "late\n".into()));
     assert_eq!(fs::read_dir(&mount).unwrap().count(), 0);
@@ -482,7 +565,7 @@ fn on_a_terminal_it_is_asked() {
         let command =
             format!("{} run --stack {base} --scratch {kept} -- touch {base}/new", env!("CARGO_BIN_EXE_plyfs"));
         let typed = format!("(sleep 1; printf '{answers}'; sleep 1) | script -qec '{command}' /dev/null");
-        let asked = finish(Command::new("sh").args(["-c", &typed]).output());
+        let asked = finish(Command::new("sh").args(["-c", &typed]).current_dir(&base).output());
         assert!(asked.output.contains("commit, discard or keep them?"), "{asked:?}");
         assert_eq!((scene.at("new").exists(), scene.kept().exists()), (is_committed, is_kept), "{asked:?}");
     }
@@ -546,8 +629,15 @@ fn users_have_forks_of_their_own() {
         (attributes("l").ino(), 2, 1234)
     );
     assert!(!scene.at("h").exists() && !scene.at("d").exists());
+    let outside = as_user(&format!(
+        "cd / && setpriv --reuid 1234 --regid 1234 --clear-groups {} run --stack {} --discard -- true",
+        path("plyfs"),
+        path("base")
+    ));
+    let message = format!("and would be changed for good; change to {}\n", path("base"));
+    assert!(outside.code == 125 && outside.errors.ends_with(&message), "{outside:?}");
     let others = as_user(&format!(
-        "setpriv --reuid 1234 --regid 1234 --clear-groups {} run --stack /usr --scratch {} --discard -- true",
+        "cd /usr && setpriv --reuid 1234 --regid 1234 --clear-groups {} run --scratch {} --discard -- true",
         path("plyfs"),
         path("kept")
     ));

@@ -40,6 +40,7 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
     let (scratch, expression) = match kept {
         Some(scratch) => {
             refuse_other(arguments, &scratch)?;
+            session::refuse_outside(&scratch.description.at, user.is_none())?;
             let expression = Expression::read(scratch.description.stack.as_ref())?;
             (scratch, expression)
         }
@@ -86,6 +87,7 @@ fn begin(arguments: &Run, user: Option<&User>) -> Outcome<(Scratch, Expression)>
     // The stack is built once before anything is made for it: what is wrong with it is told first.
     drop(expression.build()?);
     let at = place(&at)?;
+    session::refuse_outside(&at, user.is_none())?;
     let description = Description::new(expression.standard_form(), at);
     let scratch = Scratch::make(arguments.scratch.as_deref(), description, &directories, user.is_some())?;
     Ok((scratch, expression))

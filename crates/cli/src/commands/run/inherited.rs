@@ -1,15 +1,20 @@
-//! What the command inherits from whoever runs it, although this process changes it for itself: umask and limits.
+//! What the command inherits from whoever runs it, although this process changes it for itself: umask, limits and signals.
+
+mod signals;
 
 use std::io;
 
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The umask and the limit of descriptors that this process was started with.
-#[derive(Clone, Debug)]
+use signals::Signals;
+
+/// The umask, the limit of descriptors and the signals that this process was started with.
+#[derive(Clone)]
 pub struct Inherited {
     umask: Mode,
     descriptors: Rlimit,
+    signals: Signals,
 }
 
 impl Inherited {
@@ -17,15 +22,16 @@ impl Inherited {
     pub fn note() -> Self {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
-        Self { umask, descriptors: getrlimit(Resource::Nofile) }
+        Self { umask, descriptors: getrlimit(Resource::Nofile), signals: Signals::note() }
     }
 
     /// Gives them to this process, a new one that becomes the command. Allocates nothing.
     ///
     /// # Errors
-    /// As setrlimit(2).
+    /// As setrlimit(2) and sigprocmask(2).
     pub fn restore(&self) -> io::Result<()> {
         rustix::process::umask(self.umask);
-        Ok(setrlimit(Resource::Nofile, self.descriptors)?)
+        setrlimit(Resource::Nofile, self.descriptors)?;
+        self.signals.restore()
     }
 }

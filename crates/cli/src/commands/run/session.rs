@@ -117,7 +117,7 @@ pub fn run(
 ) -> Outcome<Ended> {
     let at = &scratch.description.at;
     let working_directory = std::env::current_dir().ok();
-    refuse_outside(at, working_directory.as_deref())?;
+    tell_what_is_real(at);
     // First: whatever comes from now on is the command's.
     let signals = watched_signals()?;
     let root = if at == Path::new("/") { Some(Root::prepare(scratch.path())?) } else { None };
@@ -183,23 +183,28 @@ impl Process<'_> {
     }
 }
 
-/// Fails if the command would start where its changes are real; says what else it can change.
-fn refuse_outside(at: &Path, working_directory: Option<&Path>) -> Outcome {
+/// Fails if the command would start where its changes are real. Only root can fork everything.
+pub fn refuse_outside(at: &Path, is_root: bool) -> Outcome {
     let fork = at.display();
-    if let Some(directory) = working_directory.filter(|directory| !directory.starts_with(at)) {
-        let message = format!(
-            "the current directory {} is not in the fork of {fork}, and would be changed for good; \
-             change to {fork}, or fork everything with --stack /",
-            directory.display()
-        );
-        return Err(Failure::new(Exit::Usage, message));
+    match std::env::current_dir() {
+        Ok(directory) if !directory.starts_with(at) => {
+            let all = if is_root { ", or fork everything with --stack /" } else { "" };
+            let message = format!(
+                "the current directory {} is not in the fork of {fork}, and would be changed for good; \
+                 change to {fork}{all}",
+                directory.display()
+            );
+            Err(Failure::new(Exit::Usage, message))
+        }
+        _ => Ok(()),
     }
+}
+
+/// Says what the command can change beside the fork.
+fn tell_what_is_real(at: &Path) {
     if at != Path::new("/") {
-        let notice = format!("plyfs: only {fork} is forked: what the command changes elsewhere stays changed\n");
-        // Standard error may be gone.
-        let _ = io::stderr().write_all(notice.as_bytes());
+        super::tell(&format!("only {} is forked: what the command changes elsewhere stays changed", at.display()));
     }
-    Ok(())
 }
 
 fn c_path(path: &Path) -> Outcome<CString> {

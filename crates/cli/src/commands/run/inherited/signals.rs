@@ -1,0 +1,63 @@
+//! The signals that the process was started with: which are blocked, and whether SIGPIPE is ignored. Before `main` Rust has SIGPIPE
+//! ignored, and it gives new processes the default and no mask. The other signals that were ignored stay so by themselves.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether SIGPIPE was ignored when the process was started.
+static IGNORES_SIGPIPE: AtomicBool = AtomicBool::new(false);
+
+/// The mask, and what is to be done about SIGPIPE.
+#[derive(Clone)]
+pub struct Signals {
+    blocked: libc::sigset_t,
+    ignores_sigpipe: bool,
+}
+
+impl Signals {
+    /// Those of this thread, the first and only one.
+    pub fn note() -> Self {
+        let mut blocked = MaybeUninit::uninit();
+        // SAFETY: without a set nothing is changed, and what `blocked` points to is written.
+        let blocked = unsafe {
+            libc::sigemptyset(blocked.as_mut_ptr());
+            libc::sigprocmask(libc::SIG_BLOCK, ptr::null(), blocked.as_mut_ptr());
+            blocked.assume_init()
+        };
+        Self { blocked, ignores_sigpipe: IGNORES_SIGPIPE.load(Ordering::Relaxed) }
+    }
+
+    /// Gives them to a new process that becomes a command.
+    ///
+    /// # Errors
+    /// As sigprocmask(2).
+    pub fn restore(&self) -> io::Result<()> {
+        // SAFETY: the set is a valid one, the signal exists, and no handler is installed.
+        let results = unsafe {
+            if self.ignores_sigpipe {
+                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            }
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const self.blocked, ptr::null_mut())
+        };
+        if results == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// Called when the program is loaded, before `main`.
+extern "C" fn note_sigpipe() {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: without a new action nothing is changed; `action` is read only if the call has written it.
+    let is_ignored = unsafe {
+        libc::sigaction(libc::SIGPIPE, ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    };
+    IGNORES_SIGPIPE.store(is_ignored, Ordering::Relaxed);
+}
+
+// SAFETY: the section holds pointers to functions that the loader calls, once each, in the only thread; this one needs nothing
+// that is set up later.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
