@@ -261,9 +261,13 @@ fn names() -> impl Iterator<Item = &'static str> {
 }
 
 fn unknown(key: &str) -> Failure {
-    let remedy = match suggest::nearest(key, names()) {
-        Some(meant) => format!("did you mean '{meant}'?"),
-        None => format!("there are those of mount(8), and {}", suggest::list(OWN)),
+    let remedy = match (key, suggest::nearest(key, names())) {
+        ("bind" | "rbind" | "move" | "loop", _) => "leave it to mount(8), without -t plyfs".to_owned(),
+        ("uid" | "gid" | "umask" | "fmask" | "dmask" | "mode", _) => {
+            "other owners and permissions are shown by the layer map".to_owned()
+        }
+        (_, Some(meant)) => format!("did you mean '{meant}'?"),
+        (_, None) => format!("there are the common ones of mount(8), and {}", suggest::list(OWN)),
     };
     Failure::new(Exit::Usage, format!("unknown mount option '{key}'; {remedy}"))
 }
@@ -293,7 +297,8 @@ mod tests {
     fn unknown_and_wrong_options_name_the_remedy() {
         let message = |text| parse(text, false).unwrap_err().message;
         assert_eq!(message("alow_other"), "unknown mount option 'alow_other'; did you mean 'allow_other'?");
-        assert!(message("lowercase").contains("there are those of mount(8), and allow_other, "));
+        assert!(message("lowercase").contains("there are the common ones of mount(8), and allow_other, "));
+        assert!(message("uid=1000").ends_with("by the layer map") && message("rbind").contains("mount(8)"));
         assert_eq!(message("noatme"), "unknown mount option 'noatme'; did you mean 'noatime'?");
         assert_eq!(message("nofail=1"), "mount option 'nofail' takes no value; write nofail");
         assert_eq!(

@@ -397,6 +397,7 @@ fn users_mount_and_unmount_what_fstab_lets_them() {
     std::os::unix::fs::chown(&mount, Some(65_534), Some(65_534)).unwrap();
     let script = "
         user mount mount; shown
+        user ./plyfs mount -o remount,ro mount 2>&1 || echo $?
         user umount mount; shown
         user mount mount; umount mount; shown
         mount mount; user umount mount 2>&1 || echo refused; umount mount";
@@ -404,7 +405,10 @@ fn users_mount_and_unmount_what_fstab_lets_them() {
     assert_eq!((done.code, done.errors.as_str()), (0, ""), "{done:?}");
     let lines: Vec<&str> = done.output.lines().collect();
     assert!(lines[0].starts_with("rw,nosuid,nodev,noexec,noatime ") && lines[0].contains("user_id=65534"), "{done:?}");
-    assert_eq!((lines.len(), lines[2]), (3, "refused"), "{done:?}");
+    let only_root =
+        format!("plyfs: only root may change the options of {mount}; unmount it and mount it again with them");
+    assert_eq!(lines[1..3], [&only_root, "9"]);
+    assert_eq!((lines.len(), lines[4]), (5, "refused"), "{done:?}");
 
     let done = with_fstab(
         &scratch,
