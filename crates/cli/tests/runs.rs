@@ -643,3 +643,63 @@ fn users_have_forks_of_their_own() {
     ));
     assert!(others.code == 125 && others.errors.contains("belongs to another user"), "{others:?}");
 }
+
+/// A user's name space has no number for others, whom lists name all the same.
+#[test]
+fn files_whose_lists_name_others_can_be_changed_in_a_users_fork() {
+    if !can_mount() || !Path::new("/usr/bin/setpriv").exists() || !Path::new("/usr/bin/setfacl").exists() {
+        eprintln!("skipped: needs setpriv(1) and setfacl(1)");
+        return;
+    }
+    let scene = Scene::with(&["f", "g", "d/old"]);
+    let path = |name: &str| scene.scratch.name(name);
+    copy_program(env!("CARGO_BIN_EXE_plyfs"), path("plyfs"));
+    fs::create_dir(path("device")).unwrap();
+    let shell = |script: &str| finish(Command::new("sh").args(["-c", script]).current_dir(scene.base()).output());
+    shell(&format!(
+        "set -e; mkdir {kept}; setfacl -m u:4321:rw,u:1234:r f g; setfacl -m u:4321:rwx,d:u:4321:rwx d
+        chown -R 1234:1234 . {kept}",
+        kept = path("kept")
+    ))
+    .succeeded();
+    let lists = |names: &str| shell(&format!("getfacl -pcn {names}")).succeeded();
+    let run = |how: &str, script: &str| {
+        let script = format!(
+            "mount --make-rprivate / && mount -t tmpfs none {place} && mknod -m 666 {place}/fuse c 10 229 &&
+            mount --bind {place}/fuse /dev/fuse && cd {base} && setpriv --reuid 1234 --regid 1234 --clear-groups \\
+                {plyfs} run --scratch {kept} {how} {script}",
+            place = path("device"),
+            base = path("base"),
+            plyfs = path("plyfs"),
+            kept = path("kept"),
+        );
+        finish(Command::new("unshare").args(["--mount", "sh", "-c", &script]).output())
+    };
+    let (of_files, of_directory) = (lists("f g"), lists("d"));
+    // What is only read, in a directory that changes, keeps its list; so does what comes to be there.
+    let ended =
+        run("--commit", "-- sh -c 'cat f; getfacl -pcn f | grep -c user:; echo new > d/new; rm d/old; chmod 700 d'");
+    if ended.errors.contains("lets users make no name spaces") {
+        eprintln!("skipped: {}", ended.errors);
+        return;
+    }
+    assert_eq!((ended.code, ended.output.as_str()), (0, "f2\n"), "{ended:?}");
+    assert_eq!(lists("f g"), of_files);
+    assert!(of_directory.contains("default:user:4321:rwx") && lists("d").contains("default:user:4321:rwx"));
+    assert!(lists("d").contains("\nuser:4321:rwx") && lists("d").contains("\nmask::---"), "{}", lists("d"));
+    let new = lists("d/new");
+    assert!(new.contains("user:4321:rwx") && new.contains("mask::rw-"), "{new}");
+
+    // To commit another file in the place of one would take from others what they have.
+    let refused = run("--commit", "-- sh -c 'echo more >> f; chmod 640 g; mv g moved'");
+    assert_eq!((refused.code, scene.read("f").as_str()), (125, "f"), "{refused:?}");
+    for line in ["plyfs: /f has an access", "plyfs: /moved has an access", "nothing is committed; the fork is kept; "] {
+        assert!(refused.errors.contains(line), "{line}: {refused:?}");
+    }
+    assert_eq!(lists("f g"), of_files);
+    let forced = run("--commit --force", "");
+    assert_eq!((forced.code, scene.read("f").as_str()), (0, "fmore\n"), "{forced:?}");
+    let left = lists("f moved");
+    assert!(!left.contains("4321") && left.matches("user:1234:r--").count() == 2, "{left}");
+    assert!(!scene.at("g").exists() && fs::read_dir(scene.kept()).unwrap().next().is_none());
+}

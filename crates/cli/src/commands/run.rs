@@ -2,6 +2,7 @@
 
 mod decision;
 mod inherited;
+mod lists;
 mod root;
 mod scratch;
 mod session;
@@ -18,6 +19,7 @@ use crate::arguments::Run;
 use crate::exit::{Exit, Failure, Outcome, run_command};
 use crate::expression::Expression;
 use inherited::Inherited;
+use lists::PartialLists;
 use scratch::{Description, Scratch};
 use session::{Ended, User};
 
@@ -34,7 +36,8 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
     if arguments.command.is_empty() {
         let Some(scratch) = kept else { return Err(no_command(arguments.scratch.as_deref())) };
         refuse_other(arguments, &scratch)?;
-        let fork = open(&scratch, &Expression::read(scratch.description.stack.as_ref())?)?;
+        let expression = Expression::read(scratch.description.stack.as_ref())?;
+        let fork = open(&scratch, &expression, user.map(|_| partial_lists(arguments)))?;
         return decision::settle(arguments, &fork, scratch, true).map(|()| 0);
     }
     let (scratch, expression) = match kept {
@@ -46,7 +49,7 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
         }
         None => begin(arguments, user.as_ref())?,
     };
-    let fork = match open(&scratch, &expression) {
+    let fork = match open(&scratch, &expression, user.map(|_| partial_lists(arguments))) {
         Ok(fork) => fork,
         Err(failure) => {
             scratch.forget_if_new();
@@ -93,13 +96,23 @@ fn begin(arguments: &Run, user: Option<&User>) -> Outcome<(Scratch, Expression)>
     Ok((scratch, expression))
 }
 
-/// Opens the fork whose changes are in a scratch directory, for this process alone.
-fn open(scratch: &Scratch, expression: &Expression) -> Outcome<Fork> {
+fn partial_lists(arguments: &Run) -> PartialLists {
+    PartialLists { force: arguments.force }
+}
+
+/// Opens the fork whose changes are in a scratch directory, for this process alone; for a user, with access control lists as
+/// they can be seen.
+fn open(scratch: &Scratch, expression: &Expression, lists: Option<PartialLists>) -> Outcome<Fork> {
     let path = scratch.path().display();
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(Exit::Stack, format!("cannot use the fork in {path}: {error}; give another with --scratch DIR"))
     };
-    let fork = Fork::new(scratch.changes()?, expression.build()?).map_err(|error| failed(&error))?;
+    let stack = expression.build()?;
+    let stack = match lists {
+        Some(lists) => vnode::layer::stack(lists, stack),
+        None => stack,
+    };
+    let fork = Fork::new(scratch.changes()?, stack).map_err(|error| failed(&error))?;
     fork.hold(scratch.is_new()).map_err(|errno| match errno {
         Errno::EBUSY => {
             Failure::new(Exit::Busy, format!("another command is using the fork in {path}; wait until it has ended"))

@@ -2,10 +2,10 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use stack::{CommitError, CommitOptions, Conflict, Fork};
+use stack::{Change, CommitError, CommitOptions, Conflict, Difference, Fork};
 
 use super::scratch::Scratch;
-use super::{session, tell};
+use super::{lists, session, tell};
 use crate::arguments::Run;
 use crate::commands::{print, snapshot};
 use crate::exit::{Exit, Failure, Outcome};
@@ -43,13 +43,36 @@ pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, has_succeeded: boo
         _ => ask(&scratch),
     };
     match decision {
-        Decision::Commit => commit(arguments, fork, &scratch),
+        Decision::Commit => {
+            if !arguments.force {
+                refuse_lost_lists(fork, &differences, &scratch)?;
+            }
+            commit(arguments, fork, &scratch)
+        }
         Decision::Discard => scratch.remove(),
         Decision::Keep => {
             tell(&kept(&scratch));
             Ok(())
         }
     }
+}
+
+/// Fails if a commit would take from others what access control lists give them: a user cannot make these lists anew.
+fn refuse_lost_lists(fork: &Fork, differences: &[Difference], scratch: &Scratch) -> Outcome {
+    let present = differences.iter().filter(|difference| difference.change != Change::Deleted);
+    let lost = lists::of_others(&fork.file_system(), present.map(|difference| &*difference.path));
+    if lost.is_empty() {
+        return Ok(());
+    }
+    lost.iter().for_each(|path| {
+        tell(&format!("/{} has an access control list that names others", String::from_utf8_lossy(path)));
+    });
+    let path = scratch.path().display();
+    let message = format!(
+        "users cannot give files access control lists that name others: nothing is committed; the fork is kept; \
+         to commit these files without the others: plyfs run --scratch {path} --commit --force"
+    );
+    Err(Failure::new(Exit::Permission, message))
 }
 
 fn commit(arguments: &Run, fork: &Fork, scratch: &Scratch) -> Outcome {
