@@ -401,10 +401,14 @@ fn users_mount_and_unmount_what_fstab_lets_them() {
         user umount mount; shown
         user mount mount; umount mount; shown
         mount mount; user umount mount 2>&1 || echo refused; umount mount";
-    let done = with_fstab(&scratch, &format!("mem:|readonly {mount} plyfs noauto,user,noatime 0 0\n"), script);
+    let done =
+        with_fstab(&scratch, &format!("mem:|readonly {mount} plyfs noauto,user,noatime,sync,dirsync 0 0\n"), script);
     assert_eq!((done.code, done.errors.as_str()), (0, ""), "{done:?}");
     let lines: Vec<&str> = done.output.lines().collect();
-    assert!(lines[0].starts_with("rw,nosuid,nodev,noexec,noatime ") && lines[0].contains("user_id=65534"), "{done:?}");
+    assert!(
+        lines[0].starts_with("rw,nosuid,nodev,noexec,noatime ") && lines[0].contains(" rw,sync,dirsync,user_id=65534"),
+        "{done:?}"
+    );
     let only_root =
         format!("plyfs: only root may change the options of {mount}; unmount it and mount it again with them");
     assert_eq!(lines[1..3], [&only_root, "9"]);

@@ -178,8 +178,13 @@ impl Subject {
 
     /// Runs a command of Plyfs; the others have none for the purpose.
     pub fn plyfs<S: AsRef<std::ffi::OsStr>>(self, purpose: &str, words: &[S]) -> Outcome {
+        self.plyfs_in(Path::new("."), purpose, words)
+    }
+
+    /// Likewise, in this directory.
+    pub fn plyfs_in<S: AsRef<std::ffi::OsStr>>(self, directory: &Path, purpose: &str, words: &[S]) -> Outcome {
         match self {
-            Plyfs => finish(Command::new(self.program()).args(words)),
+            Plyfs => finish(Command::new(self.program()).args(words).current_dir(directory)),
             _ => Err(format!("{self} has no command for {purpose}").into()),
         }
     }

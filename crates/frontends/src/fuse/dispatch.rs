@@ -79,7 +79,7 @@ impl Dispatcher {
             kept_data: KeptData::new(),
             newborns: Newborns::new(),
             locks: Locks::default(),
-            durability: Durability::new(),
+            durability: Durability::new(&decisions),
             pollers: Pollers::new(notifications.clone()),
             trimmer: Trimmer::default(),
             passthrough_refused: AtomicBool::new(!negotiated.has(wire::init::PASSTHROUGH)),

@@ -5,6 +5,7 @@
 //! directory. Data written through a shared mapping are synchronized by msync(2), as on other file systems.
 
 use super::mount_flags::MountFlags;
+use super::options::Decisions;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vnode::{Caller, Errno, FileSystem, OpenFile, OpenFlags, Result, Vnode};
 
@@ -16,11 +17,15 @@ pub(crate) struct Durability {
 }
 
 impl Durability {
-    pub(crate) fn new() -> Durability {
-        Durability { data: AtomicBool::new(false), directories: AtomicBool::new(false), server: Caller::server() }
+    pub(crate) fn new(decisions: &Decisions) -> Durability {
+        Durability {
+            data: AtomicBool::new(decisions.synchronous),
+            directories: AtomicBool::new(decisions.synchronous_directories),
+            server: Caller::server(),
+        }
     }
 
-    /// Counts for every request that is answered from here on.
+    /// Other flags. Counts for every request that is answered from here on.
     pub(crate) fn set(&self, flags: &MountFlags) {
         self.data.store(flags.synchronous, Ordering::Release);
         self.directories.store(flags.synchronous || flags.synchronous_directories, Ordering::Release);

@@ -71,7 +71,6 @@ impl Mount {
         let served = served.and_then(|served| unmet_demand(&decisions, options).map_or(Ok(served), Err));
         match served {
             Ok((dispatcher, session, statistics)) => {
-                dispatcher.durability().set(&options.flags);
                 let number = mount_number(&mount_point);
                 Ok(Mount { mount_point, number, decisions, dispatcher, session, statistics })
             }

@@ -119,6 +119,10 @@ pub struct Decisions {
     pub exclusive: bool,
     /// The kernel may read and write the base's files by itself; else the reason why not.
     pub passthrough: Result<(), &'static str>,
+    /// What is written is on storage when a call returns, unless a remount changes that.
+    pub synchronous: bool,
+    /// Likewise each change of a directory.
+    pub synchronous_directories: bool,
     /// The kernel keeps what is written for a while; else, if that was wished, the reason why not.
     pub write_back: Result<(), Option<&'static str>>,
     /// A file whose size and times are as before has the same data.
@@ -180,6 +184,8 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         posix_acl: default_permissions && options.allow_other,
         exclusive,
         passthrough: passthrough(properties, options),
+        synchronous: options.flags.synchronous,
+        synchronous_directories: options.flags.synchronous || options.flags.synchronous_directories,
         write_back: write_back(properties, options),
         times_tell_changes: properties.times_tell_changes
             && properties.attributes_untouched
@@ -296,6 +302,9 @@ impl fmt::Display for Decisions {
         let checked = if self.default_permissions { "the kernel, by mode and owner" } else { "the stack" };
         let acl = if self.posix_acl { " and access control list" } else { "" };
         let data = match (self.passthrough, self.direct_io()) {
+            (Ok(()), _) if self.synchronous => {
+                "by the kernel itself (passthrough), where the base has files that are not open for writing".to_owned()
+            }
             (Ok(()), _) => "by the kernel itself (passthrough), where the base has files".to_owned(),
             (Err(why), true) => format!("by the stack, uncached: {why}"),
             (Err(why), false) => format!("by the stack, through the page cache: {why}"),
@@ -320,6 +329,13 @@ impl fmt::Display for Decisions {
         writeln!(formatter, "data read and written: {data}")?;
         if self.passthrough.is_err() && !self.direct_io() {
             writeln!(formatter, "data cached: {kept}; written: {written}")?;
+        }
+        match (self.synchronous, self.synchronous_directories) {
+            (true, _) => {
+                writeln!(formatter, "stored before a call returns: what is written, and changes of directories")?
+            }
+            (false, true) => writeln!(formatter, "stored before a call returns: changes of directories")?,
+            (false, false) => {}
         }
         writeln!(formatter, "locks: {locks}")?;
         writeln!(formatter, "requests come: through {}", self.transport())?;
@@ -466,6 +482,18 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("checked by: the kernel"), "{text}");
+    }
+
+    #[test]
+    fn explanations_tell_what_is_stored_at_once() {
+        let explained = |flags| decide(&REGULAR, &MountOptions { flags, ..MountOptions::default() }).to_string();
+        let stored = |flags| explained(flags).lines().find(|line| line.starts_with("stored ")).map(str::to_owned);
+        assert_eq!(stored(MountFlags::default()), None);
+        let directories = MountFlags { synchronous_directories: true, ..MountFlags::default() };
+        assert_eq!(stored(directories).unwrap(), "stored before a call returns: changes of directories");
+        let all = MountFlags { synchronous: true, ..MountFlags::default() };
+        let expected = "stored before a call returns: what is written, and changes of directories";
+        assert_eq!(stored(all).unwrap(), expected);
     }
 
     #[test]
