@@ -406,7 +406,8 @@ fn users_mount_and_unmount_what_fstab_lets_them() {
     assert_eq!((done.code, done.errors.as_str()), (0, ""), "{done:?}");
     let lines: Vec<&str> = done.output.lines().collect();
     assert!(
-        lines[0].starts_with("rw,nosuid,nodev,noexec,noatime ") && lines[0].contains(" rw,sync,dirsync,user_id=65534"),
+        // A stack that is read-only is mounted so.
+        lines[0].starts_with("ro,nosuid,nodev,noexec,noatime ") && lines[0].contains(" ro,sync,dirsync,user_id=65534"),
         "{done:?}"
     );
     let only_root =
