@@ -401,6 +401,51 @@ fn the_helper_of_mount_does_as_mount_expects() {
 }
 
 #[test]
+fn what_a_mount_below_forbids_is_forbidden_above() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, stick) = (&scratch.name("mount"), scratch.path("base/stick"));
+    let mount_tmpfs = |point: &Path, options: &str| {
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(point).status();
+        assert!(mounted.expect("mount is started").success(), "nothing is mounted on {}", point.display());
+    };
+    fs::create_dir(scratch.path("base")).unwrap();
+    mount_tmpfs(&scratch.path("base"), "mode=755");
+    fs::create_dir(&stick).unwrap();
+    mount_tmpfs(&stick, "nosuid,nodev,mode=755");
+    copy_program("/usr/bin/id", stick.join("id"));
+    fs::set_permissions(stick.join("id"), fs::Permissions::from_mode(0o4755)).unwrap();
+    let device = rustix::fs::makedev(1, 3);
+    let (kind, mode) = (rustix::fs::FileType::CharacterDevice, rustix::fs::Mode::from_raw_mode(0o666));
+    rustix::fs::mknodat(rustix::fs::CWD, stick.join("null"), kind, mode, device).unwrap();
+
+    for stack in [scratch.name("base"), format!("{} | map(owner=nobody, perms=\"u=rwX,go=rX\")", scratch.name("base"))]
+    {
+        run(["mount", &stack, mount, "-o", "suid,dev,allow_other"]).succeeded();
+        let program = scratch.path("mount/stick/id");
+        let mut as_user = Command::new("setpriv");
+        as_user.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).arg("-u");
+        assert_eq!(finish(as_user.output()).succeeded(), "65534\n", "{stack}");
+        let opened = File::open(scratch.path("mount/stick/null"));
+        assert_eq!(opened.err().and_then(|error| error.raw_os_error()), Some(rustix::io::Errno::NXIO.raw_os_error()));
+        let remount = |option| {
+            let remounted = Command::new("mount").args(["-o", &format!("remount,bind,{option}")]).arg(&stick).status();
+            assert!(remounted.expect("mount is started").success(), "{option}");
+        };
+        remount("nosuid,nodev,noexec");
+        let started = Command::new(&program).output().map(drop).map_err(|error| error.kind());
+        assert_eq!(started, Err(std::io::ErrorKind::PermissionDenied), "{stack}, also for root");
+        remount("nosuid,nodev,exec,ro");
+        let written = File::options().append(true).open(&program).map(drop).map_err(|error| error.kind());
+        assert_eq!(written, Err(std::io::ErrorKind::ReadOnlyFilesystem), "{stack}");
+        remount("nosuid,nodev,exec,rw");
+        umount(mount);
+    }
+}
+
+#[test]
 fn the_root_of_a_user_namespace_is_promised_nothing_of_roots() {
     if !can_mount() {
         return;

@@ -7,7 +7,7 @@ use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime,
 
 use super::node::Node;
 use super::status::Status;
-use super::{errno, system};
+use super::{errno, restrictions, system};
 
 /// The attributes of an object.
 pub fn get(node: &Node) -> Result<Attributes> {
@@ -17,7 +17,7 @@ pub fn get(node: &Node) -> Result<Attributes> {
 /// The attributes of an object that is open.
 pub fn of_descriptor(node: &Node, descriptor: BorrowedFd<'_>) -> Result<Attributes> {
     let status = Status::of_descriptor(descriptor)?;
-    Ok(status.attributes(node.mount().shown_ino(status.ino())))
+    Ok(restrictions::attributes(&node.mount(), &status))
 }
 
 /// The state of the file system that an object is on.

@@ -14,6 +14,7 @@ use vnode::{
 use super::KIND;
 use super::locks::FileLocks;
 use super::node::{Node, reopen};
+use super::restrictions::{self, Restrictions};
 use super::{attributes, errno, ioctl, system};
 
 /// The bit by which execve(2) shows in the flags of an open: permission to execute is enough then.
@@ -36,13 +37,17 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
         _ => return Err(Errno::ENXIO),
     }
     let how = open_flags(flags);
-    let opened = if caller.is_superuser() && node.tree().credentials.switches() {
-        open_with_room(node, || node.open_object(how))?
-    } else if flags.bits() & FOR_EXECUTION != 0 && !flags.writes() {
+    let executes = flags.bits() & FOR_EXECUTION != 0 && !flags.writes();
+    if executes && restrictions::forbids(&node.mount(), Restrictions::NO_EXECUTION) {
+        return Err(Errno::EACCES);
+    }
+    let opened = if executes && !caller.server {
         let object = node.descriptor_for(caller)?;
         system::access(object.as_fd(), libc::X_OK as u32).map_err(errno)?;
         node.tree().credentials.become_server()?;
         open_with_room(node, || reopen(object.as_fd(), how))?
+    } else if caller.is_superuser() && node.tree().credentials.switches() {
+        open_with_room(node, || node.open_object(how))?
     } else {
         let object = node.descriptor_for(caller)?;
         let path = system::DescriptorPath::new(&object);

@@ -18,6 +18,7 @@ mod names;
 mod node;
 mod open_directory;
 mod paths;
+mod restrictions;
 mod status;
 mod submounts;
 mod system;

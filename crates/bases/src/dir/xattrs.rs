@@ -11,7 +11,7 @@ use vnode::{Caller, Errno, FileKind, Result, XattrMode};
 use rustix::fs::XattrFlags;
 
 use super::node::Node;
-use super::{errno, system};
+use super::{errno, restrictions, system};
 
 const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
@@ -19,6 +19,9 @@ const SECURITY: &[u8] = b"security.";
 /// The value of an attribute.
 pub fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
     if name.starts_with(TRUSTED) && !may_administer(node, caller) {
+        return Err(Errno::ENODATA);
+    }
+    if restrictions::hides_attribute(&node.mount(), name) {
         return Err(Errno::ENODATA);
     }
     let object = node.descriptor_for(caller)?;
@@ -47,10 +50,12 @@ pub fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
         Err(Errno::EOPNOTSUPP) => return Ok(Vec::new()),
         names => names?,
     };
-    if may_administer(node, caller) {
-        return Ok(names);
-    }
-    Ok(names.split_inclusive(|&byte| byte == 0).filter(|name| !name.starts_with(TRUSTED)).flatten().copied().collect())
+    let (shows_trusted, mount) = (may_administer(node, caller), node.mount());
+    let is_shown = |name: &&[u8]| {
+        (shows_trusted || !name.starts_with(TRUSTED))
+            && !restrictions::hides_attribute(&mount, name.strip_suffix(b"\0").unwrap_or(name))
+    };
+    Ok(names.split_inclusive(|&byte| byte == 0).filter(is_shown).flatten().copied().collect())
 }
 
 /// What listxattr(2) writes of an object.
