@@ -445,6 +445,61 @@ fn what_a_mount_below_forbids_is_forbidden_above() {
     }
 }
 
+/// What a user without privileges gets from a shell command, and whether it succeeds.
+fn as_user(directory: &Path, command: &str) -> (bool, String) {
+    let mut shell = Command::new("setpriv");
+    shell.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "timeout", "60", "sh", "-c", command]);
+    let output = shell.current_dir(directory).output().expect("setpriv is started");
+    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn users_are_as_powerful_as_beside_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, base) = (&scratch.name("mount"), scratch.path("base"));
+    fs::create_dir(&base).unwrap();
+    File::create(scratch.path("image")).unwrap().set_len(64 << 20).unwrap();
+    let call = |program: &str, arguments: &[&str]| {
+        assert!(Command::new(program).args(arguments).status().expect("it is started").success(), "{arguments:?}");
+    };
+    // A quarter is reserved for the superuser.
+    call("mkfs.ext4", &["-q", "-F", "-b", "4096", "-m", "25", &scratch.name("image")]);
+    call("mount", &["-o", "loop", &scratch.name("image"), base.to_str().unwrap()]);
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
+    let free = || rustix::fs::statvfs(&base).unwrap().f_bfree;
+    let reserve = free() / 5;
+    for options in ["allow_other", "allow_other,nopassthrough"] {
+        for stack in [scratch.name("base"), format!("{} | audit(to=/dev/null)", scratch.name("base"))] {
+            run(["mount", &stack, mount, "-o", options]).succeeded();
+            // A file that root has written to: its thread had all capabilities.
+            fs::write(scratch.path("mount/before"), "x").unwrap();
+            let (_, last) = as_user(&scratch.mount(), "dd if=/dev/zero of=large bs=64k 2>&1 | grep -o 'No space left'");
+            assert_eq!(last, "No space left\n", "{stack}, {options}");
+            assert!(free() >= reserve, "{stack}, {options}: {} blocks are left of {reserve}", free());
+            fs::remove_file(scratch.path("mount/large")).unwrap();
+
+            let give = "cp /usr/bin/true own && unshare -Ur setcap cap_net_raw+ep own && unshare -Ur getcap own";
+            let beside = as_user(&base, &format!("{give} && rm -f own"));
+            assert_eq!(beside, (true, "own cap_net_raw=ep\n".to_owned()));
+            assert_eq!(
+                as_user(&scratch.mount(), &format!("{give} && unshare -Ur setcap -r own && rm own")),
+                beside,
+                "{stack}"
+            );
+
+            // The kernel waits for the program while it is being executed, and the server asks who executes it.
+            copy_program("/usr/bin/true", scratch.path("mount/program"));
+            let mut executed = Command::new("timeout");
+            executed.args(["60", "unshare", "--user", "--map-root-user"]).arg(scratch.path("mount/program"));
+            finish(executed.output()).succeeded();
+            umount(mount);
+        }
+    }
+}
+
 #[test]
 fn the_root_of_a_user_namespace_is_promised_nothing_of_roots() {
     if !can_mount() {

@@ -25,6 +25,8 @@ pub struct File {
     node: Arc<Node>,
     descriptor: OwnedFd,
     flags: OpenFlags,
+    /// As whom data are written that nobody else is known to write: who opened it to be written.
+    writer: Option<Caller>,
     locks: FileLocks,
 }
 
@@ -47,6 +49,7 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
         node.tree().credentials.become_server()?;
         open_with_room(node, || reopen(object.as_fd(), how))?
     } else if caller.is_superuser() && node.tree().credentials.switches() {
+        node.tree().credentials.assume(caller)?;
         open_with_room(node, || node.open_object(how))?
     } else {
         let object = node.descriptor_for(caller)?;
@@ -54,7 +57,7 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
         let open = |flags| rustix::fs::open(path.as_c_str(), flags, rustix::fs::Mode::empty());
         open_with_room(node, || open_tolerantly(how, open))?
     };
-    Ok(Arc::new(File::new(node.reference(), opened, flags)))
+    Ok(Arc::new(File::new(node.reference(), caller, opened, flags)))
 }
 
 /// Opens again with the cached descriptors closed if there are too many.
@@ -95,9 +98,10 @@ fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T
 }
 
 impl File {
-    /// A file of a vnode that was opened by `descriptor`.
-    pub fn new(node: Arc<Node>, descriptor: OwnedFd, flags: OpenFlags) -> Self {
-        Self { node, descriptor, flags, locks: FileLocks::default() }
+    /// A file of a vnode that `caller` opened by `descriptor`.
+    pub fn new(node: Arc<Node>, caller: &Caller, descriptor: OwnedFd, flags: OpenFlags) -> Self {
+        let writer = flags.writes().then(|| caller.clone());
+        Self { node, descriptor, flags, writer, locks: FileLocks::default() }
     }
 
     /// The attributes.
@@ -108,12 +112,11 @@ impl File {
     /// Takes on the credentials of a caller who is about to change the data: the kernel takes set-id bits away from a
     /// file that others than the superuser write to, and file capabilities from any.
     fn assume_writer(&self, caller: &Caller) -> Result<()> {
-        if !self.flags.writes() {
-            return Err(Errno::EBADF);
-        }
-        let credentials = &self.node.tree().credentials;
-        // The superuser's thread may have anybody's ids: then the kernel would clear what the superuser may keep.
-        if caller.is_superuser() { credentials.become_server() } else { credentials.assume(caller) }
+        let Some(writer) = &self.writer else { return Err(Errno::EBADF) };
+        // What the server writes by itself, such as pages that the kernel kept, is of who opened the file: it counts as
+        // theirs where room is reserved or limited.
+        let caller = if caller.server { writer } else { caller };
+        self.node.tree().credentials.assume_for_data(caller)
     }
 
     /// Clears the set-id bits for a superuser who may not keep them. For all others the kernel does.
@@ -246,7 +249,12 @@ impl OpenFile for File {
         ioctl::of_descriptor(&self.node, self.descriptor.as_fd(), caller, command, input, output)
     }
 
+    /// The thread then has the credentials of who opened the file to be written: with those of the thread that hands it on,
+    /// the kernel writes to it.
     fn backing(&self) -> Option<BorrowedFd<'_>> {
+        if let Some(writer) = &self.writer {
+            self.node.tree().credentials.assume_for_data(writer).ok()?;
+        }
         Some(self.descriptor.as_fd())
     }
 

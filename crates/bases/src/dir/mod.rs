@@ -4,6 +4,7 @@
 //! the directory, whatever changes in it meanwhile. See [`DirectoryFileSystem`].
 
 mod attributes;
+mod capabilities;
 mod covered;
 mod create;
 mod credentials;

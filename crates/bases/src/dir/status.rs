@@ -51,6 +51,11 @@ impl Status {
         self.raw.stx_ino
     }
 
+    /// The owner.
+    pub fn uid(&self) -> u32 {
+        self.raw.stx_uid
+    }
+
     /// The number of links.
     pub fn nlink(&self) -> u32 {
         self.raw.stx_nlink

@@ -209,7 +209,7 @@ impl Dispatcher {
 
     fn release(&self, request: &Request<'_>, arguments: &wire::ReleaseIn) -> Answer {
         let close_backing = |id: i32| {
-            if let Err(error) = self.device.close_backing(id) {
+            if let Err(error) = backing::unregister(&self.device, id) {
                 tracing::warn!(%error, "a backing file stays registered");
             }
         };
