@@ -39,6 +39,7 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
         _ => return Err(Errno::ENXIO),
     }
     let how = open_flags(flags);
+    let how = if flags.writes() { how } else { how | without_trace(caller) };
     let executes = flags.bits() & FOR_EXECUTION != 0 && !flags.writes();
     if executes && restrictions::forbids(&node.mount(), Restrictions::NO_EXECUTION) {
         return Err(Errno::EACCES);
@@ -50,7 +51,10 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
         open_with_room(node, || reopen(object.as_fd(), how))?
     } else if caller.is_superuser() && node.tree().credentials.switches() {
         node.tree().credentials.assume(caller)?;
-        open_with_room(node, || node.open_object(how))?
+        open_with_room(node, || match node.open_object(how) {
+            Err(Errno::EPERM) if how.contains(OFlags::NOATIME) => node.open_object(how.difference(OFlags::NOATIME)),
+            opened => opened,
+        })?
     } else {
         let object = node.descriptor_for(caller)?;
         let path = system::DescriptorPath::new(&object);
@@ -76,6 +80,11 @@ fn open_with_room(node: &Node, open: impl Fn() -> Result<OwnedFd>) -> Result<Own
 pub fn open_flags(flags: OpenFlags) -> OFlags {
     let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME;
     (OFlags::from_bits_retain(flags.bits()) & kept) | OFlags::CLOEXEC | OFlags::LARGEFILE
+}
+
+/// The flag for what the server reads for itself, and no process with it: nobody has accessed that.
+pub fn without_trace(caller: &Caller) -> OFlags {
+    if caller.server && caller.pid == 0 { OFlags::NOATIME } else { OFlags::empty() }
 }
 
 /// Opens without `O_NOATIME` if the caller may not ask for that: it is a wish, not what the file is opened for.
