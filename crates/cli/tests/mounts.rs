@@ -490,6 +490,18 @@ fn users_are_as_powerful_as_beside_the_mount() {
                 "{stack}"
             );
 
+            let bits = |name: &str| fs::metadata(scratch.path(name)).unwrap().mode() & 0o7777;
+            for name in ["base/owned", "mount/owned"] {
+                File::create(scratch.path(name)).unwrap();
+                fs::set_permissions(scratch.path(name), fs::Permissions::from_mode(0o6755)).unwrap();
+                let chown = "perl -e 'exit !chown(-1, -1, \"owned\")'";
+                assert!(!as_user(scratch.path(name).parent().unwrap(), chown).0, "{name} is another's");
+                assert_eq!(bits(name), 0o6755);
+                std::os::unix::fs::chown(scratch.path(name), None, None).unwrap();
+                assert_eq!(bits(name), 0o755, "{name}, {stack}");
+                fs::remove_file(scratch.path(name)).unwrap();
+            }
+
             // The kernel waits for the program while it is being executed, and the server asks who executes it.
             copy_program("/usr/bin/true", scratch.path("mount/program"));
             let mut executed = Command::new("timeout");

@@ -55,7 +55,10 @@ pub fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Result<Attr
     if let Some(size) = changes.size {
         set_size(descriptor, node.file_kind(), size)?;
     }
-    if changes.kill_privileges {
+    if changes.kill_privileges && is_alone(changes) {
+        // As chown(2) does that names no ids.
+        set_owner(descriptor, None, None)?;
+    } else if changes.kill_privileges {
         clear_privileges(node, descriptor, true)?;
         node.tree().credentials.assume(caller)?;
     }
@@ -102,6 +105,11 @@ fn set_times_now(node: &Node, caller: &Caller, descriptor: BorrowedFd<'_>, chang
     node.tree().credentials.become_server()?;
     set_times(descriptor, changes.atime, changes.mtime)?;
     node.tree().credentials.assume(caller)
+}
+
+/// Whether nothing goes but what makes a program privileged.
+fn is_alone(changes: &SetAttributes) -> bool {
+    SetAttributes { kill_privileges: false, ..*changes }.is_empty()
 }
 
 /// Whether the changes take more than one system call.

@@ -63,6 +63,7 @@ impl Dispatcher {
     ) -> Result<Attributes> {
         let mut changes = changes_from_wire(set);
         changes.kill_privileges |= changes.size.is_some() && self.clears_set_id(caller.uid);
+        changes.kill_privileges |= self.is_chown_to_nobody(caller, node, set)?;
         if let Some(mode) = changes.mode
             && self.kernel_clears_set_id()
             && only_clears_set_id(&node.vnode.getattr(&self.server)?, mode)
@@ -84,6 +85,22 @@ impl Dispatcher {
         match (changed, times.is_empty()) {
             (Some(changed), true) => Ok(changed),
             _ => self.change(&self.server, node, set, times),
+        }
+    }
+
+    /// Whether this is a chown(2) of a program with set-id bits that names no ids: the kernel leaves it to us to clear the bits,
+    /// and to see that the caller may.
+    fn is_chown_to_nobody(&self, caller: &Caller, node: &Node, set: &wire::SetAttributesIn) -> Result<bool> {
+        const NO_CHANGES: u32 = valid::HANDLE | valid::LOCK_OWNER | valid::CTIME;
+        if set.valid & !NO_CHANGES != 0 || node.vnode.kind() != FileKind::Regular {
+            return Ok(false);
+        }
+        let attributes = node.vnode.getattr(&self.server)?;
+        let is_owner = caller.is_superuser() || caller.uid == attributes.uid;
+        match attributes.mode & SET_ID {
+            0 => Ok(false),
+            _ if is_owner => Ok(true),
+            _ => Err(Errno::EPERM),
         }
     }
 
