@@ -54,9 +54,30 @@ impl Served {
         }
     }
 
+    /// Has the kernel hand on what it keeps of files that are open: nobody else does once the server has ended.
+    fn write_back(&self) {
+        const LONGEST: Duration = Duration::from_secs(30);
+        let files = self.mount.files_written();
+        if files == 0 {
+            return;
+        }
+        let seconds = LONGEST.as_secs();
+        tracing::info!(
+            files,
+            "what the kernel keeps of files that are open is written, for {seconds} s at the longest"
+        );
+        if !self.mount.write_back(LONGEST) {
+            tracing::error!(
+                files,
+                "not all that was written to files that are open has arrived below; the rest is lost"
+            );
+        }
+    }
+
     /// Takes the mount away. Who uses it may go on for some time; `at_once`, what they do fails.
     pub fn end(&self, at_once: bool) {
         if !at_once {
+            self.write_back();
             match self.mount.unmount(UnmountMode::Clean) {
                 Ok(()) => return,
                 Err(error) => {
@@ -67,6 +88,8 @@ impl Served {
             if lazily.is_ok() && self.mount.wait_timeout(GRACE) {
                 return;
             }
+            self.write_back();
+            tracing::warn!("programs still use the mount; what they write from now on is lost");
         }
         if let Err(error) = self.mount.unmount(UnmountMode::Abort) {
             tracing::debug!(%error, "the mount has been taken away already");
@@ -87,6 +110,7 @@ impl Served {
             std::thread::sleep(INTERVAL);
         }
         tracing::debug!("processes still use the mount");
+        self.write_back();
         self.end(true);
         self.mount.wait_timeout(GRACE);
     }
@@ -99,6 +123,16 @@ impl Served {
     /// Everything written so far reaches storage.
     pub fn sync(&self) -> vnode::Result<()> {
         self.mount.sync()
+    }
+
+    /// Waits until whoever uses the mount sees what has changed in the stack.
+    pub fn settle(&self) {
+        const LONGEST: Duration = Duration::from_secs(30);
+        if !self.mount.wait_until_told(LONGEST) {
+            tracing::warn!(
+                "the kernel may still show names as they were before the last command: requests under way keep it busy"
+            );
+        }
     }
 
     /// How many requests of each operation were answered, those that occurred.

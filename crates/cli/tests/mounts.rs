@@ -295,6 +295,32 @@ fn a_mount_in_use_ends_when_told_twice() {
 }
 
 #[test]
+fn what_is_written_before_a_signal_is_below_when_the_server_has_ended() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("lower")).unwrap();
+    let mount = &scratch.name("mount");
+    run(["mount", &scratch.name("lower"), mount, "-o", "writes=back"]).succeeded();
+    let below = || fs::read_to_string(scratch.path("lower/open")).unwrap();
+    let mut file = File::create(scratch.path("mount/open")).unwrap();
+    file.write_all(b"before").unwrap();
+    assert_eq!(below(), "", "the kernel keeps nothing: this tests nothing");
+    let pid = pid_of(mount);
+    send(pid, Signal::TERM);
+    wait_until("the mount to be detached", || !is_mounted(&scratch.mount()));
+    assert_eq!(below(), "before");
+    file.write_all(b" and in the time that is left").unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while is_alive(pid) {
+        assert!(Instant::now() < end, "the server does not end");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(below(), "before and in the time that is left");
+}
+
+#[test]
 fn a_lazy_unmount_serves_until_the_last_file_is_closed() {
     if !can_mount() {
         return;

@@ -285,6 +285,59 @@ fn a_branch_in_use_is_not_checked() {
     run(["union", "check", &upper, &lower]).succeeded();
 }
 
+/// A file system in memory on a directory of the mount, with a file.
+fn mount_inside(directory: &std::path::Path) -> impl Drop + use<> {
+    struct Inside(std::path::PathBuf);
+    impl Drop for Inside {
+        fn drop(&mut self) {
+            let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+    rustix::mount::mount("none", directory, "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
+    fs::write(directory.join("kept"), "data").unwrap();
+    Inside(directory.to_owned())
+}
+
+#[test]
+fn what_is_mounted_inside_stays_when_a_snapshot_is_restored_and_branches_change() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for name in ["lower/below", "upper/above", "more/d"] {
+        fs::create_dir_all(scratch.path(name)).unwrap();
+    }
+    fs::write(scratch.path("lower/f"), "lower").unwrap();
+    let mount = mounted(&scratch);
+    let path = |name: &str| scratch.path(&format!("mount/{name}"));
+    let inside = [mount_inside(&path("below")), mount_inside(&path("above"))];
+    let check = |what: &str| {
+        for name in ["below/kept", "above/kept"] {
+            assert_eq!(fs::read_to_string(path(name)).ok().as_deref(), Some("data"), "{name} after {what}");
+        }
+    };
+    run(["snapshot", "take", &mount, "first"]).succeeded();
+    check("taking a snapshot");
+    for round in 0..3 {
+        fs::write(path("f"), format!("changed {round}")).unwrap();
+        fs::write(path("new"), "").unwrap();
+        fs::create_dir(path("d")).unwrap();
+        support::wait_until("files are closed", || run(["snapshot", "restore", &mount, "first"]).code == 0);
+        // At once, not when a cached name has had its time.
+        assert_eq!(fs::read_to_string(path("f")).unwrap(), "lower");
+        assert!(fs::metadata(path("new")).is_err() && fs::metadata(path("d")).is_err(), "round {round}");
+        check("restoring a snapshot");
+    }
+    run(["union", "add", &mount, &scratch.name("more")]).succeeded();
+    assert!(path("d").exists());
+    check("adding a branch");
+    run(["union", "remove", &mount, &scratch.name("more")]).succeeded();
+    assert!(!path("d").exists());
+    check("removing a branch");
+    drop(inside);
+    umount(&mount);
+}
+
 #[test]
 fn a_snapshot_is_taken_under_a_program_that_writes_and_brings_its_state_back() {
     if !can_mount() {

@@ -65,7 +65,7 @@ pub enum Ability {
     /// Times of creation are kept.
     BirthTimes,
     /// When a directory becomes private, names in it that the kernel has cached are refused to others at once. A server that
-    /// checks permissions itself has kernels before Linux 6.16 forget them a moment later.
+    /// checks permissions itself has the kernel ask again for them a moment later.
     PromptRevocation,
     /// A file that has a name can get another at any time. A FUSE client lowers its own link count after an unlink(2) even if a
     /// look-up in between has brought the new one: the next link(2) may find none left and say `ENOENT`, without asking the

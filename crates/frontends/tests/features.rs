@@ -169,7 +169,7 @@ fn permissions(what: &str, mounted: &Mounted) {
     let made = |name: &str| fs::metadata(shared.join(name)).map(|made| (made.mode() & 0o7777, made.gid())).unwrap();
     assert_eq!((made("file"), made("directory")), ((0o640, 5678), (0o2750, 5678)), "{what}");
 
-    // A cached name is no way past a directory that closes. Without epochs it may be for a moment.
+    // A cached name is no way past a directory that closes. Where the stack checks permissions it may be for a moment.
     let directory = mounted.path("closing");
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join("file"), b"secret").unwrap();
@@ -178,7 +178,7 @@ fn permissions(what: &str, mounted: &Mounted) {
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
     let started = Instant::now();
     while as_user(1234, &stat) {
-        assert!(what.ends_with("inc-epoch") && started.elapsed() < Duration::from_secs(5), "{what}: still open");
+        assert!(what.ends_with("posix-acl") && started.elapsed() < Duration::from_secs(5), "{what}: still open");
     }
 }
 

@@ -156,6 +156,45 @@ fn a_list_that_narrows_a_directory_closes_its_cached_names() {
     assert!(as_user(1234, &stat));
 }
 
+/// What an access control list and chattr(1) change beside is seen at once, although the kernel keeps attributes without bound.
+#[test]
+fn a_list_changes_the_mode_and_a_flag_the_time_of_change_at_once() {
+    for write_back in [false, true] {
+        let Some((mounted, lower)) =
+            mount_directory(MountOptions { write_back, over: true, ..MountOptions::default() })
+        else {
+            return;
+        };
+        let path = mounted.path("file");
+        let file = File::create(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        // Version 2; user::rw-, user:1234:rwx, group::r--, mask::rwx, other::r--.
+        let entries: [(u16, u16, u32); 5] =
+            [(1, 6, u32::MAX), (2, 7, 1234), (4, 4, u32::MAX), (16, 7, u32::MAX), (32, 4, u32::MAX)];
+        let mut list = 2u32.to_le_bytes().to_vec();
+        for (tag, permissions, id) in entries {
+            list.extend(tag.to_le_bytes());
+            list.extend(permissions.to_le_bytes());
+            list.extend(id.to_le_bytes());
+        }
+        rustix::fs::setxattr(&path, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty()).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o674, "written back: {write_back}");
+
+        if write_back {
+            // The time of change is the kernel's own.
+            continue;
+        }
+        let before = fs::metadata(&path).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        rustix::fs::ioctl_setflags(&file, rustix::fs::IFlags::NODUMP).unwrap();
+        let (shown, below) = (fs::metadata(&path).unwrap(), fs::metadata(lower.path().join("file")).unwrap());
+        let time = |found: &fs::Metadata| (found.ctime(), found.ctime_nsec());
+        assert!(time(&below) > time(&before), "the base has noted no change: this tests nothing");
+        assert_eq!(time(&shown), time(&below));
+    }
+}
+
 #[test]
 fn the_kernel_reads_and_writes_a_directorys_files_by_itself() {
     let Some((mounted, lower)) = mount_directory(MountOptions::default()) else { return };
@@ -290,6 +329,89 @@ fn pages_that_are_written_late_leave_the_time_that_the_kernel_has_told() {
     }
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(is_there(), (4, written));
+}
+
+/// As [`Late`], and one change of a time waits until it is released.
+#[derive(Clone, Default)]
+struct Stalling {
+    times: Arc<AtomicU64>,
+    pages: Arc<AtomicU64>,
+    released: Arc<AtomicBool>,
+}
+
+/// The kernel tells a time, and the front end gives the time back after the page: this is the second change.
+const STALLED: u64 = 2;
+
+impl Layer for Stalling {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "stalling"
+    }
+
+    fn properties(&self) -> Properties {
+        Late.properties()
+    }
+
+    fn setattr(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        changes: &vnode::SetAttributes,
+    ) -> Result<vnode::Attributes> {
+        if changes.mtime.is_some() && self.times.fetch_add(1, Ordering::SeqCst) + 1 == STALLED {
+            while !self.released.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        node.forward_setattr(caller, changes)
+    }
+
+    fn write_at(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        offset: u64,
+        data: &[u8],
+        kill_privileges: bool,
+    ) -> Result<usize> {
+        std::thread::sleep(Duration::from_millis(300));
+        let written = file.forward_write_at(caller, offset, data, kill_privileges);
+        self.pages.fetch_add(1, Ordering::SeqCst);
+        written
+    }
+}
+
+/// Whoever gives an earlier time back may be slow, and set it when a later one has been told and set.
+#[test]
+fn the_time_that_the_kernel_has_told_last_stays() {
+    let (below, stalling) = (memory(), Stalling::default());
+    let options = MountOptions { write_back: true, ..MountOptions::default() };
+    let Some(mounted) = mount_with(stack(stalling.clone(), below.clone()), options) else { return };
+    let root = File::open(mounted.mount.mount_point()).unwrap();
+    let wait_until = |what: &str, holds: &dyn Fn() -> bool| {
+        let patience = Instant::now() + Duration::from_secs(10);
+        while !holds() {
+            assert!(Instant::now() < patience, "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let file = File::create(mounted.path("file")).unwrap();
+    file.write_all_at(b"data", 0).unwrap();
+    rustix::fs::syncfs(&root).unwrap();
+    wait_until("no time is given back", &|| stalling.times.load(Ordering::SeqCst) == STALLED);
+    file.write_all_at(b"more", 1 << 16).unwrap();
+    let written = file.metadata().unwrap().modified().unwrap();
+    rustix::fs::syncfs(&root).unwrap();
+    let told = || {
+        let name = vnode::Name::new(b"file").unwrap();
+        let found = below.root().lookup(&Caller::server(), name).unwrap().attributes;
+        std::time::UNIX_EPOCH + Duration::new(found.mtime.seconds as u64, found.mtime.nanoseconds)
+    };
+    wait_until("the second page is not written", &|| stalling.pages.load(Ordering::SeqCst) == 2 && told() == written);
+    stalling.released.store(true, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(told(), written);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use support::{Mounted, memory, mount_with};
-use vnode::layer::{Layer, LayerFile, stack};
-use vnode::{Caller, Properties, Result};
+use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
+use vnode::{Caller, Errno, Properties, Result};
 
 const URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -45,6 +45,32 @@ fn requests_come_through_io_uring_where_it_is_on() {
     assert!(off.mount.decisions().transport().starts_with("/dev/fuse"), "{}", off.mount.decisions().transport());
     for mounted in [on, off] {
         exchange_messages_of_all_sizes(&mounted);
+    }
+    for uring in [Uring::On, Uring::Off] {
+        let options = MountOptions { uring, ..MountOptions::default() };
+        let Some(mounted) = mount_with(stack(Failing, memory()), options) else { return };
+        for number in [0, -1, -512, 512, 516, 1 << 20, i32::MIN, i32::MAX] {
+            // The kernel takes no reply with such a number.
+            let error = fs::metadata(mounted.path(&format!("error {number}"))).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EIO), "{number} {uring:?}");
+        }
+    }
+}
+
+/// Fails look-ups with the number in the name.
+struct Failing;
+
+impl Layer for Failing {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "failing"
+    }
+
+    fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
+        let Operation::Lookup(name) = operation else { return Ok(()) };
+        let number = std::str::from_utf8(name.as_bytes()).ok().and_then(|name| name.strip_prefix("error "));
+        number.map_or(Ok(()), |number| Err(Errno::new(number.parse().unwrap())))
     }
 }
 

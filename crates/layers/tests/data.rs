@@ -9,7 +9,8 @@ use std::time::Duration;
 use common::codecs::{CODECS, Slow, Stuck};
 use common::{contents, create, memory, name, random, root, small_memory, user};
 use vnode::{
-    AllocateMode, Caller, Creation, Errno, FileSystemRef, OpenFileRef, OpenFlags, SeekTarget, SetAttributes, VnodeRef,
+    AllocateMode, Caller, Control, Creation, Errno, FileSystemRef, OpenFileRef, OpenFlags, SeekTarget, SetAttributes,
+    VnodeRef,
 };
 
 const BLOCK_SIZES: [usize; 4] = [1, 7, 64, 4096];
@@ -266,6 +267,37 @@ fn writers_of_one_block_do_not_undo_each_other() {
         let expected: Vec<u8> = (0..2000).map(|offset| (offset % THREADS) as u8 + 1).collect();
         assert_eq!(contents(&vnode, &root()), expected, "{codec}");
     }
+}
+
+/// One that hangs below holds the lock of its file, and of no other.
+#[test]
+fn a_write_that_hangs_keeps_no_other_file_waiting() {
+    const FILES: usize = 300;
+    let faulty = |command: &str, arguments: &[(&str, &str)], file_system: &FileSystemRef| {
+        let arguments = arguments.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+        file_system.control(&Control { target: "faulty".into(), command: command.into(), arguments }).unwrap()
+    };
+    let below = common::layer("faulty", &[], memory());
+    let file_system = common::layer("rot13", &[("block-size", "64")], below);
+    let files: Vec<OpenFileRef> =
+        (0..FILES).map(|number| create(&file_system.root(), &root(), &format!("{number}"), 0o644).1).collect();
+    faulty("set", &[("operations", "write"), ("times", "1"), ("stop", "yes")], &file_system);
+    let (done, is_done) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| files[0].write_at(&root(), 0, b"hangs", false).unwrap());
+        while !faulty("stats", &[], &file_system).ends_with("stopped=1") {
+            thread::sleep(Duration::from_millis(1));
+        }
+        scope.spawn(|| {
+            for file in &files[1..] {
+                file.write_at(&root(), 0, b"data", false).unwrap();
+            }
+            done.send(()).unwrap();
+        });
+        let others = is_done.recv_timeout(Duration::from_secs(10));
+        faulty("off", &[], &file_system);
+        others.expect("a file waits for another");
+    });
 }
 
 #[test]

@@ -133,7 +133,7 @@ impl Plan {
         if self.reach.is_mount() && self.lacks("dont-mask") {
             abilities = abilities.without(Ability::WholeModes);
         }
-        if self.reach.is_mount() && !self.kernel_has("inc-epoch", 6, 16) {
+        if self.reach.is_mount() && self.may_check_permissions() && self.kernel_has("has-expire-only", 6, 2) {
             abilities = abilities.without(Ability::PromptRevocation);
         }
         let sees_all_data = self.layers.contains(&"rules.fist");
@@ -145,6 +145,12 @@ impl Plan {
             Sort::ReadOnly => abilities.without(Ability::Write).with(Ability::ReadOnly),
             Sort::Small => abilities.with(Ability::SmallSpace),
         }
+    }
+
+    /// Whether the mount may leave permissions to the stack: to layers that need to see what is refused, or for want of lists.
+    fn may_check_permissions(&self) -> bool {
+        let sees_refusals = |layer: &&str| layer.ends_with(".fist") || ["audit", "map"].contains(layer);
+        self.lacks("posix-acl") || self.union.is_some() || self.layers.iter().any(sees_refusals)
     }
 
     /// Whether the kernel, which has this feature of the protocol from this release on, has it here, and is asked for it.

@@ -1,10 +1,10 @@
 //! Names in a directory: found, taken away, moved.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, RenameFlags};
-use vnode::{Caller, Entry, Errno, FileKind, Name, RenameMode, Result};
+use vnode::{Caller, Entry, Errno, FileKind, KeyedGuard, Name, RenameMode, Result};
 
 use super::node::Node;
 use super::status::Status;
@@ -114,7 +114,7 @@ fn note_place(directory: &Node, descriptor: BorrowedFd<'_>, name: &[u8]) {
 struct Victim<'a> {
     node: Arc<Node>,
     object: OwnedFd,
-    _lock: MutexGuard<'a, ()>,
+    _lock: KeyedGuard<'a, u64>,
 }
 
 impl<'a> Victim<'a> {

@@ -1,10 +1,10 @@
 //! What all vnodes of one directory base share: its root, its file systems, its caches, and how it acts for callers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
-use vnode::{Attributes, Caller, Errno, Name, Result};
+use vnode::{Attributes, Caller, Errno, KeyedGuard, KeyedLocks, Name, Result};
 
 use super::covered::Covered;
 use super::credentials::Credentials;
@@ -20,7 +20,8 @@ use super::submounts::{Point, Submounts};
 use super::table::{Table, fingerprint};
 use super::{errno, system};
 
-const LOCKS: usize = 64;
+/// A name in a directory, which is known by [`Node::key`].
+type NameKey = (usize, Box<[u8]>);
 
 /// `O_PATH` on the object itself, whatever it is.
 pub const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -42,8 +43,8 @@ pub struct Tree {
     root: OwnedFd,
     root_ino: u64,
     covered: OnceLock<Covered>,
-    removals: [Mutex<()>; LOCKS],
-    names: [Mutex<()>; LOCKS],
+    removals: KeyedLocks<u64>,
+    names: KeyedLocks<NameKey>,
 }
 
 /// Where an object was found: for file systems without handles, the way to open it again.
@@ -73,8 +74,8 @@ impl Tree {
             root_ino: Status::of_descriptor(&root)?.ino(),
             root,
             covered: OnceLock::new(),
-            removals: std::array::from_fn(|_| Mutex::default()),
-            names: std::array::from_fn(|_| Mutex::default()),
+            removals: KeyedLocks::default(),
+            names: KeyedLocks::default(),
         })
     }
 
@@ -97,22 +98,23 @@ impl Tree {
     }
 
     /// Held while a name of an object with that inode number is taken away, until the object is kept open.
-    pub fn removal_lock(&self, ino: u64) -> MutexGuard<'_, ()> {
-        lock(&self.removals[(ino % LOCKS as u64) as usize])
+    pub fn removal_lock(&self, ino: u64) -> KeyedGuard<'_, u64> {
+        self.removals.write(ino)
     }
 
     /// Held while a name is taken away, and while one is made and looked up: the system calls that make directories,
     /// symlinks and special files answer no descriptor of what they made. Taken before any removal lock.
-    pub fn name_lock(&self, directory: &Node, name: Name<'_>) -> MutexGuard<'_, ()> {
-        lock(&self.names[name_lock_index(directory, name)])
+    pub fn name_lock(&self, directory: &Node, name: Name<'_>) -> KeyedGuard<'_, NameKey> {
+        self.names.write(name_key(directory, name))
     }
 
     /// The locks of two names.
-    pub fn name_locks(&self, names: [(&Node, Name<'_>); 2]) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
-        let mut places = names.map(|(directory, name)| name_lock_index(directory, name));
-        places.sort_unstable();
-        let first = lock(&self.names[places[0]]);
-        (first, (places[0] != places[1]).then(|| lock(&self.names[places[1]])))
+    pub fn name_locks(
+        &self,
+        names: [(&Node, Name<'_>); 2],
+    ) -> (KeyedGuard<'_, NameKey>, Option<KeyedGuard<'_, NameKey>>) {
+        let [one, other] = names.map(|(directory, name)| name_key(directory, name));
+        self.names.write_both(one, other)
     }
 
     /// The vnode and attributes of a name, for a caller whose credentials the thread has taken on.
@@ -260,16 +262,8 @@ impl Tree {
     }
 }
 
-fn lock(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn name_lock_index(directory: &Node, name: Name<'_>) -> usize {
-    let mixed = name
-        .as_bytes()
-        .iter()
-        .fold(directory.key() as u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    (mixed >> 32) as usize % LOCKS
+fn name_key(directory: &Node, name: Name<'_>) -> NameKey {
+    (directory.key(), name.as_bytes().into())
 }
 
 /// The handle of a name.

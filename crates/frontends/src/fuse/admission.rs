@@ -5,8 +5,10 @@
 //! credentials. The answer is remembered in the directory's node; it is asked again after every change that could
 //! alter it, and after a while where others may change the directory below.
 
+use super::current::Current;
 use super::nodes::Node;
-use super::options::{Decisions, NameCaching};
+use super::options::NameCaching;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use vnode::{Caller, Errno, Properties};
@@ -27,20 +29,18 @@ const TIME_SHIFT: u32 = 2;
 const RECHECK_MS: u64 = 1000;
 
 pub(crate) struct Admission {
-    names: NameCaching,
+    current: Arc<Current>,
     /// No name may be cached, since the stack has come to need that while it was mounted.
     needs_every_lookup: AtomicBool,
-    recheck: bool,
     started: Instant,
     server: Caller,
 }
 
 impl Admission {
-    pub(crate) fn new(decisions: &Decisions) -> Admission {
+    pub(crate) fn new(current: Arc<Current>) -> Admission {
         Admission {
-            names: decisions.names,
+            current,
             needs_every_lookup: AtomicBool::new(false),
-            recheck: !decisions.exclusive,
             started: Instant::now(),
             server: Caller::server(),
         }
@@ -48,7 +48,7 @@ impl Admission {
 
     /// Whether names in this directory may be cached.
     pub(crate) fn names_cacheable(&self, directory: &Node) -> bool {
-        match self.names {
+        match self.current.decisions().names {
             _ if self.needs_every_lookup() => false,
             NameCaching::Never => false,
             NameCaching::Always => true,
@@ -69,7 +69,7 @@ impl Admission {
     /// Forgets the answer for a directory whose mode or list has changed, and asks again. Whether the kernel may hold
     /// names of it that it must not hold any more.
     pub(crate) fn changed(&self, directory: &Node) -> bool {
-        if self.names != NameCaching::SearchableByAll {
+        if self.current.decisions().names != NameCaching::SearchableByAll {
             return false;
         }
         // Any value but those before: an answer being found out just now must not be kept.
@@ -85,7 +85,8 @@ impl Admission {
     fn searchable_by_all(&self, directory: &Node) -> bool {
         let now_ms = self.started.elapsed().as_millis() as u64;
         let known = directory.note.load(Ordering::Acquire);
-        let fresh = known & KNOWN != 0 && (!self.recheck || now_ms < (known >> TIME_SHIFT) + RECHECK_MS);
+        let fresh =
+            known & KNOWN != 0 && (self.current.decisions().exclusive || now_ms < (known >> TIME_SHIFT) + RECHECK_MS);
         if fresh {
             return known & OPEN != 0;
         }

@@ -2,8 +2,9 @@
 
 use super::mount::MountError;
 use super::negotiation::{Negotiated, Wishes};
-use super::options::{Decisions, MountOptions, Uring};
+use super::options::{Decisions, MountOptions, NameCaching, REGULAR_TIMEOUT, Uring};
 use super::wire::init;
+use std::time::Duration;
 
 /// The largest message: 1 MiB, the most that Linux takes by default.
 const MESSAGE_BYTES_MAX: u32 = 1 << 20;
@@ -51,9 +52,24 @@ pub(crate) fn correct(decisions: &mut Decisions, negotiated: &Negotiated) {
     if !negotiated.has(init::POSIX_ACL) {
         decisions.do_without_lists();
     }
+    if !negotiated.has(init::HAS_EXPIRE_ONLY) {
+        let_names_run_out(decisions);
+    }
     decisions.forward_locks &= negotiated.has(init::POSIX_LOCKS);
     decisions.forward_flocks &= negotiated.has(init::FLOCK_LOCKS);
     decisions.drops_changed_data &= negotiated.has(init::AUTO_INVAL_DATA);
+}
+
+/// The kernel cannot be made to ask again for a name without detaching what is mounted inside: it keeps names for a short time
+/// at most, and none of which it may have to be told at once.
+fn let_names_run_out(decisions: &mut Decisions) {
+    if decisions.names == NameCaching::SearchableByAll {
+        decisions.names = NameCaching::Never;
+    }
+    match decisions.names {
+        NameCaching::Never => (decisions.name_timeout, decisions.negative_names) = (Duration::ZERO, false),
+        _ => decisions.name_timeout = decisions.name_timeout.min(REGULAR_TIMEOUT),
+    }
 }
 
 /// The error of a mount whose options demand what the decisions do not give.
@@ -118,6 +134,17 @@ mod tests {
             assert!(text.contains(data), "{text}");
         }
         assert!(matches!(unmet_demand(&decisions, &options), Some(MountError::NoUring(NO_URING))));
+    }
+
+    #[test]
+    fn names_run_out_where_the_kernel_cannot_be_made_to_ask_again() {
+        let options = without("has-expire-only");
+        let decisions = corrected(&REGULAR, &options, 45, u64::MAX);
+        assert_eq!((decisions.names, decisions.name_timeout), (NameCaching::Never, Duration::ZERO));
+        assert!(!decisions.negative_names);
+        let options = MountOptions { default_permissions: Some(true), over: true, ..options };
+        let decisions = corrected(&REGULAR, &options, 45, u64::MAX);
+        assert_eq!((decisions.names, decisions.name_timeout), (NameCaching::Always, REGULAR_TIMEOUT));
     }
 
     #[test]

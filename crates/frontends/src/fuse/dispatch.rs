@@ -10,15 +10,19 @@ mod guard;
 mod xattrs;
 
 use super::admission::Admission;
+use super::current::Current;
 use super::device::Device;
 use super::durability::Durability;
+use super::expiry::{Expiry, Stale};
+use super::inner_mounts::InnerMounts;
 use super::interest::Interest;
 use super::kept_data::KeptData;
+use super::known_names::KnownNames;
 use super::locks::Locks;
 use super::negotiation::Negotiated;
 use super::newborn::Newborns;
 use super::nodes::{Node, NodeTable};
-use super::notify::{Notification, NotificationSender};
+use super::notify::NotificationSender;
 use super::open_files::{OpenFiles, OpenedDirectory, OpenedFile};
 use super::options::{Decisions, REGULAR_TIMEOUT};
 use super::poll::Pollers;
@@ -27,6 +31,7 @@ use super::request::{Operation, Request};
 use super::session::{Handler, Outcome};
 use super::trim::Trimmer;
 use super::wire;
+use arc_swap::Guard;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,11 +43,14 @@ pub(crate) struct Dispatcher {
     file_system: FileSystemRef,
     device: Arc<Device>,
     negotiated: Negotiated,
-    decisions: Decisions,
+    current: Arc<Current>,
     nodes: NodeTable,
     open_files: OpenFiles,
     admission: Admission,
     interest: Interest,
+    known_names: KnownNames,
+    expiry: Expiry,
+    inner_mounts: InnerMounts,
     kept_data: KeptData,
     newborns: Newborns,
     locks: Locks,
@@ -60,6 +68,9 @@ pub(crate) struct Dispatcher {
 /// What an operation answers: its results are in the reply.
 type Answer = Result<()>;
 
+/// How long a reply takes, at most, from the state that it was made of to the kernel.
+const LATE_REPLY: Duration = Duration::from_millis(20);
+
 /// The set-id bits, which a write takes away.
 const SET_ID: u32 = 0o6000;
 
@@ -67,19 +78,25 @@ impl Dispatcher {
     pub(crate) fn new(
         file_system: FileSystemRef,
         device: Arc<Device>,
-        negotiated: Negotiated,
-        decisions: Decisions,
+        current: Arc<Current>,
         notifications: NotificationSender,
+        expiry: Expiry,
+        inner_mounts: InnerMounts,
     ) -> Dispatcher {
+        let negotiated = current.negotiated();
         Dispatcher {
+            negotiated,
             nodes: NodeTable::new(file_system.root()),
             open_files: OpenFiles::new(),
-            admission: Admission::new(&decisions),
+            admission: Admission::new(Arc::clone(&current)),
             interest: Interest::new(),
+            known_names: KnownNames::new(),
+            expiry,
+            inner_mounts,
             kept_data: KeptData::new(),
             newborns: Newborns::new(),
             locks: Locks::default(),
-            durability: Durability::new(&decisions),
+            durability: Durability::new(&current.decisions()),
             pollers: Pollers::new(notifications.clone()),
             trimmer: Trimmer::default(),
             passthrough_refused: AtomicBool::new(!negotiated.has(wire::init::PASSTHROUGH)),
@@ -87,8 +104,7 @@ impl Dispatcher {
             server: Caller::server(),
             file_system,
             device,
-            negotiated,
-            decisions,
+            current,
             notifications,
         }
     }
@@ -113,11 +129,33 @@ impl Dispatcher {
         &self.nodes
     }
 
+    /// What the kernel is being told of.
+    pub(crate) fn expiry(&self) -> &Expiry {
+        &self.expiry
+    }
+
+    /// How many files are open for writing, of which the kernel may keep what was written.
+    pub(crate) fn written_count(&self) -> usize {
+        self.open_files.written_nodes().len()
+    }
+
+    /// Has the kernel hand on what it keeps of the files that are open. For a thread that serves no request.
+    pub(crate) fn write_back(&self) {
+        self.open_files.written_nodes().into_iter().for_each(|node| self.notifications.write_back(node));
+    }
+
     /// The stack has changed: what it needs now counts for all that is answered from here on.
     pub(crate) fn reconsider(&self) {
         let properties = self.file_system.properties();
+        self.current.reconsider(&properties);
         self.admission.reconsider(&properties);
         self.needs_fresh_attributes.store(properties.needs_fresh_attributes, Ordering::Release);
+        self.known_names.start_generation();
+    }
+
+    /// The decisions as they are now.
+    fn decisions(&self) -> Guard<Arc<Decisions>> {
+        self.current.decisions()
     }
 
     fn node(&self, id: u64) -> Result<Arc<Node>> {
@@ -141,7 +179,7 @@ impl Dispatcher {
     /// Whether the kernel has checked permissions, and clears set-id bits by setting the mode for whoever writes.
     fn kernel_clears_set_id(&self) -> bool {
         let left_to_us = [wire::init::HANDLE_KILLPRIV_V2, wire::init::HANDLE_KILLPRIV];
-        self.decisions.default_permissions && !left_to_us.into_iter().any(|feature| self.negotiated.has(feature))
+        self.decisions().default_permissions && !left_to_us.into_iter().any(|feature| self.negotiated.has(feature))
     }
 
     fn open_file(&self, handle: u64) -> Result<Arc<OpenedFile>> {
@@ -161,36 +199,54 @@ impl Dispatcher {
             // program with them a moment later.
             Duration::ZERO
         } else if attributes.kind == FileKind::Regular && node.may_be_mapped() {
-            self.decisions.attribute_timeout.min(REGULAR_TIMEOUT)
+            self.decisions().attribute_timeout.min(REGULAR_TIMEOUT)
         } else {
-            self.decisions.attribute_timeout
+            self.decisions().attribute_timeout
         }
     }
 
-    /// The kernel may hold names of this directory that not everybody may look up any more.
+    /// The kernel may hold names of this directory that not everybody may look up any more. It holds the directory's lock for
+    /// the request that is being served, so that for a moment after the reply a cached name may still be used.
     fn names_became_private(&self, directory: &Node) {
-        if self.negotiated.has_epochs() {
-            self.notifications.increment_epoch();
-            return;
-        }
-        // An older kernel is told name by name. This is done by another thread, so for a moment after the reply a
-        // cached name may still be used.
-        self.invalidate_directory(directory);
+        self.known_names.start_generation();
+        self.expiry.directory(directory.id);
     }
 
-    /// Has the kernel drop the names it caches of this node, if it is a directory.
-    pub(crate) fn invalidate_names(&self, node: u64) {
-        if let Some(node) = self.nodes.get(node).filter(|node| node.vnode.kind() == FileKind::Directory) {
-            self.invalidate_directory(&node);
+    /// Has the kernel ask again for names, and whatever else is stale. For a thread that serves no request.
+    pub(crate) fn tell_stale(&self, stale: &Stale) {
+        let directories = match stale.everything {
+            true => self.known_names.take_all(),
+            false => stale.directories.iter().filter_map(|&id| Some((id, self.known_names.take(id)?))).collect(),
+        };
+        if directories.is_empty() && stale.names.is_empty() {
+            // Nobody has used a name yet.
+        } else if self.negotiated.has(wire::init::HAS_EXPIRE_ONLY) {
+            let tell = || {
+                for (parent, directory) in &directories {
+                    directory.names().for_each(|name| self.notifications.expire_name(*parent, name));
+                }
+                stale.names.iter().for_each(|(parent, name)| self.notifications.expire_name(*parent, name));
+            };
+            tell();
+            // A name that is known may have been asked for before, and the reply have reached the kernel after that.
+            std::thread::sleep(LATE_REPLY);
+            tell();
+        } else {
+            std::thread::sleep(self.decisions().name_timeout + LATE_REPLY);
+        }
+        if stale.everything {
+            let missing = directories.iter().filter(|(_, directory)| directory.has_missing);
+            missing.for_each(|(parent, _)| self.expire_what_is_there(*parent));
+            self.nodes.ids().into_iter().for_each(|node| self.notifications.invalidate_node(node));
         }
     }
 
-    fn invalidate_directory(&self, directory: &Node) {
-        let Ok(open) = directory.vnode.open_directory(&self.server) else { return };
-        let parent = directory.id;
-        each_name(&*open, &self.server, |name| {
-            self.notifications.send(Notification::InvalidateEntry { parent, name: name.into() });
-        });
+    /// Has the kernel ask again for the names that there are in a directory, of which it may keep that there are not.
+    fn expire_what_is_there(&self, directory: u64) {
+        let open = self.nodes.get(directory).map(|node| node.vnode.open_directory(&self.server));
+        if let Some(Ok(open)) = open {
+            each_name(&*open, &self.server, |name| self.notifications.expire_name(directory, name));
+        }
     }
 
     fn dispatch(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
@@ -240,6 +296,12 @@ impl Dispatcher {
     }
 }
 
+impl Drop for Dispatcher {
+    fn drop(&mut self) {
+        self.expiry.end();
+    }
+}
+
 impl Handler for Dispatcher {
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome {
         match &request.operation {
@@ -257,7 +319,7 @@ impl Handler for Dispatcher {
             }
             Operation::NotifyReply => return Outcome::NoReply,
             // A kernel that writes back tells of every close, unless it hears once that nobody here has that operation.
-            Operation::Flush(_) if !self.decisions.needs_flush() => return Outcome::Failed(libc::ENOSYS),
+            Operation::Flush(_) if !self.decisions().needs_flush() => return Outcome::Failed(libc::ENOSYS),
             _ => {}
         }
         match self.dispatch(request, reply) {
@@ -267,6 +329,7 @@ impl Handler for Dispatcher {
     }
 
     fn closed(&self) {
+        self.expiry.end();
         self.open_files.clear();
         self.nodes.clear();
     }

@@ -10,9 +10,6 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(u64);
 
-/// Dropping all cached names at once. It comes with the minor version and has no bit of INIT; INIT does not use this one.
-pub(crate) const INC_EPOCH: u64 = 1 << 63;
-
 /// The features that the front end uses where the kernel has them.
 const NAMES: [(&str, u64); 24] = [
     ("async-read", init::ASYNC_READ),
@@ -41,17 +38,13 @@ const NAMES: [(&str, u64); 24] = [
     ("over-io-uring", init::OVER_IO_URING),
 ];
 
-/// The name of [`INC_EPOCH`].
-const INC_EPOCH_NAME: &str = "inc-epoch";
-
 impl Features {
     /// No feature.
     pub const NONE: Features = Features(0);
 
     /// All features by name, each as a set of its own.
     pub fn all() -> impl Iterator<Item = (&'static str, Features)> {
-        let epoch = std::iter::once((INC_EPOCH_NAME, INC_EPOCH));
-        NAMES.into_iter().chain(epoch).map(|(name, bit)| (name, Features(bit)))
+        NAMES.into_iter().map(|(name, bit)| (name, Features(bit)))
     }
 
     /// Whether there is none in the set.
@@ -69,7 +62,7 @@ impl Features {
         others.0 & !self.ruled_out() == 0
     }
 
-    /// The bits of INIT, and [`INC_EPOCH`].
+    /// The bits of INIT.
     pub(crate) fn bits(self) -> u64 {
         self.0
     }
@@ -81,7 +74,7 @@ impl Features {
 
     /// These, and without INIT_EXT all of the second word, which is not read then.
     fn ruled_out(self) -> u64 {
-        const SECOND_WORD: u64 = (!0 << 32) & !INC_EPOCH;
+        const SECOND_WORD: u64 = !0 << 32;
         if self.0 & init::INIT_EXT == 0 { self.0 } else { self.0 | SECOND_WORD }
     }
 }
@@ -137,7 +130,7 @@ mod tests {
     fn without_init_ext_the_second_word_is_missing_and_no_more() {
         let feature = |name: &str| name.parse::<Features>().unwrap();
         for (name, other) in Features::all() {
-            let is_missing = name == "init-ext" || (other.0 >> 32 != 0 && name != "inc-epoch");
+            let is_missing = name == "init-ext" || other.0 >> 32 != 0;
             assert_eq!(feature("init-ext").rule_out_all(other), is_missing, "{name}");
             assert_eq!(feature("passthrough").rule_out_all(other), name == "passthrough", "{name}");
         }
@@ -156,7 +149,7 @@ mod tests {
             all = all | feature;
         }
         assert_eq!(all.to_string().parse(), Ok(all));
-        assert_eq!(Features::all().count(), 25);
+        assert_eq!(Features::all().count(), 24);
         assert!(Features::NONE.is_empty() && !all.is_empty());
     }
 
@@ -164,7 +157,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_names_that_there_are() {
         let message = "passthrough:splice".parse::<Features>().unwrap_err().to_string();
         assert!(message.starts_with("the FUSE protocol has no feature 'splice'; there are async-read, "), "{message}");
-        assert!(message.ends_with(", over-io-uring, inc-epoch"), "{message}");
+        assert!(message.ends_with(", passthrough, over-io-uring"), "{message}");
         assert_eq!("".parse::<Features>(), Err(UnknownFeature(String::new())));
     }
 

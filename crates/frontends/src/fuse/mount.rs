@@ -250,7 +250,7 @@ fn topmost_type<'a>(table: &'a [u8], path: &[u8]) -> Option<&'a [u8]> {
     fields.next()
 }
 
-fn unescape_octal(field: &[u8]) -> Vec<u8> {
+pub(super) fn unescape_octal(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, after @ ..] = rest {

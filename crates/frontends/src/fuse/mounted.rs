@@ -1,8 +1,11 @@
 //! A running mount: made from a stack, served by background threads, ended by unmounting.
 
 use super::agreement::{TURNED_OFF, correct, unmet_demand, wishes};
+use super::current::Current;
 use super::device::Device;
 use super::dispatch::Dispatcher;
+use super::expiry::Expiry;
+use super::inner_mounts::InnerMounts;
 use super::mount::{self, MountError, MountPlan, UnmountMode, is_mounted, mount_number, unmount};
 use super::mount_flags::MountFlags;
 use super::negotiation::Negotiated;
@@ -67,7 +70,7 @@ impl Mount {
             cover_fuse: options.over,
         })?;
         let device = Arc::new(device);
-        let served = serve(file_system, &device, &mount_point, &mut decisions);
+        let served = serve(file_system, &device, &mount_point, options, &mut decisions);
         let served = served.and_then(|served| unmet_demand(&decisions, options).map_or(Ok(served), Err));
         match served {
             Ok((dispatcher, session, statistics)) => {
@@ -132,6 +135,35 @@ impl Mount {
         self.dispatcher.sync()
     }
 
+    /// Waits until the kernel has been told of all changes of the stack so far (by [`vnode::Notifier`]), for some time at most.
+    /// Whether it has: until then it may answer with what it has cached. Not for a thread that serves requests.
+    pub fn wait_until_told(&self, patience: Duration) -> bool {
+        self.dispatcher.expiry().wait(patience)
+    }
+
+    /// How many files are open for writing. The kernel may keep what is written to them (with
+    /// [`MountOptions::write_back`], or through a mapping) until it is told otherwise.
+    pub fn files_written(&self) -> usize {
+        self.dispatcher.written_count()
+    }
+
+    /// Has the kernel hand on what it keeps of all open files, also of a mount that was taken away lazily: whether it has within
+    /// this time. Not for a thread that serves requests.
+    pub fn write_back(&self, patience: Duration) -> bool {
+        if self.files_written() == 0 {
+            return true;
+        }
+        let dispatcher = Arc::clone(&self.dispatcher);
+        let (done, is_done) = std::sync::mpsc::channel();
+        let write_back = move || {
+            dispatcher.write_back();
+            // Nobody may be waiting any more.
+            let _ = done.send(());
+        };
+        let started = std::thread::Builder::new().name("fuse-write-back".into()).spawn(write_back);
+        started.is_ok() && is_done.recv_timeout(patience).is_ok()
+    }
+
     /// Waits until it is unmounted and the last request is served.
     pub fn wait(&self) {
         self.session.wait();
@@ -172,7 +204,9 @@ impl Drop for Mount {
         let taken_away = self.unmount(UnmountMode::Clean).or_else(|_| self.unmount(UnmountMode::Lazy));
         match taken_away {
             Ok(()) => {
-                self.wait_timeout(PATIENCE);
+                if !self.wait_timeout(PATIENCE) && !self.write_back(PATIENCE) {
+                    tracing::error!("what was written to files that are still open may be lost");
+                }
             }
             Err(error) => tracing::error!(%error, "{} stays mounted", self.mount_point.display()),
         }
@@ -185,17 +219,26 @@ fn serve(
     file_system: FileSystemRef,
     device: &Arc<Device>,
     mount_point: &Path,
+    options: &MountOptions,
     decisions: &mut Decisions,
 ) -> Result<Served, MountError> {
     let negotiated = handshake(device, &wishes(decisions)).map_err(mount_error)?;
     correct(decisions, &negotiated);
     let no_thread = |error| MountError::System { what: "starting a thread", error };
     let (notifications, _ends_with_its_senders) = NotificationSender::start(Arc::clone(device)).map_err(no_thread)?;
-    let notifier = Arc::new(KernelNotifier::new(notifications.clone(), negotiated.has_epochs()));
+    let expiry = Expiry::default();
+    let notifier = Arc::new(KernelNotifier::new(notifications.clone(), expiry.clone()));
     file_system.set_notifier(notifier.clone());
     log_negotiation(&negotiated);
-    let dispatcher = Dispatcher::new(file_system, Arc::clone(device), negotiated, decisions.clone(), notifications);
-    let dispatcher = Arc::new(dispatcher);
+    let dispatcher = Arc::new(Dispatcher::new(
+        file_system,
+        Arc::clone(device),
+        Arc::new(Current::new(options.clone(), negotiated, decisions.clone())),
+        notifications,
+        expiry.clone(),
+        InnerMounts::of(mount_point),
+    ));
+    start_expiry(&dispatcher, expiry).map_err(no_thread)?;
     notifier.attach(Arc::downgrade(&dispatcher));
     dispatcher.reconsider();
     let statistics = Arc::new(Statistics::new());
@@ -207,6 +250,17 @@ fn serve(
         decisions.uring = Err("its queues could not be set up");
     }
     Ok((dispatcher, session, statistics))
+}
+
+/// Starts the thread that tells the kernel of names; it ends with the connection.
+fn start_expiry(dispatcher: &Arc<Dispatcher>, expiry: Expiry) -> io::Result<()> {
+    let dispatcher = Arc::downgrade(dispatcher);
+    let tell = move |stale| {
+        if let Some(dispatcher) = dispatcher.upgrade() {
+            dispatcher.tell_stale(&stale);
+        }
+    };
+    std::thread::Builder::new().name("fuse-expiry".into()).spawn(move || expiry.run(tell)).map(drop)
 }
 
 fn mount_error(error: SessionError) -> MountError {

@@ -1,6 +1,6 @@
 //! INIT: which of the features wished for this kernel has, and what stands in for the others.
 
-use super::features::{Features, INC_EPOCH};
+use super::features::Features;
 use super::wire::{self, init};
 
 /// What the front end would like; the kernel's offer decides.
@@ -47,11 +47,6 @@ impl Negotiated {
     pub(crate) fn has(&self, features: u64) -> bool {
         self.features & features == features
     }
-
-    /// Whether all cached names can be dropped at once.
-    pub(crate) fn has_epochs(&self) -> bool {
-        self.minor >= wire::MINOR_VERSION_EPOCHS
-    }
 }
 
 /// What to answer to an INIT.
@@ -69,7 +64,7 @@ pub(crate) enum InitAnswer {
 /// reads one at a time, no handles for lookups of `.`, 4 KiB writes, the kernel applies the umask, ioctl on files only,
 /// one direct read at a time, READDIR, READDIRPLUS each time, readlink asked each time, one directory operation at a time,
 /// the older HANDLE_KILLPRIV, SETXATTR without flags, no second word of features, the caller's groups from /proc, names
-/// dropped at once, 128 KiB messages, no shared mapping of files opened for direct I/O.
+/// cached for a second at most, 128 KiB messages, no shared mapping of files opened for direct I/O.
 ///
 /// Not among them is truncation by OPEN: the kernel looks only afterwards whether the file is a program that runs, which
 /// would be lost by then. So it asks for it by SETATTR.
@@ -129,10 +124,8 @@ pub(crate) fn negotiate(offer: &wire::InitIn, wishes: &Wishes, page_size: u32) -
     let pages_wished = wishes.message_bytes_max.div_ceil(page_size).max(1);
     let pages = if features & init::MAX_PAGES != 0 { pages_wished } else { pages_wished.min(PAGES_DEFAULT) };
     let max_pages = u16::try_from(pages).unwrap_or(u16::MAX);
-    let has_epochs = wishes.withheld.bits() & INC_EPOCH == 0;
-    let newest = if has_epochs { wire::MINOR_VERSION } else { wire::MINOR_VERSION_EPOCHS - 1 };
-    let negotiated =
-        Negotiated { minor: offer.minor.min(newest), features, max_write: u32::from(max_pages) * page_size, max_pages };
+    let minor = offer.minor.min(wire::MINOR_VERSION);
+    let negotiated = Negotiated { minor, features, max_write: u32::from(max_pages) * page_size, max_pages };
     InitAnswer::Agreed(Box::new(reply(offer, wishes, &negotiated)), negotiated)
 }
 
@@ -212,7 +205,6 @@ mod tests {
         assert_eq!(negotiated.features, expected);
         assert_eq!(u64::from(reply.flags) | u64::from(reply.flags2) << 32, expected);
         assert_eq!((reply.max_write, reply.max_pages, reply.max_stack_depth), (1 << 20, 256, 1));
-        assert!(negotiated.has_epochs());
     }
 
     #[test]
@@ -236,7 +228,6 @@ mod tests {
         assert_eq!(reply.minor, 32);
         assert!(!negotiated.has(init::PASSTHROUGH));
         assert!(negotiated.has(init::PARALLEL_DIROPS | init::MAX_PAGES));
-        assert!(!negotiated.has_epochs());
     }
 
     #[test]
@@ -268,13 +259,12 @@ mod tests {
             let (reply, negotiated) = agreed(45, u64::MAX, &Wishes { withheld, ..all });
             let lost = match name {
                 "init-ext" => init::INIT_EXT | whole.features & !u64::from(u32::MAX),
-                "inc-epoch" => 0,
                 _ => withheld.bits(),
             };
             assert_eq!(negotiated.features, whole.features & !lost, "{name}");
             assert_ne!(negotiated, whole, "{name} is not used at all");
             assert_eq!(u64::from(reply.flags) | u64::from(reply.flags2) << 32, negotiated.features, "{name}");
-            assert_eq!((reply.minor, negotiated.has_epochs()), (negotiated.minor, name != "inc-epoch"), "{name}");
+            assert_eq!(reply.minor, negotiated.minor, "{name}");
             assert_eq!(reply.max_pages, if name == "max-pages" { 32 } else { 256 }, "{name}");
             assert_eq!(reply.max_stack_depth != 0, negotiated.has(init::PASSTHROUGH), "{name}");
         }
@@ -293,7 +283,7 @@ mod tests {
     fn every_feature_that_is_used_has_a_name() {
         let named = Features::all().fold(Features::NONE, |set, (_, feature)| set | feature);
         let all = Wishes { write_back: true, posix_acl: true, ..WISHES };
-        assert_eq!(agreed(45, u64::MAX, &all).1.features, named.bits() & !INC_EPOCH);
+        assert_eq!(agreed(45, u64::MAX, &all).1.features, named.bits());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The stack's way up: changes that did not come through the mount invalidate what the kernel caches.
 
 use super::dispatch::Dispatcher;
+use super::expiry::Expiry;
 use super::notify::{NO_DATA, Notification, NotificationSender};
 use std::sync::{OnceLock, Weak};
 use vnode::{Handle, Name, Notifier};
@@ -10,12 +11,12 @@ use vnode::{Handle, Name, Notifier};
 pub(crate) struct KernelNotifier {
     dispatcher: OnceLock<Weak<Dispatcher>>,
     notifications: NotificationSender,
-    has_epochs: bool,
+    expiry: Expiry,
 }
 
 impl KernelNotifier {
-    pub(crate) fn new(notifications: NotificationSender, has_epochs: bool) -> KernelNotifier {
-        KernelNotifier { dispatcher: OnceLock::new(), notifications, has_epochs }
+    pub(crate) fn new(notifications: NotificationSender, expiry: Expiry) -> KernelNotifier {
+        KernelNotifier { dispatcher: OnceLock::new(), notifications, expiry }
     }
 
     /// From here on nodes are known.
@@ -50,7 +51,7 @@ impl Notifier for KernelNotifier {
 
     fn entry_changed(&self, directory: &Handle, name: Name<'_>) {
         self.with_node(directory, |parent| {
-            self.notifications.send(Notification::InvalidateEntry { parent, name: name.as_bytes().into() });
+            self.expiry.name(parent, name.as_bytes());
             self.invalidate(parent, 0, 0);
         });
     }
@@ -59,15 +60,6 @@ impl Notifier for KernelNotifier {
         if let Some(dispatcher) = self.dispatcher.get().and_then(Weak::upgrade) {
             dispatcher.reconsider();
         }
-        if self.has_epochs {
-            self.notifications.increment_epoch();
-        }
-        let Some(dispatcher) = self.dispatcher.get().and_then(Weak::upgrade) else { return };
-        for node in dispatcher.nodes().ids() {
-            self.invalidate(node, 0, 0);
-            if !self.has_epochs {
-                dispatcher.invalidate_names(node);
-            }
-        }
+        self.expiry.everything();
     }
 }

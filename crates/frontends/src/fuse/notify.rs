@@ -9,18 +9,14 @@ use std::thread::JoinHandle;
 use zerocopy::IntoBytes;
 
 /// Something the kernel should know.
-#[allow(dead_code, reason = "no base tells deletions apart or brings data yet")]
+#[allow(dead_code, reason = "no base brings data yet")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notification {
     /// Cached attributes of the node are stale, and its data from `offset` on, `length` bytes (0: all of it).
     /// A negative `offset` leaves the data alone.
     InvalidateInode { node: u64, offset: i64, length: i64 },
-    /// The name may mean something else now.
-    InvalidateEntry { parent: u64, name: Box<[u8]> },
-    /// The name is to be looked up again when next used; what is in use under it stays.
+    /// The name is to be looked up again when next used; what is in use under it stays, and what is mounted there.
     ExpireEntry { parent: u64, name: Box<[u8]> },
-    /// The name is gone, and what it named with it.
-    Delete { parent: u64, child: u64, name: Box<[u8]> },
     /// These bytes are the node's data at this place.
     Store { node: u64, offset: u64, data: Box<[u8]> },
     /// A file that somebody polls is ready.
@@ -30,9 +26,11 @@ pub(crate) enum Notification {
 /// Sends notifications from a thread of its own.
 ///
 /// The kernel takes a directory's lock to carry out most of them, and may hold that lock for a request that is
-/// being served; a thread that waits for the kernel must therefore serve no request. Three are exceptions: the epoch is one
-/// counter, the attributes of a node are marked stale without waiting for anybody, and the pages of an open file are
-/// written back under locks of their own.
+/// being served; a thread that waits for the kernel must therefore serve no request. Two are exceptions: the attributes of a
+/// node are marked stale without waiting for anybody, and the pages of an open file are written back under locks of their own.
+///
+/// Three that the protocol has are never sent, since they detach what is mounted inside: dropping a name, or a name that is
+/// gone, and dropping all names at once (the connection's epoch).
 #[derive(Clone)]
 pub(crate) struct NotificationSender {
     device: Arc<Device>,
@@ -67,16 +65,21 @@ impl NotificationSender {
         self.send_at_once(&Notification::InvalidateInode { node, offset: 0, length: 0 });
     }
 
+    /// Has the kernel ask again for a name, at the next use. Waits for the directory's lock: for a thread that serves no request.
+    pub(crate) fn expire_name(&self, parent: u64, name: &[u8]) {
+        self.send_at_once(&Notification::ExpireEntry { parent, name: name.into() });
+    }
+
+    /// Has the kernel drop what it caches of a node: attributes and data. Waits for data that is being read: for a thread that
+    /// serves no request.
+    pub(crate) fn invalidate_node(&self, node: u64) {
+        self.send_at_once(&Notification::InvalidateInode { node, offset: 0, length: 0 });
+    }
+
     fn send_at_once(&self, notification: &Notification) {
         let mut message = Vec::new();
         encode(notification, &mut message);
         report(self.device.notify(&message), "notification");
-    }
-
-    /// Makes every cached name stale, at once. The kernel must have epochs.
-    pub(crate) fn increment_epoch(&self) {
-        let message = encode_header(notification::INC_EPOCH, 0);
-        report(self.device.notify(message.as_bytes()), "INC_EPOCH");
     }
 }
 
@@ -105,34 +108,25 @@ fn encode_header(code: i32, payload: usize) -> wire::OutHeader {
 }
 
 fn encode(notification: &Notification, message: &mut Vec<u8>) {
-    match notification {
-        &Notification::InvalidateInode { node, offset, length } => {
+    match *notification {
+        Notification::InvalidateInode { node, offset, length } => {
             let fixed = wire::NotifyInvalInode { node, offset, length };
             assemble(message, notification::INVAL_INODE, fixed.as_bytes(), &[], &[]);
         }
-        Notification::InvalidateEntry { parent, name } => encode_entry(message, *parent, name, 0),
-        Notification::ExpireEntry { parent, name } => {
-            encode_entry(message, *parent, name, wire::EXPIRE_ONLY);
+        Notification::ExpireEntry { parent, ref name } => {
+            let flags = wire::EXPIRE_ONLY;
+            let fixed = wire::NotifyInvalEntry { parent, name_length: name.len() as u32, flags };
+            assemble(message, notification::INVAL_ENTRY, fixed.as_bytes(), name, &[0]);
         }
-        &Notification::Delete { parent, child, ref name } => {
-            let name_length = name.len() as u32;
-            let fixed = wire::NotifyDelete { parent, child, name_length, padding: 0 };
-            assemble(message, notification::DELETE, fixed.as_bytes(), name, &[0]);
-        }
-        &Notification::Store { node, offset, ref data } => {
+        Notification::Store { node, offset, ref data } => {
             let fixed = wire::NotifyStore { node, offset, size: data.len() as u32, padding: 0 };
             assemble(message, notification::STORE, fixed.as_bytes(), data, &[]);
         }
-        &Notification::PollWakeup { kernel_handle } => {
+        Notification::PollWakeup { kernel_handle } => {
             let fixed = wire::NotifyPoll { kernel_handle };
             assemble(message, notification::POLL, fixed.as_bytes(), &[], &[]);
         }
     }
-}
-
-fn encode_entry(message: &mut Vec<u8>, parent: u64, name: &[u8], flags: u32) {
-    let fixed = wire::NotifyInvalEntry { parent, name_length: name.len() as u32, flags };
-    assemble(message, notification::INVAL_ENTRY, fixed.as_bytes(), name, &[0]);
 }
 
 fn assemble(message: &mut Vec<u8>, code: i32, fixed: &[u8], variable: &[u8], end: &[u8]) {
@@ -158,17 +152,11 @@ mod tests {
     #[test]
     fn names_are_sent_with_their_length_and_a_zero_byte() {
         let name: Box<[u8]> = b"name".as_slice().into();
-        let message = encoded(&Notification::InvalidateEntry { parent: 7, name: name.clone() });
+        let message = encoded(&Notification::ExpireEntry { parent: 7, name });
         assert_eq!(message[4..8], 3i32.to_le_bytes());
         assert_eq!(message[24..28], 4u32.to_le_bytes());
+        assert_eq!(message[28..32], 1u32.to_le_bytes(), "it only expires");
         assert_eq!(&message[32..], b"name\0");
-
-        let message = encoded(&Notification::ExpireEntry { parent: 7, name: name.clone() });
-        assert_eq!(message[28..32], 1u32.to_le_bytes());
-
-        let message = encoded(&Notification::Delete { parent: 7, child: 8, name });
-        assert_eq!(message[4..8], 6i32.to_le_bytes());
-        assert_eq!(message.len(), 16 + 24 + 5);
     }
 
     #[test]

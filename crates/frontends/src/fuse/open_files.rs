@@ -163,15 +163,20 @@ impl OpenFiles {
         }
     }
 
-    /// The modification time that the kernel has told by a later request than this one.
-    pub(crate) fn time_told_after(&self, node: u64, unique: u64) -> Option<SetTime> {
-        let told = self.node_shard(node).get(&node)?.told;
-        told.filter(|(teller, _)| *teller > unique).map(|(_, mtime)| mtime)
+    /// The modification time that the kernel has told last, and by which request, if that is a later one than this.
+    pub(crate) fn time_told_after(&self, node: u64, unique: u64) -> Option<(u64, SetTime)> {
+        self.node_shard(node).get(&node)?.told.filter(|(teller, _)| *teller > unique)
     }
 
     /// Whether the node is open for writing.
     pub(crate) fn has_writers(&self, node: u64) -> bool {
         self.node_shard(node).get(&node).is_some_and(|open_node| open_node.writers > 0)
+    }
+
+    /// The nodes that are open for writing.
+    pub(crate) fn written_nodes(&self) -> Vec<u64> {
+        let shards = self.nodes.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
+        shards.flat_map(|nodes| written(&nodes)).collect()
     }
 
     /// Takes an open file away; `release_backing` gets the id of a backing file that no open uses any more.
@@ -271,6 +276,10 @@ impl OpenNode {
     }
 }
 
+fn written(nodes: &HashMap<u64, OpenNode>) -> Vec<u64> {
+    nodes.iter().filter(|(_, open_node)| open_node.writers > 0).map(|(&node, _)| node).collect()
+}
+
 /// A file's device and inode below.
 type FileIdentity = (u64, u64);
 
@@ -362,9 +371,10 @@ mod tests {
         let files = OpenFiles::new();
         let answer = open(&files, CACHED, None);
         assert!(files.get(answer.handle).is_some());
+        assert_eq!(files.written_nodes(), [5]);
         assert!(files.release(answer.handle, |_| ()).is_some());
         assert!(files.get(answer.handle).is_none());
-        assert!(files.release(answer.handle, |_| ()).is_none());
+        assert!(files.release(answer.handle, |_| ()).is_none() && files.written_nodes().is_empty());
         assert!(files.nodes.iter().all(|shard| shard.lock().unwrap().is_empty()));
     }
 }

@@ -24,8 +24,6 @@ pub(crate) const MAJOR_VERSION: u32 = 7;
 pub(crate) const MINOR_VERSION: u32 = 45;
 /// The oldest minor version it works with (Linux 5.4; the releases supported begin at 5.10, which has 32).
 pub(crate) const MINOR_VERSION_MIN: u32 = 31;
-/// The minor version with which all cached names can be dropped at once (Linux 6.16).
-pub(crate) const MINOR_VERSION_EPOCHS: u32 = 44;
 /// The node id of the root, which is never looked up.
 pub(crate) const ROOT_ID: u64 = 1;
 /// The kernel refuses to hand a request to a smaller buffer.

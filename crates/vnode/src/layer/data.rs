@@ -7,11 +7,10 @@
 //! and [`Holes`] says how that is kept below.
 
 use std::borrow::Cow;
-use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 use super::scratch::Scratch;
 use super::{Layer, LayerVnode};
-use crate::{AllocateMode, Caller, Errno, OpenFile, Result, SeekTarget, read_fully, write_fully};
+use crate::{AllocateMode, Caller, Errno, Handle, KeyedGuard, OpenFile, Result, SeekTarget, read_fully, write_fully};
 
 /// How a layer encodes data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -446,11 +445,11 @@ impl<L: Layer> Blocks<'_, L> {
         self.shape.block_size as u64
     }
 
-    fn shared(&self) -> RwLockReadGuard<'_, ()> {
-        self.node.mount.data_lock(&self.node.lower().handle()).read().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> KeyedGuard<'_, Handle> {
+        self.node.mount.data_locks.read(self.node.lower().handle())
     }
 
-    fn exclusive(&self) -> RwLockWriteGuard<'_, ()> {
+    fn exclusive(&self) -> KeyedGuard<'_, Handle> {
         self.node.lock_data()
     }
 }

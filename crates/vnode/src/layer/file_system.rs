@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{Layer, LayerVnode};
 use crate::{
-    Control, ControlError, Description, FileSystem, FileSystemRef, Handle, Name, Notifier, Properties, Result, VnodeRef,
+    Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeyedLocks, Name, Notifier, Properties,
+    Result, VnodeRef,
 };
 
 /// Puts a layer on a file system.
@@ -17,7 +18,7 @@ pub fn stack<L: Layer>(layer: L, lower: FileSystemRef) -> FileSystemRef {
         lower,
         hasher: RandomState::new(),
         vnodes: std::array::from_fn(|_| Mutex::default()),
-        data_locks: std::array::from_fn(|_| RwLock::default()),
+        data_locks: KeyedLocks::default(),
     })))
 }
 
@@ -31,8 +32,8 @@ pub(super) struct Mount<L: Layer> {
     hasher: RandomState,
     /// Live vnodes by handle, so that everybody who holds one sees the same state. Unused for layers without any.
     vnodes: [Mutex<HashMap<Handle, Weak<LayerVnode<L>>>>; SHARDS],
-    /// Guards the blocks of encoded files: a write reads, changes and writes back. Files share locks by hash.
-    data_locks: [RwLock<()>; SHARDS],
+    /// Guards the blocks of each encoded file: a write reads, changes and writes back.
+    pub(super) data_locks: KeyedLocks<Handle>,
 }
 
 const SHARDS: usize = 64;
@@ -63,11 +64,6 @@ impl<L: Layer> Mount<L> {
         if shard.get(&handle).is_some_and(|vnode| vnode.strong_count() == 0) {
             shard.remove(&handle);
         }
-    }
-
-    /// The lock over the encoded data of the object with this handle.
-    pub(super) fn data_lock(&self, handle: &Handle) -> &RwLock<()> {
-        &self.data_locks[self.shard(handle)]
     }
 
     fn shard(&self, handle: &Handle) -> usize {

@@ -1,15 +1,16 @@
 //! A vnode of a layer: admission, the layer's operation, observation; and the operations that forward.
 
 use std::any::Any;
-use std::sync::{Arc, PoisonError, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use super::file_system::Mount;
 use super::{Layer, LayerDirectory, LayerFile, Operation, path};
 use crate::name::NameCow;
 use crate::profile::enter_with;
 use crate::{
-    AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, Name, OpenDirectoryRef,
-    OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode, open_for_rewriting,
+    AccessMode, Attributes, Caller, Created, Creation, Device, Entry, Errno, FileKind, Handle, KeyedGuard, Name,
+    OpenDirectoryRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, StatFs, Vnode, VnodeRef, XattrMode,
+    open_for_rewriting,
 };
 
 /// A vnode of the layer `L` over a vnode of the file system below.
@@ -103,8 +104,8 @@ impl<L: Layer> LayerVnode<L> {
     }
 
     /// Locks the encoded data of the file against reads and writes.
-    pub(super) fn lock_data(&self) -> RwLockWriteGuard<'_, ()> {
-        self.mount.data_lock(&self.lower.handle()).write().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock_data(&self) -> KeyedGuard<'_, Handle> {
+        self.mount.data_locks.write(self.lower.handle())
     }
 
     fn node_of<'a>(&self, other: &'a VnodeRef) -> Result<&'a Self> {

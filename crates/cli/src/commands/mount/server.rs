@@ -110,7 +110,10 @@ impl Answerer for Mounted {
             },
             Request::Control { target, name, arguments } => {
                 match self.file_system.control(&Control { target, command: name, arguments }) {
-                    Ok(text) => Answer::Text(text),
+                    Ok(text) => {
+                        self.served.settle();
+                        Answer::Text(text)
+                    }
                     Err(error) => Answer::Error(error.to_string()),
                 }
             }

@@ -72,10 +72,18 @@ impl Dispatcher {
     /// sends pages and then the time, and does not wait for the pages before it tells that. The page is written all the same
     /// where that fails, as for a file that has no name any more.
     fn put_time_back(&self, node: u64, page: u64) {
-        let Some(mtime) = self.open_files.time_told_after(node, page) else { return };
-        let time = SetAttributes { mtime: Some(mtime), ..SetAttributes::default() };
-        if let Err(error) = self.node(node).and_then(|node| node.vnode.setattr(&self.server, &time)) {
-            tracing::debug!(?error, "the time of a file is that of its writing back");
+        if !self.writes_back() {
+            return;
+        }
+        let mut set = page;
+        // While a time is set, a later one may be told and set, which that one takes the place of.
+        while let Some((teller, mtime)) = self.open_files.time_told_after(node, set) {
+            let time = SetAttributes { mtime: Some(mtime), ..SetAttributes::default() };
+            if let Err(error) = self.node(node).and_then(|node| node.vnode.setattr(&self.server, &time)) {
+                tracing::debug!(?error, "the time of a file is that of its writing back");
+                return;
+            }
+            set = teller;
         }
     }
 

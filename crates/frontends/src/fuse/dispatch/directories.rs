@@ -1,6 +1,7 @@
 //! Open directories: read their entries, with attributes where the kernel may keep them.
 
 use super::{Answer, Dispatcher, caller};
+use crate::fuse::known_names::Generation;
 use crate::fuse::open_files::OpenedDirectory;
 use crate::fuse::reply::{EntryPacker, Reply};
 use crate::fuse::request::{Operation, Request};
@@ -21,13 +22,14 @@ impl Dispatcher {
                 let directory = node.vnode.open_directory(&caller)?;
                 let handle = self.open_files.open_directory(node, directory);
                 let keep = open_reply::CACHE_DIR | open_reply::KEEP_CACHE;
-                let is_kept = self.decisions.exclusive && !self.admission.needs_every_lookup();
+                let is_kept = self.decisions().exclusive && !self.admission.needs_every_lookup();
                 let open_flags = if is_kept { keep } else { 0 };
                 reply.put(&wire::OpenOut { handle, open_flags, backing_id: 0 });
                 Ok(())
             }
             Operation::ReadDirectory { arguments, plus } => {
                 let opened = self.open_directory(arguments.handle)?;
+                let found_in = self.known_names.generation();
                 // Attributes are of use only with a node, and a node only if its name may be kept.
                 let wanted = *plus && (arguments.offset > 0 || self.interest.take(opened.node.id));
                 let with_nodes = wanted && self.admission.names_cacheable(&opened.node);
@@ -37,7 +39,7 @@ impl Dispatcher {
                 }
                 let cookie = if arguments.offset <= DOT_DOT { 0 } else { arguments.offset };
                 if with_nodes {
-                    self.read_with_nodes(&caller, &opened, cookie, &mut packer)
+                    self.read_with_nodes(found_in, &caller, &opened, cookie, &mut packer)
                 } else {
                     read_names(&caller, &opened, cookie, *plus, &mut packer)
                 }
@@ -81,6 +83,7 @@ impl Dispatcher {
     /// Entries with a look-up each. The look-ups come after the reading: a base may hold a lock while it gives entries.
     fn read_with_nodes(
         &self,
+        found_in: Generation,
         caller: &Caller,
         opened: &OpenedDirectory,
         cookie: u64,
@@ -108,7 +111,7 @@ impl Dispatcher {
             let looked_up = match found {
                 // Whoever uses a name that the kernel must not keep looks it up.
                 Ok(found) if self.is_guarded(found.vnode.kind()) => wire::EntryOut::default(),
-                Ok(found) => self.cached_entry_out(true, found),
+                Ok(found) => self.entry_out(found_in, &opened.node, name, found),
                 Err(_) => wire::EntryOut::default(),
             };
             if !packer.push_plus(&looked_up, entry, name) {

@@ -3,55 +3,55 @@
 use super::guard::{FOLLOW_NOT_FOR_OTHERS, Guard};
 use super::{Answer, Dispatcher, caller, name};
 use crate::fuse::convert::{attributes_to_wire, device_from_wire, node_kind, rename_mode};
+use crate::fuse::known_names::Generation;
 use crate::fuse::nodes::Node;
-use crate::fuse::notify::Notification;
 use crate::fuse::reply::Reply;
 use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use vnode::{Caller, Entry, Errno, RenameMode, Result};
+use vnode::{Attributes, Caller, Entry, Errno, RenameMode, Result};
 
 impl Dispatcher {
     pub(super) fn entry_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         let node = self.node(request.node)?;
         let caller_with = |umask: u32| caller(request, umask);
         let vnode = &node.vnode;
-        let (made, new_name) = match &request.operation {
+        let found_in = self.known_names.generation();
+        let (bytes, made) = match &request.operation {
             Operation::Lookup { name } => return self.look_up(&caller_with(0), &node, name, reply),
             Operation::SymbolicLink { name: bytes, target } => {
-                (vnode.symlink(&caller_with(0), name(bytes)?, target)?, bytes)
+                (bytes, vnode.symlink(&caller_with(0), name(bytes)?, target)?)
             }
             Operation::MakeNode { arguments, name: bytes } => {
                 let device = device_from_wire(arguments.device);
                 let kind = node_kind(arguments.mode)?;
                 let mode = arguments.mode & 0o7777;
-                (vnode.mknod(&caller_with(arguments.umask), name(bytes)?, kind, mode, device)?, bytes)
+                (bytes, vnode.mknod(&caller_with(arguments.umask), name(bytes)?, kind, mode, device)?)
             }
             Operation::MakeDirectory { arguments, name: bytes } => {
-                (vnode.mkdir(&caller_with(arguments.umask), name(bytes)?, arguments.mode & 0o7777)?, bytes)
+                (bytes, vnode.mkdir(&caller_with(arguments.umask), name(bytes)?, arguments.mode & 0o7777)?)
             }
             Operation::Link { source, name: bytes } => {
                 let source = self.vnode(*source)?;
-                (vnode.link(&caller_with(0), &source, name(bytes)?)?, bytes)
+                (bytes, vnode.link(&caller_with(0), &source, name(bytes)?)?)
             }
             Operation::Unlink { name: bytes } => {
                 vnode.unlink(&caller_with(0), name(bytes)?)?;
+                self.known_names.removed(node.id, bytes);
                 return self.name_changed(&node, bytes);
             }
             Operation::RemoveDirectory { name: bytes } => {
                 vnode.rmdir(&caller_with(0), name(bytes)?)?;
+                self.known_names.removed(node.id, bytes);
                 return self.name_changed(&node, bytes);
             }
             Operation::Rename { name: from, new_parent, new_name, flags } => {
                 let mode = rename_mode(*flags)?;
                 let to = self.node(*new_parent)?;
                 vnode.rename(&caller_with(0), name(from)?, &to.vnode, name(new_name)?, mode)?;
-                self.moved(&node, &to);
-                if mode == RenameMode::Exchange {
-                    self.moved(&to, &node);
-                }
+                self.moved(found_in, (&node, from), (&to, new_name), mode);
                 return self.name_changed(&to, new_name).and(self.name_changed(&node, from));
             }
             Operation::ReadLink => {
@@ -61,8 +61,8 @@ impl Dispatcher {
             }
             _ => return Err(Errno::ENOSYS),
         };
-        self.name_changed(&node, new_name)?;
-        reply.put(&self.entry_out(&node, made));
+        self.name_changed(&node, bytes)?;
+        reply.put(&self.entry_out(found_in, &node, bytes, made));
         Ok(())
     }
 
@@ -70,13 +70,27 @@ impl Dispatcher {
     /// changed all the same.
     pub(super) fn name_changed(&self, directory: &Node, name: &[u8]) -> Answer {
         self.durability.directory_changed(&*directory.vnode, &*self.file_system).inspect_err(|_| {
-            self.notifications.send(Notification::InvalidateEntry { parent: directory.id, name: name.into() });
+            self.expiry.name(directory.id, name);
         })
     }
 
-    /// A name that the kernel may have cached where everybody may search has come to a directory where not everybody may: the
-    /// kernel takes what it knows of the name along.
-    fn moved(&self, from: &Arc<Node>, to: &Arc<Node>) {
+    /// A name was moved. The kernel takes what it knows of it along.
+    fn moved(&self, found_in: Generation, from: (&Arc<Node>, &[u8]), to: (&Arc<Node>, &[u8]), mode: RenameMode) {
+        let is_exchange = mode == RenameMode::Exchange;
+        self.known_names.moved((from.0.id, from.1), (to.0.id, to.1), is_exchange);
+        if self.known_names.generation() != found_in {
+            // It may have been told of these names before they were moved.
+            self.expiry.name(to.0.id, to.1);
+            self.expiry.name(from.0.id, from.1);
+        }
+        self.may_be_private(from.0, to.0);
+        if is_exchange {
+            self.may_be_private(to.0, from.0);
+        }
+    }
+
+    /// A name that the kernel may have cached where everybody may search has come to a directory where perhaps not everybody may.
+    fn may_be_private(&self, from: &Arc<Node>, to: &Arc<Node>) {
         let is_elsewhere = !Arc::ptr_eq(from, to);
         if is_elsewhere && self.admission.names_cacheable(from) && !self.admission.names_cacheable(to) {
             self.names_became_private(to);
@@ -84,30 +98,35 @@ impl Dispatcher {
     }
 
     fn look_up(&self, caller: &Caller, parent: &Arc<Node>, bytes: &[u8], reply: &mut Reply<'_>) -> Answer {
-        let found = match bytes {
+        let found_in = self.known_names.generation();
+        let entry = match bytes {
             // File handles of the mount (name_to_handle_at, NFS export) come back this way.
-            b"." => self.entry_of(caller, parent.vnode.clone()),
-            b".." => parent.vnode.parent(caller).and_then(|vnode| self.entry_of(caller, vnode)),
-            // What is not there is looked up before something is created; that tells nothing of those that are.
-            _ => parent.vnode.lookup(caller, name(bytes)?).inspect(|_| self.interest.note(parent.id)),
-        };
-        match found {
-            Ok(entry) => {
-                let guard = self.guard(caller, parent, &entry)?;
-                let cacheable = guard != Guard::AskAgain && self.admission.names_cacheable(parent);
-                let found = self.cached_entry_out(cacheable, entry);
-                if guard == Guard::FollowNotForOthers {
-                    self.node(found.node)?.note.store(FOLLOW_NOT_FOR_OTHERS, Ordering::Release);
+            b"." => self.nameless_entry_out(self.entry_of(caller, parent.vnode.clone())?),
+            b".." => {
+                let vnode = parent.vnode.parent(caller)?;
+                self.nameless_entry_out(self.entry_of(caller, vnode)?)
+            }
+            _ => match parent.vnode.lookup(caller, name(bytes)?) {
+                Ok(entry) => {
+                    // What is not there is looked up before something is created; that tells nothing of those that are.
+                    self.interest.note(parent.id);
+                    self.guarded_entry_out(found_in, (caller, parent, bytes), entry)?
                 }
-                reply.put(&found);
-                Ok(())
-            }
-            Err(Errno::ENOENT) if self.decisions.negative_names && self.admission.names_cacheable(parent) => {
-                reply.put(&timed_entry(self.decisions.name_timeout, Duration::ZERO));
-                Ok(())
-            }
-            Err(errno) => Err(errno),
-        }
+                Err(Errno::ENOENT) if self.may_keep_missing(found_in, parent) => {
+                    timed_entry(self.decisions().name_timeout, Duration::ZERO)
+                }
+                Err(errno) => return Err(self.inner_mounts.answer(errno, bytes, caller.pid)),
+            },
+        };
+        reply.put(&entry);
+        Ok(())
+    }
+
+    /// Whether the kernel may keep that a name in `parent` stands for nothing.
+    fn may_keep_missing(&self, found_in: Generation, parent: &Node) -> bool {
+        self.decisions().negative_names
+            && self.admission.names_cacheable(parent)
+            && self.known_names.give_missing(found_in, parent.id)
     }
 
     fn entry_of(&self, caller: &Caller, vnode: vnode::VnodeRef) -> Result<Entry> {
@@ -116,25 +135,51 @@ impl Dispatcher {
     }
 
     /// The result for a name in `parent`: its node, which the kernel holds once more from now on.
-    pub(super) fn entry_out(&self, parent: &Node, entry: Entry) -> wire::EntryOut {
-        let cacheable = self.admission.names_cacheable(parent);
-        self.cached_entry_out(cacheable, entry)
-    }
-
-    /// As [`Dispatcher::entry_out`], where it is known whether names in the parent may be cached.
-    pub(super) fn cached_entry_out(&self, cacheable: bool, entry: Entry) -> wire::EntryOut {
+    pub(super) fn entry_out(&self, found_in: Generation, parent: &Node, name: &[u8], entry: Entry) -> wire::EntryOut {
         let Entry { vnode, attributes } = entry;
         let node = self.nodes.look_up(vnode);
-        let name_timeout = if cacheable { self.decisions.name_timeout } else { Duration::ZERO };
+        let is_gone = |node| self.nodes.get(node).is_none();
+        let may_be_kept = !self.decisions().name_timeout.is_zero()
+            && self.admission.names_cacheable(parent)
+            && self.known_names.give(found_in, parent.id, name, node.id, is_gone);
+        let name_timeout = if may_be_kept { self.decisions().name_timeout } else { Duration::ZERO };
+        self.timed_entry_out(&node, &attributes, name_timeout)
+    }
+
+    /// As [`Dispatcher::entry_out`] for a caller who has looked the name up, if it is admitted to what it stands for.
+    fn guarded_entry_out(
+        &self,
+        found_in: Generation,
+        (caller, parent, name): (&Caller, &Node, &[u8]),
+        entry: Entry,
+    ) -> Result<wire::EntryOut> {
+        let guard = self.guard(caller, parent, &entry)?;
+        let found = match guard {
+            Guard::AskAgain => self.nameless_entry_out(entry),
+            Guard::None | Guard::FollowNotForOthers => self.entry_out(found_in, parent, name, entry),
+        };
+        if guard == Guard::FollowNotForOthers {
+            self.node(found.node)?.note.store(FOLLOW_NOT_FOR_OTHERS, Ordering::Release);
+        }
+        Ok(found)
+    }
+
+    /// The result for an object that is not asked for by a name, as [`Dispatcher::entry_out`].
+    pub(super) fn nameless_entry_out(&self, Entry { vnode, attributes }: Entry) -> wire::EntryOut {
+        self.timed_entry_out(&self.nodes.look_up(vnode), &attributes, Duration::ZERO)
+    }
+
+    fn timed_entry_out(&self, node: &Node, attributes: &Attributes, name_timeout: Duration) -> wire::EntryOut {
         wire::EntryOut {
             node: node.id,
-            attributes: attributes_to_wire(&attributes),
-            ..timed_entry(name_timeout, self.attribute_timeout(&node, &attributes))
+            attributes: attributes_to_wire(attributes),
+            ..timed_entry(name_timeout, self.attribute_timeout(node, attributes))
         }
     }
 
     pub(super) fn forget(&self, node: u64, lookups: u64) {
         if self.nodes.forget(node, lookups) {
+            self.known_names.forget(node);
             self.trimmer.node_went(self.nodes.len());
         }
     }

@@ -33,7 +33,7 @@ impl Dispatcher {
                 let opened = self.open_file(arguments.handle)?;
                 let owner = LockOwner(arguments.lock_owner);
                 let flushed = opened.file.flush(&caller(request, 0), owner);
-                if self.decisions.forward_locks {
+                if self.decisions().forward_locks {
                     self.locks.owner_closed(opened.node, owner);
                 }
                 flushed
@@ -97,6 +97,7 @@ impl Dispatcher {
         reply: &mut Reply<'_>,
     ) -> Answer {
         let parent = self.node(request.node)?;
+        let found_in = self.known_names.generation();
         let caller = caller(request, arguments.umask);
         let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
         let by = if self.writes_back() { flags.for_rewriting() } else { flags };
@@ -109,7 +110,10 @@ impl Dispatcher {
             self.name_changed(&parent, bytes)?;
         }
         let attributes = created.entry.attributes;
-        let entry = self.entry_out(&parent, created.entry);
+        let entry = match bytes {
+            Some(bytes) => self.entry_out(found_in, &parent, bytes, created.entry),
+            None => self.nameless_entry_out(created.entry),
+        };
         let node = self.node(entry.node)?;
         self.newborns.created(&node, &attributes);
         let answer = self.register(&node, created.file, flags, by.appends(), Some(&attributes), request.uid == 0);
@@ -128,15 +132,15 @@ impl Dispatcher {
         attributes: Option<&Attributes>,
         privileged: bool,
     ) -> OpenAnswer {
-        let passthrough = self.decisions.passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
+        let passthrough = self.decisions().passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
         // After a passthrough write the kernel would not notice that the bits are gone.
         let writes_clear_set_id = passthrough && flags.writes() && !privileged && self.has_set_id(&file, attributes);
         // Where the kernel writes back, what it says is the end may be where something was appended meanwhile.
         let appends_by_itself = self.writes_back() && appends;
         // The kernel has a write through its cache followed by an fsync, and one to the backing file not.
         let synchronized = passthrough && flags.writes() && self.durability.of_data();
-        let direct = self.decisions.direct_io() || writes_clear_set_id || appends_by_itself || synchronized;
-        let opens_differ = self.decisions.opens_differ;
+        let direct = self.decisions().direct_io() || writes_clear_set_id || appends_by_itself || synchronized;
+        let opens_differ = self.decisions().opens_differ;
         let wish = OpenWish { passthrough, direct, opens_differ, writes: flags.writes(), appends, privileged };
         let register = |file: &OpenFileRef| self.register_backing(file, privileged);
         let keeps = |file: &OpenFileRef| self.may_keep_data(node, file, attributes, flags.reads());
@@ -146,8 +150,8 @@ impl Dispatcher {
             // Only such a file can be mapped to be written.
             node.note_mapping();
         }
-        let is_quiet = written_past_us || !flags.writes() || !self.decisions.needs_flush();
-        if !self.decisions.forward_locks && is_quiet {
+        let is_quiet = written_past_us || !flags.writes() || !self.decisions().needs_flush();
+        if !self.decisions().forward_locks && is_quiet {
             // Nothing was written through us of which closing could tell, and locks are the kernel's: it need not come.
             answer.flags |= wire::open_reply::NOFLUSH;
         }
@@ -171,7 +175,7 @@ impl Dispatcher {
         if self.needs_fresh_attributes.load(Ordering::Acquire) {
             return false;
         }
-        let Decisions { exclusive, times_tell_changes, reading_changes_times, .. } = self.decisions;
+        let Decisions { exclusive, times_tell_changes, reading_changes_times, .. } = **self.decisions();
         if !(exclusive || times_tell_changes) {
             return false;
         }
@@ -221,7 +225,7 @@ impl Dispatcher {
             let _ = self.locks.set(&caller(request, 0), &opened, flock_owner(arguments.handle), &whole, None);
         }
         self.pollers.released(arguments.handle);
-        if opened.written_past_us() && !self.decisions.attribute_timeout.is_zero() {
+        if opened.written_past_us() && !self.decisions().attribute_timeout.is_zero() {
             // A mapping written through changes the times below without the kernel's noticing them here.
             self.notifications.invalidate_attributes(opened.node);
         }

@@ -30,7 +30,7 @@ const PROTECTED_SYMLINKS: &str = "/proc/sys/fs/protected_symlinks";
 impl Dispatcher {
     /// Whether an object of this kind is guarded in this mount.
     pub(super) fn is_guarded(&self, kind: FileKind) -> bool {
-        self.decisions.guards_others() && !matches!(kind, FileKind::Regular | FileKind::Directory)
+        self.decisions().guards_others() && !matches!(kind, FileKind::Regular | FileKind::Directory)
     }
 
     /// Admits a caller to what it has found by a name.
@@ -70,7 +70,7 @@ impl Dispatcher {
     /// Whether to take a file's capabilities away for a caller whom the kernel may not have checked: a file's owner may.
     /// Others' writes take them away below; what else they try may yet be refused.
     pub(super) fn may_remove_capabilities(&self, caller: &Caller, node: &Node) -> Result<bool> {
-        Ok(!self.decisions.guards_others()
+        Ok(!self.decisions().guards_others()
             || caller.is_superuser()
             || node.vnode.getattr(&self.server)?.uid == caller.uid)
     }

@@ -22,7 +22,7 @@ impl Dispatcher {
             Operation::GetXattr { name, size } => {
                 let value = node.vnode.getxattr(&caller, name).map_err(|error| match error {
                     // The kernel reads lists to check permissions, and would pass this on as the result of the check.
-                    Errno::EOPNOTSUPP if self.decisions.posix_acl && [ACCESS_ACL, DEFAULT_ACL].contains(name) => {
+                    Errno::EOPNOTSUPP if self.decisions().posix_acl && [ACCESS_ACL, DEFAULT_ACL].contains(name) => {
                         Errno::ENODATA
                     }
                     error => error,
@@ -59,7 +59,7 @@ impl Dispatcher {
 
     fn is_newborn(&self, node: &Node) -> bool {
         // A stack that wants to see attributes read sees this too.
-        let unseen = !self.decisions.attribute_timeout.is_zero();
+        let unseen = !self.decisions().attribute_timeout.is_zero();
         unseen && node.vnode.kind() == FileKind::Regular && self.newborns.is_newborn(node)
     }
 

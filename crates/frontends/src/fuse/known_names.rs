@@ -1,0 +1,229 @@
+//! Known names: the names that the kernel may use without asking, so that it can be told to ask again.
+//!
+//! The kernel is told name by name, also of names that stand for nothing any more, so each is kept here. A name is kept with
+//! the node that it was given for, and dropped with its directory, by the operation that removes it, or, once a directory has
+//! twice as many as before, with its node.
+//!
+//! **Invariant.** A reply that lets the kernel keep a name is found here by whoever starts a new generation afterwards, or it
+//! is asked for too late ([`KnownNames::give`] says no). So no reply made of an earlier state is missed.
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const SHARDS: usize = 64;
+/// Names in a directory from which on those whose nodes are gone are looked for.
+const SWEEP_FIRST: usize = 256;
+
+/// The state of the stack that a reply is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Generation(u64);
+
+/// All names that the kernel may use without asking.
+pub(crate) struct KnownNames {
+    generation: AtomicU64,
+    shards: Vec<Mutex<HashMap<u64, Directory>>>,
+    hasher: DefaultHashBuilder,
+}
+
+/// The names of one directory.
+pub(crate) struct Directory {
+    names: HashTable<KnownName>,
+    /// The kernel was told that some name stands for nothing. These are not kept: there is no end of them.
+    pub(crate) has_missing: bool,
+    sweep_at: usize,
+}
+
+/// A name, and the node that it stands for.
+struct KnownName {
+    name: Box<[u8]>,
+    node: u64,
+}
+
+impl Default for Directory {
+    fn default() -> Directory {
+        Directory { names: HashTable::new(), has_missing: false, sweep_at: SWEEP_FIRST }
+    }
+}
+
+impl Directory {
+    /// The names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.names.iter().map(|known| &*known.name)
+    }
+}
+
+impl KnownNames {
+    pub(crate) fn new() -> KnownNames {
+        KnownNames {
+            generation: AtomicU64::new(0),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: DefaultHashBuilder::default(),
+        }
+    }
+
+    /// The generation of whatever is found out from now on.
+    pub(crate) fn generation(&self) -> Generation {
+        Generation(self.generation.load(Ordering::SeqCst))
+    }
+
+    /// Names may mean something else from now on, or be nobody's business.
+    pub(crate) fn start_generation(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether the kernel may keep a name that was found in this generation; then it is known. `is_gone` tells of a node
+    /// whether the kernel has forgotten it.
+    pub(crate) fn give(
+        &self,
+        found_in: Generation,
+        parent: u64,
+        name: &[u8],
+        node: u64,
+        is_gone: impl Fn(u64) -> bool,
+    ) -> bool {
+        let mut shard = self.shard(parent);
+        if self.generation() != found_in {
+            return false;
+        }
+        shard.entry(parent).or_default().insert(&self.hasher, name, node, is_gone);
+        true
+    }
+
+    /// The same of a name that stands for nothing.
+    pub(crate) fn give_missing(&self, found_in: Generation, parent: u64) -> bool {
+        let mut shard = self.shard(parent);
+        if self.generation() != found_in {
+            return false;
+        }
+        shard.entry(parent).or_default().has_missing = true;
+        true
+    }
+
+    /// The kernel has taken a name away.
+    pub(crate) fn removed(&self, parent: u64, name: &[u8]) {
+        if let Some(directory) = self.shard(parent).get_mut(&parent) {
+            directory.remove(&self.hasher, name);
+        }
+    }
+
+    /// The kernel has moved what it keeps of a name; `swapped`: and the other way.
+    pub(crate) fn moved(&self, from: (u64, &[u8]), to: (u64, &[u8]), swapped: bool) {
+        let take = |(parent, name): (u64, &[u8])| {
+            let mut shard = self.shard(parent);
+            shard.get_mut(&parent)?.remove(&self.hasher, name)
+        };
+        let put = |(parent, name): (u64, &[u8]), node: Option<u64>| {
+            let Some(node) = node else { return };
+            self.shard(parent).entry(parent).or_default().insert(&self.hasher, name, node, |_| false);
+        };
+        let (moved, replaced) = (take(from), take(to));
+        put(to, moved);
+        put(from, replaced.filter(|_| swapped));
+    }
+
+    /// The kernel has forgotten a directory, and all names in it before.
+    pub(crate) fn forget(&self, directory: u64) {
+        self.shard(directory).remove(&directory);
+    }
+
+    /// Takes the names of a directory, to tell the kernel of them.
+    pub(crate) fn take(&self, directory: u64) -> Option<Directory> {
+        self.shard(directory).remove(&directory)
+    }
+
+    /// Takes all names, as [`KnownNames::take`].
+    pub(crate) fn take_all(&self) -> Vec<(u64, Directory)> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(std::mem::take(&mut *lock(shard)));
+        }
+        all
+    }
+
+    fn shard(&self, directory: u64) -> MutexGuard<'_, HashMap<u64, Directory>> {
+        lock(&self.shards[directory as usize % SHARDS])
+    }
+}
+
+impl Directory {
+    fn insert(&mut self, hasher: &DefaultHashBuilder, name: &[u8], node: u64, is_gone: impl Fn(u64) -> bool) {
+        let hash = hasher.hash_one(name);
+        if let Some(known) = self.names.find_mut(hash, |known| *known.name == *name) {
+            known.node = node;
+            return;
+        }
+        if self.names.len() >= self.sweep_at {
+            self.names.retain(|known| !is_gone(known.node));
+            self.sweep_at = SWEEP_FIRST.max(self.names.len() * 2);
+        }
+        let known = KnownName { name: name.into(), node };
+        self.names.insert_unique(hash, known, |known| hasher.hash_one(&*known.name));
+    }
+
+    /// Removes a name: the node that it stood for.
+    fn remove(&mut self, hasher: &DefaultHashBuilder, name: &[u8]) -> Option<u64> {
+        let found = self.names.find_entry(hasher.hash_one(name), |known| *known.name == *name).ok()?;
+        Some(found.remove().0.node)
+    }
+}
+
+fn lock(shard: &Mutex<HashMap<u64, Directory>>) -> MutexGuard<'_, HashMap<u64, Directory>> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn give(names: &KnownNames, parent: u64, name: &[u8], node: u64) -> bool {
+        names.give(names.generation(), parent, name, node, |_| false)
+    }
+
+    fn taken(names: &KnownNames, directory: u64) -> Vec<Vec<u8>> {
+        let directory = names.take(directory).unwrap_or_default();
+        let mut found: Vec<Vec<u8>> = directory.names().map(<[u8]>::to_vec).collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn names_follow_what_the_kernel_does_with_them() {
+        let names = KnownNames::new();
+        for (name, node) in [(b"a", 10), (b"b", 11), (b"c", 12)] {
+            assert!(give(&names, 1, name, node));
+        }
+        assert!(give(&names, 1, b"a", 10), "looked up again");
+        names.removed(1, b"b");
+        names.moved((1, b"a"), (2, b"x"), false);
+        names.moved((1, b"c"), (2, b"x"), true);
+        assert_eq!(taken(&names, 1), [b"c"]);
+        assert_eq!(taken(&names, 2), [b"x"]);
+        assert!(taken(&names, 1).is_empty(), "taken once");
+    }
+
+    #[test]
+    fn what_was_found_before_a_new_generation_is_not_given_after_it() {
+        let names = KnownNames::new();
+        let before = names.generation();
+        names.start_generation();
+        assert!(!names.give(before, 1, b"a", 10, |_| false) && !names.give_missing(before, 1));
+        assert!(names.take_all().is_empty());
+        assert!(names.give_missing(names.generation(), 1));
+        assert!(names.take(1).is_some_and(|directory| directory.has_missing));
+    }
+
+    #[test]
+    fn names_whose_nodes_are_gone_do_not_pile_up() {
+        let names = KnownNames::new();
+        for number in 0..100_000u64 {
+            let is_gone = |node: u64| node + 10 < number;
+            assert!(names.give(names.generation(), 1, &number.to_le_bytes(), number, is_gone));
+        }
+        assert!(taken(&names, 1).len() <= SWEEP_FIRST);
+        assert!(give(&names, 2, b"name", 3));
+        names.forget(2);
+        assert!(names.take_all().is_empty());
+    }
+}
