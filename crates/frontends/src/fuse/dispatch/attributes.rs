@@ -89,7 +89,8 @@ impl Dispatcher {
     }
 
     /// Whether this is a chown(2) of a program with set-id bits that names no ids: the kernel leaves it to us to clear the bits,
-    /// and to see that the caller may.
+    /// and to see that the caller may. Before somebody else's write it asks the same, and the write clears them: who does not
+    /// own the program changes nothing here.
     fn is_chown_to_nobody(&self, caller: &Caller, node: &Node, set: &wire::SetAttributesIn) -> Result<bool> {
         const NO_CHANGES: u32 = valid::HANDLE | valid::LOCK_OWNER | valid::CTIME;
         if set.valid & !NO_CHANGES != 0 || node.vnode.kind() != FileKind::Regular {
@@ -97,11 +98,7 @@ impl Dispatcher {
         }
         let attributes = node.vnode.getattr(&self.server)?;
         let is_owner = caller.is_superuser() || caller.uid == attributes.uid;
-        match attributes.mode & SET_ID {
-            0 => Ok(false),
-            _ if is_owner => Ok(true),
-            _ => Err(Errno::EPERM),
-        }
+        Ok(is_owner && attributes.mode & SET_ID != 0)
     }
 
     fn change(
