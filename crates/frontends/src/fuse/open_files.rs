@@ -163,8 +163,24 @@ impl OpenFiles {
         }
     }
 
+    /// Sets the modification times that the kernel has told by later requests than this one. While one is set, a later one may
+    /// be told and set, whose place it takes: so until the one that was set is the one that was told last.
+    pub(crate) fn follow_times<E>(
+        &self,
+        node: u64,
+        unique: u64,
+        mut set: impl FnMut(SetTime) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut followed = unique;
+        while let Some((teller, mtime)) = self.time_told_after(node, followed) {
+            set(mtime)?;
+            followed = teller;
+        }
+        Ok(())
+    }
+
     /// The modification time that the kernel has told last, and by which request, if that is a later one than this.
-    pub(crate) fn time_told_after(&self, node: u64, unique: u64) -> Option<(u64, SetTime)> {
+    fn time_told_after(&self, node: u64, unique: u64) -> Option<(u64, SetTime)> {
         self.node_shard(node).get(&node)?.told.filter(|(teller, _)| *teller > unique)
     }
 
@@ -364,6 +380,29 @@ mod tests {
             files.release(answer.handle, |_| panic!("no backing file"));
         }
         assert_eq!(open(&files, PASSTHROUGH, Some(3)).backing_id, 3);
+    }
+
+    #[test]
+    fn the_time_that_was_told_last_is_set_last() {
+        let files = OpenFiles::new();
+        let time = |seconds| SetTime::To(vnode::Timestamp { seconds, nanoseconds: 0 });
+        let never = |_| Err("set");
+        assert_eq!(files.follow_times(5, 1, never), Ok(()), "the file is not open");
+        open(&files, CACHED, None);
+        files.tell_time(5, 4, time(1));
+        assert_eq!(files.follow_times(5, 6, never), Ok(()), "told before the page was sent");
+        let mut set = Vec::new();
+        let slow = |mtime| {
+            if set.is_empty() {
+                // Told and set by another thread while the first is being set.
+                files.tell_time(5, 8, time(2));
+            }
+            set.push(mtime);
+            Ok::<_, ()>(())
+        };
+        files.follow_times(5, 2, slow).unwrap();
+        assert_eq!(set, [time(1), time(2)]);
+        assert_eq!(files.follow_times(5, 2, |_| Err("refused")), Err("refused"));
     }
 
     #[test]

@@ -75,15 +75,12 @@ impl Dispatcher {
         if !self.writes_back() {
             return;
         }
-        let mut set = page;
-        // While a time is set, a later one may be told and set, which that one takes the place of.
-        while let Some((teller, mtime)) = self.open_files.time_told_after(node, set) {
+        let set = |mtime| {
             let time = SetAttributes { mtime: Some(mtime), ..SetAttributes::default() };
-            if let Err(error) = self.node(node).and_then(|node| node.vnode.setattr(&self.server, &time)) {
-                tracing::debug!(?error, "the time of a file is that of its writing back");
-                return;
-            }
-            set = teller;
+            self.node(node).and_then(|node| node.vnode.setattr(&self.server, &time)).map(drop)
+        };
+        if let Err(error) = self.open_files.follow_times(node, page, set) {
+            tracing::debug!(?error, "the time of a file is that of its writing back");
         }
     }
 
