@@ -48,7 +48,7 @@ pub enum Command {
     Snapshot(Snapshot),
     /// Run a command in a fork of a stack, show what it changed, and commit or discard that
     ///
-    /// The command sees and changes a fork that nobody else sees, in the place of the directory that the stack is on. Afterwards the differences are shown, and on a terminal it is asked what to do with them. Ends as the command ends (128 and the number of a signal that ended it), or with 125 if something else failed, 126 if the command cannot be started, 127 if there is none.
+    /// The command sees and changes a fork that nobody else sees, in the place of the directory that the stack is on, in which it has to be started. What it changes elsewhere stays changed: --stack / forks everything. Afterwards the differences are shown, and on a terminal it is asked what to do with them. Ends as the command ends (128 and the number of a signal that ended it), or with 125 if something else failed, 126 if the command cannot be started, 127 if there is none.
     Run(Run),
     /// Build a stack without mounting it, and tell what it is made of and what follows for caching
     Explain(Explain),
@@ -369,7 +369,7 @@ pub enum Snapshot {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub struct Run {
-    /// The stack that is forked; without it, the current directory
+    /// The stack that is forked, / for everything; without it, the current directory
     #[arg(long, value_name = "STACK")]
     pub stack: Option<OsString>,
     /// Where the command sees the fork; without it, in the place of the one directory that the stack is on

@@ -37,7 +37,7 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
         let Some(scratch) = kept else { return Err(no_command(arguments.scratch.as_deref())) };
         refuse_other(arguments, &scratch)?;
         let expression = Expression::read(scratch.description.stack.as_ref())?;
-        let fork = open(&scratch, &expression, user.map(|_| partial_lists(arguments)))?;
+        let fork = open(&scratch, &expression, arguments.force)?;
         return decision::settle(arguments, &fork, scratch, true).map(|()| 0);
     }
     let (scratch, expression) = match kept {
@@ -49,7 +49,7 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
         }
         None => begin(arguments, user.as_ref())?,
     };
-    let fork = match open(&scratch, &expression, user.map(|_| partial_lists(arguments))) {
+    let fork = match open(&scratch, &expression, arguments.force) {
         Ok(fork) => fork,
         Err(failure) => {
             scratch.forget_if_new();
@@ -96,22 +96,15 @@ fn begin(arguments: &Run, user: Option<&User>) -> Outcome<(Scratch, Expression)>
     Ok((scratch, expression))
 }
 
-fn partial_lists(arguments: &Run) -> PartialLists {
-    PartialLists { force: arguments.force }
-}
-
-/// Opens the fork whose changes are in a scratch directory, for this process alone; for a user, with access control lists as
-/// they can be seen.
-fn open(scratch: &Scratch, expression: &Expression, lists: Option<PartialLists>) -> Outcome<Fork> {
+/// Opens the fork whose changes are in a scratch directory, for this process alone. With `force`, a commit may take away what
+/// access control lists give to others.
+fn open(scratch: &Scratch, expression: &Expression, force: bool) -> Outcome<Fork> {
     let path = scratch.path().display();
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(Exit::Stack, format!("cannot use the fork in {path}: {error}; give another with --scratch DIR"))
     };
     let stack = expression.build()?;
-    let stack = match lists {
-        Some(lists) => vnode::layer::stack(lists, stack),
-        None => stack,
-    };
+    let stack = if lists::are_partial() { vnode::layer::stack(PartialLists { force }, stack) } else { stack };
     let fork = Fork::new(scratch.changes()?, stack).map_err(|error| failed(&error))?;
     fork.hold(scratch.is_new()).map_err(|errno| match errno {
         Errno::EBUSY => {

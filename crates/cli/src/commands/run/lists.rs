@@ -1,8 +1,10 @@
-//! Access control lists in the fork of a user, whose user name space has no number for others: a list that names others is seen
+//! Access control lists in the fork of a user, whose user namespace has no number for others: a list that names others is seen
 //! without them, and what it gives them stays as it is.
 //!
 //! A file with such a list has a mark, which its copies get as they get every attribute: to put one in the place of the file would
 //! take away what the others have.
+
+use std::fs;
 
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{Caller, Errno, FileKind, FileSystemRef, Name, Result, SetAttributes, VnodeRef, XattrMode};
@@ -86,6 +88,12 @@ impl Layer for PartialLists {
             _ => node.forward_removexattr(caller, name),
         }
     }
+}
+
+/// Whether there are users or groups that have no number in the user namespace of this process, see user_namespaces(7).
+pub fn are_partial() -> bool {
+    let is_whole = |path| fs::read_to_string(path).is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]));
+    !(is_whole("/proc/self/uid_map") && is_whole("/proc/self/gid_map"))
 }
 
 /// Which of these objects, by their paths, are copies of files whose lists name others.
