@@ -663,11 +663,11 @@ fn files_whose_lists_name_others_can_be_changed_in_a_users_fork() {
     ))
     .succeeded();
     let lists = |names: &str| shell(&format!("getfacl -pcn {names}")).succeeded();
-    let run = |how: &str, script: &str| {
+    let run_with = |start: &str, how: &str, script: &str| {
         let script = format!(
             "mount --make-rprivate / && mount -t tmpfs none {place} && mknod -m 666 {place}/fuse c 10 229 &&
             mount --bind {place}/fuse /dev/fuse && cd {base} && setpriv --reuid 1234 --regid 1234 --clear-groups \\
-                {plyfs} run --scratch {kept} {how} {script}",
+                {start} {plyfs} run --scratch {kept} {how} {script}",
             place = path("device"),
             base = path("base"),
             plyfs = path("plyfs"),
@@ -675,6 +675,7 @@ fn files_whose_lists_name_others_can_be_changed_in_a_users_fork() {
         );
         finish(Command::new("unshare").args(["--mount", "sh", "-c", &script]).output())
     };
+    let run = |how: &str, script: &str| run_with("", how, script);
     let (of_files, of_directory) = (lists("f g"), lists("d"));
     // What is only read, in a directory that changes, keeps its list; so does what comes to be there.
     let ended =
@@ -689,6 +690,11 @@ fn files_whose_lists_name_others_can_be_changed_in_a_users_fork() {
     assert!(lists("d").contains("\nuser:4321:rwx") && lists("d").contains("\nmask::---"), "{}", lists("d"));
     let new = lists("d/new");
     assert!(new.contains("user:4321:rwx") && new.contains("mask::rw-"), "{new}");
+
+    // Root of a container has no more numbers.
+    let start = "unshare --user --map-root-user --mount";
+    let contained = run_with(start, "--discard", "-- sh -c 'echo more >> f; cat f'");
+    assert_eq!((contained.code, contained.output.as_str()), (0, "fmore\n"), "{contained:?}");
 
     // To commit another file in the place of one would take from others what they have.
     let refused = run("--commit", "-- sh -c 'echo more >> f; chmod 640 g; mv g moved'");
