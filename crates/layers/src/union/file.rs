@@ -90,7 +90,12 @@ impl UnionFile {
         }
         let copies = node.copies();
         let (vnode, file) = node.open_leftmost(opener, flags)?;
-        Ok(Self::opened(Arc::clone(node), LowerFile { copies, vnode, file }, flags))
+        let opened = Self::opened(Arc::clone(node), LowerFile { copies, vnode, file }, flags);
+        if flags.writes() && flags.synchronizes() && node.is_arriving() {
+            // The kernel may write and synchronize the data by itself.
+            opened.sync_with_arrival(&server)?;
+        }
+        Ok(opened)
     }
 
     /// The open file of the object as it is now. No operation has been begun.
@@ -103,6 +108,15 @@ impl UnionFile {
             let _ = self.node.refresh();
         }
         self.lower()
+    }
+
+    /// Has everything reach the disk, with how the file came to its branch: that is no data of it, and without it there are
+    /// none.
+    fn sync_with_arrival(&self, caller: &Caller) -> Result<()> {
+        // Nothing arrives meanwhile.
+        let _object = self.node.shared();
+        self.current()?.fsync(caller, false)?;
+        self.node.sync_arrival(&self.node.leftmost().member)
     }
 
     /// The open file of the object as it is known to be.
@@ -280,7 +294,10 @@ impl OpenFile for UnionFile {
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(KIND.name);
-        self.current()?.fsync(caller, data_only)
+        if !self.node.is_arriving() {
+            return self.current()?.fsync(caller, data_only);
+        }
+        self.sync_with_arrival(caller)
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {

@@ -36,6 +36,14 @@ impl Identity {
         Ok(Self { handle, ino: tagged(base.tag, ino) })
     }
 
+    /// Whether it is that of an object with this handle in a branch which has always been there.
+    pub(super) fn is_native(&self, base: &Base, lower: &Handle) -> bool {
+        match self.handle.as_bytes() {
+            [FORM, low, high, own @ ..] => u16::from_le_bytes([*low, *high]) == base.tag && own == lower.as_bytes(),
+            _ => false,
+        }
+    }
+
     /// The identity that a copied object has brought along, and how many names lead to its original.
     pub(super) fn brought(object: &VnodeRef) -> Result<Option<(Self, u32)>> {
         Ok(origin(object)?.and_then(|value| Self::decode(&value)))

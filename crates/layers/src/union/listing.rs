@@ -324,6 +324,7 @@ impl OpenDirectory for Listing {
                     Err(Errno::EROFS) => {}
                     result => result?,
                 }
+                self.node.sync_arrival(&place.member)?;
             }
         }
         Ok(())

@@ -15,6 +15,7 @@ mod check;
 mod copy_up;
 mod create;
 mod diff;
+mod durable;
 mod file;
 mod fold;
 mod fork;

@@ -62,6 +62,8 @@ pub(super) struct Node {
     pub(super) own_data_at: AtomicU64,
     /// Files are open that are read where its data are.
     pub(super) is_read_elsewhere: AtomicBool,
+    /// It may have come to its branch since that was last synchronized, or its data have.
+    pub(super) is_arriving: AtomicBool,
     /// How many names lead to the original of a copied file that has several; else [`NO_COUNT`].
     pub(super) names: AtomicU32,
     /// Its last name is gone, but only hidden in its branch.
@@ -151,6 +153,9 @@ impl Node {
         generation: u64,
         instances: Arc<[Instance]>,
     ) -> Arc<Self> {
+        // Of a copy that was made earlier nobody knows.
+        let is_copy =
+            kind != FileKind::Directory && !identity.is_native(&instances[0].member.base, &instances[0].vnode.handle());
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             union: Arc::clone(union),
@@ -163,6 +168,7 @@ impl Node {
             copies: AtomicU32::new(0),
             own_data_at: AtomicU64::new(0),
             is_read_elsewhere: AtomicBool::new(false),
+            is_arriving: AtomicBool::new(is_copy),
             names: AtomicU32::new(names),
             is_hidden: AtomicBool::new(false),
             generation: AtomicU64::new(generation),
@@ -241,6 +247,7 @@ impl Node {
     /// The object is another now: a copy in another branch.
     pub(super) fn moved_to(&self, copy: Instance) {
         self.set_instances(vec![copy]);
+        self.has_arrived();
         self.copies.fetch_add(1, Ordering::Release);
         self.union.family.note_change(&self.union);
     }
@@ -257,6 +264,7 @@ impl Node {
         self.names.store(names, Ordering::Relaxed);
         if is_another || has_data_now {
             self.is_read_elsewhere.store(false, Ordering::Relaxed);
+            self.has_arrived();
             self.copies.fetch_add(1, Ordering::Release);
         }
     }

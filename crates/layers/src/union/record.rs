@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use vnode::{Caller, Creation, Errno, Handle, Name, NameBuf, OpenFlags, Result, VnodeRef};
 
 use super::branches::Member;
+use super::durable::sync_directory;
 use super::remove::remove_own_directory;
 use super::sure::Sure;
 use super::work::{self, Purpose};
@@ -167,7 +168,12 @@ impl Union {
         let mut is_all = true;
         for removed in &record.removed {
             match self.branches.newest_tagged(removed.tag) {
-                Some(member) => remove(&member, removed)?,
+                Some(other) => {
+                    remove(&other, removed)?;
+                    if other.is_apart_from(member) {
+                        sync(&other, removed)?;
+                    }
+                }
                 // The branch is not among them now; when it is again, this is still to be done.
                 None => is_all = false,
             }
@@ -186,6 +192,11 @@ pub(super) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Option<Record>)>>
         }
     }
     Ok(found)
+}
+
+/// Has it reach the disk that an object was removed.
+pub(super) fn sync(member: &Member, spot: &Spot) -> Result<()> {
+    spot.directory_in(member).map_or(Ok(()), |directory| sync_directory(&directory))
 }
 
 /// Removes an object if it is still there.

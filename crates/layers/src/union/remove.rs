@@ -7,6 +7,7 @@ use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Name, Result
 
 use super::branches::Member;
 use super::copy_up::Extent;
+use super::durable::sync_directory;
 use super::lookup::{Found, Search};
 use super::node::{Changes, Instance, Node, starting_with};
 use super::parallel::Answers;
@@ -246,9 +247,15 @@ impl Removal<'_> {
         }
         let count = hidden.len();
         let (kind, instances, stored) = (self.found.kind(), self.found.instances.clone(), self.stored.to_owned());
+        let tag = self.member.base.tag;
         let remove = move |index: usize| {
             let (place, entry) = &hidden[index];
-            remove_at(place, entry, kind, &instances, stored.as_name())
+            let is_removed = remove_at(place, entry, kind, &instances, stored.as_name())?;
+            if is_removed && place.member.base.tag != tag {
+                // What hides it may go next, and is not to be the first of which the disk knows.
+                sync_directory(&place.vnode)?;
+            }
+            Ok::<bool, Errno>(is_removed)
         };
         let remove = Arc::new(remove);
         let by_others = Arc::clone(&remove);

@@ -87,6 +87,7 @@ impl Node {
         }
         let ino = directory.getattr(&server)?.ino;
         self.add_instance(Instance::new(member, directory.clone(), ino));
+        self.has_arrived();
         Ok(directory)
     }
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, RwLockReadGuard};
 use vnode::{Caller, Errno, FileKind, NameBuf, OpenFlags, RenameMode, Result, VnodeRef};
 
 use super::branches::Member;
+use super::durable::sync_directory;
 use super::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::settings::{Ownership, Rights};
 use super::{Union, links};
@@ -195,8 +196,9 @@ impl Node {
         let ino = copy.getattr(&server)?.ino;
         self.moved_to(Instance::new(target, copy, ino));
         self.call_followers();
-        if moves {
-            self.remove_original(original);
+        // Where the copy is not on the disk, a power cut would leave neither; the original is hidden by the copy.
+        if moves && (!target.is_apart_from(&original.member) || self.sync_arrival(target).is_ok()) {
+            self.remove_original(original, target);
             if was_shared {
                 links::unshare(&self.identity, &original.member);
             }
@@ -218,7 +220,7 @@ impl Node {
     }
 
     /// Removes what a copy has taken the place of, in a branch that may be changed: users see nothing of it.
-    fn remove_original(&self, original: &Instance) {
+    fn remove_original(&self, original: &Instance, target: &Member) {
         let Whereabouts::At(Above { directory, stored }) = self.whereabouts() else { return };
         let (server, stored) = (Caller::server(), stored.as_name());
         let names = [stored];
@@ -226,7 +228,11 @@ impl Node {
         let Some(place) = directory.instance_in(&original.member) else { return };
         let is_original = |entry: vnode::Entry| entry.vnode.handle() == original.vnode.handle();
         if self.was_at(&directory, stored) && place.lookup(&server, stored).is_ok_and(is_original) {
-            let _ = keeping_times(&place, || place.unlink_surely(&server, stored));
+            let removed = keeping_times(&place, || place.unlink_surely(&server, stored));
+            if removed.is_ok() && target.is_apart_from(&original.member) {
+                // Before the copy gets another name. What comes back after a power cut is no worse than what was not removed.
+                let _ = sync_directory(&place);
+            }
         }
     }
 

@@ -196,6 +196,7 @@ impl Node {
                 }
                 _ => fill::fill(&copy, &self.data()?.ok_or(Errno::EAGAIN)?.vnode)?,
             }
+            self.has_arrived();
             self.copies.fetch_add(1, Ordering::Release);
             self.union.family.note_change(&self.union);
         }

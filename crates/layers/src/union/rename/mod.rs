@@ -10,10 +10,11 @@ mod way;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{AccessMode, Caller, Errno, FileKind, Name, RenameMode, Result};
+use vnode::{AccessMode, Caller, Errno, FileKind, Name, RenameMode, Result, VnodeRef};
 
 use super::branches::Member;
 use super::copy_up::Extent;
+use super::durable::sync_directory;
 use super::lookup::Found;
 use super::node::{Node, Whereabouts};
 use super::settings::Deletion;
@@ -197,7 +198,7 @@ fn replace(
     let record = way.go(found.instances[0].ino, there.found.as_ref(), leaves_whiteout)?;
     if let (Some(victim), Some(found)) = (&victim, &there.found) {
         victim.is_gone_from(target.directory, target.stored);
-        remove_on_the_right(target, member, victim, found);
+        remove_on_the_right(&way, victim, found);
         victim.has_lost_a_name();
     }
     record.iter().for_each(|record| member.work.discard(record));
@@ -235,17 +236,24 @@ fn prepare_directory(target: Spot<'_>, node: &Arc<Node>, member: &Member) -> Res
 
 /// Removes what the target was in the branch that users saw it in, if that is on the right and may be changed: otherwise
 /// it is hidden there.
-fn remove_on_the_right(target: Spot<'_>, member: &Member, victim: &Node, found: &Found) {
-    let own = &found.instances[0].member;
+fn remove_on_the_right(way: &Way<'_>, victim: &Node, found: &Found) {
+    let (target, member, own) = (way.target, way.member, &found.instances[0].member);
     let is_right = matches!((target.position(own), target.position(member)), (Ok(own), Ok(new)) if own > new);
     if !is_right {
         return;
     }
     let is_file = found.kind() != FileKind::Directory;
-    let removed = is_file && target.directory.union.branches.may_change(own) && {
-        let place = target.directory.instance_in(own);
+    let is_apart = own.is_apart_from(member);
+    // What hides it is on the disk first.
+    let may_go = || target.directory.union.branches.may_change(own) && (!is_apart || way.sync_target().is_ok());
+    let removed = is_file && may_go() && {
         // The rename is done, and users see nothing of what cannot be removed.
-        place.is_some_and(|place| place.unlink_surely(&Caller::server(), target.stored).is_ok())
+        let gone = |place: &VnodeRef| place.unlink_surely(&Caller::server(), target.stored).is_ok();
+        target.directory.instance_in(own).filter(gone).is_some_and(|place| {
+            // Without it the file has a name too many until somebody removes that: no reason to fail.
+            let _ = if is_apart { sync_directory(&place) } else { Ok(()) };
+            true
+        })
     };
     if !removed {
         victim.is_hidden.store(true, Ordering::Relaxed);

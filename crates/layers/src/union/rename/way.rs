@@ -5,6 +5,7 @@ use std::sync::Arc;
 use vnode::{Caller, Errno, FileKind, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::super::branches::Member;
+use super::super::durable::sync_directory;
 use super::super::lookup::Found;
 use super::super::node::Instance;
 use super::super::record::{self, Record};
@@ -43,9 +44,12 @@ impl Way<'_> {
         if moved.is_err() && had_device {
             whiteout::take_back_room(self.to, self.target.stored);
         }
-        let Moved { left, record } = moved?;
+        let Moved { left, mut record } = moved?;
+        let mut is_on_disk = true;
         for spot in &left {
-            if let Err(error) = self.member_of(spot).and_then(|member| record::remove(&member, spot)) {
+            let removed = self.member_of(spot).and_then(|member| self.remove_in(&member, spot));
+            is_on_disk &= removed.unwrap_or(true);
+            if let Err(error) = removed {
                 // Users see the target as it was, and are to see the source so too. If that cannot be, the next union of
                 // these branches finds the record.
                 if self.go_back().is_ok() {
@@ -55,7 +59,28 @@ impl Way<'_> {
             }
         }
         whiteout::remove(self.to, self.target.stored)?;
+        if !is_on_disk {
+            // The next union of these branches forgets it.
+            record = None;
+        }
         Ok(record)
+    }
+
+    /// Removes what the target was in a branch on the left, after what is there instead is on the disk. Whether the removal is
+    /// as well: only then the record may be forgotten.
+    fn remove_in(&self, member: &Member, spot: &record::Spot) -> Result<bool> {
+        if !member.is_apart_from(self.member) {
+            return record::remove(member, spot).map(|()| true);
+        }
+        self.sync_target()?;
+        record::remove(member, spot)?;
+        Ok(record::sync(member, spot).is_ok())
+    }
+
+    /// Has the rename reach the disk.
+    pub(super) fn sync_target(&self) -> Result<()> {
+        sync_directory(self.to)?;
+        self.target.directory.sync_arrival(self.member)
     }
 
     /// Renames, having recorded what is to be removed then. What is on the left is left to be done.
@@ -170,14 +195,21 @@ impl Way<'_> {
     /// by the whiteout and the target, so users see no step of this; where it is done, the whiteout is not needed.
     pub(super) fn take_others_along(&self) {
         let Ok(right) = self.source.right_of(self.member) else { return };
+        let mut is_synchronized = true;
         for (place, reached) in within_reach(&right, self.source.stored).0.into_iter().rev() {
             let is_other = matches!(reached, Reached::Other);
             if is_other && self.target.directory.union.branches.may_change(&place.member) {
+                let is_apart = place.member.is_apart_from(self.member);
+                if is_apart && self.sync_target().is_err() {
+                    // What hides it is not on the disk.
+                    return;
+                }
                 // An error is as good as a branch that is read-only.
                 let _ = self.take_along(place);
+                is_synchronized &= !is_apart || sync_directory(&place.vnode).is_ok();
             }
         }
-        if self.source.shows_more(self.member) == Ok(false) {
+        if is_synchronized && self.source.shows_more(self.member) == Ok(false) {
             let _ = whiteout::lift(self.from, self.source.stored);
         }
     }
