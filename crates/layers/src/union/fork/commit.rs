@@ -98,6 +98,8 @@ impl<'a> Commit<'a> {
 
     fn make_changes(&mut self) -> Step {
         self.journal.begin().at(&[])?;
+        // As soon as the disk knows of a change to the file system, it knows what is to be done again.
+        self.upper.base.file_system.sync().at(&[])?;
         let moved = moves::find_moved(&self.upper.root)?;
         self.bring_moved(moved)?;
         let pairs = self.put_all()?;
@@ -158,6 +160,8 @@ impl<'a> Commit<'a> {
         }
         let temporary = self.temporary_name();
         let made = self.make((spot.0, &temporary), object, known, inherits, path);
+        // A copy in its place that the journal does not know would be taken for another's work.
+        let made = made.and_then(|()| self.journal.sync());
         let placed = made.and_then(|()| self.replace((spot.0, &temporary), spot, there.as_ref()));
         if placed.is_err() {
             // What stays is removed when this is done again.

@@ -6,6 +6,7 @@
 use vnode::{Caller, Entry, Errno, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::super::copy_up::keeping_times;
+use super::super::durable::sync_directory;
 use super::super::sure::Sure;
 use super::super::{links, whiteout, work};
 use super::changes::{Below, Changes, Object, join};
@@ -141,7 +142,7 @@ impl Commit<'_> {
                 .directory
                 .rename_surely(&server, name, &target, moved.name.as_name(), RenameMode::NoReplace)
                 .at(&moved.path)?;
-            return self.has_arrived(moved);
+            return self.has_arrived(moved, &target);
         }
         let staging = self.staging().at(&moved.path)?;
         place
@@ -176,7 +177,7 @@ impl Commit<'_> {
         let target = self.place_for(moved)?;
         let there = work::find(&target, moved.name.as_name()).at(at)?;
         if there.as_ref().is_some_and(|there| Some(there.vnode.handle()) == rest) {
-            return self.has_arrived(moved);
+            return self.has_arrived(moved, &target);
         }
         let staging = self.staging().at(at)?;
         let staged = work::find(&staging, moved.key().as_name()).at(at)?;
@@ -184,7 +185,7 @@ impl Commit<'_> {
             return Err(Failed { path: at.clone(), errno: Errno::ESTALE, is_conflict: true });
         }
         self.replace((&staging, &moved.key()), (&target, &moved.name), there.as_ref()).at(at)?;
-        self.has_arrived(moved)
+        self.has_arrived(moved, &target)
     }
 
     /// The directory that it moves to, made if need be.
@@ -198,8 +199,10 @@ impl Commit<'_> {
         Ok(base)
     }
 
-    /// The fork's directory has its rest in the same place from now on. That it says so changes no times.
-    fn has_arrived(&mut self, moved: &Moved) -> Step {
+    /// The fork's directory has its rest in the same place from now on, in this directory. That it says so changes no times,
+    /// and is not to be on a disk before that the rest has come.
+    fn has_arrived(&mut self, moved: &Moved, target: &VnodeRef) -> Step {
+        sync_directory(target).at(&moved.path)?;
         self.done += 1;
         match (whiteout::set_redirect(&moved.upper, &moved.path), &moved.parent) {
             // Too long a path for that.
