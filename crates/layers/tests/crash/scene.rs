@@ -86,15 +86,20 @@ impl<'a> Scene<'a> {
     /// Makes them, with all that users have done earlier.
     pub fn make(scenario: &'a Scenario, options: UnionOptions, directory: &Path) -> Self {
         let mut scene = Self::made(scenario, options, directory);
+        let mut full = Vec::new();
         for (index, (mode, paths)) in scenario.branches.iter().enumerate() {
             let branch = scene.branch(index);
             if *mode == FULL {
                 let mount = scene.directory.join(index.to_string());
-                fs::create_dir(&mount).unwrap();
-                rustix::mount::mount("none", &mount, "tmpfs", MountFlags::empty(), Some(c"size=64k")).unwrap();
-                scene.mounts.push(mount);
+                if !mount.exists() {
+                    fs::create_dir(&mount).unwrap();
+                    rustix::mount::mount("none", &mount, "tmpfs", MountFlags::empty(), Some(c"size=64k")).unwrap();
+                    scene.mounts.push(mount.clone());
+                }
+                full.push(mount);
             }
-            fs::create_dir(&branch).unwrap();
+            // A file system may be mounted there already.
+            fs::create_dir_all(&branch).unwrap();
             // The mask is one of the whole process, which other tests change.
             fs::set_permissions(&branch, fs::Permissions::from_mode(0o755)).unwrap();
             paths.iter().for_each(|path| fill(&branch, index, path));
@@ -102,8 +107,8 @@ impl<'a> Scene<'a> {
         for operation in scenario.earlier {
             perform(&*scene.union(), *operation).unwrap();
         }
-        for mount in &scene.mounts {
-            let room = fs::write(mount.join("filler"), vec![1; 1 << 17]);
+        for mount in &full {
+            let room = fs::write(mount.join("filler"), vec![1; 1 << 24]);
             assert_eq!(room.unwrap_err().kind(), ErrorKind::StorageFull);
         }
         scene

@@ -1,0 +1,192 @@
+//! A block device that remembers in which order it was written and flushed: a loop device over a file in memory that is
+//! served by FUSE, through a layer that keeps a log.
+//!
+//! What a disk with a cache may do to writes that were not flushed is then done to a copy: see [`cut`].
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bases::mem::{MemoryFileSystem, Options};
+use fastrand::Rng;
+use frontends::fuse::{Mount, MountOptions, UnmountMode, Uring};
+use tempfile::TempDir;
+use vnode::layer::{Layer, LayerFile, stack};
+use vnode::{AllocateMode, Caller, Creation, Name, OpenFileRef, OpenFlags, Properties, Result};
+
+/// Unit that a disk writes whole or not at all, bytes.
+const SECTOR: usize = 512;
+/// The name of the file behind the loop device.
+const FILE: &str = "disk";
+
+/// What was asked of a device.
+enum Request {
+    Write {
+        offset: usize,
+        data: Vec<u8>,
+    },
+    /// All that was written before is on the disk.
+    Flush,
+}
+
+/// What was asked of all devices of a test, in order: the number of the device, and the request.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<(usize, Request)>>>);
+
+impl Log {
+    /// Number of requests so far: a point at which the power can be cut.
+    pub fn length(&self) -> usize {
+        self.requests().len()
+    }
+
+    /// Forgets all requests.
+    pub fn clear(&self) {
+        self.requests().clear();
+    }
+
+    /// What is on a device that held `image` before all requests, when the power is cut before the request `point`: all that
+    /// was flushed, and of what was written later what the random numbers choose, by sectors.
+    pub fn cut(&self, device: usize, mut image: Vec<u8>, point: usize, random: &mut Rng) -> Vec<u8> {
+        let requests = self.requests();
+        let own: Vec<&Request> =
+            requests[..point].iter().filter(|(number, _)| *number == device).map(|(_, request)| request).collect();
+        let flushed = own.iter().rposition(|request| matches!(request, Request::Flush)).unwrap_or(0);
+        let chance = *random.choice(&[0.0, 0.5, 0.9, 1.0]).expect("there are chances");
+        for (index, request) in own.into_iter().enumerate() {
+            let Request::Write { offset, data } = request else { continue };
+            // Ext4 does not mount with half a superblock; where sectors are so small it has none of its own to repair that.
+            let is_superblock = *offset < 2 * 1024;
+            let is_torn = index >= flushed && !is_superblock && random.u8(..4) == 0;
+            if index >= flushed && !is_torn && random.f64() >= chance {
+                continue;
+            }
+            for (sector, part) in data.chunks(SECTOR).enumerate() {
+                if !is_torn || random.f64() < chance {
+                    let start = offset + sector * SECTOR;
+                    image[start..start + part.len()].copy_from_slice(part);
+                }
+            }
+        }
+        image
+    }
+
+    fn add(&self, device: usize, request: Request) {
+        self.requests().push((device, request));
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Vec<(usize, Request)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The layer that keeps the log.
+struct Recorder {
+    device: usize,
+    log: Log,
+}
+
+impl Layer for Recorder {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "recorder"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { needs_every_data_operation: true, ..Properties::TRANSPARENT }
+    }
+
+    fn write_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
+        let written = file.forward_write_at(caller, offset, data, kill)?;
+        self.log.add(self.device, Request::Write { offset: offset as usize, data: data[..written].to_vec() });
+        Ok(written)
+    }
+
+    /// Blocks that are discarded or zeroed are zeros.
+    fn allocate(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        mode: AllocateMode,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        file.forward_allocate(caller, mode, offset, length)?;
+        self.log.add(self.device, Request::Write { offset: offset as usize, data: vec![0; length as usize] });
+        Ok(())
+    }
+
+    fn fsync(&self, file: &LayerFile<Self>, caller: &Caller, data_only: bool) -> Result<()> {
+        file.forward_fsync(caller, data_only)?;
+        self.log.add(self.device, Request::Flush);
+        Ok(())
+    }
+}
+
+/// The device. Dropping it takes it away; it is not in use any more by then.
+pub struct Device {
+    mount: Mount,
+    _directory: TempDir,
+    file: OpenFileRef,
+    size: usize,
+    path: PathBuf,
+}
+
+impl Device {
+    /// A device that holds this, and whose requests are logged by this number.
+    pub fn new(number: usize, image: &[u8], log: &Log) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { size: 1 << 30, inodes: 10, mode: 0o700, uid: 0, gid: 0 };
+        let memory = Arc::new(MemoryFileSystem::new(options));
+        let file_system = stack(Recorder { device: number, log: log.clone() }, memory.clone());
+        let server = Caller::server();
+        let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+        let root = vnode::FileSystem::root(&*memory);
+        let file = root.create(&server, Name::new(FILE.as_bytes()).unwrap(), &how).unwrap().file;
+        vnode::write_fully(&*file, &server, 0, image, false).unwrap();
+        // What the kernel keeps of it is not to be seen by others.
+        let options = MountOptions {
+            source: "power-cut".into(),
+            passthrough: false,
+            stay_awake: Duration::ZERO,
+            uring: Uring::Off,
+            ..MountOptions::default()
+        };
+        let mount = Mount::new(file_system, directory.path(), &options).unwrap();
+        let path = attach(&directory.path().join(FILE));
+        Self { mount, _directory: directory, file, size: image.len(), path }
+    }
+
+    /// The block special file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All that is on it now.
+    pub fn image(&self) -> Vec<u8> {
+        let mut image = vec![0; self.size];
+        vnode::read_fully(&*self.file, &Caller::server(), 0, &mut image).unwrap();
+        image
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let detached = Command::new("losetup").arg("--detach").arg(&self.path).status();
+        let is_clean = detached.is_ok_and(|status| status.success());
+        let mode = if is_clean { UnmountMode::Clean } else { UnmountMode::Lazy };
+        let _ = self.mount.unmount(mode).or_else(|_| self.mount.unmount(UnmountMode::Lazy));
+    }
+}
+
+/// Makes a loop device that hands on every request to the file.
+fn attach(file: &Path) -> PathBuf {
+    let output = Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(file).output().unwrap();
+    assert!(output.status.success(), "losetup: {}", String::from_utf8_lossy(&output.stderr));
+    let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+    let name = path.file_name().unwrap();
+    let is_direct = std::fs::read_to_string(Path::new("/sys/block").join(name).join("loop/dio")).unwrap();
+    assert_eq!(is_direct.trim(), "1", "the loop device keeps what is written");
+    path
+}

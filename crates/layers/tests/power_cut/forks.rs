@@ -1,0 +1,114 @@
+//! Commits of forks: after a cut the file system is as before, or the commit can be done again and makes it what it was to be.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bases::dir::{DirectoryFileSystem, Options};
+use fastrand::Rng;
+use layers::union::{CommitOptions, Fork};
+use layers::{Branch, BranchMode};
+use vnode::{FileSystemRef, Timestamp};
+
+use super::commits::with_commits;
+use super::operations::{Bench, Layout};
+use super::scene::{Operation, Scenario};
+use super::state::{Object, Shown, State, state_of};
+use super::steps::Step::{self, Chmod, Create, Link, Mkdir, Rename, Rmdir, Unlink, Write};
+use super::steps::User;
+
+/// The file system, and the branch of changes.
+const SCENARIO: Scenario = Scenario {
+    name: "the commit of a fork",
+    branches: &[("rw", &["a/f", "a/g", "a/h=a/g", "d/x/f", "d/g", "gone/f", "other"]), ("rw", &[])],
+    earlier: &[],
+    operation: Operation::Create("unused"),
+};
+
+const IN_THE_FORK: &[Step] = &[
+    Write("/a/f", b'f'),
+    Create("/a/new", b'n'),
+    Write("/a/h", b'h'),
+    Rename("/d", "/e"),
+    Rename("/e/x", "/x"),
+    Write("/x/f", b'x'),
+    Unlink("/gone/f"),
+    Rmdir("/gone"),
+    Mkdir("/m"),
+    Create("/m/one", b'o'),
+    Link("/m/one", "/m/two"),
+    Chmod("/other"),
+];
+
+/// Commits once, and cuts the power at points that the random numbers choose.
+///
+/// # Errors
+/// In words, what is wrong after a cut.
+pub fn cut_commit(layout: Layout, cuts: usize, random: &mut Rng) -> Result<(), String> {
+    let mut bench = Bench::new(&SCENARIO, "", layout);
+    let place = bench.branch(0).parent().unwrap().to_owned();
+    let before = contents(state_of(&*directory(&place, 0))?);
+    let since = {
+        let fork = Fork::new(directory(&place, 1), directory(&place, 0)).map_err(|error| error.to_string())?;
+        fork.hold(true).map_err(|error| error.to_string())?;
+        Timestamp::now()
+    };
+    // Files have the time of the last tick.
+    std::thread::sleep(Duration::from_millis(12));
+    bench.disks.begin();
+    {
+        let [stack, changes] = logged(&bench, &place, random);
+        let fork = Fork::new(changes, stack).map_err(|error| error.to_string())?;
+        fork.hold(false).map_err(|error| error.to_string())?;
+        let mut user = User::of(fork.file_system(), false);
+        IN_THE_FORK.iter().try_for_each(|step| user.perform(*step))?;
+    }
+    {
+        let [stack, changes] = logged(&bench, &place, random);
+        commit(changes, stack, since)?;
+    }
+    let committed = bench.disks.requests();
+    let after = contents(state_of(&*directory(&place, 0))?);
+    bench.cut(cuts, random, |_, point| {
+        let found = contents(state_of(&*directory(&place, 0))?);
+        if point < committed && found != before {
+            commit(directory(&place, 1), directory(&place, 0), since)?;
+        } else if point < committed {
+            return Ok(());
+        }
+        let found = contents(state_of(&*directory(&place, 0))?);
+        if found == after { Ok(()) } else { Err(format!("found {found:#?}\nnot {after:#?}")) }
+    })
+}
+
+fn commit(changes: FileSystemRef, stack: FileSystemRef, since: Timestamp) -> Result<(), String> {
+    let fork = Fork::new(changes, stack).map_err(|error| error.to_string())?;
+    fork.hold(false).map_err(|error| error.to_string())?;
+    fork.commit(&CommitOptions { since, force: false }).map(drop).map_err(|error| format!("{error}: {error:?}"))
+}
+
+/// The file system and the branch of changes, each written at times that the random numbers choose.
+fn logged(bench: &Bench<'_>, place: &Path, random: &mut Rng) -> [FileSystemRef; 2] {
+    let branch = |index| Branch {
+        file_system: directory(place, index),
+        mode: Some(BranchMode::ReadWrite),
+        label: String::new(),
+    };
+    let branches = with_commits(vec![branch(0), branch(1)], |index| bench.branch(index), random);
+    let both: Vec<FileSystemRef> = branches.into_iter().map(|branch| branch.file_system).collect();
+    both.try_into().unwrap_or_else(|_| unreachable!("there are two"))
+}
+
+fn directory(place: &Path, index: usize) -> FileSystemRef {
+    Arc::new(DirectoryFileSystem::open(&place.join(index.to_string()), Options::default()).unwrap())
+}
+
+/// What a tree has, whichever objects that are.
+fn contents(state: State) -> BTreeMap<String, (Shown, String)> {
+    let told = |Object { attributes, data, .. }: Object| {
+        let start = String::from_utf8_lossy(&data[..data.len().min(8)]).into_owned();
+        (attributes, format!("{} bytes {start}", data.len()))
+    };
+    state.into_iter().map(|(path, object)| (path, told(object))).collect()
+}

@@ -1,0 +1,190 @@
+//! Single operations of a union: after a cut users see the tree before or after.
+
+use std::path::PathBuf;
+
+use fastrand::Rng;
+use layers::Branch;
+use layers::union::{CheckOptions, Finding, Problem, check as check_branches};
+use tempfile::TempDir;
+use vnode::FileSystemRef;
+
+use super::commits::with_commits;
+use super::disks::Disks;
+use super::scene::{Operation, Scenario, Scene, UnionOptions, perform};
+use super::state::{Object, State, state_of};
+
+/// How the branches are on disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// All on one.
+    Together,
+    /// Each on its own.
+    Apart,
+}
+
+/// A scenario's branches on disks.
+pub struct Bench<'a> {
+    pub scene: Scene<'a>,
+    pub disks: Disks,
+    place: PathBuf,
+    _directory: TempDir,
+}
+
+impl<'a> Bench<'a> {
+    /// Makes them.
+    pub fn new(scenario: &'a Scenario, options: UnionOptions, layout: Layout) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (place, paths) = match layout {
+            Layout::Together => (directory.path().join("disk"), vec![directory.path().join("disk")]),
+            Layout::Apart => {
+                let paths = (0..scenario.branches.len()).map(|index| directory.path().join(index.to_string()));
+                (directory.path().to_owned(), paths.collect())
+            }
+        };
+        let disks = Disks::new(&paths);
+        let scene = Scene::make(scenario, options, &place);
+        Self { scene, disks, place, _directory: directory }
+    }
+
+    /// The directory of a branch.
+    pub fn branch(&self, index: usize) -> PathBuf {
+        self.place.join(index.to_string())
+    }
+
+    /// Has the disks write what they have, one after the other, and cuts the power at points that the random numbers choose.
+    /// `look` looks at what is left, and is told at which point that was.
+    ///
+    /// # Errors
+    /// Those of `look`.
+    pub fn cut(
+        &mut self,
+        cuts: usize,
+        random: &mut Rng,
+        look: impl Fn(&Scene<'a>, usize) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut order: Vec<usize> = (0..self.disks.count()).collect();
+        random.shuffle(&mut order);
+        order.into_iter().for_each(|index| self.disks.sync(index));
+        let requests = self.disks.requests();
+        self.disks.end();
+        for _ in 0..cuts {
+            let (point, seed) = (random.usize(..=requests), random.u64(..));
+            let _after_cut = self.disks.cut(point, &mut Rng::with_seed(seed))?;
+            look(&self.scene, point)
+                .map_err(|failure| format!("cut before request {point} of {requests}: {failure}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Does a scenario's operation once, and cuts the power at points that the random numbers choose.
+///
+/// # Errors
+/// In words, what users see that they are not to see.
+pub fn cut_operation(
+    scenario: &Scenario,
+    options: UnionOptions,
+    layout: Layout,
+    cuts: usize,
+    random: &mut Rng,
+) -> Result<(), String> {
+    let mut bench = Bench::new(scenario, options, layout);
+    let before = state_of(&*bench.scene.union())?;
+    bench.disks.begin();
+    let after = {
+        let branches = with_commits(bench.scene.branches(), |index| bench.branch(index), random);
+        let union = join(branches, options)?;
+        perform(&*union, scenario.operation).map_err(|error| error.to_string())?;
+        state_of(&*union)?
+    };
+    bench.cut(cuts, random, |scene, _| look(scene, options, scenario.operation, [&before, &after]))
+}
+
+/// Looks at branches after a cut.
+fn look(
+    scene: &Scene<'_>,
+    options: UnionOptions,
+    operation: Operation,
+    [before, after]: [&State; 2],
+) -> Result<(), String> {
+    let mut found = state_of(&*join(scene.branches(), options)?)?;
+    found.iter_mut().for_each(|(path, object)| settle(object, operation, before.get(path), after.get(path)));
+    if found != *before && found != *after {
+        return Err(format!("{operation:?}:\n{}", differences(&found, before, after)));
+    }
+    check(scene.branches())?;
+    let mut again = state_of(&*join(scene.branches(), options)?)?;
+    again.iter_mut().for_each(|(path, object)| settle(object, operation, before.get(path), after.get(path)));
+    if again == found { Ok(()) } else { Err("the tree changes when it is looked at".to_owned()) }
+}
+
+/// A time between before and after is that of a step of the operation, and as good as its last. Data that were written and
+/// not synchronized may be missing, and ext4 clears what is cut off before it is.
+fn settle(found: &mut Object, operation: Operation, before: Option<&Object>, after: Option<&Object>) {
+    let [Some(before), Some(after)] = [before, after] else { return };
+    if before.ino == found.ino && after.ino == found.ino {
+        if found.attributes.mtime > before.attributes.mtime {
+            found.attributes.mtime = found.attributes.mtime.max(after.attributes.mtime);
+        }
+        let is_written = |(index, byte): (usize, &u8)| *byte == 0 || after.data.get(index) == Some(byte);
+        if matches!(operation, Operation::Append(_))
+            && found.data != before.data
+            && found.data.starts_with(&before.data)
+            && found.data.iter().enumerate().all(is_written)
+        {
+            found.data.clone_from(&after.data);
+        }
+        let is_cleared = |(index, byte): (usize, &u8)| {
+            before.data.get(index) == Some(byte) || *byte == 0 && index >= after.data.len()
+        };
+        if matches!(operation, Operation::Resize(..))
+            && found.data.len() == before.data.len()
+            && found.data.iter().enumerate().all(is_cleared)
+        {
+            found.data.clone_from(&before.data);
+        }
+    }
+}
+
+/// A union of branches.
+///
+/// # Errors
+/// In words, if there can be none.
+pub fn join(branches: Vec<Branch>, options: UnionOptions) -> Result<FileSystemRef, String> {
+    let options = options.split(',').filter_map(|option| option.split_once('='));
+    let options: Vec<_> = options.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    layers::kind("union").unwrap().join(&options, branches, None).map_err(|error| error.to_string())
+}
+
+/// Has the check find nothing that a union which has just been there leaves in anybody's way.
+pub fn check(branches: Vec<Branch>) -> Result<(), String> {
+    let mut findings = Vec::<Finding>::new();
+    let options = CheckOptions { repair: false, idle: false };
+    check_branches(branches, &options, &mut |finding| findings.push(finding)).map_err(|error| error.to_string())?;
+    let is_harmless = |finding: &Finding| {
+        use Problem::{BesideWhiteout, DirectoryBesideWhiteout, MovedFile, OrphanedLink, TwoWhiteouts};
+        let problem = &finding.problem;
+        matches!(problem, BesideWhiteout | DirectoryBesideWhiteout | TwoWhiteouts | OrphanedLink | MovedFile)
+    };
+    match findings.into_iter().find(|finding| !is_harmless(finding)) {
+        Some(finding) => Err(format!("the check finds {finding:?}")),
+        None => Ok(()),
+    }
+}
+
+fn differences(found: &State, before: &State, after: &State) -> String {
+    let mut text = String::new();
+    let mut paths: Vec<&String> = found.keys().chain(before.keys()).chain(after.keys()).collect();
+    paths.sort();
+    paths.dedup();
+    for path in paths {
+        let states = [found, before, after].map(|state| state.get(path));
+        if states[0] != states[1] || states[0] != states[2] {
+            text += &format!(
+                "  {path}\n    found  {:?}\n    before {:?}\n    after  {:?}\n",
+                states[0], states[1], states[2]
+            );
+        }
+    }
+    text
+}

@@ -1,0 +1,206 @@
+//! Programs that synchronize what they do: whenever the power is cut, what was synchronized is there.
+
+use std::fs;
+
+use fastrand::Rng;
+
+use super::commits::with_commits;
+use super::operations::{Bench, Layout, check, join};
+use super::promises::History;
+use super::scene::{Operation, Scenario, UnionOptions};
+use super::state::state_of;
+use super::steps::Step::{
+    self, Chmod, Create, Fdatasync, Fsync, FsyncDirectory, FsyncOpen, Link, Mkdir, Open, Rename, Rmdir, Snapshot,
+    Truncate, Unlink, Write, WriteSynchronously,
+};
+use super::steps::User;
+
+/// Bytes of a file whose name ends with `big`.
+const BIG: usize = 20_000;
+
+/// A union, and what is done with it.
+pub struct Program {
+    pub name: &'static str,
+    options: UnionOptions,
+    /// As those of a [`Scenario`].
+    branches: Branches,
+    steps: &'static [Step],
+}
+
+type Branches = &'static [(&'static str, &'static [&'static str])];
+
+const fn program(name: &'static str, branches: Branches, steps: &'static [Step]) -> Program {
+    Program { name, options: "", branches, steps }
+}
+
+const DEEP: Branches = &[("rw", &[]), ("ro", &["a/b/c/big", "a/b/g", "other"])];
+const LINKED: Branches = &[("rw", &["x"]), ("ro", &["a/big", "a/g=a/big", "b/h=a/big"])];
+
+pub const PROGRAMS: &[Program] = &[
+    program("a new file", DEEP, &[Create("/a/b/new", b'n'), Fsync("/a/b/new"), Write("/a/b/new", b'm')]),
+    program("a copied file", DEEP, &[Write("/a/b/c/big", b'x'), Fsync("/a/b/c/big"), Write("/a/b/c/big", b'y')]),
+    program("the data of a copied file", DEEP, &[Write("/a/b/c/big", b'x'), Fdatasync("/a/b/c/big")]),
+    program("a synchronous write to a copied file", DEEP, &[WriteSynchronously("/a/b/c/big", b'x')]),
+    program("a copied file that is cut", DEEP, &[Truncate("/a/b/c/big", 4000), Fdatasync("/a/b/c/big")]),
+    program(
+        "a file that is copied while it is open",
+        DEEP,
+        &[Open("/a/b/c/big"), Write("/a/b/c/big", b'x'), FsyncOpen("/a/b/c/big")],
+    ),
+    program("attributes", DEEP, &[Chmod("/a/b/g"), Fsync("/a/b/g"), Chmod("/a/b"), FsyncDirectory("/a/b")]),
+    program(
+        "the data of a file that was copied for its attributes",
+        DEEP,
+        &[Chmod("/a/b/c/big"), Write("/a/b/c/big", b'x'), Fdatasync("/a/b/c/big")],
+    ),
+    program("a removal", DEEP, &[Unlink("/a/b/g"), FsyncDirectory("/a/b"), Unlink("/other"), FsyncDirectory("")]),
+    program(
+        "a file in the place of a removed one",
+        DEEP,
+        &[Unlink("/a/b/g"), FsyncDirectory("/a/b"), Create("/a/b/g", b'n'), Fsync("/a/b/g"), Unlink("/a/b/g")],
+    ),
+    program(
+        "a directory in the place of a removed one",
+        &[("rw", &["d/f"]), ("ro", &["d/f", "d/g", "e/h"])],
+        &[
+            Unlink("/d/f"),
+            Unlink("/d/g"),
+            Rmdir("/d"),
+            FsyncDirectory(""),
+            Mkdir("/d"),
+            Create("/d/g", b'n'),
+            Fsync("/d/g"),
+            FsyncDirectory("/d"),
+            FsyncDirectory(""),
+        ],
+    ),
+    program(
+        "a moved directory",
+        &[("rw", &["d/f"]), ("ro", &["d/big", "e/h"])],
+        &[
+            Rename("/d", "/e/d"),
+            FsyncDirectory("/e"),
+            Write("/e/d/big", b'x'),
+            Fdatasync("/e/d/big"),
+            Rename("/e/d", "/c"),
+            FsyncDirectory(""),
+        ],
+    ),
+    program(
+        "a file that is replaced",
+        DEEP,
+        &[
+            Create("/a/b/c/new", b'n'),
+            Fsync("/a/b/c/new"),
+            Rename("/a/b/c/new", "/a/b/c/big"),
+            FsyncDirectory("/a/b/c"),
+        ],
+    ),
+    program(
+        "a file on the left that is replaced",
+        &[("rw", &["g"]), ("rw", &["big"])],
+        &[Write("/big", b'x'), Fsync("/big"), Rename("/big", "/g"), FsyncDirectory("")],
+    ),
+    program(
+        "a file on the right that is replaced",
+        &[("rw", &["big"]), ("rw", &["g", "h=g"])],
+        &[Write("/big", b'x'), Fsync("/big"), Rename("/big", "/g"), FsyncDirectory("")],
+    ),
+    program(
+        "a file with several names",
+        LINKED,
+        &[
+            Write("/a/big", b'x'),
+            Fsync("/a/g"),
+            Unlink("/b/h"),
+            FsyncDirectory("/b"),
+            Link("/a/g", "/n"),
+            FsyncDirectory(""),
+        ],
+    ),
+    program(
+        "removals in two branches",
+        &[("rw", &["f", "d/x"]), ("rw", &["f", "g", "d/y"]), ("ro", &["f", "d/y"])],
+        &[Unlink("/f"), FsyncDirectory(""), Unlink("/g"), Unlink("/d/y"), FsyncDirectory("/d"), FsyncDirectory("")],
+    ),
+    Program {
+        options: "metacopy=on",
+        ..program(
+            "the data of a metadata-only copy",
+            DEEP,
+            &[Chmod("/a/b/c/big"), Fsync("/a/b/c/big"), Write("/a/b/c/big", b'x'), Fdatasync("/a/b/c/big")],
+        )
+    },
+    Program {
+        options: "metacopy=on",
+        ..program(
+            "a metadata-only copy that is cut",
+            DEEP,
+            &[Chmod("/a/b/c/big"), Truncate("/a/b/c/big", 4000), Fdatasync("/a/b/c/big")],
+        )
+    },
+    Program {
+        options: "delete=all",
+        ..program(
+            "removals from all branches",
+            &[("rw", &["f", "d/x"]), ("rw", &["f", "d/x"]), ("ro", &["d/x"])],
+            &[Unlink("/f"), FsyncDirectory(""), Unlink("/d/x"), FsyncDirectory("/d")],
+        )
+    },
+    program(
+        "snapshots",
+        &[("rw", &["d/big", "e"]), ("ro", &["o/big"])],
+        &[
+            Snapshot("snapshot-take", "one"),
+            Write("/d/big", b'x'),
+            Fdatasync("/d/big"),
+            Write("/o/big", b'y'),
+            Fsync("/o/big"),
+            Snapshot("snapshot-take", "two"),
+            Unlink("/e"),
+            FsyncDirectory(""),
+            Snapshot("snapshot-drop", "one"),
+        ],
+    ),
+];
+
+/// Runs a program once, and cuts the power at points that the random numbers choose.
+///
+/// # Errors
+/// In words, what is not as it was promised.
+pub fn cut_program(
+    program: &Program,
+    layout: Layout,
+    is_mounted: bool,
+    cuts: usize,
+    random: &mut Rng,
+) -> Result<(), String> {
+    let Program { name, options, branches, steps } = *program;
+    let scenario = Scenario { name, branches, earlier: &[], operation: Operation::Create("unused") };
+    let mut bench = Bench::new(&scenario, options, layout);
+    for (index, (_, paths)) in branches.iter().enumerate() {
+        for path in paths.iter().filter(|path| path.ends_with("big") && !path.contains('=')) {
+            fs::write(bench.branch(index).join(path), vec![b'#'; BIG]).unwrap();
+        }
+    }
+    let mut history = History::new(state_of(&*join(bench.scene.branches(), options)?)?);
+    bench.disks.begin();
+    {
+        let branches = with_commits(bench.scene.branches(), |index| bench.branch(index), random);
+        let mut user = User::of(join(branches, options)?, is_mounted);
+        for step in steps {
+            let begun = bench.disks.requests();
+            user.perform(*step)?;
+            history.add(begun, state_of(&**user.union())?);
+            if let Some(durable) = step.durable() {
+                history.promise(durable, bench.disks.requests());
+            }
+        }
+    }
+    bench.cut(cuts, random, |scene, point| {
+        let found = state_of(&*join(scene.branches(), options)?)?;
+        history.check(&found, point)?;
+        check(scene.branches())?;
+        history.check(&state_of(&*join(scene.branches(), options)?)?, point)
+    })
+}
