@@ -41,6 +41,7 @@ impl Layer for Aclfs {
             admission_untouched: false,
             needs_every_lookup: true,
             needs_failed_lookups: true,
+            needs_refused_operations: true,
             overlay: true,
             ..Properties::TRANSPARENT
         }

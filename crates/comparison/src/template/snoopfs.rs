@@ -23,7 +23,12 @@ impl Layer for Snoopfs {
     }
 
     fn properties(&self) -> Properties {
-        Properties { needs_every_lookup: true, needs_failed_lookups: true, ..Properties::TRANSPARENT }
+        Properties {
+            needs_every_lookup: true,
+            needs_failed_lookups: true,
+            needs_refused_operations: true,
+            ..Properties::TRANSPARENT
+        }
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
