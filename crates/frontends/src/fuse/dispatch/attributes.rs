@@ -89,16 +89,26 @@ impl Dispatcher {
     }
 
     /// Whether this is a chown(2) of a program with set-id bits that names no ids: the kernel leaves it to us to clear the bits,
-    /// and to see that the caller may. Before somebody else's write it asks the same, and the write clears them: who does not
-    /// own the program changes nothing here.
+    /// and to see that the caller may. Before a write it asks the same, and the write clears them: who may write changes
+    /// nothing here.
+    ///
+    /// # Errors
+    /// `EPERM` for who may neither.
     fn is_chown_to_nobody(&self, caller: &Caller, node: &Node, set: &wire::SetAttributesIn) -> Result<bool> {
         const NO_CHANGES: u32 = valid::HANDLE | valid::LOCK_OWNER | valid::CTIME;
         if set.valid & !NO_CHANGES != 0 || node.vnode.kind() != FileKind::Regular {
             return Ok(false);
         }
         let attributes = node.vnode.getattr(&self.server)?;
-        let is_owner = caller.is_superuser() || caller.uid == attributes.uid;
-        Ok(is_owner && attributes.mode & SET_ID != 0)
+        if attributes.mode & SET_ID == 0 {
+            Ok(false)
+        } else if caller.is_superuser() || caller.uid == attributes.uid {
+            Ok(true)
+        } else if self.may_take_privileges(caller, node)? {
+            Ok(false)
+        } else {
+            Err(Errno::EPERM)
+        }
     }
 
     fn change(

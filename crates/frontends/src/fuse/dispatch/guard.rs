@@ -67,12 +67,13 @@ impl Dispatcher {
         if is_protected { Err(Errno::EACCES) } else { Ok(()) }
     }
 
-    /// Whether to take a file's capabilities away for a caller whom the kernel may not have checked: a file's owner may.
-    /// Others' writes take them away below; what else they try may yet be refused.
-    pub(super) fn may_remove_capabilities(&self, caller: &Caller, node: &Node) -> Result<bool> {
-        Ok(!self.decisions().guards_others()
-            || caller.is_superuser()
-            || node.vnode.getattr(&self.server)?.uid == caller.uid)
+    /// Whether to take capabilities or set-id bits away from a file for a caller whom the kernel has not checked: it asks alike
+    /// before a write and before a change of owner that is yet to be refused. Who owns the file may, and who may write to it.
+    pub(super) fn may_take_privileges(&self, caller: &Caller, node: &Node) -> Result<bool> {
+        Ok(caller.is_superuser()
+            || node.vnode.getattr(&self.server)?.uid == caller.uid
+            || self.open_files.is_written(node.id)
+            || node.vnode.access(caller, AccessMode::WRITE).is_ok())
     }
 }
 

@@ -45,7 +45,7 @@ impl Dispatcher {
                 // The kernel removes a file's capabilities for whoever writes to it, and has checked the permission of
                 // whoever removes them by name.
                 let is_capabilities = *name == FILE_CAPABILITIES;
-                if is_capabilities && !self.may_remove_capabilities(&caller, &node)? {
+                if is_capabilities && !self.may_take_privileges(&caller, &node)? {
                     return Ok(());
                 }
                 let caller = if is_capabilities { &self.server } else { &caller };
