@@ -47,8 +47,9 @@ impl Enclosure {
         mount_change("/", flags).context("keeping mounts in a mount namespace")?;
         let namespace = std::fs::read_link("/proc/thread-self/ns/mnt").context("reading /proc/thread-self/ns/mnt")?;
         if Path::new(MEMORY).is_dir() {
-            let flags = MountFlags::NOSUID | MountFlags::NODEV;
-            mount("none", MEMORY, "tmpfs", flags, Some(c"mode=1777")).with_context(|| format!("mounting {MEMORY}"))?;
+            // Set-id bits and devices have their effect, as on most file systems: above others they show none.
+            mount("none", MEMORY, "tmpfs", MountFlags::empty(), Some(c"mode=1777"))
+                .with_context(|| format!("mounting {MEMORY}"))?;
         }
         Ok(Self { namespace: Some(namespace), mark, mounted: fuse_mounts() })
     }

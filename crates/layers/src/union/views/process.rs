@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
+use std::sync::LazyLock;
+use std::sync::mpsc::{Sender, channel};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -67,10 +69,35 @@ pub(super) fn all() -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// A question after a thread's program, and where the answer goes.
+type Question = (u32, Sender<Option<Vec<u8>>>);
+
+/// Asks for programs by a thread of its own, with the rights that the process had when it was started: one that acts for a user
+/// may not see what others' processes run.
+static ASKING: LazyLock<Sender<Question>> = LazyLock::new(|| {
+    let (questions, asked) = channel::<Question>();
+    let answer = move || {
+        for (thread, answers) in asked {
+            let path = fs::read_link(format!("/proc/{thread}/exe")).ok();
+            // Who asked may have given up.
+            let _ = answers.send(path.map(|path| path.into_os_string().into_vec()));
+        }
+    };
+    // Without the thread nobody's program is known.
+    let _ = std::thread::Builder::new().name("union-programs".into()).spawn(answer);
+    questions
+});
+
+/// Gets ready to tell of programs, while the calling thread has all rights of the process.
+pub(super) fn know_programs() {
+    LazyLock::force(&ASKING);
+}
+
 /// The path of the program that a thread runs, as this process would call it.
 pub(super) fn executable(thread: u32) -> Option<Vec<u8>> {
-    let path = fs::read_link(format!("/proc/{thread}/exe")).ok()?;
-    Some(path.into_os_string().into_vec())
+    let (answers, answer) = channel();
+    ASKING.send((thread, answers)).ok()?;
+    answer.recv().ok()?
 }
 
 /// Numbers of fields of /proc/PID/stat, from the one after the name as 0.

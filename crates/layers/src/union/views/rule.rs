@@ -44,6 +44,7 @@ impl Rule {
             "executable" if value.starts_with('/') => {
                 // The kernel tells programs' paths without symlinks.
                 let path = std::fs::canonicalize(value).unwrap_or_else(|_| value.into());
+                process::know_programs();
                 Ok(Self::Executable(path.as_os_str().as_bytes().to_vec()))
             }
             "executable" => Err("a path from /".to_owned()),
