@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help build demo test test-all lint bench samples flame-graph faults fuzz soak clean
+.PHONY: help build demo test test-all lint bench samples flame-graph faults hostile fuzz soak clean
 
 help: ## Show these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -49,6 +49,10 @@ flame-graph: ## Draw where servers spend their time in a workload (BENCH): targe
 faults: ## Make each of the seeded mistakes (FAULTS: 01 02 ...) in a copy of the project, and see that a test notices
 	@scripts/setup test
 	@scripts/faults $(FAULTS)
+
+hostile: ## Try every call on every object as every user, in mounts and beside them (HOSTILE_SHARE=N: one of N)
+	@scripts/setup test
+	HOSTILE_SHARE=$(or $(HOSTILE_SHARE),1) $(CARGO) test --package suite --test hostile
 
 fuzz: ## Give the decoder of requests 100 million random messages, and the tools of FiST damaged and random descriptions
 	@scripts/setup build

@@ -61,13 +61,6 @@ const EXTENTS: &[Extent] = &[
         left: "pjdfstest and fsx on the other stacks, fsx with eight of ten seeds",
     },
     Extent {
-        program: "suite hostile",
-        variable: "HOSTILE_SHARE",
-        quick: Some("60"),
-        all: Some("5"),
-        left: "eleven of twelve combinations of user, object and call (four of five are in no tier)",
-    },
-    Extent {
         program: "layers union_crash",
         variable: "CRASH_SHARE",
         quick: Some("8"),
@@ -164,7 +157,6 @@ const MOUNTED: &[(&str, Option<&str>)] =
 const HEAVY: &[(&str, u32)] = &[
     ("layers union_crash", 60),
     ("suite conformance", 50),
-    ("suite hostile", 45),
     ("layers power_cut", 42),
     ("suite outside", 40),
     ("fist tiers", 35),

@@ -17,7 +17,6 @@ mod lock;
 mod name;
 mod open_directory;
 mod open_file;
-mod process;
 pub mod profile;
 mod properties;
 mod transfer;

@@ -4,7 +4,6 @@
 //! the directory, whatever changes in it meanwhile. See [`DirectoryFileSystem`].
 
 mod attributes;
-mod capabilities;
 mod covered;
 mod create;
 mod credentials;
@@ -19,7 +18,6 @@ mod names;
 mod node;
 mod open_directory;
 mod paths;
-mod restrictions;
 mod status;
 mod submounts;
 mod system;

@@ -1,4 +1,4 @@
-//! The mounts of the tree: the root's, and those below it, each known by the kernel's number of the mount and its device.
+//! The file systems of the tree: the root's, and those mounted below it, each known by its device number.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,25 +7,16 @@ use rustix::fs::{Mode, OFlags};
 use vnode::{Errno, FileKind, Result};
 
 use super::handle::FileHandle;
-use super::node::reopen;
 use super::status::Status;
-use super::tree::PATH_ONLY;
 use super::{errno, system};
 
-/// One mount. A file system that is mounted at several places of the tree has several, for each forbids what its flags say.
-/// One mount that shows several devices, such as overlayfs's, counts once for each.
+/// One file system. The same one mounted at several places of the tree counts once.
 pub struct Mount {
     /// Its place in the list; 0 is the root's.
     pub index: u16,
     /// Its device number.
     pub device: u64,
-    /// The kernel's number of it.
-    id: u64,
-    is_of_root_device: bool,
-    /// No other mount of the device was met before.
-    is_first: bool,
-    /// A descriptor on it, which keeps its number from being used again.
-    place: OwnedFd,
+    is_root: bool,
     /// Present where objects can be opened by handle.
     handles: Option<Handles>,
     tells_errors_at_close: bool,
@@ -39,7 +30,7 @@ struct Handles {
     inode_offset: Option<usize>,
 }
 
-/// All mounts of the tree that have been met.
+/// All file systems of the tree that have been met.
 pub struct Mounts {
     root: Arc<Mount>,
     others: RwLock<Vec<Arc<Mount>>>,
@@ -47,44 +38,9 @@ pub struct Mounts {
 }
 
 impl Mount {
-    /// The one that an object is on, as the root's.
-    fn root(object: BorrowedFd<'_>, status: &Status, handles: Option<Handles>) -> Result<Self> {
+    fn new(index: u16, device: u64, handles: Option<Handles>, object: BorrowedFd<'_>) -> Self {
         let (is_local, keeps_access_times) = behaviour(object);
-        Ok(Self {
-            index: 0,
-            device: status.device(),
-            id: status.mount_id(),
-            is_of_root_device: true,
-            is_first: true,
-            place: reopen(object, PATH_ONLY)?,
-            handles,
-            tells_errors_at_close: !is_local,
-            keeps_access_times,
-        })
-    }
-
-    /// Whether the object of this state is on it.
-    pub fn has(&self, status: &Status) -> bool {
-        self.is(status.mount_id(), status.device())
-    }
-
-    fn is(&self, id: u64, device: u64) -> bool {
-        self.id == id && self.device == device
-    }
-
-    /// The kernel's number of it.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Whether its device number alone stands for it: no other mount of the device was met before.
-    pub fn is_first(&self) -> bool {
-        self.is_first
-    }
-
-    /// A descriptor on it, `O_PATH`.
-    pub fn place(&self) -> BorrowedFd<'_> {
-        self.place.as_fd()
+        Self { index, device, is_root: index == 0, handles, tells_errors_at_close: !is_local, keeps_access_times }
     }
 
     /// A descriptor to open by handle with, where that can be done.
@@ -113,7 +69,7 @@ impl Mount {
 
     /// The inode number that the stack shows: the file system's own on the root's, mixed with the device elsewhere.
     pub fn shown_ino(&self, ino: u64) -> u64 {
-        if self.is_of_root_device { ino } else { foreign_ino(self.device, ino) }
+        if self.is_root { ino } else { foreign_ino(self.device, ino) }
     }
 }
 
@@ -122,7 +78,7 @@ impl Mounts {
     pub fn new(root: BorrowedFd<'_>, use_handles: bool) -> Result<Self> {
         let status = Status::of_descriptor(root)?;
         let handles = use_handles.then(|| probe(root, &status)).flatten();
-        let root = Arc::new(Mount::root(root, &status, handles)?);
+        let root = Arc::new(Mount::new(0, status.device(), handles, root));
         Ok(Self { root, others: RwLock::default(), use_handles })
     }
 
@@ -150,41 +106,27 @@ impl Mounts {
         std::iter::once(&self.root).chain(others.iter()).cloned().collect()
     }
 
-    /// The first of a device that has been met below the root's mount.
-    pub fn first_of_device(&self, device: u64) -> Option<Arc<Mount>> {
-        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
-        others.iter().find(|mount| mount.device == device && mount.is_first).cloned()
-    }
-
-    /// By the kernel's number and the device, if it has been met.
-    pub fn find(&self, id: u64, device: u64) -> Option<Arc<Mount>> {
-        if self.root.is(id, device) {
+    /// By device number, if it has been met.
+    pub fn of_device(&self, device: u64) -> Option<Arc<Mount>> {
+        if device == self.root.device {
             return Some(Arc::clone(&self.root));
         }
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
-        others.iter().find(|mount| mount.is(id, device)).cloned()
-    }
-
-    /// The one that the object of this state is on, if it has been met.
-    pub fn of(&self, status: &Status) -> Option<Arc<Mount>> {
-        self.find(status.mount_id(), status.device())
+        others.iter().find(|mount| mount.device == device).cloned()
     }
 
     /// The one that an object is on, which is met now if it was not before. Called with the server's credentials.
     pub fn of_object(&self, object: BorrowedFd<'_>, status: &Status) -> Result<Arc<Mount>> {
-        if let Some(mount) = self.of(status) {
+        if let Some(mount) = self.of_device(status.device()) {
             return Ok(mount);
         }
         let handles = self.use_handles.then(|| probe(object, status)).flatten();
-        let new = Mount::root(object, status, handles)?;
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mount) = others.iter().find(|mount| mount.has(status)) {
+        if let Some(mount) = others.iter().find(|mount| mount.device == status.device()) {
             return Ok(Arc::clone(mount));
         }
         let index = u16::try_from(others.len() + 1).map_err(|_| Errno::ENFILE)?;
-        let is_of_root_device = new.device == self.root.device;
-        let is_first = !others.iter().any(|mount| mount.device == new.device);
-        let mount = Arc::new(Mount { index, is_of_root_device, is_first, ..new });
+        let mount = Arc::new(Mount::new(index, status.device(), handles, object));
         others.push(Arc::clone(&mount));
         Ok(mount)
     }

@@ -9,7 +9,6 @@ use vnode::profile::enter;
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, OpenDirectory, Result};
 
 use super::KIND;
-use super::file::{open_tolerantly, without_trace};
 use super::mounts::Mount;
 use super::names::only_directory;
 use super::node::{Node, reopen};
@@ -61,10 +60,9 @@ impl Directory {
         only_directory(node)?;
         let object = node.descriptor_for(caller)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let servers = flags | OFlags::CLOEXEC | without_trace(caller);
         // By its own name for itself, which needs the right to search it: the server has that, and a link of /proc costs more.
         let open = || match caller.server {
-            true => open_tolerantly(servers, |flags| rustix::fs::openat(&object, c".", flags, Mode::empty())),
+            true => rustix::fs::openat(&object, c".", flags | OFlags::CLOEXEC, Mode::empty()).map_err(errno),
             false => reopen(object.as_fd(), flags),
         };
         let descriptor = match open() {

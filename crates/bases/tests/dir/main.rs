@@ -8,5 +8,4 @@ mod identity;
 mod locks;
 mod objects;
 mod permissions;
-mod restrictions;
 mod unprivileged;
