@@ -277,8 +277,7 @@ fn job(tier: Tier, program: &Program, state: State, argument: Option<&str>) -> J
 }
 
 /// The programs that use libtest-mimic, which prints events unasked and captures no output.
-const HARNESSES_OF_THEIR_OWN: [&str; 4] =
-    ["suite conformance", "suite hostile", "suite outside", "cli unions_compared"];
+const HARNESSES_OF_THEIR_OWN: [&str; 3] = ["suite conformance", "suite outside", "cli unions_compared"];
 
 fn documentation_tests() -> Job {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
