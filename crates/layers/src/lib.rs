@@ -28,6 +28,8 @@ mod globs;
 #[cfg(any(feature = "audit", feature = "fist", feature = "map", feature = "readonly", feature = "union"))]
 mod ioctl;
 mod kind;
+#[cfg(any(feature = "audit", feature = "faulty"))]
+mod rules;
 #[cfg(any(feature = "audit", feature = "map"))]
 mod users;
 

@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use vnode::Errno;
-
 use super::guard::{Guard, Protected};
 use super::reporter::Reporter;
 use super::rules::Rules;
 use super::sink::{SYSLOG, Sink};
 use super::{Audit, parse};
 use crate::options::{self, OptionError, OptionProblem, OptionSpecification, Options, number};
+use crate::rules::{self, Given};
 
 pub(super) const KNOWN: &[OptionSpecification] = &[
     OptionSpecification {
@@ -72,24 +71,16 @@ pub fn create(pairs: &[(String, String)]) -> Result<Audit, OptionError> {
 
 /// The one rule that the options make, those of the file, or the default ones.
 fn rules(options: &Options<'_>) -> Result<Rules, OptionError> {
-    let inline: Vec<&str> = parse::KEYS.into_iter().filter(|key| options.text(key).is_some()).collect();
-    match (options.text("rules"), inline.first()) {
-        (Some(_), Some(key)) => Err(options.error(key, OptionProblem::Conflict { with: "rules" })),
-        (Some(path), None) => {
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                let error = if error.kind() == std::io::ErrorKind::InvalidData { Errno::EILSEQ } else { error.into() };
-                options.error("rules", OptionProblem::File { path: path.to_owned(), error })
-            })?;
-            parse::file(path, &text).map(Rules::new).map_err(|problem| options.error("rules", problem))
-        }
-        (None, Some(_)) => {
+    match rules::given(options, &parse::KEYS, parse::rule)? {
+        Given::File(rules) => Ok(Rules::new(rules)),
+        Given::Options(keys) => {
             let mut rule = parse::everything();
-            for key in inline {
+            for key in keys {
                 options.read(key, |value| parse::set_part(&mut rule, key, value))?;
             }
             Ok(Rules::new(vec![rule]))
         }
-        (None, None) => Ok(Rules::new(parse::default_rules())),
+        Given::Nowhere => Ok(Rules::new(parse::default_rules())),
     }
 }
 

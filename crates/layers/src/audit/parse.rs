@@ -1,11 +1,8 @@
 //! Reads rules of `audit`: one from options, many from a file.
 
-use vnode::Errno;
-use vnode::layer::Operation;
-
-use super::rules::{Class, DENIED, FAILED, OK, OTHER, Results, Rule, Users, index};
+use super::rules::{Class, DENIED, FAILED, OK, OTHER, Results, Rule, Users};
 use crate::globs::Globs;
-use crate::options::{OptionProblem, one_of};
+use crate::rules::{self, all_operations, error_named, index, operations};
 use crate::users;
 
 /// The keys of a rule's parts.
@@ -59,21 +56,11 @@ pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), St
     Ok(())
 }
 
-/// Reads a file of rules: one a line, `report` or `ignore` and then parts as `key=value`.
+/// Reads a line of a file of rules: `report` or `ignore` and then parts as `key=value`.
 ///
 /// # Errors
-/// For a line that cannot be understood.
-pub(super) fn file(path: &str, text: &str) -> Result<Vec<Rule>, OptionProblem> {
-    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
-    lines
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(line, text)| {
-            rule(text).map_err(|message| OptionProblem::FileLine { path: path.to_owned(), line, message })
-        })
-        .collect()
-}
-
-fn rule(line: &str) -> Result<Rule, String> {
+/// What is wrong with it, in words.
+pub(super) fn rule(line: &str) -> Result<Rule, String> {
     let mut words = words(line)?.into_iter();
     let report = match words.next().as_deref() {
         Some("report") => true,
@@ -84,19 +71,9 @@ fn rule(line: &str) -> Result<Rule, String> {
     if !report {
         rule.operations = all_operations();
     }
-    let mut seen = Vec::new();
-    for word in words {
-        let Some((key, value)) = word.split_once('=') else { return Err(format!("`{word}` is not `key=value`")) };
-        let Some(known) = KEYS.iter().find(|known| **known == key) else {
-            return Err(format!("no `{key}` in a rule; it may have {}", one_of(KEYS)));
-        };
-        if seen.contains(known) {
-            return Err(format!("`{key}` is given twice"));
-        }
-        seen.push(known);
-        set_part(&mut rule, key, value)
-            .map_err(|expected| format!("`{key}` cannot be `{value}`: expected {expected}"))?;
-    }
+    rules::parts(words, &KEYS, |_, key, value| {
+        set_part(&mut rule, key, value).map_err(|expected| rules::bad_value(key, value, &expected))
+    })?;
     Ok(rule)
 }
 
@@ -129,19 +106,6 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-fn operations(list: &str) -> Result<u64, String> {
-    list.split(':').try_fold(0, |set, word| match word {
-        "all" => Ok(all_operations()),
-        _ => match index(word) {
-            Some(index) => Ok(set | 1 << index),
-            None => {
-                let valid = one_of(Operation::NAMES.iter().copied().chain(["all"]));
-                Err(format!("a list of operations: {valid}"))
-            }
-        },
-    })
-}
-
 fn results(list: &str) -> Result<Results, String> {
     let mut results = Results { classes: 0, errors: Vec::new() };
     for word in list.split(':') {
@@ -152,7 +116,7 @@ fn results(list: &str) -> Result<Results, String> {
             "error" => DENIED | FAILED | OTHER,
             "all" => OK | DENIED | FAILED | OTHER,
             _ => {
-                let named = (1..200).map(Errno::new).find(|error| error.name() == Some(word));
+                let named = error_named(word);
                 results.errors.push(named.ok_or("a list of denied, failed, error, ok, all or names such as ENOSPC")?);
                 0
             }
@@ -181,10 +145,6 @@ fn bit(operation: &str) -> u64 {
     index(operation).map_or(0, |index| 1 << index)
 }
 
-fn all_operations() -> u64 {
-    (1 << Operation::NAMES.len()) - 1
-}
-
 fn usual_operations() -> u64 {
     let data = DATA.iter().chain(["release"].iter()).fold(0, |set, name| set | bit(name));
     all_operations() & !data
@@ -193,10 +153,11 @@ fn usual_operations() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::OptionProblem;
 
     #[test]
     fn bad_rules_tell_the_line_and_what_is_valid() {
-        let message = |text| match file("r", text).unwrap_err() {
+        let message = |text| match rules::lines("r", text, rule).unwrap_err() {
             OptionProblem::FileLine { line, message, .. } => (line, message),
             other => panic!("{other:?}"),
         };

@@ -6,6 +6,7 @@ use vnode::layer::Operation;
 use vnode::{Errno, Result};
 
 use crate::globs::Globs;
+use crate::rules::index;
 
 /// Rules in order: the first that matches an operation says whether it is reported.
 #[derive(Debug)]
@@ -141,11 +142,6 @@ fn class(result: Result<()>) -> Class {
     }
 }
 
-/// The index of the operation by that name.
-pub(super) fn index(operation: &str) -> Option<usize> {
-    Operation::NAMES.iter().position(|name| *name == operation)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +196,7 @@ mod tests {
     #[test]
     fn the_first_rule_that_matches_decides() {
         let text = "ignore path=**/.cache/**\n# a comment\n\nreport operations=unlink:rename result=ok uid=5-6\n";
-        let rules = Rules::new(parse::file("rules", text).unwrap());
+        let rules = Rules::new(crate::rules::lines("rules", text, parse::rule).unwrap());
         let case = Case { operation: "unlink", result: Ok(()), user: 5, owner: 5, path: "a/b" };
         assert!(reports(&rules, &case));
         assert!(!reports(&rules, &Case { path: "a/.cache/b", ..case }));

@@ -1,10 +1,9 @@
 //! The options of `faulty`.
 
-use vnode::Errno;
-
 use super::script::Script;
 use super::{Faulty, parse};
 use crate::options::{self, OptionError, OptionProblem, OptionSpecification, Options, number};
+use crate::rules::{self, Given};
 
 pub(super) const KNOWN: &[OptionSpecification] = &[
     OptionSpecification { key: "rules", value: "FILE", summary: "what is disturbed and how, a rule a line" },
@@ -53,18 +52,10 @@ pub fn create(pairs: &[(String, String)]) -> Result<Faulty, OptionError> {
 pub(super) fn script(pairs: &[(String, String)]) -> Result<Script, OptionError> {
     let options = Options::new(super::KIND.name, KNOWN, pairs)?;
     let seed = options.read("seed", number)?.unwrap_or(0);
-    let inline: Vec<&'static str> = parse::KEYS.into_iter().filter(|key| options.text(key).is_some()).collect();
-    let rules = match (options.text("rules"), inline.first()) {
-        (Some(_), Some(key)) => return Err(options.error(key, OptionProblem::Conflict { with: "rules" })),
-        (Some(path), None) => {
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                let error = if error.kind() == std::io::ErrorKind::InvalidData { Errno::EILSEQ } else { error.into() };
-                options.error("rules", OptionProblem::File { path: path.to_owned(), error })
-            })?;
-            parse::file(path, &text).map_err(|problem| options.error("rules", problem))?
-        }
-        (None, Some(_)) => vec![inline_rule(&options, &inline)?],
-        (None, None) => Vec::new(),
+    let rules = match rules::given(&options, &parse::KEYS, parse::rule)? {
+        Given::File(rules) => rules,
+        Given::Options(keys) => vec![inline_rule(&options, &keys)?],
+        Given::Nowhere => Vec::new(),
     };
     Ok(Script::new(rules, seed))
 }

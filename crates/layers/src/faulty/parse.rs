@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use vnode::Errno;
-use vnode::layer::Operation;
 
 use super::script::{CERTAIN, Effect, Fault, Rule};
-use crate::options::{OptionProblem, one_of};
+use crate::options::one_of;
+use crate::rules::{self, all_operations, error_named, operations};
 
 /// The keys of a rule's parts.
 pub(super) const KEYS: [&str; 11] =
@@ -56,38 +56,18 @@ pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), St
     Ok(())
 }
 
-/// Reads a file of rules: one a line, of parts as `key=value`.
+/// Reads a line of a file of rules: parts as `key=value`.
 ///
 /// # Errors
-/// For a line that cannot be understood.
-pub(super) fn file(path: &str, text: &str) -> Result<Vec<Rule>, OptionProblem> {
-    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
-    lines
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(line, text)| {
-            rule(text).map_err(|message| OptionProblem::FileLine { path: path.to_owned(), line, message })
-        })
-        .collect()
-}
-
-fn rule(line: &str) -> Result<Rule, String> {
+/// What is wrong with it, in words.
+pub(super) fn rule(line: &str) -> Result<Rule, String> {
     let mut rule = everything();
-    let mut seen: Vec<&str> = Vec::new();
-    for word in line.split_whitespace() {
-        let Some((key, value)) = word.split_once('=') else { return Err(format!("`{word}` is not `key=value`")) };
-        let Some(known) = KEYS.iter().find(|known| **known == key) else {
-            return Err(format!("no `{key}` in a rule; it may have {}", one_of(KEYS)));
-        };
-        if seen.contains(known) {
-            return Err(format!("`{key}` is given twice"));
-        }
-        if let Some(other) = seen.iter().find(|other| are_both_effects(known, other)) {
+    rules::parts(line.split_whitespace(), &KEYS, |seen, key, value| {
+        if let Some(other) = seen.iter().find(|other| are_both_effects(key, other)) {
             return Err(format!("`{key}` and `{other}` exclude each other: a rule has one effect"));
         }
-        seen.push(known);
-        set_part(&mut rule, key, value)
-            .map_err(|expected| format!("`{key}` cannot be `{value}`: expected {expected}"))?;
-    }
+        set_part(&mut rule, key, value).map_err(|expected| rules::bad_value(key, value, &expected))
+    })?;
     if rule.fault == everything().fault {
         return Err(format!(
             "the rule does nothing; it needs `delay`, {}",
@@ -104,23 +84,6 @@ pub(super) fn are_both_effects(key: &str, other: &str) -> bool {
 
 fn quoted(key: &str) -> String {
     format!("`{key}`")
-}
-
-fn operations(list: &str) -> Result<u64, String> {
-    list.split(':').try_fold(0, |set, word| match word {
-        "all" => Ok(all_operations()),
-        _ => match Operation::NAMES.iter().position(|name| *name == word) {
-            Some(index) => Ok(set | 1 << index),
-            None => {
-                let valid = one_of(Operation::NAMES.iter().copied().chain(["all"]));
-                Err(format!("a list of operations: {valid}"))
-            }
-        },
-    })
-}
-
-fn all_operations() -> u64 {
-    (1 << Operation::NAMES.len()) - 1
 }
 
 fn offsets(range: &str) -> Option<RangeInclusive<u64>> {
@@ -140,17 +103,17 @@ fn chance(percent: &str) -> Option<u64> {
 }
 
 fn error(name: &str) -> Result<Errno, String> {
-    let named = (1..200).map(Errno::new).find(|error| error.name() == Some(name));
-    named.ok_or_else(|| "the name of an error, such as EIO or ENOSPC".to_owned())
+    error_named(name).ok_or_else(|| "the name of an error, such as EIO or ENOSPC".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::OptionProblem;
 
     #[test]
     fn bad_rules_tell_the_line_and_what_is_valid() {
-        let message = |text| match file("r", text).unwrap_err() {
+        let message = |text| match rules::lines("r", text, rule).unwrap_err() {
             OptionProblem::FileLine { line, message, .. } => (line, message),
             other => panic!("{other:?}"),
         };
@@ -170,7 +133,8 @@ mod tests {
     #[test]
     fn parts_are_read() {
         let rules =
-            file("r", "# late\noperations=read:write offset=5- delay=20 late-error=EDQUOT chance=0.5\n").unwrap();
+            rules::lines("r", "# late\noperations=read:write offset=5- delay=20 late-error=EDQUOT chance=0.5\n", rule)
+                .unwrap();
         let expected = Fault { delay: Duration::from_millis(20), effect: Effect::LateError(Errno::EDQUOT) };
         assert_eq!((rules.len(), rules[0].fault, rules[0].chance), (1, expected, 5_000));
         assert_eq!(rules[0].offsets, Some(5..=u64::MAX));

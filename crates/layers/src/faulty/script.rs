@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn script(rules: &str) -> Script {
-        Script::new(parse::file("rules", rules).unwrap(), 7)
+        Script::new(crate::rules::lines("rules", rules, parse::rule).unwrap(), 7)
     }
 
     const WRITE: Operation<'static> = Operation::Write { offset: 100, length: 50 };

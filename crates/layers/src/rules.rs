@@ -1,0 +1,120 @@
+//! Rules of layers: one from options or many from a file, of parts as `key=value`, and the sets of operations that they choose.
+
+use vnode::Errno;
+use vnode::layer::Operation;
+
+use crate::options::{OptionError, OptionProblem, Options, one_of};
+
+/// Where a layer's rules come from.
+pub(crate) enum Given<R> {
+    /// From the file that the option `rules` names.
+    File(Vec<R>),
+    /// From options beside each other, by these keys: one rule.
+    Options(Vec<&'static str>),
+    /// There are none.
+    Nowhere,
+}
+
+/// Looks where the rules are. `keys` are the options that make one rule, `rule` reads a line of a file.
+///
+/// # Errors
+/// For options beside a file, and for a file that cannot be read or understood.
+pub(crate) fn given<R>(
+    options: &Options<'_>,
+    keys: &[&'static str],
+    rule: impl Fn(&str) -> Result<R, String>,
+) -> Result<Given<R>, OptionError> {
+    let inline: Vec<&'static str> = keys.iter().copied().filter(|key| options.text(key).is_some()).collect();
+    match (options.text("rules"), inline.first()) {
+        (Some(_), Some(key)) => Err(options.error(key, OptionProblem::Conflict { with: "rules" })),
+        (Some(path), None) => {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                let error = if error.kind() == std::io::ErrorKind::InvalidData { Errno::EILSEQ } else { error.into() };
+                options.error("rules", OptionProblem::File { path: path.to_owned(), error })
+            })?;
+            lines(path, &text, rule).map(Given::File).map_err(|problem| options.error("rules", problem))
+        }
+        (None, Some(_)) => Ok(Given::Options(inline)),
+        (None, None) => Ok(Given::Nowhere),
+    }
+}
+
+/// Reads a file of rules: one a line, but for empty lines and comments.
+///
+/// # Errors
+/// For a line that cannot be understood.
+pub(crate) fn lines<R>(
+    path: &str,
+    text: &str,
+    rule: impl Fn(&str) -> Result<R, String>,
+) -> Result<Vec<R>, OptionProblem> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    lines
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(line, text)| {
+            rule(text).map_err(|message| OptionProblem::FileLine { path: path.to_owned(), line, message })
+        })
+        .collect()
+}
+
+/// Reads the parts of a rule, each with one of the keys and each once. `set` gets the keys before it, the key and the value.
+///
+/// # Errors
+/// What is wrong with a part, in words.
+pub(crate) fn parts(
+    words: impl IntoIterator<Item = impl AsRef<str>>,
+    keys: &[&'static str],
+    mut set: impl FnMut(&[&'static str], &str, &str) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut seen = Vec::new();
+    for word in words {
+        let word = word.as_ref();
+        let Some((key, value)) = word.split_once('=') else { return Err(format!("`{word}` is not `key=value`")) };
+        let Some(&known) = keys.iter().find(|known| **known == key) else {
+            return Err(format!("no `{key}` in a rule; it may have {}", one_of(keys.iter().copied())));
+        };
+        if seen.contains(&known) {
+            return Err(format!("`{key}` is given twice"));
+        }
+        set(&seen, key, value)?;
+        seen.push(known);
+    }
+    Ok(())
+}
+
+/// That a part cannot have this value.
+pub(crate) fn bad_value(key: &str, value: &str, expected: &str) -> String {
+    format!("`{key}` cannot be `{value}`: expected {expected}")
+}
+
+/// A set of operations from a list of their names: a bit for each, at its place in [`Operation::NAMES`].
+///
+/// # Errors
+/// What is expected, in words.
+pub(crate) fn operations(list: &str) -> Result<u64, String> {
+    list.split(':').try_fold(0, |set, word| match word {
+        "all" => Ok(all_operations()),
+        _ => match index(word) {
+            Some(index) => Ok(set | 1 << index),
+            None => {
+                let valid = one_of(Operation::NAMES.iter().copied().chain(["all"]));
+                Err(format!("a list of operations: {valid}"))
+            }
+        },
+    })
+}
+
+/// The set of all operations.
+pub(crate) fn all_operations() -> u64 {
+    (1 << Operation::NAMES.len()) - 1
+}
+
+/// The place of the operation by that name.
+pub(crate) fn index(operation: &str) -> Option<usize> {
+    Operation::NAMES.iter().position(|name| *name == operation)
+}
+
+/// The error by that name, such as `EIO`.
+pub(crate) fn error_named(name: &str) -> Option<Errno> {
+    (1..200).map(Errno::new).find(|error| error.name() == Some(name))
+}
