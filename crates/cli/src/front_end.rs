@@ -120,8 +120,9 @@ impl Served {
         self.mount.flags_changed(flags)
     }
 
-    /// Everything written so far reaches storage.
+    /// Everything written so far reaches storage, what the kernel keeps included.
     pub fn sync(&self) -> vnode::Result<()> {
+        self.write_back();
         self.mount.sync()
     }
 

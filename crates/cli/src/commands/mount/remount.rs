@@ -56,14 +56,15 @@ impl Remount<'_> {
             return Err(self.fixed("dirsync"));
         }
         wanted.synchronous_directories = current.synchronous_directories;
-        self.hand_on()?;
         server.text(&Request::Sync)?;
+        self.check_written()?;
         front_end::remount(&self.mount_point, &wanted).map_err(|error| self.refused(&error))?;
         server.text(&Request::FlagsChanged { options: flags::words(&wanted) }).map(drop)
     }
 
-    /// Has the kernel hand on what it has kept. Where root may not look into a user's mount, the remount itself does so.
-    fn hand_on(&self) -> Outcome {
+    /// Asks the kernel whether all that it has handed on could be written: only it knows, and syncfs(2) does not wait for what is
+    /// still under way (Linux 6.18). Where root may not look into a user's mount, nobody is told.
+    fn check_written(&self) -> Outcome {
         let Ok(directory) = File::open(&self.mount_point) else { return Ok(()) };
         rustix::fs::syncfs(directory).map_err(|error| {
             let name = self.mount_point.display();
