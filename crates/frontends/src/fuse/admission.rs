@@ -9,9 +9,9 @@ use super::current::Current;
 use super::nodes::Node;
 use super::options::NameCaching;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use vnode::{Caller, Errno, Properties};
+use vnode::{Caller, Errno};
 
 /// The extended attribute that holds a list which narrows the mode.
 pub(crate) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -30,40 +30,22 @@ const RECHECK_MS: u64 = 1000;
 
 pub(crate) struct Admission {
     current: Arc<Current>,
-    /// No name may be cached, since the stack has come to need that while it was mounted.
-    needs_every_lookup: AtomicBool,
     started: Instant,
     server: Caller,
 }
 
 impl Admission {
     pub(crate) fn new(current: Arc<Current>) -> Admission {
-        Admission {
-            current,
-            needs_every_lookup: AtomicBool::new(false),
-            started: Instant::now(),
-            server: Caller::server(),
-        }
+        Admission { current, started: Instant::now(), server: Caller::server() }
     }
 
     /// Whether names in this directory may be cached.
     pub(crate) fn names_cacheable(&self, directory: &Node) -> bool {
         match self.current.decisions().names {
-            _ if self.needs_every_lookup() => false,
             NameCaching::Never => false,
             NameCaching::Always => true,
             NameCaching::SearchableByAll => self.searchable_by_all(directory),
         }
-    }
-
-    /// The stack has changed: what it needs now counts.
-    pub(crate) fn reconsider(&self, properties: &Properties) {
-        self.needs_every_lookup.store(properties.needs_every_lookup, Ordering::Release);
-    }
-
-    /// Whether the stack needs every look-up now.
-    pub(crate) fn needs_every_lookup(&self) -> bool {
-        self.needs_every_lookup.load(Ordering::Acquire)
     }
 
     /// Forgets the answer for a directory whose mode or list has changed, and asks again. Whether the kernel may hold

@@ -34,7 +34,7 @@ use super::wire;
 use arc_swap::Guard;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, Name, OpenDirectory, Result, VnodeRef};
 
@@ -60,8 +60,6 @@ pub(crate) struct Dispatcher {
     trimmer: Trimmer,
     /// The kernel has refused to register backing files, and would again.
     passthrough_refused: AtomicBool,
-    /// No attributes may be cached, since the stack has come to need that while it was mounted.
-    needs_fresh_attributes: AtomicBool,
     server: Caller,
 }
 
@@ -100,7 +98,6 @@ impl Dispatcher {
             pollers: Pollers::new(notifications.clone()),
             trimmer: Trimmer::default(),
             passthrough_refused: AtomicBool::new(!negotiated.has(wire::init::PASSTHROUGH)),
-            needs_fresh_attributes: AtomicBool::new(false),
             server: Caller::server(),
             file_system,
             device,
@@ -146,10 +143,7 @@ impl Dispatcher {
 
     /// The stack has changed: what it needs now counts for all that is answered from here on.
     pub(crate) fn reconsider(&self) {
-        let properties = self.file_system.properties();
-        self.current.reconsider(&properties);
-        self.admission.reconsider(&properties);
-        self.needs_fresh_attributes.store(properties.needs_fresh_attributes, Ordering::Release);
+        self.current.reconsider(&self.file_system.properties());
         self.known_names.start_generation();
     }
 
@@ -192,9 +186,7 @@ impl Dispatcher {
 
     /// How long the kernel may keep these attributes.
     fn attribute_timeout(&self, node: &Node, attributes: &Attributes) -> Duration {
-        if self.needs_fresh_attributes.load(Ordering::Acquire) {
-            Duration::ZERO
-        } else if attributes.kind == FileKind::Regular && attributes.mode & SET_ID != 0 {
+        if attributes.kind == FileKind::Regular && attributes.mode & SET_ID != 0 {
             // A write that the kernel passes through takes the bits away without its noticing, and nobody may run the
             // program with them a moment later.
             Duration::ZERO

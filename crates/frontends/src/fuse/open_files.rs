@@ -189,11 +189,6 @@ impl OpenFiles {
         self.node_shard(node).get(&node).is_some_and(|open_node| open_node.writers > 0)
     }
 
-    /// Whether this node is open for writing.
-    pub(crate) fn is_written(&self, node: u64) -> bool {
-        self.node_shard(node).get(&node).is_some_and(|open_node| open_node.writers > 0)
-    }
-
     /// The nodes that are open for writing.
     pub(crate) fn written_nodes(&self) -> Vec<u64> {
         let shards = self.nodes.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));

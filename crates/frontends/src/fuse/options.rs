@@ -101,6 +101,8 @@ pub struct Decisions {
     pub names: NameCaching,
     /// Which are cached if it turns out that the kernel does not apply access control lists.
     pub names_without_lists: NameCaching,
+    /// Every look-up has to reach the stack.
+    pub needs_every_lookup: bool,
     /// For how long.
     pub name_timeout: Duration,
     /// Whether names that do not exist are cached too.
@@ -125,6 +127,8 @@ pub struct Decisions {
     pub synchronous_directories: bool,
     /// The kernel keeps what is written for a while; else, if that was wished, the reason why not.
     pub write_back: Result<(), Option<&'static str>>,
+    /// Attributes, and data with them, may change by themselves at any time.
+    pub needs_fresh_attributes: bool,
     /// A file whose size and times are as before has the same data.
     pub times_tell_changes: bool,
     /// A file that was not read since it was written has to be read from the stack, which notes the time.
@@ -175,6 +179,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
     Decisions {
         names,
         names_without_lists: cached_names(properties, checks_without_lists),
+        needs_every_lookup: properties.needs_every_lookup,
         name_timeout: if names == NameCaching::Never { Duration::ZERO } else { name_timeout },
         negative_names: names != NameCaching::Never && !properties.needs_failed_lookups,
         attribute_timeout,
@@ -187,6 +192,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         synchronous: options.flags.synchronous,
         synchronous_directories: options.flags.synchronous || options.flags.synchronous_directories,
         write_back: write_back(properties, options),
+        needs_fresh_attributes: properties.needs_fresh_attributes,
         times_tell_changes: properties.times_tell_changes
             && properties.attributes_untouched
             && !properties.needs_fresh_attributes,

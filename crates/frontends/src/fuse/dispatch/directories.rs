@@ -3,6 +3,7 @@
 use super::{Answer, Dispatcher, caller};
 use crate::fuse::known_names::Generation;
 use crate::fuse::open_files::OpenedDirectory;
+use crate::fuse::options::Decisions;
 use crate::fuse::reply::{EntryPacker, Reply};
 use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire::{self, open_reply};
@@ -22,7 +23,8 @@ impl Dispatcher {
                 let directory = node.vnode.open_directory(&caller)?;
                 let handle = self.open_files.open_directory(node, directory);
                 let keep = open_reply::CACHE_DIR | open_reply::KEEP_CACHE;
-                let is_kept = self.decisions().exclusive && !self.admission.needs_every_lookup();
+                let Decisions { exclusive, needs_every_lookup, .. } = **self.decisions();
+                let is_kept = exclusive && !needs_every_lookup;
                 let open_flags = if is_kept { keep } else { 0 };
                 reply.put(&wire::OpenOut { handle, open_flags, backing_id: 0 });
                 Ok(())

@@ -170,11 +170,9 @@ impl Dispatcher {
 
     /// Whether the kernel may keep what it has cached of a file that is being opened.
     fn may_keep_data(&self, node: &Node, file: &OpenFileRef, attributes: Option<&Attributes>, reads: bool) -> bool {
-        if self.needs_fresh_attributes.load(Ordering::Acquire) {
-            return false;
-        }
-        let Decisions { exclusive, times_tell_changes, reading_changes_times, .. } = **self.decisions();
-        if !(exclusive || times_tell_changes) {
+        let Decisions { needs_fresh_attributes, exclusive, times_tell_changes, reading_changes_times, .. } =
+            **self.decisions();
+        if needs_fresh_attributes || !(exclusive || times_tell_changes) {
             return false;
         }
         self.attributes_of(file, attributes).is_ok_and(|attributes| {

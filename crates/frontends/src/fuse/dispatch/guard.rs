@@ -72,7 +72,7 @@ impl Dispatcher {
     pub(super) fn may_take_privileges(&self, caller: &Caller, node: &Node) -> Result<bool> {
         Ok(caller.is_superuser()
             || node.vnode.getattr(&self.server)?.uid == caller.uid
-            || self.open_files.is_written(node.id)
+            || self.open_files.has_writers(node.id)
             || node.vnode.access(caller, AccessMode::WRITE).is_ok())
     }
 }
