@@ -312,12 +312,12 @@ fn what_is_wrong_in_layers_of_snapshots() {
     fs::create_dir_all(first(".wh..wh.plyfs/layers/9/x")).unwrap();
     fs::write(second(".wh.c"), "").unwrap();
     scene.mark("left/.wh..wh.plyfs/layers/1/d", "overlay.redirect", "");
-    fs::write(second(".wh..wh.plyfs/work/copy.5"), "part").unwrap();
     fs::write(second(".wh..wh.plyfs/links/stranger"), "").unwrap();
     let layer = |path: &str| format!(".wh..wh.plyfs/layers/1/{path}");
     let in_second = [".wh..wh.plyfs/links/stranger", ".wh..wh.plyfs/work/copy.5", "c", "d"].map(layer);
     let before = View::of(&scene.union());
-    // The next union of the branches would remove this by itself.
+    // The next union of the branches would remove these by itself.
+    fs::write(second(".wh..wh.plyfs/work/copy.5"), "part").unwrap();
     fs::create_dir_all(first(".wh..wh.plyfs/work/7/x")).unwrap();
     scene.finds(
         CheckOptions::default(),

@@ -133,13 +133,13 @@ impl Record {
 
 impl Union {
     /// Finishes the renames that were stopped half-way in branches that may be changed. What another union is working on
-    /// is left to it. In the first layers, which snapshots keep, only the union's own directory has something to be undone.
+    /// is left to it. In the layers that snapshots keep, only the union's own directories have something to be undone.
     pub(super) fn recover(&self) {
         for slot in self.branches.slots().iter() {
             if self.branches.may_change(&slot.member) && slot.member.work.exists() {
                 // What cannot be done now stays recorded.
                 let _ = self.recover_in(&slot.member);
-            } else if slot.member.layer == 0 && slot.member.base.has_snapshots() && slot.member.work.exists() {
+            } else if slot.member.base.has_snapshots() && slot.member.work.exists() {
                 let _ = slot.member.work.directory();
             }
         }

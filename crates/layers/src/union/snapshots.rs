@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use vnode::{Caller, Control, ControlError, Errno, RenameMode, Result, Vnode};
+use vnode::{Caller, Control, ControlError, Errno, Name, RenameMode, Result, Vnode, VnodeRef};
 
 use super::branches::{Branches, Member, Slot};
 use super::change::{Arguments, Groups, refused};
@@ -16,7 +16,7 @@ use super::history::{self, History, Snapshot};
 use super::node::{Instance, Node, Whereabouts};
 use super::register::Register;
 use super::sure::Sure;
-use super::{KIND, Union};
+use super::{KIND, Union, whiteout};
 use crate::BranchMode;
 
 type Answer = std::result::Result<String, ControlError>;
@@ -296,14 +296,28 @@ impl Kept {
         let server = Caller::server();
         let (stored, old) = (above.stored.as_name(), above.directory.instance_in(&self.member).ok_or(Errno::ESTALE)?);
         let place = above.directory.directory_in(&server, new)?;
-        keeping_times(&old, || {
-            old.rename_surely(&server, stored, &place, stored, RenameMode::NoReplace)?;
-            let work = self.member.work.directory()?;
-            work.rename_surely(&server, self.copy.as_name(), &old, stored, RenameMode::NoReplace)
-        })?;
+        keeping_times(&old, || self.change_places(&old, &place, stored))?;
         let Instance { vnode, ino, .. } = self.node.leftmost();
         self.node.set_instances(vec![Instance::new(new, vnode, ino)]);
         Ok(())
+    }
+
+    /// The copy gets the file's name in the old layer, and the file its own in the new one.
+    fn change_places(&self, old: &VnodeRef, new: &VnodeRef, stored: Name<'_>) -> Result<()> {
+        let (server, work, copy) = (Caller::server(), self.member.work.directory()?, self.copy.as_name());
+        // In one step: whatever comes then, the snapshot has its copy.
+        let exchange = || work.rename_surely(&server, copy, old, stored, RenameMode::Exchange);
+        match exchange() {
+            Err(error) if whiteout::is_incapable(error) => {
+                old.rename_surely(&server, stored, new, stored, RenameMode::NoReplace)?;
+                return work.rename_surely(&server, copy, old, stored, RenameMode::NoReplace);
+            }
+            exchanged => exchanged?,
+        }
+        work.rename_surely(&server, copy, new, stored, RenameMode::NoReplace).inspect_err(|_| {
+            // Otherwise the file that programs write would have no name.
+            let _ = exchange();
+        })
     }
 }
 
