@@ -16,6 +16,7 @@
 mod ability;
 mod cases;
 mod check;
+pub mod faults;
 mod mounted;
 mod run;
 mod scene;

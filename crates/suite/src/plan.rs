@@ -196,7 +196,10 @@ impl Plan {
     }
 
     /// The stack over files in this place, and the branches in which each test's directory is made first.
-    fn recipe(&self, place: &Place) -> Result<(Recipe, Vec<PathBuf>), Box<dyn std::error::Error>> {
+    ///
+    /// # Errors
+    /// Of making the branches.
+    pub fn recipe(&self, place: &Place) -> Result<(Recipe, Vec<PathBuf>), Box<dyn std::error::Error>> {
         let mut private = None;
         let base = match (self.in_memory, self.sort, &self.union) {
             (true, Sort::Small, _) => Base::Memory("size=48m".to_owned()),

@@ -297,16 +297,13 @@ impl<L: Layer> Blocks<'_, L> {
         let (block_size, encoded_size) = (self.shape.block_size, self.shape.encoded_block_size());
         let encoded = self.encode(start, plain)?;
         let position = start / self.block() * encoded_size as u64;
-        let (mut done, mut failure) = (0, Errno::ENOSPC);
-        while done < encoded.len() {
-            match self.lower.write_at(&self.lower_caller, position + done as u64, &encoded[done..], kill_privileges) {
-                Ok(0) => break,
-                Ok(more) => done += more,
-                Err(error) => {
-                    failure = error;
-                    break;
-                }
-            }
+        let (mut done, mut failure) = self.write_below(position, &encoded, kill_privileges);
+        let torn = done - done % encoded_size;
+        if done < encoded.len() && self.is_torn(position + torn as u64) {
+            // Neither what was there nor what was to come can be read: it has a second chance.
+            let end = encoded.len().min(torn + encoded_size);
+            let (again, reason) = self.write_below(position + torn as u64, &encoded[torn..end], false);
+            (done, failure) = (done.max(torn + again), reason);
         }
         if done == encoded.len() {
             if self.shape.sparse {
@@ -319,6 +316,28 @@ impl<L: Layer> Blocks<'_, L> {
             self.mend(size, start + (whole * block_size) as u64, &plain[whole * block_size..], position + done as u64)?;
         }
         if whole == 0 { Err(failure) } else { Ok(whole * block_size) }
+    }
+
+    /// Writes as much of this as the file below takes: how much that was, and the error that it ended with.
+    fn write_below(&self, position: u64, encoded: &[u8], kill_privileges: bool) -> (usize, Errno) {
+        let mut done = 0;
+        while done < encoded.len() {
+            match self.lower.write_at(&self.lower_caller, position + done as u64, &encoded[done..], kill_privileges) {
+                Ok(0) => break,
+                Ok(more) => done += more,
+                Err(error) => return (done, error),
+            }
+        }
+        (done, Errno::ENOSPC)
+    }
+
+    /// Whether there is something below at the start of a block, and it cannot be read or decoded.
+    fn is_torn(&self, position: u64) -> bool {
+        let mut encoded = vec![0; self.shape.encoded_block_size()];
+        let Ok(length) = read_fully(self.lower, &self.lower_caller, position, &mut encoded) else { return true };
+        let Some(plain_length) = length.checked_sub(self.shape.overhead) else { return length > 0 };
+        let block = position / self.shape.encoded_block_size() as u64;
+        length > 0 && self.decode(block, &encoded[..length], &mut vec![0; plain_length]).is_err()
     }
 
     /// Makes holes of the zeros at the ends of blocks. A file system that has no holes keeps the zeros.
