@@ -42,6 +42,8 @@ struct Records {
     range: Range<usize>,
     /// The offset of the first that is left.
     offset: u64,
+    /// Nobody has had any of them, or been told that there are none.
+    is_news: bool,
 }
 
 /// One record of getdents64(2).
@@ -83,9 +85,9 @@ impl Directory {
     /// The records from an offset on: what an earlier read left over, or fresh ones.
     fn records(&self, offset: u64, first: bool) -> Result<Records> {
         let rest = self.rest().take();
-        // Whoever starts over wants to see what has changed.
         match rest {
-            Some(rest) if first && offset != 0 && rest.offset == offset && !rest.range.is_empty() => return Ok(rest),
+            // Whoever starts over wants to see what has changed.
+            Some(rest) if first && rest.offset == offset && rest.is_left_at(offset) => return Ok(rest),
             _ => {}
         }
         let mut buffer = rest.map_or_else(Vec::new, |rest| rest.buffer);
@@ -99,7 +101,7 @@ impl Directory {
             Err(rustix::io::Errno::NOENT) => 0,
             length => length.map_err(errno)?,
         };
-        let records = Records { buffer, range: 0..length, offset };
+        let records = Records { buffer, range: 0..length, offset, is_news: true };
         // Only a descriptor that was not read from yet stands at the start for sure.
         *position = records.last_offset().filter(|&offset| offset != 0);
         Ok(records)
@@ -144,10 +146,15 @@ impl OpenDirectory for Directory {
         let mut first = true;
         loop {
             let mut records = self.records(offset, first)?;
-            first = false;
             if records.range.is_empty() {
+                if !first {
+                    // Who has got something asks once more.
+                    *self.rest() = Some(records);
+                }
                 return Ok(());
             }
+            first = false;
+            records.is_news = false;
             while let Some(record) = records.first() {
                 let (length, next) = (record.length, record.next);
                 if let Some(entry) = self.entry(&record)?
@@ -164,6 +171,18 @@ impl OpenDirectory for Directory {
         }
     }
 
+    fn dots(&self) -> Option<[u64; 2]> {
+        let _working = enter(KIND);
+        // Above it is another file system, or nothing.
+        if self.node.is_root() || self.mount.index != 0 {
+            return None;
+        }
+        let records = self.records(0, true).ok()?;
+        let numbers = [records.number_of(b"."), records.number_of(b"..")];
+        *self.rest() = Some(records);
+        Some([self.mount.shown_ino(numbers[0]?), self.mount.shown_ino(numbers[1]?)])
+    }
+
     fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(KIND);
         match data_only {
@@ -175,6 +194,21 @@ impl OpenDirectory for Directory {
 }
 
 impl Records {
+    /// Whether a read from this offset goes on with them.
+    fn is_left_at(&self, offset: u64) -> bool {
+        if offset == 0 { self.is_news } else { self.is_news || !self.range.is_empty() }
+    }
+
+    /// The number of a name, if it is among them.
+    fn number_of(&self, name: &[u8]) -> Option<u64> {
+        self.iter().find(|record| record.name == name).map(|record| record.ino)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Record<'_>> {
+        let mut at = self.range.start;
+        std::iter::from_fn(move || self.record_at(at).inspect(|record| at += record.length))
+    }
+
     /// The first record that is left.
     fn first(&self) -> Option<Record<'_>> {
         self.record_at(self.range.start)
@@ -192,8 +226,7 @@ impl Records {
 
     /// The offset after the last record, where the descriptor stands.
     fn last_offset(&self) -> Option<u64> {
-        let next = |at: usize| self.record_at(at).map(|record| (at + record.length, record.next));
-        std::iter::successors(next(self.range.start), |(at, _)| next(*at)).last().map(|(_, offset)| offset)
+        self.iter().last().map(|record| record.next)
     }
 }
 

@@ -136,3 +136,34 @@ fn starting_over_shows_what_has_changed() {
         open.fsync(&root(), false).unwrap();
     });
 }
+
+#[test]
+fn dots_are_the_directory_and_the_one_above() {
+    Ground::each(|ground| {
+        std::fs::create_dir_all(ground.path.join("above/inner")).unwrap();
+        let above = ground.root.lookup(&root(), name("above")).unwrap();
+        let inner = above.vnode.lookup(&root(), name("inner")).unwrap();
+        std::fs::write(ground.path.join("above/inner/file"), "").unwrap();
+        let open = inner.vnode.open_directory(&root()).unwrap();
+        assert_eq!(open.dots(), Some([inner.attributes.ino, above.attributes.ino]));
+        assert_eq!(some(&open, 0, 9).len(), 1, "what was read for the dots is listed");
+        std::fs::write(ground.path.join("above/inner/other"), "").unwrap();
+        assert_eq!(open.dots(), Some([inner.attributes.ino, above.attributes.ino]));
+        assert_eq!(some(&open, 0, 9).len(), 2, "who starts over sees what has changed");
+        let above_root = ground.root.open_directory(&root()).unwrap();
+        assert_eq!(above_root.dots(), None, "what lies above the root is not shown");
+    });
+}
+
+#[test]
+fn the_end_is_told_once_more_and_then_looked_for() {
+    Ground::each(|ground| {
+        let many = fill(ground, 10);
+        let open = many.open_directory(&root()).unwrap();
+        let all = some(&open, 0, 20);
+        let end = all.last().unwrap().1;
+        assert_eq!(some(&open, end, 20), []);
+        assert_eq!(some(&open, end, 20), []);
+        assert_eq!(some(&open, 0, 20), all);
+    });
+}

@@ -71,14 +71,17 @@ impl Dispatcher {
         }
         // As the reader sees them: what a directory is may depend on that.
         let number = |vnode: &VnodeRef| vnode.getattr(caller).map_or(opened.node.id, |found| found.ino);
+        let ask = || {
+            let own = number(&opened.node.vnode);
+            [own, opened.node.vnode.parent(caller).map_or(own, |parent| number(&parent))]
+        };
         let dot = |cookie: u64, inode: u64| wire::DirectoryEntry {
             inode,
             cookie,
             name_length: 0,
             kind: u32::from(FileKind::Directory.directory_entry_type()),
         };
-        let own = number(&opened.node.vnode);
-        let parent = opened.node.vnode.parent(caller).map_or(own, |parent| number(&parent));
+        let [own, parent] = opened.directory.dots().unwrap_or_else(ask);
         (offset >= DOT || push(packer, plus, dot(DOT, own), b".")) && push(packer, plus, dot(DOT_DOT, parent), b"..")
     }
 
