@@ -178,7 +178,8 @@ pub struct SetAttributes {
     /// New modification time.
     pub mtime: Option<SetTime>,
     /// The change takes the set-id bits and `security.capability` away whatever the caller's credentials say
-    /// (`FATTR_KILL_SUIDGID` of FUSE): set with a change of size by callers without CAP_FSETID.
+    /// (`FATTR_KILL_SUIDGID` of FUSE): set with a change of size by callers without CAP_FSETID. Alone it is a chown(2) that
+    /// names no ids, which the owner may do.
     pub kill_privileges: bool,
 }
 

@@ -5,6 +5,8 @@ use std::fs;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::process;
+
 /// Whose operation it is: every operation of the interface gets one, so that bases check and layers decide by it.
 ///
 /// Supplementary groups and the session are looked up in /proc when first asked for, since most operations need
@@ -23,12 +25,14 @@ pub struct Caller {
     pub server: bool,
     groups: OnceLock<Arc<[u32]>>,
     session: OnceLock<u32>,
+    capabilities: OnceLock<u64>,
 }
 
 impl Caller {
     /// A process of this machine; its supplementary groups and session are looked up when asked for.
     pub fn process(pid: u32, uid: u32, gid: u32, umask: u32) -> Self {
-        Self { uid, gid, pid, umask, server: false, groups: OnceLock::new(), session: OnceLock::new() }
+        let (groups, session, capabilities) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { uid, gid, pid, umask, server: false, groups, session, capabilities }
     }
 
     /// A caller whose supplementary groups are known, such as an RPC credential's.
@@ -36,6 +40,7 @@ impl Caller {
         let caller = Self::process(0, uid, gid, umask);
         let _ = caller.groups.set(groups.into());
         let _ = caller.session.set(0);
+        let _ = caller.capabilities.set(implied_by(uid));
         caller
     }
 
@@ -51,11 +56,12 @@ impl Caller {
     }
 
     /// The same caller with other ids, for layers that map ids. The groups go through `map` when they are asked for
-    /// at all; here they are looked up at once.
+    /// at all; here they are looked up at once. Who becomes the superuser has all of its capabilities.
     pub fn mapped(&self, uid: u32, gid: u32, map: impl Fn(u32) -> u32) -> Self {
         let caller = Self { uid, gid, ..self.clone() };
         let groups: Arc<[u32]> = self.groups().iter().map(|&group| map(group)).collect();
-        Self { groups: groups.into(), ..caller }
+        let capabilities = if uid == self.uid { self.capabilities.clone() } else { implied_by(uid).into() };
+        Self { groups: groups.into(), capabilities, ..caller }
     }
 
     /// The supplementary groups. Empty where the process is gone or /proc is absent. Those of a process
@@ -69,15 +75,44 @@ impl Caller {
         *self.session.get_or_init(|| session_of(self.pid))
     }
 
-    /// Whether the caller is the superuser or the server itself.
+    /// The capabilities by which the caller may do more than its user and groups may, as a mask (capabilities(7)). Those of
+    /// others than the user 0 do not count. None in a user namespace that is not the server's; a process that cannot be
+    /// known, of another pid namespace, has all.
+    pub fn capabilities(&self) -> u64 {
+        let looked_up = || match self.pid {
+            0 => implied_by(self.uid),
+            pid => process::capabilities(pid),
+        };
+        if self.server { ALL } else { *self.capabilities.get_or_init(|| if self.uid == 0 { looked_up() } else { 0 }) }
+    }
+
+    /// Whether the caller is the server itself or the superuser, with the capabilities that permissions are passed by.
     pub fn is_superuser(&self) -> bool {
-        self.server || self.uid == 0
+        self.server || (self.uid == 0 && self.capabilities() & OF_SUPERUSER == OF_SUPERUSER)
+    }
+
+    /// Whether the caller has what Linux asks CAP_SYS_ADMIN for.
+    pub fn may_administer(&self) -> bool {
+        self.capabilities() & CAP_SYS_ADMIN != 0
     }
 
     /// Whether `gid` is the caller's group or among its supplementary groups.
     pub fn is_in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups().contains(&gid)
     }
+}
+
+/// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER and CAP_FSETID; CAP_DAC_READ_SEARCH, which containers lack, is a part of the second.
+const OF_SUPERUSER: u64 = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4;
+
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+
+/// Every capability.
+const ALL: u64 = u64::MAX;
+
+/// The capabilities of a user of whom nothing else is known.
+fn implied_by(uid: u32) -> u64 {
+    if uid == 0 { ALL } else { 0 }
 }
 
 /// Process, user and group.

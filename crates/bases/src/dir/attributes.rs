@@ -7,7 +7,7 @@ use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime,
 
 use super::node::Node;
 use super::status::Status;
-use super::{errno, system};
+use super::{errno, restrictions, system};
 
 /// The attributes of an object.
 pub fn get(node: &Node) -> Result<Attributes> {
@@ -17,7 +17,7 @@ pub fn get(node: &Node) -> Result<Attributes> {
 /// The attributes of an object that is open.
 pub fn of_descriptor(node: &Node, descriptor: BorrowedFd<'_>) -> Result<Attributes> {
     let status = Status::of_descriptor(descriptor)?;
-    Ok(status.attributes(node.mount().shown_ino(status.ino())))
+    Ok(restrictions::attributes(&node.mount(), &status))
 }
 
 /// The state of the file system that an object is on.
@@ -55,7 +55,10 @@ pub fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Result<Attr
     if let Some(size) = changes.size {
         set_size(descriptor, node.file_kind(), size)?;
     }
-    if changes.kill_privileges {
+    if changes.kill_privileges && is_alone(changes) {
+        // As chown(2) does that names no ids.
+        set_owner(descriptor, None, None)?;
+    } else if changes.kill_privileges {
         clear_privileges(node, descriptor, true)?;
         node.tree().credentials.assume(caller)?;
     }
@@ -102,6 +105,11 @@ fn set_times_now(node: &Node, caller: &Caller, descriptor: BorrowedFd<'_>, chang
     node.tree().credentials.become_server()?;
     set_times(descriptor, changes.atime, changes.mtime)?;
     node.tree().credentials.assume(caller)
+}
+
+/// Whether nothing goes but what makes a program privileged.
+fn is_alone(changes: &SetAttributes) -> bool {
+    SetAttributes { kill_privileges: false, ..*changes }.is_empty()
 }
 
 /// Whether the changes take more than one system call.

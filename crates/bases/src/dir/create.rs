@@ -22,7 +22,7 @@ pub fn create(directory: &Node, caller: &Caller, name: Name<'_>, how: &Creation)
             rustix::fs::openat(&descriptor, name.as_bytes(), flags | OFlags::NOFOLLOW, mode(how.mode))
         });
         match made {
-            Ok(new) => return created(directory, new, how.flags, found(directory, name)),
+            Ok(new) => return created(directory, caller, new, how.flags, found(directory, name)),
             Err(Errno::EEXIST) if !how.flags.is_exclusive() => {}
             Err(error) => return Err(error),
         }
@@ -57,15 +57,21 @@ fn open_existing(
         let path = system::DescriptorPath::new(&object);
         rustix::fs::open(path.as_c_str(), flags, Mode::empty())
     })?;
-    let file = File::new(Arc::clone(&node), opened, flags);
+    let file = File::new(Arc::clone(&node), caller, opened, flags);
     let attributes = if flags.truncates() { file.attributes()? } else { attributes };
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 
 /// The vnode, attributes and open file of a file that was just made.
-fn created(directory: &Node, descriptor: OwnedFd, flags: OpenFlags, found: Found<'_>) -> Result<Created> {
+fn created(
+    directory: &Node,
+    caller: &Caller,
+    descriptor: OwnedFd,
+    flags: OpenFlags,
+    found: Found<'_>,
+) -> Result<Created> {
     let (node, attributes) = directory.tree().entry_of(descriptor.as_fd(), found)?;
-    let file = File::new(Arc::clone(&node), descriptor, flags);
+    let file = File::new(Arc::clone(&node), caller, descriptor, flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 
@@ -79,7 +85,7 @@ pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Crea
     let pin = reopen(made.as_fd(), PATH_ONLY)?;
     let (node, attributes) = directory.tree().entry_of(made.as_fd(), Found::Unnamed)?;
     node.pin(pin);
-    let file = File::new(Arc::clone(&node), made, how.flags);
+    let file = File::new(Arc::clone(&node), caller, made, how.flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 

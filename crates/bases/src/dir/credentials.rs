@@ -1,20 +1,26 @@
-//! Acting with the caller's credentials: file system ids, supplementary groups and umask of the calling thread.
+//! Acting with the caller's credentials: file system ids, supplementary groups, capabilities and umask of the calling
+//! thread.
 //!
 //! They stay as they were set until the next operation on the same thread needs others: most operations in a row are of
-//! one user. Only file system ids change, never the effective ones, so a thread keeps its other capabilities; what those
-//! would allow a caller beyond Linux's rules for its user is refused where it matters (extended attributes).
+//! one user. Only file system ids change, never the effective ones, and with them the kernel takes the capabilities away
+//! that concern permissions (capabilities(7), effect of user ID changes); those of the others that a user must not have are
+//! taken away here. What those that stay would allow a caller beyond Linux's rules for its user is refused where it matters
+//! (extended attributes).
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use rustix::thread::CapabilitySet;
 use vnode::{Caller, Errno, Result};
 
+use super::capabilities::{self, OF_PERMISSIONS, Powers};
 use super::{errno, system};
 
 /// How a base acts for its callers.
 #[derive(Clone, Copy, Debug)]
 pub struct Credentials {
     switches: bool,
+    powers: Powers,
 }
 
 /// What this thread's credentials are now, as far as they have been set or asked for.
@@ -22,19 +28,21 @@ struct Current {
     ids: Option<(u32, u32)>,
     groups: Option<Arc<[u32]>>,
     umask: Option<u32>,
+    /// The effective capabilities, those included that are away while the user id is not 0.
+    capabilities: Option<CapabilitySet>,
 }
 
 thread_local! {
-    static CURRENT: RefCell<Current> = const { RefCell::new(Current { ids: None, groups: None, umask: None }) };
+    static CURRENT: RefCell<Current> =
+        const { RefCell::new(Current { ids: None, groups: None, umask: None, capabilities: None }) };
 }
 
 impl Credentials {
     /// Acts with the callers' credentials if the process may: as root with CAP_SETUID and CAP_SETGID. Otherwise acts as
     /// the user that it runs as.
     pub fn probe() -> Self {
-        const SET_IDS: u64 = 1 << 6 | 1 << 7;
-        let root = rustix::process::geteuid().is_root();
-        Self { switches: root && effective_capabilities() & SET_IDS == SET_IDS }
+        let powers = Powers::of_this_process();
+        Self { switches: rustix::process::geteuid().is_root() && powers.may_set_ids(), powers }
     }
 
     /// Whether the callers' credentials are taken on.
@@ -42,25 +50,49 @@ impl Credentials {
         self.switches
     }
 
-    /// Takes on the caller's ids and groups, or the server's for its own work.
+    /// Takes on the caller's ids, groups and capabilities, or the server's for its own work.
     pub fn assume(self, caller: &Caller) -> Result<()> {
         if !self.switches {
             return Ok(());
         }
         CURRENT.with_borrow_mut(|current| match caller {
-            Caller { server: true, .. } => current.set_ids(0, 0),
-            Caller { uid: 0, gid, .. } => current.set_ids(0, *gid),
+            Caller { server: true, .. } => {
+                current.set_ids(0, 0)?;
+                current.set_capabilities(self.powers.servers)
+            }
+            Caller { uid: 0, gid, .. } => {
+                let own = self.powers.of_root(caller);
+                if !own.contains(OF_PERMISSIONS & self.powers.servers) {
+                    current.set_groups(caller.groups())?;
+                }
+                current.set_ids(0, *gid)?;
+                // What data need may stay from an earlier operation.
+                let kept = current.capabilities() & self.powers.for_data(caller);
+                current.set_capabilities(own | kept)
+            }
             Caller { uid, gid, .. } => {
                 current.set_groups(caller.groups())?;
-                current.set_ids(*uid, *gid)
+                current.set_ids(*uid, *gid)?;
+                let kept = current.capabilities() & (self.powers.users | OF_PERMISSIONS);
+                current.set_capabilities(kept)
             }
         })
     }
 
-    /// Takes on the caller's ids, groups and umask, for an operation that creates something.
+    /// Takes on the caller's ids, groups and capabilities for an operation that takes room on the file system: the superuser
+    /// may pass the limits of others.
+    pub fn assume_for_data(self, caller: &Caller) -> Result<()> {
+        self.assume(caller)?;
+        if !self.switches || caller.server || caller.uid != 0 {
+            return Ok(());
+        }
+        CURRENT.with_borrow_mut(|current| current.need_capabilities(self.powers.for_data(caller)))
+    }
+
+    /// Takes on the caller's credentials and umask, for an operation that creates something.
     pub fn assume_for_creation(self, caller: &Caller) -> Result<()> {
         CURRENT.with_borrow_mut(|current| current.set_umask(caller.umask))?;
-        self.assume(caller)
+        self.assume_for_data(caller)
     }
 
     /// Takes the server's user id back, and with it the capabilities to open by handle and to override permissions.
@@ -70,7 +102,8 @@ impl Credentials {
         }
         CURRENT.with_borrow_mut(|current| {
             let gid = current.ids().1;
-            current.set_ids(0, gid)
+            current.set_ids(0, gid)?;
+            current.need_capabilities(OF_PERMISSIONS & self.powers.servers)
         })
     }
 }
@@ -82,6 +115,7 @@ pub fn restore_thread_credentials() {
         if current.ids.is_some() && rustix::process::geteuid().is_root() {
             // Back to root is always allowed to a process whose effective user is root.
             let _ = current.set_ids(0, rustix::process::getegid().as_raw());
+            let _ = current.set_capabilities(capabilities::permitted());
         }
     });
 }
@@ -103,6 +137,10 @@ impl Current {
             return Err(Errno::EPERM);
         }
         self.ids = Some((uid, gid));
+        if (now.0 == 0) != (uid == 0) {
+            // Those of permissions went, and will all come back, or they just have.
+            self.capabilities = self.capabilities.map(|now| now | OF_PERMISSIONS & capabilities::permitted());
+        }
         Ok(())
     }
 
@@ -114,6 +152,33 @@ impl Current {
         system::set_thread_groups(groups).map_err(errno)?;
         self.groups = Some(Arc::clone(groups));
         Ok(())
+    }
+
+    /// The capabilities now, were the user id 0.
+    fn capabilities(&mut self) -> CapabilitySet {
+        let ids = self.ids();
+        *self.capabilities.get_or_insert_with(|| {
+            let effective = capabilities::effective();
+            if ids.0 == 0 { effective } else { effective | (OF_PERMISSIONS & capabilities::permitted()) }
+        })
+    }
+
+    fn set_capabilities(&mut self, wanted: CapabilitySet) -> Result<()> {
+        if self.capabilities() == wanted {
+            return Ok(());
+        }
+        self.capabilities = None;
+        // While another user's id is taken on, those of permissions stay away until it is given back.
+        let away = if self.ids().0 == 0 { CapabilitySet::empty() } else { OF_PERMISSIONS };
+        capabilities::set_effective(wanted & !away)?;
+        self.capabilities = Some(wanted);
+        Ok(())
+    }
+
+    /// Has at least these.
+    fn need_capabilities(&mut self, wanted: CapabilitySet) -> Result<()> {
+        let now = self.capabilities();
+        if now.contains(wanted) { Ok(()) } else { self.set_capabilities(now | wanted) }
     }
 
     fn set_umask(&mut self, umask: u32) -> Result<()> {
@@ -128,11 +193,4 @@ impl Current {
         self.umask = Some(umask);
         Ok(())
     }
-}
-
-/// The process's effective capabilities; none where /proc does not tell.
-fn effective_capabilities() -> u64 {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -14,6 +14,7 @@ use vnode::{
 use super::KIND;
 use super::locks::FileLocks;
 use super::node::{Node, reopen};
+use super::restrictions::{self, Restrictions};
 use super::{attributes, errno, ioctl, system};
 
 /// The bit by which execve(2) shows in the flags of an open: permission to execute is enough then.
@@ -24,6 +25,8 @@ pub struct File {
     node: Arc<Node>,
     descriptor: OwnedFd,
     flags: OpenFlags,
+    /// As whom data are written that nobody else is known to write: who opened it to be written.
+    writer: Option<Caller>,
     locks: FileLocks,
 }
 
@@ -36,20 +39,29 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
         _ => return Err(Errno::ENXIO),
     }
     let how = open_flags(flags);
-    let opened = if caller.is_superuser() && node.tree().credentials.switches() {
-        open_with_room(node, || node.open_object(how))?
-    } else if flags.bits() & FOR_EXECUTION != 0 && !flags.writes() {
+    let how = if flags.writes() { how } else { how | without_trace(caller) };
+    let executes = flags.bits() & FOR_EXECUTION != 0 && !flags.writes();
+    if executes && restrictions::forbids(&node.mount(), Restrictions::NO_EXECUTION) {
+        return Err(Errno::EACCES);
+    }
+    let opened = if executes && !caller.server {
         let object = node.descriptor_for(caller)?;
         system::access(object.as_fd(), libc::X_OK as u32).map_err(errno)?;
         node.tree().credentials.become_server()?;
         open_with_room(node, || reopen(object.as_fd(), how))?
+    } else if caller.is_superuser() && node.tree().credentials.switches() {
+        node.tree().credentials.assume(caller)?;
+        open_with_room(node, || match node.open_object(how) {
+            Err(Errno::EPERM) if how.contains(OFlags::NOATIME) => node.open_object(how.difference(OFlags::NOATIME)),
+            opened => opened,
+        })?
     } else {
         let object = node.descriptor_for(caller)?;
         let path = system::DescriptorPath::new(&object);
         let open = |flags| rustix::fs::open(path.as_c_str(), flags, rustix::fs::Mode::empty());
         open_with_room(node, || open_tolerantly(how, open))?
     };
-    Ok(Arc::new(File::new(node.reference(), opened, flags)))
+    Ok(Arc::new(File::new(node.reference(), caller, opened, flags)))
 }
 
 /// Opens again with the cached descriptors closed if there are too many.
@@ -68,6 +80,11 @@ fn open_with_room(node: &Node, open: impl Fn() -> Result<OwnedFd>) -> Result<Own
 pub fn open_flags(flags: OpenFlags) -> OFlags {
     let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME;
     (OFlags::from_bits_retain(flags.bits()) & kept) | OFlags::CLOEXEC | OFlags::LARGEFILE
+}
+
+/// The flag for what the server reads for itself, and no process with it: nobody has accessed that.
+pub fn without_trace(caller: &Caller) -> OFlags {
+    if caller.server && caller.pid == 0 { OFlags::NOATIME } else { OFlags::empty() }
 }
 
 /// Opens without `O_NOATIME` if the caller may not ask for that: it is a wish, not what the file is opened for.
@@ -90,9 +107,10 @@ fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T
 }
 
 impl File {
-    /// A file of a vnode that was opened by `descriptor`.
-    pub fn new(node: Arc<Node>, descriptor: OwnedFd, flags: OpenFlags) -> Self {
-        Self { node, descriptor, flags, locks: FileLocks::default() }
+    /// A file of a vnode that `caller` opened by `descriptor`.
+    pub fn new(node: Arc<Node>, caller: &Caller, descriptor: OwnedFd, flags: OpenFlags) -> Self {
+        let writer = flags.writes().then(|| caller.clone());
+        Self { node, descriptor, flags, writer, locks: FileLocks::default() }
     }
 
     /// The attributes.
@@ -103,12 +121,11 @@ impl File {
     /// Takes on the credentials of a caller who is about to change the data: the kernel takes set-id bits away from a
     /// file that others than the superuser write to, and file capabilities from any.
     fn assume_writer(&self, caller: &Caller) -> Result<()> {
-        if !self.flags.writes() {
-            return Err(Errno::EBADF);
-        }
-        let credentials = &self.node.tree().credentials;
-        // The superuser's thread may have anybody's ids: then the kernel would clear what the superuser may keep.
-        if caller.is_superuser() { credentials.become_server() } else { credentials.assume(caller) }
+        let Some(writer) = &self.writer else { return Err(Errno::EBADF) };
+        // What the server writes by itself, such as pages that the kernel kept, is of who opened the file: it counts as
+        // theirs where room is reserved or limited.
+        let caller = if caller.server { writer } else { caller };
+        self.node.tree().credentials.assume_for_data(caller)
     }
 
     /// Clears the set-id bits for a superuser who may not keep them. For all others the kernel does.
@@ -241,7 +258,12 @@ impl OpenFile for File {
         ioctl::of_descriptor(&self.node, self.descriptor.as_fd(), caller, command, input, output)
     }
 
+    /// The thread then has the credentials of who opened the file to be written: with those of the thread that hands it on,
+    /// the kernel writes to it.
     fn backing(&self) -> Option<BorrowedFd<'_>> {
+        if let Some(writer) = &self.writer {
+            self.node.tree().credentials.assume_for_data(writer).ok()?;
+        }
         Some(self.descriptor.as_fd())
     }
 

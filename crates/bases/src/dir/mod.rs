@@ -4,6 +4,7 @@
 //! the directory, whatever changes in it meanwhile. See [`DirectoryFileSystem`].
 
 mod attributes;
+mod capabilities;
 mod covered;
 mod create;
 mod credentials;
@@ -18,6 +19,7 @@ mod names;
 mod node;
 mod open_directory;
 mod paths;
+mod restrictions;
 mod status;
 mod submounts;
 mod system;

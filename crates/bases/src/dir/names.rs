@@ -122,7 +122,7 @@ impl<'a> Victim<'a> {
     /// credentials the thread has taken on.
     fn find(tree: &'a Tree, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<Self>> {
         let status = Status::at(directory, name.as_bytes())?;
-        let Some(mount) = tree.mounts.of_device(status.device()) else { return Ok(None) };
+        let Some(mount) = tree.mounts.of(&status) else { return Ok(None) };
         let mut nodes = tree.table.find_all(fingerprint(mount.index, status.ino()));
         nodes.retain(|node| node.pinned().is_none() && !node.is_root());
         if nodes.is_empty() {

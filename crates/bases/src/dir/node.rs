@@ -145,7 +145,7 @@ impl Node {
 
     /// Whether the state has its device and inode number.
     pub fn is_object_of(&self, status: &Status) -> bool {
-        self.ino == status.ino() && self.mount().device == status.device()
+        self.ino == status.ino() && self.mount().has(status)
     }
 
     /// The time of creation that it is known by, if not by a handle.
@@ -158,12 +158,19 @@ impl Node {
 
     /// Its vnode handle.
     pub fn wire_handle(&self) -> Handle {
+        let mount = self.mount();
         match &self.identity {
             Identity::Handle(handle) if self.mount == 0 => WireHandle::Root(handle.expand()),
-            Identity::Handle(handle) => WireHandle::Device(self.mount().device, handle.expand()),
-            Identity::Place(place) => {
-                WireHandle::Inode { device: self.mount().device, ino: self.ino, generation: place.generation }
+            Identity::Handle(handle) if mount.is_first() => WireHandle::Device(mount.device, handle.expand()),
+            Identity::Handle(handle) => {
+                WireHandle::Mount { device: mount.device, mount: mount.id(), handle: handle.expand() }
             }
+            Identity::Place(place) => WireHandle::Inode {
+                mount: mount.id(),
+                device: mount.device,
+                ino: self.ino,
+                generation: place.generation,
+            },
         }
         .encode()
     }
@@ -300,7 +307,7 @@ impl Node {
             error => errno(error),
         })?;
         let status = Status::of_descriptor(&object)?;
-        if status.device() != self.mount().device || !self.has_generation(&status) {
+        if !self.is_object_of(&status) || !self.has_generation(&status) {
             return Err(Errno::ESTALE);
         }
         Ok(object)

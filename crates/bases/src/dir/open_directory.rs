@@ -9,6 +9,7 @@ use vnode::profile::enter;
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, OpenDirectory, Result};
 
 use super::KIND;
+use super::file::{open_tolerantly, without_trace};
 use super::mounts::Mount;
 use super::names::only_directory;
 use super::node::{Node, reopen};
@@ -60,9 +61,10 @@ impl Directory {
         only_directory(node)?;
         let object = node.descriptor_for(caller)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let servers = flags | OFlags::CLOEXEC | without_trace(caller);
         // By its own name for itself, which needs the right to search it: the server has that, and a link of /proc costs more.
         let open = || match caller.server {
-            true => rustix::fs::openat(&object, c".", flags | OFlags::CLOEXEC, Mode::empty()).map_err(errno),
+            true => open_tolerantly(servers, |flags| rustix::fs::openat(&object, c".", flags, Mode::empty())),
             false => reopen(object.as_fd(), flags),
         };
         let descriptor = match open() {

@@ -14,8 +14,9 @@ use super::locks::LockTables;
 use super::mounts::{Mount, Mounts};
 use super::node::{Identity, Node, Place};
 use super::paths::is_known_outside;
+use super::restrictions::{self, Restrictions};
 use super::status::Status;
-use super::submounts::Submounts;
+use super::submounts::{Point, Submounts};
 use super::table::{Table, fingerprint};
 use super::{errno, system};
 
@@ -143,12 +144,12 @@ impl Tree {
         if mount.handles().is_none() {
             let status = Status::at(descriptor, name.as_bytes())?;
             // One file system may show several devices, such as overlayfs.
-            if let Some(mount) = self.mounts.of_device(status.device()).filter(|mount| mount.handles().is_none()) {
+            if let Some(mount) = self.mounts.of(&status).filter(|mount| mount.handles().is_none()) {
                 return Ok(self.vnode(&mount, &status, None, found));
             }
         } else if let Some(handle) = handle_of_name(descriptor, name)? {
             let status = Status::at(descriptor, name.as_bytes())?;
-            let certain = status.device() == mount.device
+            let certain = mount.has(&status)
                 && mount.handle_has_ino(&handle, status.ino())
                 && (is_old(&status) || handle_of_name(descriptor, name)? == Some(handle));
             if certain {
@@ -164,7 +165,7 @@ impl Tree {
     /// The vnode and attributes of an object that is open. May leave the thread with the server's credentials.
     pub fn entry_of(self: &Arc<Self>, object: BorrowedFd<'_>, found: Found<'_>) -> Result<(Arc<Node>, Attributes)> {
         let status = Status::of_descriptor(object)?;
-        let mount = match self.mounts.of_device(status.device()) {
+        let mount = match self.mounts.of(&status) {
             Some(mount) => mount,
             None => {
                 self.credentials.become_server()?;
@@ -186,7 +187,7 @@ impl Tree {
         handle: Option<&FileHandle>,
         found: Found<'_>,
     ) -> (Arc<Node>, Attributes) {
-        let attributes = status.attributes(mount.shown_ino(status.ino()));
+        let attributes = restrictions::attributes(mount, status);
         let fingerprint = fingerprint(mount.index, status.ino());
         let new = |identity| Node::new(self, mount.index, status, identity);
         let node = match handle {
@@ -204,24 +205,47 @@ impl Tree {
         (node, attributes)
     }
 
-    /// A file system of the tree by its device number, looked for below the root if it has not been met.
-    fn mount_of(&self, device: u64) -> Result<Arc<Mount>> {
-        if let Some(mount) = self.mounts.of_device(device) {
+    /// The first mount of a device that was met, or one that is looked for below the root. Of several there, the one that
+    /// forbids all that any of them does: what could not be done by one must not be done by another.
+    fn mount_of_device(&self, device: u64) -> Result<Arc<Mount>> {
+        if let Some(mount) = self.mounts.first_of_device(device) {
             return Ok(mount);
         }
+        let points = self.submounts.of_device(self.root(), device);
+        let forbidden = points.iter().fold(Restrictions::NONE, |all, point| all.union(point.restrictions));
+        let point = points.iter().find(|point| point.restrictions == forbidden).ok_or(Errno::ESTALE)?;
+        self.meet(point)
+    }
+
+    /// A mount by the kernel's number and its device, looked for below the root if it has not been met.
+    fn mount_of_id(&self, id: u64, device: u64) -> Result<Arc<Mount>> {
+        if let Some(mount) = self.mounts.find(id, device) {
+            return Ok(mount);
+        }
+        let points = self.submounts.of_device(self.root(), device);
+        self.meet(points.iter().find(|point| point.id == id).ok_or(Errno::ESTALE)?)
+    }
+
+    /// The mount at a point. Ends with the server's credentials.
+    fn meet(&self, point: &Point) -> Result<Arc<Mount>> {
         self.credentials.become_server()?;
-        let object = self.submounts.open(self.root(), device).ok_or(Errno::ESTALE)?;
-        let mount = self.mounts.of_object(object.as_fd(), &Status::of_descriptor(&object)?)?;
-        if mount.device == device { Ok(mount) } else { Err(Errno::ESTALE) }
+        let object = Submounts::open(self.root(), point).ok_or(Errno::ESTALE)?;
+        let status = Status::of_descriptor(&object)?;
+        // Something else may be mounted over it.
+        if status.device() != point.device || ![0, point.id].contains(&status.mount_id()) {
+            return Err(Errno::ESTALE);
+        }
+        self.mounts.of_object(object.as_fd(), &status)
     }
 
     /// The vnode of a handle. Ends with the server's credentials.
     pub fn resolve(self: &Arc<Self>, wire: &WireHandle) -> Result<Arc<Node>> {
         let (mount, handle) = match wire {
             WireHandle::Root(handle) => (Arc::clone(self.mounts.root()), handle),
-            WireHandle::Device(device, handle) => (self.mount_of(*device)?, handle),
-            WireHandle::Inode { device, ino, generation } => {
-                let mount = self.mounts.of_device(*device).ok_or(Errno::ESTALE)?;
+            WireHandle::Device(device, handle) => (self.mount_of_device(*device)?, handle),
+            WireHandle::Mount { device, mount, handle } => (self.mount_of_id(*mount, *device)?, handle),
+            WireHandle::Inode { mount, device, ino, generation } => {
+                let mount = self.mounts.find(*mount, *device).ok_or(Errno::ESTALE)?;
                 let matches = |node: &Node| node.generation() == Some(*generation);
                 return self.table.find(fingerprint(mount.index, *ino), matches).ok_or(Errno::ESTALE);
             }

@@ -1,8 +1,7 @@
 //! Extended attributes, of symlinks too.
 //!
 //! They are reached through the links of /proc/self/fd, which lead to the object of an `O_PATH` descriptor whatever its
-//! kind. A thread that has taken on a caller's file system ids keeps CAP_SYS_ADMIN and CAP_SETFCAP, so what Linux would
-//! refuse a user without them is refused here.
+//! kind. What Linux asks CAP_SYS_ADMIN or CAP_SETFCAP for is refused here to callers who do not have them.
 
 use std::os::fd::AsFd;
 
@@ -11,7 +10,9 @@ use vnode::{Caller, Errno, FileKind, Result, XattrMode};
 use rustix::fs::XattrFlags;
 
 use super::node::Node;
-use super::{errno, system};
+use super::restrictions::CAPABILITIES;
+use super::status::Status;
+use super::{errno, restrictions, system};
 
 const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
@@ -19,6 +20,9 @@ const SECURITY: &[u8] = b"security.";
 /// The value of an attribute.
 pub fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
     if name.starts_with(TRUSTED) && !may_administer(node, caller) {
+        return Err(Errno::ENODATA);
+    }
+    if restrictions::hides_attribute(&node.mount(), name) {
         return Err(Errno::ENODATA);
     }
     let object = node.descriptor_for(caller)?;
@@ -29,8 +33,14 @@ pub fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
 
 /// Sets an attribute.
 pub fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-    check_change(node, caller, name)?;
-    let object = node.descriptor_for(caller)?;
+    let by = if is_for_own_namespace(node, caller, name, value)? {
+        // Linux lets them by the capabilities in the namespace, which the file system here does not know of.
+        &Caller::server()
+    } else {
+        check_change(node, caller, name)?;
+        caller
+    };
+    let object = node.descriptor_for(by)?;
     let path = system::DescriptorPath::new(&object);
     let flags = match mode {
         XattrMode::Set => XattrFlags::empty(),
@@ -47,10 +57,12 @@ pub fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
         Err(Errno::EOPNOTSUPP) => return Ok(Vec::new()),
         names => names?,
     };
-    if may_administer(node, caller) {
-        return Ok(names);
-    }
-    Ok(names.split_inclusive(|&byte| byte == 0).filter(|name| !name.starts_with(TRUSTED)).flatten().copied().collect())
+    let (shows_trusted, mount) = (may_administer(node, caller), node.mount());
+    let is_shown = |name: &&[u8]| {
+        (shows_trusted || !name.starts_with(TRUSTED))
+            && !restrictions::hides_attribute(&mount, name.strip_suffix(b"\0").unwrap_or(name))
+    };
+    Ok(names.split_inclusive(|&byte| byte == 0).filter(is_shown).flatten().copied().collect())
 }
 
 /// What listxattr(2) writes of an object.
@@ -70,20 +82,44 @@ fn names_of(node: &Node, object: impl AsFd, caller: &Caller, buffer: &mut [u8]) 
 
 /// Removes an attribute.
 pub fn remove(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
-    check_change(node, caller, name)?;
-    let object = node.descriptor_for(caller)?;
+    let is_own = name == CAPABILITIES
+        && get(node, caller, name).is_ok_and(|value| is_for_own_namespace(node, caller, name, &value) == Ok(true));
+    let by = if is_own {
+        &Caller::server()
+    } else {
+        check_change(node, caller, name)?;
+        caller
+    };
+    let object = node.descriptor_for(by)?;
     let path = system::DescriptorPath::new(&object);
     rustix::fs::removexattr(path.as_c_str(), attribute_name(name)?).map_err(errno)
 }
 
 /// Whether the caller has what Linux asks CAP_SYS_ADMIN for. Without switched credentials the kernel decides.
 fn may_administer(node: &Node, caller: &Caller) -> bool {
-    !node.tree().credentials.switches() || caller.is_superuser()
+    !node.tree().credentials.switches() || caller.may_administer()
 }
 
 fn check_change(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
     let privileged = name.starts_with(TRUSTED) || name.starts_with(SECURITY);
     if privileged && !may_administer(node, caller) { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+/// Whether these are capabilities that count only in user namespaces whose user 0 is the caller, of a file of the caller's:
+/// who may make such a namespace, as every user may, may set them there. The kernel adds whose they are to the value.
+fn is_for_own_namespace(node: &Node, caller: &Caller, name: &[u8], value: &[u8]) -> Result<bool> {
+    const REVISION_3: u8 = 3;
+    const LENGTH: usize = 24;
+    let is_own = name == CAPABILITIES
+        && node.tree().credentials.switches()
+        && caller.uid != 0
+        && value.len() == LENGTH
+        && value[3] == REVISION_3
+        && value[20..] == caller.uid.to_le_bytes();
+    if !is_own || node.file_kind() != FileKind::Regular {
+        return Ok(false);
+    }
+    Ok(Status::of_descriptor(node.descriptor()?)?.uid() == caller.uid)
 }
 
 /// An attribute's name, without the NUL that would end it early.

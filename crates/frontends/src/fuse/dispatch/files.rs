@@ -59,9 +59,11 @@ impl Dispatcher {
         let caller = caller(request, 0);
         let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
         let (file, appends) = if arguments.flags & OPENED_TO_EXECUTE != 0 {
-            // Who may execute need not be allowed to read; the kernel reads for the program loader.
+            // Who may execute need not be allowed to read; the kernel reads for the program loader. What it is for is told:
+            // below, nothing may be executable at all.
             node.vnode.access(&caller, AccessMode::EXECUTE)?;
-            (node.vnode.open(&self.server, flags)?, false)
+            let to_execute = flags.with(OpenFlags::from_bits(OPENED_TO_EXECUTE));
+            (node.vnode.open(&self.server, to_execute)?, false)
         } else {
             self.open_vnode(&node, &caller, flags)?
         };
@@ -209,7 +211,7 @@ impl Dispatcher {
 
     fn release(&self, request: &Request<'_>, arguments: &wire::ReleaseIn) -> Answer {
         let close_backing = |id: i32| {
-            if let Err(error) = self.device.close_backing(id) {
+            if let Err(error) = backing::unregister(&self.device, id) {
                 tracing::warn!(%error, "a backing file stays registered");
             }
         };
