@@ -5,7 +5,7 @@
 
 use std::any::Any;
 
-use crate::Abilities;
+use crate::{Abilities, Errno};
 
 pub(crate) use vnode::Result;
 
@@ -69,6 +69,11 @@ impl Identity {
 pub trait Client: Send + Sync {
     /// open(2); `O_TMPFILE`, `O_DIRECTORY` and `O_PATH` included where the subject can.
     fn open(&self, path: &[u8], flags: i32, mode: u32) -> Result<Box<dyn File>>;
+    /// open_by_handle_at(2) with these flags, by what name_to_handle_at(2) answers for a path whose last symbolic link is not
+    /// followed. Default: `EOPNOTSUPP`, where there are no handles of the kernel.
+    fn open_by_handle(&self, _path: &[u8], _flags: i32) -> Result<Box<dyn File>> {
+        Err(Errno::EOPNOTSUPP)
+    }
     /// Opens a directory to list it.
     fn open_directory(&self, path: &[u8]) -> Result<Box<dyn Directory>>;
     /// stat(2): follows symbolic links.

@@ -61,6 +61,13 @@ const EXTENTS: &[Extent] = &[
         left: "pjdfstest and fsx on the other stacks, fsx with eight of ten seeds",
     },
     Extent {
+        program: "suite hostile",
+        variable: "HOSTILE_SHARE",
+        quick: Some("60"),
+        all: None,
+        left: "59 of 60 calls of the hostile user",
+    },
+    Extent {
         program: "layers union_crash",
         variable: "CRASH_SHARE",
         quick: Some("8"),
@@ -159,6 +166,7 @@ const HEAVY: &[(&str, u32)] = &[
     ("suite conformance", 50),
     ("layers power_cut", 42),
     ("suite outside", 40),
+    ("suite hostile", 38),
     ("fist tiers", 35),
     ("layers union_model", 30),
     ("fist mutants", 25),
@@ -277,7 +285,8 @@ fn job(tier: Tier, program: &Program, state: State, argument: Option<&str>) -> J
 }
 
 /// The programs that use libtest-mimic, which prints events unasked and captures no output.
-const HARNESSES_OF_THEIR_OWN: [&str; 3] = ["suite conformance", "suite outside", "cli unions_compared"];
+const HARNESSES_OF_THEIR_OWN: [&str; 4] =
+    ["suite conformance", "suite hostile", "suite outside", "cli unions_compared"];
 
 fn documentation_tests() -> Job {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
