@@ -59,6 +59,7 @@ impl Credentials {
         if !self.switches {
             return Ok(());
         }
+        caller.identify()?;
         CURRENT.with_borrow_mut(|current| match caller {
             Caller { server: true, .. } => {
                 current.set_ids(0, 0)?;
