@@ -5,7 +5,9 @@ use std::fs;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::process;
+use rustix::thread::CapabilitySet;
+
+use crate::{Result, process};
 
 /// Whose operation it is: every operation of the interface gets one, so that bases check and layers decide by it.
 ///
@@ -64,10 +66,32 @@ impl Caller {
         Self { groups: groups.into(), capabilities, ..caller }
     }
 
+    /// Looks up now what permissions are decided by: the capabilities of a superuser, the groups of others.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOMEM`: they cannot be known now. Until they are, the caller seems to have none.
+    pub fn identify(&self) -> Result<()> {
+        match self.uid {
+            0 => self.known_capabilities().map(drop),
+            _ => self.known_groups().map(drop),
+        }
+    }
+
     /// The supplementary groups. Empty where the process is gone or /proc is absent. Those of a process
     /// that has no privilege to change them are looked up at most once a second by each thread.
     pub fn groups(&self) -> &Arc<[u32]> {
-        self.groups.get_or_init(|| recent_groups((self.pid, self.uid, self.gid)))
+        static NONE: LazyLock<Arc<[u32]>> = LazyLock::new(|| Arc::new([]));
+        self.known_groups().unwrap_or(&NONE)
+    }
+
+    fn known_groups(&self) -> Result<&Arc<[u32]>> {
+        match self.groups.get() {
+            Some(known) => Ok(known),
+            None => {
+                let groups = recent_groups((self.pid, self.uid, self.gid))?;
+                Ok(self.groups.get_or_init(|| groups))
+            }
+        }
     }
 
     /// The session id, as in getsid(2); 0 where it cannot be known.
@@ -76,14 +100,22 @@ impl Caller {
     }
 
     /// The capabilities by which the caller may do more than its user and groups may, as a mask (capabilities(7)). Those of
-    /// others than the user 0 do not count. None in a user namespace that is not the server's; a process that cannot be
+    /// others than the user 0 do not count. None in a user namespace that is not the server's; a process that is gone, or not
     /// known, of another pid namespace, has all.
     pub fn capabilities(&self) -> u64 {
-        let looked_up = || match self.pid {
-            0 => implied_by(self.uid),
-            pid => process::capabilities(pid),
-        };
-        if self.server { ALL } else { *self.capabilities.get_or_init(|| if self.uid == 0 { looked_up() } else { 0 }) }
+        self.known_capabilities().unwrap_or(0)
+    }
+
+    fn known_capabilities(&self) -> Result<u64> {
+        match self.capabilities.get() {
+            _ if self.server => Ok(ALL),
+            _ if self.uid != 0 => Ok(0),
+            Some(known) => Ok(*known),
+            None => {
+                let looked_up = if self.pid == 0 { None } else { process::capabilities(self.pid)? };
+                Ok(*self.capabilities.get_or_init(|| looked_up.unwrap_or(ALL)))
+            }
+        }
     }
 
     /// Whether the caller is the server itself or the superuser, with the capabilities that permissions are passed by.
@@ -102,10 +134,8 @@ impl Caller {
     }
 }
 
-/// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER and CAP_FSETID; CAP_DAC_READ_SEARCH, which containers lack, is a part of the second.
-const OF_SUPERUSER: u64 = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4;
-
-const CAP_SYS_ADMIN: u64 = 1 << 21;
+const OF_SUPERUSER: u64 = process::OF_SUPERUSER.bits();
+const CAP_SYS_ADMIN: u64 = CapabilitySet::SYS_ADMIN.bits();
 
 /// Every capability.
 const ALL: u64 = u64::MAX;
@@ -126,7 +156,7 @@ thread_local! {
     static REMEMBERED: RefCell<[Remembered; 8]> = const { RefCell::new([const { None }; 8]) };
 }
 
-fn recent_groups(ids: Ids) -> Arc<[u32]> {
+fn recent_groups(ids: Ids) -> Result<Arc<[u32]>> {
     const VALID: Duration = Duration::from_secs(1);
     REMEMBERED.with_borrow_mut(|remembered| {
         let place = &mut remembered[ids.0 as usize % remembered.len()];
@@ -134,12 +164,12 @@ fn recent_groups(ids: Ids) -> Arc<[u32]> {
             && *whose == ids
             && when.elapsed() < VALID
         {
-            return Arc::clone(groups);
+            return Ok(Arc::clone(groups));
         }
-        let Ok(status) = fs::read_to_string(format!("/proc/{}/status", ids.0)) else { return Arc::new([]) };
+        let Some(status) = process::of_process(ids.0, "status")? else { return Ok(Arc::new([])) };
         let groups = groups_in(&status);
         *place = is_bound(&status, ids.1).then(|| (ids, Instant::now(), Arc::clone(&groups)));
-        groups
+        Ok(groups)
     })
 }
 
@@ -222,6 +252,83 @@ mod tests {
             process.wait().unwrap();
         }
         found.into_iter().for_each(|(group, groups)| assert_eq!(groups, [group]));
+    }
+
+    #[test]
+    fn a_superuser_whose_process_has_gone_is_one() {
+        let mut process = std::process::Command::new("true").spawn().unwrap();
+        process.wait().unwrap();
+        let thread = std::thread::spawn(rustix::thread::gettid).join().unwrap();
+        for pid in [process.id(), thread.as_raw_nonzero().get() as u32] {
+            assert!(Caller::process(pid, 0, 0, 0).is_superuser(), "{pid}");
+            assert!(!Caller::process(pid, 5, 0, 0).is_superuser(), "{pid}");
+        }
+    }
+
+    #[test]
+    fn the_servers_own_threads_are_superusers_whoever_they_act_for() {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let permitted = u64::from_str_radix(line(&status, "CapPrm:").trim(), 16).unwrap();
+        let (begin, thread) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let acting = std::thread::spawn(move || {
+            let sets = rustix::thread::capabilities(None).unwrap();
+            let aside = rustix::thread::CapabilitySets { effective: CapabilitySet::empty(), ..sets };
+            rustix::thread::set_capabilities(None, aside).unwrap();
+            begin.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            let _ = ended.recv();
+        });
+        assert_eq!(Caller::process(thread.recv().unwrap(), 0, 0, 0).capabilities(), permitted);
+        drop(end);
+        acting.join().unwrap();
+    }
+
+    /// Overlayfs, and servers in the kernel, ask with the ids of somebody else than the process that they are asked by.
+    #[test]
+    fn the_kernel_acts_for_a_superuser_by_any_process() {
+        if !line(&fs::read_to_string("/proc/self/status").unwrap(), "Uid:").trim().starts_with('0') {
+            eprintln!("skipped: starting processes of another user needs root");
+            return;
+        }
+        let mut process =
+            std::process::Command::new("setpriv").args(["--reuid", "65534", "sleep", "60"]).spawn().unwrap();
+        let status = || fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_bound(&status(), 65_534) {
+            assert!(Instant::now() < deadline, "{}", status());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let found = Caller::process(process.id(), 0, 0, 0).is_superuser();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(found);
+    }
+
+    /// In a process of its own, which has no descriptors left.
+    #[test]
+    fn who_cannot_be_looked_up_now_is_not_taken_for_somebody_else() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        const ALONE: &str = "PLYFS_TEST_ALONE";
+        let test = "caller::tests::who_cannot_be_looked_up_now_is_not_taken_for_somebody_else";
+        if std::env::var_os(ALONE).is_none() {
+            let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+            assert!(alone.args(["--exact", test]).env(ALONE, "1").status().unwrap().success());
+            return;
+        }
+        let parent = std::os::unix::process::parent_id();
+        let (superuser, user) = (Caller::process(parent, 0, 0, 0), Caller::process(parent, 5, 5, 0));
+        Caller::process(1, 0, 0, 0).identify().unwrap();
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit }).unwrap();
+        let identified = [superuser.identify(), user.identify()];
+        let without = (superuser.capabilities(), user.groups().len());
+        setrlimit(Resource::Nofile, limit).unwrap();
+        assert_eq!(identified, [Err(crate::Errno::EMFILE); 2]);
+        assert_eq!(without, (0, 0));
+        assert_eq!([superuser.identify(), user.identify()], [Ok(()); 2]);
+        let own = fs::read_to_string("/proc/self/status").unwrap();
+        assert_eq!(superuser.capabilities(), u64::from_str_radix(line(&own, "CapEff:").trim(), 16).unwrap());
+        assert_eq!(**user.groups(), *groups_in(&own));
     }
 
     #[test]

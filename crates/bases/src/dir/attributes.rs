@@ -58,7 +58,8 @@ pub fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Result<Attr
     if changes.kill_privileges && is_alone(changes) {
         // As chown(2) does that names no ids.
         set_owner(descriptor, None, None)?;
-    } else if changes.kill_privileges {
+    } else if changes.kill_privileges && changes.uid.is_none() && changes.gid.is_none() {
+        // A change of owner does it by itself, unless it is refused.
         clear_privileges(node, descriptor, true)?;
         node.tree().credentials.assume(caller)?;
     }

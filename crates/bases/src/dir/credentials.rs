@@ -20,6 +20,8 @@ use super::{errno, system};
 #[derive(Clone, Copy, Debug)]
 pub struct Credentials {
     switches: bool,
+    /// The process is in a user namespace in which nobody can change groups (user_namespaces(7)): all have its own.
+    keeps_groups: bool,
     powers: Powers,
 }
 
@@ -42,7 +44,9 @@ impl Credentials {
     /// the user that it runs as.
     pub fn probe() -> Self {
         let powers = Powers::of_this_process();
-        Self { switches: rustix::process::geteuid().is_root() && powers.may_set_ids(), powers }
+        let switches = rustix::process::geteuid().is_root() && powers.may_set_ids();
+        let keeps_groups = std::fs::read("/proc/self/setgroups").is_ok_and(|answer| answer.starts_with(b"deny"));
+        Self { switches, keeps_groups, powers }
     }
 
     /// Whether the callers' credentials are taken on.
@@ -55,6 +59,7 @@ impl Credentials {
         if !self.switches {
             return Ok(());
         }
+        caller.identify()?;
         CURRENT.with_borrow_mut(|current| match caller {
             Caller { server: true, .. } => {
                 current.set_ids(0, 0)?;
@@ -62,7 +67,7 @@ impl Credentials {
             }
             Caller { uid: 0, gid, .. } => {
                 let own = self.powers.of_root(caller);
-                if !own.contains(OF_PERMISSIONS & self.powers.servers) {
+                if !own.contains(OF_PERMISSIONS & self.powers.servers) && !self.keeps_groups {
                     current.set_groups(caller.groups())?;
                 }
                 current.set_ids(0, *gid)?;
@@ -71,7 +76,9 @@ impl Credentials {
                 current.set_capabilities(own | kept)
             }
             Caller { uid, gid, .. } => {
-                current.set_groups(caller.groups())?;
+                if !self.keeps_groups {
+                    current.set_groups(caller.groups())?;
+                }
                 current.set_ids(*uid, *gid)?;
                 let kept = current.capabilities() & (self.powers.users | OF_PERMISSIONS);
                 current.set_capabilities(kept)

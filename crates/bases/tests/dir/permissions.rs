@@ -125,6 +125,23 @@ fn owners_change_what_owners_may() {
 }
 
 #[test]
+fn a_change_of_owner_that_is_refused_leaves_a_program_as_it_is() {
+    Ground::each(|ground| {
+        let (owner, stranger) = (user(1_000, &[]), user(1_001, &[]));
+        let (file, _) = make(&ground.root, &owner, "f", 0o755, b"x");
+        let mode = |mode| SetAttributes { mode: Some(mode), ..Default::default() };
+        assert_eq!(file.setattr(&owner, &mode(0o4755)).unwrap().mode, 0o4755);
+        let chown = SetAttributes { kill_privileges: true, ..Default::default() };
+        let (user, group) = (SetAttributes { uid: Some(1_001), ..chown }, SetAttributes { gid: Some(1_001), ..chown });
+        for (caller, change) in [(&stranger, &user), (&stranger, &group), (&owner, &user), (&owner, &group)] {
+            assert_eq!(file.setattr(caller, change).err(), Some(Errno::EPERM));
+            assert_eq!(file.getattr(&root()).unwrap().mode, 0o4755, "{change:?}");
+        }
+        assert_eq!(file.setattr(&root(), &user).unwrap().mode, 0o755);
+    });
+}
+
+#[test]
 fn privileged_attributes_are_the_superusers() {
     Ground::each(|ground| {
         let owner = user(1_000, &[]);
