@@ -128,6 +128,27 @@ impl Caller {
         self.capabilities() & CAP_SYS_ADMIN != 0
     }
 
+    /// Whether the caller may change what is immutable and what only grows, with CAP_LINUX_IMMUTABLE.
+    pub fn may_change_flags(&self) -> bool {
+        self.capabilities() & CapabilitySet::LINUX_IMMUTABLE.bits() != 0
+    }
+
+    /// Whether the caller has CAP_SETFCAP, in whichever user namespace: in one of its own it may give capabilities to its own
+    /// files, which count there only.
+    pub fn may_give_own_files_capabilities(&self) -> bool {
+        process::has_in_any_namespace(self.pid, CapabilitySet::SETFCAP)
+    }
+
+    /// Whether the caller may give an object of the user `owner` these capabilities, the value of `security.capability`, or take
+    /// them away, by no capability of its own: they count only in user namespaces whose user 0 is the caller, and the object is
+    /// its own. Every user may make such a namespace, and may do so there. The kernel adds whose they are to the value.
+    pub fn may_give_capabilities(&self, value: &[u8], owner: u32) -> bool {
+        const REVISION_3: u8 = 3;
+        const LENGTH: usize = 24;
+        let is_revision_3 = value.len() == LENGTH && value[3] == REVISION_3;
+        self.uid != 0 && self.uid == owner && is_revision_3 && value[20..] == self.uid.to_le_bytes()
+    }
+
     /// Whether `gid` is the caller's group or among its supplementary groups.
     pub fn is_in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups().contains(&gid)

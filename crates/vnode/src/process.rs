@@ -35,6 +35,12 @@ pub(crate) fn capabilities(pid: u32) -> Result<Option<u64>> {
     }
 }
 
+/// Whether a process has a capability in its user namespace, whichever that is. Not if it is gone.
+pub(crate) fn has_in_any_namespace(pid: u32, capability: CapabilitySet) -> bool {
+    let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    process.is_some() && rustix::thread::capabilities(process).is_ok_and(|sets| sets.effective.contains(capability))
+}
+
 /// What the superuser has everywhere: CAP_DAC_READ_SEARCH, which containers lack, is a part of CAP_DAC_OVERRIDE.
 pub(crate) const OF_SUPERUSER: CapabilitySet =
     CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER).union(CapabilitySet::FSETID);

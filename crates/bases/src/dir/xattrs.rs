@@ -105,21 +105,12 @@ fn check_change(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
     if privileged && !may_administer(node, caller) { Err(Errno::EPERM) } else { Ok(()) }
 }
 
-/// Whether these are capabilities that count only in user namespaces whose user 0 is the caller, of a file of the caller's:
-/// who may make such a namespace, as every user may, may set them there. The kernel adds whose they are to the value.
+/// Whether these are capabilities that the caller may give or take as the user 0 of a user namespace of its own.
 fn is_for_own_namespace(node: &Node, caller: &Caller, name: &[u8], value: &[u8]) -> Result<bool> {
-    const REVISION_3: u8 = 3;
-    const LENGTH: usize = 24;
-    let is_own = name == CAPABILITIES
-        && node.tree().credentials.switches()
-        && caller.uid != 0
-        && value.len() == LENGTH
-        && value[3] == REVISION_3
-        && value[20..] == caller.uid.to_le_bytes();
-    if !is_own || node.file_kind() != FileKind::Regular {
+    if name != CAPABILITIES || !node.tree().credentials.switches() {
         return Ok(false);
     }
-    Ok(Status::of_descriptor(node.descriptor()?)?.uid() == caller.uid)
+    Ok(caller.may_give_capabilities(value, Status::of_descriptor(node.descriptor()?)?.uid()))
 }
 
 /// An attribute's name, without the NUL that would end it early.

@@ -279,6 +279,8 @@ fn capabilities_in_a_users_own_namespaces_are_the_users_to_give() {
         assert_eq!(file.removexattr(&owner, b"security.capability"), Ok(()));
         set(&root(), &of(2, &[])).unwrap();
         assert_eq!(file.removexattr(&owner, b"security.capability"), Err(Errno::EPERM));
+        let directory = ground.root.mkdir(&owner, name("d"), 0o755).unwrap().vnode;
+        directory.setxattr(&owner, b"security.capability", &of(3, &[1_000]), XattrMode::Set).unwrap();
     });
 }
 
