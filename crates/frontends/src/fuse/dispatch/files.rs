@@ -70,7 +70,7 @@ impl Dispatcher {
         if flags.truncates() {
             self.durability.file_changed(&caller, &*file)?;
         }
-        let answer = self.register(&node, file, flags, appends, None, request.uid == 0);
+        let answer = self.register(&node, file, flags, appends, None, caller.is_superuser());
         put_open(reply, answer);
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Dispatcher {
         };
         let node = self.node(entry.node)?;
         self.newborns.created(&node, &attributes);
-        let answer = self.register(&node, created.file, flags, by.appends(), Some(&attributes), request.uid == 0);
+        let answer = self.register(&node, created.file, flags, by.appends(), Some(&attributes), caller.is_superuser());
         reply.put(&entry);
         put_open(reply, answer);
         Ok(())
