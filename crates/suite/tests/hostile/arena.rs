@@ -40,8 +40,8 @@ impl<'a> Arena<'a> {
         };
         let result = actor.act(&self.directory(), call, way)?;
         let after = State::of(&self.side.path.join(self.directory()));
-        // What is copied up by a change is changed now, and so is the directory that it is in.
-        let with_change = !self.side.copies_up || !result.starts_with("ok");
+        // What is copied up is changed now, and so is the directory that it is in; nobody copies up what is refused.
+        let with_change = !self.side.copies_up || ["EPERM", "EACCES"].contains(&&*result);
         let outcome = Outcome { result, state: after.compared_to(&before, with_change) };
         let is_changed = after != before;
         self.ready = Some(before);

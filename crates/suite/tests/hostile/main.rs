@@ -81,7 +81,7 @@ fn compare(sides: &Sides, user: &'static User, choice: Choice) -> Result<(), Fai
                 let (beside, mounted) = (act(0)?, act(1)?);
                 let names = (user.name, object.name, call.name, way);
                 if beside != mounted {
-                    match expected::is_expected(sides.stack, names) {
+                    match expected::is_expected(sides.stack, names, &beside, &mounted) {
                         true => expected += 1,
                         false => differences.push(describe(names, &beside, &mounted)),
                     }

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::calls::PAST_SECONDS;
+
+/// Ends the line of an object whose time of change is another than it was.
+pub const CHANGED: &str = " changed";
 
 /// The state of a directory and all below it: each object by its name.
 #[derive(PartialEq, Eq)]
@@ -23,11 +26,12 @@ struct Seen {
 }
 
 impl State {
-    /// The state now.
+    /// The state now. All times are looked at before anything is read, which may change them.
     pub fn of(directory: &Path) -> Self {
-        let mut seen = BTreeMap::new();
-        collect(directory, ".", &mut seen);
-        Self(seen)
+        let mut found = BTreeMap::new();
+        collect(directory, ".", &mut found);
+        let seen = |(name, (path, status)): (String, (PathBuf, Option<fs::Metadata>))| (name, Seen::of(&path, status));
+        Self(found.into_iter().map(seen).collect())
     }
 
     /// A line for each object: what is seen of it, and which of its times are others than they were before. The time of
@@ -37,7 +41,7 @@ impl State {
             let mut line = format!("{name}: {}", now.text);
             if let Some(before) = before.0.get(name).filter(|before| before.inode == now.inode) {
                 line += if before.modified == now.modified { "" } else { " modified" };
-                line += if !with_change || before.changed == now.changed { "" } else { " changed" };
+                line += if !with_change || before.changed == now.changed { "" } else { CHANGED };
             }
             line
         };
@@ -45,16 +49,23 @@ impl State {
     }
 }
 
-fn collect(path: &Path, name: &str, seen: &mut BTreeMap<String, Seen>) {
-    let nothing = |text: &str| Seen { text: text.to_owned(), inode: 0, modified: 0, changed: 0 };
-    let Ok(found) = fs::symlink_metadata(path) else {
-        seen.insert(name.to_owned(), nothing("gone"));
-        return;
-    };
-    seen.insert(name.to_owned(), describe(path, &found));
-    if found.is_dir() {
+/// Finds what is in a directory: paths and status by name.
+fn collect(path: &Path, name: &str, found: &mut BTreeMap<String, (PathBuf, Option<fs::Metadata>)>) {
+    let status = fs::symlink_metadata(path).ok();
+    let is_directory = status.as_ref().is_some_and(fs::Metadata::is_dir);
+    found.insert(name.to_owned(), (path.to_owned(), status));
+    if is_directory {
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            collect(&entry.path(), &format!("{name}/{}", entry.file_name().display()), seen);
+            collect(&entry.path(), &format!("{name}/{}", entry.file_name().display()), found);
+        }
+    }
+}
+
+impl Seen {
+    fn of(path: &Path, status: Option<fs::Metadata>) -> Self {
+        match status {
+            Some(status) => describe(path, &status),
+            None => Self { text: "gone".to_owned(), inode: 0, modified: 0, changed: 0 },
         }
     }
 }
