@@ -131,8 +131,11 @@ impl Inode {
                 if name == CAPABILITY && !value.is_empty() && !is_capability(value) {
                     return Err(Errno::EINVAL);
                 }
+                let is_same = metadata.xattrs.values.get(name).is_some_and(|old| **old == *value);
                 metadata.xattrs.set(&self.volume.pages, name, value, mode)?;
-                metadata.changed();
+                if !is_same {
+                    metadata.changed();
+                }
                 Ok(())
             }
         }
