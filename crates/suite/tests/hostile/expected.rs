@@ -98,6 +98,18 @@ const EXPECTED: &[Expected] = &[
         "the kernel asks to change nothing, and is told of no flags of chattr(1)",
     ),
     results(
+        Some("immutable directory"),
+        "unlink",
+        ("EPERM", "EISDIR"),
+        "the kernel answers that it is a directory, and is told of no flags of chattr(1)",
+    ),
+    results(
+        Some("immutable directory"),
+        "move from below",
+        ("EPERM", "EACCES"),
+        "the kernel checks the other directory before it asks about this one, and is told of no flags of chattr(1)",
+    ),
+    results(
         Some("immutable file"),
         "remove a directory",
         ("EPERM", "ENOTDIR"),
