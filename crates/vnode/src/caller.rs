@@ -25,6 +25,7 @@ pub struct Caller {
     pub umask: u32,
     /// The operation is the server's own: bases act with the server's credentials and check nothing more.
     pub server: bool,
+    payer: Option<(u32, u32)>,
     groups: OnceLock<Arc<[u32]>>,
     session: OnceLock<u32>,
     capabilities: OnceLock<u64>,
@@ -34,7 +35,7 @@ impl Caller {
     /// A process of this machine; its supplementary groups and session are looked up when asked for.
     pub fn process(pid: u32, uid: u32, gid: u32, umask: u32) -> Self {
         let (groups, session, capabilities) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { uid, gid, pid, umask, server: false, groups, session, capabilities }
+        Self { uid, gid, pid, umask, server: false, payer: None, groups, session, capabilities }
     }
 
     /// A caller whose supplementary groups are known, such as an RPC credential's.
@@ -75,6 +76,19 @@ impl Caller {
             0 => self.known_capabilities().map(drop),
             _ => self.known_groups().map(drop),
         }
+    }
+
+    /// The same caller, writing at the expense of another: what data take of a file system is that one's, where room is
+    /// reserved for the superuser. By this, what the server does for a user takes no more than the user may. At the expense of
+    /// the superuser nothing changes; of somebody who has a payer, that one pays.
+    pub fn at_expense_of(self, other: &Caller) -> Self {
+        let own = (other.uid != 0 && !other.server).then_some((other.uid, other.gid));
+        Self { payer: other.payer.or(own), ..self }
+    }
+
+    /// The user and group at whose expense the caller writes, if not at its own.
+    pub fn payer(&self) -> Option<(u32, u32)> {
+        self.payer
     }
 
     /// The supplementary groups. Empty where the process is gone or /proc is absent. Those of a process

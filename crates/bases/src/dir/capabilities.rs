@@ -3,10 +3,11 @@
 //! | acting for | it has |
 //! |---|---|
 //! | the server | what the process was started with, but [`OF_RESOURCES`] |
+//! | the server, at the expense of a user | [`KEPT`], and CAP_FSETID, without which the kernel takes set-id bits away |
 //! | a superuser | of those what the caller has itself, and [`KEPT`]; for data also [`OF_RESOURCES`], if the caller has it |
 //! | a user | [`KEPT`] |
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use vnode::{Caller, Result};
@@ -45,24 +46,26 @@ pub struct Powers {
     pub servers: CapabilitySet,
     /// For users.
     pub users: CapabilitySet,
+    /// The process is not in a user namespace in which nobody can change groups (user_namespaces(7)): there all have its own.
+    pub sets_groups: bool,
     all: CapabilitySet,
 }
 
 impl Powers {
-    /// Of what the process was started with: threads that have acted for somebody may have less.
-    pub fn of_this_process() -> Self {
-        static POWERS: OnceLock<Powers> = OnceLock::new();
+    /// Of what this process has, whoever the thread acts for now; `None` if it cannot take on other users' ids.
+    pub fn of_this_process() -> Option<Self> {
+        static POWERS: OnceLock<Option<Powers>> = OnceLock::new();
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
         *POWERS.get_or_init(|| {
-            let all = effective();
+            let all = permitted();
             let kept = KEPT.iter().fold(CapabilitySet::empty(), |kept, (one, _)| kept | *one);
             let kept = if hides_processes() { kept | TO_SEE_HIDDEN } else { kept };
-            Self { servers: all - OF_RESOURCES, users: all & kept, all }
+            let sets_groups = !std::fs::read("/proc/self/setgroups").is_ok_and(|answer| answer.starts_with(b"deny"));
+            let powers = Self { servers: all - OF_RESOURCES, users: all & kept, sets_groups, all };
+            all.contains(CapabilitySet::SETUID | CapabilitySet::SETGID).then_some(powers)
         })
-    }
-
-    /// Whether other users' ids can be taken on.
-    pub fn may_set_ids(self) -> bool {
-        self.all.contains(CapabilitySet::SETUID | CapabilitySet::SETGID)
     }
 
     /// For a caller whose user id is 0.
@@ -73,6 +76,11 @@ impl Powers {
     /// What data of such a caller's may be written with besides.
     pub fn for_data(self, caller: &Caller) -> CapabilitySet {
         self.all & own(caller) & OF_RESOURCES
+    }
+
+    /// For data that the server writes at the expense of a user.
+    pub fn at_expense(self) -> CapabilitySet {
+        self.users | (self.servers & CapabilitySet::FSETID)
     }
 }
 
@@ -86,9 +94,11 @@ pub fn effective() -> CapabilitySet {
     capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
 }
 
-/// The thread's permitted capabilities.
+/// The permitted capabilities of the process, which its threads keep.
 pub fn permitted() -> CapabilitySet {
-    capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted)
+    static PERMITTED: LazyLock<CapabilitySet> =
+        LazyLock::new(|| capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted));
+    *PERMITTED
 }
 
 /// Has the thread have these, of those that it is permitted.

@@ -3,11 +3,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use vnode::{Errno, FileKind, Result};
 
+use super::credentials::Acting;
 use super::handle::FileHandle;
-use super::node::reopen;
 use super::status::Status;
 use super::tree::PATH_ONLY;
 use super::{errno, system};
@@ -48,7 +48,7 @@ pub struct Mounts {
 
 impl Mount {
     /// The one that an object is on, as the root's.
-    fn root(object: BorrowedFd<'_>, status: &Status, handles: Option<Handles>) -> Result<Self> {
+    fn root(acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status, handles: Option<Handles>) -> Result<Self> {
         let (is_local, keeps_access_times) = behaviour(object);
         Ok(Self {
             index: 0,
@@ -56,7 +56,7 @@ impl Mount {
             id: status.mount_id(),
             is_of_root_device: true,
             is_first: true,
-            place: reopen(object, PATH_ONLY)?,
+            place: acting.reopen(object, PATH_ONLY).map_err(errno)?,
             handles,
             tells_errors_at_close: !is_local,
             keeps_access_times,
@@ -119,10 +119,10 @@ impl Mount {
 
 impl Mounts {
     /// The root's file system, by its root directory.
-    pub fn new(root: BorrowedFd<'_>, use_handles: bool) -> Result<Self> {
+    pub fn new(acting: &Acting<'_>, root: BorrowedFd<'_>, use_handles: bool) -> Result<Self> {
         let status = Status::of_descriptor(root)?;
-        let handles = use_handles.then(|| probe(root, &status)).flatten();
-        let root = Arc::new(Mount::root(root, &status, handles)?);
+        let handles = use_handles.then(|| probe(acting, root, &status)).flatten();
+        let root = Arc::new(Mount::root(acting, root, &status, handles)?);
         Ok(Self { root, others: RwLock::default(), use_handles })
     }
 
@@ -170,13 +170,13 @@ impl Mounts {
         self.find(status.mount_id(), status.device())
     }
 
-    /// The one that an object is on, which is met now if it was not before. Called with the server's credentials.
-    pub fn of_object(&self, object: BorrowedFd<'_>, status: &Status) -> Result<Arc<Mount>> {
+    /// The one that an object is on, which is met now if it was not before, by the server.
+    pub fn of_object(&self, acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Result<Arc<Mount>> {
         if let Some(mount) = self.of(status) {
             return Ok(mount);
         }
-        let handles = self.use_handles.then(|| probe(object, status)).flatten();
-        let new = Mount::root(object, status, handles)?;
+        let handles = self.use_handles.then(|| probe(acting, object, status)).flatten();
+        let new = Mount::root(acting, object, status, handles)?;
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(mount) = others.iter().find(|mount| mount.has(status)) {
             return Ok(Arc::clone(mount));
@@ -213,7 +213,7 @@ fn behaviour(object: BorrowedFd<'_>) -> (bool, bool) {
 }
 
 /// Whether objects of the file system that `object` is on can be opened by handle: tried with the object itself.
-fn probe(object: BorrowedFd<'_>, status: &Status) -> Option<Handles> {
+fn probe(acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Option<Handles> {
     // A FUSE file system answers handles, but forgets what they mean when the kernel forgets the inode.
     if rustix::fs::fstatfs(object).map_err(errno).ok()?.f_type == libc::FUSE_SUPER_MAGIC {
         return None;
@@ -224,11 +224,9 @@ fn probe(object: BorrowedFd<'_>, status: &Status) -> Option<Handles> {
         FileKind::Regular => OFlags::NONBLOCK,
         _ => return None,
     };
-    let path = system::DescriptorPath::new(object);
-    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
-    let descriptor = rustix::fs::open(path.as_c_str(), flags, Mode::empty()).map_err(errno).ok()?;
+    let descriptor = acting.reopen(object, flags | OFlags::RDONLY).ok()?;
     let handle = system::name_to_handle_at(object, b"", system::EMPTY_PATH).ok()?;
-    let again = system::open_by_handle_at(descriptor.as_fd(), &handle, libc::O_PATH | libc::O_NOFOLLOW).ok()?;
+    let again = acting.open_by_handle(descriptor.as_fd(), &handle, PATH_ONLY).ok()?;
     let same = Status::of_descriptor(again).is_ok_and(|again| again.ino() == status.ino());
     same.then(|| Handles { inode_offset: handle.inode_offset(status.ino()), descriptor })
 }

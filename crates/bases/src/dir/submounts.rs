@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::Mode;
 
+use super::credentials::Acting;
 use super::paths::absolute_path;
 use super::restrictions::Restrictions;
 use super::tree::PATH_ONLY;
@@ -59,11 +59,11 @@ impl Submounts {
     }
 
     /// The root of what is mounted at a point, opened component by component.
-    pub fn open(root: BorrowedFd<'_>, point: &Point) -> Option<OwnedFd> {
+    pub fn open(acting: &Acting<'_>, root: BorrowedFd<'_>, point: &Point) -> Option<OwnedFd> {
         let mut object: Option<OwnedFd> = None;
         for component in point.path.split(|&byte| byte == b'/') {
             let directory = object.as_ref().map_or(root, AsFd::as_fd);
-            object = Some(rustix::fs::openat(directory, component, PATH_ONLY, Mode::empty()).ok()?);
+            object = Some(acting.open_at(directory, component, PATH_ONLY).ok()?);
         }
         object
     }

@@ -9,10 +9,11 @@ use vnode::{Caller, Errno, FileKind, Result, XattrMode};
 
 use rustix::fs::XattrFlags;
 
+use super::credentials::Acting;
 use super::node::Node;
 use super::restrictions::CAPABILITIES;
 use super::status::Status;
-use super::{errno, restrictions, system};
+use super::{errno, restrictions};
 
 const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
@@ -25,10 +26,10 @@ pub fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
     if restrictions::hides_attribute(&node.mount(), name) {
         return Err(Errno::ENODATA);
     }
-    let object = node.descriptor_for(caller)?;
-    let path = system::DescriptorPath::new(&object);
-    let name = attribute_name(name)?;
-    whole(|buffer| rustix::fs::getxattr(path.as_c_str(), name, buffer))
+    let thread = &mut node.tree().credentials.thread();
+    let object = node.descriptor(thread)?;
+    let (acting, name) = (thread.act_for(caller)?, attribute_name(name)?);
+    whole(|buffer| acting.attribute(&object, name, buffer))
 }
 
 /// Sets an attribute.
@@ -40,20 +41,22 @@ pub fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode: XattrM
         check_change(node, caller, name)?;
         caller
     };
-    let object = node.descriptor_for(by)?;
-    let path = system::DescriptorPath::new(&object);
+    let thread = &mut node.tree().credentials.thread();
+    let object = node.descriptor(thread)?;
     let flags = match mode {
         XattrMode::Set => XattrFlags::empty(),
         XattrMode::Create => XattrFlags::CREATE,
         XattrMode::Replace => XattrFlags::REPLACE,
     };
-    rustix::fs::setxattr(path.as_c_str(), attribute_name(name)?, value, flags).map_err(errno)
+    thread.act_for(by)?.set_attribute(object, attribute_name(name)?, value, flags).map_err(errno)
 }
 
 /// The names of all attributes.
 pub fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
-    let object = node.descriptor_for(caller)?;
-    let names = match whole(|buffer| names_of(node, &object, caller, buffer)) {
+    let thread = &mut node.tree().credentials.thread();
+    let object = node.descriptor(thread)?;
+    let acting = thread.act_for(caller)?;
+    let names = match whole(|buffer| names_of(node, &acting, &object, caller, buffer)) {
         Err(Errno::EOPNOTSUPP) => return Ok(Vec::new()),
         names => names?,
     };
@@ -66,18 +69,23 @@ pub fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
 }
 
 /// What listxattr(2) writes of an object.
-fn names_of(node: &Node, object: impl AsFd, caller: &Caller, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+fn names_of(
+    node: &Node,
+    acting: &Acting<'_>,
+    object: impl AsFd,
+    caller: &Caller,
+    buffer: &mut [u8],
+) -> rustix::io::Result<usize> {
     // The server may search all directories, and finds each by its own name for itself, which costs less than a link of
     // /proc.
     if caller.server && node.file_kind() == FileKind::Directory {
-        match system::list_attributes_at(object.as_fd(), c".", buffer) {
+        match acting.list_attributes_at(&object, c".", buffer) {
             // Older filters of system calls answer EPERM for calls that they do not know.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM | rustix::io::Errno::ACCESS) => {}
             listed => return listed,
         }
     }
-    let path = system::DescriptorPath::new(&object);
-    rustix::fs::listxattr(path.as_c_str(), buffer)
+    acting.list_attributes(object, buffer)
 }
 
 /// Removes an attribute.
@@ -90,9 +98,9 @@ pub fn remove(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
         check_change(node, caller, name)?;
         caller
     };
-    let object = node.descriptor_for(by)?;
-    let path = system::DescriptorPath::new(&object);
-    rustix::fs::removexattr(path.as_c_str(), attribute_name(name)?).map_err(errno)
+    let thread = &mut node.tree().credentials.thread();
+    let object = node.descriptor(thread)?;
+    thread.act_for(by)?.remove_attribute(object, attribute_name(name)?).map_err(errno)
 }
 
 /// Whether the caller has what Linux asks CAP_SYS_ADMIN for. Without switched credentials the kernel decides.
@@ -110,7 +118,8 @@ fn is_for_own_namespace(node: &Node, caller: &Caller, name: &[u8], value: &[u8])
     if name != CAPABILITIES || !node.tree().credentials.switches() {
         return Ok(false);
     }
-    Ok(caller.may_give_capabilities(value, Status::of_descriptor(node.descriptor()?)?.uid()))
+    let status = Status::of_descriptor(node.descriptor(&mut node.tree().credentials.thread())?)?;
+    Ok(caller.may_give_capabilities(value, status.uid()))
 }
 
 /// An attribute's name, without the NUL that would end it early.

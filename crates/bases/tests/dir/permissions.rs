@@ -185,6 +185,29 @@ fn threads_act_for_different_users_at_once() {
 }
 
 #[test]
+fn what_the_server_does_for_itself_it_does_whoever_its_thread_acted_for() {
+    Ground::each(|ground| {
+        let private = ground.root.mkdir(&root(), name("private"), 0o700).unwrap().vnode;
+        let mounted = ground.mount_below("private/m", "tmpfs");
+        let (path, numbers) = (mounted.parent().unwrap().to_owned(), || {
+            let open = private.open_directory(&root()).unwrap();
+            // It is the last on this thread.
+            assert_eq!(private.lookup(&user(1_000, &[]), name("m")).err(), Some(Errno::EACCES));
+            let mut numbers = Vec::new();
+            let mut sink = |entry: vnode::DirectoryEntry<'_>| {
+                numbers.push((entry.name.as_bytes().to_vec(), entry.ino));
+                std::ops::ControlFlow::Continue(())
+            };
+            open.read(&root(), 0, &mut sink).unwrap();
+            numbers
+        });
+        let ino = private.lookup(&root(), name("m")).unwrap().attributes.ino;
+        assert_eq!(numbers(), [(b"m".to_vec(), ino)]);
+        assert!(DirectoryFileSystem::open(&path.join("m"), Options::default()).is_ok());
+    });
+}
+
+#[test]
 fn executing_needs_no_permission_to_read() {
     Ground::each(|ground| {
         let (file, _) = make(&ground.root, &root(), "program", 0o711, b"x");
