@@ -427,6 +427,118 @@ fn the_helper_of_mount_does_as_mount_expects() {
 }
 
 #[test]
+fn what_a_mount_below_forbids_is_forbidden_above() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, stick) = (&scratch.name("mount"), scratch.path("base/stick"));
+    let mount_tmpfs = |point: &Path, options: &str| {
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(point).status();
+        assert!(mounted.expect("mount is started").success(), "nothing is mounted on {}", point.display());
+    };
+    fs::create_dir(scratch.path("base")).unwrap();
+    mount_tmpfs(&scratch.path("base"), "mode=755");
+    fs::create_dir(&stick).unwrap();
+    mount_tmpfs(&stick, "nosuid,nodev,mode=755");
+    copy_program("/usr/bin/id", stick.join("id"));
+    fs::set_permissions(stick.join("id"), fs::Permissions::from_mode(0o4755)).unwrap();
+    let device = rustix::fs::makedev(1, 3);
+    let (kind, mode) = (rustix::fs::FileType::CharacterDevice, rustix::fs::Mode::from_raw_mode(0o666));
+    rustix::fs::mknodat(rustix::fs::CWD, stick.join("null"), kind, mode, device).unwrap();
+
+    for stack in [scratch.name("base"), format!("{} | map(owner=nobody, perms=\"u=rwX,go=rX\")", scratch.name("base"))]
+    {
+        run(["mount", &stack, mount, "-o", "suid,dev,allow_other"]).succeeded();
+        let program = scratch.path("mount/stick/id");
+        let mut as_user = Command::new("setpriv");
+        as_user.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).arg("-u");
+        assert_eq!(finish(as_user.output()).succeeded(), "65534\n", "{stack}");
+        let opened = File::open(scratch.path("mount/stick/null"));
+        assert_eq!(opened.err().and_then(|error| error.raw_os_error()), Some(rustix::io::Errno::NXIO.raw_os_error()));
+        let remount = |option| {
+            let remounted = Command::new("mount").args(["-o", &format!("remount,bind,{option}")]).arg(&stick).status();
+            assert!(remounted.expect("mount is started").success(), "{option}");
+        };
+        remount("nosuid,nodev,noexec");
+        let started = Command::new(&program).output().map(drop).map_err(|error| error.kind());
+        assert_eq!(started, Err(std::io::ErrorKind::PermissionDenied), "{stack}, also for root");
+        remount("nosuid,nodev,exec,ro");
+        let written = File::options().append(true).open(&program).map(drop).map_err(|error| error.kind());
+        assert_eq!(written, Err(std::io::ErrorKind::ReadOnlyFilesystem), "{stack}");
+        remount("nosuid,nodev,exec,rw");
+        umount(mount);
+    }
+}
+
+/// What a user without privileges gets from a shell command, and whether it succeeds.
+fn as_user(directory: &Path, command: &str) -> (bool, String) {
+    let mut shell = Command::new("setpriv");
+    shell.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "timeout", "60", "sh", "-c", command]);
+    let output = shell.current_dir(directory).output().expect("setpriv is started");
+    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn users_are_as_powerful_as_beside_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, base) = (&scratch.name("mount"), scratch.path("base"));
+    fs::create_dir(&base).unwrap();
+    File::create(scratch.path("image")).unwrap().set_len(64 << 20).unwrap();
+    let call = |program: &str, arguments: &[&str]| {
+        assert!(Command::new(program).args(arguments).status().expect("it is started").success(), "{arguments:?}");
+    };
+    // A quarter is reserved for the superuser.
+    call("mkfs.ext4", &["-q", "-F", "-b", "4096", "-m", "25", &scratch.name("image")]);
+    call("mount", &["-o", "loop", &scratch.name("image"), base.to_str().unwrap()]);
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
+    let free = || rustix::fs::statvfs(&base).unwrap().f_bfree;
+    let reserve = free() / 5;
+    for options in ["allow_other", "allow_other,nopassthrough"] {
+        for stack in [scratch.name("base"), format!("{} | audit(to=/dev/null)", scratch.name("base"))] {
+            run(["mount", &stack, mount, "-o", options]).succeeded();
+            // A file that root has written to: its thread had all capabilities.
+            fs::write(scratch.path("mount/before"), "x").unwrap();
+            let (_, last) = as_user(&scratch.mount(), "dd if=/dev/zero of=large bs=64k 2>&1 | grep -o 'No space left'");
+            assert_eq!(last, "No space left\n", "{stack}, {options}");
+            assert!(free() >= reserve, "{stack}, {options}: {} blocks are left of {reserve}", free());
+            fs::remove_file(scratch.path("mount/large")).unwrap();
+
+            let give = "cp /usr/bin/true own && unshare -Ur setcap cap_net_raw+ep own && unshare -Ur getcap own";
+            let beside = as_user(&base, &format!("{give} && rm -f own"));
+            assert_eq!(beside, (true, "own cap_net_raw=ep\n".to_owned()));
+            assert_eq!(
+                as_user(&scratch.mount(), &format!("{give} && unshare -Ur setcap -r own && rm own")),
+                beside,
+                "{stack}"
+            );
+
+            let bits = |name: &str| fs::metadata(scratch.path(name)).unwrap().mode() & 0o7777;
+            for name in ["base/owned", "mount/owned"] {
+                File::create(scratch.path(name)).unwrap();
+                fs::set_permissions(scratch.path(name), fs::Permissions::from_mode(0o6755)).unwrap();
+                let chown = "perl -e 'exit !chown(-1, -1, \"owned\")'";
+                assert!(!as_user(scratch.path(name).parent().unwrap(), chown).0, "{name} is another's");
+                assert_eq!(bits(name), 0o6755);
+                std::os::unix::fs::chown(scratch.path(name), None, None).unwrap();
+                assert_eq!(bits(name), 0o755, "{name}, {stack}");
+                fs::remove_file(scratch.path(name)).unwrap();
+            }
+
+            // The kernel waits for the program while it is being executed, and the server asks who executes it.
+            copy_program("/usr/bin/true", scratch.path("mount/program"));
+            let mut executed = Command::new("timeout");
+            executed.args(["60", "unshare", "--user", "--map-root-user"]).arg(scratch.path("mount/program"));
+            finish(executed.output()).succeeded();
+            umount(mount);
+        }
+    }
+}
+
+#[test]
 fn the_root_of_a_user_namespace_is_promised_nothing_of_roots() {
     if !can_mount() {
         return;

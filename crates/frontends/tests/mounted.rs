@@ -561,6 +561,38 @@ fn a_capability_set_on_a_new_file_is_seen_and_goes_with_a_write() {
     assert_eq!(rustix::fs::getxattr(&path, name, &mut room), Err(rustix::io::Errno::NODATA));
 }
 
+#[test]
+fn a_change_that_is_refused_takes_no_capabilities_and_others_do() {
+    let options = MountOptions { allow_other: true, default_permissions: Some(false), ..MountOptions::default() };
+    let Some((mounted, _lower)) = mount_directory(options) else { return };
+    let path = mounted.path("program");
+    fs::write(&path, b"old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    std::os::unix::fs::chown(&path, Some(1234), Some(1234)).unwrap();
+    let name = "security.capability";
+    let set = || {
+        let capability: Vec<u8> =
+            [0x0200_0001_u32, 1 << 13, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+        rustix::fs::setxattr(&path, name, &capability, rustix::fs::XattrFlags::empty()).unwrap();
+    };
+    let has = || rustix::fs::getxattr(&path, name, &mut [0; 64][..]).is_ok();
+    let run = |uid, command: &str| as_user(uid, &format!("{command} {}", path.display()));
+    set();
+    assert!(!run(1234, "chown 5") && has(), "the owner may not give it away");
+    assert!(!run(1235, "chgrp 1235") && has(), "it is another's");
+    assert!(!run(1235, "setcap -r") && has());
+    for command in ["printf new >>", "truncate -s 3", "chown -h :1234"] {
+        set();
+        assert!(run(1234, command) && !has(), "{command}");
+    }
+    set();
+    // As Linux does: no ids are named, and nobody is asked.
+    assert!(run(1235, "chown :") && !has());
+    set();
+    assert!(run(1234, "unshare --user --map-root-user setcap cap_net_raw=ep") && has());
+    assert!(run(1234, "unshare --user --map-root-user setcap -r") && !has());
+}
+
 /// The processors where this thread may run, while it may run on the first of them only.
 fn on_one_processor() -> rustix::thread::CpuSet {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();

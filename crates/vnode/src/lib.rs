@@ -17,6 +17,7 @@ mod lock;
 mod name;
 mod open_directory;
 mod open_file;
+mod process;
 pub mod profile;
 mod properties;
 mod transfer;

@@ -4,15 +4,15 @@ use std::ops::{ControlFlow, Range};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fs::{OFlags, SeekFrom};
 use vnode::profile::enter;
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, OpenDirectory, Result};
 
 use super::KIND;
+use super::file::{open_tolerantly, without_trace};
 use super::mounts::Mount;
 use super::names::only_directory;
-use super::node::{Node, reopen};
-use super::status::Status;
+use super::node::Node;
 use super::{errno, system};
 
 /// How much is read at once.
@@ -60,12 +60,15 @@ impl Directory {
     /// Opens the directory of a vnode.
     pub fn open(node: &Node, caller: &Caller) -> Result<Self> {
         only_directory(node)?;
-        let object = node.descriptor_for(caller)?;
+        let thread = &mut node.tree().credentials.thread();
+        let object = node.descriptor(thread)?;
+        let acting = thread.act_for(caller)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let servers = flags | OFlags::CLOEXEC | without_trace(caller);
         // By its own name for itself, which needs the right to search it: the server has that, and a link of /proc costs more.
         let open = || match caller.server {
-            true => rustix::fs::openat(&object, c".", flags | OFlags::CLOEXEC, Mode::empty()).map_err(errno),
-            false => reopen(object.as_fd(), flags),
+            true => open_tolerantly(servers, |flags| acting.open_at(&object, c".", flags)),
+            false => acting.reopen(&object, flags).map_err(errno),
         };
         let descriptor = match open() {
             Err(Errno::EMFILE | Errno::ENFILE) => {
@@ -73,7 +76,7 @@ impl Directory {
                 open()?
             }
             // A server that is no superuser may list what it may not search.
-            Err(Errno::EACCES) if caller.server => reopen(object.as_fd(), flags)?,
+            Err(Errno::EACCES) if caller.server => acting.reopen(&object, flags).map_err(errno)?,
             opened => opened?,
         };
         let tree = node.tree();
@@ -120,10 +123,12 @@ impl Directory {
     }
 
     fn ino(&self, record: &Record<'_>) -> u64 {
+        let tree = self.node.tree();
         if self.has_mount_points
-            && let Ok(status) = Status::at(&self.descriptor, record.name)
+            && let Ok(acting) = tree.credentials.thread().act_as_server()
+            && let Ok(status) = acting.status_at(&self.descriptor, record.name)
         {
-            return self.node.tree().mounts.shown_ino(status.device(), status.ino());
+            return tree.mounts.shown_ino(status.device(), status.ino());
         }
         self.mount.shown_ino(record.ino)
     }

@@ -12,7 +12,7 @@ use vnode::{
 use super::KIND;
 use super::node::Node;
 use super::open_directory::Directory;
-use super::{attributes, create, errno, file, ioctl, names, paths, system, xattrs};
+use super::{attributes, create, errno, file, ioctl, names, paths, xattrs};
 
 impl Vnode for Node {
     fn handle(&self) -> Handle {
@@ -43,9 +43,9 @@ impl Vnode for Node {
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
         let _working = enter(KIND);
-        use std::os::fd::AsFd;
-        let descriptor = self.descriptor_for(caller)?;
-        system::access(descriptor.as_fd(), mode.bits()).map_err(errno)
+        let thread = &mut self.tree().credentials.thread();
+        let object = self.descriptor(thread)?;
+        thread.act_for(caller)?.access(object, mode.bits()).map_err(errno)
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {

@@ -59,16 +59,18 @@ impl Dispatcher {
         let caller = caller(request, 0);
         let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
         let (file, appends) = if arguments.flags & OPENED_TO_EXECUTE != 0 {
-            // Who may execute need not be allowed to read; the kernel reads for the program loader.
+            // Who may execute need not be allowed to read; the kernel reads for the program loader. What it is for is told:
+            // below, nothing may be executable at all.
             node.vnode.access(&caller, AccessMode::EXECUTE)?;
-            (node.vnode.open(&self.server, flags)?, false)
+            let to_execute = flags.with(OpenFlags::from_bits(OPENED_TO_EXECUTE));
+            (node.vnode.open(&self.server, to_execute)?, false)
         } else {
             self.open_vnode(&node, &caller, flags)?
         };
         if flags.truncates() {
             self.durability.file_changed(&caller, &*file)?;
         }
-        let answer = self.register(&node, file, flags, appends, None, request.uid == 0);
+        let answer = self.register(&node, file, flags, appends, None, caller.is_superuser());
         put_open(reply, answer);
         Ok(())
     }
@@ -114,7 +116,7 @@ impl Dispatcher {
         };
         let node = self.node(entry.node)?;
         self.newborns.created(&node, &attributes);
-        let answer = self.register(&node, created.file, flags, by.appends(), Some(&attributes), request.uid == 0);
+        let answer = self.register(&node, created.file, flags, by.appends(), Some(&attributes), caller.is_superuser());
         reply.put(&entry);
         put_open(reply, answer);
         Ok(())
@@ -209,7 +211,7 @@ impl Dispatcher {
 
     fn release(&self, request: &Request<'_>, arguments: &wire::ReleaseIn) -> Answer {
         let close_backing = |id: i32| {
-            if let Err(error) = self.device.close_backing(id) {
+            if let Err(error) = backing::unregister(&self.device, id) {
                 tracing::warn!(%error, "a backing file stays registered");
             }
         };

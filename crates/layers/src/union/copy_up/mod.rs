@@ -68,6 +68,9 @@ impl Node {
     }
 
     /// The instance to be changed: the leftmost, or a copy of it.
+    ///
+    /// # Errors
+    /// `EPERM` for what is immutable in a branch that may not be changed.
     pub(super) fn writable(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
         self.writable_within(caller, extent, usize::MAX)
     }
@@ -93,6 +96,26 @@ impl Node {
 
     /// As [`Node::writable`], in a branch no further to the right than `limit`.
     pub(super) fn writable_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
+        self.may_be_copied(caller)?;
+        self.copied_within(caller, extent, limit)
+    }
+
+    /// As [`Node::writable`] for a change of the flags of chattr(1), which may be that it is not immutable any more.
+    pub(super) fn writable_to_flag(self: &Arc<Self>, caller: &Caller) -> Result<Instance> {
+        if !caller.may_change_flags() {
+            self.may_be_copied(caller)?;
+        }
+        self.copied_within(caller, Extent::All, usize::MAX)
+    }
+
+    /// What is immutable is so in all branches: a copy of it would not be.
+    fn may_be_copied(&self, caller: &Caller) -> Result<()> {
+        let is_asked = !caller.server && !self.is_writable();
+        let is_immutable = is_asked && self.leftmost().vnode.getattr(&Caller::server())?.is_immutable();
+        if is_immutable { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
+    fn copied_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
         let leftmost = self.leftmost();
         if self.is_nameless() {
             return self.with_data(caller, extent);
