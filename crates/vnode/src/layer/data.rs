@@ -117,7 +117,7 @@ impl<L: Layer> Blocks<'_, L> {
         }
         // The block that becomes the last is encoded anew in its shorter form, before what follows it goes.
         let start = size - kept as u64;
-        let mut plain = vec![0; self.shape.block_size.min((old - start) as usize)];
+        let mut plain = Scratch::zeros(self.shape.block_size.min((old - start) as usize))?;
         self.read_within(old, start, &mut plain)?;
         let written = self.write_all(old, start, &plain[..kept], kill_privileges);
         written.and_then(|()| self.lower.truncate(&self.lower_caller, encoded, kill_privileges)).inspect_err(|_| {
@@ -188,7 +188,7 @@ impl<L: Layer> Blocks<'_, L> {
     fn data_block(&self, mut block: u64) -> Result<u64> {
         const PAGE_SIZE: usize = 4096;
         let encoded_size = self.shape.encoded_block_size();
-        let mut encoded = vec![0; encoded_size];
+        let mut encoded = Scratch::take(encoded_size)?;
         for _ in 0..PAGE_SIZE / encoded_size + 2 {
             let position = block * encoded_size as u64;
             block = self.lower.seek(&self.lower_caller, position, SeekTarget::Data)? / encoded_size as u64;
@@ -236,9 +236,8 @@ impl<L: Layer> Blocks<'_, L> {
         let first = offset / self.block();
         let skip = (offset % self.block()) as usize;
         let count = (skip + buffer.len()).div_ceil(block_size);
-        let mut encoded = Scratch::take(count * encoded_size);
+        let mut encoded = Scratch::take(count * encoded_size)?;
         let length = read_fully(self.lower, &self.lower_caller, first * encoded_size as u64, &mut encoded)?;
-        let mut part_of_block = Vec::new();
         let mut done = 0;
         for (index, encoded) in encoded[..length].chunks(encoded_size).enumerate() {
             let Some(plain_length) = encoded.len().checked_sub(self.shape.overhead) else { break };
@@ -249,9 +248,9 @@ impl<L: Layer> Blocks<'_, L> {
             if part == plain_length {
                 self.decode(block, encoded, place)?;
             } else {
-                part_of_block.resize(block_size, 0);
-                self.decode(block, encoded, &mut part_of_block[..plain_length])?;
-                place.copy_from_slice(&part_of_block[from..from + part]);
+                let mut whole = Scratch::take(plain_length)?;
+                self.decode(block, encoded, &mut whole)?;
+                place.copy_from_slice(&whole[from..from + part]);
             }
             done += part;
         }
@@ -277,7 +276,7 @@ impl<L: Layer> Blocks<'_, L> {
         if offset == start && kept_end == end {
             return self.write_blocks(size, start, data, kill_privileges);
         }
-        let mut plain = vec![0; (kept_end - start) as usize];
+        let mut plain = Scratch::zeros((kept_end - start) as usize)?;
         if offset > start {
             let first = self.shape.block_size.min((kept_end - start) as usize);
             self.read_within(size, start, &mut plain[..first])?;
@@ -344,7 +343,7 @@ impl<L: Layer> Blocks<'_, L> {
     fn encode(&self, start: u64, plain: &[u8]) -> Result<Scratch> {
         let first = start / self.block();
         let overhead = plain.len().div_ceil(self.shape.block_size) * self.shape.overhead;
-        let mut encoded = Scratch::take(plain.len() + overhead);
+        let mut encoded = Scratch::take(plain.len() + overhead)?;
         let blocks = encoded.chunks_mut(self.shape.encoded_block_size());
         for (index, (plain, encoded)) in plain.chunks(self.shape.block_size).zip(blocks).enumerate() {
             self.node.layer().encode_data(self.node, self.caller, first + index as u64, plain, encoded)?;
@@ -374,7 +373,7 @@ impl<L: Layer> Blocks<'_, L> {
         if position < size {
             // The short last block is encoded anew, longer.
             let end = offset.min(position + self.block());
-            let mut plain = vec![0; (end - position) as usize];
+            let mut plain = Scratch::zeros((end - position) as usize)?;
             self.read_within(size, position, &mut plain)?;
             self.write_all(size, position, &plain, kill_privileges)?;
             position = end;
@@ -383,7 +382,8 @@ impl<L: Layer> Blocks<'_, L> {
             // Whole blocks stay holes; a short one at the new end is no hole.
             position = position.max(offset - offset % self.block());
         }
-        let zeros = vec![0; (FILL_SIZE.next_multiple_of(self.shape.block_size)).min((offset - position) as usize)];
+        let zeros =
+            Scratch::zeros((FILL_SIZE.next_multiple_of(self.shape.block_size)).min((offset - position) as usize))?;
         while position < offset {
             let part = zeros.len().min((offset - position) as usize);
             self.write_all(position.max(size), position, &zeros[..part], kill_privileges)?;
@@ -428,7 +428,7 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     fn write_zeros(&self, size: u64, mut offset: u64, end: u64) -> Result<()> {
-        let zeros = vec![0; FILL_SIZE.min((end - offset) as usize)];
+        let zeros = Scratch::zeros(FILL_SIZE.min((end - offset) as usize))?;
         while offset < end {
             let part = zeros.len().min((end - offset) as usize);
             offset += self.write_locked(size, offset, &zeros[..part], false)?.max(1) as u64;
