@@ -1,12 +1,14 @@
 //! Encoded data: whole blocks below, any range above.
 //!
 //! Reads and writes are carried out on whole blocks of the file below (Wrapfs, section 3.2). A write that covers a block
-//! in part reads, decodes, changes and encodes it, under a lock that other reads and writes of the file respect. Appends
-//! become writes at the size found under that lock (section 3.2.1). The last block of a file may be shorter; it is
+//! in part reads, decodes, changes and encodes it, under a lock on its blocks that other reads and writes of the file respect:
+//! those of other blocks go on meanwhile. Whatever may change the size has the lock of the whole file; appends become writes at
+//! the size found under that (section 3.2.1). The last block of a file may be shorter; it is
 //! encoded as it is, and again when it grows. What lies between an old end and a new one far beyond it reads as zeros,
 //! and [`Holes`] says how that is kept below.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::scratch::Scratch;
 use super::{Layer, LayerVnode};
@@ -79,19 +81,22 @@ const FILL_SIZE: usize = 1 << 20;
 impl<L: Layer> Blocks<'_, L> {
     /// Reads what the file has of the range; see [`OpenFile::read_at`].
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let _guard = self.shared();
+        let _guard = self.shared(offset, offset.saturating_add(buffer.len() as u64));
         self.read_locked(offset, buffer)
     }
 
     /// Writes at `offset`, or at the end; see [`OpenFile::write_at`].
     pub(super) fn write(&self, offset: Option<u64>, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        let _guard = self.exclusive();
-        let size = self.size()?;
-        let offset = offset.unwrap_or(size);
         if data.is_empty() {
             return Ok(0);
         }
-        self.shape.encoded_size(offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?)?;
+        let end = |offset: u64| offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG);
+        let (_guard, size) = match offset {
+            Some(offset) => self.exclusive(offset, end(offset)?, true)?,
+            None => self.whole()?,
+        };
+        let offset = offset.unwrap_or(size);
+        self.shape.encoded_size(end(offset)?)?;
         let extended = if offset > size { self.extend(size, offset, kill_privileges) } else { Ok(size) };
         let written = extended.and_then(|size| self.write_locked(size, offset, data, kill_privileges));
         self.or_undo(size, written)
@@ -99,8 +104,7 @@ impl<L: Layer> Blocks<'_, L> {
 
     /// Sets the size; see [`OpenFile::truncate`].
     pub(super) fn truncate(&self, size: u64, kill_privileges: bool) -> Result<()> {
-        let _guard = self.exclusive();
-        let old = self.size()?;
+        let (_guard, old) = self.whole()?;
         self.shape.encoded_size(size)?;
         if size > old {
             return self.or_undo(old, self.grow(old, size, kill_privileges));
@@ -147,8 +151,7 @@ impl<L: Layer> Blocks<'_, L> {
         let zero = mode.bits() & !AllocateMode::KEEP_SIZE.bits() == AllocateMode::ZERO_RANGE.bits();
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
         let encoded_end = self.shape.encoded_size(end)?;
-        let _guard = self.exclusive();
-        let size = self.size()?;
+        let (_guard, size) = self.exclusive(offset, end, !keep_size)?;
         if mode.bits() == punch || zero {
             let grown = if end > size && !keep_size { self.grow(size, end, false) } else { Ok(()) };
             let within = if keep_size { end.min(size) } else { end };
@@ -166,7 +169,7 @@ impl<L: Layer> Blocks<'_, L> {
 
     /// Finds data or a hole; see [`OpenFile::seek`].
     pub(super) fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
-        let _guard = self.shared();
+        let _guard = self.shared(offset, u64::MAX);
         let size = self.size()?;
         if offset >= size {
             return Err(Errno::ENXIO);
@@ -445,12 +448,32 @@ impl<L: Layer> Blocks<'_, L> {
         self.shape.block_size as u64
     }
 
-    fn shared(&self) -> KeyedGuard<'_, Handle> {
-        self.node.mount.data_locks.read(self.node.lower().handle())
+    /// Keeps writers away from the blocks of a range of bytes.
+    fn shared(&self, offset: u64, end: u64) -> KeyedGuard<'_, Handle> {
+        self.node.mount.data_locks.read_range(self.node.lower().handle(), self.blocks(offset, end))
     }
 
-    fn exclusive(&self) -> KeyedGuard<'_, Handle> {
-        self.node.lock_data()
+    /// Keeps everybody else away from the blocks of a range of bytes; from all, if the file is to grow where the range lies
+    /// beyond its end. Also its size, which nobody else changes meanwhile.
+    fn exclusive(&self, offset: u64, end: u64, grows: bool) -> Result<(KeyedGuard<'_, Handle>, u64)> {
+        let guard = self.node.mount.data_locks.write_range(self.node.lower().handle(), self.blocks(offset, end));
+        let size = self.size()?;
+        if !grows || end <= size {
+            return Ok((guard, size));
+        }
+        drop(guard);
+        self.whole()
+    }
+
+    /// Keeps everybody else away from the file. Also its size.
+    fn whole(&self) -> Result<(KeyedGuard<'_, Handle>, u64)> {
+        let guard = self.node.lock_data();
+        Ok((guard, self.size()?))
+    }
+
+    /// The numbers of the blocks that a range of bytes touches.
+    fn blocks(&self, offset: u64, end: u64) -> Range<u64> {
+        offset / self.block()..end.div_ceil(self.block())
     }
 }
 
