@@ -1,0 +1,47 @@
+//! Servers that may have only so much: memory, processes, descriptors. What is refused is one caller's request, and nothing else.
+
+mod support;
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use support::{Scratch, can_mount, finish, umount};
+
+/// Mounts by a server that is started through another command, as one that sets limits.
+fn mount_through(command: &[&str], stack: &str, mount: &str) {
+    let mut server = Command::new(command[0]);
+    server.args(&command[1..]).arg(env!("CARGO_BIN_EXE_plyfs")).args(["mount", stack, mount]);
+    let made = finish(server.stdin(Stdio::null()).output());
+    assert_eq!(made.code, 0, "{made:?}");
+}
+
+/// Many read large pieces at a time, through a layer that decodes them, from a server that has little memory: it may refuse
+/// some, and serves on.
+#[test]
+fn a_limit_of_memory_refuses_single_requests() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("base")).unwrap();
+    let mount = &scratch.name("mount");
+    let stack = format!("{} | rot13 | rot13 | rot13", scratch.name("base"));
+    mount_through(&["prlimit", "--as=700000000"], &stack, mount);
+    let text = vec![b'x'; 4 << 20];
+    for file in 0..8 {
+        fs::write(scratch.path(&format!("mount/{file}")), &text).unwrap();
+    }
+    thread::scope(|scope| {
+        for reader in 0..24 {
+            let path = scratch.path(&format!("mount/{}", reader % 8));
+            scope.spawn(move || {
+                let mut dd = Command::new("dd");
+                dd.args(["bs=4M", "iflag=direct", "of=/dev/null"]).arg(format!("if={}", path.display()));
+                dd.stderr(Stdio::null()).status().unwrap();
+            });
+        }
+    });
+    assert_eq!(fs::read(scratch.path("mount/0")).unwrap(), text, "the server is gone");
+    umount(mount);
+}
