@@ -3,10 +3,11 @@
 mod support;
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use support::{Scratch, can_mount, finish, umount};
+use support::{Scratch, can_mount, finish, run, umount};
 
 /// Mounts by a server that is started through another command, as one that sets limits.
 fn mount_through(command: &[&str], stack: &str, mount: &str) {
@@ -43,5 +44,66 @@ fn a_limit_of_memory_refuses_single_requests() {
         }
     });
     assert_eq!(fs::read(scratch.path("mount/0")).unwrap(), text, "the server is gone");
+    umount(mount);
+}
+
+/// The control group of one test, for the number of its processes and threads.
+struct Processes(std::path::PathBuf);
+
+impl Processes {
+    fn new(name: &str) -> Option<Self> {
+        let group = Path::new("/sys/fs/cgroup/pids").join(format!("plyfs-{name}-{}", std::process::id()));
+        match fs::create_dir(&group) {
+            Ok(()) => Some(Self(group)),
+            Err(error) => {
+                eprintln!("skipped: no control group of processes ({error})");
+                None
+            }
+        }
+    }
+
+    fn allow_no_more(&self) {
+        let count = fs::read_to_string(self.0.join("pids.current")).unwrap();
+        fs::write(self.0.join("pids.max"), count.trim()).unwrap();
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// A server that can start no further thread answers what it is asked, and serves many requests at a time.
+#[test]
+fn a_limit_of_processes_ends_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let Some(group) = Processes::new("limits") else { return };
+    let scratch = Scratch::new();
+    for branch in ["one", "two"] {
+        fs::create_dir(scratch.path(branch)).unwrap();
+    }
+    let mount = &scratch.name("mount");
+    let stack = format!("{} =rw, {} =ro | union", scratch.name("one"), scratch.name("two"));
+    let enter = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", group.0.display());
+    mount_through(&["sh", "-c", &enter, "sh"], &stack, mount);
+    fs::write(scratch.path("mount/file"), "text").unwrap();
+    group.allow_no_more();
+    run(["status", mount]).succeeded();
+    run(["snapshot", "take", mount, "first"]).succeeded();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for number in 0..100 {
+                    assert_eq!(fs::read(scratch.path("mount/file")).unwrap(), b"text");
+                    if number % 20 == 0 {
+                        assert_eq!(run(["log-level", mount]).succeeded(), "info\n");
+                    }
+                }
+            });
+        }
+    });
     umount(mount);
 }
