@@ -2,7 +2,9 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -105,5 +107,50 @@ fn a_limit_of_processes_ends_nothing() {
             });
         }
     });
+    umount(mount);
+}
+
+/// One user opens until it is refused; others, and the server itself, have what they need.
+#[test]
+fn a_user_that_opens_all_it_may_leaves_descriptors_to_others() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let base = scratch.path("base");
+    fs::create_dir_all(base.join("a/b/c")).unwrap();
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::write(base.join("file"), "text").unwrap();
+    fs::write(base.join("a/b/c/deep"), "text").unwrap();
+    let mount = &scratch.name("mount");
+    let limited = ["setpriv", "--bounding-set=-sys_resource", "prlimit", "--nofile=400:400"];
+    mount_through(&limited, &scratch.name("base"), mount);
+    let script = "import errno, os, sys\n\
+                  held = []\n\
+                  try:\n\
+                  \x20   while len(held) < 1000: held.append(os.open(sys.argv[1], os.O_RDONLY))\n\
+                  except OSError as error: print(len(held), errno.errorcode[error.errno], flush=True)\n\
+                  sys.stdin.read()";
+    let mut greedy = Command::new("python3");
+    greedy.args(["-c", script]).arg(scratch.path("mount/file")).uid(1000).gid(1000);
+    let mut greedy = greedy.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(greedy.stdout.take().unwrap()), &mut line).unwrap();
+    let (count, error) = line.trim().split_once(' ').unwrap();
+    assert!(error == "EMFILE" && count.parse::<usize>().unwrap() >= 50, "{line}");
+    let another = "cat a/b/c/deep && echo new > by-another && ls -lR && cat by-another";
+    let mut another_user = Command::new("sh");
+    another_user.args(["-c", another]).current_dir(scratch.path("mount")).uid(1001).gid(1001);
+    let done = finish(another_user.output());
+    assert_eq!(done.code, 0, "{done:?}");
+    let own: Vec<File> = (0..50).map(|_| File::open(scratch.path("mount/a/b/c/deep")).unwrap()).collect();
+    fs::write(scratch.path("mount/by-root"), "text").unwrap();
+    assert_eq!(fs::read_dir(scratch.path("mount")).unwrap().count(), 4);
+    run(["status", mount]).succeeded();
+    drop((own, greedy.stdin.take()));
+    greedy.wait().unwrap();
+    let mut again = Command::new("cat");
+    again.arg(scratch.path("mount/file")).uid(1000).gid(1000);
+    assert_eq!(finish(again.output()).output, "text");
     umount(mount);
 }

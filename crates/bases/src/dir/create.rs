@@ -1,6 +1,6 @@
 //! New objects and new names for old ones.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -9,6 +9,7 @@ use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, Ope
 use super::file::{self, File};
 use super::names::{found, only_directory};
 use super::node::{Descriptor, Node, reopen};
+use super::shares::{HeldDescriptor, Share};
 use super::tree::{Found, PATH_ONLY};
 use super::{errno, system};
 
@@ -18,12 +19,13 @@ pub fn create(directory: &Node, caller: &Caller, name: Name<'_>, how: &Creation)
     let flags = file::open_flags(how.flags).difference(OFlags::TRUNC) | OFlags::CREATE | OFlags::EXCL;
     // A creation that is not exclusive usually makes a new file, too: it is sent after a look-up that found nothing.
     for _ in 0..ATTEMPTS {
+        let share = Share::take(caller)?;
         let made = file::open_tolerantly(flags, |flags| {
             rustix::fs::openat(&descriptor, name.as_bytes(), flags | OFlags::NOFOLLOW, mode(how.mode))
         });
         match made {
-            Ok(new) => return created(directory, new, how.flags, found(directory, name)),
-            Err(Errno::EEXIST) if !how.flags.is_exclusive() => {}
+            Ok(new) => return created(directory, share.of(new), how.flags, found(directory, name)),
+            Err(Errno::EEXIST) if !how.flags.is_exclusive() => drop(share),
             Err(error) => return Err(error),
         }
         match open_existing(directory, descriptor.as_fd(), caller, name, how.flags) {
@@ -52,18 +54,19 @@ fn open_existing(
         FileKind::Symlink => return Err(Errno::ELOOP),
         _ => return Err(Errno::ENXIO),
     }
+    let share = Share::take(caller)?;
     directory.tree().credentials.assume(caller)?;
     let opened = file::open_tolerantly(file::open_flags(flags), |flags| {
         let path = system::DescriptorPath::new(&object);
         rustix::fs::open(path.as_c_str(), flags, Mode::empty())
     })?;
-    let file = File::new(Arc::clone(&node), opened, flags);
+    let file = File::new(Arc::clone(&node), share.of(opened), flags);
     let attributes = if flags.truncates() { file.attributes()? } else { attributes };
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 
 /// The vnode, attributes and open file of a file that was just made.
-fn created(directory: &Node, descriptor: OwnedFd, flags: OpenFlags, found: Found<'_>) -> Result<Created> {
+fn created(directory: &Node, descriptor: HeldDescriptor, flags: OpenFlags, found: Found<'_>) -> Result<Created> {
     let (node, attributes) = directory.tree().entry_of(descriptor.as_fd(), found)?;
     let file = File::new(Arc::clone(&node), descriptor, flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
@@ -71,6 +74,7 @@ fn created(directory: &Node, descriptor: OwnedFd, flags: OpenFlags, found: Found
 
 /// Makes an unnamed file.
 pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Created> {
+    let share = Share::take(caller)?;
     let descriptor = directory_for_creation(directory, caller)?;
     let exclusive = if how.flags.is_exclusive() { OFlags::EXCL } else { OFlags::empty() };
     let flags = file::open_flags(how.flags).difference(OFlags::TRUNC) | OFlags::TMPFILE | exclusive;
@@ -79,7 +83,7 @@ pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Crea
     let pin = reopen(made.as_fd(), PATH_ONLY)?;
     let (node, attributes) = directory.tree().entry_of(made.as_fd(), Found::Unnamed)?;
     node.pin(pin);
-    let file = File::new(Arc::clone(&node), made, how.flags);
+    let file = File::new(Arc::clone(&node), share.of(made), how.flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 

@@ -14,6 +14,7 @@ use vnode::{
 use super::KIND;
 use super::locks::FileLocks;
 use super::node::{Node, reopen};
+use super::shares::{HeldDescriptor, Share};
 use super::{attributes, errno, ioctl, system};
 
 /// The bit by which execve(2) shows in the flags of an open: permission to execute is enough then.
@@ -22,7 +23,7 @@ const FOR_EXECUTION: u32 = 0x20;
 /// An open regular file.
 pub struct File {
     node: Arc<Node>,
-    descriptor: OwnedFd,
+    descriptor: HeldDescriptor,
     flags: OpenFlags,
     locks: FileLocks,
 }
@@ -36,6 +37,7 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
         _ => return Err(Errno::ENXIO),
     }
     let how = open_flags(flags);
+    let share = Share::take(caller)?;
     let opened = if caller.is_superuser() && node.tree().credentials.switches() {
         open_with_room(node, || node.open_object(how))?
     } else if flags.bits() & FOR_EXECUTION != 0 && !flags.writes() {
@@ -49,7 +51,7 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
         let open = |flags| rustix::fs::open(path.as_c_str(), flags, rustix::fs::Mode::empty());
         open_with_room(node, || open_tolerantly(how, open))?
     };
-    Ok(Arc::new(File::new(node.reference(), opened, flags)))
+    Ok(Arc::new(File::new(node.reference(), share.of(opened), flags)))
 }
 
 /// Opens again with the cached descriptors closed if there are too many.
@@ -91,7 +93,7 @@ fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T
 
 impl File {
     /// A file of a vnode that was opened by `descriptor`.
-    pub fn new(node: Arc<Node>, descriptor: OwnedFd, flags: OpenFlags) -> Self {
+    pub fn new(node: Arc<Node>, descriptor: HeldDescriptor, flags: OpenFlags) -> Self {
         Self { node, descriptor, flags, locks: FileLocks::default() }
     }
 

@@ -1,7 +1,7 @@
 //! Open directories: entries by the file system's own offsets as cookies.
 
 use std::ops::{ControlFlow, Range};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Mode, OFlags, SeekFrom};
@@ -12,6 +12,7 @@ use super::KIND;
 use super::mounts::Mount;
 use super::names::only_directory;
 use super::node::{Node, reopen};
+use super::shares::{HeldDescriptor, Share};
 use super::status::Status;
 use super::{errno, system};
 
@@ -26,7 +27,7 @@ const SMALL_OFFSETS: u64 = 0x7fff_ffff_0000_0000;
 pub struct Directory {
     node: Arc<Node>,
     mount: Arc<Mount>,
-    descriptor: OwnedFd,
+    descriptor: HeldDescriptor,
     /// Something is mounted on an entry: records tell the number of what it covers.
     has_mount_points: bool,
     /// What a read left over: most go on where the last one broke off.
@@ -58,6 +59,7 @@ impl Directory {
     /// Opens the directory of a vnode.
     pub fn open(node: &Node, caller: &Caller) -> Result<Self> {
         only_directory(node)?;
+        let share = Share::take(caller)?;
         let object = node.descriptor_for(caller)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         // By its own name for itself, which needs the right to search it: the server has that, and a link of /proc costs more.
@@ -74,7 +76,7 @@ impl Directory {
             Err(Errno::EACCES) if caller.server => reopen(object.as_fd(), flags)?,
             opened => opened?,
         };
-        let tree = node.tree();
+        let (tree, descriptor) = (node.tree(), share.of(descriptor));
         let has_mount_points = tree.submounts.are_in(tree.root(), descriptor.as_fd());
         let (rest, position) = (Mutex::default(), Mutex::new(Some(0)));
         Ok(Self { node: node.reference(), mount: node.mount(), descriptor, has_mount_points, rest, position })
