@@ -11,6 +11,7 @@ mod admission;
 mod agreement;
 mod awake;
 mod backing;
+mod budget;
 mod convert;
 mod current;
 mod device;

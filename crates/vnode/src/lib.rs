@@ -6,6 +6,7 @@
 //! which forwards everything that its author does not change.
 
 mod attributes;
+mod buffer;
 mod caller;
 mod errno;
 mod file_system;
@@ -24,6 +25,7 @@ mod transfer;
 mod vnode;
 
 pub use attributes::{Attributes, Device, FileKind, SetAttributes, SetTime, StatFs, Timestamp};
+pub use buffer::zeros;
 pub use caller::Caller;
 pub use errno::{Errno, Result};
 pub use file_system::{Control, ControlError, Description, FileSystem, FileSystemRef, Notifier};

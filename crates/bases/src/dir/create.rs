@@ -1,6 +1,6 @@
 //! New objects and new names for old ones.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags};
@@ -11,6 +11,7 @@ use super::errno;
 use super::file::{self, File};
 use super::names::{found, only_directory};
 use super::node::Node;
+use super::shares::{HeldDescriptor, Share};
 use super::tree::{Found, PATH_ONLY};
 
 /// Creates and opens a regular file.
@@ -21,13 +22,14 @@ pub fn create(directory: &Node, caller: &Caller, name: Name<'_>, how: &Creation)
     let flags = file::open_flags(how.flags).difference(OFlags::TRUNC) | OFlags::CREATE | OFlags::EXCL;
     // A creation that is not exclusive usually makes a new file, too: it is sent after a look-up that found nothing.
     for _ in 0..ATTEMPTS {
+        let share = Share::take(caller)?;
         let acting = thread.act_for_creation(caller)?;
         let made = file::open_tolerantly(flags, |flags| {
             acting.create_at(&descriptor, name.as_bytes(), flags | OFlags::NOFOLLOW, mode(how.mode))
         });
         match made {
-            Ok(new) => return created(directory, thread, caller, new, how.flags, found(directory, name)),
-            Err(Errno::EEXIST) if !how.flags.is_exclusive() => {}
+            Ok(new) => return created(directory, thread, caller, share.of(new), how.flags, found(directory, name)),
+            Err(Errno::EEXIST) if !how.flags.is_exclusive() => drop(share),
             Err(error) => return Err(error),
         }
         match open_existing(directory, thread, descriptor.as_fd(), caller, name, how.flags) {
@@ -57,9 +59,10 @@ fn open_existing(
         FileKind::Symlink => return Err(Errno::ELOOP),
         _ => return Err(Errno::ENXIO),
     }
+    let share = Share::take(caller)?;
     let acting = thread.act_for(caller)?;
     let opened = file::open_tolerantly(file::open_flags(flags), |flags| acting.reopen(&object, flags))?;
-    let file = File::new(Arc::clone(&node), caller, opened, flags);
+    let file = File::new(Arc::clone(&node), caller, share.of(opened), flags);
     let attributes = if flags.truncates() { file.attributes()? } else { attributes };
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
@@ -69,7 +72,7 @@ fn created(
     directory: &Node,
     thread: &mut Thread,
     caller: &Caller,
-    descriptor: OwnedFd,
+    descriptor: HeldDescriptor,
     flags: OpenFlags,
     found: Found<'_>,
 ) -> Result<Created> {
@@ -81,6 +84,7 @@ fn created(
 /// Makes an unnamed file.
 pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Created> {
     only_directory(directory)?;
+    let share = Share::take(caller)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
     let acting = thread.act_for_creation(caller)?;
@@ -91,7 +95,7 @@ pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Crea
     let pin = acting.reopen(&made, PATH_ONLY).map_err(errno)?;
     let (node, attributes) = directory.tree().entry_of(thread, made.as_fd(), Found::Unnamed)?;
     node.pin(pin);
-    let file = File::new(Arc::clone(&node), caller, made, how.flags);
+    let file = File::new(Arc::clone(&node), caller, share.of(made), how.flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 

@@ -16,6 +16,7 @@ use super::credentials::{Acting, Thread};
 use super::locks::FileLocks;
 use super::node::Node;
 use super::restrictions::{self, Restrictions};
+use super::shares::{HeldDescriptor, Share};
 use super::{attributes, errno, ioctl, system};
 
 /// The bit by which execve(2) shows in the flags of an open: permission to execute is enough then.
@@ -24,7 +25,7 @@ const FOR_EXECUTION: u32 = 0x20;
 /// An open regular file.
 pub struct File {
     node: Arc<Node>,
-    descriptor: OwnedFd,
+    descriptor: HeldDescriptor,
     flags: OpenFlags,
     /// As whom data are written that nobody else is known to write: who opened it to be written.
     writer: Option<Caller>,
@@ -45,6 +46,7 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
     if executes && restrictions::forbids(&node.mount(), Restrictions::NO_EXECUTION) {
         return Err(Errno::EACCES);
     }
+    let share = Share::take(caller)?;
     let thread = &mut node.tree().credentials.thread();
     let opened = if executes && !caller.server {
         let object = node.descriptor(thread)?;
@@ -64,7 +66,7 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
         let acting = thread.act_for(caller)?;
         open_with_room(node, || open_tolerantly(how, |flags| acting.reopen(&object, flags)))?
     };
-    Ok(Arc::new(File::new(node.reference(), caller, opened, flags)))
+    Ok(Arc::new(File::new(node.reference(), caller, share.of(opened), flags)))
 }
 
 /// Opens again with the cached descriptors closed if there are too many.
@@ -111,7 +113,7 @@ fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T
 
 impl File {
     /// A file of a vnode that `caller` opened by `descriptor`.
-    pub fn new(node: Arc<Node>, caller: &Caller, descriptor: OwnedFd, flags: OpenFlags) -> Self {
+    pub fn new(node: Arc<Node>, caller: &Caller, descriptor: HeldDescriptor, flags: OpenFlags) -> Self {
         let writer = flags.writes().then(|| caller.clone());
         Self { node, descriptor, flags, writer, locks: FileLocks::default() }
     }

@@ -21,6 +21,7 @@ mod node;
 mod open_directory;
 mod paths;
 mod restrictions;
+mod shares;
 mod status;
 mod submounts;
 mod system;
@@ -86,7 +87,8 @@ pub struct DirectoryFileSystem {
 impl DirectoryFileSystem {
     /// Opens the directory at once, so that whatever is mounted over it later does not hide it.
     ///
-    /// Raises the process's limit of open files as far as it may, and uses at most a quarter of it for open directories.
+    /// Raises the process's limit of open files as far as it may, and uses at most a quarter of it for open directories. No
+    /// user may hold open so much that others cannot: see `EMFILE` in open(2).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -175,14 +177,8 @@ fn errno(error: rustix::io::Errno) -> Errno {
     Errno::new(error.raw_os_error())
 }
 
-/// How many directories may be kept open, after the limit of open files has been raised as far as allowed.
+/// How many directories may be kept open.
 fn descriptor_limit() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    const MOST: u64 = 4_096;
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // Refused in some containers; then what there is has to do.
-    let _ = setrlimit(Resource::Nofile, raised);
-    let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    (current / 4).clamp(16, MOST) as usize
+    const MOST: usize = 4_096;
+    (shares::limit() / 4).clamp(16, MOST)
 }

@@ -8,6 +8,7 @@ use vnode::{Caller, Entry, Errno, FileKind, KeyedGuard, Name, RenameMode, Result
 
 use super::credentials::Acting;
 use super::node::Node;
+use super::shares::may_keep;
 use super::status::Status;
 use super::table::fingerprint;
 use super::tree::{Found, PATH_ONLY, Tree};
@@ -142,6 +143,7 @@ impl<'a> Victim<'a> {
         let object = match open(tree, acting, directory, name) {
             // Better that a vnode without a name becomes stale than that nothing can be removed.
             Err(Errno::EMFILE | Errno::ENFILE) => return Ok(None),
+            Ok(object) if !may_keep(&object) => return Ok(None),
             opened => opened?,
         };
         // A vnode of an earlier object with that number cannot be saved any more.

@@ -1,7 +1,7 @@
 //! Open directories: entries by the file system's own offsets as cookies.
 
 use std::ops::{ControlFlow, Range};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{OFlags, SeekFrom};
@@ -13,6 +13,7 @@ use super::file::{open_tolerantly, without_trace};
 use super::mounts::Mount;
 use super::names::only_directory;
 use super::node::Node;
+use super::shares::{HeldDescriptor, Share};
 use super::{errno, system};
 
 /// How much is read at once.
@@ -26,7 +27,7 @@ const SMALL_OFFSETS: u64 = 0x7fff_ffff_0000_0000;
 pub struct Directory {
     node: Arc<Node>,
     mount: Arc<Mount>,
-    descriptor: OwnedFd,
+    descriptor: HeldDescriptor,
     /// Something is mounted on an entry: records tell the number of what it covers.
     has_mount_points: bool,
     /// What a read left over: most go on where the last one broke off.
@@ -60,6 +61,7 @@ impl Directory {
     /// Opens the directory of a vnode.
     pub fn open(node: &Node, caller: &Caller) -> Result<Self> {
         only_directory(node)?;
+        let share = Share::take(caller)?;
         let thread = &mut node.tree().credentials.thread();
         let object = node.descriptor(thread)?;
         let acting = thread.act_for(caller)?;
@@ -79,7 +81,7 @@ impl Directory {
             Err(Errno::EACCES) if caller.server => acting.reopen(&object, flags).map_err(errno)?,
             opened => opened?,
         };
-        let tree = node.tree();
+        let (tree, descriptor) = (node.tree(), share.of(descriptor));
         let has_mount_points = tree.submounts.are_in(tree.root(), descriptor.as_fd());
         let (rest, position) = (Mutex::default(), Mutex::new(Some(0)));
         Ok(Self { node: node.reference(), mount: node.mount(), descriptor, has_mount_points, rest, position })

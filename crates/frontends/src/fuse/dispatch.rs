@@ -96,7 +96,7 @@ impl Dispatcher {
             locks: Locks::default(),
             durability: Durability::new(&current.decisions()),
             pollers: Pollers::new(notifications.clone()),
-            trimmer: Trimmer::default(),
+            trimmer: Trimmer::start(),
             passthrough_refused: AtomicBool::new(!negotiated.has(wire::init::PASSTHROUGH)),
             server: Caller::server(),
             file_system,

@@ -1,6 +1,7 @@
 //! A running mount: made from a stack, served by background threads, ended by unmounting.
 
 use super::agreement::{TURNED_OFF, correct, unmet_demand, wishes};
+use super::budget::bound_arenas;
 use super::current::Current;
 use super::device::Device;
 use super::dispatch::Dispatcher;
@@ -222,6 +223,7 @@ fn serve(
     options: &MountOptions,
     decisions: &mut Decisions,
 ) -> Result<Served, MountError> {
+    bound_arenas();
     let negotiated = handshake(device, &wishes(decisions)).map_err(mount_error)?;
     correct(decisions, &negotiated);
     let no_thread = |error| MountError::System { what: "starting a thread", error };

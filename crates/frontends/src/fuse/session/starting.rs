@@ -1,5 +1,6 @@
 //! Starting workers: those of a lane when it has none left that waits, and the first of all lanes.
 
+use super::super::budget::workers_max;
 use super::super::device::{Device, Queue};
 use super::super::locality::only;
 use super::super::uring::UringQueue;
@@ -12,8 +13,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError, Weak};
 
-/// No more workers than this, however many requests are stuck (waiting for locks, mostly).
-const WORKERS_MAX: usize = 2048;
 /// Address space for a worker's stack; memory is taken as it is used.
 const WORKER_STACK_BYTES: usize = 2 << 20;
 /// Workers that each processor's lane begins with: one that serves and one that waits meanwhile.
@@ -49,7 +48,7 @@ pub(super) fn start_worker<H: Handler>(
     told: Option<Sender<std::io::Result<()>>>,
 ) -> Result<(), &'static str> {
     let mut workers = shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
-    if *workers >= WORKERS_MAX {
+    if *workers >= workers_max() {
         return Err("as many as allowed are busy");
     }
     *workers += 1;
