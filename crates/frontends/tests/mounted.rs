@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use support::{
-    Mounted, as_user, copy_program, map_while_appending, memory, mount_directory, mount_memory, mount_with, set_lock,
-    unmount_when_unused,
+    Mounted, Shared, as_user, copy_program, map_while_appending, memory, mount_directory, mount_memory, mount_with,
+    set_lock, thousands_wait_for_a_lock, unmount_when_unused, until, wait_for_locks,
 };
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
 use vnode::{Caller, Errno, Lock, LockKind, LockOwner, Properties, Result};
@@ -767,7 +767,7 @@ fn slow_requests_do_not_delay_others() {
     });
     assert!(!gate.gave_up.load(Ordering::Relaxed), "quick requests waited for slow ones");
     if mounted.mount.decisions().uring.is_ok() {
-        // With rings the burst's workers stay, and serve the next.
+        // With rings the burst's workers stay for a while.
         return;
     }
     // The burst's workers do not stay.
@@ -780,21 +780,6 @@ fn slow_requests_do_not_delay_others() {
         fs::write(mounted.path("file0"), b"again").unwrap();
     }
     assert!(mounted.mount.workers() <= 6, "{} workers left", mounted.mount.workers());
-}
-
-/// Locks reach the base only where others could reach it too.
-struct Shared;
-
-impl Layer for Shared {
-    type State = ();
-
-    fn kind(&self) -> &'static str {
-        "shared"
-    }
-
-    fn properties(&self) -> Properties {
-        Properties { exclusive: false, ..Properties::TRANSPARENT }
-    }
 }
 
 /// How long after its release a lock is got by who waits for it.
@@ -848,6 +833,67 @@ fn waiting_for_a_lock_ends_with_a_signal() {
     // The mount is free of it. The kernel's word that the file was closed comes a moment after that.
     drop(holder);
     assert!(Command::new("flock").args(["-w", "20", path.to_str().unwrap(), "true"]).status().unwrap().success());
+}
+
+#[test]
+fn thousands_may_wait_for_locks_while_others_are_served() {
+    let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
+    thousands_wait_for_a_lock(&mounted);
+}
+
+#[test]
+fn locks_are_got_in_the_order_in_which_they_were_asked_for() {
+    use rustix::fs::{FlockOperation, flock};
+    let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"data").unwrap();
+    let holder = File::open(&path).unwrap();
+    flock(&holder, FlockOperation::LockExclusive).unwrap();
+    let (order, first) = (Mutex::new(Vec::new()), mounted.requests("SETLKW"));
+    std::thread::scope(|scope| {
+        for number in 0..16 {
+            let (order, file) = (&order, File::open(&path).unwrap());
+            scope.spawn(move || {
+                flock(&file, FlockOperation::LockExclusive).unwrap();
+                order.lock().unwrap().push(number);
+            });
+            until(|| mounted.requests("SETLKW") > first + number, "it waits");
+        }
+        flock(&holder, FlockOperation::Unlock).unwrap();
+    });
+    assert_eq!(order.into_inner().unwrap(), (0..16).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_lock_that_is_held_below_is_waited_for() {
+    use rustix::fs::{FlockOperation, flock};
+    let Some((mounted, lower)) = mount_directory(MountOptions::default()) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"data").unwrap();
+    let holder = File::open(lower.path().join("file")).unwrap();
+    flock(&holder, FlockOperation::LockExclusive).unwrap();
+    std::thread::scope(|scope| {
+        let waiters = wait_for_locks(scope, &path, 8, FlockOperation::LockExclusive);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+        flock(&holder, FlockOperation::Unlock).unwrap();
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
+    });
+}
+
+#[test]
+fn a_waiter_that_is_killed_is_gone() {
+    let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"data").unwrap();
+    let holder = File::open(&path).unwrap();
+    rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let mut waiter = Command::new("flock").arg(&path).arg("true").spawn().unwrap();
+    until(|| mounted.requests("SETLKW") >= 1, "it waits");
+    waiter.kill().unwrap();
+    until(|| waiter.try_wait().unwrap().is_some(), "it is gone");
+    rustix::fs::flock(&holder, rustix::fs::FlockOperation::Unlock).unwrap();
+    rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
 }
 
 /// How long a lock takes to go.

@@ -11,6 +11,7 @@ mod xattrs;
 
 use super::admission::Admission;
 use super::current::Current;
+use super::deferred::DeferredReply;
 use super::device::Device;
 use super::durability::Durability;
 use super::expiry::{Expiry, Stale};
@@ -18,7 +19,7 @@ use super::inner_mounts::InnerMounts;
 use super::interest::Interest;
 use super::kept_data::KeptData;
 use super::known_names::KnownNames;
-use super::locks::Locks;
+use super::locks::{Locking, Locks};
 use super::negotiation::Negotiated;
 use super::newborn::Newborns;
 use super::nodes::{Node, NodeTable};
@@ -80,6 +81,7 @@ impl Dispatcher {
         notifications: NotificationSender,
         expiry: Expiry,
         inner_mounts: InnerMounts,
+        locks: Locks,
     ) -> Dispatcher {
         let negotiated = current.negotiated();
         Dispatcher {
@@ -93,8 +95,8 @@ impl Dispatcher {
             inner_mounts,
             kept_data: KeptData::new(),
             newborns: Newborns::new(),
-            locks: Locks::default(),
             durability: Durability::new(&current.decisions()),
+            locks,
             pollers: Pollers::new(notifications.clone()),
             trimmer: Trimmer::start(),
             passthrough_refused: AtomicBool::new(!negotiated.has(wire::init::PASSTHROUGH)),
@@ -262,8 +264,7 @@ impl Dispatcher {
             | O::Release(_)
             | O::Flush(_)
             | O::Fsync(_)
-            | O::GetLock(_)
-            | O::SetLock { .. } => self.file_operation(request, reply),
+            | O::GetLock(_) => self.file_operation(request, reply),
             O::Read(_) | O::Write { .. } | O::Fallocate(_) | O::Seek(_) | O::CopyFileRange { .. } => {
                 self.data_operation(request, reply)
             }
@@ -283,7 +284,8 @@ impl Dispatcher {
             | O::NotifyReply
             | O::Interrupt { .. }
             | O::Forget { .. }
-            | O::BatchForget { .. } => self.control_operation(request, reply),
+            | O::BatchForget { .. }
+            | O::SetLock { .. } => self.control_operation(request, reply),
         }
     }
 }
@@ -314,14 +316,34 @@ impl Handler for Dispatcher {
             Operation::Flush(_) if !self.decisions().needs_flush() => return Outcome::Failed(libc::ENOSYS),
             _ => {}
         }
-        match self.dispatch(request, reply) {
+        let answer = match &request.operation {
+            Operation::SetLock { arguments, wait } => match self.set_lock(request, arguments, *wait) {
+                Ok(Locking::Waits) => return Outcome::Later,
+                locked => locked.map(drop),
+            },
+            _ => self.dispatch(request, reply),
+        };
+        match answer {
             Ok(()) => Outcome::Done,
             Err(errno) => Outcome::Failed(refusal(&request.operation, errno)),
         }
     }
 
+    fn defer(&self, unique: u64, reply: DeferredReply) {
+        self.locks.attach(unique, reply);
+    }
+
+    fn give_up(&self, unique: u64) -> Outcome {
+        self.locks.give_up(unique).map_or_else(|errno| Outcome::Failed(errno.number()), |()| Outcome::Done)
+    }
+
+    fn some_file(&self) -> Option<u64> {
+        self.nodes.find(|node| node.vnode.kind() == FileKind::Regular)
+    }
+
     fn closed(&self) {
         self.expiry.end();
+        self.locks.end();
         self.open_files.clear();
         self.nodes.clear();
     }

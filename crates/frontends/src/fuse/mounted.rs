@@ -7,6 +7,7 @@ use super::device::Device;
 use super::dispatch::Dispatcher;
 use super::expiry::Expiry;
 use super::inner_mounts::InnerMounts;
+use super::locks::Locks;
 use super::mount::{self, MountError, MountPlan, UnmountMode, is_mounted, mount_number, unmount};
 use super::mount_flags::MountFlags;
 use super::negotiation::Negotiated;
@@ -239,6 +240,7 @@ fn serve(
         notifications,
         expiry.clone(),
         InnerMounts::of(mount_point),
+        Locks::start().map_err(no_thread)?,
     ));
     start_expiry(&dispatcher, expiry).map_err(no_thread)?;
     notifier.attach(Arc::downgrade(&dispatcher));

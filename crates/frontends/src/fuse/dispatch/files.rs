@@ -3,6 +3,7 @@
 use super::{Answer, Dispatcher, SET_ID, caller, name};
 use crate::fuse::backing;
 use crate::fuse::convert::{lock_from_wire, lock_to_wire};
+use crate::fuse::locks::Locking;
 use crate::fuse::nodes::Node;
 use crate::fuse::open_files::{OpenAnswer, OpenWish, OpenedFile};
 use crate::fuse::options::Decisions;
@@ -10,6 +11,7 @@ use crate::fuse::reply::Reply;
 use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
 use rustix::io::Errno as SystemError;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vnode::{
     AccessMode, Attributes, Caller, Creation, Errno, Lock, LockFamily, LockKind, LockOwner, OpenFileRef, OpenFlags,
@@ -49,7 +51,6 @@ impl Dispatcher {
                 reply.put(&wire::LockOut { lock: lock_to_wire(found.as_ref()) });
                 Ok(())
             }
-            Operation::SetLock { arguments, wait } => self.set_lock(request, arguments, *wait),
             _ => Err(Errno::ENOSYS),
         }
     }
@@ -220,7 +221,8 @@ impl Dispatcher {
         if flock || opened.flocked.load(Ordering::Relaxed) {
             let whole = Lock { family: LockFamily::Flock, kind: LockKind::Unlock, start: 0, end: u64::MAX, pid: 0 };
             // The lock goes with the file in any case; this is for those who wait.
-            let _ = self.locks.set(&caller(request, 0), &opened, flock_owner(arguments.handle), &whole, None);
+            let owner = flock_owner(arguments.handle);
+            let _ = self.locks.set(caller(request, 0), Arc::clone(&opened), owner, whole, None);
         }
         self.pollers.released(arguments.handle);
         if opened.written_past_us() && !self.decisions().attribute_timeout.is_zero() {
@@ -230,7 +232,13 @@ impl Dispatcher {
         Ok(())
     }
 
-    fn set_lock(&self, request: &Request<'_>, arguments: &wire::LockIn, wait: bool) -> Answer {
+    /// Takes or releases a lock, or has it waited for.
+    pub(super) fn set_lock(
+        &self,
+        request: &Request<'_>,
+        arguments: &wire::LockIn,
+        wait: bool,
+    ) -> vnode::Result<Locking> {
         let opened = self.open_file(arguments.handle)?;
         let lock = lock_from_wire(arguments)?;
         let owner = match lock.family {
@@ -240,7 +248,7 @@ impl Dispatcher {
         if lock.family == LockFamily::Flock && lock.kind != LockKind::Unlock {
             opened.flocked.store(true, Ordering::Relaxed);
         }
-        self.locks.set(&caller(request, 0), &opened, owner, &lock, wait.then_some(request.unique))
+        self.locks.set(caller(request, 0), opened, owner, lock, wait.then_some(request.unique))
     }
 }
 
