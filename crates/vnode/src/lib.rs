@@ -34,7 +34,7 @@ pub use lock::{Lock, LockFamily, LockKind, LockOwner};
 pub use name::{NAME_MAX, Name, NameBuf};
 pub use open_directory::{DirectoryEntry, OpenDirectory, OpenDirectoryRef};
 pub use open_file::{OpenFile, OpenFileRef, open_for_rewriting};
-pub use properties::Properties;
+pub use properties::{AccessControl, Properties};
 pub use transfer::{read_fully, transfer_fully, write_fully};
 pub use user_namespace::{IdKind, has_machine_ids};
 pub use vnode::{Created, Creation, Entry, Vnode, VnodeRef};
