@@ -14,6 +14,8 @@
 //! ```
 
 mod ability;
+mod access_control;
+mod acl;
 mod cases;
 mod check;
 pub mod faults;
@@ -24,6 +26,7 @@ mod subject;
 mod tree;
 
 pub use ability::{Abilities, Ability};
+pub use access_control::check_access_control;
 pub use cases::all;
 pub use check::{Failure, Outcome};
 pub use mounted::Mounted;

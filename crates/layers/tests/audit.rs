@@ -10,8 +10,8 @@ use common::{create, layer, list, memory, name, root, user, walk};
 use serde_json::Value;
 use vnode::layer::{Layer, LayerVnode, stack};
 use vnode::{
-    Caller, Control, ControlError, Creation, Device, Errno, FileKind, FileSystemRef, Name, OpenFlags, Properties,
-    RenameMode, SetAttributes, XattrMode,
+    AccessControl, Caller, Control, ControlError, Creation, Device, Errno, FileKind, FileSystemRef, Name, OpenFlags,
+    Properties, RenameMode, SetAttributes, XattrMode,
 };
 
 const NONE: SetAttributes =
@@ -109,7 +109,7 @@ fn strangers_who_are_denied_or_guess_are_reported_and_nobody_else() {
     assert_eq!(lines[2]["flags"], "O_RDWR");
     assert_eq!(lines[4]["mode"], "0777");
     let properties = audited.upper.properties();
-    assert!(properties.allows_passthrough() && properties.admission_untouched && properties.needs_failed_lookups);
+    assert!(properties.allows_passthrough() && properties.needs_failed_lookups);
     assert!(!properties.needs_every_lookup && !properties.needs_fresh_attributes);
 }
 
@@ -255,7 +255,7 @@ fn set_id_files_are_refused_to_users_and_not_to_root() {
     assert!(lines.iter().all(|line| line["refused_by"] == "refuse-setuid" && line["result"] == "EPERM"));
     assert_eq!((&lines[0]["operation"], &lines[0]["mode"]), (&"create".into(), &"4755".into()));
     assert_eq!(list(&home, &root()), ["notes", "private", "shared"]);
-    assert!(!audited.upper.properties().admission_untouched);
+    assert_eq!(audited.upper.properties().access_control, AccessControl::OpenAsShown);
 }
 
 #[test]

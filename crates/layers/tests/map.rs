@@ -6,8 +6,8 @@ use common::{contents, create, layer, list, memory, name, root, user, walk};
 use layers::OptionProblem;
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{
-    AccessMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, FileSystemRef, Name, OpenFlags,
-    RenameMode, Result, SetAttributes, SetTime, Timestamp, XattrMode,
+    AccessControl, AccessMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, FileSystemRef, Name,
+    OpenFlags, RenameMode, Result, SetAttributes, SetTime, Timestamp, XattrMode,
 };
 
 const NONE: SetAttributes =
@@ -54,7 +54,8 @@ fn one_owner_for_all_may_what_the_owner_may() {
     assert_eq!(seen(&lower, &root(), "d/file"), (1000, 1000, 0o600));
     let properties = upper.properties();
     assert!(properties.data_untouched && properties.names_untouched);
-    assert!(!properties.attributes_untouched && !properties.admission_untouched && !properties.needs_fresh_attributes);
+    assert!(!properties.attributes_untouched && !properties.needs_fresh_attributes);
+    assert_eq!(properties.access_control, AccessControl::AsShown, "the view decides by what it shows");
 }
 
 #[test]

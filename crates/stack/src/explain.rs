@@ -1,6 +1,6 @@
 //! Tells what a built stack is made of and what its members declare.
 
-use vnode::{Description, FileSystem, Properties};
+use vnode::{AccessControl, Description, FileSystem, Properties};
 
 /// The members of a stack, base first, with what each declares, and what the stack declares as a whole.
 pub fn explain(file_system: &dyn FileSystem) -> String {
@@ -32,7 +32,6 @@ fn declarations(properties: &Properties, whole: bool) -> Vec<String> {
         (properties.data_untouched, "data"),
         (properties.names_untouched, "names"),
         (properties.attributes_untouched, "attributes"),
-        (properties.admission_untouched, "admission"),
     ];
     let named = |wanted: bool| touched.iter().filter(move |(untouched, _)| *untouched == wanted).map(|(_, name)| *name);
     let mut lines = Vec::new();
@@ -41,6 +40,12 @@ fn declarations(properties: &Properties, whole: bool) -> Vec<String> {
     }
     if named(false).next().is_some() {
         lines.push(format!("changes: {}", crate::suggest::list(named(false))));
+    }
+    match properties.access_control {
+        AccessControl::AsShown if whole => lines.push("admits whom the attributes that it shows admit".to_owned()),
+        AccessControl::AsShown => {}
+        AccessControl::OpenAsShown => lines.push("sees what is refused, or admits others".to_owned()),
+        AccessControl::NotShown => lines.push("does not show whom it admits".to_owned()),
     }
     let needs = [
         (properties.needs_every_lookup, "has to see every look-up"),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use conformance::{Abilities, Ability, Client, Identity, Mounted, Subject, Test, Tree};
 use frontends::fuse::Features;
 use layers::BranchMode;
+use vnode::FileSystemRef;
 
 use crate::{Base, Place, Recipe, Served, kernel, make_branches, with_kept_credentials};
 
@@ -167,6 +168,14 @@ impl Plan {
     /// Whether the run is made for the test; it may still lack an ability.
     pub fn has(&self, test: &Test) -> bool {
         self.sort != Sort::Small || test.group == "space"
+    }
+
+    /// Builds the stack over files in this place, to be reached by its vnodes.
+    ///
+    /// # Errors
+    /// When the stack cannot be built.
+    pub fn build(&self, place: &Place) -> Result<FileSystemRef, Box<dyn std::error::Error>> {
+        Ok(self.recipe(place)?.0.build()?)
     }
 
     /// Makes the stack and what it stands on.

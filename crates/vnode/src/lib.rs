@@ -22,6 +22,7 @@ mod process;
 pub mod profile;
 mod properties;
 mod transfer;
+mod user_namespace;
 mod vnode;
 
 pub use attributes::{Attributes, Device, FileKind, SetAttributes, SetTime, StatFs, Timestamp};
@@ -36,6 +37,7 @@ pub use lock::{Lock, LockFamily, LockKind, LockOwner};
 pub use name::{NAME_MAX, Name, NameBuf};
 pub use open_directory::{DirectoryEntry, OpenDirectory, OpenDirectoryRef};
 pub use open_file::{OpenFile, OpenFileRef, open_for_rewriting};
-pub use properties::Properties;
+pub use properties::{AccessControl, Properties};
 pub use transfer::{read_fully, transfer_fully, write_fully};
+pub use user_namespace::{IdKind, has_machine_ids};
 pub use vnode::{Created, Creation, Entry, Vnode, VnodeRef};

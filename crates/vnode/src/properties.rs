@@ -1,5 +1,36 @@
 //! Declared properties: what a stack leaves untouched and what it needs, by which front ends choose their short cuts.
 
+/// How it follows from the mode, owner, group and access control list that a file system shows, whom it admits to what.
+///
+/// Each value says by itself what a front end may do. Each promises less than the one before, so that of the parts of a stack the
+/// greatest counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AccessControl {
+    /// They decide, as acl(5) says: the kernel may check permissions by them before it asks, and may answer without asking who
+    /// may search, open a pipe or device, or connect to a socket. What has to be asked in any case, opening and changing files,
+    /// may be refused beside, to everybody alike: a read-only layer, or one that protects files, declares this.
+    #[default]
+    AsShown,
+    /// Directories that they let everybody search can be searched by everybody, and the kernel may keep names there. In the rest
+    /// others get in too, or the stack has to see what is refused: the kernel must not check permissions.
+    OpenAsShown,
+    /// They tell nothing: the kernel must neither check permissions nor keep names.
+    NotShown,
+}
+
+impl AccessControl {
+    /// Whether the kernel may check permissions before the stack is asked.
+    pub const fn kernel_may_check(self) -> bool {
+        matches!(self, Self::AsShown)
+    }
+
+    /// The one of the two that promises less.
+    #[must_use]
+    pub const fn stacked_on(self, lower: Self) -> Self {
+        if self as u8 > lower as u8 { self } else { lower }
+    }
+}
+
 /// What a file system declares of itself. A layer's are combined with those below it by [`Properties::stacked_on`].
 ///
 /// They are promises: a front end that reads `data_untouched` may let the kernel do all reading and writing by itself.
@@ -11,17 +42,14 @@ pub struct Properties {
     pub names_untouched: bool,
     /// Attributes are those of the base.
     pub attributes_untouched: bool,
-    /// Nothing is admitted or refused beyond what the base decides.
-    pub admission_untouched: bool,
+    /// How what is admitted follows from the attributes that are shown.
+    pub access_control: AccessControl,
     /// Every look-up must reach the stack: no name may be cached.
     pub needs_every_lookup: bool,
     /// Failed look-ups must reach the stack: negative names may not be cached.
     pub needs_failed_lookups: bool,
     /// Every read and write must reach the stack with its caller, although data is untouched.
     pub needs_every_data_operation: bool,
-    /// Operations that mode, owner and lists refuse must reach the stack, since it reports them, or grants some of them. A
-    /// front end does not have the kernel check permissions then.
-    pub needs_refused_operations: bool,
     /// Attributes may change by themselves at any time: none may be cached.
     pub needs_fresh_attributes: bool,
     /// One file opened twice may be two files of the base: what is cached of one open is not what another reads.
@@ -57,11 +85,10 @@ impl Properties {
         data_untouched: true,
         names_untouched: true,
         attributes_untouched: true,
-        admission_untouched: true,
+        access_control: AccessControl::AsShown,
         needs_every_lookup: false,
         needs_failed_lookups: false,
         needs_every_data_operation: false,
-        needs_refused_operations: false,
         needs_fresh_attributes: false,
         opens_differ: false,
         times_tell_changes: true,
@@ -84,11 +111,10 @@ impl Properties {
             data_untouched: self.data_untouched && lower.data_untouched,
             names_untouched: self.names_untouched && lower.names_untouched,
             attributes_untouched: self.attributes_untouched && lower.attributes_untouched,
-            admission_untouched: self.admission_untouched && lower.admission_untouched,
+            access_control: self.access_control.stacked_on(lower.access_control),
             needs_every_lookup: self.needs_every_lookup || lower.needs_every_lookup,
             needs_failed_lookups: self.needs_failed_lookups || lower.needs_failed_lookups,
             needs_every_data_operation: self.needs_every_data_operation || lower.needs_every_data_operation,
-            needs_refused_operations: self.needs_refused_operations || lower.needs_refused_operations,
             needs_fresh_attributes: self.needs_fresh_attributes || lower.needs_fresh_attributes,
             opens_differ: self.opens_differ || lower.opens_differ,
             times_tell_changes: self.times_tell_changes && lower.times_tell_changes,
@@ -118,5 +144,15 @@ mod tests {
     fn a_transparent_layer_changes_nothing() {
         let base = Properties { exclusive: false, read_only: true, data_untouched: false, ..Properties::TRANSPARENT };
         assert_eq!(Properties::TRANSPARENT.stacked_on(base), base);
+    }
+
+    #[test]
+    fn of_two_layers_the_one_that_promises_less_about_access_counts() {
+        use AccessControl::{AsShown, NotShown, OpenAsShown};
+        let declared = |access_control| Properties { access_control, ..Properties::TRANSPARENT };
+        for (one, other, both) in [(AsShown, OpenAsShown, OpenAsShown), (OpenAsShown, NotShown, NotShown)] {
+            assert_eq!(declared(one).stacked_on(declared(other)), declared(both));
+            assert_eq!(declared(other).stacked_on(declared(one)), declared(both));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use vnode::layer::{Layer, LayerDirectory, LayerFile, LayerVnode};
-use vnode::{Caller, Creation, DirectoryEntry, Entry, Errno, Name, OpenFlags, Properties, Result};
+use vnode::{AccessControl, Caller, Creation, DirectoryEntry, Entry, Errno, Name, OpenFlags, Properties, Result};
 
 use super::ioctl;
 
@@ -38,10 +38,9 @@ impl Layer for Aclfs {
 
     fn properties(&self) -> Properties {
         Properties {
-            admission_untouched: false,
+            access_control: AccessControl::OpenAsShown,
             needs_every_lookup: true,
             needs_failed_lookups: true,
-            needs_refused_operations: true,
             overlay: true,
             ..Properties::TRANSPARENT
         }

@@ -16,7 +16,7 @@ impl Layer for Hidefs {
     }
 
     fn properties(&self) -> Properties {
-        Properties { names_untouched: false, admission_untouched: false, read_only: true, ..Properties::TRANSPARENT }
+        Properties { names_untouched: false, read_only: true, ..Properties::TRANSPARENT }
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

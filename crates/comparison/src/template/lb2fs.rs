@@ -32,7 +32,6 @@ impl Layer for Lb2fs {
 
     fn properties(&self) -> Properties {
         Properties {
-            admission_untouched: false,
             shares_locks: false,
             needs_every_lookup: true,
             needs_failed_lookups: true,

@@ -47,7 +47,7 @@ impl Layer for Quotafs {
     }
 
     fn properties(&self) -> Properties {
-        Properties { admission_untouched: false, needs_every_data_operation: true, ..Properties::TRANSPARENT }
+        Properties { needs_every_data_operation: true, ..Properties::TRANSPARENT }
     }
 
     fn write_at(

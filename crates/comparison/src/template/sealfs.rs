@@ -47,12 +47,7 @@ impl Layer for Sealfs {
     }
 
     fn properties(&self) -> Properties {
-        Properties {
-            data_untouched: false,
-            admission_untouched: false,
-            times_tell_changes: false,
-            ..Properties::TRANSPARENT
-        }
+        Properties { data_untouched: false, times_tell_changes: false, ..Properties::TRANSPARENT }
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

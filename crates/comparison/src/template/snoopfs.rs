@@ -1,7 +1,7 @@
 //! Snoopfs tells of users who try to reach files of others.
 
 use vnode::layer::{Layer, LayerVnode};
-use vnode::{Caller, Entry, Errno, Name, Properties, Result};
+use vnode::{AccessControl, Caller, Entry, Errno, Name, Properties, Result};
 
 /// Tells of look-ups that failed.
 pub struct Snoopfs {
@@ -26,7 +26,7 @@ impl Layer for Snoopfs {
         Properties {
             needs_every_lookup: true,
             needs_failed_lookups: true,
-            needs_refused_operations: true,
+            access_control: AccessControl::OpenAsShown,
             ..Properties::TRANSPARENT
         }
     }

@@ -17,13 +17,7 @@ impl Layer for Trashfs {
     }
 
     fn properties(&self) -> Properties {
-        Properties {
-            exclusive: false,
-            admission_untouched: false,
-            needs_every_lookup: true,
-            needs_failed_lookups: true,
-            ..Properties::TRANSPARENT
-        }
+        Properties { exclusive: false, needs_every_lookup: true, needs_failed_lookups: true, ..Properties::TRANSPARENT }
     }
 
     fn unlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {

@@ -58,7 +58,6 @@ impl Layer for Unionfs {
         Properties {
             exclusive: false,
             shares_locks: false,
-            admission_untouched: false,
             needs_every_lookup: true,
             needs_failed_lookups: true,
             ..Properties::TRANSPARENT

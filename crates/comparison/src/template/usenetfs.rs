@@ -80,13 +80,7 @@ impl Layer for Usenetfs {
     }
 
     fn properties(&self) -> Properties {
-        Properties {
-            exclusive: false,
-            admission_untouched: false,
-            needs_every_lookup: true,
-            needs_failed_lookups: true,
-            ..Properties::TRANSPARENT
-        }
+        Properties { exclusive: false, needs_every_lookup: true, needs_failed_lookups: true, ..Properties::TRANSPARENT }
     }
 
     fn lookup(&self, node: &Directory, caller: &Caller, name: Name<'_>) -> Result<Entry> {

@@ -71,13 +71,7 @@ impl Layer for Versionfs {
     }
 
     fn properties(&self) -> Properties {
-        Properties {
-            exclusive: false,
-            admission_untouched: false,
-            needs_every_lookup: true,
-            needs_failed_lookups: true,
-            ..Properties::TRANSPARENT
-        }
+        Properties { exclusive: false, needs_every_lookup: true, needs_failed_lookups: true, ..Properties::TRANSPARENT }
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {

@@ -1,6 +1,7 @@
 //! POSIX access-control lists, set and read as the extended attributes that carry them.
 
 use super::group;
+use crate::acl::{ACCESS, DEFAULT, GROUP, GROUP_OBJECT, MASK, OTHER, USER, USER_OBJECT, list};
 use crate::check::{ensure, refused, same};
 use crate::{Identity, Outcome, Scene};
 
@@ -21,29 +22,6 @@ group! { "acls":
     nonsense [AccessControlLists];
     directory_search [AccessControlLists, Users];
     kept_over_rename [AccessControlLists];
-}
-
-const ACCESS: &[u8] = b"system.posix_acl_access";
-const DEFAULT: &[u8] = b"system.posix_acl_default";
-
-/// The tags of entries.
-const USER_OBJECT: u16 = 1;
-const USER: u16 = 2;
-const GROUP_OBJECT: u16 = 4;
-const GROUP: u16 = 8;
-const MASK: u16 = 16;
-const OTHER: u16 = 32;
-
-/// The list as the kernel takes it: entries of tag, permission bits and id.
-fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
-    let mut bytes = 2_u32.to_le_bytes().to_vec();
-    for (tag, permissions, id) in entries {
-        let id = if [USER, GROUP].contains(tag) { *id } else { u32::MAX };
-        bytes.extend(tag.to_le_bytes());
-        bytes.extend(permissions.to_le_bytes());
-        bytes.extend(id.to_le_bytes());
-    }
-    bytes
 }
 
 /// Owner rw, user 1002 these, group nothing, mask, others nothing.

@@ -57,6 +57,7 @@ mod tests {
     use crate::fuse::negotiation::{InitAnswer, negotiate};
     use crate::fuse::options::NameCaching;
     use crate::fuse::{agreement::wishes, wire};
+    use vnode::AccessControl;
 
     fn mounted(properties: &Properties, options: &MountOptions) -> Current {
         let mut decisions = decide(properties, options);
@@ -94,7 +95,7 @@ mod tests {
             needs_failed_lookups: true,
             needs_every_data_operation: true,
             exclusive: false,
-            attributes_untouched: false,
+            access_control: AccessControl::NotShown,
             checks_credentials: false,
             ..before
         });

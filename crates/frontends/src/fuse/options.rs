@@ -9,7 +9,7 @@ use super::{uring, yielding};
 use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
-use vnode::Properties;
+use vnode::{AccessControl, Properties};
 
 /// How to mount. [`MountOptions::default`] suits a regular mount.
 #[derive(Clone, Debug)]
@@ -171,7 +171,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
     let checks_without_lists = options.default_permissions.unwrap_or(!base_checks);
     // What the base would grant by a list must not be refused by the mode alone.
     let checks_with_lists =
-        options.default_permissions.is_none() && options.allow_other && !properties.needs_refused_operations;
+        options.default_permissions.is_none() && options.allow_other && properties.access_control.kernel_may_check();
     let default_permissions = checks_without_lists || checks_with_lists;
     let names = cached_names(properties, default_permissions);
     let forward_locks = options.forward_locks.unwrap_or(!exclusive && properties.shares_locks);
@@ -216,15 +216,13 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
 
 /// Which names may be cached, whether the kernel checks permissions or not.
 fn cached_names(properties: &Properties, kernel_checks: bool) -> NameCaching {
-    if properties.needs_every_lookup {
-        NameCaching::Never
-    } else if kernel_checks {
-        NameCaching::Always
-    } else if properties.attributes_untouched {
-        NameCaching::SearchableByAll
-    } else {
-        // The mode that is seen is not the one that decides.
-        NameCaching::Never
+    match properties.access_control {
+        _ if properties.needs_every_lookup => NameCaching::Never,
+        AccessControl::NotShown => NameCaching::Never,
+        AccessControl::AsShown if kernel_checks => NameCaching::Always,
+        // What the kernel checks by an option does not stand for the stack's own check, where there is one.
+        AccessControl::OpenAsShown if kernel_checks && !properties.checks_credentials => NameCaching::Always,
+        AccessControl::AsShown | AccessControl::OpenAsShown => NameCaching::SearchableByAll,
     }
 }
 
@@ -404,20 +402,34 @@ mod tests {
         decisions.do_without_lists();
         assert!(!decisions.default_permissions && !decisions.posix_acl);
         assert_eq!(decisions.names, NameCaching::SearchableByAll);
-        let reporting = Properties { needs_refused_operations: true, ..REGULAR };
+        let reporting = Properties { access_control: AccessControl::OpenAsShown, ..REGULAR };
         let decisions = decide(&reporting, &others);
         assert!(!decisions.default_permissions);
         assert_eq!(decisions.names, NameCaching::SearchableByAll);
-        let mapped = Properties { attributes_untouched: false, ..REGULAR };
-        let mut decisions = decide(&mapped, &others);
-        assert_eq!(decisions.names, NameCaching::Always);
-        decisions.do_without_lists();
+        let unshown = Properties { access_control: AccessControl::NotShown, ..REGULAR };
+        let decisions = decide(&unshown, &others);
+        assert!(!decisions.default_permissions && decisions.guards_others());
         assert_eq!(
             (decisions.names, decisions.name_timeout, decisions.negative_names),
             (NameCaching::Never, Duration::ZERO, false)
         );
         let asked = MountOptions { default_permissions: Some(true), ..others };
         assert!(decide(&reporting, &asked).checks_without_lists);
+        let names = |properties: &Properties| decide(properties, &asked).names;
+        assert_eq!(names(&REGULAR), NameCaching::Always);
+        assert_eq!(names(&reporting), NameCaching::SearchableByAll);
+        assert_eq!(names(&Properties { checks_credentials: false, ..reporting }), NameCaching::Always);
+        assert_eq!(names(&unshown), NameCaching::Never);
+    }
+
+    #[test]
+    fn who_changes_attributes_and_decides_by_them_has_names_cached() {
+        let mapped = Properties { attributes_untouched: false, ..REGULAR };
+        assert_eq!(decide(&mapped, &MountOptions::default()).names, NameCaching::SearchableByAll);
+        let mut decisions = decide(&mapped, &MountOptions { allow_other: true, ..MountOptions::default() });
+        assert_eq!(decisions.names, NameCaching::Always);
+        decisions.do_without_lists();
+        assert_eq!(decisions.names, NameCaching::SearchableByAll);
     }
 
     #[test]

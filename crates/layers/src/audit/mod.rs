@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use vnode::layer::{self, Layer, LayerVnode, Operation};
 use vnode::{
-    Caller, Control, ControlError, Created, Creation, Device, Entry, Errno, FileKind, Name, Properties, RenameMode,
-    Result, VnodeRef,
+    AccessControl, Caller, Control, ControlError, Created, Creation, Device, Entry, Errno, FileKind, Name, Properties,
+    RenameMode, Result, VnodeRef,
 };
 
 use crate::Kind;
@@ -80,11 +80,14 @@ impl Layer for Audit {
         let any = rules::OK | rules::DENIED | rules::FAILED | rules::OTHER;
         let cached = ["getattr", "access", "readlink", "getxattr", "listxattr"];
         Properties {
-            admission_untouched: self.guard.is_idle(),
+            // What the kernel refused would be reported by nobody.
+            access_control: match !self.guard.is_idle() || self.rules.watches_any(rules::DENIED) {
+                true => AccessControl::OpenAsShown,
+                false => AccessControl::AsShown,
+            },
             needs_every_lookup: self.rules.watches("lookup", OK),
             needs_failed_lookups: self.rules.watches("lookup", any & !OK),
             needs_every_data_operation: ["read", "write"].iter().any(|data| self.rules.watches(data, any)),
-            needs_refused_operations: !self.guard.is_idle() || self.rules.watches_any(rules::DENIED),
             nothing_to_flush: !self.rules.watches("flush", any),
             needs_fresh_attributes: cached.iter().any(|operation| self.rules.watches(operation, OK)),
             ..Properties::TRANSPARENT

@@ -15,7 +15,7 @@ use ::fist::reach;
 use ::fist::stop::{Stop, Why};
 use ::fist::tree::{Access, Direction};
 use vnode::layer::{LayerVnode, Operation};
-use vnode::{Caller, Errno, Properties, Result};
+use vnode::{AccessControl, Caller, Errno, Properties, Result};
 
 use super::Described;
 use super::options::{self, Tier};
@@ -297,15 +297,21 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
     });
     let filters = &program.filters;
     let names_change = filters.name.is_some() && !program.ioctls.is_empty();
+    let sees_lookups = has("lookup") && !waits_for_errors(program, rules);
+    // A rule may refuse what its operation asks, and has to run where the kernel would refuse.
+    let access_control = match (sees_lookups, has_any) {
+        (true, _) => AccessControl::NotShown,
+        (false, true) => AccessControl::OpenAsShown,
+        (false, false) => AccessControl::AsShown,
+    };
     Properties {
         exclusive: !changes_names,
         data_untouched: filters.data.is_none(),
         names_untouched: filters.name.is_none(),
-        admission_untouched: !has_any && program.access.is_none(),
-        needs_every_lookup: (has("lookup") && !waits_for_errors(program, rules)) || changes_names || names_change,
+        access_control,
+        needs_every_lookup: sees_lookups || changes_names || names_change,
         needs_failed_lookups: has("lookup") || changes_names || names_change,
         needs_every_data_operation: sees_data || program.access == Some(Access::WriteOnly),
-        needs_refused_operations: has_any,
         needs_fresh_attributes: has("getattr") || has("access") || has("readlink"),
         opens_differ: program.fan_out > 1 && chooses("open"),
         nothing_to_flush: !has("flush"),

@@ -17,8 +17,8 @@ use std::borrow::Cow;
 
 use vnode::layer::{self, Layer, LayerFile, LayerVnode, Operation};
 use vnode::{
-    AccessMode, AllocateMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, Name, OpenFileRef,
-    OpenFlags, Properties, RenameMode, Result, SetAttributes, Vnode, VnodeRef, XattrMode,
+    AccessControl, AccessMode, AllocateMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, Name,
+    OpenFileRef, OpenFlags, Properties, RenameMode, Result, SetAttributes, Vnode, VnodeRef, XattrMode,
 };
 
 use crate::globs::Globs;
@@ -119,16 +119,13 @@ impl Layer for Map {
     }
 
     fn properties(&self) -> Properties {
-        let admits = self.has_view() || self.squash.is_some() || self.hidden.is_some() || self.denied != 0;
         Properties {
             names_untouched: self.hidden.is_none(),
             attributes_untouched: !self.has_view(),
-            admission_untouched: !admits && self.policies.are_normal(),
+            access_control: self.access_control(),
             needs_every_lookup: self.denies("lookup"),
             needs_failed_lookups: self.denies("lookup"),
             needs_every_data_operation: self.denies("read") || self.denies("write"),
-            // As whom a caller is seen, or what one is shown, is not known to the kernel.
-            needs_refused_operations: self.squash.is_some() || self.mirror.is_some(),
             needs_fresh_attributes: self.mirror.is_some() || self.denies("getattr"),
             ..Properties::TRANSPARENT
         }
@@ -382,6 +379,18 @@ impl Map {
     fn has_view(&self) -> bool {
         !self.users.is_identity() || !self.groups.is_identity() || self.permissions.is_some() || self.mirror.is_some()
     }
+    /// What the attributes that are shown say of who gets in: a view decides by them.
+    fn access_control(&self) -> AccessControl {
+        if self.mirror.is_some() || self.denies("lookup") {
+            AccessControl::NotShown
+        } else if self.squash.is_some() || self.denies("access") {
+            // The kernel does not know as whom a caller is seen, and would answer access(2) by itself.
+            AccessControl::OpenAsShown
+        } else {
+            AccessControl::AsShown
+        }
+    }
+
 
     /// Whether an extended attribute is an access control list that stays as it is, since changes of permissions are ignored.
     ///

@@ -29,7 +29,7 @@ impl Layer for ReadOnly {
     }
 
     fn properties(&self) -> Properties {
-        Properties { admission_untouched: false, read_only: true, ..Properties::TRANSPARENT }
+        Properties { read_only: true, ..Properties::TRANSPARENT }
     }
 
     fn admit(&self, node: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

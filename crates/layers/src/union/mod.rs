@@ -53,8 +53,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use vnode::{
-    Caller, Control, ControlError, Description, Errno, FileKind, FileSystem, Handle, Name, Notifier, Properties,
-    Result, StatFs, VnodeRef,
+    AccessControl, Caller, Control, ControlError, Description, Errno, FileKind, FileSystem, Handle, Name, Notifier,
+    Properties, Result, StatFs, VnodeRef,
 };
 
 use crate::kind::Build;
@@ -277,12 +277,13 @@ impl FileSystem for UnionFileSystem {
         // What a name stands for, and whose attributes a directory has, depends on who asks.
         let is_split = !views.is_empty();
         let has_backing_files = slots.iter().any(|slot| slot.member.base.file_system.properties().has_backing_files);
+        let access_control = if is_split { AccessControl::NotShown } else { all.access_control };
         Properties {
             read_only,
             has_backing_files,
+            access_control,
             needs_every_lookup: all.needs_every_lookup || is_split,
             needs_failed_lookups: all.needs_failed_lookups || is_split,
-            needs_refused_operations: all.needs_refused_operations || is_split,
             needs_fresh_attributes: all.needs_fresh_attributes || is_split,
             ..all
         }

@@ -67,7 +67,8 @@ pub trait Layer: Send + Sync + Sized + 'static {
     // Hooks.
 
     /// May this caller do this operation on this object (a directory, for operations on a name)? Asked first, and
-    /// nothing happens below if it refuses. Declare `admission_untouched: false`. Default: yes.
+    /// nothing happens below if it refuses. Declare an [`AccessControl`](crate::AccessControl) unless it refuses everybody alike to
+    /// open or change something. Default: yes.
     ///
     /// # Errors
     /// What the caller is to see.
@@ -118,7 +119,9 @@ pub trait Layer: Send + Sync + Sized + 'static {
     }
 
     /// Changes attributes on their way up. Sizes of encoded data are translated by the template. Declare
-    /// `attributes_untouched: false`, and `needs_fresh_attributes` if they depend on the caller. Default: as they are.
+    /// `attributes_untouched: false`, `needs_fresh_attributes` if they depend on the caller, and
+    /// [`AccessControl::NotShown`](crate::AccessControl::NotShown) if owner or mode change and those below still decide. Default:
+    /// as they are.
     fn map_attributes(&self, caller: &Caller, attributes: &mut Attributes) {}
 
     /// Changes new attributes on their way down: what undoes `map_attributes`. Default: as they are.

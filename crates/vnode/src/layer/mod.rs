@@ -19,7 +19,7 @@
 //!     }
 //!
 //!     fn properties(&self) -> Properties {
-//!         Properties { read_only: true, admission_untouched: false, ..Properties::TRANSPARENT }
+//!         Properties { read_only: true, ..Properties::TRANSPARENT }
 //!     }
 //!
 //!     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

@@ -4,10 +4,10 @@
 //! A file with such a list has a mark, which its copies get as they get every attribute: to put one in the place of the file would
 //! take away what the others have.
 
-use std::fs;
-
 use vnode::layer::{Layer, LayerVnode};
-use vnode::{Caller, Errno, FileKind, FileSystemRef, Name, Result, SetAttributes, VnodeRef, XattrMode};
+use vnode::{
+    Caller, Errno, FileKind, FileSystemRef, IdKind, Name, Result, SetAttributes, VnodeRef, XattrMode, has_machine_ids,
+};
 
 /// The mark.
 const NAMES_OTHERS: &[u8] = b"user.plyfs-list-names-others";
@@ -92,8 +92,7 @@ impl Layer for PartialLists {
 
 /// Whether there are users or groups that have no number in the user namespace of this process, see user_namespaces(7).
 pub fn are_partial() -> bool {
-    let is_whole = |path| fs::read_to_string(path).is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]));
-    !(is_whole("/proc/self/uid_map") && is_whole("/proc/self/gid_map"))
+    [IdKind::User, IdKind::Group].into_iter().any(|kind| has_machine_ids(kind) != Some(true))
 }
 
 /// Which of these objects, by their paths, are copies of files whose lists name others.

@@ -6,7 +6,7 @@
 
 use std::sync::OnceLock;
 
-use vnode::{Attributes, Caller, Errno, Result, Timestamp, VnodeRef, XattrMode};
+use vnode::{Attributes, Caller, Errno, IdKind, Result, Timestamp, VnodeRef, XattrMode, has_machine_ids};
 
 use super::super::whiteout::{self, Format, OVERLAY_REDIRECT as REDIRECT, REDIRECT_MAX as PATH_MAX};
 
@@ -145,9 +145,8 @@ fn set(file: &VnodeRef, names: &[&[u8]; 2], value: &[u8]) -> Result<bool> {
 fn rank_of_server() -> usize {
     static RANK: OnceLock<usize> = OnceLock::new();
     *RANK.get_or_init(|| {
-        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-        let has_all = map.split_whitespace().eq(["0", "0", "4294967295"]);
-        usize::from(!rustix::process::geteuid().is_root() || !has_all)
+        let is_machine_root = rustix::process::geteuid().is_root() && has_machine_ids(IdKind::User) == Some(true);
+        usize::from(!is_machine_root)
     })
 }
 

@@ -1,0 +1,42 @@
+//! Whether this process has the machine's own numbers of users and groups: that of a user namespace has others, see
+//! user_namespaces(7).
+
+use std::fs;
+
+/// Ids that a user namespace maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdKind {
+    /// Users.
+    User,
+    /// Groups.
+    Group,
+}
+
+/// Whether every number of this kind stands for itself, as outside of all user namespaces. `None` where that cannot be read, since
+/// /proc is missing.
+pub fn has_machine_ids(kind: IdKind) -> Option<bool> {
+    let path = match kind {
+        IdKind::User => "/proc/self/uid_map",
+        IdKind::Group => "/proc/self/gid_map",
+    };
+    fs::read_to_string(path).ok().map(|map| is_whole(&map))
+}
+
+/// Whether a map leaves all numbers as they are, as that of the first namespace does.
+fn is_whole(map: &str) -> bool {
+    map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_map_of_all_ids_to_themselves_is_of_the_machine() {
+        assert!(is_whole("         0          0 4294967295\n"));
+        assert!(!is_whole("         0       1000          1\n"));
+        assert!(!is_whole("         0          0          1\n"));
+        assert!(!is_whole("         0     100000      65536\n    65536  1 1\n"));
+        assert!(!is_whole(""));
+    }
+}
