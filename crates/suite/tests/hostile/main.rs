@@ -67,13 +67,14 @@ fn main() -> ExitCode {
 fn compare(sides: &Sides, user: &'static User, choice: Choice) -> Result<(), Failed> {
     let mut actors = [Actor::start(user, &sides.beside.path)?, Actor::start(user, &sides.mounted.path)?];
     let (mut count, mut expected, mut differences) = (0, 0, Vec::new());
+    let trial = format!("{}: {}", sides.stack.title, user.name);
     let objects = OBJECTS.iter().enumerate().filter(|(_, object)| !sides.stack.lacks(object.name));
-    for (object_index, object) in objects {
+    for (object_index, object) in objects.filter(|(index, _)| choice.has_object(&trial, *index)) {
         let arena = |side| Arena::new(side, object, format!("{}-{}", user.name, object.name).replace(' ', "_"));
         let mut arenas = [arena(&sides.beside), arena(&sides.mounted)];
         for (call_index, call) in CALLS.iter().enumerate().filter(|(_, call)| !sides.stack.lacks(call.name)) {
             for (way_index, way) in WAYS.into_iter().enumerate() {
-                if !way.is_open_to(user, call) || !choice.has((object_index, call_index, way_index)) {
+                if !way.is_open_to(user, call) || !choice.has_call(&trial, (object_index, call_index, way_index)) {
                     continue;
                 }
                 count += 1;
@@ -90,12 +91,7 @@ fn compare(sides: &Sides, user: &'static User, choice: Choice) -> Result<(), Fai
         }
         arenas.iter_mut().try_for_each(Arena::clear)?;
     }
-    println!(
-        "{}: {}: {count} calls compared, {expected} differ as they are to, {} otherwise",
-        sides.stack.title,
-        user.name,
-        differences.len()
-    );
+    println!("{trial}: {count} calls compared, {expected} differ as they are to, {} otherwise", differences.len());
     match differences.is_empty() {
         true => Ok(()),
         false => Err(format!("{} of {count} differ:\n{}", differences.len(), differences.join("\n")).into()),
