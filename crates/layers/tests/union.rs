@@ -264,6 +264,9 @@ fn what_is_immutable_in_a_lower_branch_stays_so_until_somebody_takes_the_flag_aw
     let lower = tempfile::tempdir().unwrap();
     std::fs::write(lower.path().join("file"), b"old").unwrap();
     std::fs::create_dir(lower.path().join("directory")).unwrap();
+    for more in ["directory/inner", "other"] {
+        std::fs::write(lower.path().join(more), b"more").unwrap();
+    }
     let open = |name: &str| std::fs::File::open(lower.path().join(name)).unwrap();
     let flag = |name: &str, flags: IFlags| {
         let object = open(name);
@@ -276,6 +279,7 @@ fn what_is_immutable_in_a_lower_branch_stays_so_until_somebody_takes_the_flag_aw
     let base = bases::dir::DirectoryFileSystem::open(lower.path(), bases::dir::Options::default()).unwrap();
     let scene = joined(vec![(ReadWrite, memory()), (ReadOnly, std::sync::Arc::new(base))]);
     let (root, file) = (scene.union.root(), at(&scene.union, "file").unwrap());
+    let directory = at(&scene.union, "directory").unwrap();
     let superuser = Caller::with_groups(0, 0, &[], 0);
     let mode = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
     let refused = [
@@ -284,7 +288,10 @@ fn what_is_immutable_in_a_lower_branch_stays_so_until_somebody_takes_the_flag_aw
         file.setxattr(&superuser, b"trusted.x", b"", vnode::XattrMode::Set),
         root.link(&superuser, &file, name("link")).map(drop),
         root.rename(&superuser, name("file"), &root, name("moved"), RenameMode::Replace),
-        at(&scene.union, "directory").unwrap().mkdir(&superuser, name("new"), 0o755).map(drop),
+        root.unlink(&superuser, name("file")),
+        directory.mkdir(&superuser, name("new"), 0o755).map(drop),
+        directory.rename(&superuser, name("inner"), &directory, name("new"), RenameMode::Replace),
+        directory.link(&superuser, &at(&scene.union, "other").unwrap(), name("new")).map(drop),
     ];
     let made = list(&scene.branches[0], "");
     const SET_FLAGS: u32 = libc::FS_IOC_SETFLAGS as u32;
@@ -294,7 +301,7 @@ fn what_is_immutable_in_a_lower_branch_stays_so_until_somebody_takes_the_flag_aw
     let _ = file.ioctl(&superuser, SET_FLAGS, &plain, &mut []);
     let after = file.setattr(&superuser, &mode).map(drop);
     flag("file", IFlags::empty()).and_then(|()| flag("directory", IFlags::empty())).unwrap();
-    assert_eq!(refused, [Err(Errno::EPERM); 6]);
+    assert_eq!(refused, [Err(Errno::EPERM); 9]);
     assert_eq!(made, [""; 0], "nothing was copied");
     assert_eq!((by_user, after), (Err(Errno::EPERM), Ok(())));
 }

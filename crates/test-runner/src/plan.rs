@@ -70,9 +70,9 @@ const EXTENTS: &[Extent] = &[
     Extent {
         program: "suite hostile",
         variable: "HOSTILE_SHARE",
-        quick: Some("100"),
+        quick: Some("80"),
         all: Some("2"),
-        left: "most calls of the hostile user (one of 100 here)",
+        left: "most calls of the hostile user (one of 80 here)",
     },
     Extent {
         program: "layers union_crash",

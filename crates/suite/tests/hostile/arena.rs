@@ -6,7 +6,7 @@ use super::actor::Actor;
 use super::calls::Way;
 use super::objects::{self, Object};
 use super::stacks::Side;
-use super::state::State;
+use super::state::{State, Times};
 
 pub struct Arena<'a> {
     side: &'a Side,
@@ -41,8 +41,13 @@ impl<'a> Arena<'a> {
         let result = actor.act(&self.directory(), call, way)?;
         let after = State::of(&self.side.path.join(self.directory()));
         // What is copied up is changed now, and so is the directory that it is in; nobody copies up what is refused.
-        let with_change = !self.side.copies_up || ["EPERM", "EACCES"].contains(&&*result);
-        let outcome = Outcome { result, state: after.compared_to(&before, with_change) };
+        let is_copied = self.side.copies_up && !["EPERM", "EACCES"].contains(&&*result);
+        let times = match self.side.has_fine_times {
+            true if is_copied => Times::Modification,
+            true => Times::All,
+            false => Times::None,
+        };
+        let outcome = Outcome { result, state: after.compared_to(&before, times) };
         let is_changed = after != before;
         self.ready = Some(before);
         if is_changed {

@@ -6,6 +6,8 @@ use layers::BranchMode;
 use libtest_mimic::Failed;
 use suite::{Base, Place, Recipe, Served};
 
+use super::state::are_times_fine;
+
 /// A stack of the test.
 pub struct Stack {
     pub title: &'static str,
@@ -67,6 +69,8 @@ pub struct Side {
     pub origin: PathBuf,
     /// What is changed is copied to another branch first.
     pub copies_up: bool,
+    /// No two changes are noted with the same time.
+    pub has_fine_times: bool,
 }
 
 /// A mount and a directory on the same kind of file system.
@@ -85,7 +89,13 @@ impl Sides {
         let mount_point = places[1].beside("mount")?;
         let served = Served::start(&recipe, &mount_point, frontends::fuse::Features::NONE, None)?;
         let copies_up = stack.below.is_some();
-        let side = |path: &Path, origin: &Path| Side { path: path.to_owned(), origin: origin.to_owned(), copies_up };
+        let has_fine_times = are_times_fine(places[0].path())?;
+        let side = |path: &Path, origin: &Path| Side {
+            path: path.to_owned(),
+            origin: origin.to_owned(),
+            copies_up,
+            has_fine_times,
+        };
         let origin = stack.below.map_or(mount_point.clone(), |below| places[1].path().join(below));
         let (beside, mounted) = (side(places[0].path(), places[0].path()), side(&mount_point, &origin));
         Ok(Self { stack, beside, mounted, _served: served, _places: places })

@@ -1,8 +1,8 @@
 //! All that root can see of a directory of objects, but for inode numbers and the exact times.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::calls::PAST_SECONDS;
@@ -34,19 +34,44 @@ impl State {
         Self(found.into_iter().map(seen).collect())
     }
 
-    /// A line for each object: what is seen of it, and which of its times are others than they were before. The time of
-    /// change only if it is wanted.
-    pub fn compared_to(&self, before: &Self, with_change: bool) -> Vec<String> {
+    /// A line for each object: what is seen of it, and which of these times are others than they were before.
+    pub fn compared_to(&self, before: &Self, times: Times) -> Vec<String> {
         let line = |(name, now): (&String, &Seen)| {
             let mut line = format!("{name}: {}", now.text);
             if let Some(before) = before.0.get(name).filter(|before| before.inode == now.inode) {
-                line += if before.modified == now.modified { "" } else { " modified" };
-                line += if !with_change || before.changed == now.changed { "" } else { CHANGED };
+                let is_modified = times != Times::None && before.modified != now.modified;
+                let is_changed = times == Times::All && before.changed != now.changed;
+                line += if is_modified { " modified" } else { "" };
+                line += if is_changed { CHANGED } else { "" };
             }
             line
         };
         self.0.iter().map(line).collect()
     }
+}
+
+/// The times that are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Times {
+    None,
+    Modification,
+    /// That of the last change too.
+    All,
+}
+
+/// Whether a file system notes another time for each change that somebody has looked at, as ext4 does from Linux 6.13 on. Before,
+/// two changes within a tick of the clock have the same.
+pub fn are_times_fine(directory: &Path) -> std::io::Result<bool> {
+    let path = directory.join("clock");
+    fs::write(&path, b"")?;
+    let mut seen = BTreeSet::new();
+    for mode in 0..20 {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+        let status = fs::symlink_metadata(&path)?;
+        seen.insert((status.ctime(), status.ctime_nsec()));
+    }
+    fs::remove_file(&path)?;
+    Ok(seen.len() == 20)
 }
 
 /// Finds what is in a directory: paths and status by name.

@@ -108,8 +108,11 @@ impl Node {
         self.copied_within(caller, Extent::All, usize::MAX)
     }
 
-    /// What is immutable is so in all branches: a copy of it would not be.
-    fn may_be_copied(&self, caller: &Caller) -> Result<()> {
+    /// Whether the caller may change it in a copy, if it may not be changed where it is.
+    ///
+    /// # Errors
+    /// `EPERM` for what is immutable: a copy of it would not be.
+    pub(super) fn may_be_copied(&self, caller: &Caller) -> Result<()> {
         let is_asked = !caller.server && !self.is_writable();
         let is_immutable = is_asked && self.leftmost().vnode.getattr(&Caller::server())?.is_immutable();
         if is_immutable { Err(Errno::EPERM) } else { Ok(()) }
