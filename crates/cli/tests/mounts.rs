@@ -538,6 +538,72 @@ fn users_are_as_powerful_as_beside_the_mount() {
     }
 }
 
+/// Also where the server writes for them: behind a view of owners, what the kernel kept, and copies of a union.
+#[test]
+fn what_is_reserved_for_the_superuser_is_not_taken_by_users_through_any_stack() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, base, lower) = (&scratch.name("mount"), scratch.path("base"), scratch.path("lower"));
+    for directory in [&base, &lower] {
+        fs::create_dir(directory).unwrap();
+    }
+    File::create(scratch.path("image")).unwrap().set_len(64 << 20).unwrap();
+    let call = |program: &str, arguments: &[&str]| {
+        assert!(Command::new(program).args(arguments).status().expect("it is started").success(), "{arguments:?}");
+    };
+    call("mkfs.ext4", &["-q", "-F", "-b", "4096", "-m", "50", &scratch.name("image")]);
+    call("mount", &["-o", "loop", &scratch.name("image"), base.to_str().unwrap()]);
+    call("mount", &["-t", "tmpfs", "-o", "mode=777", "none", lower.to_str().unwrap()]);
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
+    // More than users may write, and less than there is.
+    fs::write(lower.join("copied"), vec![7; 40 << 20]).unwrap();
+    fs::set_permissions(lower.join("copied"), fs::Permissions::from_mode(0o666)).unwrap();
+    let free = || rustix::fs::statvfs(&base).unwrap().f_bfree;
+    let reserve = free() * 2 / 5;
+    let (base, lower) = (scratch.name("base"), scratch.name("lower"));
+    let fill = |by: &str, count: u32| {
+        format!("dd if=/dev/zero of={by} bs=64k count={count} conv=fsync 2>&1 | grep -o 'No space left' | head -1")
+    };
+    let append = "printf x 2>&1 >> copied";
+    for (stack, options) in [
+        (base.clone(), "allow_other,writes=back"),
+        (format!("{base} | map(owner=nobody, perms=\"u=rwX,go=rX\")"), "allow_other"),
+        (format!("{base} | map(owner=nobody, perms=\"u=rwX,go=rX\")"), "allow_other,nopassthrough"),
+        (format!("{base} | map(owner=nobody, perms=\"u=rwX,go=rX\")"), "allow_other,writes=back"),
+        (format!("{base}=rw, {lower}=ro | union"), "allow_other"),
+        (format!("{base}=rw, {lower}=ro | union(metacopy=on)"), "allow_other"),
+    ] {
+        run(["mount", &stack, mount, "-o", options]).succeeded();
+        let report = |what: &str| format!("{what}: {stack}, {options}, {} blocks are left of {reserve}", free());
+        if stack.contains("union") {
+            if stack.contains("metacopy") {
+                fs::set_permissions(scratch.path("mount/copied"), fs::Permissions::from_mode(0o666)).unwrap();
+            }
+            assert!(!as_user(&scratch.mount(), append).0, "{}", report("copied"));
+            assert!(free() >= reserve, "{}", report("copied"));
+            std::io::Write::write_all(
+                &mut File::options().append(true).open(scratch.path("mount/copied")).unwrap(),
+                b"x",
+            )
+            .unwrap();
+            assert!(free() < reserve, "{}", report("the superuser copies"));
+        } else {
+            assert_eq!(as_user(&scratch.mount(), &fill("large", 1_000)).1, "No space left\n", "{}", report("filled"));
+            assert!(free() >= reserve, "{}", report("filled"));
+            let mut shell = Command::new("sh");
+            let roots = finish(shell.args(["-c", &fill("roots", 320)]).current_dir(scratch.mount()).output());
+            assert_eq!(roots.succeeded(), "", "{}", report("the superuser goes on"));
+            assert!(free() < reserve, "{}", report("the superuser goes on"));
+        }
+        umount(mount);
+        for name in ["large", "roots", "copied"] {
+            let _ = fs::remove_file(scratch.path("base").join(name));
+        }
+    }
+}
+
 #[test]
 fn the_root_of_a_user_namespace_is_promised_nothing_of_roots() {
     if !can_mount() {

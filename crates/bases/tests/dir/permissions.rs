@@ -330,6 +330,16 @@ fn what_is_reserved_for_the_superuser_is_not_taken_by_users() {
         assert!(has_reserve());
         assert_eq!(fill(&user(1_001, &[]), 8), Some(Errno::ENOSPC), "also after the superuser's turn");
         assert_eq!(fill(&Caller::server(), 8), Some(Errno::ENOSPC), "what the server writes is the user's");
+        let at_expense = Caller::server().at_expense_of(&owner);
+        assert_eq!(fill(&at_expense, 8), Some(Errno::ENOSPC), "or of whoever it is at the expense of");
+        let servers = vnode.open(&Caller::server(), OpenFlags::READ_WRITE).unwrap();
+        assert_eq!(servers.write_at(&at_expense, 1 << 31, &[7; 65_536], false), Err(Errno::ENOSPC));
+        let paid = vnode.open(&at_expense, OpenFlags::READ_WRITE).unwrap();
+        assert_eq!(paid.write_at(&Caller::server(), 1 << 31, &[7; 65_536], false), Err(Errno::ENOSPC));
+        let set_id = SetAttributes { mode: Some(0o4755), ..Default::default() };
+        vnode.setattr(&owner, &set_id).unwrap();
+        paid.write_at(&at_expense, 0, b"y", false).unwrap();
+        assert_eq!(vnode.getattr(&root()).unwrap().mode, 0o4755, "the server may still write what it may");
         let more = large.allocate(&owner, vnode::AllocateMode::from_bits(0), most, 1 << 20);
         assert_eq!(more, Err(Errno::ENOSPC));
         // As the kernel writes by itself, with what the thread has that hands it the file.

@@ -70,7 +70,7 @@ impl Dispatcher {
         if flags.truncates() {
             self.durability.file_changed(&caller, &*file)?;
         }
-        let answer = self.register(&node, file, flags, appends, None, request.uid == 0);
+        let answer = self.register(&node, file, flags, appends, None, (request.uid, request.gid));
         put_open(reply, answer);
         Ok(())
     }
@@ -116,7 +116,8 @@ impl Dispatcher {
         };
         let node = self.node(entry.node)?;
         self.newborns.created(&node, &attributes);
-        let answer = self.register(&node, created.file, flags, by.appends(), Some(&attributes), request.uid == 0);
+        let answer =
+            self.register(&node, created.file, flags, by.appends(), Some(&attributes), (request.uid, request.gid));
         reply.put(&entry);
         put_open(reply, answer);
         Ok(())
@@ -130,8 +131,9 @@ impl Dispatcher {
         flags: OpenFlags,
         appends: bool,
         attributes: Option<&Attributes>,
-        privileged: bool,
+        opener: (u32, u32),
     ) -> OpenAnswer {
+        let privileged = opener.0 == 0;
         let passthrough = self.decisions().passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
         // After a passthrough write the kernel would not notice that the bits are gone.
         let writes_clear_set_id = passthrough && flags.writes() && !privileged && self.has_set_id(&file, attributes);
@@ -141,7 +143,7 @@ impl Dispatcher {
         let synchronized = passthrough && flags.writes() && self.durability.of_data();
         let direct = self.decisions().direct_io() || writes_clear_set_id || appends_by_itself || synchronized;
         let opens_differ = self.decisions().opens_differ;
-        let wish = OpenWish { passthrough, direct, opens_differ, writes: flags.writes(), appends, privileged };
+        let wish = OpenWish { passthrough, direct, opens_differ, writes: flags.writes(), appends, opener };
         let register = |file: &OpenFileRef| self.register_backing(file, privileged);
         let keeps = |file: &OpenFileRef| self.may_keep_data(node, file, attributes, flags.reads());
         let mut answer = self.open_files.open(node.id, file, wish, register, keeps);
