@@ -538,6 +538,55 @@ fn users_are_as_powerful_as_beside_the_mount() {
     }
 }
 
+/// The kernel admits whom the file system below knows too little of.
+#[test]
+fn what_the_kernel_grants_for_others_or_in_namespaces_is_granted() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, base, other) = (&scratch.name("mount"), scratch.path("base"), scratch.path("other"));
+    for directory in [&base, &other] {
+        fs::create_dir(directory).unwrap();
+    }
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
+    let file = |name: &str, owner: u32, mode: u32| {
+        fs::write(base.join(name), name).unwrap();
+        std::os::unix::fs::chown(base.join(name), Some(owner), Some(65_534)).unwrap();
+        fs::set_permissions(base.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    file("others", 0, 0);
+    file("of_group", 1_001, 0o640);
+    for stack in [scratch.name("base"), format!("{}=rw, {}=ro | union", scratch.name("base"), scratch.name("other"))] {
+        file("own", 65_534, 0);
+        as_user(
+            &base,
+            "chmod -f 700 closed; rm -rf closed; mkdir closed && echo below > closed/f && chmod 0 closed/f closed",
+        );
+        run(["mount", &stack, mount, "-o", "allow_other"]).succeeded();
+        for directory in [&base, &scratch.mount()] {
+            let what = format!("{stack}, {}", directory.display());
+            assert_eq!(as_user(directory, "unshare -Ur cat own"), (true, "own".to_owned()), "{what}");
+            let below = as_user(directory, "unshare -Ur sh -c 'ls closed && cat closed/f'");
+            assert_eq!(below, (true, "f\nbelow\n".to_owned()), "{what}");
+            for command in ["cat own", "ls closed", "unshare -Ur cat others", "unshare -Ur sh -c 'echo > others'"] {
+                assert!(!as_user(directory, command).0, "{command}: {what}");
+            }
+        }
+        // Overlayfs asks with the ids of whoever mounted it, in the process of whoever uses it.
+        let merged = scratch.path("merged");
+        fs::create_dir_all(&merged).unwrap();
+        let lower = format!("lowerdir={mount}:{}", scratch.name("other"));
+        let overlay = Command::new("mount").args(["-t", "overlay", "overlay", "-o", &lower]).arg(&merged).status();
+        assert!(overlay.unwrap().success());
+        let read = as_user(&merged, "cat of_group");
+        let unmounted = Command::new("umount").arg(&merged).status().unwrap();
+        assert_eq!(read, (true, "of_group".to_owned()), "{stack}");
+        assert!(unmounted.success());
+        umount(mount);
+    }
+}
+
 /// Also where the server writes for them: behind a view of owners, what the kernel kept, and copies of a union.
 #[test]
 fn what_is_reserved_for_the_superuser_is_not_taken_by_users_through_any_stack() {

@@ -306,6 +306,29 @@ fn capabilities_in_a_users_own_namespaces_are_the_users_to_give() {
 }
 
 #[test]
+fn whom_the_kernel_has_admitted_may_do_with_its_own_what_the_owner_could_allow() {
+    Ground::each(|ground| {
+        let (owner, other) = (user(1_000, &[]), user(1_001, &[]));
+        let (file, _) = make(&ground.root, &owner, "f", 0, b"x");
+        let closed = ground.root.mkdir(&owner, name("closed"), 0o700).unwrap().vnode;
+        make(&closed, &owner, "g", 0o600, b"x");
+        closed.setattr(&owner, &SetAttributes { mode: Some(0), ..Default::default() }).unwrap();
+        let is_refused = |caller: &Caller| {
+            assert_eq!(file.open(caller, OpenFlags::READ).err(), Some(Errno::EACCES));
+            assert_eq!(closed.lookup(caller, name("g")).err(), Some(Errno::EACCES));
+            assert_eq!(closed.open_directory(caller).err(), Some(Errno::EACCES));
+        };
+        is_refused(&owner);
+        is_refused(&other.admitted_by_kernel());
+        let admitted = owner.clone().admitted_by_kernel();
+        assert!(file.open(&admitted, OpenFlags::READ_WRITE).is_ok());
+        assert!(closed.lookup(&admitted, name("g")).is_ok());
+        assert!(closed.open_directory(&admitted).is_ok());
+        is_refused(&owner);
+    });
+}
+
+#[test]
 fn what_is_reserved_for_the_superuser_is_not_taken_by_users() {
     Ground::each(|ground| {
         if !ground.label.starts_with("ext4") {

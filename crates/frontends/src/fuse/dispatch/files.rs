@@ -56,7 +56,7 @@ impl Dispatcher {
 
     fn open(&self, request: &Request<'_>, arguments: &wire::OpenIn, reply: &mut Reply<'_>) -> Answer {
         let node = self.node(request.node)?;
-        let caller = caller(request, 0);
+        let caller = self.admitted_caller(request, 0);
         let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
         let (file, appends) = if arguments.flags & OPENED_TO_EXECUTE != 0 {
             // Who may execute need not be allowed to read; the kernel reads for the program loader. What it is for is told:
