@@ -26,16 +26,38 @@ pub struct Caller {
     /// The operation is the server's own: bases act with the server's credentials and check nothing more.
     pub server: bool,
     payer: Option<(u32, u32)>,
+    admission: Admission,
     groups: OnceLock<Arc<[u32]>>,
     session: OnceLock<u32>,
     capabilities: OnceLock<u64>,
+}
+
+/// How far it is settled whether the caller may do what it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    Open,
+    /// The kernel has admitted it.
+    Checked,
+    /// It is to be admitted whatever the mode says.
+    Overriding,
 }
 
 impl Caller {
     /// A process of this machine; its supplementary groups and session are looked up when asked for.
     pub fn process(pid: u32, uid: u32, gid: u32, umask: u32) -> Self {
         let (groups, session, capabilities) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { uid, gid, pid, umask, server: false, payer: None, groups, session, capabilities }
+        Self {
+            uid,
+            gid,
+            pid,
+            umask,
+            server: false,
+            payer: None,
+            admission: Admission::Open,
+            groups,
+            session,
+            capabilities,
+        }
     }
 
     /// A caller whose supplementary groups are known, such as an RPC credential's.
@@ -65,6 +87,27 @@ impl Caller {
         let groups: Arc<[u32]> = self.groups().iter().map(|&group| map(group)).collect();
         let capabilities = if uid == self.uid { self.capabilities.clone() } else { implied_by(uid).into() };
         Self { groups: groups.into(), capabilities, ..caller }
+    }
+
+    /// The same caller, whom the kernel has admitted by what is shown of the object: it knows more of the process, such as the
+    /// capabilities that it has in a user namespace over what its user owns.
+    pub fn admitted_by_kernel(self) -> Self {
+        Self { admission: Admission::Checked, ..self }
+    }
+
+    /// Whether the kernel has admitted it.
+    pub fn is_admitted_by_kernel(&self) -> bool {
+        self.admission == Admission::Checked
+    }
+
+    /// The same caller, with CAP_DAC_OVERRIDE for one operation on an object that is its own: its owner could change the mode.
+    pub fn overriding(&self) -> Self {
+        Self { admission: Admission::Overriding, ..self.clone() }
+    }
+
+    /// Whether it has CAP_DAC_OVERRIDE for this operation.
+    pub fn is_overriding(&self) -> bool {
+        self.admission == Admission::Overriding
     }
 
     /// Looks up now what permissions are decided by: the capabilities of a superuser, the groups of others.

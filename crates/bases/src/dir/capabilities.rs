@@ -6,6 +6,7 @@
 //! | the server, at the expense of a user | [`KEPT`], and CAP_FSETID, without which the kernel takes set-id bits away |
 //! | a superuser | of those what the caller has itself, and [`KEPT`]; for data also [`OF_RESOURCES`], if the caller has it |
 //! | a user | [`KEPT`] |
+//! | a user, over an object of its own | [`KEPT`], and CAP_DAC_OVERRIDE if the kernel has admitted it (`vnode_impl.rs`) |
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -44,8 +45,8 @@ const TO_SEE_HIDDEN: CapabilitySet = CapabilitySet::SYS_PTRACE;
 pub struct Powers {
     /// For the server.
     pub servers: CapabilitySet,
-    /// For users.
-    pub users: CapabilitySet,
+    /// For all users.
+    users: CapabilitySet,
     /// The process is not in a user namespace in which nobody can change groups (user_namespaces(7)): there all have its own.
     pub sets_groups: bool,
     all: CapabilitySet,
@@ -76,6 +77,12 @@ impl Powers {
     /// What data of such a caller's may be written with besides.
     pub fn for_data(self, caller: &Caller) -> CapabilitySet {
         self.all & own(caller) & OF_RESOURCES
+    }
+
+    /// For a user.
+    pub fn of_user(self, caller: &Caller) -> CapabilitySet {
+        let over_its_own = if caller.is_overriding() { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
+        self.users | (self.servers & over_its_own)
     }
 
     /// For data that the server writes at the expense of a user.

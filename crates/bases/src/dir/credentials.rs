@@ -145,7 +145,7 @@ impl Current {
             Caller { uid, gid, .. } => {
                 self.set_groups(powers, caller.groups())?;
                 self.set_ids(*uid, *gid)?;
-                self.set_capabilities(powers.users)
+                self.set_capabilities(powers.of_user(caller))
             }
         }
     }

@@ -308,6 +308,29 @@ fn capabilities_in_a_users_own_namespaces_are_the_users_to_give() {
 }
 
 #[test]
+fn whom_the_kernel_has_admitted_may_do_with_its_own_what_the_owner_could_allow() {
+    Ground::each(|ground| {
+        let (owner, other) = (user(1_000, &[]), user(1_001, &[]));
+        let (file, _) = make(&ground.root, &owner, "f", 0, b"x");
+        let closed = ground.root.mkdir(&owner, name("closed"), 0o700).unwrap().vnode;
+        make(&closed, &owner, "g", 0o600, b"x");
+        closed.setattr(&owner, &SetAttributes { mode: Some(0), ..Default::default() }).unwrap();
+        let is_refused = |caller: &Caller| {
+            assert_eq!(file.open(caller, OpenFlags::READ).err(), Some(Errno::EACCES));
+            assert_eq!(closed.lookup(caller, name("g")).err(), Some(Errno::EACCES));
+            assert_eq!(closed.open_directory(caller).err(), Some(Errno::EACCES));
+        };
+        is_refused(&owner);
+        is_refused(&other.admitted_by_kernel());
+        let admitted = owner.clone().admitted_by_kernel();
+        assert!(file.open(&admitted, OpenFlags::READ_WRITE).is_ok());
+        assert!(closed.lookup(&admitted, name("g")).is_ok());
+        assert!(closed.open_directory(&admitted).is_ok());
+        is_refused(&owner);
+    });
+}
+
+#[test]
 fn what_is_reserved_for_the_superuser_is_not_taken_by_users() {
     Ground::each(|ground| {
         if !ground.label.starts_with("ext4") {
@@ -332,6 +355,16 @@ fn what_is_reserved_for_the_superuser_is_not_taken_by_users() {
         assert!(has_reserve());
         assert_eq!(fill(&user(1_001, &[]), 8), Some(Errno::ENOSPC), "also after the superuser's turn");
         assert_eq!(fill(&Caller::server(), 8), Some(Errno::ENOSPC), "what the server writes is the user's");
+        let at_expense = Caller::server().at_expense_of(&owner);
+        assert_eq!(fill(&at_expense, 8), Some(Errno::ENOSPC), "or of whoever it is at the expense of");
+        let servers = vnode.open(&Caller::server(), OpenFlags::READ_WRITE).unwrap();
+        assert_eq!(servers.write_at(&at_expense, 1 << 31, &[7; 65_536], false), Err(Errno::ENOSPC));
+        let paid = vnode.open(&at_expense, OpenFlags::READ_WRITE).unwrap();
+        assert_eq!(paid.write_at(&Caller::server(), 1 << 31, &[7; 65_536], false), Err(Errno::ENOSPC));
+        let set_id = SetAttributes { mode: Some(0o4755), ..Default::default() };
+        vnode.setattr(&owner, &set_id).unwrap();
+        paid.write_at(&at_expense, 0, b"y", false).unwrap();
+        assert_eq!(vnode.getattr(&root()).unwrap().mode, 0o4755, "the server may still write what it may");
         let more = large.allocate(&owner, vnode::AllocateMode::from_bits(0), most, 1 << 20);
         assert_eq!(more, Err(Errno::ENOSPC));
         // As the kernel writes by itself, with what the thread has that hands it the file.

@@ -172,6 +172,12 @@ impl Dispatcher {
         self.negotiated.has(wire::init::HANDLE_KILLPRIV) && uid != 0
     }
 
+    /// The process that a request comes from, for an operation that the kernel has checked if it checks permissions.
+    fn admitted_caller(&self, request: &Request<'_>, umask: u32) -> Caller {
+        let caller = caller(request, umask);
+        if self.decisions().default_permissions { caller.admitted_by_kernel() } else { caller }
+    }
+
     /// Whether the kernel has checked permissions, and clears set-id bits by setting the mode for whoever writes.
     fn kernel_clears_set_id(&self) -> bool {
         let left_to_us = [wire::init::HANDLE_KILLPRIV_V2, wire::init::HANDLE_KILLPRIV];

@@ -20,7 +20,7 @@ impl Dispatcher {
         match &request.operation {
             Operation::OpenDirectory(_) => {
                 let node = self.node(request.node)?;
-                let directory = node.vnode.open_directory(&caller)?;
+                let directory = node.vnode.open_directory(&self.admitted_caller(request, 0))?;
                 let handle = self.open_files.open_directory(node, directory);
                 let keep = open_reply::CACHE_DIR | open_reply::KEEP_CACHE;
                 let Decisions { exclusive, needs_every_lookup, .. } = **self.decisions();

@@ -5,7 +5,7 @@ use crate::fuse::backing;
 use crate::fuse::convert::{lock_from_wire, lock_to_wire};
 use crate::fuse::locks::Locking;
 use crate::fuse::nodes::Node;
-use crate::fuse::open_files::{OpenAnswer, OpenWish, OpenedFile};
+use crate::fuse::open_files::{OpenAnswer, OpenWish, OpenedFile, Opener};
 use crate::fuse::options::Decisions;
 use crate::fuse::reply::Reply;
 use crate::fuse::request::{Operation, Request};
@@ -57,7 +57,7 @@ impl Dispatcher {
 
     fn open(&self, request: &Request<'_>, arguments: &wire::OpenIn, reply: &mut Reply<'_>) -> Answer {
         let node = self.node(request.node)?;
-        let caller = caller(request, 0);
+        let caller = self.admitted_caller(request, 0);
         let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
         let (file, appends) = if arguments.flags & OPENED_TO_EXECUTE != 0 {
             // Who may execute need not be allowed to read; the kernel reads for the program loader. What it is for is told:
@@ -71,7 +71,7 @@ impl Dispatcher {
         if flags.truncates() {
             self.durability.file_changed(&caller, &*file)?;
         }
-        let answer = self.register(&node, file, flags, appends, None, caller.is_superuser());
+        let answer = self.register(&node, file, flags, appends, None, Opener::of(&caller));
         put_open(reply, answer);
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Dispatcher {
         };
         let node = self.node(entry.node)?;
         self.newborns.created(&node, &attributes);
-        let answer = self.register(&node, created.file, flags, by.appends(), Some(&attributes), caller.is_superuser());
+        let answer = self.register(&node, created.file, flags, by.appends(), Some(&attributes), Opener::of(&caller));
         reply.put(&entry);
         put_open(reply, answer);
         Ok(())
@@ -131,8 +131,9 @@ impl Dispatcher {
         flags: OpenFlags,
         appends: bool,
         attributes: Option<&Attributes>,
-        privileged: bool,
+        opener: Opener,
     ) -> OpenAnswer {
+        let privileged = opener.is_privileged;
         let passthrough = self.decisions().passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
         // After a passthrough write the kernel would not notice that the bits are gone.
         let writes_clear_set_id = passthrough && flags.writes() && !privileged && self.has_set_id(&file, attributes);
@@ -142,7 +143,7 @@ impl Dispatcher {
         let synchronized = passthrough && flags.writes() && self.durability.of_data();
         let direct = self.decisions().direct_io() || writes_clear_set_id || appends_by_itself || synchronized;
         let opens_differ = self.decisions().opens_differ;
-        let wish = OpenWish { passthrough, direct, opens_differ, writes: flags.writes(), appends, privileged };
+        let wish = OpenWish { passthrough, direct, opens_differ, writes: flags.writes(), appends, opener };
         let register = |file: &OpenFileRef| self.register_backing(file, privileged);
         let keeps = |file: &OpenFileRef| self.may_keep_data(node, file, attributes, flags.reads());
         let mut answer = self.open_files.open(node.id, file, wish, register, keeps);

@@ -138,11 +138,11 @@ impl Node {
     /// The leftmost instance, which may be changed where it is, with as much of its data. A metadata-only copy that does not
     /// find room for them may move.
     fn with_data(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
-        match self.bring_data(extent) {
+        match self.bring_data(caller, extent) {
             Err(error) if self.passes_over(error) && !self.is_nameless() => {
                 let position = self.union.branches.position(&self.leftmost().member).ok_or(Errno::ESTALE)?;
                 self.copy_up(caller, extent, position.checked_sub(1).ok_or(error)?)?;
-                self.bring_data(extent)?;
+                self.bring_data(caller, extent)?;
             }
             brought => brought?,
         }
@@ -207,7 +207,8 @@ impl Node {
             target.work.note_metacopies()?;
         }
         let data = self.data()?;
-        let (name, copy) = copy_of(original, target, &How { extent, data, mark, rights })?;
+        let how = How { extent, data, mark, rights, writer: server.clone().at_expense_of(caller) };
+        let (name, copy) = copy_of(original, target, &how)?;
         // Without a name it lives as long as it is open, and nobody may have opened it again yet.
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);
         let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();

@@ -18,11 +18,11 @@ use super::mark::{self, is_marked};
 const CAPABILITY: &[u8] = b"security.capability";
 const SET_ID: u32 = 0o6000;
 
-/// Brings all data.
+/// Brings all data, as the writer has it: the server, at the expense of whoever needs them.
 ///
 /// # Errors
 /// Those of copying: then the copy is as it was.
-pub(super) fn fill(copy: &Instance, data: &VnodeRef) -> Result<()> {
+pub(super) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let Instance { member, vnode, .. } = copy;
     let before = vnode.getattr(&server)?;
@@ -30,7 +30,7 @@ pub(super) fn fill(copy: &Instance, data: &VnodeRef) -> Result<()> {
     let (work, note) = (member.work.directory()?, member.work.name_for(Purpose::Times(before.mtime)));
     // A file without a name is not there after a crash.
     let is_noted = work.link_surely(&server, vnode, note.as_name()).is_ok();
-    let filled = write(vnode, data, &before, before.size);
+    let filled = write(writer, vnode, data, &before, before.size);
     let restored = restore(vnode, &before, capability);
     let done = filled.and(restored).and_then(|()| mark::remove(vnode));
     if is_noted {
@@ -40,12 +40,12 @@ pub(super) fn fill(copy: &Instance, data: &VnodeRef) -> Result<()> {
 }
 
 /// Cuts the copy off, which is what is asked for, and brings as much as is left. Users see it done from the first step.
-pub(super) fn cut(copy: &Instance, data: Option<&VnodeRef>, size: u64) -> Result<()> {
+pub(super) fn cut(writer: &Caller, copy: &Instance, data: Option<&VnodeRef>, size: u64) -> Result<()> {
     let server = Caller::server();
     let vnode = &copy.vnode;
     vnode.setattr(&server, &SetAttributes { size: Some(size), ..SetAttributes::default() })?;
     if let Some(data) = data {
-        write(vnode, data, &vnode.getattr(&server)?, size)?;
+        write(writer, vnode, data, &vnode.getattr(&server)?, size)?;
     }
     mark::remove(vnode)
 }
@@ -70,9 +70,9 @@ pub(in super::super) fn put_times_back(file: &VnodeRef, mtime: Timestamp) {
     }
 }
 
-fn write(copy: &VnodeRef, data: &VnodeRef, before: &Attributes, size: u64) -> Result<()> {
+fn write(writer: &Caller, copy: &VnodeRef, data: &VnodeRef, before: &Attributes, size: u64) -> Result<()> {
     let server = Caller::server();
-    let file = open(copy, before)?;
+    let file = open(writer, copy, before)?;
     if before.blocks > 0 {
         // Perhaps what came before a crash: what is a hole now is to be one.
         empty(&*file, before.size);
@@ -88,13 +88,13 @@ fn write(copy: &VnodeRef, data: &VnodeRef, before: &Attributes, size: u64) -> Re
 }
 
 /// A server that is no superuser may have to allow itself to write what it owns.
-fn open(copy: &VnodeRef, before: &Attributes) -> Result<OpenFileRef> {
+fn open(writer: &Caller, copy: &VnodeRef, before: &Attributes) -> Result<OpenFileRef> {
     let server = Caller::server();
     let mode = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-    match copy.open(&server, OpenFlags::READ_WRITE) {
+    match copy.open(writer, OpenFlags::READ_WRITE) {
         Err(Errno::EACCES) => {
             copy.setattr(&server, &mode(before.mode | 0o600))?;
-            let opened = copy.open(&server, OpenFlags::READ_WRITE);
+            let opened = copy.open(writer, OpenFlags::READ_WRITE);
             copy.setattr(&server, &mode(before.mode))?;
             opened
         }
