@@ -2,6 +2,7 @@
 //! operation or as it is after it but for bytes that the operation changes, each of which is old or new, and all other data
 //! are what they were.
 
+mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod operations;

@@ -80,6 +80,11 @@ fn union(options: &[(&str, &str)], below: Vec<FileSystemRef>, second: BranchMode
 pub struct Below(Vec<FileSystemRef>);
 
 impl Below {
+    /// These, each with the layer `faulty` on top.
+    pub fn of(below: Vec<FileSystemRef>) -> Self {
+        Self(below)
+    }
+
     /// Sets one rule for one of them, or none, from which its calls are counted.
     pub fn set(&self, branch: usize, rule: &[(&str, &str)]) {
         tell(&self.0[branch], "set", rule);
@@ -122,7 +127,7 @@ pub struct Scene {
 impl Scene {
     /// The stack over a new tree, in the last file system below as seen through the stack.
     pub fn new(stack: &'static Stack) -> Self {
-        let below = Below((0..stack.branches).map(|_| layer("faulty", &[], memory())).collect());
+        let below = Below::of((0..stack.branches).map(|_| layer("faulty", &[], memory())).collect());
         below.off();
         let last = below.0[stack.branches - 1].clone();
         let last = (stack.build)(std::iter::once(last).chain(extra(stack)).collect());
@@ -211,7 +216,8 @@ pub fn is_between(state: &State, before: &State, after: &State) -> bool {
     state.iter().all(|(path, object)| object.is_between(&before[path], &after[path]))
 }
 
-fn state_of(root: &VnodeRef) -> State {
+/// All that can be seen from a root.
+pub fn state_of(root: &VnodeRef) -> State {
     let mut state = State::new();
     let mut names = BTreeMap::new();
     describe(root, "/", &mut state, &mut names);
