@@ -12,7 +12,7 @@ use super::KIND;
 use super::mounts::Mount;
 use super::names::only_directory;
 use super::node::{Node, reopen};
-use super::status::Status;
+use super::status::number_at;
 use super::{errno, system};
 
 /// How much is read at once.
@@ -119,9 +119,9 @@ impl Directory {
 
     fn ino(&self, record: &Record<'_>) -> u64 {
         if self.has_mount_points
-            && let Ok(status) = Status::at(&self.descriptor, record.name)
+            && let Ok((device, ino)) = number_at(&self.descriptor, record.name)
         {
-            return self.node.tree().mounts.shown_ino(status.device(), status.ino());
+            return self.node.tree().mounts.shown_ino(device, ino);
         }
         self.mount.shown_ino(record.ino)
     }
