@@ -340,6 +340,32 @@ fn what_is_not_forked_is_said_before_the_command_starts() {
     assert!(!scene.scratch.path("mount/file").exists());
 }
 
+/// In a mount name space of its own, with a FUSE file system in the directory whose server never reads a request.
+#[test]
+fn a_mount_that_does_not_answer_is_not_waited_for() {
+    if !can_mount() {
+        return;
+    }
+    const SCRIPT: &str = r#"
+        exec 3<>/dev/fuse
+        mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other never "$1/silent" || exit 99
+        shift
+        exec timeout --signal KILL 30 "$@"
+    "#;
+    let scene = Scene::with(&["f", "silent/below", "directory/inner"]);
+    let base = scene.scratch.name("base");
+    let script = "echo new > f; rm directory/inner; echo other > directory/added";
+    let run = scene.command(&["--stack", &base, "--commit", "--", "sh", "-c", script]);
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh", &base]);
+    command.arg(run.get_program()).args(run.get_args()).current_dir(scene.base()).stdin(Stdio::null());
+    let ended = command.output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.success(), "{:?} {said}", ended.status);
+    assert_eq!(said, scene.notice() + "+ directory/added\n- directory/inner\n~ f\n");
+    assert_eq!((scene.read("f"), scene.read("directory/added")), ("new\n".to_owned(), "other\n".to_owned()));
+}
+
 #[test]
 fn a_fork_is_used_by_one_command_at_a_time() {
     if !can_mount() {

@@ -419,3 +419,23 @@ fn what_comes_to_be_after_the_check_stays() {
         assert_eq!(rename(RenameMode::Replace), Err(Errno::EPERM), "{operation}");
     }
 }
+
+#[test]
+fn set_id_bits_go_before_data_change_that_an_error_is_reported_of() {
+    for (operation, way) in
+        ["fallocate", "copy_file_range"].iter().flat_map(|one| [(one, "error"), (one, "late-error")])
+    {
+        let faulty = layer("faulty", &[("operations", operation), (way, "EIO")], below());
+        let upper = layer("map", &[("user-map", "1000/2000")], faulty.clone());
+        let file = walk(&upper, &root(), "d/file").unwrap().vnode;
+        file.setattr(&root(), &SetAttributes { mode: Some(0o6777), ..NONE }).unwrap();
+        let caller = user(5);
+        let open = file.open(&caller, OpenFlags::READ_WRITE).unwrap();
+        let answer = match *operation {
+            "fallocate" => open.allocate(&caller, vnode::AllocateMode::ALLOCATE, 0, 100),
+            _ => open.copy_range(&caller, 0, &open, 50, 5).map(drop),
+        };
+        assert_eq!(answer, Err(Errno::EIO), "{operation} {way}");
+        assert_eq!(file.getattr(&root()).unwrap().mode & 0o6000, 0, "{operation} {way}");
+    }
+}

@@ -14,6 +14,7 @@ use super::mounts::Mount;
 use super::names::only_directory;
 use super::node::Node;
 use super::shares::{HeldDescriptor, Share};
+use super::status::number_at;
 use super::{errno, system};
 
 /// How much is read at once.
@@ -127,10 +128,10 @@ impl Directory {
     fn ino(&self, record: &Record<'_>) -> u64 {
         let tree = self.node.tree();
         if self.has_mount_points
-            && let Ok(acting) = tree.credentials.thread().act_as_server()
-            && let Ok(status) = acting.status_at(&self.descriptor, record.name)
+            && let Ok(_acting) = tree.credentials.thread().act_as_server()
+            && let Ok((device, ino)) = number_at(&self.descriptor, record.name)
         {
-            return tree.mounts.shown_ino(status.device(), status.ino());
+            return tree.mounts.shown_ino(device, ino);
         }
         self.mount.shown_ino(record.ino)
     }

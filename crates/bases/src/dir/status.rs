@@ -102,6 +102,14 @@ impl Status {
     }
 }
 
+/// Device and inode number of the object by that name in a directory, as the kernel knows them: what is mounted there is not
+/// asked, since it may not answer, and listing a directory does not wait for what is mounted in it.
+pub fn number_at(directory: impl AsFd, name: impl Arg) -> Result<(u64, u64)> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(directory, name, flags, StatxFlags::INO).map_err(errno)?;
+    Ok((rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino))
+}
+
 fn timestamp(time: StatxTimestamp) -> Timestamp {
     Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
 }

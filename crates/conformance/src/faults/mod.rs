@@ -10,7 +10,8 @@ use std::fmt::Write;
 use vnode::{Errno, FileSystemRef};
 
 pub use operations::{OPERATIONS, Operation};
-use scene::{Scene, State, difference, is_between};
+pub use scene::{Below, Object, State, difference, pattern, state_of};
+use scene::{Scene, is_between};
 
 /// A way to put layers on file systems.
 pub trait Stack {
@@ -42,7 +43,7 @@ const ERRORS: [Errno; 7] =
     [Errno::EIO, Errno::ENOSPC, Errno::EDQUOT, Errno::EMFILE, Errno::ENOMEM, Errno::EINTR, Errno::ESTALE];
 
 /// How a call below fails: nothing is done, or all is done.
-const MOMENTS: [&str; 2] = ["error", "late-error"];
+pub const MOMENTS: [&str; 2] = ["error", "late-error"];
 
 /// What a stack may answer to an operation that it does not have.
 const REFUSALS: [Errno; 4] = [Errno::EOPNOTSUPP, Errno::EXDEV, Errno::EROFS, Errno::EINVAL];
@@ -129,6 +130,32 @@ fn fail(stack: &dyn Stack, operation: &Operation, whole: &Whole, failing: &Faili
     let after_restart =
         (restarted != state).then(|| format!("another state after a restart\n{}", difference(&state, &restarted)));
     [whole.problem(failing.error, &answer, &state), after_restart].into_iter().flatten().collect()
+}
+
+/// Has each call to the file systems below fail in turn, and does what has failed and changed nothing once more: how often.
+///
+/// # Errors
+/// What is wrong, in lines.
+pub fn what_failed_can_be_done(stack: &dyn Stack, operation: &Operation) -> Result<usize, String> {
+    let whole = Whole::of(stack, operation)?;
+    let calls = whole.calls.iter().enumerate().flat_map(|(branch, calls)| (1..=*calls).map(move |call| (branch, call)));
+    let (mut problems, mut count) = (String::new(), 0);
+    for ((branch, call), moment) in calls.flat_map(|call| MOMENTS.map(|moment| (call, moment))) {
+        let scene = Scene::new(stack);
+        scene.below.set(branch, &[("from", &call.to_string()), ("times", "1"), (moment, "EIO")]);
+        let answer = (operation.run)(&scene.root);
+        scene.below.off();
+        if answer.is_ok() || scene.state() != whole.before {
+            continue;
+        }
+        count += 1;
+        let (again, state) = ((operation.run)(&scene.root), scene.state());
+        if again != whole.answer || state != whole.after {
+            let difference = difference(&whole.after, &state);
+            let _ = writeln!(problems, "branch {branch}, call {call}, {moment}: {again:?}\n{difference}");
+        }
+    }
+    if problems.is_empty() { Ok(count) } else { Err(problems) }
 }
 
 /// Has the file systems below read, write and copy a few bytes at a time: nothing of that is seen.

@@ -13,9 +13,14 @@ use super::Stack;
 pub(super) const FILE_BYTES: usize = 3 * 4096 + 100;
 
 /// The file systems below, which fail as they are told.
-pub(super) struct Below(Vec<FileSystemRef>);
+pub struct Below(Vec<FileSystemRef>);
 
 impl Below {
+    /// These, each with the layer `faulty` on top.
+    pub fn of(below: Vec<FileSystemRef>) -> Self {
+        Self(below)
+    }
+
     /// Sets one rule for one of them, or none, from which its calls are counted.
     pub fn set(&self, branch: usize, rule: &[(&str, &str)]) {
         tell(&self.0[branch], "set", rule);
@@ -59,7 +64,7 @@ impl<'s> Scene<'s> {
     /// The stack over a new tree.
     pub fn new(stack: &'s dyn Stack) -> Self {
         let new = || (0..stack.width()).map(|_| stack.below()).collect::<Vec<_>>();
-        let below = Below(new());
+        let below = Below::of(new());
         below.off();
         if stack.spreads() {
             fill(&stack.build_writable(below.0.clone()).root());
@@ -110,7 +115,7 @@ fn fill(root: &VnodeRef) {
 }
 
 /// Bytes that differ from place to place.
-pub(super) fn pattern(bytes: usize, salt: u8) -> Vec<u8> {
+pub fn pattern(bytes: usize, salt: u8) -> Vec<u8> {
     (0..bytes)
         .map(|index| (index as u8).wrapping_mul(31).wrapping_add((index >> 8) as u8).wrapping_add(salt) | 1)
         .collect()
@@ -118,7 +123,7 @@ pub(super) fn pattern(bytes: usize, salt: u8) -> Vec<u8> {
 
 /// All of an object but its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Object {
+pub struct Object {
     attributes: String,
     /// Of a file, unless it has another size than it shows or cannot be read.
     data: Option<Vec<u8>>,
@@ -142,7 +147,7 @@ impl Object {
 }
 
 /// Objects by their paths.
-pub(super) type State = BTreeMap<String, Object>;
+pub type State = BTreeMap<String, Object>;
 
 /// If a state is the one or the other, but for data of files: storage writes byte by byte.
 pub(super) fn is_between(state: &State, before: &State, after: &State) -> bool {
@@ -152,7 +157,8 @@ pub(super) fn is_between(state: &State, before: &State, after: &State) -> bool {
     state.iter().all(|(path, object)| object.is_between(&before[path], &after[path]))
 }
 
-fn state_of(root: &VnodeRef) -> State {
+/// All that can be seen from a root.
+pub fn state_of(root: &VnodeRef) -> State {
     let mut state = State::new();
     let mut names = BTreeMap::new();
     describe(root, "/", &mut state, &mut names);
@@ -223,7 +229,7 @@ fn in_words(object: Option<&Object>) -> String {
 }
 
 /// What differs, a line each.
-pub(super) fn difference(expected: &State, found: &State) -> String {
+pub fn difference(expected: &State, found: &State) -> String {
     let paths: std::collections::BTreeSet<_> = expected.keys().chain(found.keys()).collect();
     let lines = paths.into_iter().filter(|path| expected.get(*path) != found.get(*path));
     let line = |path: &String| {

@@ -356,8 +356,8 @@ impl Layer for Map {
         offset: u64,
         length: u64,
     ) -> Result<()> {
-        file.forward_allocate(caller, mode, offset, length)?;
-        self.after_change(file, caller)
+        self.before_change(file, caller)?;
+        file.forward_allocate(caller, mode, offset, length)
     }
 
     fn copy_range(
@@ -369,13 +369,12 @@ impl Layer for Map {
         to_offset: u64,
         length: u64,
     ) -> Result<u64> {
-        let copied = file.forward_copy_range(caller, offset, to, to_offset, length)?;
         if let Some(to) = to.as_any().downcast_ref::<LayerFile<Self>>()
-            && copied > 0
+            && length > 0
         {
-            self.after_change(to, caller)?;
+            self.before_change(to, caller)?;
         }
-        Ok(copied)
+        file.forward_copy_range(caller, offset, to, to_offset, length)
     }
 }
 
@@ -384,6 +383,7 @@ impl Map {
     fn has_view(&self) -> bool {
         !self.users.is_identity() || !self.groups.is_identity() || self.permissions.is_some() || self.mirror.is_some()
     }
+
     /// What the attributes that are shown say of who gets in: a view decides by them.
     fn access_control(&self) -> AccessControl {
         if self.mirror.is_some() || self.denies("lookup") {
@@ -472,8 +472,9 @@ impl Map {
         self.has_view() && !caller.server && !self.effective(caller).is_superuser()
     }
 
-    /// Takes set-id bits and capabilities from a file that the server has changed for a caller who may not keep them.
-    fn after_change(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<()> {
+    /// Takes set-id bits and capabilities from a file that the server is about to change for a caller who may not keep them:
+    /// first, since data may have changed where an error is reported.
+    fn before_change(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<()> {
         if !self.kills_privileges(caller) {
             return Ok(());
         }

@@ -75,7 +75,15 @@ impl Branches {
     /// The branches as they were given, and the numbers that they are known by. Those without a mode are written to if they
     /// are the first, and only read if not.
     pub(super) fn new(branches: Vec<Branch>) -> std::result::Result<(Self, Register), BadBranch> {
-        let mut register = Register::of(branches.iter().map(|branch| branch.file_system.root()));
+        let mut register = Register::default();
+        for branch in &branches {
+            let known = Register::of(&branch.file_system.root());
+            let known = known.map_err(|error| BadBranch { label: branch.label.clone(), error })?;
+            if let Some(known) = known {
+                register = known;
+                break;
+            }
+        }
         let mut slots: Vec<Vec<Slot>> = Vec::with_capacity(branches.len());
         // From the last, which a union usually grows from.
         for (index, branch) in branches.into_iter().enumerate().rev() {
@@ -165,11 +173,11 @@ impl Slot {
 }
 
 impl Member {
-    fn new(base: &Arc<Base>, layer: u32, root: VnodeRef) -> Self {
+    fn new(base: &Arc<Base>, layer: u32, root: VnodeRef) -> Result<Self> {
         // A root that tells nothing now will not do so later; then its number hardly matters.
         let root_ino = root.getattr(&Caller::server()).map_or(1, |attributes| attributes.ino);
-        let work = Work::new(&root);
-        Self {
+        let work = Work::new(&root)?;
+        Ok(Self {
             base: Arc::clone(base),
             layer,
             root,
@@ -178,7 +186,7 @@ impl Member {
             marks: MarkCache::default(),
             pace: Pace::default(),
             whiteouts: Whiteouts::default(),
-        }
+        })
     }
 
     /// Smaller for those that were there earlier.
@@ -188,7 +196,7 @@ impl Member {
 
     /// A layer of a branch.
     pub(super) fn of_layer(base: &Arc<Base>, layer: u32) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self::new(base, layer, history::layer_root(&base.root, layer)?)))
+        Self::new(base, layer, history::layer_root(&base.root, layer)?).map(Arc::new)
     }
 
     /// Where an object of the branch is in the layer that has it, from the layer's root.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use vnode::{Attributes, Caller, Entry, Errno, FileKind, NameBuf, Result, VnodeRef};
 
 use super::node::{Instance, Node};
-use super::{whiteout, work};
+use super::whiteout::{self, Meaning};
+use super::work;
 
 /// How often what has a name may change before it is taken as it is.
 const ATTEMPTS: usize = 64;
@@ -63,7 +64,8 @@ pub(super) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Differ
         if is_same(&older.instances(), &newer.instances()) {
             continue;
         }
-        let (mut before, mut after) = (entries(&older)?, entries(&newer)?);
+        let changed = changed_names(&older, &newer)?;
+        let (mut before, mut after) = (entries(&older, changed.as_ref())?, entries(&newer, changed.as_ref())?);
         let names: BTreeSet<NameBuf> = before.keys().chain(after.keys()).cloned().collect();
         for name in names {
             let path = join(&path, name.as_bytes());
@@ -118,26 +120,60 @@ fn added(entry: Entry, path: Vec<u8>, differences: &mut Vec<Difference>) -> Resu
     while let Some((path, entry)) = new.pop() {
         differences.push(difference(Change::Added, &path, &entry));
         if is_directory(&entry) {
-            let below = entries(&node(&entry.vnode))?;
+            let below = entries(&node(&entry.vnode), None)?;
             new.extend(below.into_iter().map(|(name, entry)| (join(&path, name.as_bytes()), entry)));
         }
     }
     Ok(())
 }
 
-fn entries(directory: &Arc<Node>) -> Result<BTreeMap<NameBuf, Entry>> {
-    let vnode = Arc::clone(directory) as VnodeRef;
-    let mut entries = BTreeMap::new();
-    let names = match work::entries(&vnode) {
-        Err(Errno::ENOENT | Errno::ESTALE) => Vec::new(),
-        names => names?,
+/// The names that may stand for something else in the newer directory: if it is the older one with more on its left, those that
+/// are there. What else is in it is not looked at: it may be much, or not answer. `None` if all names may.
+fn changed_names(older: &Node, newer: &Node) -> Result<Option<BTreeSet<NameBuf>>> {
+    let (older, newer) = (older.instances(), newer.instances());
+    let Some(more) = newer.len().checked_sub(older.len()) else { return Ok(None) };
+    let (left, rest) = newer.split_at(more);
+    if !is_same(rest, &older) {
+        return Ok(None);
+    }
+    let mut names = BTreeSet::new();
+    for Instance { member, vnode, .. } in left {
+        // A file that was copied by one of its names is another by all of them.
+        if let Some(links) = member.work.links_if_there()?
+            && !work::entries(&links)?.is_empty()
+        {
+            return Ok(None);
+        }
+        for stored in names_in(vnode)? {
+            if let Meaning::Object(name) | Meaning::Whiteout(name) = whiteout::meaning(stored.as_bytes()) {
+                names.insert(NameBuf::new(name.into_owned())?);
+            }
+        }
+    }
+    Ok(Some(names))
+}
+
+/// What a directory has by these names, or by all.
+fn entries(directory: &Arc<Node>, names: Option<&BTreeSet<NameBuf>>) -> Result<BTreeMap<NameBuf, Entry>> {
+    let names = match names {
+        Some(names) => names.iter().cloned().collect(),
+        None => names_in(&(Arc::clone(directory) as VnodeRef))?,
     };
-    for (name, _) in names {
+    let mut entries = BTreeMap::new();
+    for name in names {
         if let Some(entry) = entry_of(directory, &name)? {
             entries.insert(name, entry);
         }
     }
     Ok(entries)
+}
+
+/// The names in a directory, none if it is gone.
+fn names_in(directory: &VnodeRef) -> Result<Vec<NameBuf>> {
+    match work::entries(directory) {
+        Err(Errno::ENOENT | Errno::ESTALE) => Ok(Vec::new()),
+        entries => Ok(entries?.into_iter().map(|(name, _)| name).collect()),
+    }
 }
 
 /// What has the name now, if it is not gone.

@@ -3,7 +3,7 @@
 //! Objects are renamed, so nothing is copied, and what users see stays the same at each step but where a directory was
 //! moved. A fold that was interrupted is simply done again: what was moved already is no longer there to be moved.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef};
@@ -15,6 +15,7 @@ use super::lookup::Found;
 use super::node::{Instance, NO_COUNT};
 use super::sure::Sure;
 use super::whiteout::{self, Meaning};
+use super::work::Purpose;
 use super::{Union, links, work};
 
 /// A fold under way.
@@ -26,6 +27,9 @@ pub(super) struct Fold<'a> {
     /// The layer that takes its changes.
     pub(super) lower: &'a Arc<Member>,
 }
+
+/// Copies of files with several names, by the names that lead to them.
+type Copies = HashMap<NameBuf, VnodeRef>;
 
 /// A directory of the upper layer.
 struct Directory {
@@ -60,11 +64,15 @@ impl Fold<'_> {
         if self.upper.work.has_copied_directories() {
             self.lower.work.note_copied_directories()?;
         }
+        let copies = self.shared_copies()?;
+        let held = self.hold_originals(&copies)?;
         self.bring_rests()?;
         let below = if whiteout::is_opaque(&self.lower.root)? { Vec::new() } else { self.union.roots() };
         self.fold_directory(&self.upper.root, &self.lower.root, below)?;
         replace_attributes(&self.upper.root, &self.lower.root)?;
-        self.fold_links()
+        self.fold_links(&copies)?;
+        held.iter().for_each(|held| self.lower.work.discard(held));
+        Ok(())
     }
 
     /// Moves what is in a directory of the upper layer. None in it tells of a rest elsewhere any more: all have been brought.
@@ -310,45 +318,88 @@ impl Fold<'_> {
         identity.bring(made, NO_COUNT)
     }
 
-    /// The names that lead to copies of files with several names go along; where the lower layer has the original under
-    /// other names, these become names of the copy.
-    fn fold_links(&self) -> Result<()> {
-        let server = Caller::server();
-        let Some(from) = self.upper.work.links_if_there()? else { return Ok(()) };
-        let entries = work::entries(&from)?;
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let to = self.lower.work.links()?;
-        let mut copies = HashMap::new();
-        for (name, _) in entries {
-            copies.insert(name.clone(), from.lookup(&server, name.as_name())?.vnode);
-            from.rename_surely(&server, name.as_name(), &to, name.as_name(), RenameMode::Replace)?;
-        }
-        self.give_names(&self.lower.root, &copies)
+    /// The copies of files with several names that the upper layer has, by the names that lead to them.
+    fn shared_copies(&self) -> Result<Copies> {
+        let Some(links) = self.upper.work.links_if_there()? else { return Ok(Copies::new()) };
+        let copy = |(name, _): (NameBuf, _)| {
+            let copy = links.lookup(&Caller::server(), name.as_name())?.vnode;
+            Ok((name, copy))
+        };
+        work::entries(&links)?.into_iter().map(copy).collect()
     }
 
-    fn give_names(&self, directory: &VnodeRef, copies: &HashMap<NameBuf, VnodeRef>) -> Result<()> {
-        let server = Caller::server();
-        for (name, kind) in work::entries(directory)? {
-            if name.as_bytes() == whiteout::STATE {
-                continue;
+    /// Gives the original of each of these copies that the lower layer has one more name, out of sight, so that each that is
+    /// left counts as one of several, and users who meet it are led to the copy, until it has got the copy's data. After a
+    /// failure these names stay as long as the union; whoever uses the branch next removes them, and finishes the fold.
+    fn hold_originals(&self, copies: &Copies) -> Result<Vec<NameBuf>> {
+        let (mut held, mut known) = (Vec::new(), HashSet::new());
+        self.each_original(copies, &mut |_, _, original, copy| {
+            if known.insert(copy.handle()) {
+                let (work, name) = (self.lower.work.directory()?, self.lower.work.name());
+                work.link_surely(&Caller::server(), original, name.as_name())?;
+                held.push(name);
             }
-            let entry = directory.lookup(&server, name.as_name())?;
-            if kind == Some(FileKind::Directory) || entry.attributes.is_directory() {
-                self.give_names(&entry.vnode, copies)?;
-            } else {
-                let identity = self.identity_of(&entry.vnode, entry.attributes.ino)?;
+            Ok(())
+        })?;
+        Ok(held)
+    }
+
+    /// Where the lower layer has the original of a copy of several names under other names, these become names of the copy;
+    /// then the names that lead to the copies go along. In this order: a fold that is done again finds all that is left.
+    fn fold_links(&self, copies: &Copies) -> Result<()> {
+        self.each_original(copies, &mut |directory, name, _, copy| self.give_name(copy, directory, name))?;
+        let Some(from) = self.upper.work.links_if_there()?.filter(|_| !copies.is_empty()) else { return Ok(()) };
+        let to = self.lower.work.links()?;
+        copies.keys().try_for_each(|name| {
+            from.rename_surely(&Caller::server(), name.as_name(), &to, name.as_name(), RenameMode::Replace)
+        })
+    }
+
+    /// Visits every name of an original in the lower layer: with its directory, and the copy.
+    fn each_original(
+        &self,
+        copies: &Copies,
+        visit: &mut dyn FnMut(&VnodeRef, Name<'_>, &VnodeRef, &VnodeRef) -> Result<()>,
+    ) -> Result<()> {
+        let mut way = Vec::from_iter((!copies.is_empty()).then(|| self.lower.root.clone()));
+        while let Some(directory) = way.pop() {
+            for (name, _) in work::entries(&directory)? {
+                if name.as_bytes() == whiteout::STATE {
+                    continue;
+                }
+                let Entry { vnode, attributes } = directory.lookup(&Caller::server(), name.as_name())?;
+                if attributes.is_directory() {
+                    way.push(vnode);
+                    continue;
+                }
+                let identity = self.identity_of(&vnode, attributes.ino)?;
                 let copy = copies.get(&links::name_of(&identity));
-                if let Some(copy) = copy.filter(|copy| copy.handle() != entry.vnode.handle()) {
-                    let (work, part) = (self.lower.work.directory()?, self.lower.work.name());
-                    work.link_surely(&server, copy, part.as_name())?;
-                    work.rename_surely(&server, part.as_name(), directory, name.as_name(), RenameMode::Replace)?;
-                    links::count_name(copy)?;
+                if let Some(copy) = copy.filter(|copy| copy.handle() != vnode.handle()) {
+                    visit(&directory, name.as_name(), &vnode, copy)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Puts one more name of a copy into the place of one of the original's, which are one fewer then. What is left in the work
+    /// directory half-way tells the count to go back to.
+    fn give_name(&self, copy: &VnodeRef, directory: &VnodeRef, name: Name<'_>) -> Result<()> {
+        let (server, work) = (Caller::server(), self.lower.work.directory()?);
+        let counted = Identity::brought(copy)?.filter(|(_, names)| *names != NO_COUNT);
+        let purpose = counted.as_ref().map_or(Purpose::Passing, |(_, names)| Purpose::Name(*names));
+        let part = self.lower.work.name_for(purpose);
+        work.link_surely(&server, copy, part.as_name())?;
+        let count = |left: fn(u32) -> u32| {
+            counted.as_ref().map_or(Ok(()), |(identity, names)| identity.bring(copy, left(*names)))
+        };
+        let placed = count(|names| names.saturating_sub(1))
+            .and_then(|()| work.rename_surely(&server, part.as_name(), directory, name, RenameMode::Replace));
+        // Should that fail too, the name that stays tells.
+        if placed.is_err() && count(|names| names).is_ok() {
+            self.lower.work.discard(&part);
+        }
+        placed
     }
 
     fn format(&self) -> whiteout::Format {

@@ -57,14 +57,6 @@ pub(super) fn unshare(identity: &Identity, target: &Member) {
     let _ = target.work.links().and_then(|links| links.unlink_surely(&Caller::server(), name_of(identity).as_name()));
 }
 
-/// One name fewer leads to the original of a copy that no vnode stands for.
-pub(super) fn count_name(copy: &VnodeRef) -> Result<()> {
-    match Identity::brought(copy)? {
-        Some((identity, names)) if names != NO_COUNT => identity.bring(copy, names.saturating_sub(1)),
-        _ => Ok(()),
-    }
-}
-
 impl Node {
     /// Makes a name that leads to the original one of the copy. The caller holds no lock.
     pub(super) fn settle(

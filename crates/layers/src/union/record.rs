@@ -54,19 +54,23 @@ impl Spot {
     }
 
     /// The directory, if it is still there.
-    fn directory_in(&self, member: &Member) -> Option<VnodeRef> {
-        if let Ok(directory) = member.base.file_system.resolve(&self.directory) {
-            return Some(directory);
+    ///
+    /// # Errors
+    /// Where that cannot be told now: what is left to be done stays recorded.
+    fn directory_in(&self, member: &Member) -> Result<Option<VnodeRef>> {
+        if let Some(directory) = if_there(member.base.file_system.resolve(&self.directory))? {
+            return Ok(Some(directory));
         }
-        let names = self.path.as_ref()?.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
-        names.into_iter().try_fold(member.base.root.clone(), |directory, name| {
-            Some(directory.lookup(&Caller::server(), Name::new(name).ok()?).ok()?.vnode)
-        })
+        let Some(path) = &self.path else { return Ok(None) };
+        let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        if_there(names.into_iter().try_fold(member.base.root.clone(), |directory, name| {
+            Ok(directory.lookup(&Caller::server(), Name::new(name)?)?.vnode)
+        }))
     }
 
     /// The directory and whether the object is a directory, if it is there.
     fn find(&self, member: &Member) -> Result<Option<(VnodeRef, bool)>> {
-        let Some(directory) = self.directory_in(member) else { return Ok(None) };
+        let Some(directory) = self.directory_in(member)? else { return Ok(None) };
         match directory.lookup(&Caller::server(), self.name.as_name()) {
             Ok(entry) if entry.attributes.ino == self.ino => Ok(Some((directory, entry.attributes.is_directory()))),
             Ok(_) | Err(Errno::ENOENT | Errno::ESTALE) => Ok(None),
@@ -182,6 +186,15 @@ impl Union {
     }
 }
 
+/// What was asked for, unless the answer says that it is not there any more.
+fn if_there<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The records in a work directory; `None` for what is none.
 pub(super) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Option<Record>)>> {
     let mut found = Vec::new();
@@ -196,7 +209,7 @@ pub(super) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Option<Record>)>>
 
 /// Has it reach the disk that an object was removed.
 pub(super) fn sync(member: &Member, spot: &Spot) -> Result<()> {
-    spot.directory_in(member).map_or(Ok(()), |directory| sync_directory(&directory))
+    spot.directory_in(member)?.map_or(Ok(()), |directory| sync_directory(&directory))
 }
 
 /// Removes an object if it is still there.

@@ -3,7 +3,7 @@
 //! It is a file `.wh..wh.plyfs/branches` in every branch that a union has written, one line for each branch that the union
 //! has or had: its tag, its serial number, and its stack expression.
 
-use vnode::{Caller, VnodeRef};
+use vnode::{Result, VnodeRef};
 
 use super::identity::hash;
 use super::work::{self, Work};
@@ -27,10 +27,15 @@ struct Line {
 }
 
 impl Register {
-    /// What the first of the branches with these roots that has a register says; an empty one if none has.
-    pub(super) fn of(roots: impl Iterator<Item = VnodeRef>) -> Self {
-        let mut texts = roots.filter_map(|root| read(&root));
-        texts.next().map_or_else(Self::default, |text| Self::of_text(&text))
+    /// That of the branch with this root, if it has one.
+    ///
+    /// # Errors
+    /// Those of reading it: without it, objects would get other numbers.
+    pub(super) fn of(root: &VnodeRef) -> Result<Option<Self>> {
+        let Some(state) = work::find(root, work::name(super::whiteout::STATE))? else { return Ok(None) };
+        let Some(file) = work::find(&state.vnode, work::name(Work::REGISTER))? else { return Ok(None) };
+        // One that is no text is one that is not there: the numbers are made anew.
+        Ok(String::from_utf8(work::read_all(&file, BYTES_MAX)?).ok().map(|text| Self::of_text(&text)))
     }
 
     /// The tag and serial number of a branch: those that it had, or new ones.
@@ -84,12 +89,6 @@ impl Register {
         };
         Self { lines: text.lines().filter_map(line).collect() }
     }
-}
-
-fn read(root: &VnodeRef) -> Option<String> {
-    let state = root.lookup(&Caller::server(), work::name(super::whiteout::STATE)).ok()?.vnode;
-    // One that cannot be read is one that is not there: the numbers are made anew.
-    work::read_whole(&state, Work::REGISTER, BYTES_MAX).ok()?
 }
 
 #[cfg(test)]

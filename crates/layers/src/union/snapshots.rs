@@ -262,13 +262,14 @@ impl Union {
     }
 }
 
-/// Makes an empty layer on top of another, and writes the history that knows it.
+/// Makes an empty layer on top of another, and writes the history that knows it: last, since it counts from then on.
 fn begin_layer(first: &Member, below: &Member, history: &History) -> Result<Arc<Member>> {
     history::discard_unknown(&first.work, &first.base.history())?;
     let root = history::make_layer(&first.work, history.current)?;
     copy_attributes(&below.root, &root, None)?;
+    let member = Member::of_layer(&first.base, history.current)?;
     history.write(&first.work)?;
-    Member::of_layer(&first.base, history.current)
+    Ok(member)
 }
 
 /// A file that goes on being written, and the copy that a snapshot keeps of it.

@@ -13,6 +13,7 @@ use vnode::{
     OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, Timestamp, VnodeRef, read_fully, write_fully,
 };
 
+use super::durable::sync_directory;
 use super::identity::Identity;
 use super::metacopy;
 use super::sure::Sure;
@@ -111,16 +112,21 @@ impl Work {
     pub(super) const PART: &[u8] = b"part";
 
     /// That of the branch with this root.
-    pub(super) fn new(root: &VnodeRef) -> Self {
-        let server = Caller::server();
-        let state = root.lookup(&server, name(STATE));
-        let exists = AtomicBool::new(state.is_ok());
-        let has = |mark| state.as_ref().is_ok_and(|state| state.vnode.lookup(&server, name(mark)).is_ok());
-        let has_copied_directories = AtomicBool::new(has(Work::COPIED));
-        let has_metacopies = AtomicBool::new(has(Work::METACOPIES));
+    ///
+    /// # Errors
+    /// Those of finding out what the branch has: to take it for less would show what is hidden.
+    pub(super) fn new(root: &VnodeRef) -> Result<Self> {
+        let state = find(root, name(STATE))?;
+        let exists = AtomicBool::new(state.is_some());
+        let has = |mark| match &state {
+            Some(state) => find(&state.vnode, name(mark)).map(|mark| mark.is_some()),
+            None => Ok(false),
+        };
+        let has_copied_directories = AtomicBool::new(has(Work::COPIED)?);
+        let has_metacopies = AtomicBool::new(has(Work::METACOPIES)?);
         let (opened, register, next) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
         let root = root.clone();
-        Self { root, exists, has_copied_directories, has_metacopies, opened, register, next }
+        Ok(Self { root, exists, has_copied_directories, has_metacopies, opened, register, next })
     }
 
     /// Whether directories have come to the branch that were known by another: otherwise none has an identity with it.
@@ -227,10 +233,24 @@ impl Work {
     }
 
     /// Writes a file of the state directory whole or not at all, and lasting.
+    ///
+    /// # Errors
+    /// Those of storage: the file is as it was.
     pub(super) fn write_state(&self, file: &'static [u8], text: &[u8]) -> Result<()> {
         let state = self.state()?;
+        let before = find(&state, name(file))?.map(|entry| read_all(&entry, u64::MAX)).transpose()?;
         write_whole(&state, file, text)?;
-        state.open_directory(&Caller::server())?.fsync(&Caller::server(), false)
+        let synchronized = sync_directory(&state);
+        if synchronized.is_err() {
+            // It is there, and whoever uses the branch next believes it, while this union goes on as before.
+            let undone = match before {
+                Some(before) => write_whole(&state, file, &before),
+                None => state.unlink_surely(&Caller::server(), name(file)),
+            };
+            // Where it has to stay, it counts, though it may be gone after a power cut.
+            return if undone.is_ok() { synchronized } else { Ok(()) };
+        }
+        synchronized
     }
 
     /// The directory that all this is in.
@@ -375,7 +395,7 @@ fn clear(state: &VnodeRef, work: &VnodeRef) -> Result<()> {
             Purpose::Record => continue,
             Purpose::Passing => {}
             Purpose::Times(time) => {
-                metacopy::put_times_back(&work.lookup(&Caller::server(), name.as_name())?.vnode, time);
+                metacopy::put_times_back(&work.lookup(&Caller::server(), name.as_name())?.vnode, time)?;
             }
             Purpose::Copy => unshare(state, &work.lookup(&Caller::server(), name.as_name())?)?,
             Purpose::Name(names) => {

@@ -212,15 +212,19 @@ impl Node {
         // Without a name it lives as long as it is open, and nobody may have opened it again yet.
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);
         let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();
-        let placed = held.and_then(|held| self.finish_copy(caller, original, target, &name, &copy).map(|()| held));
-        match placed {
-            Ok(held) => self.hold(held),
+        // All that is to be known of the copy, before it is seen: from then on nothing may fail.
+        let known = held.and_then(|held| Ok((held, copy.getattr(&server)?.ino)));
+        let placed = known.and_then(|known| self.finish_copy(caller, original, target, &name, &copy).map(|()| known));
+        let ino = match placed {
+            Ok((held, ino)) => {
+                self.hold(held);
+                ino
+            }
             Err(error) => {
                 target.work.discard(&name);
                 return Err(error);
             }
-        }
-        let ino = copy.getattr(&server)?.ino;
+        };
         self.moved_to(Instance::new(target, copy, ino));
         self.call_followers();
         // Where the copy is not on the disk, a power cut would leave neither; the original is hidden by the copy.

@@ -40,14 +40,27 @@ pub(super) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<
 }
 
 /// Cuts the copy off, which is what is asked for, and brings as much as is left. Users see it done from the first step.
+///
+/// # Errors
+/// Those of copying: then the copy is as it was, as far as storage lets it be.
 pub(super) fn cut(writer: &Caller, copy: &Instance, data: Option<&VnodeRef>, size: u64) -> Result<()> {
-    let server = Caller::server();
-    let vnode = &copy.vnode;
-    vnode.setattr(&server, &SetAttributes { size: Some(size), ..SetAttributes::default() })?;
-    if let Some(data) = data {
-        write(writer, vnode, data, &vnode.getattr(&server)?, size)?;
+    let before = copy.vnode.getattr(&Caller::server())?;
+    let done = cut_off(writer, &copy.vnode, data, size);
+    // With the mark all data are still where they were.
+    if done.is_err() && is_marked(&copy.vnode) == Ok(true) {
+        let (size, mtime) = (Some(before.size), Some(SetTime::To(before.mtime)));
+        let _ = copy.vnode.setattr(&Caller::server(), &SetAttributes { size, mtime, ..SetAttributes::default() });
     }
-    mark::remove(vnode)
+    done
+}
+
+fn cut_off(writer: &Caller, copy: &VnodeRef, data: Option<&VnodeRef>, size: u64) -> Result<()> {
+    let server = Caller::server();
+    copy.setattr(&server, &SetAttributes { size: Some(size), ..SetAttributes::default() })?;
+    if let Some(data) = data {
+        write(writer, copy, data, &copy.getattr(&server)?, size)?;
+    }
+    mark::remove(copy)
 }
 
 /// Whether a copy that is cut off is as after truncate(2) but for its data: nothing else changes with these.
@@ -62,12 +75,16 @@ pub(super) fn loses_rights(file: &VnodeRef, attributes: &Attributes) -> Result<b
 }
 
 /// Puts the modification time of a file back whose data have not come.
-pub(in super::super) fn put_times_back(file: &VnodeRef, mtime: Timestamp) {
-    if is_marked(file) == Ok(true) {
+///
+/// # Errors
+/// Those of finding out whether they have.
+pub(in super::super) fn put_times_back(file: &VnodeRef, mtime: Timestamp) -> Result<()> {
+    if is_marked(file)? {
         let times = SetAttributes { mtime: Some(SetTime::To(mtime)), ..SetAttributes::default() };
         // The rest of what is to be undone does not depend on it.
         let _ = file.setattr(&Caller::server(), &times);
     }
+    Ok(())
 }
 
 fn write(writer: &Caller, copy: &VnodeRef, data: &VnodeRef, before: &Attributes, size: u64) -> Result<()> {

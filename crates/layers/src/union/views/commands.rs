@@ -120,7 +120,7 @@ impl Union {
             let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
             (register.clone(), self.branches.slots().to_vec())
         };
-        register.prefer(&Register::of([root].into_iter()), &label);
+        register.prefer(&Register::of(&root).map_err(|error| cannot(&error))?.unwrap_or_default(), &label);
         let own = slots_of(branch, BranchMode::ReadWrite, &mut register).map_err(|bad| cannot(&bad.error))?;
         let base = Arc::clone(&own[0].member.base);
         let mut slots = with_shared(own, &shared);

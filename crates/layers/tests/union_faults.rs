@@ -1,0 +1,233 @@
+//! Calls below a union that fail while it is made, while snapshots are taken or forgotten, and before an operation that is
+//! tried again.
+
+mod common;
+
+use layers::{Branch, BranchMode};
+use vnode::{
+    Caller, Control, ControlError, Creation, Errno, FileSystemRef, OpenFlags, SetAttributes, SetTime, Timestamp,
+    VnodeRef, XattrMode, write_fully,
+};
+
+use common::{layer, memory, name};
+use conformance::faults::{
+    Below, MOMENTS, OPERATIONS, Stack, State, difference, pattern, state_of, what_failed_can_be_done,
+};
+
+/// A union of these branches, the first of which is written.
+fn union(options: &[(&str, &str)], branches: &[(&str, FileSystemRef)]) -> Result<FileSystemRef, String> {
+    let options: Vec<_> = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let branch = |(index, (label, file_system)): (usize, &(&str, FileSystemRef))| Branch {
+        file_system: file_system.clone(),
+        mode: Some(if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly }),
+        label: (*label).to_owned(),
+    };
+    let branches = branches.iter().enumerate().map(branch).collect();
+    layers::kind("union").unwrap().join(&options, branches, None).map_err(|error| error.to_string())
+}
+
+fn tell(union: &FileSystemRef, command: &str, name: Option<&str>) -> Result<String, ControlError> {
+    let arguments = name.map(|name| ("name".to_owned(), name.to_owned())).into_iter().collect();
+    union.control(&Control { target: "union".to_owned(), command: command.to_owned(), arguments })
+}
+
+fn faulty() -> (Below, FileSystemRef) {
+    let below = layer("faulty", &[], memory());
+    let told = Below::of(vec![below.clone()]);
+    told.off();
+    (told, below)
+}
+
+fn write(directory: &VnodeRef, text: &str, bytes: usize, salt: u8) -> VnodeRef {
+    let server = Caller::server();
+    let how = Creation { mode: 0o644, flags: OpenFlags::WRITE.with(OpenFlags::TRUNCATE) };
+    let created = directory.create(&server, name(text), &how).unwrap_or_else(|error| panic!("{text}: {error}"));
+    write_fully(&*created.file, &server, 0, &pattern(bytes, salt), false).unwrap();
+    created.entry.vnode
+}
+
+/// A branch with a snapshot, files with several names that were changed since, and directories that were moved or removed.
+fn with_snapshot() -> (Below, FileSystemRef, FileSystemRef) {
+    let (told, below) = faulty();
+    let (server, union) = (Caller::server(), union(&[], &[("branch", below.clone())]).unwrap());
+    let root = union.root();
+    let directory = root.mkdir(&server, name("directory"), 0o755).unwrap().vnode;
+    let removed = root.mkdir(&server, name("removed"), 0o755).unwrap().vnode;
+    for (place, text) in
+        [(&root, "file"), (&root, "gone"), (&directory, "inner"), (&directory, "kept"), (&removed, "x")]
+    {
+        write(place, text, 700, text.len() as u8);
+    }
+    root.link(&server, &root.lookup(&server, name("file")).unwrap().vnode, name("second name")).unwrap();
+    directory.link(&server, &root.lookup(&server, name("file")).unwrap().vnode, name("third name")).unwrap();
+    tell(&union, "snapshot-take", Some("first")).unwrap();
+    write(&root, "second name", 300, 77);
+    write(&directory, "inner", 100, 78);
+    root.unlink(&server, name("gone")).unwrap();
+    removed.unlink(&server, name("x")).unwrap();
+    root.rmdir(&server, name("removed")).unwrap();
+    (told, below, union)
+}
+
+/// The names of the snapshots.
+fn snapshots(union: &FileSystemRef) -> Vec<String> {
+    let answer: serde_json::Value = serde_json::from_str(&tell(union, "snapshots", None).unwrap()).unwrap();
+    answer.as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_is_written_after_a_command_on_snapshots_has_failed_is_there_after_a_restart() {
+    let (mut problems, mut count) = (Vec::new(), 0);
+    for (command, argument) in
+        [("snapshot-take", "second"), ("snapshot-restore", "first"), ("snapshot-drop", "first"), ("snapshot-merge", "")]
+    {
+        let argument = Some(argument).filter(|argument| !argument.is_empty());
+        let (told, _, whole) = with_snapshot();
+        told.set_all(&[]);
+        tell(&whole, command, argument).unwrap();
+        let calls = told.count(0, "calls");
+        for (call, moment) in (1..=calls).flat_map(|call| MOMENTS.map(|moment| (call, moment))) {
+            count += 1;
+            let (told, below, running) = with_snapshot();
+            let before = state_of(&running.root());
+            told.set(0, &[("from", &call.to_string()), ("times", "1"), (moment, "EIO")]);
+            let answer = tell(&running, command, argument);
+            told.off();
+            let mut report = |what: &str, differs: String| {
+                problems.push(format!("{command}: call {call}, {moment} ({answer:?}): {what}\n{differs}"));
+            };
+            if ["snapshot-drop", "snapshot-merge"].contains(&command) && state_of(&running.root()) != before {
+                report("other data are seen", difference(&before, &state_of(&running.root())));
+            }
+            write(&running.root(), "later", 50, 5);
+            write(&running.root(), "file", 60, 6);
+            let (state, taken) = (state_of(&running.root()), snapshots(&running));
+            drop(running);
+            let again = union(&[], &[("branch", below)]).unwrap();
+            if state_of(&again.root()) != state {
+                report("lost after a restart", difference(&state, &state_of(&again.root())));
+            }
+            // One that was nearly forgotten is, when the branch is next used.
+            if snapshots(&again) != taken && answer.is_ok() {
+                report("other snapshots after a restart", format!("{:?}, not {taken:?}", snapshots(&again)));
+            }
+        }
+    }
+    println!("{count} calls failed in turn");
+    assert!(problems.is_empty(), "{} of {count}:\n{}", problems.len(), problems.join("\n"));
+}
+
+/// What is seen, and the inode numbers of all that has a name in the root.
+fn seen(union: &FileSystemRef) -> (State, Vec<u64>) {
+    let number = |text| union.root().lookup(&Caller::server(), name(text)).map_or(0, |entry| entry.attributes.ino);
+    (state_of(&union.root()), ["file", "second name", "directory"].map(number).to_vec())
+}
+
+#[test]
+fn a_question_that_fails_while_a_union_is_made_is_not_taken_for_an_answer() {
+    let (mut problems, mut failed) = (Vec::new(), 0);
+    let made = || {
+        let (server, lower) = (Caller::server(), memory());
+        let file = write(&lower.root(), "file", 700, 1);
+        lower.root().link(&server, &file, name("second name")).unwrap();
+        let directory = lower.root().mkdir(&server, name("directory"), 0o755).unwrap().vnode;
+        write(&directory, "inner", 7000, 2);
+        let (told, upper) = faulty();
+        let first = union(&[("metacopy", "on")], &[("upper", upper.clone()), ("lower", lower.clone())]).unwrap();
+        write(&first.root(), "second name", 300, 3);
+        let inner =
+            first.root().lookup(&server, name("directory")).unwrap().vnode.lookup(&server, name("inner")).unwrap();
+        inner.vnode.setattr(&server, &SetAttributes { mode: Some(0o600), ..SetAttributes::default() }).unwrap();
+        (told, upper, lower)
+    };
+    // A branch that was not there: without the register it would be the one that was there first.
+    let remake = |upper: &FileSystemRef, lower: &FileSystemRef| {
+        union(&[("metacopy", "on")], &[("upper", upper.clone()), ("lower", lower.clone()), ("new", memory())])
+    };
+    let (told, upper, lower) = made();
+    told.set_all(&[]);
+    let whole = remake(&upper, &lower).unwrap();
+    let calls = told.count(0, "calls");
+    told.off();
+    let (state, _) = seen(&whole);
+    for call in 1..=calls {
+        let (told, upper, lower) = made();
+        let (_, numbers) = seen(&remake(&upper, &lower).unwrap());
+        told.set(0, &[("from", &call.to_string()), ("times", "1"), ("error", "EIO")]);
+        let again = remake(&upper, &lower);
+        told.off();
+        match again {
+            Err(_) => failed += 1,
+            Ok(again) if seen(&again) != (state.clone(), numbers.clone()) => {
+                let (found, found_numbers) = seen(&again);
+                let difference = difference(&state, &found);
+                problems.push(format!("call {call}: {found_numbers:?}, not {numbers:?}\n{difference}"));
+            }
+            Ok(_) => {}
+        }
+    }
+    assert!(problems.is_empty(), "{} of {calls}:\n{}", problems.len(), problems.join("\n"));
+    assert!(failed > 3, "{failed} of {calls} failed");
+}
+
+/// A union of a branch that is written and one that is not, with or without metadata-only copies.
+struct Union {
+    metacopy: &'static str,
+}
+
+impl Stack for Union {
+    fn title(&self) -> String {
+        format!("union with metacopy={}", self.metacopy)
+    }
+
+    fn width(&self) -> usize {
+        2
+    }
+
+    fn below(&self) -> FileSystemRef {
+        layer("faulty", &[], memory())
+    }
+
+    fn build(&self, below: Vec<FileSystemRef>) -> FileSystemRef {
+        let branches: Vec<_> = ["upper", "lower"].into_iter().zip(below).collect();
+        union(&[("metacopy", self.metacopy)], &branches).unwrap()
+    }
+}
+
+#[test]
+fn what_has_failed_in_a_union_can_be_done_again() {
+    let (mut problems, mut count) = (Vec::new(), 0);
+    for metacopy in ["off", "on"] {
+        let stack = Union { metacopy };
+        for operation in OPERATIONS {
+            match what_failed_can_be_done(&stack, operation) {
+                Ok(done) => count += done,
+                Err(problem) => problems.push(format!("{}: {}: {problem}", stack.title(), operation.name)),
+            }
+        }
+    }
+    println!("{count} operations were done again");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn a_metadata_only_copy_that_cannot_be_cut_is_as_it_was() {
+    let server = Caller::server();
+    let (told, lower) = faulty();
+    let original = write(&lower.root(), "file", 9000, 1);
+    original.setxattr(&server, b"user.kept", b"value", XattrMode::Set).unwrap();
+    let union = union(&[("metacopy", "on")], &[("upper", memory()), ("lower", lower.clone())]).unwrap();
+    let file = union.root().lookup(&server, name("file")).unwrap().vnode;
+    let mtime = Timestamp { seconds: 1_000_000, nanoseconds: 5 };
+    let changes = SetAttributes { mode: Some(0o600), mtime: Some(SetTime::To(mtime)), ..SetAttributes::default() };
+    file.setattr(&server, &changes).unwrap();
+    let before = state_of(&union.root());
+    let cut = SetAttributes { size: Some(5000), ..SetAttributes::default() };
+    told.set(0, &[("operations", "read:copy_file_range"), ("error", "EIO")]);
+    assert_eq!(file.setattr(&server, &cut).map(drop), Err(Errno::EIO));
+    told.off();
+    let attributes = file.getattr(&server).unwrap();
+    assert_eq!((attributes.size, attributes.mtime), (9000, mtime));
+    assert_eq!(difference(&before, &state_of(&union.root())), "");
+    assert_eq!(file.setattr(&server, &cut).unwrap().size, 5000);
+}
