@@ -5,13 +5,14 @@ use std::fs;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, getsid};
 use rustix::thread::CapabilitySet;
 
 use crate::{Result, process};
 
 /// Whose operation it is: every operation of the interface gets one, so that bases check and layers decide by it.
 ///
-/// Supplementary groups and the session are looked up in /proc when first asked for, since most operations need
+/// Supplementary groups and the session are looked up when first asked for, since most operations need
 /// neither and the look-up costs more than many operations.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -268,11 +269,11 @@ fn is_bound(status: &str, uid: u32) -> bool {
     uid != 0 && ids.all(|id| id.parse() == Ok(uid)) && capabilities == Ok(0)
 }
 
+/// By getsid(2): /proc does not tell of a process inside an execve(2) that waits for us.
 fn session_of(pid: u32) -> u32 {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0 };
-    // The command name may hold blanks and parentheses; the fields after the last `)` are state, ppid, pgrp, session.
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    after_name.split_ascii_whitespace().nth(3).and_then(|field| field.parse().ok()).unwrap_or(0)
+    let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let session = process.and_then(|process| getsid(Some(process)).ok());
+    session.map_or(0, |session| session.as_raw_pid().unsigned_abs())
 }
 
 #[cfg(test)]
