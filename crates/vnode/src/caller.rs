@@ -1,7 +1,6 @@
 //! The caller: on whose behalf an operation is done.
 
 use std::cell::RefCell;
-use std::fs;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -278,6 +277,8 @@ fn session_of(pid: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -391,7 +392,8 @@ mod tests {
         let test = "caller::tests::who_cannot_be_looked_up_now_is_not_taken_for_somebody_else";
         if std::env::var_os(ALONE).is_none() {
             let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
-            assert!(alone.args(["--exact", test]).env(ALONE, "1").status().unwrap().success());
+            let ended = alone.args(["--exact", test]).env(ALONE, "1").output().unwrap();
+            assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
             return;
         }
         let parent = std::os::unix::process::parent_id();

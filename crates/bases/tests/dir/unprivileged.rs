@@ -108,7 +108,8 @@ fn the_root_of_a_namespace_without_changes_of_groups_acts_for_its_users() {
         let begin = "read begin && exec \"$0\" --exact \"$1\" --nocapture";
         let mut command = Command::new("unshare");
         command.args(["--user", "--setgroups", "deny", "sh", "-c", begin]).arg(std::env::current_exe().unwrap());
-        let mut process = command.arg(test).env(SERVED, &ground.path).stdin(Stdio::piped()).spawn().unwrap();
+        command.arg(test).env(SERVED, &ground.path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
         let file = |name: &str| format!("/proc/{}/{name}", process.id());
         let deadline = Instant::now() + Duration::from_secs(30);
         while std::fs::read_to_string(file("setgroups")).unwrap() != "deny\n" {
@@ -119,7 +120,8 @@ fn the_root_of_a_namespace_without_changes_of_groups_acts_for_its_users() {
             std::fs::write(file(map), "0 0 70000\n").unwrap();
         }
         process.stdin.take().unwrap().write_all(b"begin\n").unwrap();
-        assert!(process.wait().unwrap().success(), "on {}", ground.label);
+        let ended = process.wait_with_output().unwrap();
+        assert!(ended.status.success(), "on {}: {}", ground.label, String::from_utf8_lossy(&ended.stdout));
     });
 }
 
