@@ -56,10 +56,11 @@ impl Status {
         u32::from(self.raw.stx_mode) & 0o7777
     }
 
-    /// The time of creation in nanoseconds, which tells objects apart that had the same inode number; 0 if not kept.
-    pub fn generation(&self) -> u64 {
-        self.created().map_or(0, |time| {
-            (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(time.nanoseconds))
+    /// The time of creation in nanoseconds, which tells objects apart that had the same inode number, if it is kept. Less than
+    /// 2^63.
+    pub fn generation(&self) -> Option<u64> {
+        self.created().map(|time| {
+            (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(time.nanoseconds)) & !(1 << 63)
         })
     }
 
@@ -92,7 +93,6 @@ impl Status {
     }
 }
 
-fn timestamp(time: StatxTimestamp) -> Timestamp {
 /// Device and inode number of the object by that name in a directory, as the kernel knows them: what is mounted there is not
 /// asked, since it may not answer, and listing a directory does not wait for what is mounted in it.
 pub fn number_at(directory: impl AsFd, name: impl Arg) -> Result<(u64, u64)> {
@@ -101,5 +101,6 @@ pub fn number_at(directory: impl AsFd, name: impl Arg) -> Result<(u64, u64)> {
     Ok((rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino))
 }
 
+fn timestamp(time: StatxTimestamp) -> Timestamp {
     Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
 }
