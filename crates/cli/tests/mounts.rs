@@ -427,6 +427,233 @@ fn the_helper_of_mount_does_as_mount_expects() {
 }
 
 #[test]
+fn what_a_mount_below_forbids_is_forbidden_above() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, stick) = (&scratch.name("mount"), scratch.path("base/stick"));
+    let mount_tmpfs = |point: &Path, options: &str| {
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(point).status();
+        assert!(mounted.expect("mount is started").success(), "nothing is mounted on {}", point.display());
+    };
+    fs::create_dir(scratch.path("base")).unwrap();
+    mount_tmpfs(&scratch.path("base"), "mode=755");
+    fs::create_dir(&stick).unwrap();
+    mount_tmpfs(&stick, "nosuid,nodev,mode=755");
+    copy_program("/usr/bin/id", stick.join("id"));
+    fs::set_permissions(stick.join("id"), fs::Permissions::from_mode(0o4755)).unwrap();
+    let device = rustix::fs::makedev(1, 3);
+    let (kind, mode) = (rustix::fs::FileType::CharacterDevice, rustix::fs::Mode::from_raw_mode(0o666));
+    rustix::fs::mknodat(rustix::fs::CWD, stick.join("null"), kind, mode, device).unwrap();
+
+    for stack in [scratch.name("base"), format!("{} | map(owner=nobody, perms=\"u=rwX,go=rX\")", scratch.name("base"))]
+    {
+        run(["mount", &stack, mount, "-o", "suid,dev,allow_other"]).succeeded();
+        let program = scratch.path("mount/stick/id");
+        let mut as_user = Command::new("setpriv");
+        as_user.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).arg("-u");
+        assert_eq!(finish(as_user.output()).succeeded(), "65534\n", "{stack}");
+        let opened = File::open(scratch.path("mount/stick/null"));
+        assert_eq!(opened.err().and_then(|error| error.raw_os_error()), Some(rustix::io::Errno::NXIO.raw_os_error()));
+        let remount = |option| {
+            let remounted = Command::new("mount").args(["-o", &format!("remount,bind,{option}")]).arg(&stick).status();
+            assert!(remounted.expect("mount is started").success(), "{option}");
+        };
+        remount("nosuid,nodev,noexec");
+        let started = Command::new(&program).output().map(drop).map_err(|error| error.kind());
+        assert_eq!(started, Err(std::io::ErrorKind::PermissionDenied), "{stack}, also for root");
+        remount("nosuid,nodev,exec,ro");
+        let written = File::options().append(true).open(&program).map(drop).map_err(|error| error.kind());
+        assert_eq!(written, Err(std::io::ErrorKind::ReadOnlyFilesystem), "{stack}");
+        remount("nosuid,nodev,exec,rw");
+        umount(mount);
+    }
+}
+
+/// What a user without privileges gets from a shell command, and whether it succeeds.
+fn as_user(directory: &Path, command: &str) -> (bool, String) {
+    let mut shell = Command::new("setpriv");
+    shell.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "timeout", "60", "sh", "-c", command]);
+    let output = shell.current_dir(directory).output().expect("setpriv is started");
+    (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn users_are_as_powerful_as_beside_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, base) = (&scratch.name("mount"), scratch.path("base"));
+    fs::create_dir(&base).unwrap();
+    File::create(scratch.path("image")).unwrap().set_len(64 << 20).unwrap();
+    let call = |program: &str, arguments: &[&str]| {
+        assert!(Command::new(program).args(arguments).status().expect("it is started").success(), "{arguments:?}");
+    };
+    // A quarter is reserved for the superuser.
+    call("mkfs.ext4", &["-q", "-F", "-b", "4096", "-m", "25", &scratch.name("image")]);
+    call("mount", &["-o", "loop", &scratch.name("image"), base.to_str().unwrap()]);
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
+    let free = || rustix::fs::statvfs(&base).unwrap().f_bfree;
+    let reserve = free() / 5;
+    for options in ["allow_other", "allow_other,nopassthrough"] {
+        for stack in [scratch.name("base"), format!("{} | audit(to=/dev/null)", scratch.name("base"))] {
+            run(["mount", &stack, mount, "-o", options]).succeeded();
+            // A file that root has written to: its thread had all capabilities.
+            fs::write(scratch.path("mount/before"), "x").unwrap();
+            let (_, last) = as_user(&scratch.mount(), "dd if=/dev/zero of=large bs=64k 2>&1 | grep -o 'No space left'");
+            assert_eq!(last, "No space left\n", "{stack}, {options}");
+            assert!(free() >= reserve, "{stack}, {options}: {} blocks are left of {reserve}", free());
+            fs::remove_file(scratch.path("mount/large")).unwrap();
+
+            let give = "cp /usr/bin/true own && unshare -Ur setcap cap_net_raw+ep own && unshare -Ur getcap own";
+            let beside = as_user(&base, &format!("{give} && rm -f own"));
+            assert_eq!(beside, (true, "own cap_net_raw=ep\n".to_owned()));
+            assert_eq!(
+                as_user(&scratch.mount(), &format!("{give} && unshare -Ur setcap -r own && rm own")),
+                beside,
+                "{stack}"
+            );
+
+            let bits = |name: &str| fs::metadata(scratch.path(name)).unwrap().mode() & 0o7777;
+            for name in ["base/owned", "mount/owned"] {
+                File::create(scratch.path(name)).unwrap();
+                fs::set_permissions(scratch.path(name), fs::Permissions::from_mode(0o6755)).unwrap();
+                let chown = "perl -e 'exit !chown(-1, -1, \"owned\")'";
+                assert!(!as_user(scratch.path(name).parent().unwrap(), chown).0, "{name} is another's");
+                assert_eq!(bits(name), 0o6755);
+                std::os::unix::fs::chown(scratch.path(name), None, None).unwrap();
+                assert_eq!(bits(name), 0o755, "{name}, {stack}");
+                fs::remove_file(scratch.path(name)).unwrap();
+            }
+
+            // The kernel waits for the program while it is being executed, and the server asks who executes it.
+            copy_program("/usr/bin/true", scratch.path("mount/program"));
+            let mut executed = Command::new("timeout");
+            executed.args(["60", "unshare", "--user", "--map-root-user"]).arg(scratch.path("mount/program"));
+            finish(executed.output()).succeeded();
+            umount(mount);
+        }
+    }
+}
+
+/// The kernel admits whom the file system below knows too little of.
+#[test]
+fn what_the_kernel_grants_for_others_or_in_namespaces_is_granted() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, base, other) = (&scratch.name("mount"), scratch.path("base"), scratch.path("other"));
+    for directory in [&base, &other] {
+        fs::create_dir(directory).unwrap();
+    }
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
+    let file = |name: &str, owner: u32, mode: u32| {
+        fs::write(base.join(name), name).unwrap();
+        std::os::unix::fs::chown(base.join(name), Some(owner), Some(65_534)).unwrap();
+        fs::set_permissions(base.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    file("others", 0, 0);
+    file("of_group", 1_001, 0o640);
+    for stack in [scratch.name("base"), format!("{}=rw, {}=ro | union", scratch.name("base"), scratch.name("other"))] {
+        file("own", 65_534, 0);
+        as_user(
+            &base,
+            "chmod -f 700 closed; rm -rf closed; mkdir closed && echo below > closed/f && chmod 0 closed/f closed",
+        );
+        run(["mount", &stack, mount, "-o", "allow_other"]).succeeded();
+        for directory in [&base, &scratch.mount()] {
+            let what = format!("{stack}, {}", directory.display());
+            assert_eq!(as_user(directory, "unshare -Ur cat own"), (true, "own".to_owned()), "{what}");
+            let below = as_user(directory, "unshare -Ur sh -c 'ls closed && cat closed/f'");
+            assert_eq!(below, (true, "f\nbelow\n".to_owned()), "{what}");
+            for command in ["cat own", "ls closed", "unshare -Ur cat others", "unshare -Ur sh -c 'echo > others'"] {
+                assert!(!as_user(directory, command).0, "{command}: {what}");
+            }
+        }
+        // Overlayfs asks with the ids of whoever mounted it, in the process of whoever uses it.
+        let merged = scratch.path("merged");
+        fs::create_dir_all(&merged).unwrap();
+        let lower = format!("lowerdir={mount}:{}", scratch.name("other"));
+        let overlay = Command::new("mount").args(["-t", "overlay", "overlay", "-o", &lower]).arg(&merged).status();
+        assert!(overlay.unwrap().success());
+        let read = as_user(&merged, "cat of_group");
+        let unmounted = Command::new("umount").arg(&merged).status().unwrap();
+        assert_eq!(read, (true, "of_group".to_owned()), "{stack}");
+        assert!(unmounted.success());
+        umount(mount);
+    }
+}
+
+/// Also where the server writes for them: behind a view of owners, what the kernel kept, and copies of a union.
+#[test]
+fn what_is_reserved_for_the_superuser_is_not_taken_by_users_through_any_stack() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, base, lower) = (&scratch.name("mount"), scratch.path("base"), scratch.path("lower"));
+    for directory in [&base, &lower] {
+        fs::create_dir(directory).unwrap();
+    }
+    File::create(scratch.path("image")).unwrap().set_len(64 << 20).unwrap();
+    let call = |program: &str, arguments: &[&str]| {
+        assert!(Command::new(program).args(arguments).status().expect("it is started").success(), "{arguments:?}");
+    };
+    call("mkfs.ext4", &["-q", "-F", "-b", "4096", "-m", "50", &scratch.name("image")]);
+    call("mount", &["-o", "loop", &scratch.name("image"), base.to_str().unwrap()]);
+    call("mount", &["-t", "tmpfs", "-o", "mode=777", "none", lower.to_str().unwrap()]);
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
+    // More than users may write, and less than there is.
+    fs::write(lower.join("copied"), vec![7; 40 << 20]).unwrap();
+    fs::set_permissions(lower.join("copied"), fs::Permissions::from_mode(0o666)).unwrap();
+    let free = || rustix::fs::statvfs(&base).unwrap().f_bfree;
+    let reserve = free() * 2 / 5;
+    let (base, lower) = (scratch.name("base"), scratch.name("lower"));
+    let fill = |by: &str, count: u32| {
+        format!("dd if=/dev/zero of={by} bs=64k count={count} conv=fsync 2>&1 | grep -o 'No space left' | head -1")
+    };
+    let append = "printf x 2>&1 >> copied";
+    for (stack, options) in [
+        (base.clone(), "allow_other,writes=back"),
+        (format!("{base} | map(owner=nobody, perms=\"u=rwX,go=rX\")"), "allow_other"),
+        (format!("{base} | map(owner=nobody, perms=\"u=rwX,go=rX\")"), "allow_other,nopassthrough"),
+        (format!("{base} | map(owner=nobody, perms=\"u=rwX,go=rX\")"), "allow_other,writes=back"),
+        (format!("{base}=rw, {lower}=ro | union"), "allow_other"),
+        (format!("{base}=rw, {lower}=ro | union(metacopy=on)"), "allow_other"),
+    ] {
+        run(["mount", &stack, mount, "-o", options]).succeeded();
+        let report = |what: &str| format!("{what}: {stack}, {options}, {} blocks are left of {reserve}", free());
+        if stack.contains("union") {
+            if stack.contains("metacopy") {
+                fs::set_permissions(scratch.path("mount/copied"), fs::Permissions::from_mode(0o666)).unwrap();
+            }
+            assert!(!as_user(&scratch.mount(), append).0, "{}", report("copied"));
+            assert!(free() >= reserve, "{}", report("copied"));
+            std::io::Write::write_all(
+                &mut File::options().append(true).open(scratch.path("mount/copied")).unwrap(),
+                b"x",
+            )
+            .unwrap();
+            assert!(free() < reserve, "{}", report("the superuser copies"));
+        } else {
+            assert_eq!(as_user(&scratch.mount(), &fill("large", 1_000)).1, "No space left\n", "{}", report("filled"));
+            assert!(free() >= reserve, "{}", report("filled"));
+            let mut shell = Command::new("sh");
+            let roots = finish(shell.args(["-c", &fill("roots", 320)]).current_dir(scratch.mount()).output());
+            assert_eq!(roots.succeeded(), "", "{}", report("the superuser goes on"));
+            assert!(free() < reserve, "{}", report("the superuser goes on"));
+        }
+        umount(mount);
+        for name in ["large", "roots", "copied"] {
+            let _ = fs::remove_file(scratch.path("base").join(name));
+        }
+    }
+}
+
+#[test]
 fn the_root_of_a_user_namespace_is_promised_nothing_of_roots() {
     if !can_mount() {
         return;

@@ -18,6 +18,7 @@ mod access_control;
 mod acl;
 mod cases;
 mod check;
+pub mod faults;
 mod mounted;
 mod run;
 mod scene;

@@ -107,7 +107,7 @@ pub fn run_test(subject: &dyn Subject, test: &Test) -> Verdict {
         let outcome = (test.body)(&scene);
         let cleared = scene.clear();
         outcome?;
-        Ok(cleared?)
+        cleared
     }));
     if let Err(panic) = &mut outcome {
         return Verdict::Failed(format!("panic: {} (seed {seed})", panic_message(panic)));

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::subject::Result;
-use crate::{Ability, Client, Identity, Subject};
+use crate::{Ability, Client, Identity, Outcome, Subject};
 
 /// Where one test runs.
 pub struct Scene<'a> {
@@ -71,7 +71,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Removes the test's directory.
-    pub(crate) fn clear(self) -> Result<()> {
+    pub(crate) fn clear(self) -> Outcome {
         if self.can(Ability::ReadOnly) {
             return Ok(());
         }

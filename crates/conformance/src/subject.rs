@@ -5,7 +5,7 @@
 
 use std::any::Any;
 
-use crate::Abilities;
+use crate::{Abilities, Errno, Failure, Outcome};
 
 pub(crate) use vnode::Result;
 
@@ -69,6 +69,11 @@ impl Identity {
 pub trait Client: Send + Sync {
     /// open(2); `O_TMPFILE`, `O_DIRECTORY` and `O_PATH` included where the subject can.
     fn open(&self, path: &[u8], flags: i32, mode: u32) -> Result<Box<dyn File>>;
+    /// open_by_handle_at(2) with these flags, by what name_to_handle_at(2) answers for a path whose last symbolic link is not
+    /// followed. Default: `EOPNOTSUPP`, where there are no handles of the kernel.
+    fn open_by_handle(&self, _path: &[u8], _flags: i32) -> Result<Box<dyn File>> {
+        Err(Errno::EOPNOTSUPP)
+    }
     /// Opens a directory to list it.
     fn open_directory(&self, path: &[u8]) -> Result<Box<dyn Directory>>;
     /// stat(2): follows symbolic links.
@@ -385,22 +390,39 @@ impl dyn Client + '_ {
     }
 
     /// Removes a name and all below it. A name that is gone is no error.
-    pub fn remove_all(&self, path: &[u8]) -> Result<()> {
-        let removed = match self.lstat(path) {
+    ///
+    /// # Errors
+    /// Which call failed, on which path, and what is there.
+    pub fn remove_all(&self, path: &[u8]) -> Outcome {
+        let (call, removed) = match self.lstat(path) {
             Ok(stat) if stat.kind == Kind::Directory => {
                 let _ = self.chmod(path, 0o700);
-                for entry in self.entries(path)? {
-                    self.remove_all(&[path, b"/", &entry.name].concat())?;
+                match self.entries(path) {
+                    Ok(entries) => {
+                        for entry in entries {
+                            self.remove_all(&[path, b"/", &entry.name].concat())?;
+                        }
+                        ("rmdir", self.rmdir(path))
+                    }
+                    Err(error) => ("readdir", Err(error)),
                 }
-                self.rmdir(path)
             }
-            Ok(_) => self.unlink(path),
-            Err(error) => Err(error),
+            Ok(_) => ("unlink", self.unlink(path)),
+            Err(error) => ("lstat", Err(error)),
         };
         match removed {
-            Err(error) if error.number() == libc::ENOENT => Ok(()),
-            other => other,
+            Err(error) if error.number() != libc::ENOENT => Err(self.failure(call, path, error)),
+            _ => Ok(()),
         }
+    }
+
+    /// That a call on a path failed, with what is there.
+    fn failure(&self, call: &str, path: &[u8], error: Errno) -> Failure {
+        let object = match self.lstat(path) {
+            Ok(Stat { kind, mode, uid, gid, .. }) => format!("{kind:?} of mode {mode:04o}, owner {uid}:{gid}"),
+            Err(error) => format!("lstat: {error:?}"),
+        };
+        Failure::new(format!("{call}: {error:?}, {object}: {}", String::from_utf8_lossy(path)))
     }
 }
 

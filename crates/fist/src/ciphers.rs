@@ -81,26 +81,18 @@ pub fn hash(data: &[u8]) -> [u8; 32] {
 ///
 /// # Panics
 /// If the system has none, which Linux always has.
-pub fn random(length: usize) -> Vec<u8> {
-    let mut bytes = vec![0; length];
-    getrandom::fill(&mut bytes).expect("the system has random bytes");
-    bytes
+pub fn random(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the system has random bytes");
 }
 
-/// Compresses with Zstandard; `None` if it does not fit.
-pub fn compress(data: &[u8], room: usize) -> Option<Vec<u8>> {
-    let mut coded = vec![0; room];
-    let length = zstd::bulk::compress_to_buffer(data, &mut coded, zstd::DEFAULT_COMPRESSION_LEVEL).ok()?;
-    coded.truncate(length);
-    Some(coded)
+/// Compresses with Zstandard, to so many bytes; `None` if they do not fit.
+pub fn compress(data: &[u8], coded: &mut [u8]) -> Option<usize> {
+    zstd::bulk::compress_to_buffer(data, coded, zstd::DEFAULT_COMPRESSION_LEVEL).ok()
 }
 
-/// Undoes [`compress`]; `None` for what it did not make, or what does not fit.
-pub fn decompress(data: &[u8], room: usize) -> Option<Vec<u8>> {
-    let mut plain = vec![0; room];
-    let length = zstd::bulk::decompress_to_buffer(data, &mut plain).ok()?;
-    plain.truncate(length);
-    Some(plain)
+/// Undoes [`compress`], to so many bytes; `None` for what it did not make, or what does not fit.
+pub fn decompress(data: &[u8], plain: &mut [u8]) -> Option<usize> {
+    zstd::bulk::decompress_to_buffer(data, plain).ok()
 }
 
 #[cfg(test)]
@@ -141,9 +133,13 @@ mod tests {
     #[test]
     fn what_is_compressed_comes_back() {
         let data = b"again and again and again and again and again and again";
-        let coded = compress(data, data.len()).unwrap();
-        assert!(coded.len() < data.len());
-        assert_eq!(decompress(&coded, data.len()).as_deref(), Some(&data[..]));
-        assert_eq!((compress(data, 3), decompress(data, 100), decompress(&coded, 5)), (None, None, None));
+        let (mut coded, mut plain) = ([0; 55], [0; 55]);
+        let length = compress(data, &mut coded).unwrap();
+        assert!(length < data.len());
+        let coded = &coded[..length];
+        assert_eq!(decompress(coded, &mut plain), Some(data.len()));
+        assert_eq!(plain, *data);
+        assert_eq!((compress(data, &mut [0; 3]), decompress(data, &mut plain)), (None, None));
+        assert_eq!(decompress(coded, &mut [0; 5]), None);
     }
 }

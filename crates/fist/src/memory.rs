@@ -31,6 +31,27 @@ pub fn element(pointer: i64, index: i64, size: u64) -> Result<i64, Why> {
     offset(pointer, index.checked_mul(size as i64).ok_or(Why::OutOfBounds)?)
 }
 
+/// So many bytes of one value, which may be more than there is memory for.
+///
+/// # Errors
+/// [`Why::OutOfMemory`].
+pub(crate) fn filled(byte: u8, length: usize) -> Result<Vec<u8>, Why> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| Why::OutOfMemory)?;
+    bytes.resize(length, byte);
+    Ok(bytes)
+}
+
+/// A copy of bytes.
+///
+/// # Errors
+/// As [`filled`].
+pub(crate) fn copied(bytes: &[u8]) -> Result<Vec<u8>, Why> {
+    let mut copy = filled(0, bytes.len())?;
+    copy.copy_from_slice(bytes);
+    Ok(copy)
+}
+
 /// How many bytes lie between two pointers.
 ///
 /// # Errors
@@ -176,7 +197,10 @@ impl<'a> Memory<'a> {
                 self.leave(frame);
                 return Err(Why::OutOfMemory);
             }
-            let region = self.variable(*bytes as usize);
+            let Ok(region) = self.variable(*bytes as usize) else {
+                self.leave(frame);
+                return Err(Why::OutOfMemory);
+            };
             match self.regions.get_mut(self.top.regions) {
                 Some(place) => *place = Region { generation: place.generation, ..region },
                 None => self.regions.push(region),
@@ -188,7 +212,7 @@ impl<'a> Memory<'a> {
     }
 
     /// Room for a variable, all zero.
-    fn variable(&mut self, bytes: usize) -> Region {
+    fn variable(&mut self, bytes: usize) -> Result<Region, Why> {
         let fits =
             |stack: &[Vec<u8>], block: usize, at: usize| stack.get(block).is_some_and(|it| it.len() - at >= bytes);
         if !fits(&self.stack, self.top.block, self.top.at) {
@@ -197,14 +221,14 @@ impl<'a> Memory<'a> {
             if !fits(&self.stack, self.top.block, 0) {
                 // Nothing lives there, nor behind.
                 self.stack.truncate(self.top.block);
-                self.stack.push(vec![0; bytes.max(BLOCK_BYTES << self.top.block.min(10))]);
+                self.stack.push(filled(0, bytes.max(BLOCK_BYTES << self.top.block.min(10)))?);
             }
         }
         let Top { block, at, .. } = self.top;
         self.top.at += bytes;
         let place = &mut self.stack[block][at..at + bytes];
         place.fill(0);
-        Region::writable(Store::Stack, block, at, place)
+        Ok(Region::writable(Store::Stack, block, at, place))
     }
 
     /// The variables of a function are gone.
@@ -368,7 +392,7 @@ impl<'a> Memory<'a> {
     /// # Errors
     /// As [`Self::read`] and [`Self::write`].
     pub fn copy(&mut self, to: i64, from: i64, bytes: usize) -> Result<(), Why> {
-        let copied = self.read(from, bytes)?.to_vec();
+        let copied = copied(self.read(from, bytes)?)?;
         self.write(to, bytes)?.copy_from_slice(&copied);
         Ok(())
     }

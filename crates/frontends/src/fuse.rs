@@ -4,15 +4,17 @@
 //! `device` or a ring (`uring`), are decoded to typed operations (`request`, over the bytes of `wire`), run on worker threads (`session`),
 //! and become vnode calls (`dispatch`). Beside it the tables that the kernel's view needs: `nodes` (ids to vnodes),
 //! `open_files` (handles to open files, and who does their I/O), `admission` (which names the kernel may cache),
-//! `locks` (waiting). `notify` tells the kernel of changes from elsewhere, `expiry` of names
+//! `locks` (waiting, with replies that are `deferred`). `notify` tells the kernel of changes from elsewhere, `expiry` of names
 //! (`known_names`) that it has to ask for again.
 
 mod admission;
 mod agreement;
 mod awake;
 mod backing;
+mod budget;
 mod convert;
 mod current;
+mod deferred;
 mod device;
 mod dispatch;
 mod durability;

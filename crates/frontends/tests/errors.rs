@@ -4,7 +4,10 @@ mod support;
 
 use bases::dir::{DirectoryFileSystem, Options};
 use frontends::fuse::MountOptions;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::IntoRawFd;
+use std::sync::Arc;
 use support::{memory, mount_with};
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
 use vnode::{Caller, Errno, FileSystem, Name, OpenFlags, Properties, Result};
@@ -78,4 +81,36 @@ fn an_error_after_the_first_byte_is_no_end_of_the_file() {
     assert_eq!(open.read_at(&caller, BAD, &mut whole), Err(Errno::EIO));
     // Behind the end there is nothing to fail.
     assert_eq!(open.read_at(&caller, data.len() as u64, &mut whole), Ok(0));
+}
+
+/// Closes a file: the error that close(2) answers, 0 for none.
+fn close(file: File) -> i32 {
+    // SAFETY: the number is that of an owned descriptor, given up here.
+    match unsafe { libc::close(file.into_raw_fd()) } {
+        0 => 0,
+        _ => std::io::Error::last_os_error().raw_os_error().unwrap(),
+    }
+}
+
+/// The kernel says that all was written, and learns later that there is no room for it.
+#[test]
+fn an_error_of_a_page_written_back_is_told_once_to_each_open_file() {
+    let full = bases::mem::Options { size: 1 << 20, mode: 0o755, ..Default::default() };
+    let full = Arc::new(bases::mem::MemoryFileSystem::new(full));
+    let options = MountOptions { write_back: true, ..MountOptions::default() };
+    let Some(mounted) = mount_with(full, options) else { return };
+    let open = || File::options().create(true).truncate(false).write(true).open(mounted.path("file")).unwrap();
+    let synchronized = |file: &File| file.sync_all().err().and_then(|error| error.raw_os_error());
+    let (mut writer, other, third) = (open(), open(), open());
+    writer.write_all(&vec![1; 4 << 20]).unwrap();
+    assert_eq!(synchronized(&writer), Some(libc::ENOSPC));
+    assert_eq!(synchronized(&writer), None, "told once");
+    assert_eq!(synchronized(&other), Some(libc::ENOSPC));
+    assert_eq!((close(writer), close(other)), (0, 0));
+    assert_eq!(synchronized(&third), Some(libc::ENOSPC));
+    assert_eq!(synchronized(&open()), None, "opened after that");
+    drop(third);
+    let mut writer = open();
+    writer.write_all(&vec![2; 4 << 20]).unwrap();
+    assert_eq!(close(writer), libc::ENOSPC);
 }

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use support::{
-    Mounted, as_user, copy_program, map_while_appending, memory, mount_directory, mount_memory, mount_with, set_lock,
-    unmount_when_unused,
+    Mounted, Shared, as_user, copy_program, map_while_appending, memory, mount_directory, mount_memory, mount_with,
+    set_lock, thousands_wait_for_a_lock, unmount_when_unused, until, wait_for_locks,
 };
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
 use vnode::{Caller, Errno, Lock, LockKind, LockOwner, Properties, Result};
@@ -561,6 +561,38 @@ fn a_capability_set_on_a_new_file_is_seen_and_goes_with_a_write() {
     assert_eq!(rustix::fs::getxattr(&path, name, &mut room), Err(rustix::io::Errno::NODATA));
 }
 
+#[test]
+fn a_change_that_is_refused_takes_no_capabilities_and_others_do() {
+    let options = MountOptions { allow_other: true, default_permissions: Some(false), ..MountOptions::default() };
+    let Some((mounted, _lower)) = mount_directory(options) else { return };
+    let path = mounted.path("program");
+    fs::write(&path, b"old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    std::os::unix::fs::chown(&path, Some(1234), Some(1234)).unwrap();
+    let name = "security.capability";
+    let set = || {
+        let capability: Vec<u8> =
+            [0x0200_0001_u32, 1 << 13, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+        rustix::fs::setxattr(&path, name, &capability, rustix::fs::XattrFlags::empty()).unwrap();
+    };
+    let has = || rustix::fs::getxattr(&path, name, &mut [0; 64][..]).is_ok();
+    let run = |uid, command: &str| as_user(uid, &format!("{command} {}", path.display()));
+    set();
+    assert!(!run(1234, "chown 5") && has(), "the owner may not give it away");
+    assert!(!run(1235, "chgrp 1235") && has(), "it is another's");
+    assert!(!run(1235, "setcap -r") && has());
+    for command in ["printf new >>", "truncate -s 3", "chown -h :1234"] {
+        set();
+        assert!(run(1234, command) && !has(), "{command}");
+    }
+    set();
+    // As Linux does: no ids are named, and nobody is asked.
+    assert!(run(1235, "chown :") && !has());
+    set();
+    assert!(run(1234, "unshare --user --map-root-user setcap cap_net_raw=ep") && has());
+    assert!(run(1234, "unshare --user --map-root-user setcap -r") && !has());
+}
+
 /// The processors where this thread may run, while it may run on the first of them only.
 fn on_one_processor() -> rustix::thread::CpuSet {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
@@ -735,7 +767,7 @@ fn slow_requests_do_not_delay_others() {
     });
     assert!(!gate.gave_up.load(Ordering::Relaxed), "quick requests waited for slow ones");
     if mounted.mount.decisions().uring.is_ok() {
-        // With rings the burst's workers stay, and serve the next.
+        // With rings the burst's workers stay for a while.
         return;
     }
     // The burst's workers do not stay.
@@ -748,21 +780,6 @@ fn slow_requests_do_not_delay_others() {
         fs::write(mounted.path("file0"), b"again").unwrap();
     }
     assert!(mounted.mount.workers() <= 6, "{} workers left", mounted.mount.workers());
-}
-
-/// Locks reach the base only where others could reach it too.
-struct Shared;
-
-impl Layer for Shared {
-    type State = ();
-
-    fn kind(&self) -> &'static str {
-        "shared"
-    }
-
-    fn properties(&self) -> Properties {
-        Properties { exclusive: false, ..Properties::TRANSPARENT }
-    }
 }
 
 /// How long after its release a lock is got by who waits for it.
@@ -816,6 +833,67 @@ fn waiting_for_a_lock_ends_with_a_signal() {
     // The mount is free of it. The kernel's word that the file was closed comes a moment after that.
     drop(holder);
     assert!(Command::new("flock").args(["-w", "20", path.to_str().unwrap(), "true"]).status().unwrap().success());
+}
+
+#[test]
+fn thousands_may_wait_for_locks_while_others_are_served() {
+    let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
+    thousands_wait_for_a_lock(&mounted);
+}
+
+#[test]
+fn locks_are_got_in_the_order_in_which_they_were_asked_for() {
+    use rustix::fs::{FlockOperation, flock};
+    let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"data").unwrap();
+    let holder = File::open(&path).unwrap();
+    flock(&holder, FlockOperation::LockExclusive).unwrap();
+    let (order, first) = (Mutex::new(Vec::new()), mounted.requests("SETLKW"));
+    std::thread::scope(|scope| {
+        for number in 0..16 {
+            let (order, file) = (&order, File::open(&path).unwrap());
+            scope.spawn(move || {
+                flock(&file, FlockOperation::LockExclusive).unwrap();
+                order.lock().unwrap().push(number);
+            });
+            until(|| mounted.requests("SETLKW") > first + number, "it waits");
+        }
+        flock(&holder, FlockOperation::Unlock).unwrap();
+    });
+    assert_eq!(order.into_inner().unwrap(), (0..16).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_lock_that_is_held_below_is_waited_for() {
+    use rustix::fs::{FlockOperation, flock};
+    let Some((mounted, lower)) = mount_directory(MountOptions::default()) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"data").unwrap();
+    let holder = File::open(lower.path().join("file")).unwrap();
+    flock(&holder, FlockOperation::LockExclusive).unwrap();
+    std::thread::scope(|scope| {
+        let waiters = wait_for_locks(scope, &path, 8, FlockOperation::LockExclusive);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+        flock(&holder, FlockOperation::Unlock).unwrap();
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
+    });
+}
+
+#[test]
+fn a_waiter_that_is_killed_is_gone() {
+    let Some(mounted) = mount_with(stack(Shared, memory()), MountOptions::default()) else { return };
+    let path = mounted.path("file");
+    fs::write(&path, b"data").unwrap();
+    let holder = File::open(&path).unwrap();
+    rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let mut waiter = Command::new("flock").arg(&path).arg("true").spawn().unwrap();
+    until(|| mounted.requests("SETLKW") >= 1, "it waits");
+    waiter.kill().unwrap();
+    until(|| waiter.try_wait().unwrap().is_some(), "it is gone");
+    rustix::fs::flock(&holder, rustix::fs::FlockOperation::Unlock).unwrap();
+    rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
 }
 
 /// How long a lock takes to go.

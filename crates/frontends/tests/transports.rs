@@ -2,15 +2,16 @@
 
 mod support;
 
-use frontends::fuse::{MountOptions, Uring};
+use frontends::fuse::{MountOptions, UnmountMode, Uring};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
-use support::{Mounted, memory, mount_with};
+use support::{Mounted, Shared, memory, mount_with, thousands_wait_for_a_lock, until};
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
-use vnode::{Caller, Errno, Properties, Result};
+use vnode::{Caller, Errno, OpenFileRef, OpenFlags, Properties, Result};
 
 const URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -35,6 +36,89 @@ fn both_transports_carry_messages_of_all_sizes_and_give_their_memory_back() {
     let Some(_switch) = keep_switch() else { return };
     requests_come_through_io_uring_where_it_is_on();
     what_many_large_messages_took_goes_back_to_the_system();
+    thousands_may_wait_for_locks_over_rings();
+    waiters_give_up();
+    the_threads_of_a_burst_end();
+}
+
+fn thousands_may_wait_for_locks_over_rings() {
+    let options = MountOptions { uring: Uring::On, ..MountOptions::default() };
+    let Some(mounted) = mount_with(stack(Shared, memory()), options) else { return };
+    // The entries that waited are used again.
+    for _ in 0..2 {
+        thousands_wait_for_a_lock(&mounted);
+    }
+    exchange_messages_of_all_sizes(&mounted);
+}
+
+/// A signal, a kill, and the end of the mount each end the wait for a lock.
+fn waiters_give_up() {
+    for uring in [Uring::Off, Uring::On] {
+        let options = MountOptions { uring, ..MountOptions::default() };
+        let Some(mounted) = mount_with(stack(Shared, memory()), options) else { return };
+        let path = mounted.path("file");
+        fs::write(&path, b"data").unwrap();
+        let holder = File::open(&path).unwrap();
+        rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let wait = |arguments: &[&str]| {
+            let before = mounted.requests("SETLKW");
+            let waiter =
+                Command::new("flock").args(arguments).arg(&path).arg("true").stderr(Stdio::null()).spawn().unwrap();
+            until(|| mounted.requests("SETLKW") > before, "it waits");
+            waiter
+        };
+        // It has itself sent a signal.
+        assert_eq!(wait(&["-w", "0.2", "-E", "7"]).wait().unwrap().code(), Some(7), "{uring:?}");
+        let mut killed = wait(&[]);
+        killed.kill().unwrap();
+        until(|| killed.try_wait().unwrap().is_some(), "it is gone");
+        rustix::fs::flock(&holder, rustix::fs::FlockOperation::Unlock).unwrap();
+        rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let mut waiters: Vec<_> = (0..8).map(|_| wait(&[])).collect();
+        mounted.mount.unmount(UnmountMode::Abort).unwrap();
+        waiters.iter_mut().for_each(|waiter| assert!(!waiter.wait().unwrap().success()));
+        assert!(mounted.mount.wait_timeout(Duration::from_secs(20)), "{uring:?}");
+    }
+}
+
+/// Opens wait until the gate is opened.
+struct Gate(Arc<AtomicBool>);
+
+impl Layer for Gate {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "gate"
+    }
+
+    fn open(&self, vnode: &LayerVnode<Self>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        while !self.0.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        vnode.forward_open(caller, flags)
+    }
+}
+
+fn the_threads_of_a_burst_end() {
+    const CALLERS: usize = 64;
+    for uring in [Uring::Off, Uring::On] {
+        let opened = Arc::new(AtomicBool::new(true));
+        let options = MountOptions { uring, ..MountOptions::default() };
+        let Some(mounted) = mount_with(stack(Gate(Arc::clone(&opened)), memory()), options) else { return };
+        fs::write(mounted.path("file"), b"data").unwrap();
+        for _ in 0..2 {
+            opened.store(false, Ordering::SeqCst);
+            std::thread::scope(|scope| {
+                (0..CALLERS).for_each(|_| drop(scope.spawn(|| fs::read(mounted.path("file")).unwrap())));
+                until(|| mounted.mount.workers() > CALLERS, "each has a worker");
+                opened.store(true, Ordering::SeqCst);
+            });
+            let few = 8 + 5 * std::thread::available_parallelism().unwrap().get();
+            until(|| mounted.mount.workers() <= few, "the workers of the burst end");
+            exchange_messages_of_all_sizes(&mounted);
+            assert!(mounted.mount.workers() <= few + 8, "{uring:?}: {} workers", mounted.mount.workers());
+        }
+    }
 }
 
 fn requests_come_through_io_uring_where_it_is_on() {

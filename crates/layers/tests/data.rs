@@ -269,14 +269,97 @@ fn writers_of_one_block_do_not_undo_each_other() {
     }
 }
 
+/// A command to the layer `faulty` of a stack.
+fn faulty(command: &str, arguments: &[(&str, &str)], file_system: &FileSystemRef) -> String {
+    let arguments = arguments.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+    file_system.control(&Control { target: "faulty".into(), command: command.into(), arguments }).unwrap()
+}
+
+fn wait_until_one_hangs(file_system: &FileSystemRef) {
+    while !faulty("stats", &[], file_system).ends_with("stopped=1") {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// One that hangs below holds the lock of its blocks: others go on, unless they change the size.
+#[test]
+fn a_read_that_hangs_keeps_no_other_block_waiting() {
+    const BLOCK: usize = 64;
+    for (codec, stack) in CODECS {
+        let file_system = stack(BLOCK, common::layer("faulty", &[], memory()));
+        let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
+        assert_eq!(file.write_at(&root(), 0, &[1; 10 * BLOCK], false), Ok(10 * BLOCK), "{codec}");
+        let hanging = [("operations", "read"), ("offset", "0-7"), ("times", "1"), ("stop", "yes")];
+        faulty("set", &hanging, &file_system);
+        let (done, is_done) = std::sync::mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(file.read_at(&root(), 3, &mut [0; 5]), Ok(5)));
+            wait_until_one_hangs(&file_system);
+            scope.spawn(|| {
+                assert_eq!(file.write_at(&root(), BLOCK as u64, &[2; BLOCK], false), Ok(BLOCK));
+                assert_eq!(file.write_at(&root(), 2 * BLOCK as u64 + 7, &[3; BLOCK], false), Ok(BLOCK));
+                assert_eq!(file.read_at(&root(), 9 * BLOCK as u64, &mut [0; BLOCK]), Ok(BLOCK));
+                done.send("others").unwrap();
+            });
+            let others = is_done.recv_timeout(Duration::from_secs(10));
+            scope.spawn(|| {
+                assert_eq!(file.write_at(&root(), 10 * BLOCK as u64 - 1, &[4; 2], false), Ok(2));
+                done.send("growth").unwrap();
+            });
+            let growth = is_done.recv_timeout(Duration::from_millis(50));
+            faulty("off", &[], &file_system);
+            assert_eq!(others, Ok("others"), "{codec}: a block waits for another");
+            assert!(growth.is_err(), "{codec}: the size changes while somebody reads");
+        });
+        let mut expected = [vec![1; BLOCK], vec![2; BLOCK], vec![1; 8 * BLOCK]].concat();
+        expected[2 * BLOCK + 7..3 * BLOCK + 7].fill(3);
+        expected[10 * BLOCK - 1] = 4;
+        expected.push(4);
+        assert_eq!(contents(&vnode, &root()), expected, "{codec}");
+    }
+}
+
+/// Neighbours share blocks, and one thread changes the size, while what is below takes its time.
+#[test]
+fn readers_and_writers_of_adjacent_ranges_see_their_own_data() {
+    const THREADS: usize = 5;
+    /// Not a multiple of the block.
+    const RANGE: usize = 150;
+    const ROUNDS: u8 = 40;
+    for (codec, stack) in CODECS {
+        let delayed = [("operations", "read:write"), ("chance", "20"), ("seed", "1"), ("delay", "1")];
+        let file_system = stack(64, common::layer("faulty", &delayed, memory()));
+        let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
+        let size = THREADS * RANGE;
+        assert_eq!(file.write_at(&root(), 0, &vec![0; size], false), Ok(size), "{codec}");
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let file = &file;
+                scope.spawn(move || {
+                    let mut read = [0; RANGE];
+                    let offset = (thread * RANGE) as u64;
+                    for round in 1..=ROUNDS {
+                        assert_eq!(file.write_at(&root(), offset, &[round; RANGE], false), Ok(RANGE), "{codec}");
+                        assert_eq!(file.read_at(&root(), offset, &mut read), Ok(RANGE), "{codec}");
+                        assert_eq!(read, [round; RANGE], "{codec}");
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for _ in 0..ROUNDS / 2 {
+                    assert_eq!(file.write_at(&root(), size as u64 + 70, b"tail", false), Ok(4), "{codec}");
+                    file.truncate(&root(), size as u64, false).unwrap();
+                }
+            });
+        });
+        assert_eq!(contents(&vnode, &root()), vec![ROUNDS; size], "{codec}");
+    }
+}
+
 /// One that hangs below holds the lock of its file, and of no other.
 #[test]
 fn a_write_that_hangs_keeps_no_other_file_waiting() {
     const FILES: usize = 300;
-    let faulty = |command: &str, arguments: &[(&str, &str)], file_system: &FileSystemRef| {
-        let arguments = arguments.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
-        file_system.control(&Control { target: "faulty".into(), command: command.into(), arguments }).unwrap()
-    };
     let below = common::layer("faulty", &[], memory());
     let file_system = common::layer("rot13", &[("block-size", "64")], below);
     let files: Vec<OpenFileRef> =
@@ -285,9 +368,7 @@ fn a_write_that_hangs_keeps_no_other_file_waiting() {
     let (done, is_done) = std::sync::mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(|| files[0].write_at(&root(), 0, b"hangs", false).unwrap());
-        while !faulty("stats", &[], &file_system).ends_with("stopped=1") {
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_until_one_hangs(&file_system);
         scope.spawn(|| {
             for file in &files[1..] {
                 file.write_at(&root(), 0, b"data", false).unwrap();

@@ -207,6 +207,12 @@ fn creation_in_a_view_follows_unix() {
     assert_eq!(ids(&made.attributes), (3, 2000, 0o2755));
     let (file, _) = create(&directory, &user(3), "s", 0o2755);
     assert_eq!(ids(&file.getattr(&root()).unwrap()), (3, 2000, 0o755));
+    // The superuser makes programs of that group too.
+    directory.setattr(&root(), &SetAttributes { gid: Some(50), mode: Some(0o2777), ..NONE }).unwrap();
+    let (file, _) = create(&directory, &root(), "of root", 0o2755);
+    assert_eq!(ids(&file.getattr(&root()).unwrap()), (0, 50, 0o2755));
+    let (file, _) = create(&directory, &user(3), "of a user", 0o2755);
+    assert_eq!(ids(&file.getattr(&root()).unwrap()), (3, 50, 0o755));
 }
 
 #[test]

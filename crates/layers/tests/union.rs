@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::memory;
-use common::unions::{at, fill, joined_with, list, name, read, scene, server, write};
+use common::unions::{at, fill, joined, joined_with, list, name, read, scene, server, write};
 use layers::Branch;
 use layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
@@ -257,3 +257,51 @@ fn a_rename_that_fails_brings_no_deleted_name_back_and_deletes_none() {
 }
 
 const OVERLAY: [(&str, &str); 1] = [("whiteouts", "overlay")];
+
+#[test]
+fn what_is_immutable_in_a_lower_branch_stays_so_until_somebody_takes_the_flag_away() {
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+    let lower = tempfile::tempdir().unwrap();
+    std::fs::write(lower.path().join("file"), b"old").unwrap();
+    std::fs::create_dir(lower.path().join("directory")).unwrap();
+    for more in ["directory/inner", "other"] {
+        std::fs::write(lower.path().join(more), b"more").unwrap();
+    }
+    let open = |name: &str| std::fs::File::open(lower.path().join(name)).unwrap();
+    let flag = |name: &str, flags: IFlags| {
+        let object = open(name);
+        ioctl_setflags(&object, (ioctl_getflags(&object)? - IFlags::IMMUTABLE) | flags)
+    };
+    if flag("file", IFlags::IMMUTABLE).and_then(|()| flag("directory", IFlags::IMMUTABLE)).is_err() {
+        eprintln!("skipped: making files immutable needs root and a file system that can");
+        return;
+    }
+    let base = bases::dir::DirectoryFileSystem::open(lower.path(), bases::dir::Options::default()).unwrap();
+    let scene = joined(vec![(ReadWrite, memory()), (ReadOnly, std::sync::Arc::new(base))]);
+    let (root, file) = (scene.union.root(), at(&scene.union, "file").unwrap());
+    let directory = at(&scene.union, "directory").unwrap();
+    let superuser = Caller::with_groups(0, 0, &[], 0);
+    let mode = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+    let refused = [
+        file.setattr(&superuser, &mode).map(drop),
+        file.open(&superuser, OpenFlags::WRITE).map(drop),
+        file.setxattr(&superuser, b"trusted.x", b"", vnode::XattrMode::Set),
+        root.link(&superuser, &file, name("link")).map(drop),
+        root.rename(&superuser, name("file"), &root, name("moved"), RenameMode::Replace),
+        root.unlink(&superuser, name("file")),
+        directory.mkdir(&superuser, name("new"), 0o755).map(drop),
+        directory.rename(&superuser, name("inner"), &directory, name("new"), RenameMode::Replace),
+        directory.link(&superuser, &at(&scene.union, "other").unwrap(), name("new")).map(drop),
+    ];
+    let made = list(&scene.branches[0], "");
+    const SET_FLAGS: u32 = libc::FS_IOC_SETFLAGS as u32;
+    let plain = 0_i64.to_ne_bytes();
+    let by_user = file.ioctl(&Caller::with_groups(5, 5, &[], 0), SET_FLAGS, &plain, &mut []);
+    // The copy is in memory, where there are no flags to be taken away.
+    let _ = file.ioctl(&superuser, SET_FLAGS, &plain, &mut []);
+    let after = file.setattr(&superuser, &mode).map(drop);
+    flag("file", IFlags::empty()).and_then(|()| flag("directory", IFlags::empty())).unwrap();
+    assert_eq!(refused, [Err(Errno::EPERM); 9]);
+    assert_eq!(made, [""; 0], "nothing was copied");
+    assert_eq!((by_user, after), (Err(Errno::EPERM), Ok(())));
+}

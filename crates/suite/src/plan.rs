@@ -11,7 +11,7 @@ use frontends::fuse::Features;
 use layers::BranchMode;
 use vnode::FileSystemRef;
 
-use crate::{Base, Place, Recipe, Served, kernel, make_branches};
+use crate::{Base, Place, Recipe, Served, kernel, make_branches, with_kept_credentials};
 
 /// How a run reaches its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -205,7 +205,10 @@ impl Plan {
     }
 
     /// The stack over files in this place, and the branches in which each test's directory is made first.
-    fn recipe(&self, place: &Place) -> Result<(Recipe, Vec<PathBuf>), Box<dyn std::error::Error>> {
+    ///
+    /// # Errors
+    /// Of making the branches.
+    pub fn recipe(&self, place: &Place) -> Result<(Recipe, Vec<PathBuf>), Box<dyn std::error::Error>> {
         let mut private = None;
         let base = match (self.in_memory, self.sort, &self.union) {
             (true, Sort::Small, _) => Base::Memory("size=48m".to_owned()),
@@ -318,10 +321,14 @@ impl<S: Subject> Subject for Duplicated<S> {
     }
 
     fn make_directory(&self, name: &[u8]) -> vnode::Result<bool> {
-        for branch in &self.branches {
-            std::fs::create_dir(branch.join(OsStr::from_bytes(name)))?;
+        if self.branches.is_empty() {
+            return Ok(false);
         }
-        Ok(!self.branches.is_empty())
+        let directories: Vec<_> = self.branches.iter().map(|branch| branch.join(OsStr::from_bytes(name))).collect();
+        // This thread may still act for the last caller of a test before.
+        let make = move || directories.iter().try_for_each(std::fs::create_dir);
+        with_kept_credentials(make).unwrap_or_else(|| Err(std::io::ErrorKind::Other.into()))?;
+        Ok(true)
     }
 }
 

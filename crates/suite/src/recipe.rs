@@ -19,6 +19,9 @@ pub enum Base {
     Branches(Vec<(PathBuf, BranchMode)>),
 }
 
+/// A layer by its name, and its options.
+pub type LayerWithOptions = (String, Vec<(String, String)>);
+
 /// A base and the layers on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
@@ -27,7 +30,7 @@ pub struct Recipe {
     /// Whether the tree that read-only subjects are tested over is made in the base first.
     pub is_prepared: bool,
     /// Layers with their options, bottom first; one of the descriptions of this crate by its file's name.
-    pub layers: Vec<(String, Vec<(String, String)>)>,
+    pub layers: Vec<LayerWithOptions>,
 }
 
 /// Why a stack cannot be built, in words.
@@ -70,26 +73,57 @@ impl Recipe {
     /// # Errors
     /// [`RecipeError`].
     pub fn build(&self) -> Result<FileSystemRef, RecipeError> {
-        let mut layers = self.layers.as_slice();
-        let base: FileSystemRef = match &self.base {
+        let below = match &self.base {
             Base::Memory(options) => {
-                Arc::new(mem::MemoryFileSystem::new(mem::Options::parse(options).map_err(problem)?))
+                let options = mem::Options::parse(options).map_err(problem)?;
+                vec![Arc::new(mem::MemoryFileSystem::new(options)) as FileSystemRef]
             }
-            Base::Directory(path) => directory(path)?,
+            Base::Directory(path) => vec![directory(path)?],
             Base::Branches(directories) => {
-                let branches: Result<Vec<_>, RecipeError> = directories.iter().map(branch).collect();
-                let ((name, options), others) =
-                    layers.split_first().ok_or_else(|| problem("nothing joins the branches"))?;
-                layers = others;
-                kind(name)?.join(options, branches?, Some(Arc::new(open_branch))).map_err(problem)?
+                directories.iter().map(|(path, _)| directory(path)).collect::<Result<_, _>>()?
             }
         };
+        let (base, layers) = self.join(below)?;
         if self.is_prepared {
-            let is_writable = |(name, _): &&(String, _)| name != "readonly";
             let writable = stack_on(base.clone(), layers.iter().filter(is_writable))?;
             conformance::prepare(&conformance::Tree::new(writable)).map_err(problem)?;
         }
         stack_on(base, layers.iter())
+    }
+
+    /// Builds the stack on other file systems: as many as the base has branches, or one.
+    ///
+    /// # Errors
+    /// [`RecipeError`].
+    pub fn build_over(&self, below: Vec<FileSystemRef>) -> Result<FileSystemRef, RecipeError> {
+        let (base, layers) = self.join(below)?;
+        stack_on(base, layers.iter())
+    }
+
+    /// The same without the layers that refuse every change.
+    ///
+    /// # Errors
+    /// [`RecipeError`].
+    pub fn build_writable_over(&self, below: Vec<FileSystemRef>) -> Result<FileSystemRef, RecipeError> {
+        let (base, layers) = self.join(below)?;
+        stack_on(base, layers.iter().filter(is_writable))
+    }
+
+    /// What the other layers lie on, and these.
+    fn join(&self, mut below: Vec<FileSystemRef>) -> Result<(FileSystemRef, &[LayerWithOptions]), RecipeError> {
+        let Base::Branches(directories) = &self.base else {
+            return Ok((below.pop().ok_or_else(|| problem("there is nothing below"))?, &self.layers));
+        };
+        let ((name, options), layers) =
+            self.layers.split_first().ok_or_else(|| problem("nothing joins the branches"))?;
+        let branch = |((path, mode), file_system): (&(PathBuf, BranchMode), FileSystemRef)| Branch {
+            file_system,
+            mode: Some(*mode),
+            label: path.display().to_string(),
+        };
+        let branches = directories.iter().zip(below).map(branch).collect();
+        let joined = kind(name)?.join(options, branches, Some(Arc::new(open_branch))).map_err(problem)?;
+        Ok((joined, layers))
     }
 
     /// The recipe as one line of text.
@@ -142,10 +176,14 @@ impl Recipe {
     }
 }
 
+fn is_writable((name, _): &&LayerWithOptions) -> bool {
+    name != "readonly"
+}
+
 /// Layers with their options, each on the one before.
 fn stack_on<'l>(
     base: FileSystemRef,
-    mut layers: impl Iterator<Item = &'l (String, Vec<(String, String)>)>,
+    mut layers: impl Iterator<Item = &'l LayerWithOptions>,
 ) -> Result<FileSystemRef, RecipeError> {
     layers.try_fold(base, |file_system, (name, options)| match name.ends_with(".fist") {
         true => {

@@ -61,6 +61,20 @@ const EXTENTS: &[Extent] = &[
         left: "pjdfstest and fsx on the other stacks, fsx with eight of ten seeds",
     },
     Extent {
+        program: "suite faults",
+        variable: "FAULTS_SHARE",
+        quick: Some("31"),
+        all: None,
+        left: "thirty of thirty-one operations on stacks over file systems whose calls fail in turn",
+    },
+    Extent {
+        program: "suite hostile",
+        variable: "HOSTILE_SHARE",
+        quick: Some("80"),
+        all: Some("2"),
+        left: "most calls of the hostile user (one of 80 here)",
+    },
+    Extent {
         program: "layers union_crash",
         variable: "CRASH_SHARE",
         quick: Some("8"),
@@ -159,6 +173,8 @@ const HEAVY: &[(&str, u32)] = &[
     ("suite conformance", 50),
     ("layers power_cut", 42),
     ("suite outside", 40),
+    ("suite hostile", 38),
+    ("suite faults", 16),
     ("fist tiers", 35),
     ("layers union_model", 30),
     ("fist mutants", 25),
@@ -277,7 +293,8 @@ fn job(tier: Tier, program: &Program, state: State, argument: Option<&str>) -> J
 }
 
 /// The programs that use libtest-mimic, which prints events unasked and captures no output.
-const HARNESSES_OF_THEIR_OWN: [&str; 3] = ["suite conformance", "suite outside", "cli unions_compared"];
+const HARNESSES_OF_THEIR_OWN: [&str; 5] =
+    ["suite conformance", "suite faults", "suite hostile", "suite outside", "cli unions_compared"];
 
 fn documentation_tests() -> Job {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -142,6 +142,11 @@ impl Attributes {
         self.flags & (libc::STATX_ATTR_IMMUTABLE | libc::STATX_ATTR_APPEND) as u64 != 0
     }
 
+    /// Whether it is immutable, as in ioctl_iflags(2) for `FS_IMMUTABLE_FL`.
+    pub const fn is_immutable(&self) -> bool {
+        self.flags & libc::STATX_ATTR_IMMUTABLE as u64 != 0
+    }
+
     /// Kind and permission bits in one word: `st_mode` of stat(2).
     pub const fn full_mode(&self) -> u32 {
         self.kind.mode_bits() | (self.mode & 0o7777)
@@ -178,7 +183,8 @@ pub struct SetAttributes {
     /// New modification time.
     pub mtime: Option<SetTime>,
     /// The change takes the set-id bits and `security.capability` away whatever the caller's credentials say
-    /// (`FATTR_KILL_SUIDGID` of FUSE): set with a change of size by callers without CAP_FSETID.
+    /// (`FATTR_KILL_SUIDGID` of FUSE): set with a change of size by callers without CAP_FSETID. Alone it is a chown(2) that
+    /// names no ids, which the owner may do.
     pub kill_privileges: bool,
 }
 

@@ -5,9 +5,14 @@ use std::fs;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, getsid};
+use rustix::thread::CapabilitySet;
+
+use crate::{Result, process};
+
 /// Whose operation it is: every operation of the interface gets one, so that bases check and layers decide by it.
 ///
-/// Supplementary groups and the session are looked up in /proc when first asked for, since most operations need
+/// Supplementary groups and the session are looked up when first asked for, since most operations need
 /// neither and the look-up costs more than many operations.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -21,14 +26,39 @@ pub struct Caller {
     pub umask: u32,
     /// The operation is the server's own: bases act with the server's credentials and check nothing more.
     pub server: bool,
+    payer: Option<(u32, u32)>,
+    admission: Admission,
     groups: OnceLock<Arc<[u32]>>,
     session: OnceLock<u32>,
+    capabilities: OnceLock<u64>,
+}
+
+/// How far it is settled whether the caller may do what it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    Open,
+    /// The kernel has admitted it.
+    Checked,
+    /// It is to be admitted whatever the mode says.
+    Overriding,
 }
 
 impl Caller {
     /// A process of this machine; its supplementary groups and session are looked up when asked for.
     pub fn process(pid: u32, uid: u32, gid: u32, umask: u32) -> Self {
-        Self { uid, gid, pid, umask, server: false, groups: OnceLock::new(), session: OnceLock::new() }
+        let (groups, session, capabilities) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self {
+            uid,
+            gid,
+            pid,
+            umask,
+            server: false,
+            payer: None,
+            admission: Admission::Open,
+            groups,
+            session,
+            capabilities,
+        }
     }
 
     /// A caller whose supplementary groups are known, such as an RPC credential's.
@@ -36,6 +66,7 @@ impl Caller {
         let caller = Self::process(0, uid, gid, umask);
         let _ = caller.groups.set(groups.into());
         let _ = caller.session.set(0);
+        let _ = caller.capabilities.set(implied_by(uid));
         caller
     }
 
@@ -51,17 +82,74 @@ impl Caller {
     }
 
     /// The same caller with other ids, for layers that map ids. The groups go through `map` when they are asked for
-    /// at all; here they are looked up at once.
+    /// at all; here they are looked up at once. Who becomes the superuser has all of its capabilities.
     pub fn mapped(&self, uid: u32, gid: u32, map: impl Fn(u32) -> u32) -> Self {
         let caller = Self { uid, gid, ..self.clone() };
         let groups: Arc<[u32]> = self.groups().iter().map(|&group| map(group)).collect();
-        Self { groups: groups.into(), ..caller }
+        let capabilities = if uid == self.uid { self.capabilities.clone() } else { implied_by(uid).into() };
+        Self { groups: groups.into(), capabilities, ..caller }
+    }
+
+    /// The same caller, whom the kernel has admitted by what is shown of the object: it knows more of the process, such as the
+    /// capabilities that it has in a user namespace over what its user owns.
+    pub fn admitted_by_kernel(self) -> Self {
+        Self { admission: Admission::Checked, ..self }
+    }
+
+    /// Whether the kernel has admitted it.
+    pub fn is_admitted_by_kernel(&self) -> bool {
+        self.admission == Admission::Checked
+    }
+
+    /// The same caller, with CAP_DAC_OVERRIDE for one operation on an object that is its own: its owner could change the mode.
+    pub fn overriding(&self) -> Self {
+        Self { admission: Admission::Overriding, ..self.clone() }
+    }
+
+    /// Whether it has CAP_DAC_OVERRIDE for this operation.
+    pub fn is_overriding(&self) -> bool {
+        self.admission == Admission::Overriding
+    }
+
+    /// Looks up now what permissions are decided by: the capabilities of a superuser, the groups of others.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOMEM`: they cannot be known now. Until they are, the caller seems to have none.
+    pub fn identify(&self) -> Result<()> {
+        match self.uid {
+            0 => self.known_capabilities().map(drop),
+            _ => self.known_groups().map(drop),
+        }
+    }
+
+    /// The same caller, writing at the expense of another: what data take of a file system is that one's, where room is
+    /// reserved for the superuser. By this, what the server does for a user takes no more than the user may. At the expense of
+    /// the superuser nothing changes; of somebody who has a payer, that one pays.
+    pub fn at_expense_of(self, other: &Caller) -> Self {
+        let own = (other.uid != 0 && !other.server).then_some((other.uid, other.gid));
+        Self { payer: other.payer.or(own), ..self }
+    }
+
+    /// The user and group at whose expense the caller writes, if not at its own.
+    pub fn payer(&self) -> Option<(u32, u32)> {
+        self.payer
     }
 
     /// The supplementary groups. Empty where the process is gone or /proc is absent. Those of a process
     /// that has no privilege to change them are looked up at most once a second by each thread.
     pub fn groups(&self) -> &Arc<[u32]> {
-        self.groups.get_or_init(|| recent_groups((self.pid, self.uid, self.gid)))
+        static NONE: LazyLock<Arc<[u32]>> = LazyLock::new(|| Arc::new([]));
+        self.known_groups().unwrap_or(&NONE)
+    }
+
+    fn known_groups(&self) -> Result<&Arc<[u32]>> {
+        match self.groups.get() {
+            Some(known) => Ok(known),
+            None => {
+                let groups = recent_groups((self.pid, self.uid, self.gid))?;
+                Ok(self.groups.get_or_init(|| groups))
+            }
+        }
     }
 
     /// The session id, as in getsid(2); 0 where it cannot be known.
@@ -69,15 +157,71 @@ impl Caller {
         *self.session.get_or_init(|| session_of(self.pid))
     }
 
-    /// Whether the caller is the superuser or the server itself.
+    /// The capabilities by which the caller may do more than its user and groups may, as a mask (capabilities(7)). Those of
+    /// others than the user 0 do not count. None in a user namespace that is not the server's; a process that is gone, or not
+    /// known, of another pid namespace, has all.
+    pub fn capabilities(&self) -> u64 {
+        self.known_capabilities().unwrap_or(0)
+    }
+
+    fn known_capabilities(&self) -> Result<u64> {
+        match self.capabilities.get() {
+            _ if self.server => Ok(ALL),
+            _ if self.uid != 0 => Ok(0),
+            Some(known) => Ok(*known),
+            None => {
+                let looked_up = if self.pid == 0 { None } else { process::capabilities(self.pid)? };
+                Ok(*self.capabilities.get_or_init(|| looked_up.unwrap_or(ALL)))
+            }
+        }
+    }
+
+    /// Whether the caller is the server itself or the superuser, with the capabilities that permissions are passed by.
     pub fn is_superuser(&self) -> bool {
-        self.server || self.uid == 0
+        self.server || (self.uid == 0 && self.capabilities() & OF_SUPERUSER == OF_SUPERUSER)
+    }
+
+    /// Whether the caller has what Linux asks CAP_SYS_ADMIN for.
+    pub fn may_administer(&self) -> bool {
+        self.capabilities() & CAP_SYS_ADMIN != 0
+    }
+
+    /// Whether the caller may change what is immutable and what only grows, with CAP_LINUX_IMMUTABLE.
+    pub fn may_change_flags(&self) -> bool {
+        self.capabilities() & CapabilitySet::LINUX_IMMUTABLE.bits() != 0
+    }
+
+    /// Whether the caller has CAP_SETFCAP, in whichever user namespace: in one of its own it may give capabilities to its own
+    /// files, which count there only.
+    pub fn may_give_own_files_capabilities(&self) -> bool {
+        process::has_in_any_namespace(self.pid, CapabilitySet::SETFCAP)
+    }
+
+    /// Whether the caller may give an object of the user `owner` these capabilities, the value of `security.capability`, or take
+    /// them away, by no capability of its own: they count only in user namespaces whose user 0 is the caller, and the object is
+    /// its own. Every user may make such a namespace, and may do so there. The kernel adds whose they are to the value.
+    pub fn may_give_capabilities(&self, value: &[u8], owner: u32) -> bool {
+        const REVISION_3: u8 = 3;
+        const LENGTH: usize = 24;
+        let is_revision_3 = value.len() == LENGTH && value[3] == REVISION_3;
+        self.uid != 0 && self.uid == owner && is_revision_3 && value[20..] == self.uid.to_le_bytes()
     }
 
     /// Whether `gid` is the caller's group or among its supplementary groups.
     pub fn is_in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups().contains(&gid)
     }
+}
+
+const OF_SUPERUSER: u64 = process::OF_SUPERUSER.bits();
+const CAP_SYS_ADMIN: u64 = CapabilitySet::SYS_ADMIN.bits();
+
+/// Every capability.
+const ALL: u64 = u64::MAX;
+
+/// The capabilities of a user of whom nothing else is known.
+fn implied_by(uid: u32) -> u64 {
+    if uid == 0 { ALL } else { 0 }
 }
 
 /// Process, user and group.
@@ -91,7 +235,7 @@ thread_local! {
     static REMEMBERED: RefCell<[Remembered; 8]> = const { RefCell::new([const { None }; 8]) };
 }
 
-fn recent_groups(ids: Ids) -> Arc<[u32]> {
+fn recent_groups(ids: Ids) -> Result<Arc<[u32]>> {
     const VALID: Duration = Duration::from_secs(1);
     REMEMBERED.with_borrow_mut(|remembered| {
         let place = &mut remembered[ids.0 as usize % remembered.len()];
@@ -99,12 +243,12 @@ fn recent_groups(ids: Ids) -> Arc<[u32]> {
             && *whose == ids
             && when.elapsed() < VALID
         {
-            return Arc::clone(groups);
+            return Ok(Arc::clone(groups));
         }
-        let Ok(status) = fs::read_to_string(format!("/proc/{}/status", ids.0)) else { return Arc::new([]) };
+        let Some(status) = process::of_process(ids.0, "status")? else { return Ok(Arc::new([])) };
         let groups = groups_in(&status);
         *place = is_bound(&status, ids.1).then(|| (ids, Instant::now(), Arc::clone(&groups)));
-        groups
+        Ok(groups)
     })
 }
 
@@ -125,11 +269,11 @@ fn is_bound(status: &str, uid: u32) -> bool {
     uid != 0 && ids.all(|id| id.parse() == Ok(uid)) && capabilities == Ok(0)
 }
 
+/// By getsid(2): /proc does not tell of a process inside an execve(2) that waits for us.
 fn session_of(pid: u32) -> u32 {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0 };
-    // The command name may hold blanks and parentheses; the fields after the last `)` are state, ppid, pgrp, session.
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    after_name.split_ascii_whitespace().nth(3).and_then(|field| field.parse().ok()).unwrap_or(0)
+    let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let session = process.and_then(|process| getsid(Some(process)).ok());
+    session.map_or(0, |session| session.as_raw_pid().unsigned_abs())
 }
 
 #[cfg(test)]
@@ -187,6 +331,83 @@ mod tests {
             process.wait().unwrap();
         }
         found.into_iter().for_each(|(group, groups)| assert_eq!(groups, [group]));
+    }
+
+    #[test]
+    fn a_superuser_whose_process_has_gone_is_one() {
+        let mut process = std::process::Command::new("true").spawn().unwrap();
+        process.wait().unwrap();
+        let thread = std::thread::spawn(rustix::thread::gettid).join().unwrap();
+        for pid in [process.id(), thread.as_raw_nonzero().get() as u32] {
+            assert!(Caller::process(pid, 0, 0, 0).is_superuser(), "{pid}");
+            assert!(!Caller::process(pid, 5, 0, 0).is_superuser(), "{pid}");
+        }
+    }
+
+    #[test]
+    fn the_servers_own_threads_are_superusers_whoever_they_act_for() {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let permitted = u64::from_str_radix(line(&status, "CapPrm:").trim(), 16).unwrap();
+        let (begin, thread) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let acting = std::thread::spawn(move || {
+            let sets = rustix::thread::capabilities(None).unwrap();
+            let aside = rustix::thread::CapabilitySets { effective: CapabilitySet::empty(), ..sets };
+            rustix::thread::set_capabilities(None, aside).unwrap();
+            begin.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            let _ = ended.recv();
+        });
+        assert_eq!(Caller::process(thread.recv().unwrap(), 0, 0, 0).capabilities(), permitted);
+        drop(end);
+        acting.join().unwrap();
+    }
+
+    /// Overlayfs, and servers in the kernel, ask with the ids of somebody else than the process that they are asked by.
+    #[test]
+    fn the_kernel_acts_for_a_superuser_by_any_process() {
+        if !line(&fs::read_to_string("/proc/self/status").unwrap(), "Uid:").trim().starts_with('0') {
+            eprintln!("skipped: starting processes of another user needs root");
+            return;
+        }
+        let mut process =
+            std::process::Command::new("setpriv").args(["--reuid", "65534", "sleep", "60"]).spawn().unwrap();
+        let status = || fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_bound(&status(), 65_534) {
+            assert!(Instant::now() < deadline, "{}", status());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let found = Caller::process(process.id(), 0, 0, 0).is_superuser();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(found);
+    }
+
+    /// In a process of its own, which has no descriptors left.
+    #[test]
+    fn who_cannot_be_looked_up_now_is_not_taken_for_somebody_else() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        const ALONE: &str = "PLYFS_TEST_ALONE";
+        let test = "caller::tests::who_cannot_be_looked_up_now_is_not_taken_for_somebody_else";
+        if std::env::var_os(ALONE).is_none() {
+            let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+            assert!(alone.args(["--exact", test]).env(ALONE, "1").status().unwrap().success());
+            return;
+        }
+        let parent = std::os::unix::process::parent_id();
+        let (superuser, user) = (Caller::process(parent, 0, 0, 0), Caller::process(parent, 5, 5, 0));
+        Caller::process(1, 0, 0, 0).identify().unwrap();
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit }).unwrap();
+        let identified = [superuser.identify(), user.identify()];
+        let without = (superuser.capabilities(), user.groups().len());
+        setrlimit(Resource::Nofile, limit).unwrap();
+        assert_eq!(identified, [Err(crate::Errno::EMFILE); 2]);
+        assert_eq!(without, (0, 0));
+        assert_eq!([superuser.identify(), user.identify()], [Ok(()); 2]);
+        let own = fs::read_to_string("/proc/self/status").unwrap();
+        assert_eq!(superuser.capabilities(), u64::from_str_radix(line(&own, "CapEff:").trim(), 16).unwrap());
+        assert_eq!(**user.groups(), *groups_in(&own));
     }
 
     #[test]

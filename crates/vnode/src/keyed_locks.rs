@@ -1,13 +1,17 @@
 //! Locks by key: whoever holds the lock of one key never keeps those of other keys waiting, however long it takes.
 //!
-//! A lock exists while it is held or waited for. Whoever wants several takes them in the order of their keys.
+//! A lock can be held over a range of what the key stands for: then those of distinct ranges are held side by side. A lock
+//! exists while it is held or waited for, and nobody overtakes an earlier one that it has to wait for. Whoever wants several
+//! takes them in the order of their keys.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Tables, each with a mutex that is never held while somebody waits or works.
 const SHARDS: usize = 64;
+/// All that a key stands for.
+const WHOLE: Range<u64> = 0..u64::MAX;
 
 /// One lock for each key.
 #[derive(Debug)]
@@ -18,66 +22,65 @@ pub struct KeyedLocks<K> {
 
 #[derive(Debug)]
 struct Shard<K> {
-    locks: Mutex<HashMap<K, State>>,
+    queue: Mutex<Queue<K>>,
     released: Condvar,
 }
 
-/// How a lock is held. Writers that wait come before later readers.
-#[derive(Debug, Default)]
-struct State {
-    readers: usize,
-    is_written: bool,
-    writers_waiting: usize,
+/// The locks of a table that are held or waited for, in the order in which they came.
+#[derive(Debug)]
+struct Queue<K> {
+    locks: Vec<Lock<K>>,
+    /// The number of the next.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Lock<K> {
+    number: u64,
+    key: K,
+    range: Range<u64>,
+    is_write: bool,
 }
 
 /// A lock that is held, until this is dropped.
 #[derive(Debug)]
-pub struct KeyedGuard<'a, K: Eq + Hash> {
+pub struct KeyedGuard<'a, K: Eq> {
     shard: &'a Shard<K>,
-    key: K,
-    is_write: bool,
+    number: u64,
 }
 
 impl<K> Default for KeyedLocks<K> {
     fn default() -> Self {
-        let shard = || Shard { locks: Mutex::default(), released: Condvar::new() };
+        let queue = || Mutex::new(Queue { locks: Vec::new(), next: 0 });
+        let shard = || Shard { queue: queue(), released: Condvar::new() };
         Self { shards: std::array::from_fn(|_| shard()), hasher: RandomState::new() }
     }
 }
 
-impl<K: Clone + Eq + Hash> KeyedLocks<K> {
+impl<K: Eq + Hash> KeyedLocks<K> {
     /// Waits until nobody else holds the lock of this key.
     pub fn write(&self, key: K) -> KeyedGuard<'_, K> {
-        let shard = self.shard(&key);
-        let mut locks = shard.lock();
-        locks.entry(key.clone()).or_default().writers_waiting += 1;
-        loop {
-            let state = locks.entry(key.clone()).or_default();
-            if state.readers == 0 && !state.is_written {
-                state.is_written = true;
-                state.writers_waiting -= 1;
-                return KeyedGuard { shard, key, is_write: true };
-            }
-            locks = shard.wait(locks);
-        }
+        self.lock(key, WHOLE, true)
     }
 
-    /// Waits until nobody writes under this key, or waits to. Others may read meanwhile.
-    pub fn read(&self, key: K) -> KeyedGuard<'_, K> {
-        let shard = self.shard(&key);
-        let mut locks = shard.lock();
-        loop {
-            let state = locks.entry(key.clone()).or_default();
-            if !state.is_written && state.writers_waiting == 0 {
-                state.readers += 1;
-                return KeyedGuard { shard, key, is_write: false };
-            }
-            locks = shard.wait(locks);
-        }
+    /// As [`KeyedLocks::write`], of a range.
+    pub fn write_range(&self, key: K, range: Range<u64>) -> KeyedGuard<'_, K> {
+        self.lock(key, range, true)
     }
 
-    fn shard(&self, key: &K) -> &Shard<K> {
-        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+    /// Waits until nobody writes in this range under this key, or has waited for that before. Others may read meanwhile.
+    pub fn read_range(&self, key: K, range: Range<u64>) -> KeyedGuard<'_, K> {
+        self.lock(key, range, false)
+    }
+
+    fn lock(&self, key: K, range: Range<u64>, is_write: bool) -> KeyedGuard<'_, K> {
+        let shard = &self.shards[self.hasher.hash_one(&key) as usize % SHARDS];
+        let mut queue = shard.queue();
+        let number = queue.join(key, range, is_write);
+        while queue.has_to_wait(number) {
+            queue = shard.released.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        KeyedGuard { shard, number }
     }
 }
 
@@ -92,29 +95,50 @@ impl<K: Clone + Eq + Hash + Ord> KeyedLocks<K> {
 }
 
 impl<K> Shard<K> {
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, State>> {
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, locks: MutexGuard<'a, HashMap<K, State>>) -> MutexGuard<'a, HashMap<K, State>> {
-        self.released.wait(locks).unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, Queue<K>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Eq + Hash> Drop for KeyedGuard<'_, K> {
+impl<K: Eq> Queue<K> {
+    fn join(&mut self, key: K, range: Range<u64>, is_write: bool) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.locks.push(Lock { number, key, range, is_write });
+        number
+    }
+
+    /// Whether an earlier lock keeps this one waiting.
+    fn has_to_wait(&self, number: u64) -> bool {
+        let place = self.place(number);
+        self.locks[..place].iter().any(|earlier| earlier.excludes(&self.locks[place]))
+    }
+
+    /// Takes a lock away: whether somebody may have waited for it.
+    fn leave(&mut self, number: u64) -> bool {
+        let gone = self.locks.remove(self.place(number));
+        self.locks.iter().any(|other| gone.excludes(other))
+    }
+
+    /// Where a lock is that has not been taken away yet.
+    fn place(&self, number: u64) -> usize {
+        self.locks.partition_point(|lock| lock.number < number)
+    }
+}
+
+impl<K: Eq> Lock<K> {
+    fn excludes(&self, other: &Lock<K>) -> bool {
+        (self.is_write || other.is_write)
+            && self.range.start < other.range.end
+            && other.range.start < self.range.end
+            && self.key == other.key
+    }
+}
+
+impl<K: Eq> Drop for KeyedGuard<'_, K> {
     fn drop(&mut self) {
-        let mut locks = self.shard.lock();
-        let Some(state) = locks.get_mut(&self.key) else { return };
-        match self.is_write {
-            true => state.is_written = false,
-            false => state.readers -= 1,
-        }
-        let is_free = state.readers == 0 && !state.is_written;
-        if is_free && state.writers_waiting == 0 {
-            locks.remove(&self.key);
-        }
-        drop(locks);
-        if is_free {
+        let is_waited_for = self.shard.queue().leave(self.number);
+        if is_waited_for {
             self.shard.released.notify_all();
         }
     }
@@ -134,7 +158,7 @@ mod tests {
         // More than there are tables.
         let guards: Vec<_> = (1..1000).map(|key| locks.write(key)).collect();
         drop(guards);
-        assert_eq!(locks.shards.iter().map(|shard| shard.lock().len()).sum::<usize>(), 1);
+        assert_eq!(locks.shards.iter().map(|shard| shard.queue().locks.len()).sum::<usize>(), 1);
     }
 
     #[test]
@@ -150,7 +174,7 @@ mod tests {
                             assert_eq!(inside.fetch_add(1000, Ordering::SeqCst), 0);
                             inside.fetch_sub(1000, Ordering::SeqCst);
                         } else {
-                            let _guard = locks.read(7);
+                            let _guard = locks.read_range(7, WHOLE);
                             assert!(inside.fetch_add(1, Ordering::SeqCst) < 1000);
                             inside.fetch_sub(1, Ordering::SeqCst);
                         }
@@ -158,9 +182,40 @@ mod tests {
                 });
             }
         });
-        assert!(locks.shards.iter().all(|shard| shard.lock().is_empty()), "nobody holds a lock");
-        let (one, other) = (locks.read(1), locks.read(1));
+        assert!(locks.shards.iter().all(|shard| shard.queue().locks.is_empty()), "nobody holds a lock");
+        let (one, other) = (locks.read_range(1, WHOLE), locks.read_range(1, WHOLE));
         drop((one, other));
+    }
+
+    #[test]
+    fn distinct_ranges_are_held_side_by_side_and_the_whole_alone() {
+        let locks = KeyedLocks::default();
+        let below = locks.write_range(7, 0..10);
+        let above = locks.read_range(7, 10..20);
+        let (done, is_done) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _overlapping = locks.write_range(7, 19..30);
+                done.send("overlapping").unwrap();
+            });
+            assert!(is_done.recv_timeout(Duration::from_millis(50)).is_err(), "somebody reads there");
+            drop(locks.read_range(7, 10..19));
+            drop(above);
+            assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok("overlapping"));
+            scope.spawn(|| {
+                let _whole = locks.write(7);
+                done.send("whole").unwrap();
+            });
+            assert!(is_done.recv_timeout(Duration::from_millis(50)).is_err(), "the range below is held");
+            scope.spawn(|| {
+                let _later = locks.read_range(7, 40..41);
+                done.send("later").unwrap();
+            });
+            assert!(is_done.recv_timeout(Duration::from_millis(50)).is_err(), "the whole is waited for");
+            drop(below);
+            assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok("whole"));
+            assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok("later"));
+        });
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! which forwards everything that its author does not change.
 
 mod attributes;
+mod buffer;
 mod caller;
 mod errno;
 mod file_system;
@@ -17,6 +18,7 @@ mod lock;
 mod name;
 mod open_directory;
 mod open_file;
+mod process;
 pub mod profile;
 mod properties;
 mod transfer;
@@ -24,6 +26,7 @@ mod user_namespace;
 mod vnode;
 
 pub use attributes::{Attributes, Device, FileKind, SetAttributes, SetTime, StatFs, Timestamp};
+pub use buffer::zeros;
 pub use caller::Caller;
 pub use errno::{Errno, Result};
 pub use file_system::{Control, ControlError, Description, FileSystem, FileSystemRef, Notifier};

@@ -38,6 +38,13 @@ pub trait OpenDirectory: Send + Sync + 'static {
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()>;
 
+    /// The numbers that `.` and `..` are listed with, if the file system tells them with the entries. To be asked before
+    /// a read from the start, which gives the entries of the same moment. Default: it does not, and a front end asks the
+    /// directories.
+    fn dots(&self) -> Option<[u64; 2]> {
+        None
+    }
+
     /// The directory's entries reach stable storage, as fsync(2). Default: nothing to do.
     ///
     /// # Errors

@@ -2,13 +2,12 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::Mode;
 use vnode::{Name, Result};
 
+use super::credentials::Acting;
 use super::errno;
 use super::node::Node;
 use super::paths::absolute_path;
-use super::status::Status;
 use super::tree::PATH_ONLY;
 
 /// What lies under the mount, and by which name in which directory it would be found.
@@ -21,9 +20,9 @@ pub struct Covered {
 
 impl Covered {
     /// The directory about to be covered.
-    pub fn new(directory: BorrowedFd<'_>) -> Result<Self> {
-        let object = rustix::fs::openat(directory, ".", PATH_ONLY, Mode::empty()).map_err(errno)?;
-        let parent = Status::at(directory, "..")?;
+    pub fn new(acting: &Acting<'_>, directory: BorrowedFd<'_>) -> Result<Self> {
+        let object = acting.open_at(directory, ".", PATH_ONLY).map_err(errno)?;
+        let parent = acting.status_at(directory, "..")?;
         let path = absolute_path(directory)?;
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
         Ok(Self { object, parent_device: parent.device(), parent_ino: parent.ino(), name })

@@ -1,33 +1,39 @@
 //! New objects and new names for old ones.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFlags, Result};
 
+use super::credentials::{Acting, Thread};
+use super::errno;
 use super::file::{self, File};
 use super::names::{found, only_directory};
-use super::node::{Descriptor, Node, reopen};
+use super::node::Node;
+use super::shares::{HeldDescriptor, Share};
 use super::tree::{Found, PATH_ONLY};
-use super::{errno, system};
 
 /// Creates and opens a regular file.
 pub fn create(directory: &Node, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-    let descriptor = directory_for_creation(directory, caller)?;
+    only_directory(directory)?;
+    let thread = &mut directory.tree().credentials.thread();
+    let descriptor = directory.descriptor(thread)?;
     let flags = file::open_flags(how.flags).difference(OFlags::TRUNC) | OFlags::CREATE | OFlags::EXCL;
     // A creation that is not exclusive usually makes a new file, too: it is sent after a look-up that found nothing.
     for _ in 0..ATTEMPTS {
+        let share = Share::take(caller)?;
+        let acting = thread.act_for_creation(caller)?;
         let made = file::open_tolerantly(flags, |flags| {
-            rustix::fs::openat(&descriptor, name.as_bytes(), flags | OFlags::NOFOLLOW, mode(how.mode))
+            acting.create_at(&descriptor, name.as_bytes(), flags | OFlags::NOFOLLOW, mode(how.mode))
         });
         match made {
-            Ok(new) => return created(directory, new, how.flags, found(directory, name)),
-            Err(Errno::EEXIST) if !how.flags.is_exclusive() => {}
+            Ok(new) => return created(directory, thread, caller, share.of(new), how.flags, found(directory, name)),
+            Err(Errno::EEXIST) if !how.flags.is_exclusive() => drop(share),
             Err(error) => return Err(error),
         }
-        match open_existing(directory, descriptor.as_fd(), caller, name, how.flags) {
-            Err(Errno::ENOENT) => directory.tree().credentials.assume_for_creation(caller)?,
+        match open_existing(directory, thread, descriptor.as_fd(), caller, name, how.flags) {
+            Err(Errno::ENOENT) => {}
             opened => return opened,
         }
     }
@@ -39,54 +45,65 @@ const ATTEMPTS: usize = 16;
 
 fn open_existing(
     directory: &Node,
+    thread: &mut Thread,
     descriptor: BorrowedFd<'_>,
     caller: &Caller,
     name: Name<'_>,
     flags: OpenFlags,
 ) -> Result<Created> {
-    let object = rustix::fs::openat(descriptor, name.as_bytes(), PATH_ONLY, Mode::empty()).map_err(errno)?;
-    let (node, attributes) = directory.tree().entry_of(object.as_fd(), found(directory, name))?;
+    let object = thread.act_for(caller)?.open_at(descriptor, name.as_bytes(), PATH_ONLY).map_err(errno)?;
+    let (node, attributes) = directory.tree().entry_of(thread, object.as_fd(), found(directory, name))?;
     match node.file_kind() {
         FileKind::Regular => {}
         FileKind::Directory => return Err(Errno::EISDIR),
         FileKind::Symlink => return Err(Errno::ELOOP),
         _ => return Err(Errno::ENXIO),
     }
-    directory.tree().credentials.assume(caller)?;
-    let opened = file::open_tolerantly(file::open_flags(flags), |flags| {
-        let path = system::DescriptorPath::new(&object);
-        rustix::fs::open(path.as_c_str(), flags, Mode::empty())
-    })?;
-    let file = File::new(Arc::clone(&node), opened, flags);
+    let share = Share::take(caller)?;
+    let acting = thread.act_for(caller)?;
+    let opened = file::open_tolerantly(file::open_flags(flags), |flags| acting.reopen(&object, flags))?;
+    let file = File::new(Arc::clone(&node), caller, share.of(opened), flags);
     let attributes = if flags.truncates() { file.attributes()? } else { attributes };
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 
 /// The vnode, attributes and open file of a file that was just made.
-fn created(directory: &Node, descriptor: OwnedFd, flags: OpenFlags, found: Found<'_>) -> Result<Created> {
-    let (node, attributes) = directory.tree().entry_of(descriptor.as_fd(), found)?;
-    let file = File::new(Arc::clone(&node), descriptor, flags);
+fn created(
+    directory: &Node,
+    thread: &mut Thread,
+    caller: &Caller,
+    descriptor: HeldDescriptor,
+    flags: OpenFlags,
+    found: Found<'_>,
+) -> Result<Created> {
+    let (node, attributes) = directory.tree().entry_of(thread, descriptor.as_fd(), found)?;
+    let file = File::new(Arc::clone(&node), caller, descriptor, flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 
 /// Makes an unnamed file.
 pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Created> {
-    let descriptor = directory_for_creation(directory, caller)?;
+    only_directory(directory)?;
+    let share = Share::take(caller)?;
+    let thread = &mut directory.tree().credentials.thread();
+    let descriptor = directory.descriptor(thread)?;
+    let acting = thread.act_for_creation(caller)?;
     let exclusive = if how.flags.is_exclusive() { OFlags::EXCL } else { OFlags::empty() };
     let flags = file::open_flags(how.flags).difference(OFlags::TRUNC) | OFlags::TMPFILE | exclusive;
-    let made = file::open_tolerantly(flags, |flags| rustix::fs::openat(&descriptor, c".", flags, mode(how.mode)))?;
+    let made = file::open_tolerantly(flags, |flags| acting.create_at(&descriptor, c".", flags, mode(how.mode)))?;
     // Not a copy of the file's own descriptor: that would count as open for writing when the file is executed.
-    let pin = reopen(made.as_fd(), PATH_ONLY)?;
-    let (node, attributes) = directory.tree().entry_of(made.as_fd(), Found::Unnamed)?;
+    let pin = acting.reopen(&made, PATH_ONLY).map_err(errno)?;
+    let (node, attributes) = directory.tree().entry_of(thread, made.as_fd(), Found::Unnamed)?;
     node.pin(pin);
-    let file = File::new(Arc::clone(&node), made, how.flags);
+    let file = File::new(Arc::clone(&node), caller, share.of(made), how.flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 
 /// Makes a directory.
 pub fn mkdir(directory: &Node, caller: &Caller, name: Name<'_>, bits: u32) -> Result<Entry> {
-    let descriptor = directory_for_creation(directory, caller)?;
-    make(directory, caller, &descriptor, name, || rustix::fs::mkdirat(&descriptor, name.as_bytes(), mode(bits)))
+    make(directory, caller, name, |acting, descriptor| {
+        acting.make_directory_at(descriptor, name.as_bytes(), mode(bits))
+    })
 }
 
 /// Makes a file, fifo, socket or device.
@@ -101,40 +118,29 @@ pub fn mknod(
     if matches!(kind, FileKind::Directory | FileKind::Symlink) {
         return Err(Errno::EINVAL);
     }
-    let descriptor = directory_for_creation(directory, caller)?;
     let number = match kind {
         FileKind::CharacterDevice | FileKind::BlockDevice => rustix::fs::makedev(device.major, device.minor),
         _ => 0,
     };
     let file_type = FileType::from_raw_mode(kind.mode_bits());
-    make(directory, caller, &descriptor, name, || {
-        rustix::fs::mknodat(&descriptor, name.as_bytes(), file_type, mode(bits), number)
+    make(directory, caller, name, |acting, descriptor| {
+        acting.make_node_at(descriptor, name.as_bytes(), file_type, mode(bits), number)
     })
 }
 
 /// Makes a symlink.
 pub fn symlink(directory: &Node, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-    let descriptor = directory_for_creation(directory, caller)?;
-    make(directory, caller, &descriptor, name, || rustix::fs::symlinkat(target, &descriptor, name.as_bytes()))
+    make(directory, caller, name, |acting, descriptor| acting.make_symlink_at(target, descriptor, name.as_bytes()))
 }
 
 /// Gives an object one more name.
 pub fn link(directory: &Node, caller: &Caller, target: &Node, name: Name<'_>) -> Result<Entry> {
     only_directory(directory)?;
-    let object = target.descriptor()?;
-    let descriptor = directory.descriptor_for(caller)?;
-    let path = system::DescriptorPath::new(&object);
-    let flags = AtFlags::SYMLINK_FOLLOW;
-    rustix::fs::linkat(rustix::fs::CWD, path.as_c_str(), &descriptor, name.as_bytes(), flags).map_err(errno)?;
-    let (node, attributes) = directory.tree().entry_of(object.as_fd(), found(directory, name))?;
+    let thread = &mut directory.tree().credentials.thread();
+    let (object, descriptor) = (target.descriptor(thread)?, directory.descriptor(thread)?);
+    thread.act_for(caller)?.link_at(&object, &descriptor, name.as_bytes()).map_err(errno)?;
+    let (node, attributes) = directory.tree().entry_of(thread, object.as_fd(), found(directory, name))?;
     Ok(Entry { vnode: node, attributes })
-}
-
-fn directory_for_creation<'a>(directory: &'a Node, caller: &Caller) -> Result<Descriptor<'a>> {
-    only_directory(directory)?;
-    let descriptor = directory.descriptor()?;
-    directory.tree().credentials.assume_for_creation(caller)?;
-    Ok(descriptor)
 }
 
 /// Makes an object by a call that answers no descriptor of it, and looks it up. Our own removals wait meanwhile; where
@@ -142,15 +148,17 @@ fn directory_for_creation<'a>(directory: &'a Node, caller: &Caller) -> Result<De
 fn make(
     directory: &Node,
     caller: &Caller,
-    descriptor: &Descriptor<'_>,
     name: Name<'_>,
-    call: impl Fn() -> rustix::io::Result<()>,
+    call: impl Fn(&Acting<'_>, BorrowedFd<'_>) -> rustix::io::Result<()>,
 ) -> Result<Entry> {
+    only_directory(directory)?;
     let tree = directory.tree();
+    let thread = &mut tree.credentials.thread();
+    let descriptor = directory.descriptor(thread)?;
     let _name = tree.name_lock(directory, name);
     for _ in 0..ATTEMPTS {
-        call().map_err(errno)?;
-        match tree.entry(caller, directory, descriptor.as_fd(), name) {
+        call(&thread.act_for_creation(caller)?, descriptor.as_fd()).map_err(errno)?;
+        match tree.entry(thread, caller, directory, descriptor.as_fd(), name) {
             Ok((vnode, attributes)) => return Ok(Entry { vnode, attributes }),
             Err(Errno::ENOENT) => {}
             Err(error) => return Err(error),

@@ -1,77 +1,114 @@
-//! Acting with the caller's credentials: file system ids, supplementary groups and umask of the calling thread.
+//! Acting with the caller's credentials: file system ids, supplementary groups, capabilities and umask of the calling
+//! thread.
 //!
 //! They stay as they were set until the next operation on the same thread needs others: most operations in a row are of
-//! one user. Only file system ids change, never the effective ones, so a thread keeps its other capabilities; what those
-//! would allow a caller beyond Linux's rules for its user is refused where it matters (extended attributes).
+//! one user. Only file system ids change, never the effective ones, and with them the kernel takes the capabilities away
+//! that concern permissions (capabilities(7), effect of user ID changes); those of the others that a user must not have are
+//! taken away here. What those that stay would allow a caller beyond Linux's rules for its user is refused where it matters
+//! (extended attributes).
+//!
+//! Each operation has one [`Thread`], and acts by what borrows that: so nobody acts for two at once, nor for somebody of an
+//! earlier step. System calls that ask for credentials are methods of [`Acting`].
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::marker::PhantomData;
+use std::sync::{Arc, LazyLock};
 
+use rustix::thread::CapabilitySet;
 use vnode::{Caller, Errno, Result};
 
+use super::capabilities::{self, OF_PERMISSIONS, Powers};
 use super::{errno, system};
 
 /// How a base acts for its callers.
 #[derive(Clone, Copy, Debug)]
 pub struct Credentials {
-    switches: bool,
+    /// `None` if it acts as the user that it runs as, whoever calls.
+    powers: Option<Powers>,
 }
+
+/// The credentials of the thread that an operation runs on. An operation has one, and hands it down.
+pub struct Thread {
+    credentials: Credentials,
+    /// It stays on its thread.
+    _own: PhantomData<*const ()>,
+}
+
+/// Whose credentials are on the thread is settled as long as this lives.
+pub struct Acting<'t>(PhantomData<&'t mut Thread>);
 
 /// What this thread's credentials are now, as far as they have been set or asked for.
 struct Current {
     ids: Option<(u32, u32)>,
     groups: Option<Arc<[u32]>>,
     umask: Option<u32>,
+    /// The effective capabilities.
+    capabilities: Option<CapabilitySet>,
 }
 
 thread_local! {
-    static CURRENT: RefCell<Current> = const { RefCell::new(Current { ids: None, groups: None, umask: None }) };
+    static CURRENT: RefCell<Current> =
+        const { RefCell::new(Current { ids: None, groups: None, umask: None, capabilities: None }) };
 }
 
 impl Credentials {
     /// Acts with the callers' credentials if the process may: as root with CAP_SETUID and CAP_SETGID. Otherwise acts as
     /// the user that it runs as.
     pub fn probe() -> Self {
-        const SET_IDS: u64 = 1 << 6 | 1 << 7;
-        let root = rustix::process::geteuid().is_root();
-        Self { switches: root && effective_capabilities() & SET_IDS == SET_IDS }
+        Self { powers: Powers::of_this_process() }
     }
 
     /// Whether the callers' credentials are taken on.
     pub fn switches(self) -> bool {
-        self.switches
+        self.powers.is_some()
     }
 
-    /// Takes on the caller's ids and groups, or the server's for its own work.
-    pub fn assume(self, caller: &Caller) -> Result<()> {
-        if !self.switches {
-            return Ok(());
-        }
-        CURRENT.with_borrow_mut(|current| match caller {
-            Caller { server: true, .. } => current.set_ids(0, 0),
-            Caller { uid: 0, gid, .. } => current.set_ids(0, *gid),
-            Caller { uid, gid, .. } => {
-                current.set_groups(caller.groups())?;
-                current.set_ids(*uid, *gid)
-            }
+    /// This thread, for an operation that begins.
+    pub fn thread(self) -> Thread {
+        Thread { credentials: self, _own: PhantomData }
+    }
+}
+
+impl Thread {
+    /// Takes on the caller's ids, groups and capabilities, or the server's for its own work.
+    pub fn act_for(&mut self, caller: &Caller) -> Result<Acting<'_>> {
+        self.change(|current, powers| current.act_for(powers, caller))
+    }
+
+    /// Takes on the credentials by which data of a file that is open are written for the caller: what they take of the file
+    /// system is the caller's, or of whoever it is at the expense of. The superuser may pass the limits of others.
+    pub fn act_for_data(&mut self, caller: &Caller) -> Result<Acting<'_>> {
+        self.change(|current, powers| match caller.payer() {
+            Some(payer) => current.act_at_expense(powers, payer),
+            None => current.act_with_room(powers, caller),
         })
     }
 
-    /// Takes on the caller's ids, groups and umask, for an operation that creates something.
-    pub fn assume_for_creation(self, caller: &Caller) -> Result<()> {
+    /// Takes on the caller's credentials and umask, for an operation that creates something.
+    pub fn act_for_creation(&mut self, caller: &Caller) -> Result<Acting<'_>> {
         CURRENT.with_borrow_mut(|current| current.set_umask(caller.umask))?;
-        self.assume(caller)
+        self.change(|current, powers| current.act_with_room(powers, caller))
     }
 
     /// Takes the server's user id back, and with it the capabilities to open by handle and to override permissions.
-    pub fn become_server(self) -> Result<()> {
-        if !self.switches {
-            return Ok(());
-        }
-        CURRENT.with_borrow_mut(|current| {
+    pub fn act_as_server(&mut self) -> Result<Acting<'_>> {
+        self.change(|current, powers| {
             let gid = current.ids().1;
-            current.set_ids(0, gid)
+            current.set_ids(0, gid)?;
+            current.need_capabilities(OF_PERMISSIONS & powers.servers)
         })
+    }
+
+    /// Whether the callers' credentials are taken on.
+    pub fn switches(&self) -> bool {
+        self.credentials.switches()
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Current, Powers) -> Result<()>) -> Result<Acting<'_>> {
+        if let Some(powers) = self.credentials.powers {
+            CURRENT.with_borrow_mut(|current| change(current, powers))?;
+        }
+        Ok(Acting(PhantomData))
     }
 }
 
@@ -82,11 +119,54 @@ pub fn restore_thread_credentials() {
         if current.ids.is_some() && rustix::process::geteuid().is_root() {
             // Back to root is always allowed to a process whose effective user is root.
             let _ = current.set_ids(0, rustix::process::getegid().as_raw());
+            let _ = current.set_capabilities(capabilities::permitted());
         }
     });
 }
 
 impl Current {
+    fn act_for(&mut self, powers: Powers, caller: &Caller) -> Result<()> {
+        caller.identify()?;
+        match caller {
+            Caller { server: true, .. } => {
+                self.set_ids(0, 0)?;
+                self.set_capabilities(powers.servers)
+            }
+            Caller { uid: 0, gid, .. } => {
+                let own = powers.of_root(caller);
+                if !own.contains(OF_PERMISSIONS & powers.servers) {
+                    self.set_groups(powers, caller.groups())?;
+                }
+                self.set_ids(0, *gid)?;
+                // What data need may stay from an earlier operation.
+                let kept = self.capabilities() & powers.for_data(caller);
+                self.set_capabilities(own | kept)
+            }
+            Caller { uid, gid, .. } => {
+                self.set_groups(powers, caller.groups())?;
+                self.set_ids(*uid, *gid)?;
+                self.set_capabilities(powers.of_user(caller))
+            }
+        }
+    }
+
+    /// As `act_for`, and a superuser may use what is reserved.
+    fn act_with_room(&mut self, powers: Powers, caller: &Caller) -> Result<()> {
+        self.act_for(powers, caller)?;
+        match caller {
+            Caller { server: false, uid: 0, .. } => self.need_capabilities(powers.for_data(caller)),
+            _ => Ok(()),
+        }
+    }
+
+    /// For what the server writes, by its rights to the file that is open, of what a user has a share in.
+    fn act_at_expense(&mut self, powers: Powers, (uid, gid): (u32, u32)) -> Result<()> {
+        static NONE: LazyLock<Arc<[u32]>> = LazyLock::new(|| Arc::new([]));
+        self.set_groups(powers, &NONE)?;
+        self.set_ids(uid, gid)?;
+        self.set_capabilities(powers.at_expense())
+    }
+
     /// The ids now. A new thread has those of the thread that made it, whatever they were then.
     fn ids(&mut self) -> (u32, u32) {
         *self.ids.get_or_insert_with(system::file_system_ids)
@@ -103,17 +183,47 @@ impl Current {
             return Err(Errno::EPERM);
         }
         self.ids = Some((uid, gid));
+        // As the kernel does.
+        match (now.0, uid) {
+            (0, 1..) => self.capabilities = self.capabilities.map(|now| now - OF_PERMISSIONS),
+            (1.., 0) => {
+                let back = OF_PERMISSIONS & capabilities::permitted();
+                self.capabilities = self.capabilities.map(|now| now | back);
+            }
+            _ => {}
+        }
         Ok(())
     }
 
-    fn set_groups(&mut self, groups: &Arc<[u32]>) -> Result<()> {
-        if self.groups.as_ref().is_some_and(|now| now == groups) {
+    fn set_groups(&mut self, powers: Powers, groups: &Arc<[u32]>) -> Result<()> {
+        if !powers.sets_groups || self.groups.as_ref().is_some_and(|now| now == groups) {
             return Ok(());
         }
         self.groups = None;
         system::set_thread_groups(groups).map_err(errno)?;
         self.groups = Some(Arc::clone(groups));
         Ok(())
+    }
+
+    /// The capabilities now.
+    fn capabilities(&mut self) -> CapabilitySet {
+        *self.capabilities.get_or_insert_with(capabilities::effective)
+    }
+
+    fn set_capabilities(&mut self, wanted: CapabilitySet) -> Result<()> {
+        if self.capabilities() == wanted {
+            return Ok(());
+        }
+        self.capabilities = None;
+        capabilities::set_effective(wanted)?;
+        self.capabilities = Some(wanted);
+        Ok(())
+    }
+
+    /// Has at least these.
+    fn need_capabilities(&mut self, wanted: CapabilitySet) -> Result<()> {
+        let now = self.capabilities();
+        if now.contains(wanted) { Ok(()) } else { self.set_capabilities(now | wanted) }
     }
 
     fn set_umask(&mut self, umask: u32) -> Result<()> {
@@ -128,11 +238,4 @@ impl Current {
         self.umask = Some(umask);
         Ok(())
     }
-}
-
-/// The process's effective capabilities; none where /proc does not tell.
-fn effective_capabilities() -> u64 {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::shares::{self, may_keep};
 use hashbrown::HashMap;
-use rustix::process::{Resource, getrlimit};
 
 const SHARDS: usize = 16;
 /// What the process has open besides, about.
@@ -51,8 +51,11 @@ impl Descriptors {
         Some(Arc::clone(&slot.descriptor))
     }
 
-    /// Keeps a descriptor, in another one's place if there is no room.
+    /// Keeps a descriptor, in another one's place if there is no room; not where few are left for others.
     pub fn insert(&self, key: usize, descriptor: Arc<OwnedFd>) {
+        if !may_keep(&*descriptor) {
+            return;
+        }
         // Declared before the guard and so dropped after it: closing may take long.
         let _replaced;
         let mut shard = self.shard(key);
@@ -123,9 +126,8 @@ impl Shard {
 /// Has the process's table of descriptors made large enough for all caches, with any descriptor. It would grow by itself, but
 /// in a process of several threads each time takes milliseconds, in the middle of an operation.
 pub fn make_room(any: impl AsFd) {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let wanted = (EXPECTED.load(Ordering::Relaxed) + OTHERS) as u64;
-    if let Ok(last) = i32::try_from(wanted.min(limit.saturating_sub(1))) {
+    let wanted = EXPECTED.load(Ordering::Relaxed) + OTHERS;
+    if let Ok(last) = i32::try_from(wanted.min(shares::limit().saturating_sub(1))) {
         // Without it everything is as before, only slower.
         let _ = rustix::io::fcntl_dupfd_cloexec(any, last);
     }

@@ -12,8 +12,11 @@ use vnode::{
 };
 
 use super::KIND;
+use super::credentials::{Acting, Thread};
 use super::locks::FileLocks;
-use super::node::{Node, reopen};
+use super::node::Node;
+use super::restrictions::{self, Restrictions};
+use super::shares::{HeldDescriptor, Share};
 use super::{attributes, errno, ioctl, system};
 
 /// The bit by which execve(2) shows in the flags of an open: permission to execute is enough then.
@@ -22,8 +25,10 @@ const FOR_EXECUTION: u32 = 0x20;
 /// An open regular file.
 pub struct File {
     node: Arc<Node>,
-    descriptor: OwnedFd,
+    descriptor: HeldDescriptor,
     flags: OpenFlags,
+    /// As whom data are written that nobody else is known to write: who opened it to be written.
+    writer: Option<Caller>,
     locks: FileLocks,
 }
 
@@ -36,24 +41,36 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
         _ => return Err(Errno::ENXIO),
     }
     let how = open_flags(flags);
-    let opened = if caller.is_superuser() && node.tree().credentials.switches() {
-        open_with_room(node, || node.open_object(how))?
-    } else if flags.bits() & FOR_EXECUTION != 0 && !flags.writes() {
-        let object = node.descriptor_for(caller)?;
-        system::access(object.as_fd(), libc::X_OK as u32).map_err(errno)?;
-        node.tree().credentials.become_server()?;
-        open_with_room(node, || reopen(object.as_fd(), how))?
+    let how = if flags.writes() { how } else { how | without_trace(caller) };
+    let executes = flags.bits() & FOR_EXECUTION != 0 && !flags.writes();
+    if executes && restrictions::forbids(&node.mount(), Restrictions::NO_EXECUTION) {
+        return Err(Errno::EACCES);
+    }
+    let share = Share::take(caller)?;
+    let thread = &mut node.tree().credentials.thread();
+    let opened = if executes && !caller.server {
+        let object = node.descriptor(thread)?;
+        thread.act_for(caller)?.access(&object, libc::X_OK as u32).map_err(errno)?;
+        let acting = thread.act_as_server()?;
+        open_with_room(node, || acting.reopen(&object, how).map_err(errno))?
+    } else if caller.is_superuser() && thread.switches() {
+        thread.act_for(caller)?;
+        open_with_room(node, || match node.open_object(thread, how) {
+            Err(Errno::EPERM) if how.contains(OFlags::NOATIME) => {
+                node.open_object(thread, how.difference(OFlags::NOATIME))
+            }
+            opened => opened,
+        })?
     } else {
-        let object = node.descriptor_for(caller)?;
-        let path = system::DescriptorPath::new(&object);
-        let open = |flags| rustix::fs::open(path.as_c_str(), flags, rustix::fs::Mode::empty());
-        open_with_room(node, || open_tolerantly(how, open))?
+        let object = node.descriptor(thread)?;
+        let acting = thread.act_for(caller)?;
+        open_with_room(node, || open_tolerantly(how, |flags| acting.reopen(&object, flags)))?
     };
-    Ok(Arc::new(File::new(node.reference(), opened, flags)))
+    Ok(Arc::new(File::new(node.reference(), caller, share.of(opened), flags)))
 }
 
 /// Opens again with the cached descriptors closed if there are too many.
-fn open_with_room(node: &Node, open: impl Fn() -> Result<OwnedFd>) -> Result<OwnedFd> {
+fn open_with_room(node: &Node, mut open: impl FnMut() -> Result<OwnedFd>) -> Result<OwnedFd> {
     match open() {
         Err(Errno::EMFILE | Errno::ENFILE) => {
             node.tree().descriptors.clear();
@@ -68,6 +85,11 @@ fn open_with_room(node: &Node, open: impl Fn() -> Result<OwnedFd>) -> Result<Own
 pub fn open_flags(flags: OpenFlags) -> OFlags {
     let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME;
     (OFlags::from_bits_retain(flags.bits()) & kept) | OFlags::CLOEXEC | OFlags::LARGEFILE
+}
+
+/// The flag for what the server reads for itself, and no process with it: nobody has accessed that.
+pub fn without_trace(caller: &Caller) -> OFlags {
+    if caller.server && caller.pid == 0 { OFlags::NOATIME } else { OFlags::empty() }
 }
 
 /// Opens without `O_NOATIME` if the caller may not ask for that: it is a wish, not what the file is opened for.
@@ -90,9 +112,10 @@ fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T
 }
 
 impl File {
-    /// A file of a vnode that was opened by `descriptor`.
-    pub fn new(node: Arc<Node>, descriptor: OwnedFd, flags: OpenFlags) -> Self {
-        Self { node, descriptor, flags, locks: FileLocks::default() }
+    /// A file of a vnode that `caller` opened by `descriptor`.
+    pub fn new(node: Arc<Node>, caller: &Caller, descriptor: HeldDescriptor, flags: OpenFlags) -> Self {
+        let writer = flags.writes().then(|| caller.clone());
+        Self { node, descriptor, flags, writer, locks: FileLocks::default() }
     }
 
     /// The attributes.
@@ -100,21 +123,22 @@ impl File {
         attributes::of_descriptor(&self.node, self.descriptor.as_fd())
     }
 
-    /// Takes on the credentials of a caller who is about to change the data: the kernel takes set-id bits away from a
-    /// file that others than the superuser write to, and file capabilities from any.
-    fn assume_writer(&self, caller: &Caller) -> Result<()> {
-        if !self.flags.writes() {
-            return Err(Errno::EBADF);
-        }
-        let credentials = &self.node.tree().credentials;
-        // The superuser's thread may have anybody's ids: then the kernel would clear what the superuser may keep.
-        if caller.is_superuser() { credentials.become_server() } else { credentials.assume(caller) }
+    /// The credentials of a caller who is about to change the data: the kernel takes set-id bits away from a file that
+    /// others than the superuser write to, and file capabilities from any.
+    fn act_for_writer<'t>(&self, thread: &'t mut Thread, caller: &Caller) -> Result<Acting<'t>> {
+        let Some(writer) = &self.writer else { return Err(Errno::EBADF) };
+        // What the server writes by itself is of who opened the file: it counts as theirs where room is reserved or limited.
+        thread.act_for_data(if caller.server && caller.payer().is_none() { writer } else { caller })
+    }
+
+    fn thread(&self) -> Thread {
+        self.node.tree().credentials.thread()
     }
 
     /// Clears the set-id bits for a superuser who may not keep them. For all others the kernel does.
-    fn clear_privileges(&self, caller: &Caller, asked: bool) -> Result<()> {
-        if asked && caller.is_superuser() && self.node.tree().credentials.switches() {
-            attributes::clear_privileges(&self.node, self.descriptor.as_fd(), false)?;
+    fn clear_privileges(&self, thread: &mut Thread, caller: &Caller, asked: bool) -> Result<()> {
+        if asked && caller.is_superuser() && thread.switches() {
+            attributes::clear_privileges(&self.node, thread, self.descriptor.as_fd(), false)?;
         }
         Ok(())
     }
@@ -131,11 +155,12 @@ impl OpenFile for File {
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
         let _working = enter(KIND);
-        self.assume_writer(caller)?;
-        if !data.is_empty() {
-            self.clear_privileges(caller, kill_privileges)?;
+        let thread = &mut self.thread();
+        if self.writer.is_some() && !data.is_empty() {
+            self.clear_privileges(thread, caller, kill_privileges)?;
         }
-        uninterrupted(|| rustix::io::pwrite(&self.descriptor, data, offset))
+        let acting = self.act_for_writer(thread, caller)?;
+        uninterrupted(|| acting.write(&self.descriptor, data, offset))
     }
 
     fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
@@ -151,9 +176,9 @@ impl OpenFile for File {
         if !self.flags.writes() {
             return Err(Errno::EINVAL);
         }
-        self.assume_writer(caller)?;
-        rustix::fs::ftruncate(&self.descriptor, size).map_err(errno)?;
-        self.clear_privileges(caller, kill_privileges)
+        let thread = &mut self.thread();
+        self.act_for_writer(thread, caller)?.set_size(&self.descriptor, size).map_err(errno)?;
+        self.clear_privileges(thread, caller, kill_privileges)
     }
 
     fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
@@ -178,9 +203,9 @@ impl OpenFile for File {
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let _working = enter(KIND);
-        self.assume_writer(caller)?;
+        let thread = &mut self.thread();
         let flags = FallocateFlags::from_bits_retain(mode.bits());
-        rustix::fs::fallocate(&self.descriptor, flags, offset, length).map_err(errno)
+        self.act_for_writer(thread, caller)?.allocate(&self.descriptor, flags, offset, length).map_err(errno)
     }
 
     fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
@@ -203,16 +228,10 @@ impl OpenFile for File {
     ) -> Result<u64> {
         let _working = enter(KIND);
         let to = to.as_any().downcast_ref::<File>().ok_or(Errno::EXDEV)?;
-        to.assume_writer(caller)?;
+        let thread = &mut to.thread();
+        let acting = to.act_for_writer(thread, caller)?;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let copied = rustix::fs::copy_file_range(
-            &self.descriptor,
-            Some(&mut offset),
-            &to.descriptor,
-            Some(&mut to_offset),
-            length,
-        );
-        match copied {
+        match acting.copy((&self.descriptor, &mut offset), (&to.descriptor, &mut to_offset), length) {
             Ok(copied) => Ok(copied as u64),
             // File systems and kernels that cannot say so in several ways.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Err(Errno::EXDEV),
@@ -223,8 +242,11 @@ impl OpenFile for File {
     fn lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
         let _working = enter(KIND);
         match lock.family {
-            LockFamily::Flock => self.locks.flock(&self.node, self.descriptor.as_fd(), owner, lock.kind),
-            LockFamily::Posix => self.locks.posix(&self.node, self.descriptor.as_fd(), self.flags, owner, lock),
+            LockFamily::Flock => self.locks.flock(&mut self.thread(), self.descriptor.as_fd(), owner, lock.kind),
+            LockFamily::Posix => {
+                let (file, thread) = (self.descriptor.as_fd(), &mut self.thread());
+                self.locks.posix(&self.node, thread, file, self.flags, owner, lock)
+            }
         }
     }
 
@@ -238,10 +260,15 @@ impl OpenFile for File {
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
         let _working = enter(KIND);
-        ioctl::of_descriptor(&self.node, self.descriptor.as_fd(), caller, command, input, output)
+        ioctl::of_descriptor(&mut self.thread(), self.descriptor.as_fd(), caller, command, input, output)
     }
 
+    /// The thread then has the credentials of who opened the file to be written: with those of the thread that hands it on,
+    /// the kernel writes to it.
     fn backing(&self) -> Option<BorrowedFd<'_>> {
+        if let Some(writer) = &self.writer {
+            self.thread().act_for_data(writer).ok()?;
+        }
         Some(self.descriptor.as_fd())
     }
 

@@ -3,8 +3,8 @@
 use rustix::io::Errno as SystemError;
 use vnode::{Errno, HANDLE_MAX, Handle, Result};
 
-/// The most bytes of a kernel file handle that are used: what a [`Handle`] leaves after its form, type and device.
-pub const FILE_HANDLE_MAX: usize = HANDLE_MAX - 10;
+/// The most bytes of a kernel file handle that are used: what a [`Handle`] leaves after its form, type, device and mount.
+pub const FILE_HANDLE_MAX: usize = HANDLE_MAX - 18;
 
 /// A file handle as name_to_handle_at(2) answers: the object's identity on its file system, generation included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,8 +104,19 @@ pub enum WireHandle {
     Root(FileHandle),
     /// A kernel handle on another file system, by its device number (form 2).
     Device(u64, FileHandle),
-    /// Device, inode number and time of creation (form 3): means something only while the vnode is known.
+    /// A kernel handle by a further mount of a file system of the tree (form 4): means something as long as that mount.
+    Mount {
+        /// The device number.
+        device: u64,
+        /// The kernel's number of the mount.
+        mount: u64,
+        /// The kernel's handle.
+        handle: FileHandle,
+    },
+    /// Mount, device, inode number and time of creation (form 3): means something only while the vnode is known.
     Inode {
+        /// The kernel's number of the mount.
+        mount: u64,
         /// The device number.
         device: u64,
         /// The inode number on its device.
@@ -134,8 +145,15 @@ impl WireHandle {
                 put(&device.to_le_bytes());
                 put(handle.as_bytes());
             }
-            Self::Inode { device, ino, generation } => {
+            Self::Mount { device, mount, handle } => {
+                put(&[4, handle.kind]);
+                put(&device.to_le_bytes());
+                put(&mount.to_le_bytes());
+                put(handle.as_bytes());
+            }
+            Self::Inode { mount, device, ino, generation } => {
                 put(&[3, 0]);
+                put(&mount.to_le_bytes());
                 put(&device.to_le_bytes());
                 put(&ino.to_le_bytes());
                 put(&generation.to_le_bytes());
@@ -156,9 +174,13 @@ impl WireHandle {
                 let handle = FileHandle::new(i32::from(*kind), &rest[8..]).ok();
                 number(&rest[..8]).zip(handle).map(|(device, handle)| Self::Device(device, handle))
             }
-            [3, 0, rest @ ..] if rest.len() == 24 => (|| {
-                let (device, ino) = (number(&rest[..8])?, number(&rest[8..16])?);
-                Some(Self::Inode { device, ino, generation: number(&rest[16..])? })
+            [4, kind, rest @ ..] if rest.len() >= 16 => (|| {
+                let handle = FileHandle::new(i32::from(*kind), &rest[16..]).ok()?;
+                Some(Self::Mount { device: number(&rest[..8])?, mount: number(&rest[8..16])?, handle })
+            })(),
+            [3, 0, rest @ ..] if rest.len() == 32 => (|| {
+                let (mount, device) = (number(&rest[..8])?, number(&rest[8..16])?);
+                Some(Self::Inode { mount, device, ino: number(&rest[16..24])?, generation: number(&rest[24..])? })
             })(),
             _ => None,
         };
@@ -178,7 +200,8 @@ mod tests {
             WireHandle::Root(short),
             WireHandle::Root(long),
             WireHandle::Device(0x1234_5678_9abc, long),
-            WireHandle::Inode { device: 5, ino: u64::MAX, generation: 1 },
+            WireHandle::Mount { device: 7, mount: 1 << 40, handle: long },
+            WireHandle::Inode { mount: 3, device: 5, ino: u64::MAX, generation: 1 },
         ] {
             assert_eq!(WireHandle::decode(&wire.encode()), Ok(wire));
         }
@@ -189,7 +212,7 @@ mod tests {
 
     #[test]
     fn foreign_bytes_are_stale() {
-        for bytes in [&[][..], &[0], &[1], &[2, 1, 0], &[3, 0, 1], &[9; 48], &[1; 48]] {
+        for bytes in [&[][..], &[0], &[1], &[2, 1, 0], &[3, 0, 1], &[4; 17], &[9; 48], &[1; 48]] {
             match WireHandle::decode(&Handle::new(bytes).unwrap()) {
                 Err(errno) => assert_eq!(errno, Errno::ESTALE),
                 Ok(wire) => assert_eq!(bytes, [1], "{wire:?}"),

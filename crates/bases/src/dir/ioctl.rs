@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::OFlags;
 use vnode::{Caller, Errno, FileKind, Result};
 
+use super::credentials::Thread;
 use super::node::Node;
 use super::{errno, system};
 
@@ -22,13 +23,14 @@ pub fn of_node(node: &Node, caller: &Caller, command: u32, input: &[u8], output:
     if !matches!(node.file_kind(), FileKind::Regular | FileKind::Directory) || translate(command).is_none() {
         return Err(Errno::ENOTTY);
     }
-    let descriptor = node.open_object(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC)?;
-    of_descriptor(node, descriptor.as_fd(), caller, command, input, output)
+    let thread = &mut node.tree().credentials.thread();
+    let descriptor = node.open_object(thread, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC)?;
+    of_descriptor(thread, descriptor.as_fd(), caller, command, input, output)
 }
 
 /// A command to an open file.
 pub fn of_descriptor(
-    node: &Node,
+    thread: &mut Thread,
     descriptor: BorrowedFd<'_>,
     caller: &Caller,
     command: u32,
@@ -39,7 +41,7 @@ pub fn of_descriptor(
     let mut data = [0; 32];
     let given = input.len().min(size);
     data[..given].copy_from_slice(&input[..given]);
-    node.tree().credentials.assume(caller)?;
+    let _acting = thread.act_for(caller)?;
     // SAFETY: none of the commands that `translate` knows accesses more than these 32 bytes.
     let result = unsafe { system::ioctl(descriptor, command, &mut data) }.map_err(errno)?;
     let answered = output.len().min(size);

@@ -14,7 +14,8 @@ use hashbrown::HashMap;
 use rustix::fs::{FlockOperation, OFlags};
 use vnode::{Errno, Lock, LockFamily, LockKind, LockOwner, OpenFlags, Result};
 
-use super::node::{Node, reopen};
+use super::credentials::Thread;
+use super::node::Node;
 use super::{errno, system};
 
 /// The POSIX locks of all files of a tree: a file is here while it has any.
@@ -141,6 +142,7 @@ impl FileLocks {
     pub fn posix(
         &self,
         node: &Node,
+        thread: &mut Thread,
         file: BorrowedFd<'_>,
         flags: OpenFlags,
         owner: LockOwner,
@@ -164,10 +166,10 @@ impl FileLocks {
             if lock.kind == LockKind::Unlock {
                 return Ok(());
             }
-            owners.insert(owner, Holder::open(node, file, lock.kind == LockKind::Exclusive)?);
+            owners.insert(owner, Holder::open(thread, file, lock.kind == LockKind::Exclusive)?);
         }
         let Some(holder) = owners.get_mut(&owner) else { return Err(Errno::EIO) };
-        let taken = holder.take(node, file, raw, lock, self.address());
+        let taken = holder.take(thread, file, raw, lock, self.address());
         if holder.ranges.is_empty() {
             owners.remove(&owner);
         }
@@ -180,7 +182,7 @@ impl FileLocks {
     }
 
     /// Takes or releases a lock of the whole file.
-    pub fn flock(&self, node: &Node, file: BorrowedFd<'_>, owner: LockOwner, kind: LockKind) -> Result<()> {
+    pub fn flock(&self, thread: &mut Thread, file: BorrowedFd<'_>, owner: LockOwner, kind: LockKind) -> Result<()> {
         let mut flocks = self.flocks.lock().unwrap_or_else(PoisonError::into_inner);
         let place = flocks.iter().position(|(known, _)| *known == owner);
         let operation = match kind {
@@ -195,9 +197,10 @@ impl FileLocks {
             Some(place) => rustix::fs::flock(&flocks[place].1.0, operation).map_err(errno),
             None => {
                 // What is open may be locked, whoever asks and whatever the mode says now.
-                node.tree().credentials.become_server()?;
+                let acting = thread.act_as_server()?;
                 // For reading where possible: a file that is open for writing could not be executed.
-                let description = reopen(file, OFlags::RDONLY).or_else(|_| reopen(file, OFlags::WRONLY))?;
+                let description = acting.reopen(file, OFlags::RDONLY).or_else(|_| acting.reopen(file, OFlags::WRONLY));
+                let description = description.map_err(errno)?;
                 rustix::fs::flock(&description, operation).map_err(errno)?;
                 flocks.push((owner, Flock(description)));
                 Ok(())
@@ -207,26 +210,26 @@ impl FileLocks {
 }
 
 impl Holder {
-    fn open(node: &Node, file: BorrowedFd<'_>, writable: bool) -> Result<Self> {
-        node.tree().credentials.become_server()?;
+    fn open(thread: &mut Thread, file: BorrowedFd<'_>, writable: bool) -> Result<Self> {
+        let acting = thread.act_as_server()?;
         let description = match writable {
-            true => reopen(file, OFlags::RDWR).or_else(|_| reopen(file, OFlags::WRONLY))?,
+            true => acting.reopen(file, OFlags::RDWR).or_else(|_| acting.reopen(file, OFlags::WRONLY)),
             // For reading only where that is enough: a file that is open for writing could not be executed.
-            false => reopen(file, OFlags::RDONLY)?,
+            false => acting.reopen(file, OFlags::RDONLY),
         };
-        Ok(Self { description, writable, ranges: Vec::new() })
+        Ok(Self { description: description.map_err(errno)?, writable, ranges: Vec::new() })
     }
 
     fn take(
         &mut self,
-        node: &Node,
+        thread: &mut Thread,
         file: BorrowedFd<'_>,
         mut raw: libc::flock64,
         lock: &Lock,
         opened: usize,
     ) -> Result<()> {
         if lock.kind == LockKind::Exclusive && !self.writable {
-            self.become_writable(node, file)?;
+            self.become_writable(thread, file)?;
         }
         system::description_lock(self.description.as_fd(), libc::F_OFD_SETLK, &mut raw).map_err(
             |error| match error {
@@ -245,8 +248,8 @@ impl Holder {
 
     /// Takes the locks over to a description that may hold exclusive ones. So far all are shared, so they can be held by
     /// both descriptions for a moment, and nobody can get in between.
-    fn become_writable(&mut self, node: &Node, file: BorrowedFd<'_>) -> Result<()> {
-        let mut new = Self::open(node, file, true)?;
+    fn become_writable(&mut self, thread: &mut Thread, file: BorrowedFd<'_>) -> Result<()> {
+        let mut new = Self::open(thread, file, true)?;
         for range in &self.ranges {
             let kind = LockKind::Shared;
             let lock = Lock { family: LockFamily::Posix, kind, start: range.start, end: range.end, pid: range.pid };

@@ -4,6 +4,8 @@
 //! the directory, whatever changes in it meanwhile. See [`DirectoryFileSystem`].
 
 mod attributes;
+mod calls;
+mod capabilities;
 mod covered;
 mod create;
 mod credentials;
@@ -18,6 +20,8 @@ mod names;
 mod node;
 mod open_directory;
 mod paths;
+mod restrictions;
+mod shares;
 mod status;
 mod submounts;
 mod system;
@@ -31,12 +35,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, OFlags};
 use vnode::{Description, Errno, FileSystem, Handle, Properties, Result, VnodeRef};
 
 pub use credentials::restore_thread_credentials;
 pub use error::OpenError;
 
+use credentials::Credentials;
 use handle::WireHandle;
 use node::Node;
 use tree::{Found, Tree};
@@ -82,7 +87,8 @@ pub struct DirectoryFileSystem {
 impl DirectoryFileSystem {
     /// Opens the directory at once, so that whatever is mounted over it later does not hide it.
     ///
-    /// Raises the process's limit of open files as far as it may, and uses at most a quarter of it for open directories.
+    /// Raises the process's limit of open files as far as it may, and uses at most a quarter of it for open directories. No
+    /// user may hold open so much that others cannot: see `EMFILE` in open(2).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -91,11 +97,15 @@ impl DirectoryFileSystem {
             return Err(OpenError::NoProc);
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor =
-            rustix::fs::open(path, flags, Mode::empty()).map_err(|error| open_error(path, errno(error)))?;
+        let mut thread = Credentials::probe().thread();
+        let acting = thread.act_as_server().map_err(|error| open_error(path, error))?;
+        let descriptor = acting.open_at(CWD, path, flags).map_err(|error| open_error(path, errno(error)))?;
         let tree = Tree::new(descriptor, options.file_handles, descriptor_limit());
         let tree = Arc::new(tree.map_err(|error| open_error(path, error))?);
-        let root = tree.entry_of(tree.root().as_fd(), Found::Unnamed).map_err(|error| open_error(path, error))?.0;
+        let root = tree
+            .entry_of(&mut tree.credentials.thread(), tree.root().as_fd(), Found::Unnamed)
+            .map_err(|error| open_error(path, error))?
+            .0;
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         Ok(Self { tree, root, path, options })
     }
@@ -116,14 +126,15 @@ impl FileSystem for DirectoryFileSystem {
     }
 
     fn sync(&self) -> Result<()> {
-        self.tree.credentials.become_server()?;
+        let mut thread = self.tree.credentials.thread();
+        let acting = thread.act_as_server()?;
         for mount in self.tree.mounts.all() {
             if let Some(descriptor) = mount.handles() {
                 rustix::fs::syncfs(descriptor).map_err(errno)?;
             }
         }
         if self.tree.mounts.root().handles().is_none() {
-            let root = node::reopen(self.tree.root(), OFlags::RDONLY | OFlags::DIRECTORY)?;
+            let root = acting.reopen(self.tree.root(), OFlags::RDONLY | OFlags::DIRECTORY).map_err(errno)?;
             rustix::fs::syncfs(root).map_err(errno)?;
         }
         Ok(())
@@ -166,14 +177,8 @@ fn errno(error: rustix::io::Errno) -> Errno {
     Errno::new(error.raw_os_error())
 }
 
-/// How many directories may be kept open, after the limit of open files has been raised as far as allowed.
+/// How many directories may be kept open.
 fn descriptor_limit() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    const MOST: u64 = 4_096;
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // Refused in some containers; then what there is has to do.
-    let _ = setrlimit(Resource::Nofile, raised);
-    let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    (current / 4).clamp(16, MOST) as usize
+    const MOST: usize = 4_096;
+    (shares::limit() / 4).clamp(16, MOST)
 }

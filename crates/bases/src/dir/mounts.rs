@@ -1,22 +1,31 @@
-//! The file systems of the tree: the root's, and those mounted below it, each known by its device number.
+//! The mounts of the tree: the root's, and those below it, each known by the kernel's number of the mount and its device.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use vnode::{Errno, FileKind, Result};
 
+use super::credentials::Acting;
 use super::handle::FileHandle;
 use super::status::Status;
+use super::tree::PATH_ONLY;
 use super::{errno, system};
 
-/// One file system. The same one mounted at several places of the tree counts once.
+/// One mount. A file system that is mounted at several places of the tree has several, for each forbids what its flags say.
+/// One mount that shows several devices, such as overlayfs's, counts once for each.
 pub struct Mount {
     /// Its place in the list; 0 is the root's.
     pub index: u16,
     /// Its device number.
     pub device: u64,
-    is_root: bool,
+    /// The kernel's number of it.
+    id: u64,
+    is_of_root_device: bool,
+    /// No other mount of the device was met before.
+    is_first: bool,
+    /// A descriptor on it, which keeps its number from being used again.
+    place: OwnedFd,
     /// Present where objects can be opened by handle.
     handles: Option<Handles>,
     tells_errors_at_close: bool,
@@ -30,7 +39,7 @@ struct Handles {
     inode_offset: Option<usize>,
 }
 
-/// All file systems of the tree that have been met.
+/// All mounts of the tree that have been met.
 pub struct Mounts {
     root: Arc<Mount>,
     others: RwLock<Vec<Arc<Mount>>>,
@@ -38,9 +47,44 @@ pub struct Mounts {
 }
 
 impl Mount {
-    fn new(index: u16, device: u64, handles: Option<Handles>, object: BorrowedFd<'_>) -> Self {
+    /// The one that an object is on, as the root's.
+    fn root(acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status, handles: Option<Handles>) -> Result<Self> {
         let (is_local, keeps_access_times) = behaviour(object);
-        Self { index, device, is_root: index == 0, handles, tells_errors_at_close: !is_local, keeps_access_times }
+        Ok(Self {
+            index: 0,
+            device: status.device(),
+            id: status.mount_id(),
+            is_of_root_device: true,
+            is_first: true,
+            place: acting.reopen(object, PATH_ONLY).map_err(errno)?,
+            handles,
+            tells_errors_at_close: !is_local,
+            keeps_access_times,
+        })
+    }
+
+    /// Whether the object of this state is on it.
+    pub fn has(&self, status: &Status) -> bool {
+        self.is(status.mount_id(), status.device())
+    }
+
+    fn is(&self, id: u64, device: u64) -> bool {
+        self.id == id && self.device == device
+    }
+
+    /// The kernel's number of it.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether its device number alone stands for it: no other mount of the device was met before.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
+
+    /// A descriptor on it, `O_PATH`.
+    pub fn place(&self) -> BorrowedFd<'_> {
+        self.place.as_fd()
     }
 
     /// A descriptor to open by handle with, where that can be done.
@@ -69,16 +113,16 @@ impl Mount {
 
     /// The inode number that the stack shows: the file system's own on the root's, mixed with the device elsewhere.
     pub fn shown_ino(&self, ino: u64) -> u64 {
-        if self.is_root { ino } else { foreign_ino(self.device, ino) }
+        if self.is_of_root_device { ino } else { foreign_ino(self.device, ino) }
     }
 }
 
 impl Mounts {
     /// The root's file system, by its root directory.
-    pub fn new(root: BorrowedFd<'_>, use_handles: bool) -> Result<Self> {
+    pub fn new(acting: &Acting<'_>, root: BorrowedFd<'_>, use_handles: bool) -> Result<Self> {
         let status = Status::of_descriptor(root)?;
-        let handles = use_handles.then(|| probe(root, &status)).flatten();
-        let root = Arc::new(Mount::new(0, status.device(), handles, root));
+        let handles = use_handles.then(|| probe(acting, root, &status)).flatten();
+        let root = Arc::new(Mount::root(acting, root, &status, handles)?);
         Ok(Self { root, others: RwLock::default(), use_handles })
     }
 
@@ -106,27 +150,41 @@ impl Mounts {
         std::iter::once(&self.root).chain(others.iter()).cloned().collect()
     }
 
-    /// By device number, if it has been met.
-    pub fn of_device(&self, device: u64) -> Option<Arc<Mount>> {
-        if device == self.root.device {
+    /// The first of a device that has been met below the root's mount.
+    pub fn first_of_device(&self, device: u64) -> Option<Arc<Mount>> {
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        others.iter().find(|mount| mount.device == device && mount.is_first).cloned()
+    }
+
+    /// By the kernel's number and the device, if it has been met.
+    pub fn find(&self, id: u64, device: u64) -> Option<Arc<Mount>> {
+        if self.root.is(id, device) {
             return Some(Arc::clone(&self.root));
         }
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
-        others.iter().find(|mount| mount.device == device).cloned()
+        others.iter().find(|mount| mount.is(id, device)).cloned()
     }
 
-    /// The one that an object is on, which is met now if it was not before. Called with the server's credentials.
-    pub fn of_object(&self, object: BorrowedFd<'_>, status: &Status) -> Result<Arc<Mount>> {
-        if let Some(mount) = self.of_device(status.device()) {
+    /// The one that the object of this state is on, if it has been met.
+    pub fn of(&self, status: &Status) -> Option<Arc<Mount>> {
+        self.find(status.mount_id(), status.device())
+    }
+
+    /// The one that an object is on, which is met now if it was not before, by the server.
+    pub fn of_object(&self, acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Result<Arc<Mount>> {
+        if let Some(mount) = self.of(status) {
             return Ok(mount);
         }
-        let handles = self.use_handles.then(|| probe(object, status)).flatten();
+        let handles = self.use_handles.then(|| probe(acting, object, status)).flatten();
+        let new = Mount::root(acting, object, status, handles)?;
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mount) = others.iter().find(|mount| mount.device == status.device()) {
+        if let Some(mount) = others.iter().find(|mount| mount.has(status)) {
             return Ok(Arc::clone(mount));
         }
         let index = u16::try_from(others.len() + 1).map_err(|_| Errno::ENFILE)?;
-        let mount = Arc::new(Mount::new(index, status.device(), handles, object));
+        let is_of_root_device = new.device == self.root.device;
+        let is_first = !others.iter().any(|mount| mount.device == new.device);
+        let mount = Arc::new(Mount { index, is_of_root_device, is_first, ..new });
         others.push(Arc::clone(&mount));
         Ok(mount)
     }
@@ -155,7 +213,7 @@ fn behaviour(object: BorrowedFd<'_>) -> (bool, bool) {
 }
 
 /// Whether objects of the file system that `object` is on can be opened by handle: tried with the object itself.
-fn probe(object: BorrowedFd<'_>, status: &Status) -> Option<Handles> {
+fn probe(acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Option<Handles> {
     // A FUSE file system answers handles, but forgets what they mean when the kernel forgets the inode.
     if rustix::fs::fstatfs(object).map_err(errno).ok()?.f_type == libc::FUSE_SUPER_MAGIC {
         return None;
@@ -166,11 +224,9 @@ fn probe(object: BorrowedFd<'_>, status: &Status) -> Option<Handles> {
         FileKind::Regular => OFlags::NONBLOCK,
         _ => return None,
     };
-    let path = system::DescriptorPath::new(object);
-    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
-    let descriptor = rustix::fs::open(path.as_c_str(), flags, Mode::empty()).map_err(errno).ok()?;
+    let descriptor = acting.reopen(object, flags | OFlags::RDONLY).ok()?;
     let handle = system::name_to_handle_at(object, b"", system::EMPTY_PATH).ok()?;
-    let again = system::open_by_handle_at(descriptor.as_fd(), &handle, libc::O_PATH | libc::O_NOFOLLOW).ok()?;
+    let again = acting.open_by_handle(descriptor.as_fd(), &handle, PATH_ONLY).ok()?;
     let same = Status::of_descriptor(again).is_ok_and(|again| again.ino() == status.ino());
     same.then(|| Handles { inode_offset: handle.inode_offset(status.ino()), descriptor })
 }

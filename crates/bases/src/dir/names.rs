@@ -3,10 +3,12 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, RenameFlags};
+use rustix::fs::{AtFlags, RenameFlags};
 use vnode::{Caller, Entry, Errno, FileKind, KeyedGuard, Name, RenameMode, Result};
 
+use super::credentials::Acting;
 use super::node::Node;
+use super::shares::may_keep;
 use super::status::Status;
 use super::table::fingerprint;
 use super::tree::{Found, PATH_ONLY, Tree};
@@ -15,8 +17,9 @@ use super::{errno, system};
 /// The object by that name.
 pub fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<Entry> {
     only_directory(directory)?;
-    let descriptor = directory.descriptor_for(caller)?;
-    let (vnode, attributes) = directory.tree().entry(caller, directory, descriptor.as_fd(), name)?;
+    let thread = &mut directory.tree().credentials.thread();
+    let descriptor = directory.descriptor(thread)?;
+    let (vnode, attributes) = directory.tree().entry(thread, caller, directory, descriptor.as_fd(), name)?;
     Ok(Entry { vnode, attributes })
 }
 
@@ -37,10 +40,12 @@ pub fn rmdir(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<()> {
 
 fn remove(directory: &Node, caller: &Caller, name: Name<'_>, flags: AtFlags) -> Result<()> {
     only_directory(directory)?;
-    let descriptor = directory.descriptor_for(caller)?;
+    let thread = &mut directory.tree().credentials.thread();
+    let descriptor = directory.descriptor(thread)?;
     let _name = directory.tree().name_lock(directory, name);
-    let victim = Victim::find(directory, descriptor.as_fd(), name)?;
-    rustix::fs::unlinkat(&descriptor, name.as_bytes(), flags).map_err(errno)?;
+    let acting = thread.act_for(caller)?;
+    let victim = Victim::find(directory, &acting, descriptor.as_fd(), name)?;
+    acting.remove_at(&descriptor, name.as_bytes(), flags).map_err(errno)?;
     if let Some(victim) = victim {
         victim.keep();
     }
@@ -58,30 +63,26 @@ pub fn rename(
 ) -> Result<()> {
     only_directory(from)?;
     only_directory(to)?;
-    let source = from.descriptor()?;
-    let target = to.descriptor_for(caller)?;
+    let thread = &mut from.tree().credentials.thread();
+    let (source, target) = (from.descriptor(thread)?, to.descriptor(thread)?);
     let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout);
     let stays = std::ptr::eq(from, to) && name == to_name;
     let _names = from.tree().name_locks([(from, name), (to, to_name)]);
-    let victim = match Victim::find(to, target.as_fd(), to_name) {
+    let acting = thread.act_for(caller)?;
+    let victim = match Victim::find(to, &acting, target.as_fd(), to_name) {
         _ if !replaces || stays => None,
         Ok(victim) => victim,
         Err(Errno::ENOENT) => None,
         Err(error) => return Err(error),
     };
     let (name, to_name) = (name.as_bytes(), to_name.as_bytes());
-    let renamed = match mode {
-        // As good as always right, and understood by file systems that know no flags.
-        RenameMode::Replace => rustix::fs::renameat(&source, name, &target, to_name),
-        mode => rustix::fs::renameat_with(&source, name, &target, to_name, flags(mode)),
-    };
-    renamed.map_err(errno)?;
+    acting.rename_at(&source, name, &target, to_name, flags(mode)).map_err(errno)?;
     if let Some(victim) = victim {
         victim.keep();
     }
-    note_place(Found::At(from, name), to, target.as_fd(), to_name);
+    note_place(Found::At(from, name), to, &acting, target.as_fd(), to_name);
     if mode == RenameMode::Exchange {
-        note_place(Found::At(to, to_name), from, source.as_fd(), name);
+        note_place(Found::At(to, to_name), from, &acting, source.as_fd(), name);
     }
     Ok(())
 }
@@ -97,12 +98,12 @@ fn flags(mode: RenameMode) -> RenameFlags {
 }
 
 /// Tells a live vnode without a handle where it has been moved to.
-fn note_place(before: Found<'_>, directory: &Node, descriptor: BorrowedFd<'_>, name: &[u8]) {
+fn note_place(before: Found<'_>, directory: &Node, acting: &Acting<'_>, descriptor: BorrowedFd<'_>, name: &[u8]) {
     let mount = directory.mount();
     if mount.handles().is_some() {
         return;
     }
-    let Ok(status) = Status::at(descriptor, name) else { return };
+    let Ok(status) = acting.status_at(descriptor, name) else { return };
     let fingerprint = fingerprint(mount.index, status.ino());
     if let Some(node) = directory.tree().table.find(fingerprint, |node| node.is_found_as(&status, before)) {
         node.is_at(directory, name);
@@ -118,12 +119,11 @@ struct Victim<'a> {
 }
 
 impl<'a> Victim<'a> {
-    /// What is behind the name, if it has a live vnode that its removal would make unreachable. For a caller whose
-    /// credentials the thread has taken on.
-    fn find(above: &'a Node, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<Self>> {
+    /// What is behind the name, if it has a live vnode that its removal would make unreachable.
+    fn find(above: &'a Node, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<Self>> {
         let tree = above.tree();
-        let status = Status::at(directory, name.as_bytes())?;
-        let Some(mount) = tree.mounts.of_device(status.device()) else { return Ok(None) };
+        let status = acting.status_at(directory, name.as_bytes())?;
+        let Some(mount) = tree.mounts.of(&status) else { return Ok(None) };
         let mut nodes = tree.table.find_all(fingerprint(mount.index, status.ino()));
         nodes.retain(|node| node.pinned().is_none() && !node.is_root());
         if nodes.is_empty() {
@@ -133,7 +133,7 @@ impl<'a> Victim<'a> {
         // The number of links is asked for again, under the lock: another name may just have gone.
         let has_other_names = status.kind != FileKind::Directory
             && status.nlink() > 1
-            && Status::at(directory, name.as_bytes())?.nlink() > 1;
+            && acting.status_at(directory, name.as_bytes())?.nlink() > 1;
         if has_other_names {
             nodes.retain(|node| !node.is_known_by_handle());
         }
@@ -141,9 +141,10 @@ impl<'a> Victim<'a> {
             return Ok(None);
         }
         // By name and with the caller's credentials, which cost more to change than this does to check.
-        let object = match open(tree, directory, name) {
+        let object = match open(tree, acting, directory, name) {
             // Better that a vnode without a name becomes stale than that nothing can be removed.
             Err(Errno::EMFILE | Errno::ENFILE) => return Ok(None),
+            Ok(object) if !may_keep(&object) => return Ok(None),
             opened => opened?,
         };
         // A vnode of an earlier object with that number cannot be saved any more.
@@ -157,8 +158,8 @@ impl<'a> Victim<'a> {
     }
 }
 
-fn open(tree: &Tree, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<OwnedFd> {
-    let open = || rustix::fs::openat(directory, name.as_bytes(), PATH_ONLY, Mode::empty()).map_err(errno);
+fn open(tree: &Tree, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<OwnedFd> {
+    let open = || acting.open_at(directory, name.as_bytes(), PATH_ONLY).map_err(errno);
     match open() {
         Err(Errno::EMFILE | Errno::ENFILE) => {
             tree.descriptors.clear();

@@ -4,15 +4,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rustix::fs::{Mode, OFlags};
-use vnode::{Caller, Errno, FileKind, Handle, Result};
+use rustix::fs::OFlags;
+use vnode::{Errno, FileKind, Handle, Result};
 
+use super::credentials::{Acting, Thread};
+use super::errno;
 use super::handle::{CompactHandle, FileHandle, WireHandle};
 use super::mounts::Mount;
 use super::status::Status;
 use super::table::fingerprint;
 use super::tree::{Found, PATH_ONLY, Tree};
-use super::{errno, system};
 
 /// One object. There is at most one live vnode for it, however it was found.
 ///
@@ -172,7 +173,7 @@ impl Node {
 
     /// Whether the state has its device and inode number.
     pub fn is_object_of(&self, status: &Status) -> bool {
-        self.ino == status.ino() && self.mount().device == status.device()
+        self.ino == status.ino() && self.mount().has(status)
     }
 
     /// The time of creation that it is known by, if not by a handle, or what stands for that.
@@ -185,12 +186,19 @@ impl Node {
 
     /// Its vnode handle.
     pub fn wire_handle(&self) -> Handle {
+        let mount = self.mount();
         match &self.identity {
             Identity::Handle(handle) if self.mount == 0 => WireHandle::Root(handle.expand()),
-            Identity::Handle(handle) => WireHandle::Device(self.mount().device, handle.expand()),
-            Identity::Place(place) => {
-                WireHandle::Inode { device: self.mount().device, ino: self.ino, generation: place.generation }
+            Identity::Handle(handle) if mount.is_first() => WireHandle::Device(mount.device, handle.expand()),
+            Identity::Handle(handle) => {
+                WireHandle::Mount { device: mount.device, mount: mount.id(), handle: handle.expand() }
             }
+            Identity::Place(place) => WireHandle::Inode {
+                mount: mount.id(),
+                device: mount.device,
+                ino: self.ino,
+                generation: place.generation,
+            },
         }
         .encode()
     }
@@ -213,9 +221,9 @@ impl Node {
         Some(place.location()?.0)
     }
 
-    /// A descriptor that names the object. May leave the thread with the server's credentials.
-    pub fn descriptor(&self) -> Result<Descriptor<'_>> {
-        match self.try_descriptor() {
+    /// A descriptor that names the object.
+    pub fn descriptor(&self, thread: &mut Thread) -> Result<Descriptor<'_>> {
+        match self.try_descriptor(thread) {
             Err(Errno::ESTALE) => {
                 // Its last name may just be going, in which case it is kept open as soon as the lock is free.
                 drop(self.tree.removal_lock(self.ino));
@@ -226,14 +234,14 @@ impl Node {
     }
 
     /// As [`Node::descriptor`], without waiting for a removal: for those who may hold a removal lock.
-    fn try_descriptor(&self) -> Result<Descriptor<'_>> {
+    fn try_descriptor(&self, thread: &mut Thread) -> Result<Descriptor<'_>> {
         if let Some(descriptor) = self.standing_descriptor() {
             return Ok(descriptor);
         }
-        let opened = match self.open_object(PATH_ONLY) {
+        let opened = match self.open_object(thread, PATH_ONLY) {
             Err(Errno::EMFILE | Errno::ENFILE) => {
                 self.tree.descriptors.clear();
-                self.open_object(PATH_ONLY)
+                self.open_object(thread, PATH_ONLY)
             }
             opened => opened,
         };
@@ -246,13 +254,6 @@ impl Node {
             Ok(descriptor) => Ok(Descriptor::Owned(descriptor)),
             Err(error) => Err(error),
         }
-    }
-
-    /// A descriptor that names the object, for a caller whose credentials the thread then has.
-    pub fn descriptor_for(&self, caller: &Caller) -> Result<Descriptor<'_>> {
-        let descriptor = self.descriptor()?;
-        self.tree.credentials.assume(caller)?;
-        Ok(descriptor)
     }
 
     /// A descriptor that is open already.
@@ -271,33 +272,31 @@ impl Node {
 
     /// Opens the object with the server's credentials, not to be used for anything but what the flags say: no
     /// permission is checked.
-    pub fn open_object(&self, flags: OFlags) -> Result<OwnedFd> {
-        self.tree.credentials.become_server()?;
+    pub fn open_object(&self, thread: &mut Thread, flags: OFlags) -> Result<OwnedFd> {
         if self.is_root() || self.pinned().is_some() {
             return match self.standing_descriptor() {
-                Some(descriptor) => reopen(descriptor.as_fd(), flags),
+                Some(descriptor) => thread.act_as_server()?.reopen(descriptor, flags).map_err(errno),
                 None => Err(Errno::ESTALE),
             };
         }
-        self.open_by_identity(flags)
+        self.open_by_identity(thread, flags)
     }
 
     /// As [`Node::open_object`], but never by way of a descriptor that is open already.
-    pub fn open_by_identity(&self, flags: OFlags) -> Result<OwnedFd> {
-        self.tree.credentials.become_server()?;
+    pub fn open_by_identity(&self, thread: &mut Thread, flags: OFlags) -> Result<OwnedFd> {
         match &self.identity {
             Identity::Handle(handle) => {
                 let mount = self.mount();
                 let descriptor = mount.handles().ok_or(Errno::ESTALE)?;
-                system::open_by_handle_at(descriptor, &handle.expand(), flags.bits() as i32).map_err(errno)
+                thread.act_as_server()?.open_by_handle(descriptor, &handle.expand(), flags).map_err(errno)
             }
-            Identity::Place(place) => self.open_at_place(place, flags),
+            Identity::Place(place) => self.open_at_place(thread, place, flags),
         }
     }
 
     /// Opens component by component from the nearest directory above that is open already. Not by recursion: the way may
     /// be longer than a thread's stack.
-    fn open_at_place(&self, place: &Place, flags: OFlags) -> Result<OwnedFd> {
+    fn open_at_place(&self, thread: &mut Thread, place: &Place, flags: OFlags) -> Result<OwnedFd> {
         let (mut parent, own_name) = place.location().ok_or(Errno::ESTALE)?;
         let mut way = Vec::new();
         while parent.standing_descriptor().is_none()
@@ -309,24 +308,25 @@ impl Node {
                 return Err(Errno::ESTALE);
             }
         }
-        let mut directory = parent.try_descriptor()?;
+        let mut directory = parent.try_descriptor(thread)?;
+        let acting = thread.act_as_server()?;
         for (node, name) in way.iter().rev() {
-            let below = Arc::new(node.open_in(directory.as_fd(), name)?);
+            let below = Arc::new(node.open_in(&acting, directory.as_fd(), name)?);
             self.tree.descriptors.insert(node.key(), Arc::clone(&below));
             directory = Descriptor::Shared(below);
         }
-        let object = self.open_in(directory.as_fd(), &own_name)?;
-        if flags == PATH_ONLY { Ok(object) } else { reopen(object.as_fd(), flags) }
+        let object = self.open_in(&acting, directory.as_fd(), &own_name)?;
+        if flags == PATH_ONLY { Ok(object) } else { acting.reopen(object, flags).map_err(errno) }
     }
 
     /// Opens the object by its name in a directory, if it is there.
-    fn open_in(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
-        let object = rustix::fs::openat(directory, name, PATH_ONLY, Mode::empty()).map_err(|error| match error {
+    fn open_in(&self, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
+        let object = acting.open_at(directory, name, PATH_ONLY).map_err(|error| match error {
             rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => Errno::ESTALE,
             error => errno(error),
         })?;
         let status = Status::of_descriptor(&object)?;
-        if status.device() != self.mount().device || !self.has_generation(&status) {
+        if !self.is_object_of(&status) || !self.has_generation(&status) {
             return Err(Errno::ESTALE);
         }
         Ok(object)
@@ -347,14 +347,6 @@ impl Node {
     pub fn is_known_by_handle(&self) -> bool {
         matches!(self.identity, Identity::Handle(_))
     }
-}
-
-/// Opens the object of a descriptor once more, with other flags, by the thread's credentials.
-pub fn reopen(descriptor: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
-    let path = system::DescriptorPath::new(descriptor);
-    // The last component is a link of /proc that has to be followed; what it leads to is not followed any further.
-    let flags = flags.difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
-    rustix::fs::open(path.as_c_str(), flags, Mode::empty()).map_err(errno)
 }
 
 impl Drop for Node {
@@ -410,7 +402,7 @@ mod tests {
             for _ in 0..10 {
                 let mut node: vnode::VnodeRef = file_system.root.clone();
                 for name in [b"a", b"b", b"c"] {
-                    node = node.lookup(&Caller::server(), vnode::Name::new(name).unwrap()).unwrap().vnode;
+                    node = node.lookup(&vnode::Caller::server(), vnode::Name::new(name).unwrap()).unwrap().vnode;
                 }
             }
             assert_eq!(file_system.tree.table.len(), 1, "only the root is left");

@@ -1,17 +1,19 @@
 //! Open directories: entries by the file system's own offsets as cookies.
 
 use std::ops::{ControlFlow, Range};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fs::{OFlags, SeekFrom};
 use vnode::profile::enter;
 use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, OpenDirectory, Result};
 
 use super::KIND;
+use super::file::{open_tolerantly, without_trace};
 use super::mounts::Mount;
 use super::names::only_directory;
-use super::node::{Node, reopen};
+use super::node::Node;
+use super::shares::{HeldDescriptor, Share};
 use super::status::number_at;
 use super::{errno, system};
 
@@ -26,7 +28,7 @@ const SMALL_OFFSETS: u64 = 0x7fff_ffff_0000_0000;
 pub struct Directory {
     node: Arc<Node>,
     mount: Arc<Mount>,
-    descriptor: OwnedFd,
+    descriptor: HeldDescriptor,
     /// Something is mounted on an entry: records tell the number of what it covers.
     has_mount_points: bool,
     /// What a read left over: most go on where the last one broke off.
@@ -42,6 +44,8 @@ struct Records {
     range: Range<usize>,
     /// The offset of the first that is left.
     offset: u64,
+    /// Nobody has had any of them, or been told that there are none.
+    is_news: bool,
 }
 
 /// One record of getdents64(2).
@@ -58,12 +62,16 @@ impl Directory {
     /// Opens the directory of a vnode.
     pub fn open(node: &Node, caller: &Caller) -> Result<Self> {
         only_directory(node)?;
-        let object = node.descriptor_for(caller)?;
+        let share = Share::take(caller)?;
+        let thread = &mut node.tree().credentials.thread();
+        let object = node.descriptor(thread)?;
+        let acting = thread.act_for(caller)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let servers = flags | OFlags::CLOEXEC | without_trace(caller);
         // By its own name for itself, which needs the right to search it: the server has that, and a link of /proc costs more.
         let open = || match caller.server {
-            true => rustix::fs::openat(&object, c".", flags | OFlags::CLOEXEC, Mode::empty()).map_err(errno),
-            false => reopen(object.as_fd(), flags),
+            true => open_tolerantly(servers, |flags| acting.open_at(&object, c".", flags)),
+            false => acting.reopen(&object, flags).map_err(errno),
         };
         let descriptor = match open() {
             Err(Errno::EMFILE | Errno::ENFILE) => {
@@ -71,10 +79,10 @@ impl Directory {
                 open()?
             }
             // A server that is no superuser may list what it may not search.
-            Err(Errno::EACCES) if caller.server => reopen(object.as_fd(), flags)?,
+            Err(Errno::EACCES) if caller.server => acting.reopen(&object, flags).map_err(errno)?,
             opened => opened?,
         };
-        let tree = node.tree();
+        let (tree, descriptor) = (node.tree(), share.of(descriptor));
         let has_mount_points = tree.submounts.are_in(tree.root(), descriptor.as_fd());
         let (rest, position) = (Mutex::default(), Mutex::new(Some(0)));
         Ok(Self { node: node.reference(), mount: node.mount(), descriptor, has_mount_points, rest, position })
@@ -83,9 +91,9 @@ impl Directory {
     /// The records from an offset on: what an earlier read left over, or fresh ones.
     fn records(&self, offset: u64, first: bool) -> Result<Records> {
         let rest = self.rest().take();
-        // Whoever starts over wants to see what has changed.
         match rest {
-            Some(rest) if first && offset != 0 && rest.offset == offset && !rest.range.is_empty() => return Ok(rest),
+            // Whoever starts over wants to see what has changed.
+            Some(rest) if first && rest.offset == offset && rest.is_left_at(offset) => return Ok(rest),
             _ => {}
         }
         let mut buffer = rest.map_or_else(Vec::new, |rest| rest.buffer);
@@ -99,7 +107,7 @@ impl Directory {
             Err(rustix::io::Errno::NOENT) => 0,
             length => length.map_err(errno)?,
         };
-        let records = Records { buffer, range: 0..length, offset };
+        let records = Records { buffer, range: 0..length, offset, is_news: true };
         // Only a descriptor that was not read from yet stands at the start for sure.
         *position = records.last_offset().filter(|&offset| offset != 0);
         Ok(records)
@@ -118,10 +126,12 @@ impl Directory {
     }
 
     fn ino(&self, record: &Record<'_>) -> u64 {
+        let tree = self.node.tree();
         if self.has_mount_points
+            && let Ok(_acting) = tree.credentials.thread().act_as_server()
             && let Ok((device, ino)) = number_at(&self.descriptor, record.name)
         {
-            return self.node.tree().mounts.shown_ino(device, ino);
+            return tree.mounts.shown_ino(device, ino);
         }
         self.mount.shown_ino(record.ino)
     }
@@ -144,10 +154,15 @@ impl OpenDirectory for Directory {
         let mut first = true;
         loop {
             let mut records = self.records(offset, first)?;
-            first = false;
             if records.range.is_empty() {
+                if !first {
+                    // Who has got something asks once more.
+                    *self.rest() = Some(records);
+                }
                 return Ok(());
             }
+            first = false;
+            records.is_news = false;
             while let Some(record) = records.first() {
                 let (length, next) = (record.length, record.next);
                 if let Some(entry) = self.entry(&record)?
@@ -164,6 +179,18 @@ impl OpenDirectory for Directory {
         }
     }
 
+    fn dots(&self) -> Option<[u64; 2]> {
+        let _working = enter(KIND);
+        // Above it is another file system, or nothing.
+        if self.node.is_root() || self.mount.index != 0 {
+            return None;
+        }
+        let records = self.records(0, true).ok()?;
+        let numbers = [records.number_of(b"."), records.number_of(b"..")];
+        *self.rest() = Some(records);
+        Some([self.mount.shown_ino(numbers[0]?), self.mount.shown_ino(numbers[1]?)])
+    }
+
     fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(KIND);
         match data_only {
@@ -175,6 +202,21 @@ impl OpenDirectory for Directory {
 }
 
 impl Records {
+    /// Whether a read from this offset goes on with them.
+    fn is_left_at(&self, offset: u64) -> bool {
+        if offset == 0 { self.is_news } else { self.is_news || !self.range.is_empty() }
+    }
+
+    /// The number of a name, if it is among them.
+    fn number_of(&self, name: &[u8]) -> Option<u64> {
+        self.iter().find(|record| record.name == name).map(|record| record.ino)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Record<'_>> {
+        let mut at = self.range.start;
+        std::iter::from_fn(move || self.record_at(at).inspect(|record| at += record.length))
+    }
+
     /// The first record that is left.
     fn first(&self) -> Option<Record<'_>> {
         self.record_at(self.range.start)
@@ -192,8 +234,7 @@ impl Records {
 
     /// The offset after the last record, where the descriptor stands.
     fn last_offset(&self) -> Option<u64> {
-        let next = |at: usize| self.record_at(at).map(|record| (at + record.length, record.next));
-        std::iter::successors(next(self.range.start), |(at, _)| next(*at)).last().map(|(_, offset)| offset)
+        self.iter().last().map(|record| record.next)
     }
 }
 

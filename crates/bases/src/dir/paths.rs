@@ -3,9 +3,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{OFlags, ResolveFlags};
 use vnode::{Caller, Errno, FileKind, Result, VnodeRef};
 
+use super::credentials::Acting;
 use super::node::Node;
 use super::status::Status;
 use super::tree::{Found, PATH_ONLY};
@@ -16,7 +17,8 @@ pub fn path(node: &Node) -> Result<Vec<u8>> {
     if node.is_root() {
         return Ok(Vec::new());
     }
-    let descriptor = node.descriptor()?;
+    let thread = &mut node.tree().credentials.thread();
+    let descriptor = node.descriptor(thread)?;
     if Status::of_descriptor(&descriptor)?.nlink() == 0 {
         return Err(Errno::ENOENT);
     }
@@ -26,9 +28,9 @@ pub fn path(node: &Node) -> Result<Vec<u8>> {
     }
     // The descriptor remembers a name that is gone, or has none though one was given to the file later. Opened anew it
     // may have a better one; a file may also really be called so.
-    let fresh = node.open_by_identity(PATH_ONLY)?;
+    let fresh = node.open_by_identity(thread, PATH_ONLY)?;
     let path = below_root(node, fresh.as_fd())?.ok_or(Errno::EOPNOTSUPP)?;
-    let status = Status::at(node.tree().root(), &*path);
+    let status = thread.act_as_server()?.status_at(node.tree().root(), &*path);
     if path.ends_with(DELETED) && !status.is_ok_and(|status| node.is_object_of(&status)) {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -80,22 +82,23 @@ pub fn parent(node: &Node, caller: &Caller) -> Result<VnodeRef> {
     if node.is_root() {
         return Ok(node.reference());
     }
-    let descriptor = node.descriptor_for(caller)?;
+    let thread = &mut node.tree().credentials.thread();
+    let descriptor = node.descriptor(thread)?;
     if Status::of_descriptor(&descriptor)?.nlink() == 0 {
         return Err(Errno::ENOENT);
     }
     if let Some(parent) = node.known_parent() {
         return Ok(parent);
     }
-    let parent = open_parent(descriptor.as_fd(), node.tree().root())?;
-    let (parent, _) = node.tree().entry_of(parent.as_fd(), Found::Unnamed)?;
+    let parent = open_parent(&thread.act_for(caller)?, descriptor.as_fd(), node.tree().root())?;
+    let (parent, _) = node.tree().entry_of(thread, parent.as_fd(), Found::Unnamed)?;
     Ok(parent as Arc<_>)
 }
 
 /// Opens the directory that a directory is in. What is mounted over the root, our own stack perhaps, is not entered.
-fn open_parent(directory: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<OwnedFd> {
+fn open_parent(acting: &Acting<'_>, directory: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<OwnedFd> {
     let flags = PATH_ONLY | OFlags::DIRECTORY;
-    let within = rustix::fs::openat2(directory, c"..", flags, Mode::empty(), ResolveFlags::NO_XDEV);
+    let within = acting.open_within(directory, c"..", flags, ResolveFlags::NO_XDEV);
     if let Ok(parent) = within {
         return Ok(parent);
     }
@@ -105,7 +108,7 @@ fn open_parent(directory: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<OwnedF
     if above == absolute_path(root)? {
         return root.try_clone_to_owned().map_err(Errno::from);
     }
-    rustix::fs::openat(directory, c"..", flags, Mode::empty()).map_err(errno)
+    acting.open_at(directory, c"..", flags).map_err(errno)
 }
 
 /// A symlink's target.
@@ -113,6 +116,6 @@ pub fn readlink(node: &Node, _caller: &Caller) -> Result<Vec<u8>> {
     if node.file_kind() != FileKind::Symlink {
         return Err(Errno::EINVAL);
     }
-    let descriptor = node.descriptor()?;
+    let descriptor = node.descriptor(&mut node.tree().credentials.thread())?;
     Ok(rustix::fs::readlinkat(&descriptor, c"", Vec::with_capacity(256)).map_err(errno)?.into_bytes())
 }

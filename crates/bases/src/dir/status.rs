@@ -30,7 +30,7 @@ impl Status {
     }
 
     fn of(descriptor: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<Self> {
-        let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID;
         let raw = rustix::fs::statx(descriptor, name, flags, mask).map_err(errno)?;
         let kind = FileKind::from_mode(u32::from(raw.stx_mode)).ok_or(Errno::EIO)?;
         Ok(Self { raw, kind })
@@ -41,9 +41,19 @@ impl Status {
         rustix::fs::makedev(self.raw.stx_dev_major, self.raw.stx_dev_minor)
     }
 
+    /// The kernel's number of the mount that the object was reached by. 0 before Linux 5.8.
+    pub fn mount_id(&self) -> u64 {
+        self.raw.stx_mnt_id
+    }
+
     /// The inode number on that device.
     pub fn ino(&self) -> u64 {
         self.raw.stx_ino
+    }
+
+    /// The owner.
+    pub fn uid(&self) -> u32 {
+        self.raw.stx_uid
     }
 
     /// The number of links.

@@ -7,9 +7,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::Mode;
 
+use super::credentials::Acting;
 use super::paths::absolute_path;
+use super::restrictions::Restrictions;
 use super::tree::PATH_ONLY;
 
 /// The mount points below a directory.
@@ -25,8 +26,14 @@ struct Known {
 }
 
 /// One mount point.
-struct Point {
-    device: u64,
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// The kernel's number of the mount.
+    pub id: u64,
+    /// The number of the device that is mounted.
+    pub device: u64,
+    /// What the mount forbids.
+    pub restrictions: Restrictions,
     /// Below the root.
     path: Vec<u8>,
 }
@@ -46,13 +53,17 @@ impl Submounts {
         !known.parents.is_empty() && absolute_path(directory).is_ok_and(|path| known.parents.contains(&path))
     }
 
-    /// The root of a file system that is mounted below, opened component by component.
-    pub fn open(&self, root: BorrowedFd<'_>, device: u64) -> Option<OwnedFd> {
-        let path = self.current(root).points.iter().find(|point| point.device == device)?.path.clone();
+    /// Where a device is mounted.
+    pub fn of_device(&self, root: BorrowedFd<'_>, device: u64) -> Vec<Point> {
+        self.current(root).points.iter().filter(|point| point.device == device).cloned().collect()
+    }
+
+    /// The root of what is mounted at a point, opened component by component.
+    pub fn open(acting: &Acting<'_>, root: BorrowedFd<'_>, point: &Point) -> Option<OwnedFd> {
         let mut object: Option<OwnedFd> = None;
-        for component in path.split(|&byte| byte == b'/') {
+        for component in point.path.split(|&byte| byte == b'/') {
             let directory = object.as_ref().map_or(root, AsFd::as_fd);
-            object = Some(rustix::fs::openat(directory, component, PATH_ONLY, Mode::empty()).ok()?);
+            object = Some(acting.open_at(directory, component, PATH_ONLY).ok()?);
         }
         object
     }
@@ -87,21 +98,24 @@ impl Known {
             prefix.push(b'/');
         }
         for line in text.split(|&byte| byte == b'\n') {
-            let Some((device, point)) = parse(line) else { continue };
-            let Some(path) = point.strip_prefix(&*prefix).filter(|path| !path.is_empty()) else { continue };
-            let parent = point.iter().rposition(|&byte| byte == b'/').unwrap_or(0).max(1);
-            self.parents.insert(point[..parent].to_vec());
-            self.points.push(Point { device, path: path.to_vec() });
+            let Some(mut point) = parse(line) else { continue };
+            let Some(path) = point.path.strip_prefix(&*prefix).filter(|path| !path.is_empty()) else { continue };
+            let parent = point.path.iter().rposition(|&byte| byte == b'/').unwrap_or(0).max(1);
+            self.parents.insert(point.path[..parent].to_vec());
+            point.path = path.to_vec();
+            self.points.push(point);
         }
     }
 }
 
-/// Device number and mount point of a line of mountinfo, see proc_pid_mountinfo(5).
-fn parse(line: &[u8]) -> Option<(u64, Vec<u8>)> {
-    let mut fields = line.split(|&byte| byte == b' ').skip(2);
-    let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
-    let point = unescape(fields.nth(1)?);
-    Some((rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?), point))
+/// The mount of a line of mountinfo, see proc_pid_mountinfo(5), with its whole path.
+fn parse(line: &[u8]) -> Option<Point> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let (major, minor) = std::str::from_utf8(fields.nth(1)?).ok()?.split_once(':')?;
+    let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+    let path = unescape(fields.nth(1)?);
+    Some(Point { id, device, restrictions: Restrictions::of_options(fields.next()?), path })
 }
 
 /// Blanks, tabs, newlines and backslashes are written in octal.
@@ -130,8 +144,10 @@ mod tests {
 
     #[test]
     fn lines_of_the_mount_table_are_understood() {
-        let line = br"36 35 98:7 /mnt1 /mnt/a\040b\134 rw,noatime master:1 - ext3 /dev/root rw";
-        assert_eq!(parse(line), Some((rustix::fs::makedev(98, 7), br"/mnt/a b\".to_vec())));
+        let line = br"36 35 98:7 /mnt1 /mnt/a\040b\134 ro,nosuid,noatime master:1 - ext3 /dev/root rw";
+        let restrictions = Restrictions::READ_ONLY.union(Restrictions::NO_SET_ID);
+        let point = Point { id: 36, device: rustix::fs::makedev(98, 7), restrictions, path: br"/mnt/a b\".to_vec() };
+        assert_eq!(parse(line), Some(point));
         assert_eq!(parse(b""), None);
     }
 }

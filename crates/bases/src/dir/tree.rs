@@ -3,19 +3,20 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use vnode::{Attributes, Caller, Errno, KeyedGuard, KeyedLocks, Name, Result};
 
 use super::covered::Covered;
-use super::credentials::Credentials;
+use super::credentials::{Acting, Credentials, Thread};
 use super::descriptors::{Descriptors, make_room};
 use super::handle::{FileHandle, WireHandle};
 use super::locks::LockTables;
 use super::mounts::{Mount, Mounts};
 use super::node::{Identity, Node, Place};
 use super::paths::is_known_outside;
+use super::restrictions::{self, Restrictions};
 use super::status::Status;
-use super::submounts::Submounts;
+use super::submounts::{Point, Submounts};
 use super::table::{Table, fingerprint};
 use super::{errno, system};
 
@@ -59,8 +60,7 @@ impl Tree {
     /// The tree below the directory `root`, an `O_PATH` descriptor.
     pub fn new(root: OwnedFd, use_handles: bool, descriptor_limit: usize) -> Result<Self> {
         let credentials = Credentials::probe();
-        credentials.become_server()?;
-        let mounts = Mounts::new(root.as_fd(), use_handles)?;
+        let mounts = Mounts::new(&credentials.thread().act_as_server()?, root.as_fd(), use_handles)?;
         let descriptors = Descriptors::new(descriptor_limit);
         make_room(&root);
         Ok(Self {
@@ -81,7 +81,9 @@ impl Tree {
     /// The stack will be mounted on this directory.
     pub fn set_mount_point(&self, directory: BorrowedFd<'_>) {
         // What has no place that can be told is not found by one either.
-        if let Ok(covered) = Covered::new(directory) {
+        let mut thread = self.credentials.thread();
+        let covered = thread.act_as_server().and_then(|acting| Covered::new(&acting, directory));
+        if let Ok(covered) = covered {
             let _ = self.covered.set(covered);
         }
     }
@@ -116,13 +118,14 @@ impl Tree {
         self.names.write_both(one, other)
     }
 
-    /// The vnode and attributes of a name, for a caller whose credentials the thread has taken on.
+    /// The vnode and attributes of a name, as the caller finds it.
     ///
     /// Handle and attributes come from two calls, by name; that both are of the same object is made sure of: an object
     /// that has the handle's inode number and is older than a few seconds existed at both calls and so is the handle's;
     /// for a younger one, the handle is asked for again.
     pub fn entry(
         self: &Arc<Self>,
+        thread: &mut Thread,
         caller: &Caller,
         directory: &Node,
         descriptor: BorrowedFd<'_>,
@@ -130,46 +133,46 @@ impl Tree {
     ) -> Result<(Arc<Node>, Attributes)> {
         let mount = self.mounts.get(directory.mount_index());
         let found = Found::At(directory, name.as_bytes());
+        let acting = thread.act_for(caller)?;
         if let Some(object) = self.covered.get().and_then(|covered| covered.at(directory, name)) {
             // Whether the caller may search the directory.
-            Status::at(descriptor, ".")?;
-            let (node, attributes) = self.entry_of(object, found)?;
+            acting.status_at(descriptor, ".")?;
+            let (node, attributes) = self.entry_of(thread, object, found)?;
             if !node.is_known_by_handle() {
                 node.pin(object.try_clone_to_owned()?);
             }
-            self.credentials.assume(caller)?;
             return Ok((node, attributes));
         }
         if mount.handles().is_none() {
-            let status = Status::at(descriptor, name.as_bytes())?;
+            let status = acting.status_at(descriptor, name.as_bytes())?;
             // One file system may show several devices, such as overlayfs.
-            if let Some(mount) = self.mounts.of_device(status.device()).filter(|mount| mount.handles().is_none()) {
+            if let Some(mount) = self.mounts.of(&status).filter(|mount| mount.handles().is_none()) {
                 return Ok(self.vnode(&mount, &status, None, found));
             }
-        } else if let Some(handle) = handle_of_name(descriptor, name)? {
-            let status = Status::at(descriptor, name.as_bytes())?;
-            let certain = status.device() == mount.device
+        } else if let Some(handle) = handle_of_name(&acting, descriptor, name)? {
+            let status = acting.status_at(descriptor, name.as_bytes())?;
+            let certain = mount.has(&status)
                 && mount.handle_has_ino(&handle, status.ino())
-                && (is_old(&status) || handle_of_name(descriptor, name)? == Some(handle));
+                && (is_old(&status) || handle_of_name(&acting, descriptor, name)? == Some(handle));
             if certain {
                 return Ok(self.vnode(&mount, &status, Some(&handle), found));
             }
         }
-        let object = rustix::fs::openat(descriptor, name.as_bytes(), PATH_ONLY, Mode::empty()).map_err(errno)?;
-        let entry = self.entry_of(object.as_fd(), found)?;
-        self.credentials.assume(caller)?;
-        Ok(entry)
+        let object = acting.open_at(descriptor, name.as_bytes(), PATH_ONLY).map_err(errno)?;
+        self.entry_of(thread, object.as_fd(), found)
     }
 
-    /// The vnode and attributes of an object that is open. May leave the thread with the server's credentials.
-    pub fn entry_of(self: &Arc<Self>, object: BorrowedFd<'_>, found: Found<'_>) -> Result<(Arc<Node>, Attributes)> {
+    /// The vnode and attributes of an object that is open.
+    pub fn entry_of(
+        self: &Arc<Self>,
+        thread: &mut Thread,
+        object: BorrowedFd<'_>,
+        found: Found<'_>,
+    ) -> Result<(Arc<Node>, Attributes)> {
         let status = Status::of_descriptor(object)?;
-        let mount = match self.mounts.of_device(status.device()) {
+        let mount = match self.mounts.of(&status) {
             Some(mount) => mount,
-            None => {
-                self.credentials.become_server()?;
-                self.mounts.of_object(object, &status)?
-            }
+            None => self.mounts.of_object(&thread.act_as_server()?, object, &status)?,
         };
         let handle = match mount.handles() {
             Some(_) => usable(system::name_to_handle_at(object, b"", system::EMPTY_PATH))?,
@@ -186,7 +189,7 @@ impl Tree {
         handle: Option<&FileHandle>,
         found: Found<'_>,
     ) -> (Arc<Node>, Attributes) {
-        let attributes = status.attributes(mount.shown_ino(status.ino()));
+        let attributes = restrictions::attributes(mount, status);
         let fingerprint = fingerprint(mount.index, status.ino());
         let new = |identity| Node::new(self, mount.index, status, identity);
         let node = match handle {
@@ -211,36 +214,59 @@ impl Tree {
         (node, attributes)
     }
 
-    /// A file system of the tree by its device number, looked for below the root if it has not been met.
-    fn mount_of(&self, device: u64) -> Result<Arc<Mount>> {
-        if let Some(mount) = self.mounts.of_device(device) {
+    /// The first mount of a device that was met, or one that is looked for below the root. Of several there, the one that
+    /// forbids all that any of them does: what could not be done by one must not be done by another.
+    fn mount_of_device(&self, thread: &mut Thread, device: u64) -> Result<Arc<Mount>> {
+        if let Some(mount) = self.mounts.first_of_device(device) {
             return Ok(mount);
         }
-        self.credentials.become_server()?;
-        let object = self.submounts.open(self.root(), device).ok_or(Errno::ESTALE)?;
-        let mount = self.mounts.of_object(object.as_fd(), &Status::of_descriptor(&object)?)?;
-        if mount.device == device { Ok(mount) } else { Err(Errno::ESTALE) }
+        let points = self.submounts.of_device(self.root(), device);
+        let forbidden = points.iter().fold(Restrictions::NONE, |all, point| all.union(point.restrictions));
+        let point = points.iter().find(|point| point.restrictions == forbidden).ok_or(Errno::ESTALE)?;
+        self.meet(thread, point)
     }
 
-    /// The vnode of a handle. Ends with the server's credentials.
+    /// A mount by the kernel's number and its device, looked for below the root if it has not been met.
+    fn mount_of_id(&self, thread: &mut Thread, id: u64, device: u64) -> Result<Arc<Mount>> {
+        if let Some(mount) = self.mounts.find(id, device) {
+            return Ok(mount);
+        }
+        let points = self.submounts.of_device(self.root(), device);
+        self.meet(thread, points.iter().find(|point| point.id == id).ok_or(Errno::ESTALE)?)
+    }
+
+    /// The mount at a point.
+    fn meet(&self, thread: &mut Thread, point: &Point) -> Result<Arc<Mount>> {
+        let acting = thread.act_as_server()?;
+        let object = Submounts::open(&acting, self.root(), point).ok_or(Errno::ESTALE)?;
+        let status = Status::of_descriptor(&object)?;
+        // Something else may be mounted over it.
+        if status.device() != point.device || ![0, point.id].contains(&status.mount_id()) {
+            return Err(Errno::ESTALE);
+        }
+        self.mounts.of_object(&acting, object.as_fd(), &status)
+    }
+
+    /// The vnode of a handle.
     pub fn resolve(self: &Arc<Self>, wire: &WireHandle) -> Result<Arc<Node>> {
+        let thread = &mut self.credentials.thread();
         let (mount, handle) = match wire {
             WireHandle::Root(handle) => (Arc::clone(self.mounts.root()), handle),
-            WireHandle::Device(device, handle) => (self.mount_of(*device)?, handle),
-            WireHandle::Inode { device, ino, generation } => {
-                let mount = self.mounts.of_device(*device).ok_or(Errno::ESTALE)?;
+            WireHandle::Device(device, handle) => (self.mount_of_device(thread, *device)?, handle),
+            WireHandle::Mount { device, mount, handle } => (self.mount_of_id(thread, *mount, *device)?, handle),
+            WireHandle::Inode { mount, device, ino, generation } => {
+                let mount = self.mounts.find(*mount, *device).ok_or(Errno::ESTALE)?;
                 let matches = |node: &Node| node.generation() == Some(*generation);
                 return self.table.find(fingerprint(mount.index, *ino), matches).ok_or(Errno::ESTALE);
             }
         };
-        self.credentials.become_server()?;
         let descriptor = mount.handles().ok_or(Errno::ESTALE)?;
-        let flags = libc::O_PATH | libc::O_NOFOLLOW;
-        let object = system::open_by_handle_at(descriptor, handle, flags).map_err(|_| Errno::ESTALE)?;
+        let object = thread.act_as_server()?.open_by_handle(descriptor, handle, PATH_ONLY);
+        let object = object.map_err(|_| Errno::ESTALE)?;
         if is_known_outside(self.root(), object.as_fd())? {
             return Err(Errno::ESTALE);
         }
-        let (node, _) = self.entry_of(object.as_fd(), Found::Unnamed)?;
+        let (node, _) = self.entry_of(thread, object.as_fd(), Found::Unnamed)?;
         if node.has_handle(handle) { Ok(node) } else { Err(Errno::ESTALE) }
     }
 }
@@ -250,8 +276,8 @@ fn name_key(directory: &Node, name: Name<'_>) -> NameKey {
 }
 
 /// The handle of a name.
-fn handle_of_name(directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<FileHandle>> {
-    usable(system::name_to_handle_at(directory, name.as_bytes(), 0))
+fn handle_of_name(acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<FileHandle>> {
+    usable(acting.handle_at(directory, name.as_bytes()))
 }
 
 /// A handle, or `None` where the object has none that can be used, such as one on another file system.

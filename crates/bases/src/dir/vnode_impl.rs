@@ -12,7 +12,7 @@ use vnode::{
 use super::KIND;
 use super::node::Node;
 use super::open_directory::Directory;
-use super::{attributes, create, errno, file, ioctl, names, paths, system, xattrs};
+use super::{attributes, create, errno, file, ioctl, names, paths, xattrs};
 
 impl Vnode for Node {
     fn handle(&self) -> Handle {
@@ -43,14 +43,14 @@ impl Vnode for Node {
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
         let _working = enter(KIND);
-        use std::os::fd::AsFd;
-        let descriptor = self.descriptor_for(caller)?;
-        system::access(descriptor.as_fd(), mode.bits()).map_err(errno)
+        let thread = &mut self.tree().credentials.thread();
+        let object = self.descriptor(thread)?;
+        thread.act_for(caller)?.access(object, mode.bits()).map_err(errno)
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
         let _working = enter(KIND);
-        names::lookup(self, caller, name)
+        as_owner(self, caller, |caller| names::lookup(self, caller, name))
     }
 
     fn parent(&self, caller: &Caller) -> Result<VnodeRef> {
@@ -112,12 +112,12 @@ impl Vnode for Node {
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
         let _working = enter(KIND);
-        file::open(self, caller, flags)
+        as_owner(self, caller, |caller| file::open(self, caller, flags))
     }
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
         let _working = enter(KIND);
-        Ok(Arc::new(Directory::open(self, caller)?))
+        as_owner(self, caller, |caller| Ok(Arc::new(Directory::open(self, caller)?) as OpenDirectoryRef))
     }
 
     fn statfs(&self, _caller: &Caller) -> Result<StatFs> {
@@ -154,6 +154,21 @@ impl Vnode for Node {
         let _working = enter(KIND);
         ioctl::of_node(self, caller, command, input, output)
     }
+}
+
+/// Does something with an object. The root of a user namespace may do all with what its user owns; the lower file system, which
+/// is asked in the name of that user, does not know of it. Whom the kernel has admitted and who could change the mode is let in.
+fn as_owner<T>(node: &Node, caller: &Caller, act: impl Fn(&Caller) -> Result<T>) -> Result<T> {
+    match act(caller) {
+        Err(Errno::EACCES) if caller.is_admitted_by_kernel() && caller.uid != 0 && is_owned(node, caller) => {
+            act(&caller.overriding())
+        }
+        done => done,
+    }
+}
+
+fn is_owned(node: &Node, caller: &Caller) -> bool {
+    attributes::get(node).is_ok_and(|attributes| attributes.uid == caller.uid)
 }
 
 /// A vnode of the same base, known again.

@@ -1,8 +1,7 @@
 //! Extended attributes, of symlinks too.
 //!
 //! They are reached through the links of /proc/self/fd, which lead to the object of an `O_PATH` descriptor whatever its
-//! kind. A thread that has taken on a caller's file system ids keeps CAP_SYS_ADMIN and CAP_SETFCAP, so what Linux would
-//! refuse a user without them is refused here.
+//! kind. What Linux asks CAP_SYS_ADMIN or CAP_SETFCAP for is refused here to callers who do not have them.
 
 use std::os::fd::AsFd;
 
@@ -10,8 +9,11 @@ use vnode::{Caller, Errno, FileKind, Result, XattrMode};
 
 use rustix::fs::XattrFlags;
 
+use super::credentials::Acting;
 use super::node::Node;
-use super::{errno, system};
+use super::restrictions::CAPABILITIES;
+use super::status::Status;
+use super::{errno, restrictions};
 
 const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
@@ -21,69 +23,103 @@ pub fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
     if name.starts_with(TRUSTED) && !may_administer(node, caller) {
         return Err(Errno::ENODATA);
     }
-    let object = node.descriptor_for(caller)?;
-    let path = system::DescriptorPath::new(&object);
-    let name = attribute_name(name)?;
-    whole(|buffer| rustix::fs::getxattr(path.as_c_str(), name, buffer))
+    if restrictions::hides_attribute(&node.mount(), name) {
+        return Err(Errno::ENODATA);
+    }
+    let thread = &mut node.tree().credentials.thread();
+    let object = node.descriptor(thread)?;
+    let (acting, name) = (thread.act_for(caller)?, attribute_name(name)?);
+    whole(|buffer| acting.attribute(&object, name, buffer))
 }
 
 /// Sets an attribute.
 pub fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-    check_change(node, caller, name)?;
-    let object = node.descriptor_for(caller)?;
-    let path = system::DescriptorPath::new(&object);
+    let by = if is_for_own_namespace(node, caller, name, value)? {
+        // Linux lets them by the capabilities in the namespace, which the file system here does not know of.
+        &Caller::server()
+    } else {
+        check_change(node, caller, name)?;
+        caller
+    };
+    let thread = &mut node.tree().credentials.thread();
+    let object = node.descriptor(thread)?;
     let flags = match mode {
         XattrMode::Set => XattrFlags::empty(),
         XattrMode::Create => XattrFlags::CREATE,
         XattrMode::Replace => XattrFlags::REPLACE,
     };
-    rustix::fs::setxattr(path.as_c_str(), attribute_name(name)?, value, flags).map_err(errno)
+    thread.act_for(by)?.set_attribute(object, attribute_name(name)?, value, flags).map_err(errno)
 }
 
 /// The names of all attributes.
 pub fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
-    let object = node.descriptor_for(caller)?;
-    let names = match whole(|buffer| names_of(node, &object, caller, buffer)) {
+    let thread = &mut node.tree().credentials.thread();
+    let object = node.descriptor(thread)?;
+    let acting = thread.act_for(caller)?;
+    let names = match whole(|buffer| names_of(node, &acting, &object, caller, buffer)) {
         Err(Errno::EOPNOTSUPP) => return Ok(Vec::new()),
         names => names?,
     };
-    if may_administer(node, caller) {
-        return Ok(names);
-    }
-    Ok(names.split_inclusive(|&byte| byte == 0).filter(|name| !name.starts_with(TRUSTED)).flatten().copied().collect())
+    let (shows_trusted, mount) = (may_administer(node, caller), node.mount());
+    let is_shown = |name: &&[u8]| {
+        (shows_trusted || !name.starts_with(TRUSTED))
+            && !restrictions::hides_attribute(&mount, name.strip_suffix(b"\0").unwrap_or(name))
+    };
+    Ok(names.split_inclusive(|&byte| byte == 0).filter(is_shown).flatten().copied().collect())
 }
 
 /// What listxattr(2) writes of an object.
-fn names_of(node: &Node, object: impl AsFd, caller: &Caller, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+fn names_of(
+    node: &Node,
+    acting: &Acting<'_>,
+    object: impl AsFd,
+    caller: &Caller,
+    buffer: &mut [u8],
+) -> rustix::io::Result<usize> {
     // The server may search all directories, and finds each by its own name for itself, which costs less than a link of
     // /proc.
     if caller.server && node.file_kind() == FileKind::Directory {
-        match system::list_attributes_at(object.as_fd(), c".", buffer) {
+        match acting.list_attributes_at(&object, c".", buffer) {
             // Older filters of system calls answer EPERM for calls that they do not know.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM | rustix::io::Errno::ACCESS) => {}
             listed => return listed,
         }
     }
-    let path = system::DescriptorPath::new(&object);
-    rustix::fs::listxattr(path.as_c_str(), buffer)
+    acting.list_attributes(object, buffer)
 }
 
 /// Removes an attribute.
 pub fn remove(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
-    check_change(node, caller, name)?;
-    let object = node.descriptor_for(caller)?;
-    let path = system::DescriptorPath::new(&object);
-    rustix::fs::removexattr(path.as_c_str(), attribute_name(name)?).map_err(errno)
+    let is_own = name == CAPABILITIES
+        && get(node, caller, name).is_ok_and(|value| is_for_own_namespace(node, caller, name, &value) == Ok(true));
+    let by = if is_own {
+        &Caller::server()
+    } else {
+        check_change(node, caller, name)?;
+        caller
+    };
+    let thread = &mut node.tree().credentials.thread();
+    let object = node.descriptor(thread)?;
+    thread.act_for(by)?.remove_attribute(object, attribute_name(name)?).map_err(errno)
 }
 
 /// Whether the caller has what Linux asks CAP_SYS_ADMIN for. Without switched credentials the kernel decides.
 fn may_administer(node: &Node, caller: &Caller) -> bool {
-    !node.tree().credentials.switches() || caller.is_superuser()
+    !node.tree().credentials.switches() || caller.may_administer()
 }
 
 fn check_change(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
     let privileged = name.starts_with(TRUSTED) || name.starts_with(SECURITY);
     if privileged && !may_administer(node, caller) { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+/// Whether these are capabilities that the caller may give or take as the user 0 of a user namespace of its own.
+fn is_for_own_namespace(node: &Node, caller: &Caller, name: &[u8], value: &[u8]) -> Result<bool> {
+    if name != CAPABILITIES || !node.tree().credentials.switches() {
+        return Ok(false);
+    }
+    let status = Status::of_descriptor(node.descriptor(&mut node.tree().credentials.thread())?)?;
+    Ok(caller.may_give_capabilities(value, status.uid()))
 }
 
 /// An attribute's name, without the NUL that would end it early.

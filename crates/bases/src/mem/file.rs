@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vnode::profile::enter;
 use vnode::{
     AllocateMode, Attributes, Caller, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, OpenFile, OpenFileRef,
-    OpenFlags, Result, SeekTarget,
+    OpenFlags, Result, SeekTarget, zeros,
 };
 
 use super::KIND;
@@ -117,7 +117,7 @@ impl MemoryFile {
                 return Ok(hole);
             }
             let until_hole = data.seek(offset, SeekTarget::Hole)? - offset;
-            buffer = vec![0; left.min(until_hole).min(COPY_STEP) as usize];
+            buffer = zeros(left.min(until_hole).min(COPY_STEP) as usize)?;
             data.read(offset, &mut buffer);
         }
         to.change(caller, false, |data| data.write(space, to_offset, &buffer)).map(|written| written as u64)

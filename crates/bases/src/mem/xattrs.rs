@@ -125,12 +125,17 @@ impl Inode {
         match namespace {
             Namespace::AccessAcl | Namespace::DefaultAcl => set_acl(metadata, caller, namespace, Acl::parse(value)?),
             _ => {
-                admit(metadata, caller, namespace, name, permissions::WRITE)?;
+                if name != CAPABILITY || !caller.may_give_capabilities(value, metadata.uid) {
+                    admit(metadata, caller, namespace, name, permissions::WRITE)?;
+                }
                 if name == CAPABILITY && !value.is_empty() && !is_capability(value) {
                     return Err(Errno::EINVAL);
                 }
+                let is_same = metadata.xattrs.values.get(name).is_some_and(|old| **old == *value);
                 metadata.xattrs.set(&self.volume.pages, name, value, mode)?;
-                metadata.changed();
+                if !is_same {
+                    metadata.changed();
+                }
                 Ok(())
             }
         }
@@ -155,7 +160,10 @@ impl Inode {
         match namespace {
             Namespace::AccessAcl | Namespace::DefaultAcl => set_acl(metadata, caller, namespace, None),
             _ => {
-                admit(metadata, caller, namespace, name, permissions::WRITE)?;
+                let value = metadata.xattrs.values.get(name).map_or(&[][..], |value| &**value);
+                if name != CAPABILITY || !caller.may_give_capabilities(value, metadata.uid) {
+                    admit(metadata, caller, namespace, name, permissions::WRITE)?;
+                }
                 metadata.xattrs.remove(&self.volume.pages, name)?;
                 metadata.changed();
                 Ok(())
@@ -225,11 +233,16 @@ fn set_acl(metadata: &mut Metadata, caller: &Caller, namespace: Namespace, acl: 
         (Namespace::DefaultAcl, acl) => metadata.default_acl = acl.map(Box::new),
         (_, None) => metadata.access_acl = None,
         (_, Some(acl)) => {
+            let before = (metadata.mode, metadata.access_acl.is_none());
             metadata.mode = metadata.mode & !0o777 | acl.mode_bits();
             if !permissions::may_keep_setgid(caller, metadata.gid) {
                 metadata.mode &= !S_ISGID;
             }
             metadata.access_acl = (!acl.is_mode_only()).then(|| acl.into());
+            if before == (metadata.mode, true) && metadata.access_acl.is_none() {
+                // The mode said so already.
+                return Ok(());
+            }
         }
     }
     metadata.changed();

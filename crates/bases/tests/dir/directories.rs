@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use vnode::{Errno, OpenDirectoryRef, VnodeRef};
+use vnode::{Caller, Errno, OpenDirectoryRef, OpenFlags, SetAttributes, SetTime, Timestamp, VnodeRef};
 
 use crate::ground::{Ground, entries, name, root};
 
@@ -134,5 +134,64 @@ fn starting_over_shows_what_has_changed() {
         assert_eq!(names.len(), 10);
         assert!(names.contains(&b"new"[..]) && !names.contains(&b"file-0"[..]));
         open.fsync(&root(), false).unwrap();
+    });
+}
+
+#[test]
+fn dots_are_the_directory_and_the_one_above() {
+    Ground::each(|ground| {
+        std::fs::create_dir_all(ground.path.join("above/inner")).unwrap();
+        let above = ground.root.lookup(&root(), name("above")).unwrap();
+        let inner = above.vnode.lookup(&root(), name("inner")).unwrap();
+        std::fs::write(ground.path.join("above/inner/file"), "").unwrap();
+        let open = inner.vnode.open_directory(&root()).unwrap();
+        assert_eq!(open.dots(), Some([inner.attributes.ino, above.attributes.ino]));
+        assert_eq!(some(&open, 0, 9).len(), 1, "what was read for the dots is listed");
+        std::fs::write(ground.path.join("above/inner/other"), "").unwrap();
+        assert_eq!(open.dots(), Some([inner.attributes.ino, above.attributes.ino]));
+        assert_eq!(some(&open, 0, 9).len(), 2, "who starts over sees what has changed");
+        let above_root = ground.root.open_directory(&root()).unwrap();
+        assert_eq!(above_root.dots(), None, "what lies above the root is not shown");
+    });
+}
+
+#[test]
+fn the_end_is_told_once_more_and_then_looked_for() {
+    Ground::each(|ground| {
+        let many = fill(ground, 10);
+        let open = many.open_directory(&root()).unwrap();
+        let all = some(&open, 0, 20);
+        let end = all.last().unwrap().1;
+        assert_eq!(some(&open, end, 20), []);
+        assert_eq!(some(&open, end, 20), []);
+        assert_eq!(some(&open, 0, 20), all);
+    });
+}
+
+#[test]
+fn what_the_server_reads_for_itself_is_not_accessed() {
+    Ground::each(|ground| {
+        let directory = fill(ground, 3);
+        let file = directory.lookup(&root(), name("file-1")).unwrap().vnode;
+        let long_ago = SetTime::To(Timestamp { seconds: 1, nanoseconds: 0 });
+        let seconds = |vnode: &VnodeRef| vnode.getattr(&root()).unwrap().atime.seconds;
+        let read = |caller: &Caller| {
+            directory.open_directory(caller).unwrap().read(caller, 0, &mut |_| ControlFlow::Continue(())).unwrap();
+            let _ = file.open(caller, OpenFlags::READ).unwrap().read_at(caller, 0, &mut [0; 8]).unwrap();
+        };
+        for vnode in [&directory, &file] {
+            let times = SetAttributes { atime: Some(long_ago), ..Default::default() };
+            vnode.setattr(&root(), &times).unwrap();
+        }
+        std::fs::write(ground.path.join("many/file-1"), "text").unwrap();
+        read(&Caller::server());
+        assert_eq!((seconds(&directory), seconds(&file)), (1, 1));
+        let mut behind_a_view = Caller::server();
+        behind_a_view.pid = std::process::id();
+        read(&behind_a_view);
+        assert!(
+            seconds(&directory) > 1 && seconds(&file) > 1,
+            "what it reads for a process, that process has accessed"
+        );
     });
 }

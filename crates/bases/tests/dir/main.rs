@@ -8,4 +8,5 @@ mod identity;
 mod locks;
 mod objects;
 mod permissions;
+mod restrictions;
 mod unprivileged;

@@ -123,6 +123,32 @@ fn whoever_may_write_may_set_a_size_and_times_to_now() {
 }
 
 #[test]
+fn set_id_bits_go_with_an_owner_that_is_set_to_nobody() {
+    Ground::each(|ground| {
+        let owner = user(1_000, &[]);
+        let (file, _) = make(&ground.root, &owner, "file", 0o777, b"x");
+        let beside = ground.path.join("beside");
+        std::fs::write(&beside, "x").unwrap();
+        let kill = SetAttributes { kill_privileges: true, ..Default::default() };
+        for mode in [0o6777, 0o4777, 0o2777, 0o2767, 0o777] {
+            let set = SetAttributes { mode: Some(mode), ..Default::default() };
+            for caller in [root(), owner.clone()] {
+                file.setattr(&root(), &set).unwrap();
+                std::os::unix::fs::chown(&beside, Some(1_000), Some(1_000)).unwrap();
+                std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(mode)).unwrap();
+                std::os::unix::fs::chown(&beside, None, None).unwrap();
+                let expected = std::fs::metadata(&beside).unwrap().mode() & 0o7777;
+                assert_eq!(file.setattr(&caller, &kill).unwrap().mode, expected, "{mode:o}");
+            }
+        }
+        let set = SetAttributes { mode: Some(0o4777), ..Default::default() };
+        file.setattr(&root(), &set).unwrap();
+        assert_eq!(file.setattr(&user(1_001, &[]), &kill).err(), Some(Errno::EPERM));
+        assert_eq!(file.getattr(&root()).unwrap().mode, 0o4777);
+    });
+}
+
+#[test]
 fn set_id_bits_go_when_others_write() {
     Ground::each(|ground| {
         let stranger = user(1_001, &[]);

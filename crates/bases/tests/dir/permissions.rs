@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use vnode::{AccessMode, Caller, Errno, OpenFlags, SetAttributes, XattrMode};
+use bases::dir::{DirectoryFileSystem, Options};
+use vnode::{AccessMode, Caller, Errno, FileSystem, OpenFlags, SetAttributes, XattrMode};
 
 use crate::ground::{Ground, creation, make, name, root, user};
 
@@ -124,6 +125,23 @@ fn owners_change_what_owners_may() {
 }
 
 #[test]
+fn a_change_of_owner_that_is_refused_leaves_a_program_as_it_is() {
+    Ground::each(|ground| {
+        let (owner, stranger) = (user(1_000, &[]), user(1_001, &[]));
+        let (file, _) = make(&ground.root, &owner, "f", 0o755, b"x");
+        let mode = |mode| SetAttributes { mode: Some(mode), ..Default::default() };
+        assert_eq!(file.setattr(&owner, &mode(0o4755)).unwrap().mode, 0o4755);
+        let chown = SetAttributes { kill_privileges: true, ..Default::default() };
+        let (user, group) = (SetAttributes { uid: Some(1_001), ..chown }, SetAttributes { gid: Some(1_001), ..chown });
+        for (caller, change) in [(&stranger, &user), (&stranger, &group), (&owner, &user), (&owner, &group)] {
+            assert_eq!(file.setattr(caller, change).err(), Some(Errno::EPERM));
+            assert_eq!(file.getattr(&root()).unwrap().mode, 0o4755, "{change:?}");
+        }
+        assert_eq!(file.setattr(&root(), &user).unwrap().mode, 0o755);
+    });
+}
+
+#[test]
 fn privileged_attributes_are_the_superusers() {
     Ground::each(|ground| {
         let owner = user(1_000, &[]);
@@ -167,6 +185,29 @@ fn threads_act_for_different_users_at_once() {
 }
 
 #[test]
+fn what_the_server_does_for_itself_it_does_whoever_its_thread_acted_for() {
+    Ground::each(|ground| {
+        let private = ground.root.mkdir(&root(), name("private"), 0o700).unwrap().vnode;
+        let mounted = ground.mount_below("private/m", "tmpfs");
+        let (path, numbers) = (mounted.parent().unwrap().to_owned(), || {
+            let open = private.open_directory(&root()).unwrap();
+            // It is the last on this thread.
+            assert_eq!(private.lookup(&user(1_000, &[]), name("m")).err(), Some(Errno::EACCES));
+            let mut numbers = Vec::new();
+            let mut sink = |entry: vnode::DirectoryEntry<'_>| {
+                numbers.push((entry.name.as_bytes().to_vec(), entry.ino));
+                std::ops::ControlFlow::Continue(())
+            };
+            open.read(&root(), 0, &mut sink).unwrap();
+            numbers
+        });
+        let ino = private.lookup(&root(), name("m")).unwrap().attributes.ino;
+        assert_eq!(numbers(), [(b"m".to_vec(), ino)]);
+        assert!(DirectoryFileSystem::open(&path.join("m"), Options::default()).is_ok());
+    });
+}
+
+#[test]
 fn executing_needs_no_permission_to_read() {
     Ground::each(|ground| {
         let (file, _) = make(&ground.root, &root(), "program", 0o711, b"x");
@@ -176,4 +217,180 @@ fn executing_needs_no_permission_to_read() {
         let (data, _) = make(&ground.root, &root(), "data", 0o600, b"x");
         assert_eq!(data.open(&user(1_000, &[]), for_execution).err(), Some(Errno::EACCES));
     });
+}
+
+/// A process that sleeps, started by a command; ended with it.
+struct Sleeper(std::process::Child);
+
+impl Sleeper {
+    fn start(command: &[&str]) -> Self {
+        let arguments = command[1..].iter().chain(&["sleep", "60"]);
+        let sleeper = Self(std::process::Command::new(command[0]).args(arguments).spawn().unwrap());
+        let comm = format!("/proc/{}/comm", sleeper.0.id());
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while std::fs::read_to_string(&comm).unwrap() != "sleep\n" {
+            assert!(std::time::Instant::now() < deadline, "{command:?} does not start");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        sleeper
+    }
+
+    fn root(&self) -> Caller {
+        Caller::process(self.0.id(), 0, 0, 0o022)
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_root_without_capabilities_is_a_user_as_any_other() {
+    Ground::each(|ground| {
+        let owner = user(1_000, &[]);
+        let (file, _) = make(&ground.root, &owner, "f", 0o640, b"x");
+        let directory = ground.root.mkdir(&owner, name("d"), 0o750).unwrap().vnode;
+        make(&directory, &owner, "g", 0o644, b"x");
+        let (own, _) = make(&ground.root, &root(), "own", 0o600, b"x");
+        let give_away = SetAttributes { uid: Some(5), ..Default::default() };
+        let unbound = Sleeper::start(&["setpriv", "--bounding-set=-dac_override,-dac_read_search"]);
+        let elsewhere = Sleeper::start(&["unshare", "--user", "--map-root-user"]);
+        for (caller, may_give_away) in [(unbound.root(), true), (elsewhere.root(), false)] {
+            assert_eq!(file.open(&caller, OpenFlags::READ).err(), Some(Errno::EACCES));
+            assert_eq!(file.access(&caller, AccessMode::READ), Err(Errno::EACCES));
+            assert_eq!(directory.lookup(&caller, name("g")).err(), Some(Errno::EACCES));
+            assert_eq!(directory.unlink(&caller, name("g")), Err(Errno::EACCES));
+            assert_eq!(directory.create(&caller, name("h"), &creation(0o600)).err(), Some(Errno::EACCES));
+            assert!(own.open(&caller, OpenFlags::READ_WRITE).is_ok());
+            let made = ground.root.create(&caller, name("made"), &creation(0o600)).unwrap();
+            assert_eq!((made.entry.attributes.uid, made.entry.attributes.gid), (0, 0));
+            let given = made.entry.vnode.setattr(&caller, &give_away).map(|after| after.uid);
+            assert_eq!(given, if may_give_away { Ok(5) } else { Err(Errno::EPERM) });
+            ground.root.unlink(&root(), name("made")).unwrap();
+            let trusted = file.setxattr(&caller, b"trusted.a", b"1", XattrMode::Set);
+            assert_eq!(trusted, if may_give_away { Ok(()) } else { Err(Errno::EPERM) });
+            assert!(
+                file.open(&root(), OpenFlags::READ).is_ok(),
+                "the next caller on the thread is as powerful as ever"
+            );
+            assert_eq!(file.open(&caller, OpenFlags::READ).err(), Some(Errno::EACCES), "and the next as powerless");
+        }
+    });
+}
+
+#[test]
+fn capabilities_in_a_users_own_namespaces_are_the_users_to_give() {
+    Ground::each(|ground| {
+        let (owner, other) = (user(1_000, &[]), user(1_001, &[]));
+        let (file, _) = make(&ground.root, &owner, "f", 0o755, b"x");
+        // VFS_CAP_REVISION_3 of Linux, effective: cap_net_raw, in namespaces of the user.
+        let of = |revision: u32, user: &[u32]| -> Vec<u8> {
+            let words = [revision << 24 | 1, 1 << 13, 0, 0, 0];
+            words.iter().chain(user).flat_map(|word| word.to_le_bytes()).collect()
+        };
+        let set = |caller, value: &[u8]| file.setxattr(caller, b"security.capability", value, XattrMode::Set);
+        assert_eq!(set(&other, &of(3, &[1_001])), Err(Errno::EPERM), "the file is another's");
+        assert_eq!(set(&owner, &of(3, &[1_001])), Err(Errno::EPERM), "the namespace is another's");
+        assert_eq!(set(&owner, &of(3, &[0])), Err(Errno::EPERM), "the namespace is the machine's");
+        assert_eq!(set(&owner, &of(2, &[])), Err(Errno::EPERM), "it counts everywhere");
+        assert_eq!(set(&owner, &of(3, &[1_000])), Ok(()));
+        assert_eq!(file.getxattr(&owner, b"security.capability"), Ok(of(3, &[1_000])));
+        assert_eq!(file.removexattr(&other, b"security.capability"), Err(Errno::EPERM));
+        assert_eq!(file.removexattr(&owner, b"security.capability"), Ok(()));
+        set(&root(), &of(2, &[])).unwrap();
+        assert_eq!(file.removexattr(&owner, b"security.capability"), Err(Errno::EPERM));
+        let directory = ground.root.mkdir(&owner, name("d"), 0o755).unwrap().vnode;
+        directory.setxattr(&owner, b"security.capability", &of(3, &[1_000]), XattrMode::Set).unwrap();
+    });
+}
+
+#[test]
+fn whom_the_kernel_has_admitted_may_do_with_its_own_what_the_owner_could_allow() {
+    Ground::each(|ground| {
+        let (owner, other) = (user(1_000, &[]), user(1_001, &[]));
+        let (file, _) = make(&ground.root, &owner, "f", 0, b"x");
+        let closed = ground.root.mkdir(&owner, name("closed"), 0o700).unwrap().vnode;
+        make(&closed, &owner, "g", 0o600, b"x");
+        closed.setattr(&owner, &SetAttributes { mode: Some(0), ..Default::default() }).unwrap();
+        let is_refused = |caller: &Caller| {
+            assert_eq!(file.open(caller, OpenFlags::READ).err(), Some(Errno::EACCES));
+            assert_eq!(closed.lookup(caller, name("g")).err(), Some(Errno::EACCES));
+            assert_eq!(closed.open_directory(caller).err(), Some(Errno::EACCES));
+        };
+        is_refused(&owner);
+        is_refused(&other.admitted_by_kernel());
+        let admitted = owner.clone().admitted_by_kernel();
+        assert!(file.open(&admitted, OpenFlags::READ_WRITE).is_ok());
+        assert!(closed.lookup(&admitted, name("g")).is_ok());
+        assert!(closed.open_directory(&admitted).is_ok());
+        is_refused(&owner);
+    });
+}
+
+#[test]
+fn what_is_reserved_for_the_superuser_is_not_taken_by_users() {
+    Ground::each(|ground| {
+        if !ground.label.starts_with("ext4") {
+            return;
+        }
+        let owner = user(1_000, &[]);
+        let state = || ground.root.statfs(&root()).unwrap();
+        let has_reserve = || state().blocks_free > 1_000;
+        // In one go up to a mebibyte before the end.
+        let (_, large) = make(&ground.root, &owner, "large", 0o666, b"x");
+        let most = (state().blocks_available - 256) * 4_096;
+        large.allocate(&owner, vnode::AllocateMode::from_bits(0), 0, most).unwrap();
+        let (vnode, file) = make(&ground.root, &owner, "f", 0o666, b"x");
+        let mut offset = 0;
+        let mut fill = |caller: &Caller, pieces: usize| {
+            (0..pieces).find_map(|_| {
+                offset += 4_096;
+                file.write_at(caller, offset, &[7; 4_096], false).err()
+            })
+        };
+        assert_eq!(fill(&owner, 2_000), Some(Errno::ENOSPC));
+        assert!(has_reserve());
+        assert_eq!(fill(&user(1_001, &[]), 8), Some(Errno::ENOSPC), "also after the superuser's turn");
+        assert_eq!(fill(&Caller::server(), 8), Some(Errno::ENOSPC), "what the server writes is the user's");
+        let at_expense = Caller::server().at_expense_of(&owner);
+        assert_eq!(fill(&at_expense, 8), Some(Errno::ENOSPC), "or of whoever it is at the expense of");
+        let servers = vnode.open(&Caller::server(), OpenFlags::READ_WRITE).unwrap();
+        assert_eq!(servers.write_at(&at_expense, 1 << 31, &[7; 65_536], false), Err(Errno::ENOSPC));
+        let paid = vnode.open(&at_expense, OpenFlags::READ_WRITE).unwrap();
+        assert_eq!(paid.write_at(&Caller::server(), 1 << 31, &[7; 65_536], false), Err(Errno::ENOSPC));
+        let set_id = SetAttributes { mode: Some(0o4755), ..Default::default() };
+        vnode.setattr(&owner, &set_id).unwrap();
+        paid.write_at(&at_expense, 0, b"y", false).unwrap();
+        assert_eq!(vnode.getattr(&root()).unwrap().mode, 0o4755, "the server may still write what it may");
+        let more = large.allocate(&owner, vnode::AllocateMode::from_bits(0), most, 1 << 20);
+        assert_eq!(more, Err(Errno::ENOSPC));
+        // As the kernel writes by itself, with what the thread has that hands it the file.
+        let opened = vnode.open(&owner, OpenFlags::READ_WRITE).unwrap();
+        vnode.open(&root(), OpenFlags::READ_WRITE).unwrap();
+        let backing = opened.backing().unwrap();
+        let past = (1..9).find_map(|piece| rustix::io::pwrite(backing, &[7; 4_096], (1 << 30) + piece * 4_096).err());
+        assert_eq!(past, Some(rustix::io::Errno::NOSPC));
+        assert!(has_reserve());
+        assert_eq!(fill(&root(), 64), None, "the superuser uses it");
+    });
+}
+
+#[test]
+fn users_have_no_capabilities_of_the_servers() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    // What others map may be read by those only who may trace them, whatever the mode says: by CAP_SYS_PTRACE.
+    let file_system = DirectoryFileSystem::open(std::path::Path::new("/proc"), Options::default()).unwrap();
+    let parent = std::os::unix::process::parent_id().to_string();
+    let process = file_system.root().lookup(&root(), name(&parent)).unwrap().vnode;
+    let maps = process.lookup(&root(), name("maps")).unwrap().vnode;
+    assert!(maps.open(&root(), OpenFlags::READ).is_ok());
+    assert_eq!(maps.open(&user(1_000, &[]), OpenFlags::READ).err(), Some(Errno::EACCES));
+    assert!(maps.open(&root(), OpenFlags::READ).is_ok());
+    bases::dir::restore_thread_credentials();
 }

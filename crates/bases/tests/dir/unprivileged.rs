@@ -1,7 +1,10 @@
-//! The base run by a user: it acts as that user, whoever calls.
+//! The base run by a user: it acts as that user, whoever calls. And by the root of a user namespace: for whoever is there.
 
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use bases::dir::{DirectoryFileSystem, OpenError, Options};
 use vnode::{Errno, FileSystem, OpenFlags, RenameMode, SetAttributes};
@@ -89,4 +92,44 @@ fn creation_by_a_user_is_exclusive_where_asked() {
             assert_eq!(top.create(&root(), name("f"), &creation(0o600)).err(), Some(Errno::EEXIST));
         });
     });
+}
+
+/// The directory to serve, for this program in a namespace.
+const SERVED: &str = "PLYFS_TEST_SERVED";
+
+/// As in the namespaces that users make for themselves (user_namespaces(7)), but with several users in it.
+#[test]
+fn the_root_of_a_namespace_without_changes_of_groups_acts_for_its_users() {
+    if let Some(served) = std::env::var_os(SERVED) {
+        return act_for_users(&PathBuf::from(served));
+    }
+    Ground::each(|ground| {
+        let test = "unprivileged::the_root_of_a_namespace_without_changes_of_groups_acts_for_its_users";
+        let begin = "read begin && exec \"$0\" --exact \"$1\" --nocapture";
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--setgroups", "deny", "sh", "-c", begin]).arg(std::env::current_exe().unwrap());
+        let mut process = command.arg(test).env(SERVED, &ground.path).stdin(Stdio::piped()).spawn().unwrap();
+        let file = |name: &str| format!("/proc/{}/{name}", process.id());
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while std::fs::read_to_string(file("setgroups")).unwrap() != "deny\n" {
+            assert!(Instant::now() < deadline, "the namespace is not made");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for map in ["uid_map", "gid_map"] {
+            std::fs::write(file(map), "0 0 70000\n").unwrap();
+        }
+        process.stdin.take().unwrap().write_all(b"begin\n").unwrap();
+        assert!(process.wait().unwrap().success(), "on {}", ground.label);
+    });
+}
+
+fn act_for_users(served: &Path) {
+    let file_system = DirectoryFileSystem::open(served, Options::default()).unwrap();
+    assert!(file_system.properties().checks_credentials);
+    let (owner, stranger, top) = (user(1_000, &[7]), user(1_001, &[]), file_system.root());
+    let (file, _) = make(&top, &owner, "owned", 0o600, b"x");
+    let attributes = file.getattr(&owner).unwrap();
+    assert_eq!((attributes.uid, attributes.gid), (1_000, 1_000));
+    assert_eq!(file.open(&stranger, OpenFlags::READ).err(), Some(Errno::EACCES));
+    assert!(file.open(&root(), OpenFlags::READ).is_ok());
 }

@@ -98,8 +98,10 @@ fn probed(mount_point: &Path) -> State {
         let result = rustix::fs::stat(&path).and_then(|_| rustix::fs::statfs(&path));
         let _ = answer.send(result.map(drop));
     };
-    // Without the thread there is no answer either.
-    let _ = std::thread::Builder::new().spawn(probe);
+    if std::thread::Builder::new().spawn(probe).is_err() {
+        // Without the thread nothing can be said but that its server is silent.
+        return State::Silent;
+    }
     match answers.recv_timeout(PATIENCE) {
         Ok(Ok(())) => State::Silent,
         Ok(Err(rustix::io::Errno::ACCESS)) => State::OtherUser,

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
@@ -65,8 +65,18 @@ fn answering(directories: Vec<PathBuf>) -> Vec<Mount> {
         sockets(directory).iter().filter_map(|path| connect(path, deadline)).collect::<Vec<_>>()
     };
     let mut mounts = thread::scope(|scope| {
-        let asked: Vec<_> = others.iter().map(|directory| scope.spawn(|| all(directory))).collect();
-        asked.into_iter().flat_map(|asked| asked.join().unwrap_or_default()).collect::<Vec<_>>()
+        // Where no thread can be started, one is asked after the other.
+        let all = &all;
+        let ask = |directory| {
+            let asked = thread::Builder::new().spawn_scoped(scope, move || all(directory));
+            asked.map_err(|_| directory)
+        };
+        let asked: Vec<_> = others.iter().map(PathBuf::as_path).map(ask).collect();
+        let answered = |asked| match asked {
+            Ok(asked) => ScopedJoinHandle::join(asked).unwrap_or_default(),
+            Err(directory) => all(directory),
+        };
+        asked.into_iter().flat_map(answered).collect::<Vec<_>>()
     });
     let own = own.iter().flat_map(|directory| sockets(directory));
     mounts.extend(own.filter_map(|path| connect(&path, Instant::now() + PATIENCE)));

@@ -1,11 +1,16 @@
 //! The server's end of the control socket.
+//!
+//! Threads that wait for connections are started with the mount. Whichever takes the last one's place when all are busy is
+//! started then; where that is not possible, as under a limit of processes, connections wait for those that there are.
 
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,16 +33,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes the socket and answers requests in a thread of its own.
+    /// Makes the socket and answers requests in threads of its own.
     pub fn start(answerer: Arc<dyn Answerer>) -> Outcome<Server> {
         let directory = runtime_directory::make()?;
         super::client::remove_stale(&directory);
         let path = directory.join(format!("{}.sock", std::process::id()));
         let listener = listen(&path).map_err(|error| failure(&path, &error))?;
-        thread::Builder::new()
-            .name("control".into())
-            .spawn(move || serve(&listener, &answerer))
-            .map_err(|error| failure(&path, &error))?;
+        let control = Arc::new(Control { listener, answerer, waiting: AtomicUsize::new(0) });
+        control.start_thread().map_err(|error| failure(&path, &error))?;
+        control.start_further();
         Ok(Server { path })
     }
 }
@@ -47,6 +51,9 @@ impl Drop for Server {
         let _ = fs::remove_file(&self.path);
     }
 }
+
+/// Threads that wait for connections when there are none.
+const IDLE_THREADS: usize = 2;
 
 /// Binds under another name and renames: whoever finds the socket can connect, and need not take it for a stale one.
 fn listen(path: &Path) -> io::Result<UnixListener> {
@@ -66,19 +73,51 @@ fn failure(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Failure, format!("cannot make the control socket {}: {error}; {remedy}", path.display()))
 }
 
-fn serve(listener: &UnixListener, answerer: &Arc<dyn Answerer>) {
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                let answerer = Arc::clone(answerer);
-                let connection = move || converse(&stream, answerer.as_ref());
-                if let Err(error) = thread::Builder::new().name("control".into()).spawn(connection) {
-                    tracing::warn!(%error, "a control connection was refused");
+/// What the threads of a control socket share.
+struct Control {
+    listener: UnixListener,
+    answerer: Arc<dyn Answerer>,
+    /// Threads that wait for a connection, or will as soon as they run.
+    waiting: AtomicUsize,
+}
+
+impl Control {
+    /// Starts one more thread that answers.
+    fn start_thread(self: &Arc<Self>) -> io::Result<()> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let control = Arc::clone(self);
+        let started = thread::Builder::new().name("control".into()).spawn(move || control.serve());
+        started.map(drop).inspect_err(|_| {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        })
+    }
+
+    /// As [`Control::start_thread`], if that is possible.
+    fn start_further(self: &Arc<Self>) {
+        if let Err(error) = self.start_thread() {
+            tracing::warn!(%error, "no further thread for the control socket: connections may wait for each other");
+        }
+    }
+
+    /// Answers connections as long as not enough others wait for them.
+    fn serve(self: &Arc<Self>) {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
+                        self.start_further();
+                    }
+                    // A panic ends its connection and nothing else.
+                    let _ = catch_unwind(AssertUnwindSafe(|| converse(&stream, self.answerer.as_ref())));
+                    let rejoin = |waiting: usize| (waiting < IDLE_THREADS).then_some(waiting + 1);
+                    if self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, rejoin).is_err() {
+                        return;
+                    }
                 }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the control socket does not accept");
-                thread::sleep(Duration::from_secs(1));
+                Err(error) => {
+                    tracing::warn!(%error, "the control socket does not accept");
+                    thread::sleep(Duration::from_secs(1));
+                }
             }
         }
     }

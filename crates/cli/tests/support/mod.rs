@@ -92,7 +92,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        for name in ["mount", "base", "mount.plyfs"] {
+        for name in ["merged", "mount", "base", "lower", "mount.plyfs"] {
             let path = self.path(name);
             if is_mounted(&path) {
                 let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH);

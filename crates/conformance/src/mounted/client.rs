@@ -10,6 +10,7 @@ use rustix::fs::{
 
 use super::directory::MountedDirectory;
 use super::file::MountedFile;
+use super::handle;
 use super::worker::Worker;
 use crate::subject::Result;
 use crate::{Client, Directory, Errno, File, Kind, Space, Stat, Time, TimeChange};
@@ -44,6 +45,11 @@ impl Client for MountedClient {
         let descriptor = self.at(path, move |path| {
             rustix::fs::openat(CWD, path, flags, Mode::from_raw_mode(mode)).map(IntoRawFd::into_raw_fd)
         })?;
+        Ok(Box::new(MountedFile::new(self.worker.clone(), descriptor)))
+    }
+
+    fn open_by_handle(&self, path: &[u8], flags: i32) -> Result<Box<dyn File>> {
+        let descriptor = self.at(path, move |path| handle::open(path, flags))?;
         Ok(Box::new(MountedFile::new(self.worker.clone(), descriptor)))
     }
 

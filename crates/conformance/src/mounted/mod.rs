@@ -6,6 +6,7 @@
 mod client;
 mod directory;
 mod file;
+mod handle;
 mod mapping;
 mod worker;
 

@@ -85,10 +85,37 @@ fn assume(identity: &Identity) -> Result<()> {
     rustix::thread::set_thread_groups(&groups)?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-    if identity.is_powerless {
-        let none = CapabilitySet::empty();
-        let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-        rustix::thread::set_capabilities(None, sets)?;
+    let none = CapabilitySet::empty();
+    let sets = match identity {
+        Identity { is_powerless: true, .. } => CapabilitySets { effective: none, permitted: none, inheritable: none },
+        // The thread that started this one may have acted for a user, who had fewer. A user has none now.
+        _ => {
+            let sets = rustix::thread::capabilities(None)?;
+            CapabilitySets { effective: sets.permitted, ..sets }
+        }
+    };
+    rustix::thread::set_capabilities(None, sets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_has_all_of_its_capabilities_whoever_the_starting_thread_acts_for() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: acting for another user needs root");
+            return;
+        }
+        let root = std::fs::File::open("/").unwrap().into();
+        let starter = std::thread::spawn(move || {
+            // SAFETY: this changes the file system user of this thread alone, which ends here.
+            unsafe { libc::syscall(libc::SYS_setfsuid, 65_534) };
+            let worker = Worker::start(&root, Some(&Identity::ROOT)).unwrap();
+            worker.call(|| rustix::thread::capabilities(None).unwrap())
+        });
+        let sets = starter.join().unwrap();
+        assert_eq!(sets.effective, sets.permitted);
+        assert!(sets.effective.contains(CapabilitySet::CHOWN | CapabilitySet::DAC_OVERRIDE));
     }
-    Ok(())
 }

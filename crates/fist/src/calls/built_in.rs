@@ -195,10 +195,10 @@ impl Calls<'_> {
                 return Ok(one.cmp(&other) as i64);
             }
             B::MemorySet => {
-                let bytes = vec![given[1].integer()? as u8; given[2].length()?];
+                let bytes = memory::filled(given[1].integer()? as u8, given[2].length()?)?;
                 given[0].write(&bytes, memory, self.host)?;
             }
-            B::Allocate => return memory.allocate(vec![0; given[0].length()?]),
+            B::Allocate => return memory.allocate(memory::filled(0, given[0].length()?)?),
             _ => memory.free(given[0].pointer()?)?,
         }
         Ok(0)
@@ -241,19 +241,20 @@ impl Calls<'_> {
                 given[0].write(&ciphers::hash(&data), memory, self.host)?;
             }
             B::Random => {
-                let bytes = ciphers::random(given[1].length()?);
+                let mut bytes = memory::filled(0, given[1].length()?)?;
+                ciphers::random(&mut bytes);
                 given[0].write(&bytes, memory, self.host)?;
             }
             _ => {
-                let room = given[1].length()?;
+                let mut coded = memory::filled(0, given[1].length()?)?;
                 let data = given[2].bytes(given[3].length()?, memory, self.host)?;
-                let (coded, error) = match function {
-                    B::Compress => (ciphers::compress(&data, room), libc::ENOSPC),
-                    _ => (ciphers::decompress(&data, room), libc::EBADMSG),
+                let (length, error) = match function {
+                    B::Compress => (ciphers::compress(&data, &mut coded), libc::ENOSPC),
+                    _ => (ciphers::decompress(&data, &mut coded), libc::EBADMSG),
                 };
-                let Some(coded) = coded else { return Ok((-error).into()) };
-                given[0].write(&coded, memory, self.host)?;
-                return Ok(coded.len() as i64);
+                let Some(length) = length else { return Ok((-error).into()) };
+                given[0].write(&coded[..length], memory, self.host)?;
+                return Ok(length as i64);
             }
         }
         Ok(0)

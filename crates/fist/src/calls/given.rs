@@ -2,7 +2,7 @@
 
 use super::{Host, Object, Place, find};
 use crate::ir::{Integer, Operand};
-use crate::memory::Memory;
+use crate::memory::{self, Memory};
 use crate::stop::Why;
 
 /// A thing that a call is given.
@@ -99,12 +99,12 @@ impl Given<'_> {
             Given::Pointer(..) if length == 0 => Ok(Vec::new()),
             Given::Pointer(pointer, limit) => {
                 within(length, *limit)?;
-                Ok(memory.read(*pointer, length)?.to_vec())
+                memory::copied(memory.read(*pointer, length)?)
             }
             Given::Shared(place, offset, bytes) => {
                 within(length, Some(*bytes as u64))?;
                 // What an object that is not there has, is zero.
-                let mut read = vec![0; length];
+                let mut read = memory::filled(0, length)?;
                 host.shared(*place, &mut |all| read.copy_from_slice(&all[*offset..offset + length]));
                 Ok(read)
             }

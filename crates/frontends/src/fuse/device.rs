@@ -1,5 +1,6 @@
 //! The FUSE device: where requests come from and where replies and notifications go.
 
+use super::deferred::DeferredReply;
 use super::memory::Memory;
 use super::reply::Reply;
 use super::wire;
@@ -14,8 +15,8 @@ use zerocopy::FromBytes;
 /// are built in. A reply must go to the queue that its request came from; notifications belong to no queue and go to the
 /// [`Device`].
 pub(crate) trait Queue {
-    /// Waits for the next request.
-    fn receive(&mut self) -> Received;
+    /// Waits for the next request; if it `may_idle`, not for longer than the transport finds worth the while.
+    fn receive(&mut self, may_idle: bool) -> Received;
 
     /// The request received last, and an empty reply to it.
     fn exchange(&mut self) -> (&[u8], Reply<'_>);
@@ -23,6 +24,25 @@ pub(crate) trait Queue {
     /// Sends the reply that was built, of so many bytes with its header; `None` where the kernel expects none. `Ok` also
     /// if the kernel gave up the request meanwhile.
     fn send(&mut self, reply: Option<usize>) -> io::Result<()>;
+
+    /// Leaves the request received last unanswered for now: its reply is sent through the result, by any thread. This queue
+    /// goes on with other requests.
+    ///
+    /// # Errors
+    /// Where there is no memory to go on with. Then it has to be answered here.
+    fn defer(&mut self, unique: u64) -> io::Result<DeferredReply>;
+
+    /// After [`Received::Idle`]: has one of the workers told that it may end, by way of a regular file that the kernel knows.
+    /// Whether one will be.
+    fn idle(&mut self, _node: u64) -> bool {
+        false
+    }
+
+    /// After [`Received::MayEnd`]: goes on.
+    fn decline(&mut self) {}
+
+    /// After [`Received::MayEnd`]: the thread takes no request any more.
+    fn end(self);
 }
 
 /// What came of waiting for a request.
@@ -30,6 +50,10 @@ pub(crate) trait Queue {
 pub(crate) enum Received {
     /// A request.
     Request,
+    /// None for some time.
+    Idle,
+    /// Workers are idle, and this one may end if there are enough.
+    MayEnd,
     /// Unmounted, or the connection was aborted: no request will come any more.
     Closed,
     /// The device failed otherwise.
@@ -62,7 +86,7 @@ impl Device {
     /// Where there is no memory for it.
     pub(crate) fn queue(self: &Arc<Device>, message_bytes_max: usize) -> io::Result<DeviceQueue> {
         Ok(DeviceQueue {
-            connection: self.connection(),
+            connection: Arc::new(self.connection()),
             request: Memory::of(message_bytes_max + REQUEST_OVERHEAD_BYTES)?,
             received: 0,
             reply: Memory::of(Reply::HEADER + message_bytes_max)?,
@@ -107,7 +131,7 @@ impl AsFd for Device {
 }
 
 /// The connection as one worker has it.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     device: Arc<Device>,
     clone: Option<OwnedFd>,
 }
@@ -120,7 +144,8 @@ impl AsFd for Connection {
 
 /// The classic transport: one `read` a request, one `write` a reply.
 pub(crate) struct DeviceQueue {
-    connection: Connection,
+    /// Shared with replies that come later: the kernel takes each only where the request was read.
+    connection: Arc<Connection>,
     request: Memory,
     received: usize,
     reply: Memory,
@@ -130,9 +155,9 @@ pub(crate) struct DeviceQueue {
 const REQUEST_OVERHEAD_BYTES: usize = 8192;
 
 impl Queue for DeviceQueue {
-    fn receive(&mut self) -> Received {
+    fn receive(&mut self, _may_idle: bool) -> Received {
         loop {
-            match rustix::io::read(&self.connection, &mut self.request[..]) {
+            match rustix::io::read(&*self.connection, &mut self.request[..]) {
                 Ok(0) => return Received::Closed,
                 Ok(length) => {
                     self.received = length;
@@ -163,6 +188,12 @@ impl Queue for DeviceQueue {
             }
         }
     }
+
+    fn defer(&mut self, unique: u64) -> io::Result<DeferredReply> {
+        Ok(DeferredReply::to_device(unique, Arc::clone(&self.connection)))
+    }
+
+    fn end(self) {}
 }
 
 const IOCTL_MAGIC: u32 = 229;
@@ -189,7 +220,7 @@ fn clone_connection(new: BorrowedFd<'_>, connection: BorrowedFd<'_>) -> bool {
 }
 
 /// The device takes a message whole or not at all.
-fn write_whole(fd: BorrowedFd<'_>, message: &[u8]) -> Result<(), Errno> {
+pub(super) fn write_whole(fd: BorrowedFd<'_>, message: &[u8]) -> Result<(), Errno> {
     loop {
         match rustix::io::write(fd, message) {
             Ok(_) => return Ok(()),

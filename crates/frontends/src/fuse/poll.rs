@@ -39,8 +39,8 @@ impl Pollers {
         Pollers { shared: Arc::new(Shared { notifications, watched: Mutex::default() }) }
     }
 
-    /// Wakes the poller once one of the events holds.
-    pub(crate) fn watch(&self, opened: &Arc<OpenedFile>, arguments: &wire::PollIn) {
+    /// Wakes the poller once one of the events holds: whether it will be.
+    pub(crate) fn watch(&self, opened: &Arc<OpenedFile>, arguments: &wire::PollIn) -> bool {
         let watch = Watch { opened: Arc::clone(opened), handle: arguments.handle, events: arguments.events };
         let mut watched = self.shared.lock();
         watched.files.insert(arguments.kernel_handle, watch);
@@ -49,9 +49,13 @@ impl Pollers {
             let started = std::thread::Builder::new().name("fuse-poll".into()).spawn(move || shared.run());
             match started {
                 Ok(_) => watched.running = true,
-                Err(error) => tracing::warn!(%error, "pollers of files that are not ready will not be woken"),
+                Err(error) => {
+                    tracing::warn!(%error, "files that are polled count as ready");
+                    watched.files.remove(&arguments.kernel_handle);
+                }
             }
         }
+        watched.running
     }
 
     /// A file was closed: nobody waits for it.

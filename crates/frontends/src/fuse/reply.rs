@@ -131,6 +131,14 @@ impl<'a, 'b> EntryPacker<'a, 'b> {
     }
 }
 
+/// Whether the kernel takes a reply with this error: it takes none with a number of its own, such as ERESTARTSYS, and the caller
+/// would wait for ever.
+pub(super) fn is_answerable(errno: i32) -> bool {
+    /// The first of the numbers that programs never see (include/linux/errno.h).
+    const KERNELS_OWN: i32 = 512;
+    (1..KERNELS_OWN).contains(&errno)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

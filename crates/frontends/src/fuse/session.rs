@@ -2,23 +2,28 @@
 //!
 //! Requests come in lanes: one is the device, and with io_uring there is one for each processor. Each worker serves one
 //! request at a time, of one lane, on a queue of its own. Whenever a worker takes a request and no other worker of the lane
-//! is left waiting, one more is started, so that a request never waits for a slower one; workers of the device that find
-//! enough others idle end.
+//! is left waiting, one more is started, so that a request never waits for a slower one; workers that find
+//! enough others idle end, those of a ring after some time. A request that has to wait for somebody else keeps no worker, see
+//! [`super::deferred`].
 
 use super::awake::Awake;
+use super::deferred::DeferredReply;
 use super::device::{Device, Queue, Received};
 use super::locality::Locality;
 use super::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
 use super::reply::Reply;
 use super::request::{Layout, Operation, Request, decode};
 use super::statistics::Statistics;
+use super::uring::Reserve;
 use super::wire;
 use super::yielding::Yielding;
-use serving::Service;
-use starting::{Lane, Start, decline_uring, processors, run_starter, start_device, start_lanes, start_worker};
+use serving::{Served, Service};
+use starting::{
+    Lane, Start, decline_uring, processors, run_starter, start_device, start_lanes, start_reserve, start_worker,
+};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 mod serving;
@@ -29,6 +34,15 @@ mod waiting;
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Serves one request: results go into `reply`, which is empty. Blocking is fine, panicking is survived.
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Outcome;
+
+    /// The reply that a request with [`Outcome::Later`] is to get.
+    fn defer(&self, unique: u64, reply: DeferredReply);
+
+    /// A request with [`Outcome::Later`] has to be answered at once after all.
+    fn give_up(&self, unique: u64) -> Outcome;
+
+    /// A regular file that the kernel knows, if there is one.
+    fn some_file(&self) -> Option<u64>;
 
     /// The connection has ended and the last request is served: whatever the kernel had open is to be let go, since an
     /// unmount need not send every release.
@@ -44,6 +58,8 @@ pub(crate) enum Outcome {
     Failed(i32),
     /// The kernel expects no answer.
     NoReply,
+    /// It waits, and is answered later through what [`Handler::defer`] gets.
+    Later,
 }
 
 /// How long a worker waits after a failure of the device.
@@ -66,8 +82,9 @@ pub(crate) fn handshake(device: &Arc<Device>, wishes: &Wishes) -> Result<Negotia
     let page_size = rustix::param::page_size() as u32;
     let mut queue = device.queue(wishes.message_bytes_max as usize).map_err(SessionError::Device)?;
     loop {
-        match queue.receive() {
+        match queue.receive(false) {
             Received::Request => {}
+            Received::Idle | Received::MayEnd => continue,
             Received::Closed => return Err(SessionError::Closed),
             Received::Failed(error) => return Err(SessionError::Device(error.into())),
         }
@@ -124,6 +141,8 @@ struct Shared<H: Handler> {
     workers: Mutex<usize>,
     last_worker_ended: Condvar,
     starter: Sender<Start>,
+    /// Of those lanes that are processors'.
+    reserve: OnceLock<Reserve>,
 }
 
 impl<H: Handler> Session<H> {
@@ -156,6 +175,7 @@ impl<H: Handler> Session<H> {
             workers: Mutex::new(0),
             last_worker_ended: Condvar::new(),
             starter,
+            reserve: OnceLock::new(),
         });
         let for_starter = Arc::downgrade(&shared);
         std::thread::Builder::new()
@@ -163,7 +183,7 @@ impl<H: Handler> Session<H> {
             .spawn(move || run_starter(&for_starter, &requests))
             .map_err(SessionError::Thread)?;
         start_device(&shared).map_err(SessionError::Thread)?;
-        let uring = start_lanes(&shared);
+        let uring = start_reserve(&shared).and_then(|()| start_lanes(&shared));
         if uring.is_err() {
             decline_uring(&shared.device).map_err(SessionError::Device)?;
         }
@@ -209,34 +229,64 @@ impl<H: Handler> Session<H> {
     }
 }
 
-fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue) {
+fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, mut queue: impl Queue) {
     let Lane { processor, waiting, pace } = &shared.lanes[lane];
     // Others stay on their processor.
     let _place = processor.is_none().then(|| shared.locality.join());
     let mut service = Service { shared, processor: *processor, place: shared.statistics.place(), requests: 0 };
     let yielder = processor.and(shared.yielding.as_ref()).map(|yielding| yielding.join(pace));
+    let mut keeps = false;
     loop {
-        let received = queue.receive();
+        let received = queue.receive(!keeps && waiting.is_more_than_enough());
         if let Some(yielder) = &yielder {
             yielder.received();
         }
-        let was_last = waiting.part();
         match received {
             Received::Request => {}
-            Received::Closed => return,
+            Received::Idle => {
+                // If nobody can be told now, it is tried again after the next request.
+                keeps = !shared.handler.some_file().is_some_and(|node| queue.idle(node));
+                continue;
+            }
+            Received::MayEnd if waiting.part_if_enough() => return queue.end(),
+            Received::MayEnd => {
+                queue.decline();
+                continue;
+            }
+            Received::Closed => {
+                waiting.part();
+                return;
+            }
             Received::Failed(error) => {
                 // Such as a shortage of memory. Requests of programs wait on us: try again.
                 tracing::error!(%error, "reading from the FUSE device failed");
+                waiting.part();
                 std::thread::sleep(PAUSE_AFTER_FAILURE);
                 waiting.join();
                 continue;
             }
         }
-        if was_last && let Err(error) = start_worker(shared, lane, None) {
+        keeps = false;
+        if waiting.part()
+            && let Err((error, _)) = start_worker(shared, Start::another(lane))
+        {
             tracing::warn!("no further worker thread ({error}); requests may wait for slower ones");
         }
         let (message, mut reply) = queue.exchange();
-        let length = service.serve(message, &mut reply);
+        let length = match service.serve(message, &mut reply) {
+            Served::Now(length) => length,
+            Served::Later(unique) => match queue.defer(unique) {
+                Ok(reply) => {
+                    waiting.join();
+                    shared.handler.defer(unique, reply);
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a request cannot wait");
+                    service.give_up(unique, &mut queue.exchange().1)
+                }
+            },
+        };
         // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
         waiting.join();
         // A caller that is alone stays here anyway while the others are kept awake.
@@ -245,8 +295,7 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: &mut impl Queue
         {
             yielder.replies();
         }
-        send(queue, length);
-        // The kernel may give the entry of a ring a request until it is taken back, which would fail then.
+        send(&mut queue, length);
         if processor.is_none() && waiting.part_if_enough() {
             return;
         }

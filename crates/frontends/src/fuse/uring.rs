@@ -3,268 +3,247 @@
 //! The kernel has a queue for each processor and puts a request into that of the processor where its caller runs. Each worker
 //! has one entry of a queue, in a ring of its own, and stays on that processor, so that caller and worker take turns there.
 //! A ring with several entries would tie requests to a worker that serves another one: only the thread that submitted an
-//! entry can be given its request.
+//! entry can be given its request. The kernel takes no entry back: those that no worker needs are parked.
 
+mod entry;
+mod parking;
+mod reserve;
+
+pub(crate) use entry::Entry;
+pub(crate) use reserve::Reserve;
+
+use super::deferred::DeferredReply;
 use super::device::{Device, Queue, Received};
-use super::memory::Memory;
 use super::privilege::is_machine_root;
 use super::reply::Reply;
-use super::wire;
-use io_uring::{IoUring, opcode, squeue, types};
+use entry::Command;
+use io_uring::{IoUring, squeue, types};
+use parking::Purpose;
 use rustix::io::Errno;
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use zerocopy::{FromBytes, IntoBytes};
 
-/// One entry of the queue of a processor.
+/// One entry of the queue of a processor, in a ring of its own.
 pub(crate) struct UringQueue {
     /// Closed before the memory is given back that the kernel writes to.
     ring: IoUring<squeue::Entry128>,
-    processor: u16,
-    memory: Memory,
-    payload_bytes: usize,
-    /// How much of the payload has been used since it was last given back to the system.
-    used_bytes: usize,
-    next: Next,
+    entry: Box<Entry>,
+    /// What the kernel is told when the next request is waited for; nothing if it has been told already.
+    next: Option<Command>,
+    /// The entry was new to the kernel.
+    is_new: bool,
     /// What came before it was waited for.
     early: Option<i32>,
-    /// The request received last, in memory; nothing if it was malformed.
-    request: Range<usize>,
-    unique: u64,
+    reserve: Reserve,
 }
 
-/// What the kernel is told when the next request is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    /// There is a new entry.
-    Register,
-    /// The reply is complete.
-    Commit,
-    /// Nothing: it has been told already.
-    Wait,
-}
-
-/// `cmd_op` of a new entry.
-const REGISTER: u32 = 1;
-/// `cmd_op` of an entry with a reply, which is to be used again.
-const COMMIT_AND_FETCH: u32 = 2;
 /// Of a ring; one entry is under way at a time.
 const ENTRIES: u32 = 2;
-/// The connection, as registered with the ring.
-const CONNECTION: types::Fixed = types::Fixed(0);
-
-// The parts of the memory.
-/// Where the kernel has the header of a request, and looks for that of the reply.
-const HEADER: usize = 0;
-/// Where the arguments of an operation are.
-const ARGUMENTS: usize = 128;
-const ARGUMENTS_BYTES_MAX: usize = 128;
-/// Where it tells how much follows, and is told so.
-const EXCHANGE: usize = ARGUMENTS + ARGUMENTS_BYTES_MAX;
-const HEADERS_BYTES: usize = EXCHANGE + size_of::<wire::RingExchange>();
-/// Where the addresses of the headers and of the payload are, when the entry is registered.
-const ADDRESSES: usize = HEADERS_BYTES;
-/// Where a message is put together of which nothing stays in the payload.
-const MESSAGE: usize = 512;
-/// Where names or data are that follow the arguments, and the results in the reply.
-const PAYLOAD: usize = 4096;
-/// What is no longer than this is taken out of the payload, so that the reply can be built there.
-const SHORT_BYTES_MAX: usize = 1024;
-/// Replies to longer requests are built elsewhere. The longest are those of ioctl(2), of 16 KiB.
-const REPLY_TO_LONG_BYTES_MAX: usize = Reply::HEADER + (32 << 10);
-/// What a worker keeps of the payload when it has nothing to do.
-const KEPT_BYTES_MAX: usize = 64 << 10;
-/// How long it waits before it gives the rest back: the kernel hands requests to those that replied last.
-const GIVES_BACK_AFTER: types::Timespec = types::Timespec::new().sec(1);
+/// How long a worker waits before it gives memory back, or counts as idle: the kernel hands requests to those that replied last.
+const IDLE_AFTER: types::Timespec = types::Timespec::new().sec(1);
 
 impl UringQueue {
-    /// A new entry of a processor's queue, for messages of up to so many bytes of data. The thread that calls is the one
-    /// that has to use it.
+    /// An entry of a processor's queue, for messages of up to so many bytes of data. The thread that calls is the one that has
+    /// to use it.
     ///
     /// # Errors
     /// Where the system refuses a ring, or the kernel the entry.
-    pub(crate) fn register(device: &Arc<Device>, processor: u16, payload_bytes: usize) -> io::Result<UringQueue> {
-        let ring = new_ring()?;
-        // The ring keeps it open.
-        ring.submitter().register_files(&[device.connection().as_fd().as_raw_fd()])?;
-        let payload_bytes = payload_bytes.max(wire::READ_BUFFER_MIN);
-        let mut queue = UringQueue {
-            ring,
-            processor,
-            memory: Memory::of(PAYLOAD + payload_bytes + REPLY_TO_LONG_BYTES_MAX)?,
-            payload_bytes,
-            used_bytes: 0,
-            next: Next::Register,
-            early: None,
-            request: 0..0,
-            unique: 0,
+    pub(crate) fn register(
+        device: &Arc<Device>,
+        processor: u16,
+        payload_bytes: usize,
+        reserve: Reserve,
+    ) -> io::Result<UringQueue> {
+        let ring = ring_for(device)?;
+        let (entry, next) = match reserve.parking.take(processor) {
+            Some(entry) => (entry, Command::Commit),
+            None => (Box::new(Entry::new(processor, payload_bytes)?), Command::Register),
         };
-        queue.push()?;
-        queue.ring.submit()?;
-        queue.early = queue.ring.completion().next().map(|completed| completed.result());
+        let mut queue =
+            UringQueue { ring, entry, next: Some(next), is_new: next == Command::Register, early: None, reserve };
+        queue.submit()?;
         match queue.early {
             Some(refused) if refused < 0 => Err(io::Error::from_raw_os_error(-refused)),
             _ => Ok(queue),
         }
     }
 
+    /// Whether the kernel has not looked for requests that wait in its queue when it was told of the entry.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Has the kernel look for them, by way of a regular file that it knows: whether it will.
+    pub(crate) fn fetch(&self, node: u64) -> bool {
+        self.reserve.parking.ask(node, Purpose::Fetch)
+    }
+
+    /// Has the kernel refuse an entry of a queue that cannot be.
+    ///
+    /// # Errors
+    /// What it says, or why there is no ring.
+    pub(crate) fn is_refused(device: &Arc<Device>, processor: u16) -> io::Result<()> {
+        let (mut ring, mut entry) = (ring_for(device)?, Entry::new(processor, 0)?);
+        // SAFETY: the ring is closed before the memory of the entry is given back.
+        unsafe { ring.submission().push(&entry.command(Command::Register)) }.map_err(io::Error::other)?;
+        ring.submit()?;
+        match ring.completion().next().map(|completed| completed.result()) {
+            Some(refused) if refused < 0 => Err(io::Error::from_raw_os_error(-refused)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A queue for an entry that holds a request, which is received first.
+    ///
+    /// # Errors
+    /// Where the system refuses a ring; then with the entry.
+    pub(crate) fn adopt(
+        device: &Arc<Device>,
+        entry: Box<Entry>,
+        reserve: Reserve,
+    ) -> Result<UringQueue, (io::Error, Box<Entry>)> {
+        match ring_for(device) {
+            Ok(ring) => Ok(UringQueue { ring, entry, next: None, is_new: false, early: Some(0), reserve }),
+            Err(error) => Err((error, entry)),
+        }
+    }
+
     /// Tells the kernel what is next, with the system call that follows.
     fn push(&mut self) -> io::Result<()> {
-        let mut entry = match self.next {
-            Next::Wait => return Ok(()),
-            Next::Commit => self.command(COMMIT_AND_FETCH).build(),
-            Next::Register => {
-                let start = self.memory.as_mut_ptr() as u64;
-                let addresses = [start, HEADERS_BYTES as u64, start + PAYLOAD as u64, self.payload_bytes as u64];
-                self.memory[ADDRESSES..][..size_of_val(&addresses)].copy_from_slice(addresses.as_bytes());
-                self.command(REGISTER).addr(Some(start + ADDRESSES as u64)).build()
-            }
-        };
-        if self.next == Next::Register {
-            set_length(&mut entry, 2);
-        }
-        // SAFETY: the kernel reads the addresses at once. It reads and writes the memory that they name only during calls
-        // that this thread makes with the ring, which is closed before the memory is given back.
+        let Some(command) = self.next else { return Ok(()) };
+        let entry = self.entry.command(command);
+        // SAFETY: the entry lives as long as the ring, which is closed before the memory is given back; or the kernel is done
+        // with it in this ring when it is handed to another thread.
         unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
-        self.next = Next::Wait;
+        self.next = None;
         Ok(())
     }
 
-    fn command(&self, operation: u32) -> opcode::UringCmd80 {
-        let command = wire::RingCommand { flags: 0, commit: self.unique, queue: self.processor, padding: [0; 3] };
-        let mut bytes = [0; 80];
-        bytes[..size_of::<wire::RingCommand>()].copy_from_slice(command.as_bytes());
-        opcode::UringCmd80::new(CONNECTION, operation).cmd(bytes)
+    /// Tells it at once, and takes what comes of it if that is known.
+    fn submit(&mut self) -> io::Result<()> {
+        self.push()?;
+        self.ring.submit()?;
+        self.early = self.ring.completion().next().map(|completed| completed.result());
+        Ok(())
     }
 
-    /// Waits for what comes of the entry: zero for a request.
-    fn wait(&mut self) -> io::Result<i32> {
+    fn failed(&mut self, error: Errno) -> Received {
+        match error {
+            Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED | Errno::NODEV => Received::Closed,
+            error => {
+                // The entry is lost; a new one takes its place.
+                self.next = Some(Command::Register);
+                Received::Failed(error)
+            }
+        }
+    }
+
+    /// Waits for what comes of the entry: zero for a request; `None` if nothing has for some time, and `may_idle`.
+    fn wait(&mut self, may_idle: bool) -> io::Result<Option<i32>> {
         if let Some(early) = self.early.take() {
-            return Ok(early);
+            return Ok(Some(early));
         }
         self.push()?;
         loop {
-            let waited = match self.used_bytes > KEPT_BYTES_MAX {
+            let waited = match may_idle || self.entry.occupies_much() {
                 true => {
-                    let arguments = types::SubmitArgs::new().timespec(&GIVES_BACK_AFTER);
+                    let arguments = types::SubmitArgs::new().timespec(&IDLE_AFTER);
                     self.ring.submitter().submit_with_args(1, &arguments)
                 }
                 false => self.ring.submit_and_wait(1),
             };
             let completed = self.ring.completion().next();
             match (completed, waited) {
-                (Some(completed), _) => return Ok(completed.result()),
-                (None, Err(error)) if error.raw_os_error() == Some(libc::ETIME) => self.give_back(),
+                (Some(completed), _) => return Ok(Some(completed.result())),
+                (None, Err(error)) if error.raw_os_error() == Some(libc::ETIME) => {
+                    if self.entry.occupies_much() {
+                        self.entry.give_back();
+                    }
+                    if may_idle {
+                        return Ok(None);
+                    }
+                }
                 (None, Err(error)) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 (None, _) => {}
             }
         }
     }
-
-    /// Gives back to the system what large messages have occupied. The kernel uses the payload only in calls of this thread.
-    fn give_back(&mut self) {
-        if let Err(error) = self.memory.give_back_from(PAYLOAD.max(rustix::param::page_size())) {
-            tracing::debug!(%error, "the memory of large messages stays occupied");
-        }
-        self.used_bytes = 0;
-    }
-
-    /// Puts the request together as it would have come from the device: header, arguments, and what follows them.
-    fn assemble(&mut self) -> Option<Range<usize>> {
-        let (header, _) = wire::InHeader::read_from_prefix(&self.memory[HEADER..]).ok()?;
-        let (exchange, _) = wire::RingExchange::read_from_prefix(&self.memory[EXCHANGE..]).ok()?;
-        self.unique = exchange.commit;
-        let payload = exchange.payload_length as usize;
-        let arguments = (header.length as usize).checked_sub(size_of::<wire::InHeader>() + payload)?;
-        if arguments > ARGUMENTS_BYTES_MAX || payload > self.payload_bytes {
-            return None;
-        }
-        let in_front = size_of::<wire::InHeader>() + arguments;
-        self.used_bytes = self.used_bytes.max(payload);
-        let is_short = payload <= SHORT_BYTES_MAX;
-        let start = if is_short { MESSAGE } else { PAYLOAD - in_front };
-        self.memory.copy_within(HEADER..HEADER + size_of::<wire::InHeader>(), start);
-        self.memory.copy_within(ARGUMENTS..ARGUMENTS + arguments, start + size_of::<wire::InHeader>());
-        if is_short {
-            self.memory.copy_within(PAYLOAD..PAYLOAD + payload, start + in_front);
-        }
-        Some(start..start + in_front + payload)
-    }
-
-    /// Where the reply to the request received last is built: in front of the payload, where its results belong, unless
-    /// the request is there.
-    fn reply(&self) -> Range<usize> {
-        let is_short = self.request.end <= PAYLOAD - Reply::HEADER;
-        let end = PAYLOAD + self.payload_bytes;
-        if is_short { PAYLOAD - Reply::HEADER..end } else { end..end + REPLY_TO_LONG_BYTES_MAX }
-    }
 }
 
 impl Queue for UringQueue {
-    fn receive(&mut self) -> Received {
-        let result = match self.wait() {
-            Ok(result) => result,
-            Err(error) => return Received::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
-        };
-        if result >= 0 {
-            self.request = self.assemble().unwrap_or_default();
-            return Received::Request;
-        }
-        match Errno::from_raw_os_error(-result) {
-            Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED | Errno::NODEV => Received::Closed,
-            error => {
-                // The entry is lost; a new one takes its place.
-                self.next = Next::Register;
-                Received::Failed(error)
+    fn receive(&mut self, may_idle: bool) -> Received {
+        loop {
+            let result = match self.wait(may_idle) {
+                Ok(Some(result)) => result,
+                Ok(None) => return Received::Idle,
+                Err(error) => return Received::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+            };
+            if result < 0 {
+                return self.failed(Errno::from_raw_os_error(-result));
+            }
+            self.entry.received();
+            match self.entry.purpose() {
+                None => return Received::Request,
+                Some(Purpose::Park) => return Received::MayEnd,
+                Some(Purpose::Fetch) => self.decline(),
             }
         }
     }
 
     fn exchange(&mut self) -> (&[u8], Reply<'_>) {
-        let place = self.reply();
-        let (before, after) = self.memory.split_at_mut(place.start);
-        (&before[self.request.clone()], Reply::new(&mut after[..place.len()]))
+        self.entry.exchange()
     }
 
     fn send(&mut self, reply: Option<usize>) -> io::Result<()> {
-        let length = match reply {
-            Some(length) => {
-                let start = self.reply().start;
-                self.memory.copy_within(start..start + Reply::HEADER, HEADER);
-                if start > PAYLOAD {
-                    self.memory.copy_within(start + Reply::HEADER..start + length, PAYLOAD);
-                }
-                self.used_bytes = self.used_bytes.max(length);
-                length - Reply::HEADER
-            }
-            None => {
-                // Every entry is given back, also where nobody waits for an answer.
-                let error = if self.request.is_empty() { -libc::EIO } else { 0 };
-                let header = wire::OutHeader { length: Reply::HEADER as u32, error, unique: self.unique };
-                self.memory[HEADER..][..Reply::HEADER].copy_from_slice(header.as_bytes());
-                0
-            }
-        };
-        let exchange = wire::RingExchange { payload_length: length as u32, ..Default::default() };
-        self.memory[EXCHANGE..HEADERS_BYTES].copy_from_slice(exchange.as_bytes());
-        self.next = Next::Commit;
+        self.entry.put_reply(reply);
+        self.next = Some(Command::Commit);
         Ok(())
     }
+
+    fn defer(&mut self, unique: u64) -> io::Result<DeferredReply> {
+        let (entry, next) = match self.reserve.parking.take(self.entry.processor()) {
+            Some(parked) => (parked, Command::Commit),
+            None => (Box::new(self.entry.another()?), Command::Register),
+        };
+        let held = std::mem::replace(&mut self.entry, entry);
+        self.next = Some(next);
+        // Whoever counts on this worker from here on counts on the other entry.
+        if let Err(error) = self.submit() {
+            tracing::warn!(%error, "requests may wait for slower ones");
+        }
+        if next == Command::Register {
+            // Others may have come while the queue had no entry.
+            let _ = self.reserve.parking.ask(held.node(), Purpose::Fetch);
+        }
+        Ok(DeferredReply::to_ring(unique, held, self.reserve.clone()))
+    }
+
+    fn idle(&mut self, node: u64) -> bool {
+        self.reserve.parking.ask(node, Purpose::Park)
+    }
+
+    fn decline(&mut self) {
+        self.entry.put_reply(None);
+        self.next = Some(Command::Commit);
+    }
+
+    fn end(self) {
+        // Nothing of it is in this ring any more.
+        self.reserve.parking.park(self.entry);
+    }
+}
+
+/// A ring that knows the connection, and keeps it open.
+fn ring_for(device: &Arc<Device>) -> io::Result<IoUring<squeue::Entry128>> {
+    let ring = new_ring()?;
+    ring.submitter().register_files(&[device.connection().as_fd().as_raw_fd()])?;
+    Ok(ring)
 }
 
 /// A ring whose work is done in the calls of the thread that made it, so that nothing interrupts what it does meanwhile.
 fn new_ring() -> io::Result<IoUring<squeue::Entry128>> {
     IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(ENTRIES)
-}
-
-/// Says how many addresses an entry has, for which the builder of device commands has no place.
-fn set_length(entry: &mut squeue::Entry128, length: u32) {
-    /// Of `len` in `struct io_uring_sqe`.
-    const OFFSET: usize = 24;
-    // SAFETY: an entry is laid out as `struct io_uring_sqe`, whose bytes 24 to 27 are a number.
-    unsafe { (&raw mut *entry).cast::<u8>().add(OFFSET).cast::<u32>().write_unaligned(length) };
 }
 
 /// Whether the kernel has it turned on.
@@ -310,18 +289,4 @@ fn is_switched_on() -> Result<bool, &'static str> {
 
 fn may_have_rings() -> Result<(), &'static str> {
     new_ring().map(drop).map_err(|_| "the system refuses it to this process (sysctl kernel.io_uring_disabled)")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_parts_of_the_memory_keep_apart() {
-        assert_eq!((EXCHANGE, HEADERS_BYTES), (256, 288));
-        assert!(ADDRESSES + 4 * size_of::<u64>() <= MESSAGE);
-        let longest = size_of::<wire::InHeader>() + ARGUMENTS_BYTES_MAX;
-        assert!(MESSAGE + longest + SHORT_BYTES_MAX <= PAYLOAD - Reply::HEADER);
-        assert!(MESSAGE <= PAYLOAD - longest);
-    }
 }

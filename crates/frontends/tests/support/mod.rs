@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vnode::FileSystemRef;
+use vnode::layer::Layer;
+use vnode::{FileSystemRef, Properties};
 
 /// A mount on a directory of its own, unmounted when dropped.
 pub struct Mounted {
@@ -111,4 +112,70 @@ pub fn set_lock(file: &File, command: libc::c_int, kind: libc::c_int, start: i64
 pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let copied = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status();
     assert!(copied.expect("cp is started").success(), "{} is not copied", from.as_ref().display());
+}
+
+/// Locks reach the base only where others could reach it too.
+pub struct Shared;
+
+impl Layer for Shared {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "shared"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { exclusive: false, ..Properties::TRANSPARENT }
+    }
+}
+
+/// Opens a file as often as there are to be waiters, each of which waits for a lock of it in a thread with little memory.
+pub fn wait_for_locks<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    path: &Path,
+    count: usize,
+    operation: rustix::fs::FlockOperation,
+) -> Vec<std::thread::ScopedJoinHandle<'scope, io::Result<()>>> {
+    let start = |_| {
+        let file = File::open(path).unwrap();
+        let wait = move || Ok(rustix::fs::flock(&file, operation)?);
+        std::thread::Builder::new().stack_size(128 << 10).spawn_scoped(scope, wait).unwrap()
+    };
+    (0..count).map(start).collect()
+}
+
+/// Waits until it holds.
+pub fn until(mut condition: impl FnMut() -> bool, what: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Has thousands wait for one lock: others are served at once meanwhile, and all get it.
+pub fn thousands_wait_for_a_lock(mounted: &Mounted) {
+    const WAITERS: usize = 3_000;
+    use rustix::fs::{FlockOperation, flock};
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).unwrap();
+    let path = mounted.path("file");
+    fs::write(&path, b"data").unwrap();
+    let holder = File::open(&path).unwrap();
+    flock(&holder, FlockOperation::LockExclusive).unwrap();
+    let before = mounted.requests("SETLKW");
+    std::thread::scope(|scope| {
+        let waiters = wait_for_locks(scope, &path, WAITERS, FlockOperation::LockShared);
+        until(|| mounted.requests("SETLKW") >= before + WAITERS as u64, "all wait");
+        until(|| mounted.mount.workers() < 40, "they keep no workers");
+        let started = Instant::now();
+        for number in 0..100 {
+            fs::write(mounted.path(&format!("other{number}")), b"quick").unwrap();
+        }
+        assert!(started.elapsed() < Duration::from_secs(10), "others waited for {:?}", started.elapsed());
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+        flock(&holder, FlockOperation::Unlock).unwrap();
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
+    });
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use vnode::layer::{DataShape, Holes, LayerFile, LayerVnode, Operation};
-use vnode::{Caller, Description, Errno, Name, OpenDirectoryRef, Properties, Result};
+use vnode::{Caller, Description, Errno, Name, OpenDirectoryRef, Properties, Result, zeros};
 
 use super::Described;
 use super::act::{Act, Forward};
@@ -221,7 +221,8 @@ impl Levels {
         let topmost = filtering.next().ok_or(Errno::EIO)?;
         topmost.encode_block(node, caller, block, plain, encoded)?;
         for loaded in filtering {
-            let upper = encoded.to_vec();
+            let mut upper = zeros(encoded.len())?;
+            upper.copy_from_slice(encoded);
             loaded.encode_block(node, caller, block, &upper, encoded)?;
         }
         Ok(())
@@ -239,7 +240,8 @@ impl Levels {
         let lowest = filtering.next().ok_or(Errno::EIO)?;
         lowest.decode_block(node, caller, block, encoded, plain)?;
         for loaded in filtering {
-            let lower = plain.to_vec();
+            let mut lower = zeros(plain.len())?;
+            lower.copy_from_slice(plain);
             // What the level below shows as a hole is one.
             let is_hole = loaded.has_holes && lower.len() == PAGE_BYTES && lower.iter().all(|byte| *byte == 0);
             if !is_hole {

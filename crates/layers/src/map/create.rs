@@ -60,11 +60,12 @@ impl Map {
             && kind == FileKind::Regular
             && !caller.server
         {
-            // Nobody makes a program that runs as somebody else.
+            // Nobody makes a program that runs as somebody else; of a directory's group, the superuser may.
+            let is_inherited = self.created.group.is_none() && caller.is_superuser();
             if wanted.uid.is_some_and(|uid| uid != caller.uid) {
                 *mode &= !libc::S_ISUID;
             }
-            if wanted.gid.is_some_and(|gid| !caller.is_in_group(gid)) {
+            if !is_inherited && wanted.gid.is_some_and(|gid| !caller.is_in_group(gid)) {
                 *mode &= !libc::S_ISGID;
             }
         }

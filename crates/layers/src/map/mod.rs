@@ -153,7 +153,12 @@ impl Layer for Map {
     }
 
     fn map_caller<'a>(&'a self, caller: &'a Caller) -> Cow<'a, Caller> {
-        if self.has_view() { Cow::Owned(with_process(Caller::server(), caller)) } else { self.effective(caller) }
+        let effective = self.effective(caller);
+        match self.has_view() {
+            // What is written is the caller's all the same, where room is reserved or limited.
+            true => Cow::Owned(with_process(Caller::server().at_expense_of(&effective), caller)),
+            false => effective,
+        }
     }
 
     fn encode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {

@@ -127,6 +127,7 @@ impl Node {
             self.may(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))?;
             return Err(Errno::EPERM);
         }
+        self.may_be_copied(caller)?;
         let mut limit = usize::MAX;
         for _ in 0..ATTEMPTS {
             let Instance { member, vnode, .. } = target.writable_within(caller, Extent::Nothing, limit)?;

@@ -345,7 +345,7 @@ impl OpenFile for UnionFile {
             return self.current()?.ioctl(caller, command, input, output);
         }
         let _steady = self.node.union.steady();
-        self.node.writable(caller, Extent::All)?;
+        self.node.writable_to_flag(caller)?;
         let _object = self.node.shared();
         self.lower()?.ioctl(caller, command, input, output)
     }

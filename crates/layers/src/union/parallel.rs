@@ -276,13 +276,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does something that may take long with each, all at once. The error is that of the first which has one.
+/// Does something that may take long with each, all at once where threads can be started. The error is that of the first which
+/// has one.
 pub(super) fn each<T: Sync>(all: &[T], act: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
     let Some((first, others)) = all.split_first() else { return Ok(()) };
     thread::scope(|scope| {
-        let others: Vec<_> = others.iter().map(|one| scope.spawn(|| act(one))).collect();
+        let act = &act;
+        let start = |one| thread::Builder::new().spawn_scoped(scope, move || act(one)).map_err(|_| one);
+        let others: Vec<_> = others.iter().map(start).collect();
         let first = act(first);
-        others.into_iter().map(|other| other.join().unwrap_or(Err(Errno::EIO))).fold(first, Result::and)
+        let result = |other| match other {
+            Ok(other) => thread::ScopedJoinHandle::join(other).unwrap_or(Err(Errno::EIO)),
+            Err(one) => act(one),
+        };
+        others.into_iter().map(result).fold(first, Result::and)
     })
 }
 

@@ -106,6 +106,9 @@ impl Node {
                 continue;
             }
             let is_on_the_left = !self.union.branches.may_change(&leftmost.member);
+            if is_on_the_left && before.attributes.is_immutable() {
+                return Err(Errno::EPERM);
+            }
             let member =
                 if is_on_the_left { self.branch_of_whiteout(&leftmost.member)? } else { Arc::clone(&leftmost.member) };
             let directory = &match self.place_in(caller, &member) {

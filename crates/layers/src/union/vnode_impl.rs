@@ -10,7 +10,6 @@ use vnode::{
 };
 
 use super::KIND;
-use super::copy_up::Extent;
 use super::file::UnionFile;
 use super::listing::Listing;
 use super::node::{Node, Whereabouts};
@@ -222,7 +221,7 @@ impl Vnode for Node {
         let node = self.for_caller(caller)?;
         let _steady = node.begin()?;
         let instance = match ioctl::changes(command) {
-            true => node.writable(caller, Extent::All)?,
+            true => node.writable_to_flag(caller)?,
             false if ioctl::asks_for_data(command) => node.data()?.unwrap_or_else(|| node.leftmost()),
             false => node.leftmost(),
         };

@@ -84,7 +84,7 @@ pub fn act_if_asked() {
 
 fn result(client: &dyn Client, directory: &str, call: usize, way: Way) -> String {
     match carry_out(client, directory, &CALLS[call], way) {
-        Ok(answer) => format!("ok {answer}"),
+        Ok(answer) => format!("ok {answer}").trim_end().to_owned(),
         Err(error) => format!("{error:?}"),
     }
 }

@@ -7,7 +7,7 @@ use libc::{
 };
 
 use super::objects::{NEIGHBOUR, OBJECT, OWN_FILE};
-use super::users::{LISTED, OWNER, STRANGER};
+use super::users::{LISTED, OWNER, STRANGER, User};
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -18,9 +18,22 @@ pub enum Way {
     Path,
     /// Through the link of /proc that a descriptor opened by `O_PATH` has.
     Link,
+    /// In the same way, after the descriptor was opened by the object's handle, open_by_handle_at(2).
+    Handle,
 }
 
-pub const WAYS: [Way; 2] = [Way::Path, Way::Link];
+pub const WAYS: [Way; 3] = [Way::Path, Way::Link, Way::Handle];
+
+impl Way {
+    /// Whether a call is to be tried by a user in this way. Whoever may not use handles learns that from any call.
+    pub fn is_open_to(self, user: &User, call: &Call) -> bool {
+        match self {
+            Self::Path => true,
+            Self::Link => call.by_path,
+            Self::Handle => call.by_path && (user.may_use_handles || call.name == "stat"),
+        }
+    }
+}
 
 /// The objects of a call, by their paths.
 pub struct Paths {
@@ -59,15 +72,13 @@ const fn of_names(name: &'static str, run: fn(&dyn Client, &Paths) -> Result<Str
 /// Carries out a call on the object in a directory of the client's working directory.
 pub fn carry_out(client: &dyn Client, directory: &str, call: &Call, way: Way) -> Result<String> {
     let named = format!("{directory}/{OBJECT}").into_bytes();
-    let mut held = None;
-    let object = match way {
-        Way::Path => named.clone(),
-        Way::Link => {
-            held = Some(client.open(&named, O_PATH | O_NOFOLLOW, 0)?);
-            // The first descriptor of the client's own table.
-            b"/proc/thread-self/fd/3".to_vec()
-        }
+    let held = match way {
+        Way::Path => None,
+        Way::Link => Some(client.open(&named, O_PATH | O_NOFOLLOW, 0)?),
+        Way::Handle => Some(client.open_by_handle(&named, O_PATH)?),
     };
+    // The first descriptor of the client's own table.
+    let object = held.as_ref().map_or(named.clone(), |_| b"/proc/thread-self/fd/3".to_vec());
     let result = (call.run)(client, &Paths { object, named, directory: directory.to_owned() });
     drop(held);
     result
@@ -125,7 +136,9 @@ fn lock(client: &dyn Client, paths: &Paths, flags: i32, kind: LockKind) -> Resul
 
 const ACL: &str = "system.posix_acl_access";
 const CAPABILITIES: &str = "security.capability";
-const PAST: TimeChange = TimeChange::To(Time::new(1_000_000_000, 0));
+/// A time that calls set.
+pub const PAST_SECONDS: i64 = 1_000_000_000;
+const PAST: TimeChange = TimeChange::To(Time::new(PAST_SECONDS, 0));
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
 /// A list without other users: what chmod(1) could do as well.

@@ -1,11 +1,13 @@
 //! A hostile user, as a differential test: every kind of object, every kind of user, every call. In a mount each call has the
 //! same result, and leaves every object with the same attributes, as on the file system beside it.
 //!
-//! `HOSTILE_SHARE=N` tries one of N combinations, chosen by `HOSTILE_SEED`; without it none: it is a target of its own, `make
-//! hostile`, until the list of what differs has a reason for each line.
+//! `HOSTILE_SHARE=N` tries one of N combinations, chosen by `HOSTILE_SEED`; without it all.
 
 mod actor;
+mod arena;
 mod calls;
+mod choice;
+mod counts;
 mod expected;
 mod objects;
 mod stacks;
@@ -16,12 +18,15 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use actor::Actor;
+use arena::{Arena, Outcome};
 use calls::{CALLS, WAYS, Way};
-use libtest_mimic::{Arguments, Failed, Trial};
+use choice::Choice;
+use counts::Counts;
+use libtest_mimic::{Arguments, Failed, FormatSetting, Trial};
 use objects::OBJECTS;
-use stacks::{STACKS, Side, Sides};
+use stacks::{STACKS, Sides, Stack};
 use suite::{keep_credentials, serve_if_asked, timed};
-use users::USERS;
+use users::{USERS, User};
 
 fn main() -> ExitCode {
     serve_if_asked();
@@ -31,106 +36,98 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(2);
     if !suite::matrix::Means::here().is_root || !suite::matrix::Means::here().can_mount {
         println!("skipped: it takes root and /dev/fuse");
-        return ExitCode::SUCCESS;
-    }
-    if std::env::var_os("HOSTILE_SHARE").is_none() {
         return ExitCode::from(u8::from(libtest_mimic::run(&arguments, Vec::new()).has_failed()));
     }
     let choice = Choice::given();
     println!("HOSTILE_SEED={} HOSTILE_SHARE={}", choice.seed, choice.share);
+    let is_by_hand = arguments.format != Some(FormatSetting::Json);
     let trials = STACKS.iter().flat_map(|stack| {
-        let sides: Arc<Mutex<Option<Sides>>> = Arc::default();
+        let sides = SharedSides::default();
         USERS.iter().map(move |user| (stack, user, sides.clone()))
     });
     let trials = trials.map(|(stack, user, sides)| {
         let name = format!("{}: {}", stack.title, user.name);
-        timed(&arguments, name, move || {
-            let mut sides = sides.lock().map_err(|_| Failed::from("an earlier user's trial panicked"))?;
-            let sides = match &mut *sides {
-                Some(sides) => sides,
-                none => none.insert(Sides::start(stack)?),
-            };
-            compare(sides, user, choice)
-        })
+        timed(&arguments, name, move || try_all(stack, user, &sides, choice, is_by_hand))
     });
     let trials: Vec<Trial> = trials.collect();
-    ExitCode::from(u8::from(libtest_mimic::run(&arguments, trials).has_failed() || suite::Served::has_any_failed()))
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    counts::print();
+    let is_whole = choice.share == 1 && conclusion.num_filtered_out == 0 && !arguments.list;
+    let needless = if is_whole { expected::needless() } else { Vec::new() };
+    needless.iter().for_each(|reason| println!("nothing differs any more: {reason}"));
+    ExitCode::from(u8::from(conclusion.has_failed() || suite::Served::has_any_failed() || !needless.is_empty()))
 }
 
-/// Which combinations are tried.
-#[derive(Clone, Copy)]
-struct Choice {
-    seed: u64,
-    share: u64,
-}
+/// The sides of a stack, once the first of its users needs them.
+type SharedSides = Arc<Mutex<Option<Arc<Sides>>>>;
 
-impl Choice {
-    fn given() -> Self {
-        let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-        Self {
-            seed: number("HOSTILE_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32)),
-            share: number("HOSTILE_SHARE").unwrap_or(1),
+/// All that a user tries in a stack.
+fn try_all(
+    stack: &'static Stack,
+    user: &'static User,
+    sides: &SharedSides,
+    choice: Choice,
+    is_by_hand: bool,
+) -> Result<(), Failed> {
+    let sides = {
+        let mut sides = sides.lock().map_err(|_| Failed::from("an earlier user's trial panicked"))?;
+        match &*sides {
+            Some(sides) => sides.clone(),
+            None => sides.insert(Arc::new(Sides::start(stack)?)).clone(),
         }
+    };
+    let (counts, differences) = compare(&sides, user, choice)?;
+    counts.note(stack.title);
+    if is_by_hand {
+        println!("{}: {}: {counts}", stack.title, user.name);
     }
-
-    fn has(self, combination: (usize, usize, usize)) -> bool {
-        let (object, call, way) = combination;
-        let number = (object * 1009 + call) * 4 + way;
-        fastrand::Rng::with_seed(self.seed ^ number as u64).u64(..self.share) == 0
+    match differences.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{counts}:\n{}", differences.join("\n")).into()),
     }
 }
 
-/// Tries all calls on all objects, each on new objects on both sides.
-fn compare(sides: &mut Sides, user: &'static users::User, choice: Choice) -> Result<(), Failed> {
-    let mut actors = [Actor::start(user, sides.beside.path())?, Actor::start(user, sides.mounted.path())?];
-    let (mut count, mut differences) = (0, Vec::new());
-    for (object_index, object) in OBJECTS.iter().enumerate() {
-        for (call_index, call) in CALLS.iter().enumerate() {
-            for (way_index, way) in WAYS.iter().enumerate() {
-                let is_lacked = |lacked: &&str| [object.name, call.name].iter().any(|name| name.contains(*lacked));
-                let is_there = !sides.stack.lacks.iter().any(is_lacked);
-                let is_meant = choice.has((object_index, call_index, way_index)) && (call.by_path || *way == Way::Path);
-                let is_meant = is_meant && is_there;
-                if !is_meant {
+/// Tries all calls on all objects, each on both sides. Also tells what differs and is not expected to.
+fn compare(sides: &Sides, user: &'static User, choice: Choice) -> Result<(Counts, Vec<String>), Failed> {
+    let mut actors = [Actor::start(user, &sides.beside.path)?, Actor::start(user, &sides.mounted.path)?];
+    let (mut counts, mut differences) = (Counts::default(), Vec::new());
+    let trial = format!("{}: {}", sides.stack.title, user.name);
+    let objects = OBJECTS.iter().enumerate().filter(|(_, object)| !sides.stack.lacks(object.name));
+    for (object_index, object) in objects.filter(|(index, _)| choice.has_object(&trial, *index)) {
+        let arena = |side| Arena::new(side, object, format!("{}-{}", user.name, object.name).replace(' ', "_"));
+        let mut arenas = [arena(&sides.beside), arena(&sides.mounted)];
+        for (call_index, call) in CALLS.iter().enumerate().filter(|(_, call)| !sides.stack.lacks(call.name)) {
+            for (way_index, way) in WAYS.into_iter().enumerate() {
+                if !way.is_open_to(user, call) || !choice.has_call(&trial, (object_index, call_index, way_index)) {
                     continue;
                 }
-                count += 1;
-                let names = (user.name, object.name, call.name, *way);
-                let try_on = |side: &Side, actor: &mut Actor| -> Result<(String, String), Failed> {
-                    let directory = side.new_directory(count)?;
-                    objects::make(&directory, object)?;
-                    let result = actor.act(&side.name(count), call_index, *way)?;
-                    let after = state::of(&directory);
-                    side.remove(&directory)?;
-                    Ok((result, after))
-                };
-                let [own, other] = &mut actors;
-                let beside = try_on(&sides.beside, own)?;
-                let mounted = try_on(&sides.mounted, other)?;
-                if beside != mounted && !expected::is_expected(sides.stack, names) {
-                    differences.push(describe(names, &beside, &mounted));
+                counts.compared += 1;
+                let mut act = |side: usize| arenas[side].act(&mut actors[side], call_index, way);
+                let (beside, mounted) = (act(0)?, act(1)?);
+                let names = (user.name, object.name, call.name, way);
+                if beside != mounted {
+                    match expected::is_expected(sides.stack, names, &beside, &mounted) {
+                        true => counts.expected += 1,
+                        false => differences.push(describe(names, &beside, &mounted)),
+                    }
                 }
             }
         }
+        arenas.iter_mut().try_for_each(Arena::clear)?;
     }
-    println!("{}: {}: {count} calls compared, {} differ", sides.stack.title, user.name, differences.len());
-    match differences.is_empty() {
-        true => Ok(()),
-        false => Err(format!("{} of {count} differ:\n{}", differences.len(), differences.join("\n")).into()),
-    }
+    Ok((Counts { others: differences.len(), ..counts }, differences))
 }
 
 /// What a call is known by: user, object, call, way.
 type Names = (&'static str, &'static str, &'static str, Way);
 
-fn describe((user, object, call, way): Names, beside: &(String, String), mounted: &(String, String)) -> String {
-    let mut text = format!("{user}, {object}, {call}, {way:?}: beside {}, in the mount {}", beside.0, mounted.0);
-    let lines = |state: &str| state.lines().map(str::to_owned).collect::<Vec<_>>();
-    let (beside, mounted) = (lines(&beside.1), lines(&mounted.1));
-    for line in beside.iter().filter(|line| !mounted.contains(line)) {
+fn describe((user, object, call, way): Names, beside: &Outcome, mounted: &Outcome) -> String {
+    let mut text =
+        format!("{user}, {object}, {call}, {way:?}: beside {}, in the mount {}", beside.result, mounted.result);
+    for line in beside.state.iter().filter(|line| !mounted.state.contains(line)) {
         text.push_str(&format!("\n    beside only: {line}"));
     }
-    for line in mounted.iter().filter(|line| !beside.contains(line)) {
+    for line in mounted.state.iter().filter(|line| !beside.state.contains(line)) {
         text.push_str(&format!("\n    in the mount only: {line}"));
     }
     text

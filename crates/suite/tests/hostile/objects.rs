@@ -75,6 +75,7 @@ pub const OBJECTS: &[Object] = &[
 
 /// Makes the object in a new directory, with what is beside it. All is old and the owner's but for the stranger's file.
 pub fn make(directory: &Path, object: &Object) -> Result<(), Failed> {
+    fs::create_dir(directory)?;
     let path = directory.join(OBJECT);
     let neighbour = directory.join(NEIGHBOUR);
     file(&neighbour)?;
@@ -105,8 +106,20 @@ pub fn make(directory: &Path, object: &Object) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Removes a directory of objects.
+pub fn remove(directory: &Path) -> Result<(), Failed> {
+    if fs::remove_dir_all(directory).is_ok() {
+        return Ok(());
+    }
+    // What is immutable or only grows stays as long as it does, under each of its names.
+    for entry in fs::read_dir(directory)? {
+        let _ = set_flags(&entry?.path(), IFlags::empty());
+    }
+    Ok(fs::remove_dir_all(directory)?)
+}
+
 /// Makes an object immutable or one that only grows, or neither, as chattr(1) does.
-pub fn set_flags(path: &Path, flags: IFlags) -> Result<(), Failed> {
+fn set_flags(path: &Path, flags: IFlags) -> Result<(), Failed> {
     let object = fs::File::open(path)?;
     let others = ioctl_getflags(&object)? - (IFlags::IMMUTABLE | IFlags::APPEND);
     Ok(ioctl_setflags(object, others | flags)?)

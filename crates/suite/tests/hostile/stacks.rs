@@ -1,20 +1,25 @@
 //! Where it is tried: in mounts of stacks over a directory, and in a directory beside them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::objects;
 use layers::BranchMode;
 use libtest_mimic::Failed;
-use rustix::fs::IFlags;
 use suite::{Base, Place, Recipe, Served};
+
+use super::state::are_times_fine;
 
 /// A stack of the test.
 pub struct Stack {
     pub title: &'static str,
     /// It has no objects whose names have this in them.
-    pub lacks: &'static [&'static str],
+    lacks: &'static [&'static str],
     recipe: fn(&Place) -> Result<Recipe, Failed>,
+    /// Objects are made below its mount, in this directory of its place, and not in the mount.
+    below: Option<&'static str>,
+}
+
+const fn stack(title: &'static str, recipe: fn(&Place) -> Result<Recipe, Failed>) -> Stack {
+    Stack { title, lacks: &[], recipe, below: None }
 }
 
 fn directory(place: &Place) -> Result<Recipe, Failed> {
@@ -26,65 +31,46 @@ fn union(place: &Place) -> Result<Recipe, Failed> {
     Ok(Recipe::plain(Base::Branches(branches)).with_layer("union", &[]))
 }
 
+fn mapped(place: &Place) -> Result<Recipe, Failed> {
+    Ok(directory(place)?.with_layer("map", &[("user-map", "70000/70001"), ("group-map", "70000/70001")]))
+}
+
+fn audited(place: &Place) -> Result<Recipe, Failed> {
+    let log = place.beside("logs")?.join("audit");
+    Ok(directory(place)?.with_layer("audit", &[("to", &log.display().to_string()), ("result", "denied")]))
+}
+
+fn in_memory(_: &Place) -> Result<Recipe, Failed> {
+    Ok(Recipe::plain(Base::Memory("size=256m".to_owned())))
+}
+
 pub const STACKS: &[Stack] = &[
-    Stack { title: "dir", lacks: &[], recipe: directory },
-    Stack {
-        title: "dir|map",
-        lacks: &["list"],
-        recipe: |place| {
-            Ok(directory(place)?.with_layer("map", &[("user-map", "70000/70001"), ("group-map", "70000/70001")]))
-        },
-    },
-    Stack { title: "union", lacks: &[], recipe: union },
-    Stack {
-        title: "dir|audit",
-        lacks: &[],
-        recipe: |place| {
-            let log = place.beside("logs")?.join("audit");
-            Ok(directory(place)?.with_layer("audit", &[("to", &log.display().to_string()), ("result", "denied")]))
-        },
-    },
-    Stack {
-        title: "mem",
-        lacks: &["immutable", "only grows"],
-        recipe: |_| Ok(Recipe::plain(Base::Memory("size=256m".to_owned()))),
-    },
-    Stack { title: "dir|sizes.fist", lacks: &[], recipe: |place| Ok(directory(place)?.with_layer("sizes.fist", &[])) },
-    Stack { title: "dir|rules.fist", lacks: &[], recipe: |place| Ok(directory(place)?.with_layer("rules.fist", &[])) },
+    stack("dir", directory),
+    Stack { lacks: &["a list"], ..stack("dir|map", mapped) },
+    stack("union", union),
+    Stack { below: Some("branch1"), ..stack("union of what is below", union) },
+    stack("dir|audit", audited),
+    Stack { lacks: &["immutable", "only grows"], ..stack("mem", in_memory) },
+    stack("dir|sizes.fist", |place| Ok(directory(place)?.with_layer("sizes.fist", &[]))),
+    stack("dir|rules.fist", |place| Ok(directory(place)?.with_layer("rules.fist", &[]))),
 ];
+
+impl Stack {
+    /// Whether it has no objects or calls of this name.
+    pub fn lacks(&self, name: &str) -> bool {
+        self.lacks.iter().any(|lacked| name.contains(lacked))
+    }
+}
 
 /// A directory in which calls are tried.
 pub struct Side {
-    path: PathBuf,
-}
-
-impl Side {
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The name of a trial's directory.
-    pub fn name(&self, trial: usize) -> String {
-        format!("trial{trial}")
-    }
-
-    /// A new directory for a trial.
-    pub fn new_directory(&self, trial: usize) -> Result<PathBuf, Failed> {
-        let path = self.path.join(self.name(trial));
-        fs::create_dir(&path)?;
-        Ok(path)
-    }
-
-    pub fn remove(&self, directory: &Path) -> Result<(), Failed> {
-        if fs::remove_dir_all(directory).is_ok() {
-            return Ok(());
-        }
-        // What is immutable stays as long as it is.
-        for name in [objects::OBJECT, "renamed"] {
-            let _ = objects::set_flags(&directory.join(name), IFlags::empty());
-        }
-        Ok(fs::remove_dir_all(directory)?)
-    }
+    pub path: PathBuf,
+    /// Where the objects are made that are seen there.
+    pub origin: PathBuf,
+    /// What is changed is copied to another branch first.
+    pub copies_up: bool,
+    /// No two changes are noted with the same time.
+    pub has_fine_times: bool,
 }
 
 /// A mount and a directory on the same kind of file system.
@@ -102,7 +88,16 @@ impl Sides {
         let recipe = (stack.recipe)(&places[1])?;
         let mount_point = places[1].beside("mount")?;
         let served = Served::start(&recipe, &mount_point, frontends::fuse::Features::NONE, None)?;
-        let beside = Side { path: places[0].path().to_owned() };
-        Ok(Self { stack, beside, mounted: Side { path: mount_point }, _served: served, _places: places })
+        let copies_up = stack.below.is_some();
+        let has_fine_times = are_times_fine(places[0].path())?;
+        let side = |path: &Path, origin: &Path| Side {
+            path: path.to_owned(),
+            origin: origin.to_owned(),
+            copies_up,
+            has_fine_times,
+        };
+        let origin = stack.below.map_or(mount_point.clone(), |below| places[1].path().join(below));
+        let (beside, mounted) = (side(places[0].path(), places[0].path()), side(&mount_point, &origin));
+        Ok(Self { stack, beside, mounted, _served: served, _places: places })
     }
 }

@@ -1,27 +1,105 @@
-//! All that can be seen of a directory of objects by root, a line an object, but for inode numbers and times of change.
+//! All that root can see of a directory of objects, but for inode numbers and the exact times.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
-/// The state of a directory and all below it.
-pub fn of(directory: &Path) -> String {
-    let mut lines = Vec::new();
-    describe(directory, ".", &mut lines);
-    lines.join("\n")
+use super::calls::PAST_SECONDS;
+
+/// Ends the line of an object whose time of change is another than it was.
+pub const CHANGED: &str = " changed";
+
+/// The state of a directory and all below it: each object by its name.
+#[derive(PartialEq, Eq)]
+pub struct State(BTreeMap<String, Seen>);
+
+/// What is seen of an object.
+#[derive(PartialEq, Eq)]
+struct Seen {
+    /// Kind, mode, owner, number of names, extended attributes, data, and whether a call has set a time.
+    text: String,
+    inode: u64,
+    /// Times of modification and of change, in nanoseconds.
+    modified: i128,
+    changed: i128,
 }
 
-fn describe(path: &Path, name: &str, lines: &mut Vec<String>) {
-    let Ok(found) = fs::symlink_metadata(path) else {
-        lines.push(format!("{name}: gone"));
-        return;
-    };
+impl State {
+    /// The state now. All times are looked at before anything is read, which may change them.
+    pub fn of(directory: &Path) -> Self {
+        let mut found = BTreeMap::new();
+        collect(directory, ".", &mut found);
+        let seen = |(name, (path, status)): (String, (PathBuf, Option<fs::Metadata>))| (name, Seen::of(&path, status));
+        Self(found.into_iter().map(seen).collect())
+    }
+
+    /// A line for each object: what is seen of it, and which of these times are others than they were before.
+    pub fn compared_to(&self, before: &Self, times: Times) -> Vec<String> {
+        let line = |(name, now): (&String, &Seen)| {
+            let mut line = format!("{name}: {}", now.text);
+            if let Some(before) = before.0.get(name).filter(|before| before.inode == now.inode) {
+                let is_modified = times != Times::None && before.modified != now.modified;
+                let is_changed = times == Times::All && before.changed != now.changed;
+                line += if is_modified { " modified" } else { "" };
+                line += if is_changed { CHANGED } else { "" };
+            }
+            line
+        };
+        self.0.iter().map(line).collect()
+    }
+}
+
+/// The times that are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Times {
+    None,
+    Modification,
+    /// That of the last change too.
+    All,
+}
+
+/// Whether a file system notes another time for each change that somebody has looked at, as ext4 does from Linux 6.13 on. Before,
+/// two changes within a tick of the clock have the same.
+pub fn are_times_fine(directory: &Path) -> std::io::Result<bool> {
+    let path = directory.join("clock");
+    fs::write(&path, b"")?;
+    let mut seen = BTreeSet::new();
+    for mode in 0..20 {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+        let status = fs::symlink_metadata(&path)?;
+        seen.insert((status.ctime(), status.ctime_nsec()));
+    }
+    fs::remove_file(&path)?;
+    Ok(seen.len() == 20)
+}
+
+/// Finds what is in a directory: paths and status by name.
+fn collect(path: &Path, name: &str, found: &mut BTreeMap<String, (PathBuf, Option<fs::Metadata>)>) {
+    let status = fs::symlink_metadata(path).ok();
+    let is_directory = status.as_ref().is_some_and(fs::Metadata::is_dir);
+    found.insert(name.to_owned(), (path.to_owned(), status));
+    if is_directory {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            collect(&entry.path(), &format!("{name}/{}", entry.file_name().display()), found);
+        }
+    }
+}
+
+impl Seen {
+    fn of(path: &Path, status: Option<fs::Metadata>) -> Self {
+        match status {
+            Some(status) => describe(path, &status),
+            None => Self { text: "gone".to_owned(), inode: 0, modified: 0, changed: 0 },
+        }
+    }
+}
+
+fn describe(path: &Path, found: &fs::Metadata) -> Seen {
     let kind = found.file_type();
     let what = if kind.is_file() {
-        format!(
-            "{:?}",
-            fs::read(path).map(|data| String::from_utf8_lossy(&data).into_owned()).map_err(|error| error.kind())
-        )
+        let data = fs::read(path).map(|data| String::from_utf8_lossy(&data).into_owned());
+        format!("{:?}", data.map_err(|error| error.kind()))
     } else if kind.is_symlink() {
         format!("to {:?}", fs::read_link(path))
     } else if kind.is_char_device() || kind.is_block_device() {
@@ -30,20 +108,22 @@ fn describe(path: &Path, name: &str, lines: &mut Vec<String>) {
         String::new()
     };
     let links = if kind.is_dir() { 0 } else { found.nlink() };
-    lines.push(format!(
-        "{name}: {:o} {}:{} {links} names {} {what}",
+    let set = |seconds, which| if seconds == PAST_SECONDS { which } else { "" };
+    let text = format!(
+        "{:o} {}:{} {links} names {} {what}{}{}",
         found.mode(),
         found.uid(),
         found.gid(),
-        attributes(path)
-    ));
-    if kind.is_dir() {
-        let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-        names.sort();
-        for inner in names {
-            describe(&path.join(&inner), &format!("{name}/{}", inner.display()), lines);
-        }
+        attributes(path),
+        set(found.atime(), " atime set"),
+        set(found.mtime(), " mtime set"),
+    );
+    let time = |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+    Seen {
+        text,
+        inode: found.ino(),
+        modified: time(found.mtime(), found.mtime_nsec()),
+        changed: time(found.ctime(), found.ctime_nsec()),
     }
 }
 

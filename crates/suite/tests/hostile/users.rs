@@ -8,6 +8,8 @@ pub struct User {
     pub identity: fn() -> Identity,
     /// It is the root of a user namespace of its own.
     pub has_namespace: bool,
+    /// It may open objects by their handles.
+    pub may_use_handles: bool,
 }
 
 /// Whose the objects are.
@@ -20,7 +22,7 @@ pub const STRANGER: u32 = 1002;
 pub const LISTED: u32 = 1003;
 
 const fn user(name: &'static str, identity: fn() -> Identity) -> User {
-    User { name, identity, has_namespace: false }
+    User { name, identity, has_namespace: false, may_use_handles: false }
 }
 
 pub const USERS: &[User] = &[
@@ -28,8 +30,8 @@ pub const USERS: &[User] = &[
     user("member of the group", || Identity::user(MEMBER).and_groups(&[OWNER])),
     user("other", || Identity::user(STRANGER)),
     user("user of a list", || Identity::user(LISTED)),
-    user("root", || Identity::ROOT),
+    User { may_use_handles: true, ..user("root", || Identity::ROOT) },
     user("root without capabilities", || Identity::ROOT.without_capabilities()),
-    User { name: "root of a namespace, other", identity: || Identity::user(STRANGER), has_namespace: true },
-    User { name: "root of a namespace, owner", identity: || Identity::user(OWNER), has_namespace: true },
+    User { has_namespace: true, ..user("root of a namespace, other", || Identity::user(STRANGER)) },
+    User { has_namespace: true, ..user("root of a namespace, owner", || Identity::user(OWNER)) },
 ];

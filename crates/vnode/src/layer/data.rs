@@ -1,12 +1,14 @@
 //! Encoded data: whole blocks below, any range above.
 //!
 //! Reads and writes are carried out on whole blocks of the file below (Wrapfs, section 3.2). A write that covers a block
-//! in part reads, decodes, changes and encodes it, under a lock that other reads and writes of the file respect. Appends
-//! become writes at the size found under that lock (section 3.2.1). The last block of a file may be shorter; it is
+//! in part reads, decodes, changes and encodes it, under a lock on its blocks that other reads and writes of the file respect:
+//! those of other blocks go on meanwhile. Whatever may change the size has the lock of the whole file; appends become writes at
+//! the size found under that (section 3.2.1). The last block of a file may be shorter; it is
 //! encoded as it is, and again when it grows. What lies between an old end and a new one far beyond it reads as zeros,
 //! and [`Holes`] says how that is kept below.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::scratch::Scratch;
 use super::{Layer, LayerVnode};
@@ -79,19 +81,22 @@ const FILL_SIZE: usize = 1 << 20;
 impl<L: Layer> Blocks<'_, L> {
     /// Reads what the file has of the range; see [`OpenFile::read_at`].
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let _guard = self.shared();
+        let _guard = self.shared(offset, offset.saturating_add(buffer.len() as u64));
         self.read_locked(offset, buffer)
     }
 
     /// Writes at `offset`, or at the end; see [`OpenFile::write_at`].
     pub(super) fn write(&self, offset: Option<u64>, data: &[u8], kill_privileges: bool) -> Result<usize> {
-        let _guard = self.exclusive();
-        let size = self.size()?;
-        let offset = offset.unwrap_or(size);
         if data.is_empty() {
             return Ok(0);
         }
-        self.shape.encoded_size(offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?)?;
+        let end = |offset: u64| offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG);
+        let (_guard, size) = match offset {
+            Some(offset) => self.exclusive(offset, end(offset)?, true)?,
+            None => self.whole()?,
+        };
+        let offset = offset.unwrap_or(size);
+        self.shape.encoded_size(end(offset)?)?;
         let extended = if offset > size { self.extend(size, offset, kill_privileges) } else { Ok(size) };
         let written = extended.and_then(|size| self.write_locked(size, offset, data, kill_privileges));
         self.or_undo(size, written)
@@ -99,8 +104,7 @@ impl<L: Layer> Blocks<'_, L> {
 
     /// Sets the size; see [`OpenFile::truncate`].
     pub(super) fn truncate(&self, size: u64, kill_privileges: bool) -> Result<()> {
-        let _guard = self.exclusive();
-        let old = self.size()?;
+        let (_guard, old) = self.whole()?;
         self.shape.encoded_size(size)?;
         if size > old {
             return self.or_undo(old, self.grow(old, size, kill_privileges));
@@ -117,7 +121,7 @@ impl<L: Layer> Blocks<'_, L> {
         }
         // The block that becomes the last is encoded anew in its shorter form, before what follows it goes.
         let start = size - kept as u64;
-        let mut plain = vec![0; self.shape.block_size.min((old - start) as usize)];
+        let mut plain = Scratch::zeros(self.shape.block_size.min((old - start) as usize))?;
         self.read_within(old, start, &mut plain)?;
         let written = self.write_all(old, start, &plain[..kept], kill_privileges);
         written.and_then(|()| self.lower.truncate(&self.lower_caller, encoded, kill_privileges)).inspect_err(|_| {
@@ -147,8 +151,7 @@ impl<L: Layer> Blocks<'_, L> {
         let zero = mode.bits() & !AllocateMode::KEEP_SIZE.bits() == AllocateMode::ZERO_RANGE.bits();
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
         let encoded_end = self.shape.encoded_size(end)?;
-        let _guard = self.exclusive();
-        let size = self.size()?;
+        let (_guard, size) = self.exclusive(offset, end, !keep_size)?;
         if mode.bits() == punch || zero {
             let grown = if end > size && !keep_size { self.grow(size, end, false) } else { Ok(()) };
             let within = if keep_size { end.min(size) } else { end };
@@ -166,7 +169,7 @@ impl<L: Layer> Blocks<'_, L> {
 
     /// Finds data or a hole; see [`OpenFile::seek`].
     pub(super) fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
-        let _guard = self.shared();
+        let _guard = self.shared(offset, u64::MAX);
         let size = self.size()?;
         if offset >= size {
             return Err(Errno::ENXIO);
@@ -188,7 +191,7 @@ impl<L: Layer> Blocks<'_, L> {
     fn data_block(&self, mut block: u64) -> Result<u64> {
         const PAGE_SIZE: usize = 4096;
         let encoded_size = self.shape.encoded_block_size();
-        let mut encoded = vec![0; encoded_size];
+        let mut encoded = Scratch::take(encoded_size)?;
         for _ in 0..PAGE_SIZE / encoded_size + 2 {
             let position = block * encoded_size as u64;
             block = self.lower.seek(&self.lower_caller, position, SeekTarget::Data)? / encoded_size as u64;
@@ -236,9 +239,8 @@ impl<L: Layer> Blocks<'_, L> {
         let first = offset / self.block();
         let skip = (offset % self.block()) as usize;
         let count = (skip + buffer.len()).div_ceil(block_size);
-        let mut encoded = Scratch::take(count * encoded_size);
+        let mut encoded = Scratch::take(count * encoded_size)?;
         let length = read_fully(self.lower, &self.lower_caller, first * encoded_size as u64, &mut encoded)?;
-        let mut part_of_block = Vec::new();
         let mut done = 0;
         for (index, encoded) in encoded[..length].chunks(encoded_size).enumerate() {
             let Some(plain_length) = encoded.len().checked_sub(self.shape.overhead) else { break };
@@ -249,9 +251,9 @@ impl<L: Layer> Blocks<'_, L> {
             if part == plain_length {
                 self.decode(block, encoded, place)?;
             } else {
-                part_of_block.resize(block_size, 0);
-                self.decode(block, encoded, &mut part_of_block[..plain_length])?;
-                place.copy_from_slice(&part_of_block[from..from + part]);
+                let mut whole = Scratch::take(plain_length)?;
+                self.decode(block, encoded, &mut whole)?;
+                place.copy_from_slice(&whole[from..from + part]);
             }
             done += part;
         }
@@ -277,7 +279,7 @@ impl<L: Layer> Blocks<'_, L> {
         if offset == start && kept_end == end {
             return self.write_blocks(size, start, data, kill_privileges);
         }
-        let mut plain = vec![0; (kept_end - start) as usize];
+        let mut plain = Scratch::zeros((kept_end - start) as usize)?;
         if offset > start {
             let first = self.shape.block_size.min((kept_end - start) as usize);
             self.read_within(size, start, &mut plain[..first])?;
@@ -297,16 +299,13 @@ impl<L: Layer> Blocks<'_, L> {
         let (block_size, encoded_size) = (self.shape.block_size, self.shape.encoded_block_size());
         let encoded = self.encode(start, plain)?;
         let position = start / self.block() * encoded_size as u64;
-        let (mut done, mut failure) = (0, Errno::ENOSPC);
-        while done < encoded.len() {
-            match self.lower.write_at(&self.lower_caller, position + done as u64, &encoded[done..], kill_privileges) {
-                Ok(0) => break,
-                Ok(more) => done += more,
-                Err(error) => {
-                    failure = error;
-                    break;
-                }
-            }
+        let (mut done, mut failure) = self.write_below(position, &encoded, kill_privileges);
+        let torn = done - done % encoded_size;
+        if done < encoded.len() && self.is_torn(position + torn as u64) {
+            // Neither what was there nor what was to come can be read: it has a second chance.
+            let end = encoded.len().min(torn + encoded_size);
+            let (again, reason) = self.write_below(position + torn as u64, &encoded[torn..end], false);
+            (done, failure) = (done.max(torn + again), reason);
         }
         if done == encoded.len() {
             if self.shape.sparse {
@@ -319,6 +318,28 @@ impl<L: Layer> Blocks<'_, L> {
             self.mend(size, start + (whole * block_size) as u64, &plain[whole * block_size..], position + done as u64)?;
         }
         if whole == 0 { Err(failure) } else { Ok(whole * block_size) }
+    }
+
+    /// Writes as much of this as the file below takes: how much that was, and the error that it ended with.
+    fn write_below(&self, position: u64, encoded: &[u8], kill_privileges: bool) -> (usize, Errno) {
+        let mut done = 0;
+        while done < encoded.len() {
+            match self.lower.write_at(&self.lower_caller, position + done as u64, &encoded[done..], kill_privileges) {
+                Ok(0) => break,
+                Ok(more) => done += more,
+                Err(error) => return (done, error),
+            }
+        }
+        (done, Errno::ENOSPC)
+    }
+
+    /// Whether there is something below at the start of a block, and it cannot be read or decoded.
+    fn is_torn(&self, position: u64) -> bool {
+        let mut encoded = vec![0; self.shape.encoded_block_size()];
+        let Ok(length) = read_fully(self.lower, &self.lower_caller, position, &mut encoded) else { return true };
+        let Some(plain_length) = length.checked_sub(self.shape.overhead) else { return length > 0 };
+        let block = position / self.shape.encoded_block_size() as u64;
+        length > 0 && self.decode(block, &encoded[..length], &mut vec![0; plain_length]).is_err()
     }
 
     /// Makes holes of the zeros at the ends of blocks. A file system that has no holes keeps the zeros.
@@ -344,7 +365,7 @@ impl<L: Layer> Blocks<'_, L> {
     fn encode(&self, start: u64, plain: &[u8]) -> Result<Scratch> {
         let first = start / self.block();
         let overhead = plain.len().div_ceil(self.shape.block_size) * self.shape.overhead;
-        let mut encoded = Scratch::take(plain.len() + overhead);
+        let mut encoded = Scratch::take(plain.len() + overhead)?;
         let blocks = encoded.chunks_mut(self.shape.encoded_block_size());
         for (index, (plain, encoded)) in plain.chunks(self.shape.block_size).zip(blocks).enumerate() {
             self.node.layer().encode_data(self.node, self.caller, first + index as u64, plain, encoded)?;
@@ -374,7 +395,7 @@ impl<L: Layer> Blocks<'_, L> {
         if position < size {
             // The short last block is encoded anew, longer.
             let end = offset.min(position + self.block());
-            let mut plain = vec![0; (end - position) as usize];
+            let mut plain = Scratch::zeros((end - position) as usize)?;
             self.read_within(size, position, &mut plain)?;
             self.write_all(size, position, &plain, kill_privileges)?;
             position = end;
@@ -383,7 +404,8 @@ impl<L: Layer> Blocks<'_, L> {
             // Whole blocks stay holes; a short one at the new end is no hole.
             position = position.max(offset - offset % self.block());
         }
-        let zeros = vec![0; (FILL_SIZE.next_multiple_of(self.shape.block_size)).min((offset - position) as usize)];
+        let zeros =
+            Scratch::zeros((FILL_SIZE.next_multiple_of(self.shape.block_size)).min((offset - position) as usize))?;
         while position < offset {
             let part = zeros.len().min((offset - position) as usize);
             self.write_all(position.max(size), position, &zeros[..part], kill_privileges)?;
@@ -428,7 +450,7 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     fn write_zeros(&self, size: u64, mut offset: u64, end: u64) -> Result<()> {
-        let zeros = vec![0; FILL_SIZE.min((end - offset) as usize)];
+        let zeros = Scratch::zeros(FILL_SIZE.min((end - offset) as usize))?;
         while offset < end {
             let part = zeros.len().min((end - offset) as usize);
             offset += self.write_locked(size, offset, &zeros[..part], false)?.max(1) as u64;
@@ -445,12 +467,32 @@ impl<L: Layer> Blocks<'_, L> {
         self.shape.block_size as u64
     }
 
-    fn shared(&self) -> KeyedGuard<'_, Handle> {
-        self.node.mount.data_locks.read(self.node.lower().handle())
+    /// Keeps writers away from the blocks of a range of bytes.
+    fn shared(&self, offset: u64, end: u64) -> KeyedGuard<'_, Handle> {
+        self.node.mount.data_locks.read_range(self.node.lower().handle(), self.blocks(offset, end))
     }
 
-    fn exclusive(&self) -> KeyedGuard<'_, Handle> {
-        self.node.lock_data()
+    /// Keeps everybody else away from the blocks of a range of bytes; from all, if the file is to grow where the range lies
+    /// beyond its end. Also its size, which nobody else changes meanwhile.
+    fn exclusive(&self, offset: u64, end: u64, grows: bool) -> Result<(KeyedGuard<'_, Handle>, u64)> {
+        let guard = self.node.mount.data_locks.write_range(self.node.lower().handle(), self.blocks(offset, end));
+        let size = self.size()?;
+        if !grows || end <= size {
+            return Ok((guard, size));
+        }
+        drop(guard);
+        self.whole()
+    }
+
+    /// Keeps everybody else away from the file. Also its size.
+    fn whole(&self) -> Result<(KeyedGuard<'_, Handle>, u64)> {
+        let guard = self.node.lock_data();
+        Ok((guard, self.size()?))
+    }
+
+    /// The numbers of the blocks that a range of bytes touches.
+    fn blocks(&self, offset: u64, end: u64) -> Range<u64> {
+        offset / self.block()..end.div_ceil(self.block())
     }
 }
 

@@ -63,6 +63,10 @@ impl<L: Layer> OpenDirectory for LayerDirectory<L> {
         self.node.run(caller, Operation::ReadDirectory, |layer| layer.read_directory(self, caller, cookie, sink))
     }
 
+    fn dots(&self) -> Option<[u64; 2]> {
+        self.node.layer().properties().attributes_untouched.then(|| self.lower.dots()).flatten()
+    }
+
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         self.node
             .run(caller, Operation::Fsync { data_only }, |layer| self.lower.fsync(&layer.map_caller(caller), data_only))

@@ -2,15 +2,26 @@
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::{Errno, Result};
 
 thread_local! {
-    static IDLE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static IDLE: RefCell<Idle> = const { RefCell::new(Idle(Vec::new())) };
 }
 
 /// A thread keeps so many: as many data layers of a stack may be at work at once.
 const KEPT: usize = 4;
 /// Larger ones are given back at once, bytes.
 const KEPT_BYTES: usize = 2 << 20;
+/// All threads together keep at most this much, bytes.
+const KEPT_BYTES_OF_ALL: usize = 32 << 20;
+
+/// What all threads keep.
+static KEPT_BY_ALL: AtomicUsize = AtomicUsize::new(0);
+
+/// What a thread keeps.
+struct Idle(Vec<Vec<u8>>);
 
 /// Bytes of which nobody knows what they hold.
 pub(super) struct Scratch {
@@ -20,12 +31,54 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// `length` bytes.
-    pub(super) fn take(length: usize) -> Scratch {
-        let mut bytes = IDLE.with_borrow_mut(Vec::pop).unwrap_or_default();
+    ///
+    /// # Errors
+    /// `ENOMEM` where there is no memory for them.
+    pub(super) fn take(length: usize) -> Result<Scratch> {
+        let mut bytes = IDLE.with_borrow_mut(Idle::take);
         if bytes.len() < length {
+            bytes.clear();
+            bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
             bytes.resize(length, 0);
         }
-        Scratch { bytes, length }
+        Ok(Scratch { bytes, length })
+    }
+
+    /// `length` zeros.
+    ///
+    /// # Errors
+    /// As [`Scratch::take`].
+    pub(super) fn zeros(length: usize) -> Result<Scratch> {
+        let mut zeros = Scratch::take(length)?;
+        zeros.fill(0);
+        Ok(zeros)
+    }
+}
+
+impl Idle {
+    fn take(&mut self) -> Vec<u8> {
+        let bytes = self.0.pop().unwrap_or_default();
+        KEPT_BY_ALL.fetch_sub(bytes.capacity(), Ordering::Relaxed);
+        bytes
+    }
+
+    fn keep(&mut self, bytes: Vec<u8>) {
+        let length = bytes.capacity();
+        let with_it = |kept: usize| kept.checked_add(length).filter(|&kept| kept <= KEPT_BYTES_OF_ALL);
+        if self.0.len() < KEPT
+            && (1..=KEPT_BYTES).contains(&length)
+            && KEPT_BY_ALL.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with_it).is_ok()
+        {
+            self.0.push(bytes);
+        }
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        while !self.0.is_empty() {
+            self.take();
+        }
     }
 }
 
@@ -47,12 +100,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         // The thread may be ending.
-        let _ = IDLE.try_with(|idle| {
-            let mut idle = idle.borrow_mut();
-            if idle.len() < KEPT && bytes.len() <= KEPT_BYTES {
-                idle.push(bytes);
-            }
-        });
+        let _ = IDLE.try_with(|idle| idle.borrow_mut().keep(bytes));
     }
 }
 
@@ -62,22 +110,45 @@ mod tests {
 
     #[test]
     fn memory_is_used_again_and_never_by_two_at_once() {
-        let mut first = Scratch::take(100);
-        let mut second = Scratch::take(50);
+        let mut first = Scratch::take(100).unwrap();
+        let mut second = Scratch::take(50).unwrap();
         first.fill(1);
         second.fill(2);
         assert!(first.len() == 100 && first.iter().all(|&byte| byte == 1));
         let place = second.as_ptr();
         drop(second);
-        let third = Scratch::take(40);
+        let third = Scratch::take(40).unwrap();
         assert_eq!((third.as_ptr(), third.len()), (place, 40));
+    }
+
+    fn kept() -> usize {
+        IDLE.with_borrow(|idle| idle.0.len())
     }
 
     #[test]
     fn little_is_kept() {
         drop(Scratch::take(KEPT_BYTES + 1));
-        assert_eq!(IDLE.with_borrow(Vec::len), 0);
-        drop((0..2 * KEPT).map(|_| Scratch::take(10)).collect::<Vec<_>>());
-        assert_eq!(IDLE.with_borrow(Vec::len), KEPT);
+        assert_eq!(kept(), 0);
+        drop((0..2 * KEPT).map(|_| Scratch::take(10).unwrap()).collect::<Vec<_>>());
+        assert_eq!(kept(), KEPT);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_an_error_and_zeros_are_zeros() {
+        assert_eq!(Scratch::take(isize::MAX as usize).err(), Some(Errno::ENOMEM));
+        Scratch::take(100).unwrap().fill(1);
+        assert!(Scratch::zeros(50).unwrap().iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn all_threads_together_keep_no_more_than_a_bound() {
+        let mut all = (0..2 * KEPT_BYTES_OF_ALL / KEPT_BYTES).map(|_| Idle(Vec::new())).collect::<Vec<_>>();
+        all.iter_mut().for_each(|idle| idle.keep(vec![0; KEPT_BYTES]));
+        let kept = all.iter().filter(|idle| !idle.0.is_empty()).count();
+        assert!((1..=KEPT_BYTES_OF_ALL / KEPT_BYTES).contains(&kept), "{kept}");
+        drop(all);
+        let mut again = Idle(Vec::new());
+        again.keep(vec![0; KEPT_BYTES]);
+        assert_eq!(again.0.len(), 1, "threads that end give back what they kept");
     }
 }

@@ -64,6 +64,17 @@ fn a_list_that_is_only_a_mode_becomes_one() {
 }
 
 #[test]
+fn a_list_that_says_what_the_mode_says_changes_nothing() {
+    let root = file_system().root();
+    let (file, _) = create(&root, &user(7), "file", 0o640);
+    let before = file.getattr(&user(7)).unwrap();
+    set(&file, &user(7), ACCESS, &mode_only([6, 4, 0])).unwrap();
+    assert_eq!(file.getattr(&user(7)).unwrap(), before, "as ext4 leaves even the time of change");
+    set(&file, &user(7), ACCESS, &mode_only([6, 4, 4])).unwrap();
+    assert!(file.getattr(&user(7)).unwrap().ctime > before.ctime);
+}
+
+#[test]
 fn setting_a_list_drops_setgid_of_strangers() {
     let root = file_system().root();
     let (file, _) = create(&root, &user(7), "file", 0o600);

@@ -27,6 +27,9 @@ fn values_are_set_created_replaced_listed_and_removed() {
     set(&file, &user(7), "user.a", b"1").unwrap();
     assert_eq!(file.listxattr(&user(7)).unwrap(), b"user.a\0user.key\0");
     assert_eq!(get(&file, &user(7), "user.key").unwrap(), b"value");
+    let before = attributes(&file);
+    set(&file, &user(7), "user.key", b"value").unwrap();
+    assert_eq!(attributes(&file).ctime, before.ctime, "it has that value, as on ext4");
     file.removexattr(&user(7), key).unwrap();
     assert_eq!(file.removexattr(&user(7), key), Err(Errno::ENODATA));
     assert_eq!(get(&file, &user(7), "user.key"), Err(Errno::ENODATA));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -166,23 +167,28 @@ impl Mounted {
 
 /// Ends the mount at the first signal, and at once at the second.
 fn watch(mut signals: Signals, mount: Arc<Mounted>) -> Outcome {
+    let (ending, ends) = channel();
+    let waiting = Arc::clone(&mount);
+    let end = move || {
+        if ends.recv().is_ok() {
+            waiting.served.end(false);
+        }
+    };
     let watch = move || {
         for (count, signal) in signals.forever().enumerate() {
             tracing::info!(signal, "ending");
-            let mount = Arc::clone(&mount);
-            // In a thread, so that a second signal is heard while the first waits for those who use the mount.
-            let end = move || mount.served.end(count > 0);
-            if let Err(error) = thread::Builder::new().name("ending".into()).spawn(end) {
-                tracing::error!(%error, "cannot end now; send the signal again");
+            // A second signal is heard while the other thread waits for those who use the mount.
+            if count > 0 || ending.send(()).is_err() {
+                mount.served.end(true);
             }
         }
     };
-    match thread::Builder::new().name("signals".into()).spawn(watch) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            Err(Failure::new(Exit::Failure, format!("cannot start a thread: {error}; raise the limit (ulimit -u)")))
-        }
-    }
+    // Both are there from the start: when they are needed there may be no thread to be had.
+    let start = |name: &str, run: Box<dyn FnOnce() + Send>| thread::Builder::new().name(name.into()).spawn(run);
+    let started = start("ending", Box::new(end)).and_then(|_| start("signals", Box::new(watch)));
+    started.map(drop).map_err(|error| {
+        Failure::new(Exit::Failure, format!("cannot start a thread: {error}; raise the limit (ulimit -u)"))
+    })
 }
 
 /// Whether everything that was written is on storage.

@@ -1,5 +1,6 @@
 //! Attributes: read them, change them, check access, file system state.
 
+use super::xattrs::FILE_CAPABILITIES;
 use super::{Answer, Dispatcher, SET_ID, caller};
 use crate::fuse::convert::{attributes_out, changes_from_wire, statfs_out, statx_out};
 use crate::fuse::nodes::Node;
@@ -88,12 +89,12 @@ impl Dispatcher {
         }
     }
 
-    /// Whether this is a chown(2) of a program with set-id bits that names no ids: the kernel leaves it to us to clear the bits,
-    /// and to see that the caller may. Before a write it asks the same, and the write clears them: who may write changes
-    /// nothing here.
+    /// Whether this is a chown(2) that names no ids, of a program with set-id bits or capabilities: the kernel leaves it to us
+    /// to take them away, and to see that the caller may. Before a write it asks the same, and the write takes them away: for
+    /// those who may write nothing changes here.
     ///
     /// # Errors
-    /// `EPERM` for who may neither.
+    /// `EPERM` for who may neither change nor write a program with set-id bits. Capabilities alone may be taken by everybody.
     fn is_chown_to_nobody(&self, caller: &Caller, node: &Node, set: &wire::SetAttributesIn) -> Result<bool> {
         const NO_CHANGES: u32 = valid::HANDLE | valid::LOCK_OWNER | valid::CTIME;
         if set.valid & !NO_CHANGES != 0 || node.vnode.kind() != FileKind::Regular {
@@ -101,10 +102,11 @@ impl Dispatcher {
         }
         let attributes = node.vnode.getattr(&self.server)?;
         if attributes.mode & SET_ID == 0 {
-            Ok(false)
+            let is_written = self.open_files.has_writers(node.id);
+            Ok(!is_written && node.vnode.getxattr(&self.server, FILE_CAPABILITIES).is_ok())
         } else if caller.is_superuser() || caller.uid == attributes.uid {
             Ok(true)
-        } else if self.may_take_privileges(caller, node)? {
+        } else if self.may_write(caller, node) {
             Ok(false)
         } else {
             Err(Errno::EPERM)

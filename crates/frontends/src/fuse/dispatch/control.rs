@@ -16,9 +16,11 @@ impl Dispatcher {
             Operation::Poll(arguments) => {
                 let opened = self.open_file(arguments.handle)?;
                 let caller = caller(request, 0);
-                let events = opened.file.poll(&caller, arguments.events)?;
-                if events == 0 && arguments.flags & wire::POLL_SCHEDULE_NOTIFY != 0 {
-                    self.pollers.watch(&opened, arguments);
+                let mut events = opened.file.poll(&caller, arguments.events)?;
+                let is_to_be_woken = events == 0 && arguments.flags & wire::POLL_SCHEDULE_NOTIFY != 0;
+                if is_to_be_woken && !self.pollers.watch(&opened, arguments) {
+                    // It may try, and need not wait for ever.
+                    events = arguments.events;
                 }
                 reply.put(&wire::PollOut { events, padding: 0 });
                 Ok(())

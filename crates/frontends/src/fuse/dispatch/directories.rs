@@ -20,7 +20,7 @@ impl Dispatcher {
         match &request.operation {
             Operation::OpenDirectory(_) => {
                 let node = self.node(request.node)?;
-                let directory = node.vnode.open_directory(&caller)?;
+                let directory = node.vnode.open_directory(&self.admitted_caller(request, 0))?;
                 let handle = self.open_files.open_directory(node, directory);
                 let keep = open_reply::CACHE_DIR | open_reply::KEEP_CACHE;
                 let Decisions { exclusive, needs_every_lookup, .. } = **self.decisions();
@@ -71,14 +71,17 @@ impl Dispatcher {
         }
         // As the reader sees them: what a directory is may depend on that.
         let number = |vnode: &VnodeRef| vnode.getattr(caller).map_or(opened.node.id, |found| found.ino);
+        let ask = || {
+            let own = number(&opened.node.vnode);
+            [own, opened.node.vnode.parent(caller).map_or(own, |parent| number(&parent))]
+        };
         let dot = |cookie: u64, inode: u64| wire::DirectoryEntry {
             inode,
             cookie,
             name_length: 0,
             kind: u32::from(FileKind::Directory.directory_entry_type()),
         };
-        let own = number(&opened.node.vnode);
-        let parent = opened.node.vnode.parent(caller).map_or(own, |parent| number(&parent));
+        let [own, parent] = opened.directory.dots().unwrap_or_else(ask);
         (offset >= DOT || push(packer, plus, dot(DOT, own), b".")) && push(packer, plus, dot(DOT_DOT, parent), b"..")
     }
 

@@ -1,7 +1,7 @@
 //! Names: look up, make, remove, rename, link, read links.
 
 use super::guard::{FOLLOW_NOT_FOR_OTHERS, Guard};
-use super::{Answer, Dispatcher, caller, name};
+use super::{Answer, Dispatcher, name};
 use crate::fuse::convert::{attributes_to_wire, device_from_wire, node_kind, rename_mode};
 use crate::fuse::known_names::Generation;
 use crate::fuse::nodes::Node;
@@ -16,7 +16,7 @@ use vnode::{Attributes, Caller, Entry, Errno, RenameMode, Result};
 impl Dispatcher {
     pub(super) fn entry_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         let node = self.node(request.node)?;
-        let caller_with = |umask: u32| caller(request, umask);
+        let caller_with = |umask: u32| self.admitted_caller(request, umask);
         let vnode = &node.vnode;
         let found_in = self.known_names.generation();
         let (bytes, made) = match &request.operation {

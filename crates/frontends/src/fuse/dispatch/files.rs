@@ -3,13 +3,15 @@
 use super::{Answer, Dispatcher, SET_ID, caller, name};
 use crate::fuse::backing;
 use crate::fuse::convert::{lock_from_wire, lock_to_wire};
+use crate::fuse::locks::Locking;
 use crate::fuse::nodes::Node;
-use crate::fuse::open_files::{OpenAnswer, OpenWish, OpenedFile};
+use crate::fuse::open_files::{OpenAnswer, OpenWish, OpenedFile, Opener};
 use crate::fuse::options::Decisions;
 use crate::fuse::reply::Reply;
 use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
 use rustix::io::Errno as SystemError;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vnode::{
     AccessMode, Attributes, Caller, Creation, Errno, Lock, LockFamily, LockKind, LockOwner, OpenFileRef, OpenFlags,
@@ -49,26 +51,27 @@ impl Dispatcher {
                 reply.put(&wire::LockOut { lock: lock_to_wire(found.as_ref()) });
                 Ok(())
             }
-            Operation::SetLock { arguments, wait } => self.set_lock(request, arguments, *wait),
             _ => Err(Errno::ENOSYS),
         }
     }
 
     fn open(&self, request: &Request<'_>, arguments: &wire::OpenIn, reply: &mut Reply<'_>) -> Answer {
         let node = self.node(request.node)?;
-        let caller = caller(request, 0);
+        let caller = self.admitted_caller(request, 0);
         let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
         let (file, appends) = if arguments.flags & OPENED_TO_EXECUTE != 0 {
-            // Who may execute need not be allowed to read; the kernel reads for the program loader.
+            // Who may execute need not be allowed to read; the kernel reads for the program loader. What it is for is told:
+            // below, nothing may be executable at all.
             node.vnode.access(&caller, AccessMode::EXECUTE)?;
-            (node.vnode.open(&self.server, flags)?, false)
+            let to_execute = flags.with(OpenFlags::from_bits(OPENED_TO_EXECUTE));
+            (node.vnode.open(&self.server, to_execute)?, false)
         } else {
             self.open_vnode(&node, &caller, flags)?
         };
         if flags.truncates() {
             self.durability.file_changed(&caller, &*file)?;
         }
-        let answer = self.register(&node, file, flags, appends, None, request.uid == 0);
+        let answer = self.register(&node, file, flags, appends, None, Opener::of(&caller));
         put_open(reply, answer);
         Ok(())
     }
@@ -114,7 +117,7 @@ impl Dispatcher {
         };
         let node = self.node(entry.node)?;
         self.newborns.created(&node, &attributes);
-        let answer = self.register(&node, created.file, flags, by.appends(), Some(&attributes), request.uid == 0);
+        let answer = self.register(&node, created.file, flags, by.appends(), Some(&attributes), Opener::of(&caller));
         reply.put(&entry);
         put_open(reply, answer);
         Ok(())
@@ -128,8 +131,9 @@ impl Dispatcher {
         flags: OpenFlags,
         appends: bool,
         attributes: Option<&Attributes>,
-        privileged: bool,
+        opener: Opener,
     ) -> OpenAnswer {
+        let privileged = opener.is_privileged;
         let passthrough = self.decisions().passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
         // After a passthrough write the kernel would not notice that the bits are gone.
         let writes_clear_set_id = passthrough && flags.writes() && !privileged && self.has_set_id(&file, attributes);
@@ -139,7 +143,7 @@ impl Dispatcher {
         let synchronized = passthrough && flags.writes() && self.durability.of_data();
         let direct = self.decisions().direct_io() || writes_clear_set_id || appends_by_itself || synchronized;
         let opens_differ = self.decisions().opens_differ;
-        let wish = OpenWish { passthrough, direct, opens_differ, writes: flags.writes(), appends, privileged };
+        let wish = OpenWish { passthrough, direct, opens_differ, writes: flags.writes(), appends, opener };
         let register = |file: &OpenFileRef| self.register_backing(file, privileged);
         let keeps = |file: &OpenFileRef| self.may_keep_data(node, file, attributes, flags.reads());
         let mut answer = self.open_files.open(node.id, file, wish, register, keeps);
@@ -209,7 +213,7 @@ impl Dispatcher {
 
     fn release(&self, request: &Request<'_>, arguments: &wire::ReleaseIn) -> Answer {
         let close_backing = |id: i32| {
-            if let Err(error) = self.device.close_backing(id) {
+            if let Err(error) = backing::unregister(&self.device, id) {
                 tracing::warn!(%error, "a backing file stays registered");
             }
         };
@@ -218,7 +222,8 @@ impl Dispatcher {
         if flock || opened.flocked.load(Ordering::Relaxed) {
             let whole = Lock { family: LockFamily::Flock, kind: LockKind::Unlock, start: 0, end: u64::MAX, pid: 0 };
             // The lock goes with the file in any case; this is for those who wait.
-            let _ = self.locks.set(&caller(request, 0), &opened, flock_owner(arguments.handle), &whole, None);
+            let owner = flock_owner(arguments.handle);
+            let _ = self.locks.set(caller(request, 0), Arc::clone(&opened), owner, whole, None);
         }
         self.pollers.released(arguments.handle);
         if opened.written_past_us() && !self.decisions().attribute_timeout.is_zero() {
@@ -228,7 +233,13 @@ impl Dispatcher {
         Ok(())
     }
 
-    fn set_lock(&self, request: &Request<'_>, arguments: &wire::LockIn, wait: bool) -> Answer {
+    /// Takes or releases a lock, or has it waited for.
+    pub(super) fn set_lock(
+        &self,
+        request: &Request<'_>,
+        arguments: &wire::LockIn,
+        wait: bool,
+    ) -> vnode::Result<Locking> {
         let opened = self.open_file(arguments.handle)?;
         let lock = lock_from_wire(arguments)?;
         let owner = match lock.family {
@@ -238,7 +249,7 @@ impl Dispatcher {
         if lock.family == LockFamily::Flock && lock.kind != LockKind::Unlock {
             opened.flocked.store(true, Ordering::Relaxed);
         }
-        self.locks.set(&caller(request, 0), &opened, owner, &lock, wait.then_some(request.unique))
+        self.locks.set(caller(request, 0), opened, owner, lock, wait.then_some(request.unique))
     }
 }
 

@@ -67,13 +67,18 @@ impl Dispatcher {
         if is_protected { Err(Errno::EACCES) } else { Ok(()) }
     }
 
-    /// Whether to take capabilities or set-id bits away from a file for a caller whom the kernel has not checked: it asks alike
-    /// before a write and before a change of owner that is yet to be refused. Who owns the file may, and who may write to it.
-    pub(super) fn may_take_privileges(&self, caller: &Caller, node: &Node) -> Result<bool> {
+    /// Whether to take capabilities away from a file as the kernel says. It says so for those who write to it, for those who
+    /// may remove them by name, and for those who change its owner or size, before it knows whether they may: that takes them
+    /// away by itself below, unless it is refused.
+    pub(super) fn takes_capabilities(&self, caller: &Caller, node: &Node) -> Result<bool> {
         Ok(caller.is_superuser()
-            || node.vnode.getattr(&self.server)?.uid == caller.uid
             || self.open_files.has_writers(node.id)
-            || node.vnode.access(caller, AccessMode::WRITE).is_ok())
+            || (caller.may_give_own_files_capabilities() && node.vnode.getattr(&self.server)?.uid == caller.uid))
+    }
+
+    /// Whether a caller whom the kernel has not checked may write to a file, and so take its set-id bits away.
+    pub(super) fn may_write(&self, caller: &Caller, node: &Node) -> bool {
+        self.open_files.has_writers(node.id) || node.vnode.access(caller, AccessMode::WRITE).is_ok()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
 use vnode::{Caller, Errno, FileKind, Result, SetAttributes};
 
-const FILE_CAPABILITIES: &[u8] = b"security.capability";
+pub(super) const FILE_CAPABILITIES: &[u8] = b"security.capability";
 
 impl Dispatcher {
     pub(super) fn xattr_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
@@ -45,7 +45,7 @@ impl Dispatcher {
                 // The kernel removes a file's capabilities for whoever writes to it, and has checked the permission of
                 // whoever removes them by name.
                 let is_capabilities = *name == FILE_CAPABILITIES;
-                if is_capabilities && !self.may_take_privileges(&caller, &node)? {
+                if is_capabilities && !self.takes_capabilities(&caller, &node)? {
                     return Ok(());
                 }
                 let caller = if is_capabilities { &self.server } else { &caller };

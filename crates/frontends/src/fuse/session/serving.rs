@@ -1,6 +1,6 @@
 //! One request: decoded, had served, counted, and its reply made whole.
 
-use super::super::reply::Reply;
+use super::super::reply::{Reply, is_answerable};
 use super::super::request::{DecodeError, Request, decode};
 use super::super::statistics::{FRONT_END, Place, REQUESTS_PER_WATCHED};
 use super::super::trace;
@@ -20,19 +20,27 @@ pub(super) struct Service<'a, H: Handler> {
     pub(super) requests: u32,
 }
 
+/// What has become of a request.
+pub(super) enum Served {
+    /// The length of the message to answer with, if one is due.
+    Now(Option<usize>),
+    /// The request with this unique is answered later.
+    Later(u64),
+}
+
 impl<H: Handler> Service<'_, H> {
-    /// Has a request served; the result is the length of the message to answer with, if one is due.
-    pub(super) fn serve(&mut self, message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
+    /// Has a request served.
+    pub(super) fn serve(&mut self, message: &[u8], reply: &mut Reply<'_>) -> Served {
         let started = Instant::now();
         let request = match decode(message, self.shared.layout) {
             Ok(request) => request,
             Err(error) => {
                 tracing::warn!("{error}");
-                return match error {
+                return Served::Now(match error {
                     DecodeError::Header { .. } => None,
                     DecodeError::UnknownOpcode { unique, .. } => Some(reply.finish_error(unique, libc::ENOSYS)),
                     DecodeError::Arguments { unique, .. } => Some(reply.finish_error(unique, libc::EINVAL)),
-                };
+                });
             }
         };
         let home = self.shared.locality.request(request.pid, message.len(), self.processor);
@@ -43,13 +51,22 @@ impl<H: Handler> Service<'_, H> {
         if let Some(trace) = trace {
             trace.finish(outcome, reply);
         }
-        match outcome {
+        Served::Now(match outcome {
             Outcome::Done => {
                 self.shared.locality.reply(reply.payload().len());
                 Some(reply.finish(request.unique))
             }
             Outcome::Failed(errno) => Some(reply.finish_error(request.unique, answerable(&request, errno))),
             Outcome::NoReply => None,
+            Outcome::Later => return Served::Later(request.unique),
+        })
+    }
+
+    /// Answers a request at once that was to be answered later.
+    pub(super) fn give_up(&self, unique: u64, reply: &mut Reply<'_>) -> Option<usize> {
+        match self.shared.handler.give_up(unique) {
+            Outcome::Failed(errno) => Some(reply.finish_error(unique, errno)),
+            _ => Some(reply.finish(unique)),
         }
     }
 
@@ -70,9 +87,7 @@ impl<H: Handler> Service<'_, H> {
 /// The error that the caller gets. The kernel takes no reply with one of its own numbers, such as ERESTARTSYS, and the caller
 /// would wait for ever: EIO takes its place.
 fn answerable(request: &Request<'_>, errno: i32) -> i32 {
-    /// The first of the numbers that programs never see (include/linux/errno.h).
-    const KERNELS_OWN: i32 = 512;
-    if (1..KERNELS_OWN).contains(&errno) {
+    if is_answerable(errno) {
         return errno;
     }
     tracing::error!(operation = %trace::describe(request), errno, "a layer or base answered no error of errno(3): EIO");

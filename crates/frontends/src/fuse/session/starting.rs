@@ -1,8 +1,9 @@
 //! Starting workers: those of a lane when it has none left that waits, and the first of all lanes.
 
+use super::super::budget::workers_max;
 use super::super::device::{Device, Queue};
 use super::super::locality::only;
-use super::super::uring::UringQueue;
+use super::super::uring::{Entry, Reserve, UringQueue};
 use super::super::yielding::Pace;
 use super::waiting::Waiting;
 use super::{Handler, Shared, work};
@@ -10,10 +11,8 @@ use rustix::thread::sched_setaffinity;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// No more workers than this, however many requests are stuck (waiting for locks, mostly).
-const WORKERS_MAX: usize = 2048;
 /// Address space for a worker's stack; memory is taken as it is used.
 const WORKER_STACK_BYTES: usize = 2 << 20;
 /// Workers that each processor's lane begins with: one that serves and one that waits meanwhile.
@@ -39,23 +38,47 @@ pub(super) struct Start {
     lane: usize,
     /// Who waits to know whether it could be.
     told: Option<Sender<std::io::Result<()>>>,
+    /// An entry with a request, which it is to take over.
+    entry: Option<Box<Entry>>,
+}
+
+impl Start {
+    /// One more worker of a lane.
+    pub(super) fn another(lane: usize) -> Start {
+        Start { lane, told: None, entry: None }
+    }
 }
 
 /// Has one more worker started. It counts as waiting from here on, so that two requests in quick succession do not both
 /// start one.
-pub(super) fn start_worker<H: Handler>(
-    shared: &Arc<Shared<H>>,
-    lane: usize,
-    told: Option<Sender<std::io::Result<()>>>,
-) -> Result<(), &'static str> {
+pub(super) fn start_worker<H: Handler>(shared: &Arc<Shared<H>>, start: Start) -> Result<(), (&'static str, Start)> {
     let mut workers = shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
-    if *workers >= WORKERS_MAX {
-        return Err("as many as allowed are busy");
+    if *workers >= workers_max() {
+        return Err(("as many as allowed are busy", start));
     }
     *workers += 1;
-    shared.lanes[lane].waiting.join();
+    shared.lanes[start.lane].waiting.join();
     // The starter lives as long as any worker.
-    shared.starter.send(Start { lane, told }).map_err(|_| "the session has ended")
+    shared.starter.send(start).map_err(|unsent| ("the session has ended", unsent.0))
+}
+
+/// Starts what sends the replies of entries that no worker has, if processors have lanes.
+pub(super) fn start_reserve<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
+    if shared.lanes.len() < 2 {
+        return Ok(());
+    }
+    let for_reserve = Arc::downgrade(shared);
+    let reserve = Reserve::start(&shared.device, shared.lanes.len() as u16 - 1, move |entry| {
+        let Some(shared) = for_reserve.upgrade() else { return Err(entry) };
+        let lane = 1 + usize::from(entry.processor());
+        let start = Start { lane, told: None, entry: Some(entry) };
+        match start_worker(&shared, start) {
+            Err((_, Start { entry: Some(entry), .. })) => Err(entry),
+            _ => Ok(()),
+        }
+    })?;
+    let _ = shared.reserve.set(reserve);
+    Ok(())
 }
 
 /// Has the first worker of the device started, and waits until it has its queue.
@@ -74,7 +97,8 @@ fn start_first<H: Handler>(shared: &Arc<Shared<H>>, lanes: Range<usize>, of_each
     let expected = lanes.len() * of_each;
     for lane in lanes {
         for _ in 0..of_each {
-            start_worker(shared, lane, Some(told.clone())).map_err(std::io::Error::other)?;
+            let start = Start { told: Some(told.clone()), ..Start::another(lane) };
+            start_worker(shared, start).map_err(|(error, _)| std::io::Error::other(error))?;
         }
     }
     drop(told);
@@ -88,7 +112,7 @@ fn start_first<H: Handler>(shared: &Arc<Shared<H>>, lanes: Range<usize>, of_each
 /// Has the kernel send all requests through the device: it waits for all queues to have an entry, unless it had to refuse
 /// one, as one for a processor that cannot be.
 pub(super) fn decline_uring(device: &Arc<Device>) -> std::io::Result<()> {
-    match UringQueue::register(device, u16::MAX, 0) {
+    match UringQueue::is_refused(device, u16::MAX) {
         Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
         _ => Ok(()),
     }
@@ -111,9 +135,12 @@ pub(super) fn count_of(list: &str) -> u16 {
 /// Starts workers when asked. A thread begins with the credentials of the one that makes it, and workers act with their
 /// callers': this thread, which serves no request, keeps the process's own, with which the device can be opened.
 pub(super) fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Receiver<Start>) {
-    for Start { lane, told } in requests {
+    for Start { lane, told, entry } in requests {
         let Some(shared) = shared.upgrade() else { return };
         let for_thread = Arc::clone(&shared);
+        // Stays here if there is no thread for it.
+        let entry = Arc::new(Mutex::new(entry));
+        let for_worker = Arc::clone(&entry);
         let worker = std::thread::Builder::new().name("fuse-worker".into()).stack_size(WORKER_STACK_BYTES);
         let started = worker.spawn(move || {
             let ending = EndOfWorker(&for_thread);
@@ -124,7 +151,10 @@ pub(super) fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Recei
             }
             match for_thread.lanes[lane].processor {
                 None => begin(&for_thread, lane, for_thread.device.queue(for_thread.message_bytes_max), told),
-                Some(processor) => begin(&for_thread, lane, register(&for_thread, processor), told),
+                Some(processor) => match take(&for_worker) {
+                    Some(entry) => adopt(&for_thread, lane, entry),
+                    None => begin(&for_thread, lane, register(&for_thread, processor, told.is_none()), told),
+                },
             }
             drop(ending);
         });
@@ -132,14 +162,39 @@ pub(super) fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Recei
             tracing::warn!(%error, "no further worker thread; requests may wait for slower ones");
             shared.lanes[lane].waiting.part();
             drop(EndOfWorker(&shared));
+            if let (Some(entry), Some(reserve)) = (take(&entry), shared.reserve.get()) {
+                reserve.hand_out_later(entry);
+            }
+        }
+    }
+}
+
+fn take(entry: &Mutex<Option<Box<Entry>>>) -> Option<Box<Entry>> {
+    entry.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// The work of a thread that takes over an entry with a request.
+fn adopt<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, entry: Box<Entry>) {
+    let Some(reserve) = shared.reserve.get() else { return };
+    let _ = sched_setaffinity(None, &only(entry.processor().into()));
+    match UringQueue::adopt(&shared.device, entry, reserve.clone()) {
+        Ok(queue) => work(shared, lane, queue),
+        Err((error, entry)) => {
+            tracing::warn!(%error, "no further worker; requests may wait for slower ones");
+            shared.lanes[lane].waiting.part();
+            reserve.hand_out_later(entry);
         }
     }
 }
 
 /// Has the kernel look for requests that came while the queue of a processor had no entry: a new one gets only those that
-/// come after it, and the others wait until one of the queue is answered. So one is made there, about the state of the file
-/// system, which the kernel knows nothing of. If the mount is gone from its place it is not made: others may come then.
-fn stir<H: Handler>(shared: &Shared<H>, processor: u16) {
+/// come after it, and the others wait until one of the queue is answered. So one is made there. Where the kernel knows no file
+/// that would do, it is about the state of the file system, which it knows nothing of; if the mount is gone from its place that
+/// one is not made: others may come then.
+fn stir<H: Handler>(shared: &Shared<H>, queue: &UringQueue, processor: u16) {
+    if shared.handler.some_file().is_some_and(|node| queue.fetch(node)) {
+        return;
+    }
     let mount_point = shared.mount_point.clone();
     let ask = move || {
         let _ = sched_setaffinity(None, &only(processor.into()));
@@ -150,11 +205,17 @@ fn stir<H: Handler>(shared: &Shared<H>, processor: u16) {
     }
 }
 
-/// The queue of a thread that stays on a processor and serves what callers there ask.
-fn register<H: Handler>(shared: &Shared<H>, processor: u16) -> std::io::Result<UringQueue> {
+/// The queue of a thread that stays on a processor and serves what callers there ask; `while_busy` if the other workers there
+/// are.
+fn register<H: Handler>(shared: &Shared<H>, processor: u16, while_busy: bool) -> std::io::Result<UringQueue> {
     // It may be refused, or there may be no such processor now: then it works where it can.
     let _ = sched_setaffinity(None, &only(processor.into()));
-    UringQueue::register(&shared.device, processor, shared.message_bytes_max)
+    let reserve = shared.reserve.get().ok_or_else(|| std::io::Error::other("there is no reserve"))?;
+    let queue = UringQueue::register(&shared.device, processor, shared.message_bytes_max, reserve.clone())?;
+    if while_busy && queue.is_new() {
+        stir(shared, &queue, processor);
+    }
+    Ok(queue)
 }
 
 /// The work of a thread on its queue, if there is one.
@@ -165,15 +226,10 @@ fn begin<H: Handler>(
     told: Option<Sender<std::io::Result<()>>>,
 ) {
     match (queue, told) {
-        (Ok(mut queue), told) => {
-            match (told, shared.lanes[lane].processor) {
-                // Nobody waits any more if another worker could not be started.
-                (Some(told), _) => drop(told.send(Ok(()))),
-                // Others of the lane are busy.
-                (None, Some(processor)) => stir(shared, processor),
-                (None, None) => {}
-            }
-            work(shared, lane, &mut queue);
+        (Ok(queue), told) => {
+            // Nobody waits any more if another worker could not be started.
+            told.into_iter().for_each(|told| drop(told.send(Ok(()))));
+            work(shared, lane, queue);
         }
         (Err(error), told) => {
             shared.lanes[lane].waiting.part();

@@ -83,6 +83,16 @@ impl Handler for ByName {
         }
     }
 
+    fn defer(&self, _unique: u64, _reply: DeferredReply) {}
+
+    fn give_up(&self, _unique: u64) -> Outcome {
+        Outcome::Failed(libc::ENOLCK)
+    }
+
+    fn some_file(&self) -> Option<u64> {
+        None
+    }
+
     fn closed(&self) {
         self.closed.send(()).unwrap();
     }

@@ -22,6 +22,11 @@ impl Waiting {
         self.0.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
+    /// Whether more wait than are kept.
+    pub(super) fn is_more_than_enough(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > IDLE_WORKERS_MAX
+    }
+
     /// Whether one may end because enough others wait. It is no longer counted then: to decide first and to count it off
     /// later would let others rely on it meanwhile.
     pub(super) fn part_if_enough(&self) -> bool {

@@ -24,6 +24,7 @@ wire_structures! {
     NotifyDelete: 24 { parent: u64, child: u64, name_length: u32, padding: u32 }
     /// The data follows.
     NotifyStore: 24 { node: u64, offset: u64, size: u32, padding: u32 }
+    NotifyRetrieve: 32 { unique: u64, node: u64, offset: u64, size: u32, padding: u32 }
     NotifyPoll: 8 { kernel_handle: u64 }
     /// `count` node ids follow.
     NotifyPrune: 16 { count: u32, padding: u32, spare: u64 }

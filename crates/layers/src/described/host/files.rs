@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use ::fist::calls::Object;
 use vnode::{
     Caller, Creation, Errno, FileKind, Name, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef, read_fully,
-    write_fully,
+    write_fully, zeros,
 };
 
 use super::Running;
@@ -24,7 +24,7 @@ impl Running<'_> {
             return Err(Errno::EINVAL);
         }
         let open = found.lower.open(&server, OpenFlags::READ)?;
-        let mut data = vec![0; bytes];
+        let mut data = zeros(bytes)?;
         read_fully(&*open, &server, 0, &mut data)?;
         Ok(data)
     }
@@ -39,7 +39,7 @@ impl Running<'_> {
         if !is_new {
             return write_fully(&*open, self.caller, offset as u64, data, false);
         }
-        let mut whole = vec![0; bytes];
+        let mut whole = zeros(bytes)?;
         whole[offset..offset + data.len()].copy_from_slice(data);
         write_fully(&*open, self.caller, 0, &whole, false)
     }
@@ -101,7 +101,7 @@ fn copy_data(from: &OpenFileRef, to: &OpenFileRef, caller: &Caller) -> Result<()
             Err(error) => return Err(error),
         }
     }
-    let mut buffer = vec![0; COPY_BYTES.min((size - done).max(1) as usize)];
+    let mut buffer = zeros(COPY_BYTES.min((size - done).max(1) as usize))?;
     loop {
         let read = read_fully(&**from, caller, done, &mut buffer)?;
         write_fully(&**to, caller, done, &buffer[..read], false)?;

@@ -1,7 +1,7 @@
 //! Data of copies: cloned if the file system can, else copied by the kernel if it can, holes left out.
 
 use rustix::io::Errno as SystemError;
-use vnode::{Caller, Errno, OpenFile, Result, SeekTarget, read_fully};
+use vnode::{Caller, Errno, OpenFile, Result, SeekTarget, read_fully, zeros};
 
 use super::super::work;
 
@@ -49,7 +49,7 @@ fn copy_part(from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Re
         }
     }
     let server = Caller::server();
-    let mut buffer = vec![0; PART_BYTES];
+    let mut buffer = zeros(PART_BYTES)?;
     while offset < end {
         let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(PART_BYTES);
         let read = read_fully(from, &server, offset, &mut buffer[..wanted])?;

@@ -32,7 +32,11 @@ impl Node {
 
     /// The directory in a branch, for a change that a caller makes there: the leftmost instance decides who may, and what
     /// new objects inherit.
+    ///
+    /// # Errors
+    /// `EPERM` where that is immutable and may not be changed.
     pub(in super::super) fn place_in(self: &Arc<Self>, caller: &Caller, member: &Arc<Member>) -> Result<VnodeRef> {
+        self.may_be_copied(caller)?;
         let place = self.directory_in(caller, member)?;
         let leftmost = self.leftmost();
         if !Arc::ptr_eq(&leftmost.member, member) {

@@ -68,6 +68,9 @@ impl Node {
     }
 
     /// The instance to be changed: the leftmost, or a copy of it.
+    ///
+    /// # Errors
+    /// `EPERM` for what is immutable in a branch that may not be changed.
     pub(super) fn writable(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
         self.writable_within(caller, extent, usize::MAX)
     }
@@ -93,6 +96,29 @@ impl Node {
 
     /// As [`Node::writable`], in a branch no further to the right than `limit`.
     pub(super) fn writable_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
+        self.may_be_copied(caller)?;
+        self.copied_within(caller, extent, limit)
+    }
+
+    /// As [`Node::writable`] for a change of the flags of chattr(1), which may be that it is not immutable any more.
+    pub(super) fn writable_to_flag(self: &Arc<Self>, caller: &Caller) -> Result<Instance> {
+        if !caller.may_change_flags() {
+            self.may_be_copied(caller)?;
+        }
+        self.copied_within(caller, Extent::All, usize::MAX)
+    }
+
+    /// Whether the caller may change it in a copy, if it may not be changed where it is.
+    ///
+    /// # Errors
+    /// `EPERM` for what is immutable: a copy of it would not be.
+    pub(super) fn may_be_copied(&self, caller: &Caller) -> Result<()> {
+        let is_asked = !caller.server && !self.is_writable();
+        let is_immutable = is_asked && self.leftmost().vnode.getattr(&Caller::server())?.is_immutable();
+        if is_immutable { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
+    fn copied_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
         let leftmost = self.leftmost();
         if self.is_nameless() {
             return self.with_data(caller, extent);
@@ -112,11 +138,11 @@ impl Node {
     /// The leftmost instance, which may be changed where it is, with as much of its data. A metadata-only copy that does not
     /// find room for them may move.
     fn with_data(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
-        match self.bring_data(extent) {
+        match self.bring_data(caller, extent) {
             Err(error) if self.passes_over(error) && !self.is_nameless() => {
                 let position = self.union.branches.position(&self.leftmost().member).ok_or(Errno::ESTALE)?;
                 self.copy_up(caller, extent, position.checked_sub(1).ok_or(error)?)?;
-                self.bring_data(extent)?;
+                self.bring_data(caller, extent)?;
             }
             brought => brought?,
         }
@@ -181,7 +207,8 @@ impl Node {
             target.work.note_metacopies()?;
         }
         let data = self.data()?;
-        let (name, copy) = copy_of(original, target, &How { extent, data, mark, rights })?;
+        let how = How { extent, data, mark, rights, writer: server.clone().at_expense_of(caller) };
+        let (name, copy) = copy_of(original, target, &how)?;
         // Without a name it lives as long as it is open, and nobody may have opened it again yet.
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);
         let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();

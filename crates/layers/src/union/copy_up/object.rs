@@ -24,8 +24,7 @@ pub(in super::super) fn copy_untouched(original: &Instance, target: &Member, ide
     let server = Caller::server();
     for _ in 0..ATTEMPTS {
         let before = original.vnode.getattr(&server)?;
-        let how = How { extent: Extent::All, data: None, mark: None, rights: None };
-        let (name, copy) = copy_of(original, target, &how)?;
+        let (name, copy) = copy_of(original, target, &How::whole())?;
         let after = original.vnode.getattr(&server)?;
         if (before.ctime, before.size) == (after.ctime, after.size) {
             return identity.bring(&copy, NO_COUNT).map(|()| name);
@@ -44,6 +43,15 @@ pub(super) struct How {
     pub(super) mark: Option<NewMark>,
     /// What it has instead of the original's.
     pub(super) rights: Option<Rights>,
+    /// Who writes it: the server, at the expense of whoever needs it.
+    pub(super) writer: Caller,
+}
+
+impl How {
+    /// As the original, for the server.
+    fn whole() -> Self {
+        Self { extent: Extent::All, data: None, mark: None, rights: None, writer: Caller::server() }
+    }
 }
 
 /// Makes a copy in the work directory of a branch, complete but for its identity.
@@ -66,7 +74,7 @@ pub(in super::super) fn copy_whole(directory: &VnodeRef, name: Name<'_>, origina
     if is_marked(&original.vnode)? {
         return Err(Errno::EIO);
     }
-    copy_into(directory, name, original, &How { extent: Extent::All, data: None, mark: None, rights: None })
+    copy_into(directory, name, original, &How::whole())
 }
 
 fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) -> Result<VnodeRef> {
@@ -76,7 +84,7 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
     match attributes.kind {
         FileKind::Regular => {
             let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
-            let made = work.create(&server, name, &creation)?;
+            let made = work.create(&how.writer, name, &creation)?;
             let size = match how.extent {
                 Extent::UpTo(size) if size < attributes.size && may_be_cut(from, &attributes)? => size,
                 _ => attributes.size,

@@ -18,11 +18,11 @@ use super::mark::{self, is_marked};
 const CAPABILITY: &[u8] = b"security.capability";
 const SET_ID: u32 = 0o6000;
 
-/// Brings all data.
+/// Brings all data, as the writer has it: the server, at the expense of whoever needs them.
 ///
 /// # Errors
 /// Those of copying: then the copy is as it was.
-pub(super) fn fill(copy: &Instance, data: &VnodeRef) -> Result<()> {
+pub(super) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let Instance { member, vnode, .. } = copy;
     let before = vnode.getattr(&server)?;
@@ -30,7 +30,7 @@ pub(super) fn fill(copy: &Instance, data: &VnodeRef) -> Result<()> {
     let (work, note) = (member.work.directory()?, member.work.name_for(Purpose::Times(before.mtime)));
     // A file without a name is not there after a crash.
     let is_noted = work.link_surely(&server, vnode, note.as_name()).is_ok();
-    let filled = write(vnode, data, &before, before.size);
+    let filled = write(writer, vnode, data, &before, before.size);
     let restored = restore(vnode, &before, capability);
     let done = filled.and(restored).and_then(|()| mark::remove(vnode));
     if is_noted {
@@ -43,9 +43,9 @@ pub(super) fn fill(copy: &Instance, data: &VnodeRef) -> Result<()> {
 ///
 /// # Errors
 /// Those of copying: then the copy is as it was, as far as storage lets it be.
-pub(super) fn cut(copy: &Instance, data: Option<&VnodeRef>, size: u64) -> Result<()> {
+pub(super) fn cut(writer: &Caller, copy: &Instance, data: Option<&VnodeRef>, size: u64) -> Result<()> {
     let before = copy.vnode.getattr(&Caller::server())?;
-    let done = cut_off(&copy.vnode, data, size);
+    let done = cut_off(writer, &copy.vnode, data, size);
     // With the mark all data are still where they were.
     if done.is_err() && is_marked(&copy.vnode) == Ok(true) {
         let (size, mtime) = (Some(before.size), Some(SetTime::To(before.mtime)));
@@ -54,11 +54,11 @@ pub(super) fn cut(copy: &Instance, data: Option<&VnodeRef>, size: u64) -> Result
     done
 }
 
-fn cut_off(copy: &VnodeRef, data: Option<&VnodeRef>, size: u64) -> Result<()> {
+fn cut_off(writer: &Caller, copy: &VnodeRef, data: Option<&VnodeRef>, size: u64) -> Result<()> {
     let server = Caller::server();
     copy.setattr(&server, &SetAttributes { size: Some(size), ..SetAttributes::default() })?;
     if let Some(data) = data {
-        write(copy, data, &copy.getattr(&server)?, size)?;
+        write(writer, copy, data, &copy.getattr(&server)?, size)?;
     }
     mark::remove(copy)
 }
@@ -87,9 +87,9 @@ pub(in super::super) fn put_times_back(file: &VnodeRef, mtime: Timestamp) -> Res
     Ok(())
 }
 
-fn write(copy: &VnodeRef, data: &VnodeRef, before: &Attributes, size: u64) -> Result<()> {
+fn write(writer: &Caller, copy: &VnodeRef, data: &VnodeRef, before: &Attributes, size: u64) -> Result<()> {
     let server = Caller::server();
-    let file = open(copy, before)?;
+    let file = open(writer, copy, before)?;
     if before.blocks > 0 {
         // Perhaps what came before a crash: what is a hole now is to be one.
         empty(&*file, before.size);
@@ -105,13 +105,13 @@ fn write(copy: &VnodeRef, data: &VnodeRef, before: &Attributes, size: u64) -> Re
 }
 
 /// A server that is no superuser may have to allow itself to write what it owns.
-fn open(copy: &VnodeRef, before: &Attributes) -> Result<OpenFileRef> {
+fn open(writer: &Caller, copy: &VnodeRef, before: &Attributes) -> Result<OpenFileRef> {
     let server = Caller::server();
     let mode = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-    match copy.open(&server, OpenFlags::READ_WRITE) {
+    match copy.open(writer, OpenFlags::READ_WRITE) {
         Err(Errno::EACCES) => {
             copy.setattr(&server, &mode(before.mode | 0o600))?;
-            let opened = copy.open(&server, OpenFlags::READ_WRITE);
+            let opened = copy.open(writer, OpenFlags::READ_WRITE);
             copy.setattr(&server, &mode(before.mode))?;
             opened
         }

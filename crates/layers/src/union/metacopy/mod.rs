@@ -144,7 +144,7 @@ impl Union {
             return Err(Errno::EXDEV);
         }
         let data = self.data_of(file, mark, || None)?;
-        fill::fill(file, &data.vnode)
+        fill::fill(&Caller::server(), file, &data.vnode)
     }
 }
 
@@ -178,8 +178,9 @@ impl Node {
         }
     }
 
-    /// Brings the data into a metadata-only copy, which may be changed where it is, or as much as is needed.
-    pub(super) fn bring_data(&self, extent: Extent) -> Result<()> {
+    /// Brings the data into a metadata-only copy, which may be changed where it is, or as much as is needed, at the caller's
+    /// expense.
+    pub(super) fn bring_data(&self, caller: &Caller, extent: Extent) -> Result<()> {
         if extent == Extent::Nothing || !self.is_metadata_only()? {
             return Ok(());
         }
@@ -188,13 +189,13 @@ impl Node {
             if !self.is_metadata_only()? {
                 return Ok(());
             }
-            let copy = self.leftmost();
+            let (copy, writer) = (self.leftmost(), Caller::server().at_expense_of(caller));
             match extent {
                 Extent::UpTo(size) if fill::may_be_cut(&copy, size)? => {
                     let data = if size > 0 { self.data()? } else { None };
-                    fill::cut(&copy, data.as_ref().map(|data| &data.vnode), size)?;
+                    fill::cut(&writer, &copy, data.as_ref().map(|data| &data.vnode), size)?;
                 }
-                _ => fill::fill(&copy, &self.data()?.ok_or(Errno::EAGAIN)?.vnode)?,
+                _ => fill::fill(&writer, &copy, &self.data()?.ok_or(Errno::EAGAIN)?.vnode)?,
             }
             self.has_arrived();
             self.copies.fetch_add(1, Ordering::Release);
@@ -233,10 +234,10 @@ impl Node {
         }
         let copy = self.leftmost();
         let Some(mark) = Mark::of(&copy.vnode)?.filter(|mark| !mark.tells_path()) else { return Ok(()) };
-        let Whereabouts::At(above) = self.whereabouts() else { return self.bring_data(Extent::All) };
+        let Whereabouts::At(above) = self.whereabouts() else { return self.bring_data(&Caller::server(), Extent::All) };
         let name = mark.path.as_deref().unwrap_or(above.stored.as_bytes());
         let path = [&above.directory.rest_path(&copy.member)?, &b"/"[..], name].concat();
-        if mark::set_path(&copy.vnode, &path)? { Ok(()) } else { self.bring_data(Extent::All) }
+        if mark::set_path(&copy.vnode, &path)? { Ok(()) } else { self.bring_data(&Caller::server(), Extent::All) }
     }
 
     /// The mark of a copy without data that is to be made in a branch; `None` if the data have to come along.

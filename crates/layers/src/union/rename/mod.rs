@@ -87,6 +87,9 @@ impl Node {
         if source.settle(caller, &here, Some(&node))? | target.settle(caller, &there, other.as_ref())? {
             return Err(Errno::EAGAIN);
         }
+        for object in [Some(source.directory), Some(target.directory), other.as_ref()].into_iter().flatten() {
+            object.may_be_copied(caller)?;
+        }
         let mut limit = limit(target, &there, mode)?;
         let member = loop {
             let mut member = node.writable_within(caller, Extent::Nothing, limit)?.member;

@@ -7,17 +7,17 @@ use vnode::{
     SetAttributes, VnodeRef, XattrMode, read_fully, write_fully,
 };
 
-use super::common::name;
-use super::scene::{FILE_BYTES, pattern};
+use super::scene::{FILE_BYTES, name, pattern};
 
 /// An operation on the root of a scene; what it returns is what the caller gets to see.
-pub struct NamedOperation {
+pub struct Operation {
+    /// What it does.
     pub name: &'static str,
-    pub run: fn(&VnodeRef) -> Result<Vec<u8>>,
+    pub(super) run: fn(&VnodeRef) -> Result<Vec<u8>>,
 }
 
-const fn operation(name: &'static str, run: fn(&VnodeRef) -> Result<Vec<u8>>) -> NamedOperation {
-    NamedOperation { name, run }
+const fn operation(name: &'static str, run: fn(&VnodeRef) -> Result<Vec<u8>>) -> Operation {
+    Operation { name, run }
 }
 
 fn caller() -> Caller {
@@ -82,7 +82,8 @@ fn list(node: &VnodeRef) -> Result<Vec<u8>> {
 
 const PUNCH: u32 = AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits();
 
-pub const OPERATIONS: &[NamedOperation] = &[
+/// All that are tried.
+pub static OPERATIONS: &[Operation] = &[
     operation("read", |root| {
         let file = open(root, "file", OpenFlags::READ)?;
         let mut data = vec![0; FILE_BYTES + 10];

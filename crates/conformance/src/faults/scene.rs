@@ -3,78 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use layers::{Branch, BranchMode};
 use vnode::{
-    Caller, Control, Creation, FileKind, FileSystemRef, OpenFlags, VnodeRef, XattrMode, read_fully, write_fully,
+    Caller, Control, Creation, FileKind, FileSystemRef, Name, OpenFlags, VnodeRef, XattrMode, read_fully, write_fully,
 };
 
-use super::common::codecs::CODECS;
-use super::common::{layer, memory, name};
+use super::Stack;
 
 /// Bytes of the file that operations work on: three blocks of a page and a part.
-pub const FILE_BYTES: usize = 3 * 4096 + 100;
-
-/// A way to put layers on file systems.
-pub struct Stack {
-    pub title: &'static str,
-    /// Number of file systems below.
-    pub branches: usize,
-    build: fn(Vec<FileSystemRef>) -> FileSystemRef,
-    /// Operations that it does not have.
-    pub lacks: &'static [&'static str],
-}
-
-pub const STACKS: &[Stack] = &[
-    Stack { title: "longnames", branches: 1, build: |below| over("longnames", &[], below), lacks: &[] },
-    Stack { title: "audit", branches: 1, build: |below| over("audit", &[("to", "/dev/null")], below), lacks: &[] },
-    Stack { title: "map", branches: 1, build: |below| over("map", &[("hide", "*.hidden")], below), lacks: &[] },
-    Stack { title: "plain in blocks of 512", branches: 1, build: |below| coded(0, 512, below), lacks: COPIES },
-    Stack { title: "plain in pages", branches: 1, build: |below| coded(0, 4096, below), lacks: COPIES },
-    Stack { title: "rot13 in pages", branches: 1, build: |below| coded(1, 4096, below), lacks: COPIES },
-    Stack { title: "xor in blocks of 512", branches: 1, build: |below| coded(2, 512, below), lacks: COPIES },
-    Stack { title: "checksum in blocks of 512", branches: 1, build: |below| coded(3, 512, below), lacks: COPIES },
-    Stack { title: "checksum in pages", branches: 1, build: |below| coded(3, 4096, below), lacks: COPIES },
-    Stack {
-        title: "union of rw and rw",
-        branches: 2,
-        build: |below| union(&[], below, BranchMode::ReadWrite),
-        lacks: &[],
-    },
-    Stack {
-        title: "union of rw and ro",
-        branches: 2,
-        build: |below| union(&[], below, BranchMode::ReadOnly),
-        lacks: COPIES,
-    },
-    Stack {
-        title: "union of rw and ro with metacopy",
-        branches: 2,
-        build: |below| union(&[("metacopy", "on")], below, BranchMode::ReadOnly),
-        lacks: COPIES,
-    },
-];
-
-/// Data layers do not copy inside, nor from one branch to another.
-const COPIES: &[&str] = &["copy a range"];
-
-fn over(kind: &str, options: &[(&str, &str)], mut below: Vec<FileSystemRef>) -> FileSystemRef {
-    layer(kind, options, below.remove(0))
-}
-
-fn coded(codec: usize, block_size: usize, mut below: Vec<FileSystemRef>) -> FileSystemRef {
-    CODECS[codec].1(block_size, below.remove(0))
-}
-
-fn union(options: &[(&str, &str)], below: Vec<FileSystemRef>, second: BranchMode) -> FileSystemRef {
-    let options: Vec<_> = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let branch = |(index, file_system): (usize, FileSystemRef)| Branch {
-        file_system,
-        mode: Some(if index == 0 { BranchMode::ReadWrite } else { second }),
-        label: format!("branch {index}"),
-    };
-    let branches = below.into_iter().enumerate().map(branch).collect();
-    layers::kind("union").unwrap().join(&options, branches, None).unwrap_or_else(|error| panic!("{error}"))
-}
+pub(super) const FILE_BYTES: usize = 3 * 4096 + 100;
 
 /// The file systems below, which fail as they are told.
 pub struct Below(Vec<FileSystemRef>);
@@ -116,24 +52,29 @@ fn tell(below: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> Str
 }
 
 /// A stack over a tree.
-pub struct Scene {
-    stack: &'static Stack,
+pub(super) struct Scene<'s> {
+    stack: &'s dyn Stack,
     pub below: Below,
     pub root: VnodeRef,
     /// Lives as long as the scene.
     _top: FileSystemRef,
 }
 
-impl Scene {
-    /// The stack over a new tree, in the last file system below as seen through the stack.
-    pub fn new(stack: &'static Stack) -> Self {
-        let below = Below::of((0..stack.branches).map(|_| layer("faulty", &[], memory())).collect());
+impl<'s> Scene<'s> {
+    /// The stack over a new tree.
+    pub fn new(stack: &'s dyn Stack) -> Self {
+        let new = || (0..stack.width()).map(|_| stack.below()).collect::<Vec<_>>();
+        let below = Below::of(new());
         below.off();
-        let last = below.0[stack.branches - 1].clone();
-        let last = (stack.build)(std::iter::once(last).chain(extra(stack)).collect());
-        fill(&last.root());
-        drop(last);
-        let top = (stack.build)(below.0.clone());
+        if stack.spreads() {
+            fill(&stack.build_writable(below.0.clone()).root());
+        } else {
+            // All of it lies in the last file system, as seen through the stack.
+            let last = below.0.last().cloned();
+            let others = new().into_iter().skip(1);
+            fill(&stack.build_writable(last.into_iter().chain(others).collect()).root());
+        }
+        let top = stack.build(below.0.clone());
         Self { stack, below, root: top.root(), _top: top }
     }
 
@@ -144,13 +85,13 @@ impl Scene {
 
     /// All that can be seen after a restart.
     pub fn state_of_new_stack(&self) -> State {
-        state_of(&(self.stack.build)(self.below.0.clone()).root())
+        state_of(&self.stack.build(self.below.0.clone()).root())
     }
 }
 
-/// What a stack of several branches needs to be filled by its last one: an empty one on its right.
-fn extra(stack: &Stack) -> Vec<FileSystemRef> {
-    (1..stack.branches).map(|_| memory()).collect()
+/// A name.
+pub(super) fn name(text: &str) -> Name<'_> {
+    Name::new(text.as_bytes()).expect("the names of scenes can be names")
 }
 
 /// The tree that operations work on.
@@ -209,7 +150,7 @@ impl Object {
 pub type State = BTreeMap<String, Object>;
 
 /// If a state is the one or the other, but for data of files: storage writes byte by byte.
-pub fn is_between(state: &State, before: &State, after: &State) -> bool {
+pub(super) fn is_between(state: &State, before: &State, after: &State) -> bool {
     if state.keys().ne(before.keys()) || state.keys().ne(after.keys()) {
         return state == before || state == after;
     }

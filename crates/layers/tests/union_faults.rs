@@ -1,15 +1,18 @@
 //! Calls below a union that fail while it is made, while snapshots are taken or forgotten, and before an operation that is
 //! tried again.
 
+mod common;
+
 use layers::{Branch, BranchMode};
 use vnode::{
     Caller, Control, ControlError, Creation, Errno, FileSystemRef, OpenFlags, SetAttributes, SetTime, Timestamp,
     VnodeRef, XattrMode, write_fully,
 };
 
-use super::common::{layer, memory, name};
-use super::scene::{Below, STACKS, Scene, Stack, State, difference, pattern, state_of};
-use super::{MOMENTS, OPERATIONS, Whole};
+use common::{layer, memory, name};
+use conformance::faults::{
+    Below, MOMENTS, OPERATIONS, Stack, State, difference, pattern, state_of, what_failed_can_be_done,
+};
 
 /// A union of these branches, the first of which is written.
 fn union(options: &[(&str, &str)], branches: &[(&str, FileSystemRef)]) -> Result<FileSystemRef, String> {
@@ -167,41 +170,44 @@ fn a_question_that_fails_while_a_union_is_made_is_not_taken_for_an_answer() {
     assert!(failed > 3, "{failed} of {calls} failed");
 }
 
+/// A union of a branch that is written and one that is not, with or without metadata-only copies.
+struct Union {
+    metacopy: &'static str,
+}
+
+impl Stack for Union {
+    fn title(&self) -> String {
+        format!("union with metacopy={}", self.metacopy)
+    }
+
+    fn width(&self) -> usize {
+        2
+    }
+
+    fn below(&self) -> FileSystemRef {
+        layer("faulty", &[], memory())
+    }
+
+    fn build(&self, below: Vec<FileSystemRef>) -> FileSystemRef {
+        let branches: Vec<_> = ["upper", "lower"].into_iter().zip(below).collect();
+        union(&[("metacopy", self.metacopy)], &branches).unwrap()
+    }
+}
+
 #[test]
 fn what_has_failed_in_a_union_can_be_done_again() {
     let (mut problems, mut count) = (Vec::new(), 0);
-    let is_union = |stack: &&Stack| stack.title.starts_with("union of rw and ro");
-    for (stack, operation) in
-        STACKS.iter().filter(is_union).flat_map(|stack| OPERATIONS.iter().map(move |one| (stack, one)))
-    {
-        if stack.lacks.contains(&operation.name) {
-            continue;
-        }
-        let whole = Whole::of(stack, operation);
-        let calls = whole.calls.iter().enumerate();
-        for (branch, call) in calls.flat_map(|(branch, calls)| (1..=*calls).map(move |call| (branch, call))) {
-            for moment in MOMENTS {
-                let scene = Scene::new(stack);
-                scene.below.set(branch, &[("from", &call.to_string()), ("times", "1"), (moment, "EIO")]);
-                let answer = (operation.run)(&scene.root);
-                scene.below.off();
-                if answer.is_ok() || scene.state() != whole.before {
-                    continue;
-                }
-                count += 1;
-                let again = (operation.run)(&scene.root);
-                let (title, name, state) = (stack.title, operation.name, scene.state());
-                if again != whole.answer || state != whole.after {
-                    let difference = difference(&whole.after, &state);
-                    problems.push(format!(
-                        "{title}: {name}: branch {branch}, call {call}, {moment}: {again:?}\n{difference}"
-                    ));
-                }
+    for metacopy in ["off", "on"] {
+        let stack = Union { metacopy };
+        for operation in OPERATIONS {
+            match what_failed_can_be_done(&stack, operation) {
+                Ok(done) => count += done,
+                Err(problem) => problems.push(format!("{}: {}: {problem}", stack.title(), operation.name)),
             }
         }
     }
     println!("{count} operations were done again");
-    assert!(problems.is_empty(), "{} of {count}:\n{}", problems.len(), problems.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]

@@ -1,0 +1,197 @@
+//! The system calls whose answer depends on the credentials of the thread: each by whoever acts.
+//!
+//! What needs a descriptor only is called where it is needed: the state of what is open, reading, synchronizing, locks.
+
+use std::ffi::{CStr, c_int};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timestamps, Uid,
+};
+use rustix::fs::{Dev, XattrFlags};
+use rustix::io::Result;
+use rustix::path::Arg;
+
+use super::credentials::Acting;
+use super::handle::FileHandle;
+use super::status::Status;
+use super::system::{self, DescriptorPath};
+
+/// Objects by name.
+impl Acting<'_> {
+    /// openat(2), of an object that is there.
+    pub fn open_at(&self, directory: impl AsFd, name: impl Arg, flags: OFlags) -> Result<OwnedFd> {
+        rustix::fs::openat(directory, name, flags, Mode::empty())
+    }
+
+    /// openat(2), with `O_CREAT` or `O_TMPFILE`.
+    pub fn create_at(&self, directory: impl AsFd, name: impl Arg, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
+        rustix::fs::openat(directory, name, flags, mode)
+    }
+
+    /// openat2(2).
+    pub fn open_within(
+        &self,
+        directory: impl AsFd,
+        name: impl Arg,
+        flags: OFlags,
+        how: ResolveFlags,
+    ) -> Result<OwnedFd> {
+        rustix::fs::openat2(directory, name, flags, Mode::empty(), how)
+    }
+
+    /// statx(2) of a name; of a symlink itself.
+    pub fn status_at(&self, directory: impl AsFd, name: impl Arg) -> vnode::Result<Status> {
+        Status::at(directory, name)
+    }
+
+    /// name_to_handle_at(2) of a name, as [`system::name_to_handle_at`].
+    pub fn handle_at(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<FileHandle> {
+        system::name_to_handle_at(directory, name, 0)
+    }
+
+    /// mkdirat(2).
+    pub fn make_directory_at(&self, directory: impl AsFd, name: impl Arg, mode: Mode) -> Result<()> {
+        rustix::fs::mkdirat(directory, name, mode)
+    }
+
+    /// mknodat(2).
+    pub fn make_node_at(
+        &self,
+        directory: impl AsFd,
+        name: impl Arg,
+        kind: FileType,
+        mode: Mode,
+        number: Dev,
+    ) -> Result<()> {
+        rustix::fs::mknodat(directory, name, kind, mode, number)
+    }
+
+    /// symlinkat(2).
+    pub fn make_symlink_at(&self, target: impl Arg, directory: impl AsFd, name: impl Arg) -> Result<()> {
+        rustix::fs::symlinkat(target, directory, name)
+    }
+
+    /// linkat(2) of an object by a descriptor.
+    pub fn link_at(&self, object: impl AsFd, directory: impl AsFd, name: impl Arg) -> Result<()> {
+        let path = DescriptorPath::new(&object);
+        rustix::fs::linkat(CWD, path.as_c_str(), directory, name, AtFlags::SYMLINK_FOLLOW)
+    }
+
+    /// unlinkat(2).
+    pub fn remove_at(&self, directory: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<()> {
+        rustix::fs::unlinkat(directory, name, flags)
+    }
+
+    /// renameat2(2), or renameat(2), which all file systems have, without flags.
+    pub fn rename_at(
+        &self,
+        from: impl AsFd,
+        name: impl Arg,
+        to: impl AsFd,
+        to_name: impl Arg,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        match flags.is_empty() {
+            true => rustix::fs::renameat(from, name, to, to_name),
+            false => rustix::fs::renameat_with(from, name, to, to_name, flags),
+        }
+    }
+}
+
+/// Objects by a descriptor that only names them.
+impl Acting<'_> {
+    /// Opens the object of a descriptor once more, with other flags. The last component is a link of /proc that has to be
+    /// followed; what it leads to is not followed any further.
+    pub fn reopen(&self, object: impl AsFd, flags: OFlags) -> Result<OwnedFd> {
+        let flags = flags.difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+        rustix::fs::open(DescriptorPath::new(&object).as_c_str(), flags, Mode::empty())
+    }
+
+    /// open_by_handle_at(2), as [`system::open_by_handle_at`].
+    pub fn open_by_handle(&self, mount: BorrowedFd<'_>, handle: &FileHandle, flags: OFlags) -> Result<OwnedFd> {
+        system::open_by_handle_at(mount, handle, flags.bits() as c_int)
+    }
+
+    /// faccessat2(2).
+    pub fn access(&self, object: impl AsFd, mode: u32) -> Result<()> {
+        system::access(object.as_fd(), mode)
+    }
+
+    /// fchownat(2).
+    pub fn change_owner(&self, object: impl AsFd, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
+        rustix::fs::chownat(object, c"", uid, gid, AtFlags::EMPTY_PATH)
+    }
+
+    /// fchmodat2(2), or chmod(2) before Linux 6.6.
+    pub fn change_mode(&self, object: impl AsFd, mode: Mode) -> Result<()> {
+        match system::change_mode(object.as_fd(), mode.as_raw_mode()) {
+            Err(rustix::io::Errno::NOSYS) => rustix::fs::chmod(DescriptorPath::new(&object).as_c_str(), mode),
+            changed => changed,
+        }
+    }
+
+    /// utimensat(2).
+    pub fn set_times(&self, object: impl AsFd, times: &Timestamps) -> Result<()> {
+        rustix::fs::utimensat(object, c"", times, AtFlags::EMPTY_PATH)
+    }
+
+    /// truncate(2).
+    pub fn truncate(&self, object: impl AsFd, size: i64) -> Result<()> {
+        system::truncate(DescriptorPath::new(&object).as_c_str(), size)
+    }
+
+    /// getxattr(2).
+    pub fn attribute(&self, object: impl AsFd, name: &[u8], value: &mut [u8]) -> Result<usize> {
+        rustix::fs::getxattr(DescriptorPath::new(&object).as_c_str(), name, value)
+    }
+
+    /// setxattr(2).
+    pub fn set_attribute(&self, object: impl AsFd, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
+        rustix::fs::setxattr(DescriptorPath::new(&object).as_c_str(), name, value, flags)
+    }
+
+    /// listxattr(2).
+    pub fn list_attributes(&self, object: impl AsFd, names: &mut [u8]) -> Result<usize> {
+        rustix::fs::listxattr(DescriptorPath::new(&object).as_c_str(), names)
+    }
+
+    /// listxattrat(2), as [`system::list_attributes_at`].
+    pub fn list_attributes_at(&self, directory: impl AsFd, name: &CStr, names: &mut [u8]) -> Result<usize> {
+        system::list_attributes_at(directory.as_fd(), name, names)
+    }
+
+    /// removexattr(2).
+    pub fn remove_attribute(&self, object: impl AsFd, name: &[u8]) -> Result<()> {
+        rustix::fs::removexattr(DescriptorPath::new(&object).as_c_str(), name)
+    }
+}
+
+/// Files that are open: what they take of the file system is the writer's, and what makes a program privileged goes with
+/// data of most.
+impl Acting<'_> {
+    /// pwrite(2).
+    pub fn write(&self, file: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
+        rustix::io::pwrite(file, data, offset)
+    }
+
+    /// ftruncate(2).
+    pub fn set_size(&self, file: impl AsFd, size: u64) -> Result<()> {
+        rustix::fs::ftruncate(file, size)
+    }
+
+    /// fallocate(2).
+    pub fn allocate(&self, file: impl AsFd, flags: FallocateFlags, offset: u64, length: u64) -> Result<()> {
+        rustix::fs::fallocate(file, flags, offset, length)
+    }
+
+    /// copy_file_range(2).
+    pub fn copy(
+        &self,
+        (from, offset): (impl AsFd, &mut u64),
+        (to, to_offset): (impl AsFd, &mut u64),
+        length: usize,
+    ) -> Result<usize> {
+        rustix::fs::copy_file_range(from, Some(offset), to, Some(to_offset), length)
+    }
+}

@@ -1,0 +1,201 @@
+//! Shares of the process's descriptors: what callers hold open leaves room for other callers, for look-ups and for the server.
+//!
+//! Callers together hold at most [`Limits::held`]. A user holds at most as many as are left of these then, so that the next
+//! one always gets some: half of all if no other user has any, a third each if there are two. The superuser, the server, and who
+//! runs it may have all that are left. Descriptors that the base keeps for itself are numbered below [`Limits::kept`]: the system
+//! gives the lowest number that is free, so the numbers from there on are free for what an operation needs for a moment.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
+use vnode::{Caller, Errno, Result};
+
+/// Most descriptors that callers leave, however many the process may have.
+const RESERVE_MAX: usize = 1 << 14;
+
+/// What the process may have open, in descriptors.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Of callers.
+    held: usize,
+    /// From this number on nothing is kept open for longer than an operation.
+    kept: usize,
+}
+
+impl Limits {
+    /// Of a process that may have `all` open.
+    fn of(all: usize) -> Self {
+        let reserve = (all / 4).min(RESERVE_MAX);
+        Self { held: all - reserve, kept: all - reserve / 2 }
+    }
+}
+
+/// What callers hold.
+#[derive(Debug, Default)]
+struct Held {
+    total: usize,
+    by_user: HashMap<u32, usize>,
+}
+
+impl Held {
+    /// Counts one more for a user, of `all` that callers may hold.
+    fn take(&mut self, all: usize, user: u32, right: Right) -> Result<()> {
+        let left = all.saturating_sub(self.total);
+        let own = self.by_user.get(&user).copied().unwrap_or_default();
+        let is_refused = match right {
+            Right::Share => own >= left,
+            Right::Rest => left == 0,
+            Right::Any => false,
+        };
+        if is_refused {
+            return Err(Errno::EMFILE);
+        }
+        self.by_user.insert(user, own + 1);
+        self.total += 1;
+        Ok(())
+    }
+
+    fn give_back(&mut self, user: u32) {
+        self.total -= 1;
+        match self.by_user.get_mut(&user) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(self.by_user.remove(&user)),
+        }
+    }
+}
+
+/// How many of those that are left somebody may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    /// As many as remain for others.
+    Share,
+    /// All.
+    Rest,
+    /// More than these: the reserve is the server's.
+    Any,
+}
+
+impl Right {
+    fn of(caller: &Caller) -> Right {
+        match caller {
+            Caller { server: true, .. } => Right::Any,
+            _ if caller.is_superuser() || caller.uid == geteuid().as_raw() => Right::Rest,
+            _ => Right::Share,
+        }
+    }
+}
+
+/// Maximum number of open descriptors of this process, raised as far as allowed when a base is first opened.
+static LIMIT: LazyLock<usize> = LazyLock::new(raise);
+static HELD: LazyLock<Mutex<Held>> = LazyLock::new(Mutex::default);
+
+/// How many descriptors the process may have, after the limit has been raised as far as allowed.
+pub fn limit() -> usize {
+    *LIMIT
+}
+
+/// Whether a descriptor may be kept for longer than an operation: there are enough others.
+pub fn may_keep(descriptor: impl AsFd) -> bool {
+    (descriptor.as_fd().as_raw_fd() as usize) < Limits::of(*LIMIT).kept
+}
+
+/// Room for a descriptor that a caller is to hold, counted until this is dropped.
+#[derive(Debug)]
+pub struct Share {
+    user: u32,
+}
+
+impl Share {
+    /// Room for one more descriptor of a caller; to be taken before anything is opened or made.
+    ///
+    /// # Errors
+    /// `EMFILE` for a caller that has as many as it may.
+    pub fn take(caller: &Caller) -> Result<Self> {
+        let user = caller.uid;
+        held().take(Limits::of(*LIMIT).held, user, Right::of(caller))?;
+        Ok(Self { user })
+    }
+
+    /// Gives the room to the descriptor that it was taken for.
+    pub fn of(self, descriptor: OwnedFd) -> HeldDescriptor {
+        HeldDescriptor { descriptor, _share: self }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        held().give_back(self.user);
+    }
+}
+
+/// A descriptor that a caller holds open.
+#[derive(Debug)]
+pub struct HeldDescriptor {
+    descriptor: OwnedFd,
+    _share: Share,
+}
+
+impl AsFd for HeldDescriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+fn held() -> MutexGuard<'static, Held> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Raises the limit as far as allowed: that of root beyond its hard limit, up to what the system lets any process have.
+fn raise() -> usize {
+    let maximum = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let of_system = std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
+    // Refused without the capability, and in some containers; then what there is has to do.
+    let _ = [of_system.unwrap_or(0).max(maximum), maximum]
+        .into_iter()
+        .any(|all| setrlimit(Resource::Nofile, Rlimit { current: Some(all), maximum: Some(all) }).is_ok());
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |all| all as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take_all(held: &mut Held, user: u32, right: Right) -> usize {
+        (0..).take_while(|_| held.take(100, user, right).is_ok()).count()
+    }
+
+    #[test]
+    fn every_user_leaves_room_for_the_next() {
+        let mut held = Held::default();
+        assert_eq!(take_all(&mut held, 1, Right::Share), 50);
+        assert_eq!(take_all(&mut held, 2, Right::Share), 25);
+        assert_eq!(take_all(&mut held, 3, Right::Share), 13);
+        assert_eq!(take_all(&mut held, 1, Right::Share), 0);
+        assert_eq!(take_all(&mut held, 0, Right::Rest), 12);
+        assert_eq!(held.take(100, 0, Right::Any), Ok(()), "the reserve");
+        (0..50).for_each(|_| held.give_back(1));
+        assert_eq!(held.by_user.get(&1), None);
+        assert_eq!(held.take(100, 4, Right::Share), Ok(()));
+    }
+
+    #[test]
+    fn what_is_held_and_what_is_kept_leave_a_part_of_any_limit() {
+        for all in [64, 1024, 1 << 20, usize::MAX] {
+            let Limits { held, kept } = Limits::of(all);
+            assert!(held < kept && kept < all && held >= all / 2, "{all}: {held} {kept}");
+        }
+    }
+
+    #[test]
+    fn shares_are_given_back_with_their_descriptors() {
+        let caller = Caller::with_groups(4_000_000, 0, &[], 0);
+        let held_by_it = || held().by_user.get(&4_000_000).copied();
+        let descriptor = std::fs::File::open("/").unwrap().into();
+        let descriptor = Share::take(&caller).unwrap().of(descriptor);
+        assert_eq!(held_by_it(), Some(1));
+        drop(descriptor);
+        assert_eq!(held_by_it(), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Every call to the file systems below a stack fails in turn: the caller sees the error, the tree is as it was before the
+//! operation or as it is after it but for bytes that the operation changes, each of which is old or new, and all other data
+//! are what they were.
+
+mod operations;
+mod scene;
+
+use std::fmt::Write;
+
+use vnode::{Errno, FileSystemRef};
+
+pub use operations::{OPERATIONS, Operation};
+pub use scene::{Below, Object, State, difference, pattern, state_of};
+use scene::{Scene, is_between};
+
+/// A way to put layers on file systems.
+pub trait Stack {
+    /// What it is called in messages.
+    fn title(&self) -> String;
+
+    /// Number of file systems below.
+    fn width(&self) -> usize;
+
+    /// An empty file system to be one of them, which fails as it is told: it takes the commands of the layer `faulty`.
+    fn below(&self) -> FileSystemRef;
+
+    /// The stack.
+    fn build(&self, below: Vec<FileSystemRef>) -> FileSystemRef;
+
+    /// The same for whoever makes the tree that operations work on.
+    fn build_writable(&self, below: Vec<FileSystemRef>) -> FileSystemRef {
+        self.build(below)
+    }
+
+    /// Whether the tree lies in several of the file systems, as the stack puts it. Otherwise it lies in the last one.
+    fn spreads(&self) -> bool {
+        false
+    }
+}
+
+/// The errors of storage, each in its turn.
+const ERRORS: [Errno; 7] =
+    [Errno::EIO, Errno::ENOSPC, Errno::EDQUOT, Errno::EMFILE, Errno::ENOMEM, Errno::EINTR, Errno::ESTALE];
+
+/// How a call below fails: nothing is done, or all is done.
+pub const MOMENTS: [&str; 2] = ["error", "late-error"];
+
+/// What a stack may answer to an operation that it does not have.
+const REFUSALS: [Errno; 4] = [Errno::EOPNOTSUPP, Errno::EXDEV, Errno::EROFS, Errno::EINVAL];
+
+/// An operation where nothing fails.
+struct Whole {
+    answer: vnode::Result<Vec<u8>>,
+    before: State,
+    after: State,
+    /// Number of calls to each file system below.
+    calls: Vec<u64>,
+}
+
+impl Whole {
+    fn of(stack: &dyn Stack, operation: &Operation) -> Result<Self, String> {
+        let scene = Scene::new(stack);
+        let before = scene.state();
+        scene.below.set_all(&[]);
+        let answer = (operation.run)(&scene.root);
+        let calls = (0..stack.width()).map(|branch| scene.below.count(branch, "calls")).collect();
+        scene.below.off();
+        match answer {
+            Err(error) if !REFUSALS.contains(&error) => Err(format!("fails by itself: {error:?}")),
+            _ => Ok(Self { answer, before, after: scene.state(), calls }),
+        }
+    }
+
+    /// What is wrong with an answer to the operation and the state after it, where a call below failed with this error.
+    fn problem(&self, error: Errno, answer: &vnode::Result<Vec<u8>>, state: &State) -> Option<String> {
+        match answer {
+            same if *same == self.answer && *state == self.after => None,
+            same if *same == self.answer => Some(format!("as if nothing failed\n{}", difference(&self.after, state))),
+            Ok(_) => Some("another answer".to_owned()),
+            Err(other) if *other != error => Some(format!("answers {other:?}")),
+            Err(_) if !is_between(state, &self.before, &self.after) => Some(format!(
+                "neither before nor after; before:\n{}\n  after:\n{}",
+                difference(&self.before, state),
+                difference(&self.after, state)
+            )),
+            Err(_) => None,
+        }
+    }
+}
+
+/// Has each call to the file systems below fail in turn, before it is done and after: the number of calls that failed. Of
+/// more than `most` calls some are chosen.
+///
+/// # Errors
+/// What is wrong, in lines.
+pub fn each_call_fails(stack: &dyn Stack, operation: &Operation, most: usize) -> Result<usize, String> {
+    let whole = Whole::of(stack, operation)?;
+    let calls = whole.calls.iter().enumerate().flat_map(|(branch, calls)| (1..=*calls).map(move |call| (branch, call)));
+    let step = calls.clone().count().div_ceil(most).max(1);
+    let (mut problems, mut count) = (String::new(), 0);
+    for (branch, call) in calls.skip(operation.name.len() % step).step_by(step) {
+        for moment in MOMENTS {
+            // Another for each operation first.
+            let error = ERRORS[(count + operation.name.len()) % ERRORS.len()];
+            count += 1;
+            for problem in fail(stack, operation, &whole, &Failing { branch, call, moment, error }) {
+                let _ = writeln!(problems, "branch {branch}, call {call}, {moment}={error:?}: {problem}");
+            }
+        }
+    }
+    if problems.is_empty() { Ok(count) } else { Err(problems) }
+}
+
+/// A call that fails.
+struct Failing {
+    branch: usize,
+    call: u64,
+    moment: &'static str,
+    error: Errno,
+}
+
+fn fail(stack: &dyn Stack, operation: &Operation, whole: &Whole, failing: &Failing) -> Vec<String> {
+    let scene = Scene::new(stack);
+    let name = failing.error.name().expect("the errors of storage have names");
+    scene.below.set(failing.branch, &[("from", &failing.call.to_string()), ("times", "1"), (failing.moment, name)]);
+    let answer = (operation.run)(&scene.root);
+    scene.below.off();
+    let state = scene.state();
+    let restarted = scene.state_of_new_stack();
+    let after_restart =
+        (restarted != state).then(|| format!("another state after a restart\n{}", difference(&state, &restarted)));
+    [whole.problem(failing.error, &answer, &state), after_restart].into_iter().flatten().collect()
+}
+
+/// Has each call to the file systems below fail in turn, and does what has failed and changed nothing once more: how often.
+///
+/// # Errors
+/// What is wrong, in lines.
+pub fn what_failed_can_be_done(stack: &dyn Stack, operation: &Operation) -> Result<usize, String> {
+    let whole = Whole::of(stack, operation)?;
+    let calls = whole.calls.iter().enumerate().flat_map(|(branch, calls)| (1..=*calls).map(move |call| (branch, call)));
+    let (mut problems, mut count) = (String::new(), 0);
+    for ((branch, call), moment) in calls.flat_map(|call| MOMENTS.map(|moment| (call, moment))) {
+        let scene = Scene::new(stack);
+        scene.below.set(branch, &[("from", &call.to_string()), ("times", "1"), (moment, "EIO")]);
+        let answer = (operation.run)(&scene.root);
+        scene.below.off();
+        if answer.is_ok() || scene.state() != whole.before {
+            continue;
+        }
+        count += 1;
+        let (again, state) = ((operation.run)(&scene.root), scene.state());
+        if again != whole.answer || state != whole.after {
+            let difference = difference(&whole.after, &state);
+            let _ = writeln!(problems, "branch {branch}, call {call}, {moment}: {again:?}\n{difference}");
+        }
+    }
+    if problems.is_empty() { Ok(count) } else { Err(problems) }
+}
+
+/// Has the file systems below read, write and copy a few bytes at a time: nothing of that is seen.
+///
+/// # Errors
+/// What is wrong, in lines.
+pub fn counts_are_short(stack: &dyn Stack, operation: &Operation) -> Result<(), String> {
+    let whole = Whole::of(stack, operation)?;
+    for bytes in ["1", "7", "4095"] {
+        let scene = Scene::new(stack);
+        scene.below.set_all(&[("operations", "read:write:copy_file_range"), ("short", bytes)]);
+        let answer = (operation.run)(&scene.root);
+        scene.below.off();
+        let difference = difference(&whole.after, &scene.state());
+        if answer != whole.answer || !difference.is_empty() {
+            return Err(format!("with {bytes} bytes at a time: {:?}\n{difference}", answer.map(|answer| answer.len())));
+        }
+    }
+    Ok(())
+}
+
+/// Has the file systems below read nothing: no data are taken for zeros.
+///
+/// # Errors
+/// What is wrong, in lines.
+pub fn no_data_come(stack: &dyn Stack, operation: &Operation) -> Result<(), String> {
+    let whole = Whole::of(stack, operation)?;
+    let scene = Scene::new(stack);
+    scene.below.set_all(&[("operations", "read"), ("short", "0")]);
+    let answer = (operation.run)(&scene.root);
+    scene.below.off();
+    let state = scene.state();
+    match is_between(&state, &whole.before, &whole.after) {
+        true => Ok(()),
+        false => Err(format!("{:?}\n{}", answer.map(|answer| answer.len()), difference(&whole.before, &state))),
+    }
+}

@@ -1,0 +1,38 @@
+//! File handles of the kernel: what an object is known by, and the object of that.
+
+use std::ffi::CString;
+use std::os::fd::RawFd;
+
+use rustix::io::{Errno, Result};
+
+use super::client::last_error;
+
+/// The longest handle that the kernel makes, of its fcntl.h.
+const LENGTH_MAX: usize = 128;
+
+/// `struct file_handle` with room for the longest handle.
+#[repr(C)]
+struct FileHandle {
+    length: u32,
+    kind: i32,
+    bytes: [u8; LENGTH_MAX],
+}
+
+/// Opens the object at a path by its handle, with the calling thread's credentials. A last symbolic link is not followed.
+pub(super) fn open(path: &[u8], flags: i32) -> Result<RawFd> {
+    let path = CString::new(path).map_err(|_| Errno::INVAL)?;
+    let mut handle = FileHandle { length: LENGTH_MAX as u32, kind: 0, bytes: [0; LENGTH_MAX] };
+    let mut mount = 0_i32;
+    // SAFETY: the handle is laid out as struct file_handle with the room that its length tells, and all pointers are valid
+    // for the call.
+    let named = unsafe {
+        libc::syscall(libc::SYS_name_to_handle_at, libc::AT_FDCWD, path.as_ptr(), &raw mut handle, &raw mut mount, 0)
+    };
+    if named < 0 {
+        return Err(last_error());
+    }
+    // SAFETY: the handle is the kernel's own, and valid for the call.
+    let opened =
+        unsafe { libc::syscall(libc::SYS_open_by_handle_at, libc::AT_FDCWD, &raw mut handle, flags | libc::O_CLOEXEC) };
+    if opened < 0 { Err(last_error()) } else { Ok(opened as RawFd) }
+}

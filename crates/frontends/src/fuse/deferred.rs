@@ -1,0 +1,65 @@
+//! Replies that are sent later, by another thread than the one that took the request.
+
+use super::device::{Connection, write_whole};
+use super::reply::is_answerable;
+use super::uring::{Entry, Reserve};
+use super::wire;
+use rustix::io::Errno as SystemError;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use vnode::{Errno, Result};
+use zerocopy::IntoBytes;
+
+/// The reply to one request, still to be sent; it has no results but success or an error. Dropping it answers `EIO`, so that
+/// nobody waits for ever.
+pub(crate) struct DeferredReply {
+    unique: u64,
+    /// How the kernel gets it; `None` once it has been sent.
+    route: Option<Route>,
+}
+
+/// How the kernel takes the reply: from where it handed out the request.
+enum Route {
+    Device(Arc<Connection>),
+    Ring(Box<Entry>, Reserve),
+}
+
+impl DeferredReply {
+    /// The reply to a request that was read from a descriptor of the device.
+    pub(super) fn to_device(unique: u64, connection: Arc<Connection>) -> DeferredReply {
+        DeferredReply { unique, route: Some(Route::Device(connection)) }
+    }
+
+    /// The reply to the request that an entry holds.
+    pub(super) fn to_ring(unique: u64, entry: Box<Entry>, reserve: Reserve) -> DeferredReply {
+        DeferredReply { unique, route: Some(Route::Ring(entry, reserve)) }
+    }
+
+    /// Sends it.
+    pub(crate) fn send(mut self, result: Result<()>) {
+        self.send_once(result);
+    }
+
+    fn send_once(&mut self, result: Result<()>) {
+        let number = |errno: Errno| if is_answerable(errno.number()) { errno.number() } else { libc::EIO };
+        let error = result.err().map_or(0, |errno| -number(errno));
+        let header = wire::OutHeader { length: size_of::<wire::OutHeader>() as u32, error, unique: self.unique };
+        match self.route.take() {
+            Some(Route::Device(connection)) => match write_whole(connection.as_fd(), header.as_bytes()) {
+                Ok(()) | Err(SystemError::NOENT | SystemError::NODEV) => {}
+                Err(error) => tracing::error!(%error, "the kernel refused a reply"),
+            },
+            Some(Route::Ring(mut entry, reserve)) => {
+                entry.put_header(header);
+                reserve.commit(entry);
+            }
+            None => {}
+        }
+    }
+}
+
+impl Drop for DeferredReply {
+    fn drop(&mut self) {
+        self.send_once(Err(Errno::EIO));
+    }
+}

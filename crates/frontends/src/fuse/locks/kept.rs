@@ -1,0 +1,139 @@
+//! The locks of a base that has none, kept by the front end.
+
+use std::collections::HashMap;
+use vnode::{Errno, Lock, LockFamily, LockKind, LockOwner, Result};
+
+/// Locks kept here, by the node of their file.
+#[derive(Default)]
+pub(super) struct KeptLocks(HashMap<u64, Vec<Kept>>);
+
+/// A lock kept here.
+#[derive(Clone, Copy)]
+struct Kept {
+    owner: LockOwner,
+    lock: Lock,
+}
+
+impl KeptLocks {
+    /// Takes or releases a lock.
+    ///
+    /// # Errors
+    /// `EAGAIN` where another owner's is in the way.
+    pub(super) fn set(&mut self, node: u64, owner: LockOwner, lock: &Lock) -> Result<()> {
+        if lock.kind != LockKind::Unlock && self.conflict(node, owner, lock).is_some() {
+            return Err(Errno::EAGAIN);
+        }
+        self.keep(node, owner, lock);
+        Ok(())
+    }
+
+    /// Releases the POSIX locks that an owner has on a file.
+    pub(super) fn release(&mut self, node: u64, owner: LockOwner) {
+        let whole = Lock { family: LockFamily::Posix, kind: LockKind::Unlock, start: 0, end: u64::MAX, pid: 0 };
+        self.keep(node, owner, &whole);
+    }
+
+    /// A lock of another owner that is in the way.
+    pub(super) fn conflict(&self, node: u64, owner: LockOwner, lock: &Lock) -> Option<Lock> {
+        let conflicts = |held: &&Kept| {
+            held.owner != owner
+                && held.lock.family == lock.family
+                && held.lock.start <= lock.end
+                && lock.start <= held.lock.end
+                && (held.lock.kind == LockKind::Exclusive || lock.kind == LockKind::Exclusive)
+        };
+        self.0.get(&node)?.iter().find(conflicts).map(|held| held.lock)
+    }
+
+    /// Replaces what the owner holds in the range by `lock`: parts outside stay, as fcntl(2) describes.
+    fn keep(&mut self, node: u64, owner: LockOwner, lock: &Lock) {
+        if lock.kind == LockKind::Unlock && !self.0.contains_key(&node) {
+            return;
+        }
+        let held = self.0.entry(node).or_default();
+        let mut left = Vec::with_capacity(held.len() + 2);
+        for one in held.drain(..) {
+            let same = one.owner == owner && one.lock.family == lock.family;
+            if !same || one.lock.end < lock.start || lock.end < one.lock.start {
+                left.push(one);
+                continue;
+            }
+            if one.lock.start < lock.start {
+                left.push(Kept { owner, lock: Lock { end: lock.start - 1, ..one.lock } });
+            }
+            if one.lock.end > lock.end {
+                left.push(Kept { owner, lock: Lock { start: lock.end + 1, ..one.lock } });
+            }
+        }
+        if lock.kind != LockKind::Unlock {
+            left.push(Kept { owner, lock: *lock });
+        }
+        if left.is_empty() {
+            self.0.remove(&node);
+        } else {
+            *held = left;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    const NODE: u64 = 3;
+
+    fn lock(kind: LockKind, start: u64, end: u64) -> Lock {
+        Lock { family: LockFamily::Posix, kind, start, end, pid: 1 }
+    }
+
+    #[test]
+    fn kept_ranges_split_and_conflict_as_fcntl_says() {
+        let mut locks = KeptLocks::default();
+        let (one, two) = (LockOwner(1), LockOwner(2));
+        locks.set(NODE, one, &lock(LockKind::Exclusive, 0, 99)).unwrap();
+        assert_eq!(locks.set(NODE, two, &lock(LockKind::Shared, 50, 60)), Err(Errno::EAGAIN));
+        // An owner's own lock is no obstacle: the middle becomes shared.
+        locks.set(NODE, one, &lock(LockKind::Shared, 40, 59)).unwrap();
+        locks.set(NODE, two, &lock(LockKind::Shared, 45, 50)).unwrap();
+        assert_eq!(locks.conflict(NODE, two, &lock(LockKind::Shared, 39, 39)).unwrap().end, 39);
+        assert_eq!(locks.conflict(NODE, two, &lock(LockKind::Shared, 60, u64::MAX)).unwrap().start, 60);
+        locks.set(NODE, one, &lock(LockKind::Unlock, 0, u64::MAX)).unwrap();
+        locks.set(NODE, two, &lock(LockKind::Exclusive, 0, u64::MAX)).unwrap();
+        locks.release(NODE, two);
+        assert!(locks.0.is_empty());
+    }
+
+    #[test]
+    fn a_kept_lock_has_one_owner_at_a_time() {
+        let (locks, holders) = (Mutex::new(KeptLocks::default()), AtomicU32::new(0));
+        let (exclusive, unlock) = (lock(LockKind::Exclusive, 0, 9), lock(LockKind::Unlock, 0, 9));
+        std::thread::scope(|scope| {
+            for owner in [LockOwner(1), LockOwner(2)] {
+                let (locks, holders) = (&locks, &holders);
+                scope.spawn(move || {
+                    let mut taken = 0;
+                    while taken < 20_000 {
+                        if locks.lock().unwrap().set(NODE, owner, &exclusive).is_ok() {
+                            assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "{owner:?} is not alone");
+                            holders.fetch_sub(1, Ordering::SeqCst);
+                            locks.lock().unwrap().set(NODE, owner, &unlock).unwrap();
+                            taken += 1;
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn families_do_not_see_each_other() {
+        let mut locks = KeptLocks::default();
+        let flock = Lock { family: LockFamily::Flock, ..lock(LockKind::Exclusive, 0, u64::MAX) };
+        locks.set(NODE, LockOwner(1), &flock).unwrap();
+        locks.set(NODE, LockOwner(2), &lock(LockKind::Exclusive, 0, 9)).unwrap();
+        assert_eq!(locks.set(NODE, LockOwner(2), &flock), Err(Errno::EAGAIN));
+    }
+}

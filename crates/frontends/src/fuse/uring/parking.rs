@@ -1,0 +1,123 @@
+//! Parking: entries without a worker.
+//!
+//! The kernel takes no entry back, and gives a request to each that waits for one. It gives none to an entry whose request has
+//! not been answered. So the session sends itself requests that nobody waits for: it asks the kernel for what it has cached of a
+//! file, none of it (FUSE_NOTIFY_RETRIEVE), and the kernel answers with a request. An entry that holds one of these needs
+//! neither a thread nor a ring. It is used again by answering: then the kernel looks for requests that have had to wait in
+//! the queue too, which it does not do for a new entry.
+
+use super::entry::Entry;
+use crate::fuse::device::Device;
+use crate::fuse::wire::{self, notification};
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use zerocopy::IntoBytes;
+
+/// What a request of our own is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The entry that gets it may be parked.
+    Park,
+    /// It is answered at once, so that the kernel looks for requests that wait.
+    Fetch,
+}
+
+/// In the unique of a request of our own: the kernel counts its requests up from zero.
+const OWN: u64 = 1 << 63;
+/// The same if it is to be parked.
+const PARK: u64 = 1 << 62;
+/// From one unique to the next: the lowest bit marks interrupts.
+const STEP: u64 = 2;
+
+/// The parked entries of a session.
+pub(super) struct Parking {
+    device: Arc<Device>,
+    /// By processor.
+    lots: Vec<Mutex<Vec<Entry>>>,
+    asked: AtomicU64,
+    /// The kernel lets a request stay unanswered for as long as we like.
+    is_allowed: bool,
+}
+
+impl Parking {
+    /// Nothing is parked yet.
+    pub(super) fn new(device: &Arc<Device>, processors: u16) -> Parking {
+        Parking {
+            device: Arc::clone(device),
+            lots: (0..processors).map(|_| Mutex::default()).collect(),
+            asked: AtomicU64::new(0),
+            is_allowed: !has_time_limit(),
+        }
+    }
+
+    /// Has the kernel send a request to an entry of the processor that this thread runs on, by way of a regular file that the
+    /// kernel knows: whether it does. It waits for nobody.
+    pub(super) fn ask(&self, node: u64, purpose: Purpose) -> bool {
+        let bits = match purpose {
+            Purpose::Park if !self.is_allowed => return false,
+            Purpose::Park => OWN | PARK,
+            Purpose::Fetch => OWN,
+        };
+        let unique = bits | (self.asked.fetch_add(STEP, Ordering::Relaxed) & !(OWN | PARK));
+        let fixed = wire::NotifyRetrieve { unique, node, offset: 0, size: 0, padding: 0 };
+        let length = (size_of::<wire::OutHeader>() + size_of_val(&fixed)) as u32;
+        let header = wire::OutHeader { length, error: notification::RETRIEVE, unique: 0 };
+        match self.device.notify(&[header.as_bytes(), fixed.as_bytes()].concat()) {
+            Ok(()) => true,
+            // The kernel may have forgotten the file.
+            Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN) => false,
+            Err(error) => {
+                tracing::warn!(%error, ?purpose, "the kernel makes no request");
+                false
+            }
+        }
+    }
+
+    /// Keeps an entry that holds a request of our own.
+    pub(super) fn park(&self, mut entry: Box<Entry>) {
+        entry.empty();
+        self.lot(&entry).push(*entry);
+    }
+
+    /// A parked entry of a processor, ready to be committed.
+    pub(super) fn take(&self, processor: u16) -> Option<Box<Entry>> {
+        let lot = self.lots.get(usize::from(processor))?;
+        let mut entry = lot.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        entry.put_reply(None);
+        Some(Box::new(entry))
+    }
+
+    fn lot(&self, entry: &Entry) -> MutexGuard<'_, Vec<Entry>> {
+        self.lots[usize::from(entry.processor())].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a request is for, by its unique, if it is one of our own.
+pub(super) fn purpose_of(unique: u64) -> Option<Purpose> {
+    match (unique & OWN != 0, unique & PARK != 0) {
+        (false, _) => None,
+        (true, true) => Some(Purpose::Park),
+        (true, false) => Some(Purpose::Fetch),
+    }
+}
+
+/// Whether the administrator has the kernel end connections with requests that are not answered in time (Linux 6.15).
+fn has_time_limit() -> bool {
+    let is_set = |name: &str| {
+        std::fs::read_to_string(format!("/proc/sys/fs/fuse/{name}")).is_ok_and(|seconds| seconds.trim() != "0")
+    };
+    is_set("default_request_timeout") || is_set("max_request_timeout")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_our_own_are_told_from_the_kernels() {
+        assert_eq!(purpose_of(0x7fff_ffff), None);
+        assert_eq!(purpose_of(OWN | 6), Some(Purpose::Fetch));
+        assert_eq!(purpose_of(OWN | PARK), Some(Purpose::Park));
+    }
+}

@@ -1,0 +1,136 @@
+//! Every call to the file systems below each stack of the matrix fails in turn: each operation over each stack is one counted
+//! test.
+//!
+//! Stacks of one layer are tried with every operation, of those of more each operation with some, and there some of the calls
+//! where they are many. `FAULTS_SHARE=8` runs one
+//! of eight of all these.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bases::mem::{MemoryFileSystem, Options};
+use conformance::faults::{OPERATIONS, Operation, Stack, counts_are_short, each_call_fails, no_data_come};
+use libtest_mimic::{Arguments, Failed, Trial};
+use suite::matrix::{self, Means};
+use suite::plan::{Plan, Sort};
+use suite::{Place, Recipe, patiently, timed};
+use vnode::FileSystemRef;
+
+/// So many stacks of two layers are tried with each operation.
+const STACKS_OF_TWO: usize = 8;
+/// Of the calls below these, no more fail for an operation.
+const CALLS_OF_TWO: usize = 60;
+/// From one operation to the next, this many stacks of two layers are passed over.
+const STRIDE: usize = 31;
+
+/// How many calls have failed.
+static FAILED_CALLS: AtomicUsize = AtomicUsize::new(0);
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(2);
+    let conclusion = libtest_mimic::run(&arguments, trials(&arguments));
+    println!("{} calls below failed in turn", FAILED_CALLS.load(Ordering::Relaxed));
+    conclusion.exit_code()
+}
+
+/// A stack of the matrix over memory that fails.
+struct Stacked {
+    title: String,
+    recipe: Recipe,
+    width: usize,
+    spreads: bool,
+    _place: Place,
+}
+
+impl Stacked {
+    fn new(plan: &Plan) -> Result<Self, Box<dyn std::error::Error>> {
+        let place = Place::plain()?;
+        let (recipe, _) = plan.recipe(&place)?;
+        let union = plan.union.as_ref();
+        Ok(Self {
+            title: title(plan),
+            recipe,
+            width: union.map_or(1, |union| union.modes.len()),
+            spreads: union.is_some_and(|union| union.options.iter().any(|(key, _)| *key == "create")),
+            _place: place,
+        })
+    }
+}
+
+impl Stack for Stacked {
+    fn title(&self) -> String {
+        self.title.clone()
+    }
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn below(&self) -> FileSystemRef {
+        let options = Options { size: 1 << 30, inodes: 100_000, mode: 0o777, uid: 0, gid: 0 };
+        let memory = Arc::new(MemoryFileSystem::new(options));
+        let faulty = layers::kind("faulty").expect("the layer is there").stack(&[], memory);
+        faulty.expect("the layer needs no options")
+    }
+
+    fn build(&self, below: Vec<FileSystemRef>) -> FileSystemRef {
+        self.recipe.build_over(below).unwrap_or_else(|error| panic!("{}: {error}", self.title))
+    }
+
+    fn build_writable(&self, below: Vec<FileSystemRef>) -> FileSystemRef {
+        self.recipe.build_writable_over(below).unwrap_or_else(|error| panic!("{}: {error}", self.title))
+    }
+
+    fn spreads(&self) -> bool {
+        self.spreads
+    }
+}
+
+/// The layers, and the union that they lie on.
+fn title(plan: &Plan) -> String {
+    let union = plan.union.as_ref().map(ToString::to_string);
+    let layers = plan.layers.iter().filter(|layer| **layer != "union").map(|layer| (*layer).to_owned());
+    union.into_iter().chain(layers).collect::<Vec<_>>().join("|")
+}
+
+/// What differs by its layers among these runs, which are told apart by more.
+fn stacks(plans: Vec<Plan>, known: &mut BTreeSet<String>) -> Vec<Plan> {
+    let is_new = |plan: &Plan| plan.sort != Sort::Small && !plan.layers.is_empty() && known.insert(title(plan));
+    plans.into_iter().filter(is_new).collect()
+}
+
+/// Every stack with an operation that is chosen for it.
+fn chosen() -> Vec<(Plan, &'static Operation)> {
+    let means = Means { is_root: true, can_mount: false, has_uring: false };
+    let mut known = BTreeSet::new();
+    let single = stacks(matrix::single(means), &mut known);
+    let double = stacks(matrix::double(means), &mut known);
+    let with_each = |plan: &Plan| OPERATIONS.iter().map(|operation| (plan.clone(), operation)).collect::<Vec<_>>();
+    let mut pairs: Vec<_> = single.iter().flat_map(with_each).collect();
+    for (index, operation) in OPERATIONS.iter().enumerate() {
+        let hands = (0..STACKS_OF_TWO).map(|hand| (index * STACKS_OF_TWO + hand) * STRIDE % double.len());
+        pairs.extend(hands.map(|hand| (double[hand].clone(), operation)));
+    }
+    let share: usize = std::env::var("FAULTS_SHARE").map_or(1, |share| share.parse().expect("FAULTS_SHARE=NUMBER"));
+    pairs.into_iter().enumerate().filter(|(index, _)| index % share == 0).map(|(_, pair)| pair).collect()
+}
+
+fn trials(arguments: &Arguments) -> Vec<Trial> {
+    let trial = |(plan, operation): (Plan, &'static Operation)| {
+        let name = format!("{}: {}", title(&plan), operation.name);
+        timed(arguments, name.clone(), move || patiently(&name, || test(&plan, operation)))
+    };
+    chosen().into_iter().map(trial).collect()
+}
+
+fn test(plan: &Plan, operation: &Operation) -> Result<(), Failed> {
+    let stack = Stacked::new(plan).map_err(|error| error.to_string())?;
+    let layers = plan.layers.iter().filter(|layer| **layer != "union").count() + usize::from(plan.union.is_some());
+    let most = if layers > 1 { CALLS_OF_TWO } else { usize::MAX };
+    FAILED_CALLS.fetch_add(each_call_fails(&stack, operation, most)?, Ordering::Relaxed);
+    counts_are_short(&stack, operation)?;
+    Ok(no_data_come(&stack, operation)?)
+}
