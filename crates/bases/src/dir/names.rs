@@ -44,7 +44,7 @@ fn remove(directory: &Node, caller: &Caller, name: Name<'_>, flags: AtFlags) -> 
     let descriptor = directory.descriptor(thread)?;
     let _name = directory.tree().name_lock(directory, name);
     let acting = thread.act_for(caller)?;
-    let victim = Victim::find(directory.tree(), &acting, descriptor.as_fd(), name)?;
+    let victim = Victim::find(directory, &acting, descriptor.as_fd(), name)?;
     acting.remove_at(&descriptor, name.as_bytes(), flags).map_err(errno)?;
     if let Some(victim) = victim {
         victim.keep();
@@ -69,7 +69,7 @@ pub fn rename(
     let stays = std::ptr::eq(from, to) && name == to_name;
     let _names = from.tree().name_locks([(from, name), (to, to_name)]);
     let acting = thread.act_for(caller)?;
-    let victim = match Victim::find(to.tree(), &acting, target.as_fd(), to_name) {
+    let victim = match Victim::find(to, &acting, target.as_fd(), to_name) {
         _ if !replaces || stays => None,
         Ok(victim) => victim,
         Err(Errno::ENOENT) => None,
@@ -80,9 +80,9 @@ pub fn rename(
     if let Some(victim) = victim {
         victim.keep();
     }
-    note_place(to, &acting, target.as_fd(), to_name);
+    note_place(Found::At(from, name), to, &acting, target.as_fd(), to_name);
     if mode == RenameMode::Exchange {
-        note_place(from, &acting, source.as_fd(), name);
+        note_place(Found::At(to, to_name), from, &acting, source.as_fd(), name);
     }
     Ok(())
 }
@@ -98,14 +98,14 @@ fn flags(mode: RenameMode) -> RenameFlags {
 }
 
 /// Tells a live vnode without a handle where it has been moved to.
-fn note_place(directory: &Node, acting: &Acting<'_>, descriptor: BorrowedFd<'_>, name: &[u8]) {
+fn note_place(before: Found<'_>, directory: &Node, acting: &Acting<'_>, descriptor: BorrowedFd<'_>, name: &[u8]) {
     let mount = directory.mount();
     if mount.handles().is_some() {
         return;
     }
     let Ok(status) = acting.status_at(descriptor, name) else { return };
     let fingerprint = fingerprint(mount.index, status.ino());
-    if let Some(node) = directory.tree().table.find(fingerprint, |node| node.has_generation(&status)) {
+    if let Some(node) = directory.tree().table.find(fingerprint, |node| node.is_found_as(&status, before)) {
         node.is_at(directory, name);
     }
 }
@@ -120,7 +120,8 @@ struct Victim<'a> {
 
 impl<'a> Victim<'a> {
     /// What is behind the name, if it has a live vnode that its removal would make unreachable.
-    fn find(tree: &'a Tree, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<Self>> {
+    fn find(above: &'a Node, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<Self>> {
+        let tree = above.tree();
         let status = acting.status_at(directory, name.as_bytes())?;
         let Some(mount) = tree.mounts.of(&status) else { return Ok(None) };
         let mut nodes = tree.table.find_all(fingerprint(mount.index, status.ino()));
@@ -147,7 +148,7 @@ impl<'a> Victim<'a> {
             opened => opened?,
         };
         // A vnode of an earlier object with that number cannot be saved any more.
-        let node = nodes.into_iter().find(|node| is_open(node, object.as_fd()));
+        let node = nodes.into_iter().find(|node| is_open(node, object.as_fd(), found(above, name)));
         Ok(node.map(|node| Self { node, object, _lock: lock }))
     }
 
@@ -168,12 +169,12 @@ fn open(tree: &Tree, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<
     }
 }
 
-/// Whether the object of a vnode is the one that is open.
-fn is_open(node: &Node, object: BorrowedFd<'_>) -> bool {
+/// Whether the object of a vnode is the one that is open, found there.
+fn is_open(node: &Node, object: BorrowedFd<'_>, found: Found<'_>) -> bool {
     if node.is_known_by_handle() {
         system::name_to_handle_at(object, b"", system::EMPTY_PATH).is_ok_and(|handle| node.has_handle(&handle))
     } else {
-        Status::of_descriptor(object).is_ok_and(|status| node.is_object_of(&status) && node.has_generation(&status))
+        Status::of_descriptor(object).is_ok_and(|status| node.is_object_of(&status) && node.is_found_as(&status, found))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The vnode of this base: what identifies an object of the file system, and how it is opened.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::fs::OFlags;
@@ -12,7 +13,7 @@ use super::handle::{CompactHandle, FileHandle, WireHandle};
 use super::mounts::Mount;
 use super::status::Status;
 use super::table::fingerprint;
-use super::tree::{PATH_ONLY, Tree};
+use super::tree::{Found, PATH_ONLY, Tree};
 
 /// One object. There is at most one live vnode for it, however it was found.
 ///
@@ -31,7 +32,7 @@ pub struct Node {
 pub enum Identity {
     /// By the kernel's file handle.
     Handle(CompactHandle),
-    /// By inode number and time of creation, at the place where it was last seen.
+    /// By inode number and time of creation, at the place where it was last seen. Where no such time is kept, by that place.
     Place(Box<Place>),
 }
 
@@ -46,7 +47,7 @@ pub struct Place {
 const LONGEST_WAY: usize = 1 << 16;
 
 /// A directory and a name in it.
-type Location = (Arc<Node>, Box<[u8]>);
+pub type Location = (Arc<Node>, Box<[u8]>);
 
 /// A descriptor to name an object by in system calls: `O_PATH`, unless the object is known otherwise.
 pub enum Descriptor<'a> {
@@ -75,10 +76,15 @@ impl Identity {
     }
 }
 
+/// What generations have that are given here, since the file system keeps no time of creation.
+const GIVEN: u64 = 1 << 63;
+
 impl Place {
-    /// Nowhere yet.
-    pub fn new(generation: u64) -> Self {
-        Self { generation, at: Mutex::default() }
+    /// Of an object of this state, at a place if that is known.
+    pub fn new(status: &Status, at: Option<Location>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let given = || GIVEN | NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { generation: status.generation().unwrap_or_else(given), at: Mutex::new(at) }
     }
 
     fn location(&self) -> Option<Location> {
@@ -139,9 +145,30 @@ impl Node {
         matches!(&self.identity, Identity::Handle(own) if own.is(handle))
     }
 
-    /// Whether it is the object of this state, as far as can be told without a file handle.
+    /// Whether it is the object of this state, as far as can be told without a file handle, if it is where it was last seen.
     pub fn has_generation(&self, status: &Status) -> bool {
-        self.generation() == Some(status.generation()) && self.kind == status.kind && self.ino == status.ino()
+        let is_alike = match (self.generation(), status.generation()) {
+            (Some(own), None) => own & GIVEN != 0,
+            (own, generation) => own == generation,
+        };
+        is_alike && self.kind == status.kind && self.ino == status.ino()
+    }
+
+    /// Whether it is the object of this state that was found there, as far as can be told without a file handle. A number
+    /// without a time of creation may have been given to another object: it is this one where it was last seen. By another name
+    /// it is if it has several; and a directory is, for it may have moved, and nothing is known of what was in it.
+    pub fn is_found_as(&self, status: &Status, found: Found<'_>) -> bool {
+        self.has_generation(status)
+            && (status.generation().is_some()
+                || status.nlink() > 1
+                || self.kind == FileKind::Directory
+                || self.is_known_at(found))
+    }
+
+    fn is_known_at(&self, found: Found<'_>) -> bool {
+        let (Identity::Place(place), Found::At(directory, name)) = (&self.identity, found) else { return false };
+        let at = place.at.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(&*at, Some((parent, known)) if std::ptr::eq(&raw const **parent, directory) && **known == *name)
     }
 
     /// Whether the state has its device and inode number.
@@ -149,7 +176,7 @@ impl Node {
         self.ino == status.ino() && self.mount().has(status)
     }
 
-    /// The time of creation that it is known by, if not by a handle.
+    /// The time of creation that it is known by, if not by a handle, or what stands for that.
     pub fn generation(&self) -> Option<u64> {
         match &self.identity {
             Identity::Handle(_) => None,
@@ -179,13 +206,12 @@ impl Node {
     /// It was seen by this name in this directory: where to find it again, if it has no handle.
     pub fn is_at(&self, directory: &Node, name: &[u8]) {
         let Identity::Place(place) = &self.identity else { return };
-        let mut at = place.at.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(&*at, Some((parent, known)) if std::ptr::eq(&raw const **parent, directory) && **known == *name) {
+        if self.is_known_at(Found::At(directory, name)) {
             return;
         }
-        let before = at.replace((directory.reference(), name.into()));
-        // Dropping a directory may take locks; this one is free by then.
-        drop(at);
+        // The table's lock is never taken under a place's, but the other way round.
+        let now = (directory.reference(), name.into());
+        let before = place.at.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
         drop(before);
     }
 

@@ -66,10 +66,11 @@ impl Status {
         u32::from(self.raw.stx_mode) & 0o7777
     }
 
-    /// The time of creation in nanoseconds, which tells objects apart that had the same inode number; 0 if not kept.
-    pub fn generation(&self) -> u64 {
-        self.created().map_or(0, |time| {
-            (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(time.nanoseconds))
+    /// The time of creation in nanoseconds, which tells objects apart that had the same inode number, if it is kept. Less than
+    /// 2^63.
+    pub fn generation(&self) -> Option<u64> {
+        self.created().map(|time| {
+            (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(time.nanoseconds)) & !(1 << 63)
         })
     }
 

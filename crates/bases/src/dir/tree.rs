@@ -197,8 +197,15 @@ impl Tree {
                 self.table.find_or_insert(fingerprint, |node| node.has_handle(handle), || new(Identity::of(handle)))
             }
             None => {
-                let place = || Identity::Place(Box::new(Place::new(status.generation())));
-                self.table.find_or_insert(fingerprint, |node| node.has_generation(status), || new(place()))
+                // By which it is known at once, to whoever finds it at the same time.
+                let at = match found {
+                    Found::At(directory, name) if status.generation().is_none() => {
+                        Some((directory.reference(), name.into()))
+                    }
+                    _ => None,
+                };
+                let place = || Identity::Place(Box::new(Place::new(status, at)));
+                self.table.find_or_insert(fingerprint, |node| node.is_found_as(status, found), || new(place()))
             }
         };
         if let Found::At(directory, name) = found {

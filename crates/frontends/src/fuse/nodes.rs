@@ -10,6 +10,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::SystemTime;
 use vnode::{Handle, VnodeRef};
 
 /// One object that the kernel knows.
@@ -77,6 +78,7 @@ pub(crate) struct NodeTable {
     by_handle: Vec<Mutex<HashTable<Slot>>>,
     hasher: DefaultHashBuilder,
     count: AtomicU64,
+    generation: u64,
 }
 
 impl NodeTable {
@@ -89,12 +91,19 @@ impl NodeTable {
             by_handle: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: DefaultHashBuilder::default(),
             count: AtomicU64::new(0),
+            generation: new_generation(),
         };
         let hash = table.hash(&root.vnode.handle());
         let mut shard = table.handle_shard(hash);
         table.insert(&mut shard, hash, root);
         drop(shard);
         table
+    }
+
+    /// What the kernel is told with each id: handles of an earlier mount of the same place, whose ids were those of other
+    /// objects, are stale.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// The node of this id, if the kernel holds it.
@@ -231,6 +240,12 @@ impl NodeTable {
         let index = (part * (1.34 - 0.34 * part) * SHARDS as f64) as usize;
         self.by_handle[index.min(SHARDS - 1)].lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A number that no other mount has, as far as chance goes. The kernel keeps 32 bits of it.
+fn new_generation() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::from((now.as_nanos() as u32).max(1))
 }
 
 #[cfg(test)]

@@ -172,6 +172,7 @@ impl Dispatcher {
     fn timed_entry_out(&self, node: &Node, attributes: &Attributes, name_timeout: Duration) -> wire::EntryOut {
         wire::EntryOut {
             node: node.id,
+            generation: self.nodes.generation(),
             attributes: attributes_to_wire(attributes),
             ..timed_entry(name_timeout, self.attribute_timeout(node, attributes))
         }
