@@ -496,7 +496,7 @@ fn users_are_as_powerful_as_beside_the_mount() {
     call("mount", &["-o", "loop", &scratch.name("image"), base.to_str().unwrap()]);
     fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
     let free = || rustix::fs::statvfs(&base).unwrap().f_bfree;
-    let reserve = free() / 5;
+    let (before, reserve) = (free(), free() / 5);
     for options in ["allow_other", "allow_other,nopassthrough"] {
         for stack in [scratch.name("base"), format!("{} | audit(to=/dev/null)", scratch.name("base"))] {
             run(["mount", &stack, mount, "-o", options]).succeeded();
@@ -506,6 +506,8 @@ fn users_are_as_powerful_as_beside_the_mount() {
             assert_eq!(last, "No space left\n", "{stack}, {options}");
             assert!(free() >= reserve, "{stack}, {options}: {} blocks are left of {reserve}", free());
             fs::remove_file(scratch.path("mount/large")).unwrap();
+            // Who closed it does not wait until it is closed below.
+            wait_until("the room is free", || free() > before / 2);
 
             let give = "cp /usr/bin/true own && unshare -Ur setcap cap_net_raw+ep own && unshare -Ur getcap own";
             let beside = as_user(&base, &format!("{give} && rm -f own"));

@@ -19,8 +19,9 @@ mod view;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use layers::union::{CheckOptions, Finding, Problem, check as check_branches};
+use layers::union::{CheckError, CheckOptions, Finding, Problem, check as check_branches};
 use scene::{Operation, Scenario, Scene, UnionOptions, perform, perform_from};
 use tempfile::TempDir;
 use trace::End;
@@ -355,10 +356,16 @@ fn every_call() -> bool {
 /// Has the check find what is wrong, all of which is to be of this kind, and repair it. The answer is how much that was.
 fn repair(scene: &Scene<'_>, expected: impl Fn(&Problem) -> bool) -> std::result::Result<usize, String> {
     let check = |repair| {
-        let (mut findings, options) = (Vec::<Finding>::new(), CheckOptions { repair, idle: false });
-        check_branches(scene.branches(), &options, &mut |finding| findings.push(finding))
-            .unwrap_or_else(|error| panic!("{error}; {}", who_runs()));
-        findings
+        // Threads that ask a slow branch may have it for a moment longer than the union that they ask for.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let (mut findings, options) = (Vec::<Finding>::new(), CheckOptions { repair, idle: false });
+            match check_branches(scene.branches(), &options, &mut |finding| findings.push(finding)) {
+                Ok(()) => return findings,
+                Err(CheckError::InUse(_)) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+                Err(error) => panic!("{error}; {}", who_runs()),
+            }
+        }
     };
     let found = check(false);
     if let Some(finding) = found.iter().find(|finding| !expected(&finding.problem)) {
