@@ -200,7 +200,6 @@ pub fn remount(mount_point: &Path, flags: &MountFlags) -> io::Result<()> {
 
 fn options(plan: &Plan) -> fuse::MountOptions {
     let options = &plan.options;
-    let default = fuse::MountOptions::default();
     fuse::MountOptions {
         source: plan.source.clone(),
         flags: options.flags,
@@ -214,7 +213,7 @@ fn options(plan: &Plan) -> fuse::MountOptions {
         passthrough: options.passthrough.unwrap_or(true),
         forward_locks: options.base_locks,
         write_back: options.write_back,
-        stay_awake: options.stay_awake.unwrap_or(default.stay_awake),
+        stay_awake: options.stay_awake,
         uring: match options.uring {
             None | Some(Uring::Auto) => fuse::Uring::Auto,
             Some(Uring::On) => fuse::Uring::On,

@@ -41,8 +41,9 @@ pub struct MountOptions {
     /// Locks reach the base. `None`: where the stack shares them with programs outside the mount. Locks that the kernel
     /// keeps save a request at each close, by every process that has the file open.
     pub forward_locks: Option<bool>,
-    /// How long after a request processors are kept from sleeping while one caller sends many. Zero: never.
-    pub stay_awake: Duration,
+    /// How long after a request processors are kept from sleeping while one caller sends many. Zero: never. `None`: never, or
+    /// about as long as one request takes where workers may not yield to callers, which takes CAP_SYS_NICE (sched(7)).
+    pub stay_awake: Option<Duration>,
     /// Whether requests come through io_uring, with a queue for each processor.
     pub uring: Uring,
     /// Features of the FUSE protocol that are not used even if the kernel has them: for a kernel in which one is faulty, and
@@ -76,7 +77,7 @@ impl Default for MountOptions {
             passthrough: true,
             write_back: false,
             forward_locks: None,
-            stay_awake: STAY_AWAKE,
+            stay_awake: None,
             uring: Uring::Auto,
             withheld: Features::NONE,
         }
@@ -156,8 +157,8 @@ pub struct Decisions {
 /// Longer than any mount lives.
 pub(crate) const UNBOUNDED: Duration = Duration::from_secs(1 << 32);
 pub(crate) const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longer than most requests take.
-const STAY_AWAKE: Duration = Duration::from_millis(1);
+/// Few requests take longer.
+const ONE_REQUEST: Duration = Duration::from_micros(50);
 
 /// Decides by a stack's properties and the options, as if the kernel had every feature: [`explain`](super::explain) asks the
 /// running kernel, and [`Mount::decisions`](super::Mount::decisions) tells what it agreed to.
@@ -204,7 +205,7 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         forward_locks,
         forward_flocks: forward_locks,
         flushes: !properties.nothing_to_flush,
-        stay_awake: options.stay_awake,
+        stay_awake: options.stay_awake.unwrap_or(if yielding::is_possible() { Duration::ZERO } else { ONE_REQUEST }),
         uring: match options.uring {
             Uring::Off => Err(TURNED_OFF),
             Uring::Auto => uring::offered(),
@@ -343,8 +344,9 @@ impl fmt::Display for Decisions {
         }
         writeln!(formatter, "locks: {locks}")?;
         writeln!(formatter, "requests come: through {}", self.transport())?;
-        if self.uring.is_ok() && yielding::is_possible() {
-            writeln!(formatter, "processors left to callers: as soon as they have their replies")?;
+        if yielding::is_possible() {
+            let whose = if self.uring.is_ok() { "callers" } else { "one caller that sends many requests" };
+            writeln!(formatter, "processors left to {whose}: as soon as they have their replies")?;
         }
         match self.stay_awake {
             Duration::ZERO => formatter.write_str("processors kept awake: no")?,

@@ -157,9 +157,10 @@ impl<H: Handler> Session<H> {
     ) -> Result<Session<H>, SessionError> {
         let (starter, requests) = channel();
         let queues = if negotiated.has(wire::init::OVER_IO_URING) { processors() } else { 0 };
-        let yielding = (queues > 0).then(Yielding::new).flatten();
-        // Without keepers, callers would leave the workers that follow them.
-        let locality = if stay_awake.is_zero() { Locality::none() } else { Locality::new() };
+        let yielding = Yielding::new();
+        // Callers would leave workers that follow them, and neither yield to them nor keep other processors awake.
+        let follow = yielding.is_some() || !stay_awake.is_zero();
+        let locality = if follow { Locality::new() } else { Locality::none() };
         let shared = Arc::new(Shared {
             device,
             mount_point: mount_point.to_owned(),
@@ -234,12 +235,14 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, mut queue: impl Queue)
     // Others stay on their processor.
     let _place = processor.is_none().then(|| shared.locality.join());
     let mut service = Service { shared, processor: *processor, place: shared.statistics.place(), requests: 0 };
-    let yielder = processor.and(shared.yielding.as_ref()).map(|yielding| yielding.join(pace));
+    // Where processors have lanes, that of the device serves what nobody waits for.
+    let is_waited_for = processor.is_some() || shared.lanes.len() == 1;
+    let yielder = shared.yielding.as_ref().filter(|_| is_waited_for).map(|yielding| yielding.join(pace));
     let mut keeps = false;
     loop {
         let received = queue.receive(!keeps && waiting.is_more_than_enough());
         if let Some(yielder) = &yielder {
-            yielder.received();
+            yielder.received(shared.locality.is_alone());
         }
         match received {
             Received::Request => {}
@@ -289,11 +292,10 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, mut queue: impl Queue)
         };
         // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
         waiting.join();
-        // A caller that is alone stays here anyway while the others are kept awake.
-        if let Some(yielder) = &yielder
-            && !shared.awake.keeps()
-        {
-            yielder.replies();
+        if let Some(yielder) = &yielder {
+            // A caller that is alone stays here anyway while the others are kept awake.
+            let is_here = processor.is_some() || shared.locality.is_followed();
+            yielder.replies(is_here && !shared.awake.keeps());
         }
         send(&mut queue, length);
         if processor.is_none() && waiting.part_if_enough() {

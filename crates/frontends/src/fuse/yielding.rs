@@ -4,7 +4,8 @@
 //! and has the caller go on there, away from its cache and from the worker; its next request comes to that processor, and its
 //! reply sends it back. To wake a processor can take many times what a request takes. But a processor that runs a thread of
 //! the policy SCHED_IDLE counts as idle: the caller stays, and goes on at once. So workers are under that policy from just
-//! before a reply until they have the next request.
+//! before a reply until they have the next request; and as long as a caller is alone they stay under it, since to change it
+//! twice for each request takes a quarter of their time.
 //!
 //! Such a thread gets next to no time beside others that compute. So a guard looks every few milliseconds for workers that
 //! have not come any further, and takes the policy from them. Where a request had been waiting for that, the lane does without
@@ -25,6 +26,9 @@ const LOOKS_BETWEEN: u32 = 16;
 const LINGER_MS: u64 = 100;
 /// Fewer requests of a lane in a second are not worth a guard.
 const REQUESTS_PER_SECOND_MIN: u64 = 100;
+/// The guard has taken nothing; or from a worker that slept.
+const NOT_TAKEN: u64 = u64::MAX;
+const AT_REST: u64 = u64::MAX - 1;
 /// For how long a lane does without the policy the first time, and at most.
 const PAUSE_MS_MIN: u64 = 64;
 const PAUSE_MS_MAX: u64 = 4096;
@@ -71,8 +75,8 @@ struct State {
     yields: AtomicBool,
     /// Goes up with every request.
     progress: AtomicU64,
-    /// The guard has taken the policy from it while it wanted to run: how often it had slept by then, plus one.
-    rescued: AtomicU64,
+    /// The guard has taken the policy from it: [`AT_REST`], or if it wanted to run, how often it had slept by then.
+    taken: AtomicU64,
 }
 
 /// How far a worker was when the guard looked.
@@ -107,7 +111,7 @@ impl Yielding {
             thread: gettid(),
             yields: AtomicBool::new(false),
             progress: AtomicU64::new(0),
-            rescued: AtomicU64::new(0),
+            taken: AtomicU64::new(NOT_TAKEN),
         });
         self.shared.lock_workers().push(Arc::downgrade(&state));
         Yielder { yielding: self, pace, state }
@@ -133,29 +137,32 @@ impl Drop for Yielding {
     }
 }
 
+impl State {
+    /// Takes the policy from a worker, which is told afterwards: it may take it on again only once it knows.
+    fn take(&self, how: u64) {
+        let _ = set_policy(self.thread, Policy::Ordinary);
+        self.taken.store(how, Ordering::Relaxed);
+    }
+}
+
 impl Yielder<'_> {
-    /// A request has been received: it is served under the ordinary policy.
-    pub(crate) fn received(&self) {
-        let state = &*self.state;
-        state.progress.fetch_add(1, Ordering::Relaxed);
-        if state.yields.load(Ordering::Relaxed) {
-            // The guard may have done it already. Should it be refused here, the guard goes on doing it.
-            if set_policy(state.thread, Policy::Ordinary).is_ok() {
-                state.yields.store(false, Ordering::SeqCst);
-            }
-            let rescued = state.rescued.swap(0, Ordering::Relaxed);
-            if rescued != 0 && times_slept() == rescued - 1 {
-                // It did not sleep after that, so the request was there and waited.
-                self.pace.pause(self.yielding.shared.now_ms());
-            }
+    /// A request has been received. It is served under the ordinary policy, unless its caller `is_alone`.
+    pub(crate) fn received(&self, is_alone: bool) {
+        self.state.progress.fetch_add(1, Ordering::Relaxed);
+        if self.yields() && !is_alone {
+            self.give_up();
         }
     }
 
-    /// A reply is about to be sent.
-    pub(crate) fn replies(&self) {
+    /// A reply is about to be sent, for which the worker `may_yield`.
+    pub(crate) fn replies(&self, may_yield: bool) {
         let (shared, state) = (&*self.yielding.shared, &*self.state);
         let now_ms = shared.now_ms();
-        if !self.pace.may_yield(now_ms) {
+        let yields = self.yields();
+        if !self.pace.may_yield(now_ms) || !may_yield {
+            if yields {
+                self.give_up();
+            }
             return;
         }
         state.yields.store(true, Ordering::SeqCst);
@@ -164,7 +171,30 @@ impl Yielder<'_> {
         if !shared.watched.load(Ordering::SeqCst) && !shared.watched.swap(true, Ordering::SeqCst) {
             self.yielding.guard.unpark();
         }
-        let _ = set_policy(state.thread, Policy::Idle);
+        if !yields {
+            let _ = set_policy(state.thread, Policy::Idle);
+        }
+    }
+
+    /// Whether the worker is under the policy, and has not lost it to the guard.
+    fn yields(&self) -> bool {
+        let state = &*self.state;
+        if state.yields.load(Ordering::Relaxed) && state.taken.load(Ordering::Relaxed) != NOT_TAKEN {
+            let taken = state.taken.swap(NOT_TAKEN, Ordering::Relaxed);
+            self.give_up();
+            if taken < AT_REST && times_slept() == taken {
+                // It did not sleep after that, so a request was there and waited.
+                self.pace.pause(self.yielding.shared.now_ms());
+            }
+        }
+        state.yields.load(Ordering::Relaxed)
+    }
+
+    /// The guard may have done it already. Should it be refused here, the guard goes on doing it.
+    fn give_up(&self) {
+        if set_policy(self.state.thread, Policy::Ordinary).is_ok() {
+            self.state.yields.store(false, Ordering::SeqCst);
+        }
     }
 }
 
@@ -219,7 +249,7 @@ impl Shared {
                     self.watched.store(true, Ordering::SeqCst);
                 }
                 // Nobody stays behind under the policy without a guard.
-                self.each_worker(|state| drop(set_policy(state.thread, Policy::Ordinary)));
+                self.each_worker(|state| state.take(AT_REST));
             }
         }
     }
@@ -235,10 +265,7 @@ impl Shared {
             // Again after some time: it may have been just about to take the policy on.
             if looks % LOOKS_BETWEEN == 1 {
                 let found = look_at(state.thread).filter(|(_, wants_to_run)| *wants_to_run);
-                if let Some((slept, _)) = found {
-                    state.rescued.store(slept + 1, Ordering::Relaxed);
-                }
-                let _ = set_policy(state.thread, Policy::Ordinary);
+                state.take(found.map_or(AT_REST, |(slept, _)| slept));
             }
         });
         *seen = now;
@@ -295,29 +322,73 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_does_not_come_further_loses_the_shown() {
-        let Some(yielding) = Yielding::new() else { return };
-        let deadline = Instant::now() + Duration::from_secs(60);
-        // On a busy machine the guard may come before the policy is read: then again, with a new pace.
-        let is_shown = || {
-            let pace = Pace::default();
-            let yielder = yielding.join(&pace);
-            (0..=REQUESTS_PER_SECOND_MIN).for_each(|_| yielder.replies());
-            let is_shown = shown() == "5";
-            yielder.received();
+    fn a_worker_that_does_not_come_further_loses_the_policy() {
+        after_many(|_, _, yielder| {
+            yielder.received(false);
             assert_eq!(shown(), "0");
-            yielder.replies();
+            yielder.replies(true);
+            let deadline = Instant::now() + Duration::from_secs(60);
             while shown() != "0" {
                 assert!(Instant::now() < deadline, "the guard does not come");
             }
-            is_shown
-        };
+            true
+        });
+    }
+
+    /// Has a worker serve many requests, and looks at what comes of it. Again on a busy machine, where the guard may come before
+    /// the policy is read.
+    fn after_many(look: impl Fn(&Yielding, &Pace, &Yielder<'_>) -> bool + Send + Sync) {
+        let Some(yielding) = Yielding::new() else { return };
+        let deadline = Instant::now() + Duration::from_secs(60);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !is_shown() {
-                    assert!(Instant::now() < deadline, "the policy is never shown");
+                loop {
+                    let pace = Pace::default();
+                    let yielder = yielding.join(&pace);
+                    (0..=REQUESTS_PER_SECOND_MIN).for_each(|_| yielder.replies(true));
+                    let is_as_expected = shown() == "5" && look(&yielding, &pace, &yielder);
+                    yielder.give_up();
+                    if is_as_expected {
+                        return;
+                    }
+                    assert!(Instant::now() < deadline, "never as expected");
                 }
             });
+        });
+    }
+
+    #[test]
+    fn a_caller_that_is_alone_is_served_under_the_policy() {
+        after_many(|_, _, yielder| {
+            yielder.received(true);
+            let is_kept = shown() == "5";
+            yielder.replies(false);
+            assert_eq!(shown(), "0", "it does not yield now");
+            is_kept
+        });
+    }
+
+    #[test]
+    fn a_worker_that_lost_the_policy_takes_it_on_again() {
+        after_many(|_, _, yielder| {
+            yielder.state.take(AT_REST);
+            yielder.received(true);
+            assert_eq!(shown(), "0");
+            yielder.replies(true);
+            shown() == "5"
+        });
+    }
+
+    #[test]
+    fn a_request_that_waited_while_it_was_served_pauses_the_lane() {
+        after_many(|yielding, pace, yielder| {
+            yielder.received(true);
+            let slept = times_slept();
+            yielder.state.take(slept);
+            yielder.replies(true);
+            let is_paused = !pace.may_yield(yielding.shared.now_ms());
+            // Reading may have slept.
+            is_paused || times_slept() != slept
         });
     }
 }

@@ -149,7 +149,7 @@ impl Device {
         let options = MountOptions {
             source: "power-cut".into(),
             passthrough: false,
-            stay_awake: Duration::ZERO,
+            stay_awake: Some(Duration::ZERO),
             uring: Uring::Off,
             ..MountOptions::default()
         };
