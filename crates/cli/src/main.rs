@@ -4,6 +4,7 @@ mod commands;
 mod control;
 mod daemon;
 mod expression;
+mod file_size;
 mod front_end;
 mod logging;
 mod mount_table;

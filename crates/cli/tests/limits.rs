@@ -154,3 +154,41 @@ fn a_user_that_opens_all_it_may_leaves_descriptors_to_others() {
     assert_eq!(finish(again.output()).output, "text");
     umount(mount);
 }
+
+/// A server that was started with a limit of a file's size lifts it, or refuses what passes it: by nothing that a user writes
+/// does it end.
+#[test]
+fn a_limit_of_a_files_size_ends_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let lifted = ["prlimit", "--fsize=100000:unlimited"].as_slice();
+    let kept = ["setpriv", "--bounding-set=-sys_resource", "prlimit", "--fsize=100000:100000"].as_slice();
+    for (limited, is_lifted) in [(lifted, true), (kept, false)] {
+        let scratch = Scratch::new();
+        let mount = &scratch.name("mount");
+        let bases = ["base", "upper", "lower"].map(|name| {
+            fs::create_dir(scratch.path(name)).unwrap();
+            scratch.name(name)
+        });
+        fs::write(scratch.path("lower/copied"), vec![b'y'; 200_000]).unwrap();
+        let [base, upper, lower] = &bases;
+        for stack in [base.clone(), format!("{base} | rot13"), format!("{upper}=rw, {lower}=ro | union")] {
+            mount_through(limited, &stack, mount);
+            let written = fs::write(scratch.path("mount/file"), vec![b'x'; 200_000]);
+            let appended = File::options().append(true).open(scratch.path("mount/copied")).map(drop);
+            fs::write(scratch.path("mount/small"), "text").unwrap();
+            assert_eq!(fs::read_to_string(scratch.path("mount/small")).unwrap(), "text", "{stack}: the server is gone");
+            // Where the kernel writes, the server's limit is none.
+            if is_lifted {
+                written.unwrap();
+            } else if let Err(error) = written {
+                assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge, "{stack}");
+            }
+            if stack.ends_with("union") {
+                assert_eq!(appended.is_ok(), is_lifted, "{appended:?}");
+            }
+            umount(mount);
+        }
+    }
+}

@@ -285,8 +285,8 @@ fn the_command_inherits_everything() {
         return;
     }
     let scene = Scene::with(&["f"]);
-    let shown = "umask; ulimit -n; ulimit -Hn; echo > new; mkdir -p directory";
-    let prepare = "umask 027; ulimit -Sn 300; ulimit -Hn 2000; exec \"$@\"";
+    let shown = "umask; ulimit -n; ulimit -Hn; ulimit -f; ulimit -Hf; echo > new; mkdir -p directory";
+    let prepare = "umask 027; ulimit -Sn 300; ulimit -Hn 2000; ulimit -Sf 3000; ulimit -Hf 4000; exec \"$@\"";
     let run = |command: &[&str]| {
         let mut process = Command::new("sh");
         process.args(["-c", prepare, "sh"]).args(command).args(["sh", "-c", shown]);

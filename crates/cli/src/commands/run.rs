@@ -18,6 +18,7 @@ use vnode::{Errno, Timestamp};
 use crate::arguments::Run;
 use crate::exit::{Exit, Failure, Outcome, run_command};
 use crate::expression::Expression;
+use crate::file_size;
 use inherited::Inherited;
 use lists::PartialLists;
 use scratch::{Description, Scratch};
@@ -29,6 +30,7 @@ const TICK: Duration = Duration::from_millis(12);
 /// Runs the command: the code to end with.
 pub fn run(arguments: &Run) -> Outcome<u8> {
     let inherited = Inherited::note();
+    file_size::lift();
     // Next, while the process has one thread: everything that is opened from here on is in the name space that the
     // command gets.
     let user = session::separate()?;

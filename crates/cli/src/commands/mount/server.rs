@@ -16,6 +16,7 @@ use crate::commands::{explain, print};
 use crate::control::server::{Answerer, Server as ControlSocket};
 use crate::control::{Answer, Report, Request, Statistics};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::file_size;
 use crate::front_end::{self, Served};
 use crate::logging;
 use crate::options::{self, MountOptions};
@@ -43,6 +44,7 @@ struct Mounted {
 /// Builds the stack, mounts it and opens the control socket. Whatever fails, nothing stays mounted.
 pub fn start(job: &Job) -> Outcome<Server> {
     log_panics();
+    file_size::lift();
     // Registered first: a signal that comes while the mount is being made ends it as soon as it is there.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::new(Exit::Failure, format!("cannot watch for signals: {error}; try again")))?;

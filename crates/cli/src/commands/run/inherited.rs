@@ -9,11 +9,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use signals::Signals;
 
-/// The umask, the limit of descriptors and the signals that this process was started with.
+/// The umask, the limits of descriptors and of a file's size, and the signals that this process was started with.
 #[derive(Clone)]
 pub struct Inherited {
     umask: Mode,
     descriptors: Rlimit,
+    file_size: Rlimit,
     signals: Signals,
 }
 
@@ -22,7 +23,8 @@ impl Inherited {
     pub fn note() -> Self {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
-        Self { umask, descriptors: getrlimit(Resource::Nofile), signals: Signals::note() }
+        let [descriptors, file_size] = [Resource::Nofile, Resource::Fsize].map(getrlimit);
+        Self { umask, descriptors, file_size, signals: Signals::note() }
     }
 
     /// Gives them to this process, a new one that becomes the command. Allocates nothing.
@@ -32,6 +34,7 @@ impl Inherited {
     pub fn restore(&self) -> io::Result<()> {
         rustix::process::umask(self.umask);
         setrlimit(Resource::Nofile, self.descriptors)?;
+        setrlimit(Resource::Fsize, self.file_size)?;
         self.signals.restore()
     }
 }
