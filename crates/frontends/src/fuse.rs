@@ -43,6 +43,7 @@ mod poll;
 mod privilege;
 mod reply;
 mod request;
+mod seldom;
 mod session;
 mod statistics;
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod open_file;
 mod process;
 pub mod profile;
 mod properties;
+pub mod shortage;
 mod transfer;
 mod user_namespace;
 mod vnode;

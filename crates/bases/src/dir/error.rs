@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use vnode::Errno;
+use vnode::{Errno, shortage};
 
 /// Why a directory cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,10 @@ impl fmt::Display for OpenError {
                 path.display()
             ),
             Self::NoProc => formatter.write_str("/proc is not there: mount it (mount -t proc proc /proc)"),
-            Self::Failed(path, errno) => write!(formatter, "cannot open the directory `{}`: {errno}", path.display()),
+            Self::Failed(path, errno) => {
+                let remedy = shortage::remedy(&(*errno).into());
+                write!(formatter, "cannot open the directory `{}`: {errno}{remedy}", path.display())
+            }
         }
     }
 }

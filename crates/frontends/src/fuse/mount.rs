@@ -141,7 +141,7 @@ impl fmt::Display for MountError {
             E::NoWriteBack(why) => {
                 write!(formatter, "the kernel cannot keep writes: {why}; leave writes=back out to do without it")
             }
-            E::System { what, error } => write!(formatter, "{what} failed: {error}"),
+            E::System { what, error } => write!(formatter, "{what} failed: {error}{}", vnode::shortage::remedy(error)),
         }
     }
 }

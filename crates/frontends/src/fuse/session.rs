@@ -13,6 +13,7 @@ use super::locality::Locality;
 use super::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
 use super::reply::Reply;
 use super::request::{Layout, Operation, Request, decode};
+use super::seldom::Seldom;
 use super::statistics::Statistics;
 use super::uring::Reserve;
 use super::wire;
@@ -143,6 +144,16 @@ struct Shared<H: Handler> {
     starter: Sender<Start>,
     /// Of those lanes that are processors'.
     reserve: OnceLock<Reserve>,
+    no_worker: Seldom,
+}
+
+impl<H: Handler> Shared<H> {
+    /// Under a limit this would be said at every request.
+    fn tell_of_no_worker(&self, error: &dyn std::fmt::Display) {
+        if self.no_worker.may_say() {
+            tracing::warn!("no further worker thread ({error}); requests may wait for slower ones");
+        }
+    }
 }
 
 impl<H: Handler> Session<H> {
@@ -177,6 +188,7 @@ impl<H: Handler> Session<H> {
             last_worker_ended: Condvar::new(),
             starter,
             reserve: OnceLock::new(),
+            no_worker: Seldom::default(),
         });
         let for_starter = Arc::downgrade(&shared);
         std::thread::Builder::new()
@@ -273,7 +285,7 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, mut queue: impl Queue)
         if waiting.part()
             && let Err((error, _)) = start_worker(shared, Start::another(lane))
         {
-            tracing::warn!("no further worker thread ({error}); requests may wait for slower ones");
+            shared.tell_of_no_worker(&error);
         }
         let (message, mut reply) = queue.exchange();
         let length = match service.serve(message, &mut reply) {

@@ -105,7 +105,7 @@ fn start_first<H: Handler>(shared: &Arc<Shared<H>>, lanes: Range<usize>, of_each
     let started = answers.iter().collect::<std::io::Result<Vec<()>>>()?.len();
     match started == expected {
         true => Ok(()),
-        false => Err(std::io::Error::other("a thread cannot be started")),
+        false => Err(std::io::Error::from_raw_os_error(libc::EAGAIN)),
     }
 }
 
@@ -159,7 +159,7 @@ pub(super) fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Recei
             drop(ending);
         });
         if let Err(error) = started {
-            tracing::warn!(%error, "no further worker thread; requests may wait for slower ones");
+            shared.tell_of_no_worker(&error);
             shared.lanes[lane].waiting.part();
             drop(EndOfWorker(&shared));
             if let (Some(entry), Some(reserve)) = (take(&entry), shared.reserve.get()) {

@@ -1,0 +1,31 @@
+//! What a person can do where the system has too little of something.
+
+use std::io;
+
+/// What to do about this error, as the end of a message: "; …". Nothing where it is not a shortage.
+pub fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n), or close some",
+        Some(libc::ENFILE) => {
+            "; the whole machine has too many open files: raise fs.file-max with sysctl(8), or close some"
+        }
+        Some(libc::EAGAIN) => "; raise the limit of processes (ulimit -u) or of the control group (pids.max)",
+        Some(libc::ENOMEM) => "; raise the limit of memory (ulimit -v, or of the control group), or end other programs",
+        Some(libc::ENOSPC | libc::EDQUOT) => "; make room where it is kept",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shortages_have_a_remedy_and_other_errors_none() {
+        for errno in [libc::EMFILE, libc::ENFILE, libc::EAGAIN, libc::ENOMEM, libc::ENOSPC, libc::EDQUOT] {
+            assert!(remedy(&io::Error::from_raw_os_error(errno)).starts_with("; "), "{errno}");
+        }
+        assert_eq!(remedy(&io::Error::from_raw_os_error(libc::EIO)), "");
+        assert_eq!(remedy(&io::Error::other("something")), "");
+    }
+}
