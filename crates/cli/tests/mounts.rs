@@ -655,6 +655,78 @@ fn what_is_reserved_for_the_superuser_is_not_taken_by_users_through_any_stack() 
     }
 }
 
+/// Each prints what it is and fails where a user finds no room for it.
+const TAKE_ROOM: &str = r#"
+name=$(printf '%0200d' 0)
+# Stops at the first that fails.
+many() { for number in $(seq 100); do "$@" "$name$number" || return; done; }
+mkdir d && echo directory
+(cd files && many touch) && echo files
+(cd fifos && many mkfifo) && echo fifos
+(cd symlinks && many ln -s short) && echo symlinks
+(cd links && many ln ../file) && echo links
+moved() { touch ../away/x && mv ../away/x "$1"; }
+(cd moved && many moved) && echo moved
+ln -s "$name" long && echo a long symlink
+setfattr -n user.large -v "$(printf '%02000d' 0)" file && echo an attribute
+[ ! -d below ] || { touch below/1/2/new && echo directories above; }
+[ ! -d below ] || { touch below/copied && echo a copy; }
+"#;
+
+/// Also where the server makes them: behind a view of owners, and copies of a union.
+#[test]
+fn names_and_objects_take_nothing_that_is_reserved_for_the_superuser_through_any_stack() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, base, lower) = (&scratch.name("mount"), scratch.path("base"), scratch.path("lower"));
+    for directory in [&base, &lower, &lower.join("below"), &lower.join("below/1"), &lower.join("below/1/2")] {
+        fs::create_dir(directory).unwrap();
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    for name in ["below/first", "below/copied"] {
+        fs::write(lower.join(name), "x").unwrap();
+        std::os::unix::fs::chown(lower.join(name), Some(65_534), None).unwrap();
+    }
+    File::create(scratch.path("image")).unwrap().set_len(16 << 20).unwrap();
+    let call = |program: &str, arguments: &[&str]| {
+        assert!(Command::new(program).args(arguments).status().expect("it is started").success(), "{arguments:?}");
+    };
+    call("mkfs.ext4", &["-q", "-F", "-b", "4096", "-m", "50", "-N", "8192", &scratch.name("image")]);
+    call("mount", &["-o", "loop", &scratch.name("image"), base.to_str().unwrap()]);
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
+    let free = || rustix::fs::statvfs(&base).unwrap().f_bfree;
+    let (base, lower) = (scratch.name("base"), scratch.name("lower"));
+    for stack in [
+        base.clone(),
+        format!("{base} | map(owner=nobody, perms=\"u=rwX,go=rX\")"),
+        format!("{base} | map(user-map=1000/65534, group-map=1000/65534)"),
+        format!("{base}=rw, {lower}=ro | union"),
+        format!("{base}=rw, {lower}=ro | union(whiteouts=overlay)"),
+    ] {
+        run(["mount", &stack, mount, "-o", "allow_other"]).succeeded();
+        // With the first copy, a union makes its own directories.
+        let begin = "mkdir files fifos symlinks links moved away && touch file; [ ! -d below ] || touch below/first;
+            dd if=/dev/zero of=large bs=64k conv=fsync 2>&1 | grep -o 'No space left' | head -1;
+            dd if=/dev/zero of=rest bs=4k conv=fsync 2>/dev/null";
+        let filled = as_user(&scratch.mount(), begin);
+        assert_eq!(filled.1, "No space left\n", "{stack}");
+        let left = free();
+        assert_eq!(as_user(&scratch.mount(), &format!("exec 2>/dev/null; {TAKE_ROOM}")).1, "", "{stack}");
+        assert!(free() >= left, "{stack}: {} blocks are left of {left}", free());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "mkdir of_root && mkdir of_root/too"]).current_dir(scratch.mount());
+        finish(shell.output()).succeeded();
+        assert!(free() < left, "{stack}: the superuser takes it");
+        umount(mount);
+        for entry in fs::read_dir(scratch.path("base")).unwrap().flatten() {
+            let path = entry.path();
+            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        }
+    }
+}
+
 #[test]
 fn the_root_of_a_user_namespace_is_promised_nothing_of_roots() {
     if !can_mount() {

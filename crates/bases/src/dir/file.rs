@@ -64,7 +64,7 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
     } else {
         let object = node.descriptor(thread)?;
         let acting = thread.act_for(caller)?;
-        open_with_room(node, || open_tolerantly(how, |flags| acting.reopen(&object, flags)))?
+        open_with_room(node, || open_tolerantly(how, |flags| acting.reopen(&object, flags)).map_err(errno))?
     };
     Ok(Arc::new(File::new(node.reference(), caller, share.of(opened), flags)))
 }
@@ -93,12 +93,14 @@ pub fn without_trace(caller: &Caller) -> OFlags {
 }
 
 /// Opens without `O_NOATIME` if the caller may not ask for that: it is a wish, not what the file is opened for.
-pub fn open_tolerantly(flags: OFlags, open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>) -> Result<OwnedFd> {
+pub fn open_tolerantly(
+    flags: OFlags,
+    open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>,
+) -> rustix::io::Result<OwnedFd> {
     match open(flags) {
         Err(rustix::io::Errno::PERM) if flags.contains(OFlags::NOATIME) => open(flags.difference(OFlags::NOATIME)),
         opened => opened,
     }
-    .map_err(errno)
 }
 
 /// Repeats a call that a signal to the server has interrupted: it was not meant for the caller.
@@ -128,7 +130,7 @@ impl File {
     fn act_for_writer<'t>(&self, thread: &'t mut Thread, caller: &Caller) -> Result<Acting<'t>> {
         let Some(writer) = &self.writer else { return Err(Errno::EBADF) };
         // What the server writes by itself is of who opened the file: it counts as theirs where room is reserved or limited.
-        thread.act_for_data(if caller.server && caller.payer().is_none() { writer } else { caller })
+        thread.act_for_data(if caller.server && !caller.has_payer() { writer } else { caller })
     }
 
     fn thread(&self) -> Thread {
