@@ -540,6 +540,22 @@ fn users_are_as_powerful_as_beside_the_mount() {
     }
 }
 
+/// Changes of what is in a directory without permissions, and of a file without any.
+const CHANGES_OF_CLOSED: &str = "
+echo x > closed/new
+echo x > own
+truncate -s 0 own
+mkdir closed/d
+mkfifo closed/p
+ln -s x closed/s
+ln own closed/l
+mv closed/new closed/d/moved
+rm closed/d/moved closed/p closed/s closed/l
+stat -c %A closed/d
+rmdir closed/d
+printf own > own
+";
+
 /// The kernel admits whom the file system below knows too little of.
 #[test]
 fn what_the_kernel_grants_for_others_or_in_namespaces_is_granted() {
@@ -559,7 +575,17 @@ fn what_the_kernel_grants_for_others_or_in_namespaces_is_granted() {
     };
     file("others", 0, 0);
     file("of_group", 1_001, 0o640);
-    for stack in [scratch.name("base"), format!("{}=rw, {}=ro | union", scratch.name("base"), scratch.name("other"))] {
+    let copied = other.join("lower");
+    for directory in [&copied, &copied.join("inner")] {
+        fs::create_dir(directory).unwrap();
+        std::os::unix::fs::chown(directory, Some(65_534), Some(65_534)).unwrap();
+        fs::set_permissions(directory, fs::Permissions::from_mode(0)).unwrap();
+    }
+    for stack in [
+        scratch.name("base"),
+        format!("{} | map(user-map=1001/1002)", scratch.name("base")),
+        format!("{}=rw, {}=ro | union", scratch.name("base"), scratch.name("other")),
+    ] {
         file("own", 65_534, 0);
         as_user(
             &base,
@@ -571,6 +597,18 @@ fn what_the_kernel_grants_for_others_or_in_namespaces_is_granted() {
             assert_eq!(as_user(directory, "unshare -Ur cat own"), (true, "own".to_owned()), "{what}");
             let below = as_user(directory, "unshare -Ur sh -c 'ls closed && cat closed/f'");
             assert_eq!(below, (true, "f\nbelow\n".to_owned()), "{what}");
+            let changed = as_user(directory, &format!("unshare -Ur sh -ec '{CHANGES_OF_CLOSED}'"));
+            assert_eq!(changed, (true, "drwxr-xr-x\n".to_owned()), "{what}");
+            for command in CHANGES_OF_CLOSED.lines().filter(|line| line.contains("closed")) {
+                assert!(!as_user(directory, command).0, "{command}: {what}");
+            }
+            if stack.contains("union") && *directory == scratch.mount() {
+                let below = as_user(
+                    directory,
+                    "unshare -Ur sh -ec 'touch lower/inner/f && rmdir lower/inner 2>&1 || ls lower/inner'",
+                );
+                assert_eq!(below.1.lines().last(), Some("f"), "{below:?}");
+            }
             for command in ["cat own", "ls closed", "unshare -Ur cat others", "unshare -Ur sh -c 'echo > others'"] {
                 assert!(!as_user(directory, command).0, "{command}: {what}");
             }

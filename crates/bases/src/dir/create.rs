@@ -14,8 +14,9 @@ use super::node::Node;
 use super::shares::{HeldDescriptor, Share};
 use super::tree::{Found, PATH_ONLY};
 
-/// Creates and opens a regular file.
-pub fn create(directory: &Node, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+/// Creates and opens a regular file. In the directory it is `by` that acts, the caller or somebody with more rights there; a file
+/// that is there already is opened by the caller.
+pub fn create(directory: &Node, caller: &Caller, by: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
     only_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
@@ -23,7 +24,7 @@ pub fn create(directory: &Node, caller: &Caller, name: Name<'_>, how: &Creation)
     // A creation that is not exclusive usually makes a new file, too: it is sent after a look-up that found nothing.
     for _ in 0..ATTEMPTS {
         let share = Share::take(caller)?;
-        let made = thread.create(caller, |acting| {
+        let made = thread.create(by, |acting| {
             file::open_tolerantly(flags, |flags| {
                 acting.create_at(&descriptor, name.as_bytes(), flags | OFlags::NOFOLLOW, mode(how.mode))
             })
@@ -33,7 +34,7 @@ pub fn create(directory: &Node, caller: &Caller, name: Name<'_>, how: &Creation)
             Err(Errno::EEXIST) if !how.flags.is_exclusive() => drop(share),
             Err(error) => return Err(error),
         }
-        match open_existing(directory, thread, descriptor.as_fd(), caller, name, how.flags) {
+        match open_existing(directory, thread, descriptor.as_fd(), (caller, by), name, how.flags) {
             Err(Errno::ENOENT) => {}
             opened => return opened,
         }
@@ -48,11 +49,11 @@ fn open_existing(
     directory: &Node,
     thread: &mut Thread,
     descriptor: BorrowedFd<'_>,
-    caller: &Caller,
+    (caller, by): (&Caller, &Caller),
     name: Name<'_>,
     flags: OpenFlags,
 ) -> Result<Created> {
-    let object = thread.act_for(caller)?.open_at(descriptor, name.as_bytes(), PATH_ONLY).map_err(errno)?;
+    let object = thread.act_for(by)?.open_at(descriptor, name.as_bytes(), PATH_ONLY).map_err(errno)?;
     let (node, attributes) = directory.tree().entry_of(thread, object.as_fd(), found(directory, name))?;
     match node.file_kind() {
         FileKind::Regular => {}

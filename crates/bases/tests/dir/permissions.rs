@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bases::dir::{DirectoryFileSystem, Options};
 use rustix::thread::CapabilitySet;
 use vnode::{
-    AccessMode, Caller, Device, Errno, FileKind, FileSystem, Name, OpenFlags, RenameMode, SetAttributes, XattrMode,
+    AccessMode, Caller, Creation, Device, Errno, FileKind, FileSystem, Name, OpenFlags, RenameMode, SetAttributes,
+    VnodeRef, XattrMode,
 };
 
 use crate::ground::{Ground, creation, make, name, root, run, user};
@@ -332,6 +333,61 @@ fn whom_the_kernel_has_admitted_may_do_with_its_own_what_the_owner_could_allow()
         assert!(closed.open_directory(&admitted).is_ok());
         is_refused(&owner);
     });
+}
+
+#[test]
+fn whom_the_kernel_has_admitted_may_change_its_own_as_the_owner_could_allow() {
+    Ground::each(|ground| {
+        let (owner, other) = (user(1_000, &[]), user(1_001, &[]));
+        let (file, _) = make(&ground.root, &owner, "f", 0, b"x");
+        let (others, _) = make(&ground.root, &other, "others", 0, b"x");
+        let closed = ground.root.mkdir(&owner, name("closed"), 0o700).unwrap().vnode;
+        make(&closed, &other_in(&closed, &owner), "theirs", 0o600, b"x");
+        let open = ground.root.mkdir(&other, name("open"), 0o777).unwrap().vnode;
+        open.setattr(&other, &SetAttributes { mode: Some(0o777), ..Default::default() }).unwrap();
+        let strange = ground.root.mkdir(&other, name("strange"), 0o755).unwrap().vnode;
+        closed.setattr(&owner, &SetAttributes { mode: Some(0), ..Default::default() }).unwrap();
+        let cut = SetAttributes { size: Some(0), ..Default::default() };
+        let create = |caller: &Caller, at: &str| closed.create(caller, name(at), &creation(0o600)).map(drop);
+        let all = |caller: &Caller| {
+            [
+                file.setattr(caller, &cut).map(drop),
+                file.open(caller, OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).map(drop),
+                file.setxattr(caller, b"user.a", b"1", XattrMode::Set),
+                file.getxattr(caller, b"user.a").map(drop),
+                file.removexattr(caller, b"user.a"),
+                file.access(caller, AccessMode::WRITE),
+                create(caller, "new"),
+                closed.mkdir(caller, name("d"), 0o700).map(drop),
+                closed.mknod(caller, name("n"), FileKind::Fifo, 0o600, Device::default()).map(drop),
+                closed.symlink(caller, name("s"), b"x").map(drop),
+                closed.link(caller, &file, name("l")).map(drop),
+                closed.tmpfile(caller, &creation(0o600)).map(drop),
+                closed.rename(caller, name("n"), &closed, name("m"), RenameMode::Replace),
+                closed.rename(caller, name("m"), &open, name("m"), RenameMode::Replace),
+                open.rename(caller, name("m"), &closed, name("m"), RenameMode::Replace),
+                closed.unlink(caller, name("m")),
+                closed.rmdir(caller, name("d")),
+            ]
+        };
+        let no = Err(Errno::EACCES);
+        assert!(all(&owner).iter().all(|done| *done == no), "{:?}", all(&owner));
+        assert!(all(&other.clone().admitted_by_kernel()).iter().all(|done| *done == no), "what another owns");
+        let admitted = owner.clone().admitted_by_kernel();
+        assert_eq!(all(&admitted), [Ok(()); 17]);
+        assert_eq!(others.setattr(&admitted, &cut).map(drop), no);
+        assert_eq!(strange.create(&admitted, name("x"), &creation(0o600)).map(drop), no);
+        assert_eq!(closed.rename(&admitted, name("l"), &strange, name("l"), RenameMode::Replace), no);
+        let both = Creation { flags: OpenFlags::READ_WRITE, mode: 0o600 };
+        assert_eq!(closed.create(&admitted, name("theirs"), &both).map(drop), no, "a file that is there already");
+        assert_eq!(create(&owner, "newer"), no, "the next is as powerless as before");
+    });
+}
+
+/// Another user, for whom the owner of a directory makes room in it.
+fn other_in(directory: &VnodeRef, owner: &Caller) -> Caller {
+    directory.setattr(owner, &SetAttributes { mode: Some(0o777), ..Default::default() }).unwrap();
+    user(1_001, &[])
 }
 
 #[test]
