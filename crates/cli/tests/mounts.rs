@@ -579,7 +579,7 @@ fn what_the_kernel_grants_for_others_or_in_namespaces_is_granted() {
     for directory in [&copied, &copied.join("inner")] {
         fs::create_dir(directory).unwrap();
         std::os::unix::fs::chown(directory, Some(65_534), Some(65_534)).unwrap();
-        fs::set_permissions(directory, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o000)).unwrap();
     }
     for stack in [
         scratch.name("base"),
