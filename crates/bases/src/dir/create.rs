@@ -65,6 +65,7 @@ fn open_existing(
     let acting = thread.act_for(caller)?;
     let opened =
         file::open_tolerantly(file::open_flags(flags), |flags| acting.reopen(&object, flags)).map_err(errno)?;
+    directory.tree().keep_access_time(thread, FileKind::Regular, opened.as_fd());
     let file = File::new(Arc::clone(&node), caller, share.of(opened), flags);
     let attributes = if flags.truncates() { file.attributes()? } else { attributes };
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
@@ -80,6 +81,7 @@ fn created(
     found: Found<'_>,
 ) -> Result<Created> {
     let (node, attributes) = directory.tree().entry_of(thread, descriptor.as_fd(), found)?;
+    directory.tree().keep_access_time(thread, FileKind::Regular, descriptor.as_fd());
     let file = File::new(Arc::clone(&node), caller, descriptor, flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
@@ -101,6 +103,7 @@ pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Crea
     })?;
     let (node, attributes) = directory.tree().entry_of(thread, made.as_fd(), Found::Unnamed)?;
     node.pin(pin);
+    directory.tree().keep_access_time(thread, FileKind::Regular, made.as_fd());
     let file = File::new(Arc::clone(&node), caller, share.of(made), how.flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }

@@ -29,6 +29,8 @@ pub struct File {
     flags: OpenFlags,
     /// As whom data are written that nobody else is known to write: who opened it to be written.
     writer: Option<Caller>,
+    /// The kernel may not read it by itself: it would open the file anew, and change an access time that is to be kept.
+    is_read_here: bool,
     locks: FileLocks,
 }
 
@@ -66,6 +68,7 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
         let acting = thread.act_for(caller)?;
         open_with_room(node, || open_tolerantly(how, |flags| acting.reopen(&object, flags)).map_err(errno))?
     };
+    node.tree().keep_access_time(thread, FileKind::Regular, opened.as_fd());
     Ok(Arc::new(File::new(node.reference(), caller, share.of(opened), flags)))
 }
 
@@ -117,7 +120,8 @@ impl File {
     /// A file of a vnode that `caller` opened by `descriptor`.
     pub fn new(node: Arc<Node>, caller: &Caller, descriptor: HeldDescriptor, flags: OpenFlags) -> Self {
         let writer = flags.writes().then(|| caller.clone());
-        Self { node, descriptor, flags, writer, locks: FileLocks::default() }
+        let is_read_here = !caller.server && node.tree().keeps_times_of_files() && node.mount().keeps_access_times();
+        Self { node, descriptor, flags, writer, is_read_here, locks: FileLocks::default() }
     }
 
     /// The attributes.
@@ -268,6 +272,9 @@ impl OpenFile for File {
     /// The thread then has the credentials of who opened the file to be written: with those of the thread that hands it on,
     /// the kernel writes to it.
     fn backing(&self) -> Option<BorrowedFd<'_>> {
+        if self.is_read_here {
+            return None;
+        }
         if let Some(writer) = &self.writer {
             self.thread().act_for_data(writer).ok()?;
         }

@@ -83,6 +83,7 @@ impl Directory {
             opened => opened?,
         };
         let (tree, descriptor) = (node.tree(), share.of(descriptor));
+        tree.keep_access_time(thread, FileKind::Directory, descriptor.as_fd());
         let has_mount_points = tree.submounts.are_in(tree.root(), descriptor.as_fd());
         let (rest, position) = (Mutex::default(), Mutex::new(Some(0)));
         Ok(Self { node: node.reference(), mount: node.mount(), descriptor, has_mount_points, rest, position })
