@@ -4,7 +4,7 @@ mod support;
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -64,6 +64,66 @@ fn options_of_mount_and_fstab_are_taken() {
         assert_eq!(shown_of(mount, &all), of_kernel, "{given}");
         umount(mount);
     }
+}
+
+/// As on a mount of the kernel's with the same option, whether the server or the kernel itself reads.
+#[test]
+fn what_is_read_on_a_mount_without_access_times_keeps_them() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, base, other) = (&scratch.name("mount"), &scratch.name("base"), &scratch.name("other"));
+    let native = scratch.name("native");
+    for directory in [base, other, &native] {
+        fs::create_dir(directory).unwrap();
+    }
+    let call = |program: &str, arguments: &[&str]| {
+        assert!(Command::new(program).args(arguments).status().unwrap().success(), "{arguments:?}");
+    };
+    call("mount", &["-t", "tmpfs", "-o", "strictatime,mode=777", "none", base]);
+    fs::create_dir(Path::new(base).join("d")).unwrap();
+    for name in ["f", "d/of_user"] {
+        fs::write(Path::new(base).join(name), "x").unwrap();
+    }
+    std::os::unix::fs::chown(Path::new(base).join("d/of_user"), Some(65_534), None).unwrap();
+    let long_ago = || {
+        call(
+            "touch",
+            &["-a", "-d", "2001-01-01", &format!("{base}/f"), &format!("{base}/d"), &format!("{base}/d/of_user")],
+        )
+    };
+    let is_kept = |name: &str| fs::metadata(Path::new(base).join(name)).unwrap().atime() < 1_000_000_000;
+    // What others own, as a user that may not ask for that itself.
+    let read = |directory: &str| {
+        long_ago();
+        let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+        let command = format!("cat {directory}/f {directory}/d/of_user && ls {directory}/d");
+        let output = Command::new("setpriv").args(user).args(["sh", "-c", &command]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        ["f", "d/of_user", "d"].map(is_kept)
+    };
+    for (option, expected) in
+        [("noatime", [true; 3]), ("nodiratime", [false, false, true]), ("strictatime", [false; 3])]
+    {
+        call("mount", &["--bind", base, &native]);
+        call("mount", &["-o", &format!("remount,bind,{option}"), &native]);
+        assert_eq!(read(&native), expected, "{option}: beside it");
+        call("umount", &[&native]);
+        for stack in [base.clone(), format!("{base} | audit"), format!("{base}=rw, {other}=ro | union")] {
+            for more in ["", ",nopassthrough"] {
+                run(["mount", &stack, mount, "-o", &format!("allow_other,{option}{more}")]).succeeded();
+                assert_eq!(read(mount), expected, "{option}{more}: {stack}");
+                umount(mount);
+            }
+        }
+    }
+    run(["mount", base, mount, "-o", "allow_other"]).succeeded();
+    assert_eq!(read(mount), [false; 3]);
+    run(["mount", "-o", "remount,noatime", mount]).succeeded();
+    assert_eq!(read(mount), [true; 3], "after a remount");
+    umount(mount);
+    call("umount", &[base]);
 }
 
 #[test]

@@ -540,6 +540,22 @@ fn users_are_as_powerful_as_beside_the_mount() {
     }
 }
 
+/// Changes of what is in a directory without permissions, and of a file without any.
+const CHANGES_OF_CLOSED: &str = "
+echo x > closed/new
+echo x > own
+truncate -s 0 own
+mkdir closed/d
+mkfifo closed/p
+ln -s x closed/s
+ln own closed/l
+mv closed/new closed/d/moved
+rm closed/d/moved closed/p closed/s closed/l
+stat -c %A closed/d
+rmdir closed/d
+printf own > own
+";
+
 /// The kernel admits whom the file system below knows too little of.
 #[test]
 fn what_the_kernel_grants_for_others_or_in_namespaces_is_granted() {
@@ -559,7 +575,17 @@ fn what_the_kernel_grants_for_others_or_in_namespaces_is_granted() {
     };
     file("others", 0, 0);
     file("of_group", 1_001, 0o640);
-    for stack in [scratch.name("base"), format!("{}=rw, {}=ro | union", scratch.name("base"), scratch.name("other"))] {
+    let copied = other.join("lower");
+    for directory in [&copied, &copied.join("inner")] {
+        fs::create_dir(directory).unwrap();
+        std::os::unix::fs::chown(directory, Some(65_534), Some(65_534)).unwrap();
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    for stack in [
+        scratch.name("base"),
+        format!("{} | map(user-map=1001/1002)", scratch.name("base")),
+        format!("{}=rw, {}=ro | union", scratch.name("base"), scratch.name("other")),
+    ] {
         file("own", 65_534, 0);
         as_user(
             &base,
@@ -571,6 +597,18 @@ fn what_the_kernel_grants_for_others_or_in_namespaces_is_granted() {
             assert_eq!(as_user(directory, "unshare -Ur cat own"), (true, "own".to_owned()), "{what}");
             let below = as_user(directory, "unshare -Ur sh -c 'ls closed && cat closed/f'");
             assert_eq!(below, (true, "f\nbelow\n".to_owned()), "{what}");
+            let changed = as_user(directory, &format!("unshare -Ur sh -ec '{CHANGES_OF_CLOSED}'"));
+            assert_eq!(changed, (true, "drwxr-xr-x\n".to_owned()), "{what}");
+            for command in CHANGES_OF_CLOSED.lines().filter(|line| line.contains("closed")) {
+                assert!(!as_user(directory, command).0, "{command}: {what}");
+            }
+            if stack.contains("union") && *directory == scratch.mount() {
+                let below = as_user(
+                    directory,
+                    "unshare -Ur sh -ec 'touch lower/inner/f && rmdir lower/inner 2>&1 || ls lower/inner'",
+                );
+                assert_eq!(below.1.lines().last(), Some("f"), "{below:?}");
+            }
             for command in ["cat own", "ls closed", "unshare -Ur cat others", "unshare -Ur sh -c 'echo > others'"] {
                 assert!(!as_user(directory, command).0, "{command}: {what}");
             }
@@ -651,6 +689,78 @@ fn what_is_reserved_for_the_superuser_is_not_taken_by_users_through_any_stack() 
         umount(mount);
         for name in ["large", "roots", "copied"] {
             let _ = fs::remove_file(scratch.path("base").join(name));
+        }
+    }
+}
+
+/// Each prints what it is and fails where a user finds no room for it.
+const TAKE_ROOM: &str = r#"
+name=$(printf '%0200d' 0)
+# Stops at the first that fails.
+many() { for number in $(seq 100); do "$@" "$name$number" || return; done; }
+mkdir d && echo directory
+(cd files && many touch) && echo files
+(cd fifos && many mkfifo) && echo fifos
+(cd symlinks && many ln -s short) && echo symlinks
+(cd links && many ln ../file) && echo links
+moved() { touch ../away/x && mv ../away/x "$1"; }
+(cd moved && many moved) && echo moved
+ln -s "$name" long && echo a long symlink
+setfattr -n user.large -v "$(printf '%02000d' 0)" file && echo an attribute
+[ ! -d below ] || { touch below/1/2/new && echo directories above; }
+[ ! -d below ] || { touch below/copied && echo a copy; }
+"#;
+
+/// Also where the server makes them: behind a view of owners, and copies of a union.
+#[test]
+fn names_and_objects_take_nothing_that_is_reserved_for_the_superuser_through_any_stack() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, base, lower) = (&scratch.name("mount"), scratch.path("base"), scratch.path("lower"));
+    for directory in [&base, &lower, &lower.join("below"), &lower.join("below/1"), &lower.join("below/1/2")] {
+        fs::create_dir(directory).unwrap();
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    for name in ["below/first", "below/copied"] {
+        fs::write(lower.join(name), "x").unwrap();
+        std::os::unix::fs::chown(lower.join(name), Some(65_534), None).unwrap();
+    }
+    File::create(scratch.path("image")).unwrap().set_len(16 << 20).unwrap();
+    let call = |program: &str, arguments: &[&str]| {
+        assert!(Command::new(program).args(arguments).status().expect("it is started").success(), "{arguments:?}");
+    };
+    call("mkfs.ext4", &["-q", "-F", "-b", "4096", "-m", "50", "-N", "8192", &scratch.name("image")]);
+    call("mount", &["-o", "loop", &scratch.name("image"), base.to_str().unwrap()]);
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
+    let free = || rustix::fs::statvfs(&base).unwrap().f_bfree;
+    let (base, lower) = (scratch.name("base"), scratch.name("lower"));
+    for stack in [
+        base.clone(),
+        format!("{base} | map(owner=nobody, perms=\"u=rwX,go=rX\")"),
+        format!("{base} | map(user-map=1000/65534, group-map=1000/65534)"),
+        format!("{base}=rw, {lower}=ro | union"),
+        format!("{base}=rw, {lower}=ro | union(whiteouts=overlay)"),
+    ] {
+        run(["mount", &stack, mount, "-o", "allow_other"]).succeeded();
+        // With the first copy, a union makes its own directories.
+        let begin = "mkdir files fifos symlinks links moved away && touch file; [ ! -d below ] || touch below/first;
+            dd if=/dev/zero of=large bs=64k conv=fsync 2>&1 | grep -o 'No space left' | head -1;
+            dd if=/dev/zero of=rest bs=4k conv=fsync 2>/dev/null";
+        let filled = as_user(&scratch.mount(), begin);
+        assert_eq!(filled.1, "No space left\n", "{stack}");
+        let left = free();
+        assert_eq!(as_user(&scratch.mount(), &format!("exec 2>/dev/null; {TAKE_ROOM}")).1, "", "{stack}");
+        assert!(free() >= left, "{stack}: {} blocks are left of {left}", free());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "mkdir of_root && mkdir of_root/too"]).current_dir(scratch.mount());
+        finish(shell.output()).succeeded();
+        assert!(free() < left, "{stack}: the superuser takes it");
+        umount(mount);
+        for entry in fs::read_dir(scratch.path("base")).unwrap().flatten() {
+            let path = entry.path();
+            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
         }
     }
 }

@@ -294,6 +294,18 @@ fn what_is_immutable_in_a_lower_branch_stays_so_until_somebody_takes_the_flag_aw
         directory.link(&superuser, &at(&scene.union, "other").unwrap(), name("new")).map(drop),
     ];
     let made = list(&scene.branches[0], "");
+    // One that is in a branch on the left as well is what it is there, as in overlayfs.
+    let upper = memory();
+    upper.root().mkdir(&superuser, name("directory"), 0o755).unwrap();
+    let base = bases::dir::DirectoryFileSystem::open(lower.path(), bases::dir::Options::default()).unwrap();
+    let both = joined(vec![(ReadWrite, upper), (ReadOnly, std::sync::Arc::new(base))]);
+    let merged = at(&both.union, "directory").unwrap();
+    let is_immutable = merged.getattr(&superuser).unwrap().is_immutable();
+    let changed = [
+        merged.mkdir(&superuser, name("new"), 0o755).map(drop),
+        merged.rename(&superuser, name("inner"), &merged, name("moved"), RenameMode::Replace),
+        merged.unlink(&superuser, name("moved")),
+    ];
     const SET_FLAGS: u32 = libc::FS_IOC_SETFLAGS as u32;
     let plain = 0_i64.to_ne_bytes();
     let by_user = file.ioctl(&Caller::with_groups(5, 5, &[], 0), SET_FLAGS, &plain, &mut []);
@@ -302,6 +314,7 @@ fn what_is_immutable_in_a_lower_branch_stays_so_until_somebody_takes_the_flag_aw
     let after = file.setattr(&superuser, &mode).map(drop);
     flag("file", IFlags::empty()).and_then(|()| flag("directory", IFlags::empty())).unwrap();
     assert_eq!(refused, [Err(Errno::EPERM); 9]);
+    assert_eq!((is_immutable, changed), (false, [Ok(()); 3]));
     assert_eq!(made, [""; 0], "nothing was copied");
     assert_eq!((by_user, after), (Err(Errno::EPERM), Ok(())));
 }

@@ -213,6 +213,27 @@ fn locks_stay(history: &[Change<'_>], metacopy: &str, held: &Lock, asks_between:
 }
 
 #[test]
+fn who_copies_from_a_metadata_only_copy_writes_and_not_the_server() {
+    if !is_root() {
+        return;
+    }
+    let scene = Scene::new(&[("metacopy", "on")]);
+    scene.chmod("d/f");
+    assert!(scene.has_only_metadata("left/d/f"));
+    let target = scene.path("left/d/to");
+    fs::write(&target, "").unwrap();
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o4755)).unwrap();
+    let from = scene.at("d/f").open(&server(), OpenFlags::READ).unwrap();
+    let to = scene.at("d/to").open(&server(), OpenFlags::READ_WRITE).unwrap();
+    let user = Caller::with_groups(1_000, 1_000, &[], 0o022);
+    assert_eq!(from.copy_range(&user, 0, &to, 0, 8), Ok(8));
+    bases::dir::restore_thread_credentials();
+    assert!(scene.has_only_metadata("left/d/f"));
+    assert_eq!(fs::read(&target).unwrap(), DATA[..8]);
+    assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o755, "a user makes no program of somebody else's");
+}
+
+#[test]
 fn what_changes_attributes_copies_no_data_and_reads_go_to_the_original() {
     if !is_root() {
         return;

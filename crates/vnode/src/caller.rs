@@ -25,11 +25,22 @@ pub struct Caller {
     pub umask: u32,
     /// The operation is the server's own: bases act with the server's credentials and check nothing more.
     pub server: bool,
-    payer: Option<(u32, u32)>,
+    payer: Payer,
     admission: Admission,
     groups: OnceLock<Arc<[u32]>>,
     session: OnceLock<u32>,
     capabilities: OnceLock<u64>,
+}
+
+/// At whose expense the caller takes room in file systems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Payer {
+    /// Its own.
+    Own,
+    /// That of this user and group.
+    User(u32, u32),
+    /// That of this process of the superuser's.
+    Superuser(u32),
 }
 
 /// How far it is settled whether the caller may do what it asks for.
@@ -52,7 +63,7 @@ impl Caller {
             pid,
             umask,
             server: false,
-            payer: None,
+            payer: Payer::Own,
             admission: Admission::Open,
             groups,
             session,
@@ -121,17 +132,42 @@ impl Caller {
         }
     }
 
-    /// The same caller, writing at the expense of another: what data take of a file system is that one's, where room is
-    /// reserved for the superuser. By this, what the server does for a user takes no more than the user may. At the expense of
-    /// the superuser nothing changes; of somebody who has a payer, that one pays.
+    /// The same caller, at the expense of another: what data, names and new objects take of a file system is that one's, where
+    /// room is reserved for the superuser or limited. By this, what the server does for a user takes no more than the user may.
+    /// At the expense of a superuser it may take as much as that one may; of the server nothing changes; of somebody who has a
+    /// payer, that one pays.
     pub fn at_expense_of(self, other: &Caller) -> Self {
-        let own = (other.uid != 0 && !other.server).then_some((other.uid, other.gid));
-        Self { payer: other.payer.or(own), ..self }
+        let payer = match other.payer {
+            Payer::Own if other.server => self.payer,
+            Payer::Own if other.uid == 0 => Payer::Superuser(other.pid),
+            Payer::Own => Payer::User(other.uid, other.gid),
+            payer => payer,
+        };
+        Self { payer, ..self }
     }
 
-    /// The user and group at whose expense the caller writes, if not at its own.
+    /// The user and group at whose expense the caller takes room, if not at its own or the superuser's.
     pub fn payer(&self) -> Option<(u32, u32)> {
-        self.payer
+        match self.payer {
+            Payer::User(uid, gid) => Some((uid, gid)),
+            Payer::Own | Payer::Superuser(_) => None,
+        }
+    }
+
+    /// Whether it is settled that another pays than who opened the file that the caller writes to.
+    pub fn has_payer(&self) -> bool {
+        self.payer != Payer::Own
+    }
+
+    /// Whether what the caller takes of a file system may pass the limits of quotas, and be of what is reserved
+    /// (CAP_SYS_RESOURCE). What the server takes is somebody's: it may not by itself.
+    pub fn may_pass_limits(&self) -> bool {
+        const CAP_SYS_RESOURCE: u64 = CapabilitySet::SYS_RESOURCE.bits();
+        match self.payer {
+            Payer::Own => !self.server && self.capabilities() & CAP_SYS_RESOURCE != 0,
+            Payer::User(..) => false,
+            Payer::Superuser(pid) => Self::process(pid, 0, 0, 0).capabilities() & CAP_SYS_RESOURCE != 0,
+        }
     }
 
     /// The supplementary groups. Empty where the process is gone or /proc is absent. Those of a process
@@ -410,6 +446,23 @@ mod tests {
         let own = fs::read_to_string("/proc/self/status").unwrap();
         assert_eq!(superuser.capabilities(), u64::from_str_radix(line(&own, "CapEff:").trim(), 16).unwrap());
         assert_eq!(**user.groups(), *groups_in(&own));
+    }
+
+    #[test]
+    fn what_is_taken_is_of_whoever_pays() {
+        let (user, root, server) =
+            (Caller::with_groups(5, 6, &[], 0), Caller::with_groups(0, 0, &[], 0), Caller::server());
+        assert!(root.may_pass_limits() && !user.may_pass_limits() && !server.may_pass_limits());
+        let (for_user, for_root) = (server.clone().at_expense_of(&user), server.clone().at_expense_of(&root));
+        assert_eq!((for_user.payer(), for_root.payer(), server.payer()), (Some((5, 6)), None, None));
+        assert!(for_root.may_pass_limits() && !for_user.may_pass_limits());
+        assert!(for_user.has_payer() && for_root.has_payer() && !server.clone().at_expense_of(&server).has_payer());
+        let twice = server.clone().at_expense_of(&root.at_expense_of(&user));
+        assert_eq!((twice.payer(), twice.may_pass_limits()), (Some((5, 6)), false));
+        // As a process of the superuser's has it.
+        let own = Caller::process(std::process::id(), 0, 0, 0);
+        let may = own.capabilities() & CapabilitySet::SYS_RESOURCE.bits() != 0;
+        assert_eq!([own.may_pass_limits(), server.at_expense_of(&own).may_pass_limits()], [may; 2]);
     }
 
     #[test]

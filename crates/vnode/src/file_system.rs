@@ -53,6 +53,21 @@ pub trait FileSystem: Send + Sync + 'static {
     fn set_mount_point(&self, directory: BorrowedFd<'_>) {
         let _ = directory;
     }
+
+    /// Of what reading is to change no access times from now on, by the flags of the mount. Bases that change them go by it for
+    /// what is opened later. Layers over others pass it down. Default: nothing is changed, or what changes it is elsewhere.
+    fn keep_access_times(&self, kept: KeptAccessTimes) {
+        let _ = kept;
+    }
+}
+
+/// Of what reading changes no access times, as the mount options `noatime` and `nodiratime` say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptAccessTimes {
+    /// Of files. Default: it changes them as the base does.
+    pub files: bool,
+    /// Of directories. Default: it changes them as the base does.
+    pub directories: bool,
 }
 
 /// A shared file system.

@@ -30,7 +30,7 @@ pub use attributes::{Attributes, Device, FileKind, SetAttributes, SetTime, StatF
 pub use buffer::zeros;
 pub use caller::Caller;
 pub use errno::{Errno, Result};
-pub use file_system::{Control, ControlError, Description, FileSystem, FileSystemRef, Notifier};
+pub use file_system::{Control, ControlError, Description, FileSystem, FileSystemRef, KeptAccessTimes, Notifier};
 pub use flags::{AccessMode, AllocateMode, OpenFlags, RenameMode, SeekTarget, XattrMode};
 pub use handle::{HANDLE_MAX, Handle};
 pub use keyed_locks::{KeyedGuard, KeyedLocks};

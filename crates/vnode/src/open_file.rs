@@ -155,7 +155,8 @@ pub trait OpenFile: Send + Sync + 'static {
     }
 
     /// The file of the base that holds exactly this data, for the kernel to read and write it by itself. Asked only
-    /// where [`crate::Properties::allows_passthrough`] holds. Default: none.
+    /// where [`crate::Properties::allows_passthrough`] holds. Until its next operation the calling thread has the credentials
+    /// that whoever opened the file writes with: a system call that writes to the descriptor is made at once. Default: none.
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         None
     }

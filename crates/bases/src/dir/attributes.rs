@@ -55,7 +55,7 @@ pub fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Result<Attr
         None
     };
     if let Some(size) = changes.size {
-        set_size(&thread.act_for(caller)?, descriptor, node.file_kind(), size)?;
+        set_size(thread, caller, descriptor, node.file_kind(), size)?;
     }
     if changes.kill_privileges && is_alone(changes) {
         // As chown(2) does that names no ids.
@@ -78,10 +78,11 @@ fn set_owner_mode_times(
     descriptor: BorrowedFd<'_>,
     changes: &SetAttributes,
 ) -> Result<()> {
-    let acting = thread.act_for(caller)?;
     if changes.uid.is_some() || changes.gid.is_some() {
-        set_owner(&acting, descriptor, changes.uid, changes.gid)?;
+        // What it takes of the file system is the new owner's from then on, who may have no more left.
+        set_owner(&thread.act_with_room(caller)?, descriptor, changes.uid, changes.gid)?;
     }
+    let acting = thread.act_for(caller)?;
     // After the owner, whose change clears the set-id bits.
     if let Some(mode) = changes.mode {
         set_mode(&acting, descriptor, mode)?;
@@ -177,11 +178,11 @@ fn restore(thread: &mut Thread, descriptor: BorrowedFd<'_>, changes: &SetAttribu
     let _ = set_owner_mode_times(thread, &Caller::server(), descriptor, &back);
 }
 
-fn set_size(acting: &Acting<'_>, descriptor: BorrowedFd<'_>, kind: FileKind, size: u64) -> Result<()> {
+fn set_size(thread: &mut Thread, caller: &Caller, descriptor: BorrowedFd<'_>, kind: FileKind, size: u64) -> Result<()> {
     match kind {
         FileKind::Regular => {
             let size = i64::try_from(size).map_err(|_| Errno::EFBIG)?;
-            acting.truncate(descriptor, size).map_err(errno)
+            thread.take_room(caller, |acting| acting.truncate(descriptor, size))
         }
         FileKind::Directory => Err(Errno::EISDIR),
         _ => Err(Errno::EINVAL),

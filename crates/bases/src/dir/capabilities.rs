@@ -3,8 +3,10 @@
 //! | acting for | it has |
 //! |---|---|
 //! | the server | what the process was started with, but [`OF_RESOURCES`] |
-//! | the server, at the expense of a user | [`KEPT`], and CAP_FSETID, without which the kernel takes set-id bits away |
-//! | a superuser | of those what the caller has itself, and [`KEPT`]; for data also [`OF_RESOURCES`], if the caller has it |
+//! | the server, for data at the expense of a user | [`KEPT`], and CAP_FSETID, without which the kernel takes set-id bits away |
+//! | the server, for names and objects at the expense of a user | what it has for itself, with the user's ids |
+//! | a superuser | of those what the caller has itself, and [`KEPT`] |
+//! | either, where room is taken that a superuser pays for | also [`OF_RESOURCES`], if that one has it |
 //! | a user | [`KEPT`] |
 //! | a user, over an object of its own | [`KEPT`], and CAP_DAC_OVERRIDE if the kernel has admitted it (`vnode_impl.rs`) |
 
@@ -25,8 +27,8 @@ pub const OF_PERMISSIONS: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::MAC_OVERRIDE)
     .union(CapabilitySet::LINUX_IMMUTABLE);
 
-/// To use what is reserved for the superuser and to pass the limits of quotas: only for data of a superuser's. What the
-/// server writes is somebody's.
+/// To use what is reserved for the superuser and to pass the limits of quotas: only for what a superuser takes of a file
+/// system. What the server takes is somebody's.
 const OF_RESOURCES: CapabilitySet = CapabilitySet::SYS_RESOURCE;
 
 /// What a thread keeps whoever it acts for. None of them allows anything on files that is not refused elsewhere.
@@ -74,9 +76,9 @@ impl Powers {
         self.servers & own(caller) | self.users
     }
 
-    /// What data of such a caller's may be written with besides.
-    pub fn for_data(self, caller: &Caller) -> CapabilitySet {
-        self.all & own(caller) & OF_RESOURCES
+    /// What it takes besides to pass the limits.
+    pub fn of_resources(self) -> CapabilitySet {
+        self.all & OF_RESOURCES
     }
 
     /// For a user.

@@ -14,8 +14,9 @@ use super::node::Node;
 use super::shares::{HeldDescriptor, Share};
 use super::tree::{Found, PATH_ONLY};
 
-/// Creates and opens a regular file.
-pub fn create(directory: &Node, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+/// Creates and opens a regular file. In the directory it is `by` that acts, the caller or somebody with more rights there; a file
+/// that is there already is opened by the caller.
+pub fn create(directory: &Node, caller: &Caller, by: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
     only_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
@@ -23,16 +24,17 @@ pub fn create(directory: &Node, caller: &Caller, name: Name<'_>, how: &Creation)
     // A creation that is not exclusive usually makes a new file, too: it is sent after a look-up that found nothing.
     for _ in 0..ATTEMPTS {
         let share = Share::take(caller)?;
-        let acting = thread.act_for_creation(caller)?;
-        let made = file::open_tolerantly(flags, |flags| {
-            acting.create_at(&descriptor, name.as_bytes(), flags | OFlags::NOFOLLOW, mode(how.mode))
+        let made = thread.create(by, |acting| {
+            file::open_tolerantly(flags, |flags| {
+                acting.create_at(&descriptor, name.as_bytes(), flags | OFlags::NOFOLLOW, mode(how.mode))
+            })
         });
         match made {
             Ok(new) => return created(directory, thread, caller, share.of(new), how.flags, found(directory, name)),
             Err(Errno::EEXIST) if !how.flags.is_exclusive() => drop(share),
             Err(error) => return Err(error),
         }
-        match open_existing(directory, thread, descriptor.as_fd(), caller, name, how.flags) {
+        match open_existing(directory, thread, descriptor.as_fd(), (caller, by), name, how.flags) {
             Err(Errno::ENOENT) => {}
             opened => return opened,
         }
@@ -47,11 +49,11 @@ fn open_existing(
     directory: &Node,
     thread: &mut Thread,
     descriptor: BorrowedFd<'_>,
-    caller: &Caller,
+    (caller, by): (&Caller, &Caller),
     name: Name<'_>,
     flags: OpenFlags,
 ) -> Result<Created> {
-    let object = thread.act_for(caller)?.open_at(descriptor, name.as_bytes(), PATH_ONLY).map_err(errno)?;
+    let object = thread.act_for(by)?.open_at(descriptor, name.as_bytes(), PATH_ONLY).map_err(errno)?;
     let (node, attributes) = directory.tree().entry_of(thread, object.as_fd(), found(directory, name))?;
     match node.file_kind() {
         FileKind::Regular => {}
@@ -61,7 +63,9 @@ fn open_existing(
     }
     let share = Share::take(caller)?;
     let acting = thread.act_for(caller)?;
-    let opened = file::open_tolerantly(file::open_flags(flags), |flags| acting.reopen(&object, flags))?;
+    let opened =
+        file::open_tolerantly(file::open_flags(flags), |flags| acting.reopen(&object, flags)).map_err(errno)?;
+    directory.tree().keep_access_time(thread, FileKind::Regular, opened.as_fd());
     let file = File::new(Arc::clone(&node), caller, share.of(opened), flags);
     let attributes = if flags.truncates() { file.attributes()? } else { attributes };
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
@@ -77,6 +81,7 @@ fn created(
     found: Found<'_>,
 ) -> Result<Created> {
     let (node, attributes) = directory.tree().entry_of(thread, descriptor.as_fd(), found)?;
+    directory.tree().keep_access_time(thread, FileKind::Regular, descriptor.as_fd());
     let file = File::new(Arc::clone(&node), caller, descriptor, flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
@@ -87,14 +92,18 @@ pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Crea
     let share = Share::take(caller)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
-    let acting = thread.act_for_creation(caller)?;
     let exclusive = if how.flags.is_exclusive() { OFlags::EXCL } else { OFlags::empty() };
     let flags = file::open_flags(how.flags).difference(OFlags::TRUNC) | OFlags::TMPFILE | exclusive;
-    let made = file::open_tolerantly(flags, |flags| acting.create_at(&descriptor, c".", flags, mode(how.mode)))?;
-    // Not a copy of the file's own descriptor: that would count as open for writing when the file is executed.
-    let pin = acting.reopen(&made, PATH_ONLY).map_err(errno)?;
+    let (made, pin) = thread.create(caller, |acting| {
+        let create = |flags| acting.create_at(&descriptor, c".", flags, mode(how.mode));
+        let made = file::open_tolerantly(flags, create)?;
+        // Not a copy of the file's own descriptor: that would count as open for writing when the file is executed.
+        let pin = acting.reopen(&made, PATH_ONLY)?;
+        Ok((made, pin))
+    })?;
     let (node, attributes) = directory.tree().entry_of(thread, made.as_fd(), Found::Unnamed)?;
     node.pin(pin);
+    directory.tree().keep_access_time(thread, FileKind::Regular, made.as_fd());
     let file = File::new(Arc::clone(&node), caller, share.of(made), how.flags);
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
@@ -138,7 +147,7 @@ pub fn link(directory: &Node, caller: &Caller, target: &Node, name: Name<'_>) ->
     only_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let (object, descriptor) = (target.descriptor(thread)?, directory.descriptor(thread)?);
-    thread.act_for(caller)?.link_at(&object, &descriptor, name.as_bytes()).map_err(errno)?;
+    thread.take_room(caller, |acting| acting.link_at(&object, &descriptor, name.as_bytes()))?;
     let (node, attributes) = directory.tree().entry_of(thread, object.as_fd(), found(directory, name))?;
     Ok(Entry { vnode: node, attributes })
 }
@@ -157,7 +166,7 @@ fn make(
     let descriptor = directory.descriptor(thread)?;
     let _name = tree.name_lock(directory, name);
     for _ in 0..ATTEMPTS {
-        call(&thread.act_for_creation(caller)?, descriptor.as_fd()).map_err(errno)?;
+        thread.create(caller, |acting| call(acting, descriptor.as_fd()))?;
         match tree.entry(thread, caller, directory, descriptor.as_fd(), name) {
             Ok((vnode, attributes)) => return Ok(Entry { vnode, attributes }),
             Err(Errno::ENOENT) => {}

@@ -18,6 +18,7 @@ use rustix::thread::CapabilitySet;
 use vnode::{Caller, Errno, Result};
 
 use super::capabilities::{self, OF_PERMISSIONS, Powers};
+use super::system::SystemResult;
 use super::{errno, system};
 
 /// How a base acts for its callers.
@@ -79,15 +80,38 @@ impl Thread {
     /// system is the caller's, or of whoever it is at the expense of. The superuser may pass the limits of others.
     pub fn act_for_data(&mut self, caller: &Caller) -> Result<Acting<'_>> {
         self.change(|current, powers| match caller.payer() {
-            Some(payer) => current.act_at_expense(powers, payer),
+            Some(payer) => current.act_as(powers, payer, powers.at_expense()),
             None => current.act_with_room(powers, caller),
         })
     }
 
-    /// Takes on the caller's credentials and umask, for an operation that creates something.
-    pub fn act_for_creation(&mut self, caller: &Caller) -> Result<Acting<'_>> {
-        CURRENT.with_borrow_mut(|current| current.set_umask(caller.umask))?;
+    /// Takes on the caller's ids, groups and capabilities, for what may pass the limits of others if the caller may.
+    pub fn act_with_room(&mut self, caller: &Caller) -> Result<Acting<'_>> {
         self.change(|current, powers| current.act_with_room(powers, caller))
+    }
+
+    /// Does something that may take room in a file system beside data: makes an object or a name, or changes what is kept with
+    /// an object. What is taken is the caller's, or of whoever it is at the expense of; then the caller is the server, and does
+    /// it with all its rights. A new object belongs to who pays.
+    pub fn take_room<T>(&mut self, caller: &Caller, take: impl Fn(&Acting<'_>) -> SystemResult<T>) -> Result<T> {
+        let payer = caller.payer().filter(|_| caller.server);
+        let acting = self.change(|current, powers| match payer {
+            Some(payer) => current.act_as(powers, payer, powers.servers),
+            None => current.act_with_room(powers, caller),
+        });
+        match acting.and_then(|acting| take(&acting).map_err(errno)) {
+            // One that knows users only, as on another machine, has nothing reserved for the superuser of this one.
+            Err(Errno::EACCES | Errno::EPERM | Errno::EOVERFLOW) if payer.is_some() => {
+                take(&self.act_for(caller)?).map_err(errno)
+            }
+            taken => taken,
+        }
+    }
+
+    /// As [`Thread::take_room`], with the caller's umask: for a new object.
+    pub fn create<T>(&mut self, caller: &Caller, create: impl Fn(&Acting<'_>) -> SystemResult<T>) -> Result<T> {
+        CURRENT.with_borrow_mut(|current| current.set_umask(caller.umask))?;
+        self.take_room(caller, create)
     }
 
     /// Takes the server's user id back, and with it the capabilities to open by handle and to override permissions.
@@ -126,11 +150,23 @@ pub fn restore_thread_credentials() {
 
 impl Current {
     fn act_for(&mut self, powers: Powers, caller: &Caller) -> Result<()> {
+        self.act_having(powers, caller, CapabilitySet::empty())
+    }
+
+    /// As `act_for`, and with what it takes to pass limits if the caller may.
+    fn act_with_room(&mut self, powers: Powers, caller: &Caller) -> Result<()> {
+        caller.identify()?;
+        let more = if caller.may_pass_limits() { powers.of_resources() } else { CapabilitySet::empty() };
+        self.act_having(powers, caller, more)
+    }
+
+    /// As the caller, with `more` capabilities.
+    fn act_having(&mut self, powers: Powers, caller: &Caller, more: CapabilitySet) -> Result<()> {
         caller.identify()?;
         match caller {
             Caller { server: true, .. } => {
                 self.set_ids(0, 0)?;
-                self.set_capabilities(powers.servers)
+                self.set_capabilities(powers.servers | more)
             }
             Caller { uid: 0, gid, .. } => {
                 let own = powers.of_root(caller);
@@ -138,9 +174,10 @@ impl Current {
                     self.set_groups(powers, caller.groups())?;
                 }
                 self.set_ids(0, *gid)?;
-                // What data need may stay from an earlier operation.
-                let kept = self.capabilities() & powers.for_data(caller);
-                self.set_capabilities(own | kept)
+                // What room takes may stay from an earlier operation.
+                let may_stay = if caller.may_pass_limits() { powers.of_resources() } else { CapabilitySet::empty() };
+                let kept = self.capabilities() & may_stay;
+                self.set_capabilities(own | more | kept)
             }
             Caller { uid, gid, .. } => {
                 self.set_groups(powers, caller.groups())?;
@@ -150,21 +187,12 @@ impl Current {
         }
     }
 
-    /// As `act_for`, and a superuser may use what is reserved.
-    fn act_with_room(&mut self, powers: Powers, caller: &Caller) -> Result<()> {
-        self.act_for(powers, caller)?;
-        match caller {
-            Caller { server: false, uid: 0, .. } => self.need_capabilities(powers.for_data(caller)),
-            _ => Ok(()),
-        }
-    }
-
-    /// For what the server writes, by its rights to the file that is open, of what a user has a share in.
-    fn act_at_expense(&mut self, powers: Powers, (uid, gid): (u32, u32)) -> Result<()> {
+    /// As a user with these capabilities: for what the server does at the user's expense.
+    fn act_as(&mut self, powers: Powers, (uid, gid): (u32, u32), capabilities: CapabilitySet) -> Result<()> {
         static NONE: LazyLock<Arc<[u32]>> = LazyLock::new(|| Arc::new([]));
         self.set_groups(powers, &NONE)?;
         self.set_ids(uid, gid)?;
-        self.set_capabilities(powers.at_expense())
+        self.set_capabilities(capabilities)
     }
 
     /// The ids now. A new thread has those of the thread that made it, whatever they were then.

@@ -29,6 +29,8 @@ pub struct File {
     flags: OpenFlags,
     /// As whom data are written that nobody else is known to write: who opened it to be written.
     writer: Option<Caller>,
+    /// The kernel may not read it by itself: it would open the file anew, and change an access time that is to be kept.
+    is_read_here: bool,
     locks: FileLocks,
 }
 
@@ -64,8 +66,9 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
     } else {
         let object = node.descriptor(thread)?;
         let acting = thread.act_for(caller)?;
-        open_with_room(node, || open_tolerantly(how, |flags| acting.reopen(&object, flags)))?
+        open_with_room(node, || open_tolerantly(how, |flags| acting.reopen(&object, flags)).map_err(errno))?
     };
+    node.tree().keep_access_time(thread, FileKind::Regular, opened.as_fd());
     Ok(Arc::new(File::new(node.reference(), caller, share.of(opened), flags)))
 }
 
@@ -93,12 +96,14 @@ pub fn without_trace(caller: &Caller) -> OFlags {
 }
 
 /// Opens without `O_NOATIME` if the caller may not ask for that: it is a wish, not what the file is opened for.
-pub fn open_tolerantly(flags: OFlags, open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>) -> Result<OwnedFd> {
+pub fn open_tolerantly(
+    flags: OFlags,
+    open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>,
+) -> rustix::io::Result<OwnedFd> {
     match open(flags) {
         Err(rustix::io::Errno::PERM) if flags.contains(OFlags::NOATIME) => open(flags.difference(OFlags::NOATIME)),
         opened => opened,
     }
-    .map_err(errno)
 }
 
 /// Repeats a call that a signal to the server has interrupted: it was not meant for the caller.
@@ -115,7 +120,8 @@ impl File {
     /// A file of a vnode that `caller` opened by `descriptor`.
     pub fn new(node: Arc<Node>, caller: &Caller, descriptor: HeldDescriptor, flags: OpenFlags) -> Self {
         let writer = flags.writes().then(|| caller.clone());
-        Self { node, descriptor, flags, writer, locks: FileLocks::default() }
+        let is_read_here = !caller.server && node.tree().keeps_times_of_files() && node.mount().keeps_access_times();
+        Self { node, descriptor, flags, writer, is_read_here, locks: FileLocks::default() }
     }
 
     /// The attributes.
@@ -128,7 +134,7 @@ impl File {
     fn act_for_writer<'t>(&self, thread: &'t mut Thread, caller: &Caller) -> Result<Acting<'t>> {
         let Some(writer) = &self.writer else { return Err(Errno::EBADF) };
         // What the server writes by itself is of who opened the file: it counts as theirs where room is reserved or limited.
-        thread.act_for_data(if caller.server && caller.payer().is_none() { writer } else { caller })
+        thread.act_for_data(if caller.server && !caller.has_payer() { writer } else { caller })
     }
 
     fn thread(&self) -> Thread {
@@ -266,6 +272,9 @@ impl OpenFile for File {
     /// The thread then has the credentials of who opened the file to be written: with those of the thread that hands it on,
     /// the kernel writes to it.
     fn backing(&self) -> Option<BorrowedFd<'_>> {
+        if self.is_read_here {
+            return None;
+        }
         if let Some(writer) = &self.writer {
             self.thread().act_for_data(writer).ok()?;
         }

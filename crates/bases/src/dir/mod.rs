@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{CWD, OFlags};
-use vnode::{Description, Errno, FileSystem, Handle, Properties, Result, VnodeRef};
+use vnode::{Description, Errno, FileSystem, Handle, KeptAccessTimes, Properties, Result, VnodeRef};
 
 pub use credentials::restore_thread_credentials;
 pub use error::OpenError;
@@ -146,10 +146,14 @@ impl FileSystem for DirectoryFileSystem {
             checks_credentials: self.tree.credentials.switches(),
             // A file system below this one, mounted now or later, may tell errors at close.
             nothing_to_flush: false,
-            reading_changes_times: self.tree.mounts.root().keeps_access_times(),
+            reading_changes_times: self.tree.mounts.root().keeps_access_times() && !self.tree.keeps_times_of_files(),
             persistent_handles: self.tree.mounts.root().handles().is_some(),
             ..Properties::TRANSPARENT
         }
+    }
+
+    fn keep_access_times(&self, kept: KeptAccessTimes) {
+        self.tree.keep_access_times(kept);
     }
 
     fn set_mount_point(&self, directory: BorrowedFd<'_>) {

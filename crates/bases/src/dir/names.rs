@@ -76,10 +76,11 @@ pub fn rename(
         Err(error) => return Err(error),
     };
     let (name, to_name) = (name.as_bytes(), to_name.as_bytes());
-    acting.rename_at(&source, name, &target, to_name, flags(mode)).map_err(errno)?;
+    thread.take_room(caller, |acting| acting.rename_at(&source, name, &target, to_name, flags(mode)))?;
     if let Some(victim) = victim {
         victim.keep();
     }
+    let acting = thread.act_for(caller)?;
     note_place(Found::At(from, name), to, &acting, target.as_fd(), to_name);
     if mode == RenameMode::Exchange {
         note_place(Found::At(to, to_name), from, &acting, source.as_fd(), name);

@@ -70,7 +70,7 @@ impl Directory {
         let servers = flags | OFlags::CLOEXEC | without_trace(caller);
         // By its own name for itself, which needs the right to search it: the server has that, and a link of /proc costs more.
         let open = || match caller.server {
-            true => open_tolerantly(servers, |flags| acting.open_at(&object, c".", flags)),
+            true => open_tolerantly(servers, |flags| acting.open_at(&object, c".", flags)).map_err(errno),
             false => acting.reopen(&object, flags).map_err(errno),
         };
         let descriptor = match open() {
@@ -83,6 +83,7 @@ impl Directory {
             opened => opened?,
         };
         let (tree, descriptor) = (node.tree(), share.of(descriptor));
+        tree.keep_access_time(thread, FileKind::Directory, descriptor.as_fd());
         let has_mount_points = tree.submounts.are_in(tree.root(), descriptor.as_fd());
         let (rest, position) = (Mutex::default(), Mutex::new(Some(0)));
         Ok(Self { node: node.reference(), mount: node.mount(), descriptor, has_mount_points, rest, position })

@@ -1,10 +1,11 @@
 //! What all vnodes of one directory base share: its root, its file systems, its caches, and how it acts for callers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::OFlags;
-use vnode::{Attributes, Caller, Errno, KeyedGuard, KeyedLocks, Name, Result};
+use vnode::{Attributes, Caller, Errno, FileKind, KeptAccessTimes, KeyedGuard, KeyedLocks, Name, Result};
 
 use super::covered::Covered;
 use super::credentials::{Acting, Credentials, Thread};
@@ -43,6 +44,8 @@ pub struct Tree {
     root: OwnedFd,
     root_ino: u64,
     covered: OnceLock<Covered>,
+    keeps_times_of_files: AtomicBool,
+    keeps_times_of_directories: AtomicBool,
     removals: KeyedLocks<u64>,
     names: KeyedLocks<NameKey>,
 }
@@ -73,6 +76,8 @@ impl Tree {
             root_ino: Status::of_descriptor(&root)?.ino(),
             root,
             covered: OnceLock::new(),
+            keeps_times_of_files: AtomicBool::new(false),
+            keeps_times_of_directories: AtomicBool::new(false),
             removals: KeyedLocks::default(),
             names: KeyedLocks::default(),
         })
@@ -85,6 +90,30 @@ impl Tree {
         let covered = thread.act_as_server().and_then(|acting| Covered::new(&acting, directory));
         if let Ok(covered) = covered {
             let _ = self.covered.set(covered);
+        }
+    }
+
+    /// Of what reading changes no access times from now on.
+    pub fn keep_access_times(&self, kept: KeptAccessTimes) {
+        self.keeps_times_of_files.store(kept.files, Ordering::Relaxed);
+        self.keeps_times_of_directories.store(kept.directories, Ordering::Relaxed);
+    }
+
+    /// Whether reading files changes no access times.
+    pub fn keeps_times_of_files(&self) -> bool {
+        self.keeps_times_of_files.load(Ordering::Relaxed)
+    }
+
+    /// Has reading by a descriptor change no access time where the mount says so, whoever has opened it: as the server, who may
+    /// ask for that of what is not its own, too. Where it may not, times are those of the file system.
+    pub fn keep_access_time(&self, thread: &mut Thread, kind: FileKind, descriptor: BorrowedFd<'_>) {
+        let keeps =
+            if kind == FileKind::Directory { &self.keeps_times_of_directories } else { &self.keeps_times_of_files };
+        if keeps.load(Ordering::Relaxed)
+            && let Ok(_server) = thread.act_as_server()
+            && let Ok(flags) = rustix::fs::fcntl_getfl(descriptor)
+        {
+            let _ = rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NOATIME);
         }
     }
 

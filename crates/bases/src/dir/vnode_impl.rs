@@ -38,14 +38,12 @@ impl Vnode for Node {
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
         let _working = enter(KIND);
-        attributes::set(self, caller, changes)
+        as_owner(self, caller, |caller| attributes::set(self, caller, changes))
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
         let _working = enter(KIND);
-        let thread = &mut self.tree().credentials.thread();
-        let object = self.descriptor(thread)?;
-        thread.act_for(caller)?.access(object, mode.bits()).map_err(errno)
+        as_owner(self, caller, |caller| may(self, caller, mode))
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
@@ -60,37 +58,39 @@ impl Vnode for Node {
 
     fn create(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let _working = enter(KIND);
-        create::create(self, caller, name, how)
+        as_owner(self, caller, |by| create::create(self, caller, by, name, how))
     }
 
     fn mkdir(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
         let _working = enter(KIND);
-        create::mkdir(self, caller, name, mode)
+        as_owner(self, caller, |caller| create::mkdir(self, caller, name, mode))
     }
 
     fn mknod(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device) -> Result<Entry> {
         let _working = enter(KIND);
-        create::mknod(self, caller, name, kind, mode, device)
+        as_owner(self, caller, |caller| create::mknod(self, caller, name, kind, mode, device))
     }
 
     fn symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
         let _working = enter(KIND);
-        create::symlink(self, caller, name, target)
+        as_owner(self, caller, |caller| create::symlink(self, caller, name, target))
     }
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
         let _working = enter(KIND);
-        create::link(self, caller, own(self, target)?, name)
+        let target = own(self, target)?;
+        let both = [(self, ENTRIES), (target, AccessMode::EXISTS)];
+        as_owner_of(&both, caller, |caller| create::link(self, caller, target, name))
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
         let _working = enter(KIND);
-        names::unlink(self, caller, name)
+        as_owner(self, caller, |caller| names::unlink(self, caller, name))
     }
 
     fn rmdir(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
         let _working = enter(KIND);
-        names::rmdir(self, caller, name)
+        as_owner(self, caller, |caller| names::rmdir(self, caller, name))
     }
 
     fn rename(
@@ -102,7 +102,9 @@ impl Vnode for Node {
         mode: RenameMode,
     ) -> Result<()> {
         let _working = enter(KIND);
-        names::rename(self, caller, name, own(self, to)?, to_name, mode)
+        let to = own(self, to)?;
+        let both = [(self, ENTRIES), (to, ENTRIES)];
+        as_owner_of(&both, caller, |caller| names::rename(self, caller, name, to, to_name, mode))
     }
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
@@ -127,12 +129,12 @@ impl Vnode for Node {
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
         let _working = enter(KIND);
-        xattrs::get(self, caller, name)
+        as_owner(self, caller, |caller| xattrs::get(self, caller, name))
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let _working = enter(KIND);
-        xattrs::set(self, caller, name, value, mode)
+        as_owner(self, caller, |caller| xattrs::set(self, caller, name, value, mode))
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
@@ -142,12 +144,12 @@ impl Vnode for Node {
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
         let _working = enter(KIND);
-        xattrs::remove(self, caller, name)
+        as_owner(self, caller, |caller| xattrs::remove(self, caller, name))
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
         let _working = enter(KIND);
-        create::tmpfile(self, caller, how)
+        as_owner(self, caller, |caller| create::tmpfile(self, caller, how))
     }
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
@@ -156,15 +158,33 @@ impl Vnode for Node {
     }
 }
 
+/// To change the names in a directory.
+const ENTRIES: AccessMode = AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits());
+
 /// Does something with an object. The root of a user namespace may do all with what its user owns; the lower file system, which
 /// is asked in the name of that user, does not know of it. Whom the kernel has admitted and who could change the mode is let in.
 fn as_owner<T>(node: &Node, caller: &Caller, act: impl Fn(&Caller) -> Result<T>) -> Result<T> {
-    match act(caller) {
-        Err(Errno::EACCES) if caller.is_admitted_by_kernel() && caller.uid != 0 && is_owned(node, caller) => {
-            act(&caller.overriding())
-        }
-        done => done,
+    as_owner_of(&[(node, AccessMode::EXISTS)], caller, act)
+}
+
+/// As [`as_owner`], with several objects: who does not own one of them has to have this access to it.
+fn as_owner_of<T>(nodes: &[(&Node, AccessMode)], caller: &Caller, act: impl Fn(&Caller) -> Result<T>) -> Result<T> {
+    let done = act(caller);
+    if !matches!(done, Err(Errno::EACCES)) || !caller.is_admitted_by_kernel() || caller.uid == 0 {
+        return done;
     }
+    let owned = nodes.iter().map(|(node, _)| is_owned(node, caller));
+    let (some, all) = owned.zip(nodes).fold((false, true), |(some, all), (is_owned, (node, mode))| {
+        (some | is_owned, all && (is_owned || may(node, caller, *mode).is_ok()))
+    });
+    if some && all { act(&caller.overriding()) } else { done }
+}
+
+/// Whether the caller, with its credentials, may do this.
+fn may(node: &Node, caller: &Caller, mode: AccessMode) -> Result<()> {
+    let thread = &mut node.tree().credentials.thread();
+    let object = node.descriptor(thread)?;
+    thread.act_for(caller)?.access(object, mode.bits()).map_err(errno)
 }
 
 fn is_owned(node: &Node, caller: &Caller) -> bool {

@@ -36,7 +36,7 @@ pub fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
 pub fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
     let by = if is_for_own_namespace(node, caller, name, value)? {
         // Linux lets them by the capabilities in the namespace, which the file system here does not know of.
-        &Caller::server()
+        &Caller::server().at_expense_of(caller)
     } else {
         check_change(node, caller, name)?;
         caller
@@ -48,7 +48,8 @@ pub fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode: XattrM
         XattrMode::Create => XattrFlags::CREATE,
         XattrMode::Replace => XattrFlags::REPLACE,
     };
-    thread.act_for(by)?.set_attribute(object, attribute_name(name)?, value, flags).map_err(errno)
+    let name = attribute_name(name)?;
+    thread.take_room(by, |acting| acting.set_attribute(&object, name, value, flags))
 }
 
 /// The names of all attributes.

@@ -1,11 +1,16 @@
 //! Permissions: several users, supplementary groups, umask, ACLs, privileged attributes.
 
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bases::dir::{DirectoryFileSystem, Options};
-use vnode::{AccessMode, Caller, Errno, FileSystem, OpenFlags, SetAttributes, XattrMode};
+use rustix::thread::CapabilitySet;
+use vnode::{
+    AccessMode, Caller, Creation, Device, Errno, FileKind, FileSystem, Name, OpenFlags, RenameMode, SetAttributes,
+    VnodeRef, XattrMode,
+};
 
-use crate::ground::{Ground, creation, make, name, root, user};
+use crate::ground::{Ground, creation, make, name, root, run, user};
 
 #[test]
 fn the_lower_file_system_decides_by_the_callers_credentials() {
@@ -331,6 +336,61 @@ fn whom_the_kernel_has_admitted_may_do_with_its_own_what_the_owner_could_allow()
 }
 
 #[test]
+fn whom_the_kernel_has_admitted_may_change_its_own_as_the_owner_could_allow() {
+    Ground::each(|ground| {
+        let (owner, other) = (user(1_000, &[]), user(1_001, &[]));
+        let (file, _) = make(&ground.root, &owner, "f", 0, b"x");
+        let (others, _) = make(&ground.root, &other, "others", 0, b"x");
+        let closed = ground.root.mkdir(&owner, name("closed"), 0o700).unwrap().vnode;
+        make(&closed, &other_in(&closed, &owner), "theirs", 0o600, b"x");
+        let open = ground.root.mkdir(&other, name("open"), 0o777).unwrap().vnode;
+        open.setattr(&other, &SetAttributes { mode: Some(0o777), ..Default::default() }).unwrap();
+        let strange = ground.root.mkdir(&other, name("strange"), 0o755).unwrap().vnode;
+        closed.setattr(&owner, &SetAttributes { mode: Some(0), ..Default::default() }).unwrap();
+        let cut = SetAttributes { size: Some(0), ..Default::default() };
+        let create = |caller: &Caller, at: &str| closed.create(caller, name(at), &creation(0o600)).map(drop);
+        let all = |caller: &Caller| {
+            [
+                file.setattr(caller, &cut).map(drop),
+                file.open(caller, OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).map(drop),
+                file.setxattr(caller, b"user.a", b"1", XattrMode::Set),
+                file.getxattr(caller, b"user.a").map(drop),
+                file.removexattr(caller, b"user.a"),
+                file.access(caller, AccessMode::WRITE),
+                create(caller, "new"),
+                closed.mkdir(caller, name("d"), 0o700).map(drop),
+                closed.mknod(caller, name("n"), FileKind::Fifo, 0o600, Device::default()).map(drop),
+                closed.symlink(caller, name("s"), b"x").map(drop),
+                closed.link(caller, &file, name("l")).map(drop),
+                closed.tmpfile(caller, &creation(0o600)).map(drop),
+                closed.rename(caller, name("n"), &closed, name("m"), RenameMode::Replace),
+                closed.rename(caller, name("m"), &open, name("m"), RenameMode::Replace),
+                open.rename(caller, name("m"), &closed, name("m"), RenameMode::Replace),
+                closed.unlink(caller, name("m")),
+                closed.rmdir(caller, name("d")),
+            ]
+        };
+        let no = Err(Errno::EACCES);
+        assert!(all(&owner).iter().all(|done| *done == no), "{:?}", all(&owner));
+        assert!(all(&other.clone().admitted_by_kernel()).iter().all(|done| *done == no), "what another owns");
+        let admitted = owner.clone().admitted_by_kernel();
+        assert_eq!(all(&admitted), [Ok(()); 17]);
+        assert_eq!(others.setattr(&admitted, &cut).map(drop), no);
+        assert_eq!(strange.create(&admitted, name("x"), &creation(0o600)).map(drop), no);
+        assert_eq!(closed.rename(&admitted, name("l"), &strange, name("l"), RenameMode::Replace), no);
+        let both = Creation { flags: OpenFlags::READ_WRITE, mode: 0o600 };
+        assert_eq!(closed.create(&admitted, name("theirs"), &both).map(drop), no, "a file that is there already");
+        assert_eq!(create(&owner, "newer"), no, "the next is as powerless as before");
+    });
+}
+
+/// Another user, for whom the owner of a directory makes room in it.
+fn other_in(directory: &VnodeRef, owner: &Caller) -> Caller {
+    directory.setattr(owner, &SetAttributes { mode: Some(0o777), ..Default::default() }).unwrap();
+    user(1_001, &[])
+}
+
+#[test]
 fn what_is_reserved_for_the_superuser_is_not_taken_by_users() {
     Ground::each(|ground| {
         if !ground.label.starts_with("ext4") {
@@ -375,6 +435,118 @@ fn what_is_reserved_for_the_superuser_is_not_taken_by_users() {
         assert_eq!(past, Some(rustix::io::Errno::NOSPC));
         assert!(has_reserve());
         assert_eq!(fill(&root(), 64), None, "the superuser uses it");
+    });
+}
+
+/// Has a user take all of an ext4 but what is reserved for the superuser.
+fn fill(ground: &Ground, owner: &Caller) {
+    let available = ground.root.statfs(&root()).unwrap().blocks_available - 256;
+    let (_, large) = make(&ground.root, owner, "large", 0o666, b"x");
+    large.allocate(owner, vnode::AllocateMode::from_bits(0), 0, available * 4_096).unwrap();
+    let full = (0..1_000).find_map(|piece| large.write_at(owner, (1 << 31) + piece * 4_096, &[7; 4_096], false).err());
+    assert_eq!(full, Some(Errno::ENOSPC));
+}
+
+/// Makes names of a kind in a directory, or whatever else takes room bit by bit, until that fails.
+fn error_of_many(make: impl Fn(Name<'_>) -> Result<(), Errno>) -> Option<Errno> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    (0..200).find_map(|_| make(name(&format!("{:0>200}", NEXT.fetch_add(1, Ordering::Relaxed)))).err())
+}
+
+#[test]
+fn names_and_objects_take_nothing_that_is_reserved_for_the_superuser() {
+    Ground::each(|ground| {
+        if !ground.label.starts_with("ext4") {
+            return;
+        }
+        let owner = user(1_000, &[]);
+        let directories: Vec<_> = ["create", "mknod", "symlink", "link", "rename", "away"]
+            .map(|directory| ground.root.mkdir(&owner, name(directory), 0o777).unwrap().vnode)
+            .into();
+        let [create, mknod, symlink, link, rename, away] = &directories[..] else { unreachable!() };
+        let (file, _) = make(&ground.root, &owner, "f", 0o600, b"x");
+        away.link(&root(), &file, name("f")).unwrap();
+        fill(ground, &owner);
+        let paid = Caller::server().at_expense_of(&owner);
+        let left = ground.root.statfs(&root()).unwrap().blocks_free;
+        for caller in [&owner, &paid] {
+            let full = Some(Errno::ENOSPC);
+            assert_eq!(ground.root.mkdir(caller, name("d"), 0o700).err(), full);
+            let made = |name: Name<'_>| create.create(caller, name, &creation(0o600)).map(drop);
+            assert_eq!(error_of_many(made), full);
+            let made = |name: Name<'_>| mknod.mknod(caller, name, FileKind::Fifo, 0o600, Device::default()).map(drop);
+            assert_eq!(error_of_many(made), full);
+            assert_eq!(error_of_many(|name| symlink.symlink(caller, name, b"short").map(drop)), full);
+            assert_eq!(ground.root.symlink(caller, name("long"), &[b'x'; 200]).err(), full, "a block of its own");
+            assert_eq!(error_of_many(|name| link.link(caller, &file, name).map(drop)), full);
+            let moved = |to: Name<'_>| {
+                away.rename(caller, name("f"), rename, to, RenameMode::Replace)?;
+                away.link(&root(), &file, name("f")).map(drop)
+            };
+            assert_eq!(error_of_many(moved), full);
+            let large = file.setxattr(caller, b"user.large", &[7; 3_000], XattrMode::Set);
+            assert_eq!(large.err(), full);
+        }
+        assert!(ground.root.statfs(&root()).unwrap().blocks_free >= left, "nothing of it was taken");
+        let by_root = Caller::server().at_expense_of(&root());
+        for (caller, directory) in [(root(), "of root"), (by_root, "for root"), (Caller::server(), "own")] {
+            ground.root.mkdir(&caller, name(directory), 0o700).unwrap();
+        }
+        let away = ground.root.lookup(&root(), name("own")).unwrap().vnode;
+        assert_eq!(error_of_many(|name| away.link(&root(), &file, name).map(drop)), None, "directories grow for root");
+    });
+}
+
+#[test]
+fn what_is_made_at_the_expense_of_somebody_is_made_with_the_servers_rights() {
+    Ground::each(|ground| {
+        let closed = ground.root.mkdir(&root(), name("closed"), 0o700).unwrap().vnode;
+        let paid = Caller::server().at_expense_of(&user(1_000, &[]));
+        let directory = closed.mkdir(&paid, name("d"), 0o750).unwrap();
+        assert_eq!(
+            (directory.attributes.uid, directory.attributes.gid, directory.attributes.mode),
+            (1_000, 1_000, 0o750)
+        );
+        let device = closed.mknod(&paid, name("n"), FileKind::CharacterDevice, 0o600, Device::default()).unwrap();
+        assert_eq!(device.attributes.uid, 1_000);
+        closed.create(&paid, name("f"), &creation(0o600)).unwrap();
+        closed.rename(&paid, name("f"), &directory.vnode, name("g"), RenameMode::Replace).unwrap();
+        closed.link(&paid, &directory.vnode.lookup(&root(), name("g")).unwrap().vnode, name("f")).unwrap();
+        assert_eq!(closed.mkdir(&user(1_000, &[]), name("e"), 0o700).err(), Some(Errno::EACCES), "itself it may not");
+    });
+}
+
+/// CAP_SYS_RESOURCE, by which the superuser passes the limits of quotas: seen here by what is reserved for another user.
+#[test]
+fn the_superuser_passes_limits_also_where_the_server_acts_for_it() {
+    Ground::each(|ground| {
+        let has_it = rustix::thread::capabilities(None).unwrap().permitted.contains(CapabilitySet::SYS_RESOURCE);
+        if !ground.label.starts_with("ext4") || !has_it {
+            eprintln!("skipped: needs ext4 and CAP_SYS_RESOURCE");
+            return;
+        }
+        let mounted = ground.path.parent().unwrap().to_str().unwrap();
+        run("mount", &["-o", "remount,resuid=12345", mounted]);
+        let owner = user(1_000, &[]);
+        let (file, _) = make(&ground.root, &owner, "f", 0o666, b"x");
+        fill(ground, &owner);
+        let write = |opener: &Caller, caller: &Caller| {
+            file.open(opener, OpenFlags::READ_WRITE).unwrap().write_at(caller, 1 << 30, &[7; 65_536], false).map(drop)
+        };
+        let (server, for_root) = (Caller::server(), Caller::server().at_expense_of(&root()));
+        let weak = Sleeper::start(&["setpriv", "--bounding-set=-sys_resource"]);
+        let for_weak = server.clone().at_expense_of(&weak.root());
+        for (caller, is_full) in
+            [(&server, true), (&for_weak, true), (&weak.root(), true), (&for_root, false), (&root(), false)]
+        {
+            let expected = if is_full { Err(Errno::ENOSPC) } else { Ok(()) };
+            assert_eq!(write(&server, caller), expected, "{caller:?}");
+            assert_eq!(ground.root.mkdir(caller, name("d"), 0o700).map(drop), expected, "{caller:?}");
+            if !is_full {
+                ground.root.rmdir(caller, name("d")).unwrap();
+                file.setattr(caller, &SetAttributes { size: Some(1), ..Default::default() }).unwrap();
+            }
+        }
     });
 }
 

@@ -37,7 +37,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use vnode::{Attributes, Caller, Errno, FileKind, FileSystemRef, Name, OpenDirectory, Result, VnodeRef};
+use vnode::{
+    Attributes, Caller, Errno, FileKind, FileSystemRef, KeptAccessTimes, Name, OpenDirectory, Result, VnodeRef,
+};
 
 /// Everything a mount's requests need.
 pub(crate) struct Dispatcher {
@@ -116,6 +118,11 @@ impl Dispatcher {
     /// What has to be on storage before a request is answered.
     pub(crate) fn durability(&self) -> &Durability {
         &self.durability
+    }
+
+    /// Of what reading changes no access times from now on.
+    pub(crate) fn keep_access_times(&self, kept: KeptAccessTimes) {
+        self.file_system.keep_access_times(kept);
     }
 
     /// Everything written reaches storage.

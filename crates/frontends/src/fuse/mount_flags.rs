@@ -1,6 +1,7 @@
 //! The flags of a mount, as mount(8) calls them: those of mount(2) that the kernel keeps, all but one of which a remount changes.
 
 use rustix::mount::MountFlags as KernelFlags;
+use vnode::KeptAccessTimes;
 
 /// The flags of a mount, see mount(8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +18,10 @@ pub struct MountFlags {
     pub synchronous: bool,
     /// `dirsync`: each change of a directory is on storage when the call returns. Stays as it was mounted.
     pub synchronous_directories: bool,
-    /// What the mount table says of access times. They are those of the base, which changes them as its own file system does.
+    /// When reading changes access times. Those of the base are meant, where its own file system changes them: `noatime` keeps them,
+    /// the others are only shown.
     pub access_times: AccessTimes,
-    /// `nodiratime`: as `access_times`, of directories.
+    /// `nodiratime`: reading directories changes no access times.
     pub no_directory_access_times: bool,
     /// `lazytime`: as `access_times`, of when times reach storage.
     pub lazy_times: bool,
@@ -54,6 +56,12 @@ impl Default for MountFlags {
 }
 
 impl MountFlags {
+    /// Of what reading is to change no access times.
+    pub(crate) fn kept_access_times(&self) -> KeptAccessTimes {
+        let files = self.access_times == AccessTimes::Never;
+        KeptAccessTimes { files, directories: files || self.no_directory_access_times }
+    }
+
     /// As mount(2) takes them.
     pub(crate) fn to_kernel(self) -> KernelFlags {
         let flags = [

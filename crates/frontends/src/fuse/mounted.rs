@@ -50,6 +50,7 @@ impl Mount {
             }
             uring::switch_on().map_err(MountError::NoUring)?;
         }
+        file_system.keep_access_times(options.flags.kept_access_times());
         let properties = file_system.properties();
         // The kernel answers EROFS then also where it does not ask the stack, as to access(2).
         let flags = MountFlags { read_only: options.flags.read_only || properties.read_only, ..options.flags };
@@ -126,6 +127,7 @@ impl Mount {
     /// Those of the storage.
     pub fn flags_changed(&self, flags: &MountFlags) -> vnode::Result<()> {
         self.dispatcher.durability().set(flags);
+        self.dispatcher.keep_access_times(flags.kept_access_times());
         self.sync()
     }
 

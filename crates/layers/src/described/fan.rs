@@ -11,8 +11,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use vnode::{
-    Caller, Control, ControlError, Description, Errno, FileSystem, FileSystemRef, Handle, Name, Notifier, Properties,
-    Result, VnodeRef,
+    Caller, Control, ControlError, Description, Errno, FileSystem, FileSystemRef, Handle, KeptAccessTimes, Name,
+    Notifier, Properties, Result, VnodeRef,
 };
 
 pub(super) use node::FanVnode;
@@ -139,6 +139,10 @@ impl FileSystem for FanFileSystem {
 
     fn set_mount_point(&self, directory: BorrowedFd<'_>) {
         self.0.branches.iter().for_each(|branch| branch.set_mount_point(directory));
+    }
+
+    fn keep_access_times(&self, kept: KeptAccessTimes) {
+        self.0.branches.iter().for_each(|branch| branch.keep_access_times(kept));
     }
 }
 

@@ -165,7 +165,8 @@ impl NewObject {
         if self.wanted.is_empty() {
             return Ok(entry.attributes);
         }
-        let (below, server) = (node.lower_of(&entry.vnode)?, Caller::server());
+        // A new owner has to have room for it, unless the caller may pass that limit.
+        let (below, server) = (node.lower_of(&entry.vnode)?, Caller::server().at_expense_of(&map.effective(caller)));
         let is = below.getattr(&server)?;
         let mut changes = SetAttributes {
             uid: self.wanted.uid.filter(|uid| *uid != is.uid),

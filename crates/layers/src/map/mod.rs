@@ -155,8 +155,8 @@ impl Layer for Map {
     fn map_caller<'a>(&'a self, caller: &'a Caller) -> Cow<'a, Caller> {
         let effective = self.effective(caller);
         match self.has_view() {
-            // What is written is the caller's all the same, where room is reserved or limited.
-            true => Cow::Owned(with_process(Caller::server().at_expense_of(&effective), caller)),
+            // What is made and written is the caller's all the same, where room is reserved or limited.
+            true => Cow::Owned(with_process(Caller::server().at_expense_of(&self.payer(&effective)), caller)),
             false => effective,
         }
     }
@@ -393,6 +393,22 @@ impl Map {
             AccessControl::OpenAsShown
         } else {
             AccessControl::AsShown
+        }
+    }
+
+    /// Whom this caller, squashed, is below: what is made at its expense is its own from the beginning. A user whom the superuser
+    /// below is shown as is not the superuser.
+    fn payer<'a>(&self, effective: &'a Caller) -> Cow<'a, Caller> {
+        let below = (self.users.meant(effective.uid), self.groups.meant(effective.gid));
+        match below {
+            (Some(uid), Some(gid))
+                if effective.uid != 0 && uid != 0 && (uid, gid) != (effective.uid, effective.gid) =>
+            {
+                let mut payer = effective.clone();
+                (payer.uid, payer.gid) = (uid, gid);
+                Cow::Owned(payer)
+            }
+            _ => Cow::Borrowed(effective),
         }
     }
 

@@ -158,10 +158,11 @@ impl Node {
 fn permitted(object: &VnodeRef, caller: &Caller, mode: AccessMode) -> Result<()> {
     const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
     let attributes = object.getattr(caller)?;
-    let bits = if caller.is_superuser() {
+    let is_owner = caller.uid == attributes.uid;
+    let bits = if caller.is_superuser() || (is_owner && caller.is_admitted_by_kernel()) {
         let executable = attributes.is_directory() || attributes.mode & 0o111 != 0;
         0o6 | u32::from(executable)
-    } else if caller.uid == attributes.uid {
+    } else if is_owner {
         attributes.mode >> 6
     } else if object.getxattr(&Caller::server(), ACCESS_LIST).is_ok() {
         0

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 
-use vnode::{AccessMode, Caller, Control, ControlError, Errno};
+use vnode::{AccessMode, Caller, Control, ControlError, Errno, KeptAccessTimes};
 
 use super::branches::{Member, Slot, slots_of};
 use super::file::UnionFile;
@@ -34,6 +34,11 @@ impl Union {
             }
             _ => self.snapshot_command(control),
         }
+    }
+
+    /// Of what reading changes no access times.
+    pub(super) fn kept_access_times(&self) -> KeptAccessTimes {
+        *self.kept_access_times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Remembers branches that are not there.
@@ -85,6 +90,7 @@ impl Union {
             if let Some(directory) = self.mount_point.get() {
                 branch.file_system.set_mount_point(std::os::fd::AsFd::as_fd(directory));
             }
+            branch.file_system.keep_access_times(self.kept_access_times());
             let label = branch.label.clone();
             let added = slots_of(branch, BranchMode::ReadOnly, register);
             groups.insert(at, added.map_err(|bad| refused(&format!("{} cannot be used: {}", bad.label, bad.error)))?);

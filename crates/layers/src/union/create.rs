@@ -131,7 +131,7 @@ impl Node {
         let mut limit = usize::MAX;
         for _ in 0..ATTEMPTS {
             let Instance { member, vnode, .. } = target.writable_within(caller, Extent::Nothing, limit)?;
-            target.note_path_of_data()?;
+            target.note_path_of_data(caller)?;
             let own = self.union.branches.position(&member).ok_or(Errno::ESTALE)?;
             if !self.can_be_in(&member)? {
                 limit = self.union.branches.position(&*self.nearest_branch(own)?).ok_or(Errno::ESTALE)?;

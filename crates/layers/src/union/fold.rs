@@ -196,7 +196,7 @@ impl Fold<'_> {
         };
         let rest = from.lookup(&server, name.as_name())?.vnode;
         match below {
-            Some(path) if self.has_rest(&path)? => whiteout::set_redirect(&rest, &path)?,
+            Some(path) if self.has_rest(&path)? => whiteout::set_redirect(&Caller::server(), &rest, &path)?,
             _ => {
                 whiteout::set_opaque(&rest, self.format())?;
                 whiteout::remove_redirect(&rest)?;
@@ -298,7 +298,7 @@ impl Fold<'_> {
     fn make_like(&self, upper: &VnodeRef) -> Result<(VnodeRef, NameBuf)> {
         let (work, part) = (self.lower.work.directory()?, self.lower.work.name());
         let made = work.mkdir(&Caller::server(), part.as_name(), 0o700)?.vnode;
-        copy_attributes(upper, &made, None)?;
+        copy_attributes(&Caller::server(), upper, &made, None)?;
         self.keep_identity(upper, &made)?;
         Ok((work, part))
     }
@@ -315,7 +315,7 @@ impl Fold<'_> {
     fn keep_identity(&self, upper: &VnodeRef, made: &VnodeRef) -> Result<()> {
         let identity = self.identity_of(upper, upper.getattr(&Caller::server())?.ino)?;
         self.lower.work.note_copied_directories()?;
-        identity.bring(made, NO_COUNT)
+        identity.bring(&Caller::server(), made, NO_COUNT)
     }
 
     /// The copies of files with several names that the upper layer has, by the names that lead to them.
@@ -391,7 +391,7 @@ impl Fold<'_> {
         let part = self.lower.work.name_for(purpose);
         work.link_surely(&server, copy, part.as_name())?;
         let count = |left: fn(u32) -> u32| {
-            counted.as_ref().map_or(Ok(()), |(identity, names)| identity.bring(copy, left(*names)))
+            counted.as_ref().map_or(Ok(()), |(identity, names)| identity.bring(&server, copy, left(*names)))
         };
         let placed = count(|names| names.saturating_sub(1))
             .and_then(|()| work.rename_surely(&server, part.as_name(), directory, name, RenameMode::Replace));

@@ -61,11 +61,10 @@ impl Identity {
 
     /// Gives a copy the identity of what it is a copy of. Where attributes cannot be set it gets another: then it has
     /// this one until the mount ends.
-    pub(super) fn bring(&self, object: &VnodeRef, names: u32) -> Result<()> {
+    pub(super) fn bring(&self, writer: &Caller, object: &VnodeRef, names: u32) -> Result<()> {
         let value = [&self.ino.to_le_bytes()[..], &names.to_le_bytes(), self.handle.as_bytes()].concat();
-        let server = Caller::server();
         for name in ORIGIN {
-            match object.setxattr(&server, name, &value, XattrMode::Set) {
+            match object.setxattr(writer, name, &value, XattrMode::Set) {
                 Err(Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => {}
                 result => return result,
             }

@@ -46,9 +46,9 @@ impl Union {
 }
 
 /// Notes a finished copy of a file with several names, for those who meet the others.
-pub(super) fn share(identity: &Identity, target: &Member, copy: &VnodeRef) -> Result<()> {
+pub(super) fn share(writer: &Caller, identity: &Identity, target: &Member, copy: &VnodeRef) -> Result<()> {
     let links = target.work.links()?;
-    links.link_surely(&Caller::server(), copy, name_of(identity).as_name()).map(drop)
+    links.link_surely(writer, copy, name_of(identity).as_name()).map(drop)
 }
 
 /// Takes that note back.
@@ -79,11 +79,12 @@ impl Node {
             return Ok(());
         }
         let names = node.names.load(Ordering::Relaxed);
+        let writer = Caller::server().at_expense_of(caller);
         if names == NO_COUNT {
-            return place.link_surely(&Caller::server(), vnode, stored).map(drop);
+            return place.link_surely(&writer, vnode, stored).map(drop);
         }
-        node.take_name(member, vnode, names, |work, name| {
-            work.rename_surely(&Caller::server(), name.as_name(), &place, stored, RenameMode::NoReplace)
+        node.take_name(&writer, member, vnode, names, |work, name| {
+            work.rename_surely(&writer, name.as_name(), &place, stored, RenameMode::NoReplace)
         })
     }
 
@@ -91,20 +92,21 @@ impl Node {
     /// placed. What is left in the work directory after a crash tells the count to go back to.
     fn take_name(
         &self,
+        writer: &Caller,
         member: &Member,
         copy: &VnodeRef,
         names: u32,
         place: impl FnOnce(&VnodeRef, &NameBuf) -> Result<()>,
     ) -> Result<()> {
         let (work, name) = (member.work.directory()?, member.work.name_for(Purpose::Name(names)));
-        work.link_surely(&Caller::server(), copy, name.as_name())?;
+        work.link_surely(writer, copy, name.as_name())?;
         let left = names.saturating_sub(1);
-        let placed = self.identity.bring(copy, left).and_then(|()| place(&work, &name));
+        let placed = self.identity.bring(writer, copy, left).and_then(|()| place(&work, &name));
         match placed {
             Ok(()) => self.names.store(left, Ordering::Relaxed),
             Err(_) => {
                 // Should that fail too, the name that stays tells.
-                if self.identity.bring(copy, names).is_ok() {
+                if self.identity.bring(writer, copy, names).is_ok() {
                     member.work.discard(&name);
                 }
             }

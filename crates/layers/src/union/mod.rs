@@ -53,8 +53,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use vnode::{
-    AccessControl, Caller, Control, ControlError, Description, Errno, FileKind, FileSystem, Handle, Name, Notifier,
-    Properties, Result, StatFs, VnodeRef,
+    AccessControl, Caller, Control, ControlError, Description, Errno, FileKind, FileSystem, Handle, KeptAccessTimes,
+    Name, Notifier, Properties, Result, StatFs, VnodeRef,
 };
 
 use crate::kind::Build;
@@ -98,6 +98,8 @@ struct Union {
     /// By which numbers branches are known.
     register: Mutex<Register>,
     mount_point: OnceLock<OwnedFd>,
+    /// Told to branches that are added later.
+    kept_access_times: Mutex<KeptAccessTimes>,
     /// Opens branches that come later.
     opener: Option<BranchOpener>,
     /// Counts what was placed in turn.
@@ -167,6 +169,7 @@ impl Union {
             missing: Mutex::default(),
             register: Mutex::new(register),
             mount_point: OnceLock::new(),
+            kept_access_times: Mutex::default(),
             table: Table::new(),
             family: Arc::default(),
             private: None,
@@ -324,6 +327,12 @@ impl FileSystem for UnionFileSystem {
             }
         }
         Err(ControlError::UnknownTarget(command.target.clone()))
+    }
+
+    fn keep_access_times(&self, kept: KeptAccessTimes) {
+        *self.union.kept_access_times.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        self.union.family.views().iter().for_each(|view| view.file_system().keep_access_times(kept));
+        self.union.branches.slots().iter().for_each(|slot| slot.member.base.file_system.keep_access_times(kept));
     }
 
     fn set_mount_point(&self, directory: BorrowedFd<'_>) {

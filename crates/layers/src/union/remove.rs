@@ -68,7 +68,7 @@ impl Node {
             }
             if whiteout::can_stand_beside(stored, self.union.settings.whiteouts) {
                 node.is_at(self, stored);
-                node.keep_rest(&found.instances[0].member)?;
+                node.keep_rest(caller, &found.instances[0].member)?;
             }
             self.remove_hiding(removal, remove_own)?;
             if self.union.settings.deletion == Deletion::All

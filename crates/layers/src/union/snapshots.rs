@@ -266,7 +266,7 @@ impl Union {
 fn begin_layer(first: &Member, below: &Member, history: &History) -> Result<Arc<Member>> {
     history::discard_unknown(&first.work, &first.base.history())?;
     let root = history::make_layer(&first.work, history.current)?;
-    copy_attributes(&below.root, &root, None)?;
+    copy_attributes(&Caller::server(), &below.root, &root, None)?;
     let member = Member::of_layer(&first.base, history.current)?;
     history.write(&first.work)?;
     Ok(member)

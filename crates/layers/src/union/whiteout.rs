@@ -166,7 +166,7 @@ pub(super) fn redirect(directory: &VnodeRef) -> Result<Option<Vec<u8>>> {
 
 /// Marks a directory that is not seen yet as opaque.
 pub(super) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
-    if format == Format::Overlay && set_attribute(directory, &OVERLAY_OPAQUE, b"y")? {
+    if format == Format::Overlay && set_attribute(&Caller::server(), directory, &OVERLAY_OPAQUE, b"y")? {
         return Ok(());
     }
     match directory.mknod(&Caller::server(), mark(OPAQUE), FileKind::Regular, 0o444, Device::default()) {
@@ -179,11 +179,11 @@ pub(super) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
 ///
 /// # Errors
 /// `EXDEV` where the branch has no extended attributes to note it in: then programs copy.
-pub(super) fn set_redirect(directory: &VnodeRef, path: &[u8]) -> Result<()> {
+pub(super) fn set_redirect(writer: &Caller, directory: &VnodeRef, path: &[u8]) -> Result<()> {
     if path.len() > REDIRECT_MAX {
         return Err(Errno::EXDEV);
     }
-    if set_attribute(directory, &OVERLAY_REDIRECT, path)? { Ok(()) } else { Err(Errno::EXDEV) }
+    if set_attribute(writer, directory, &OVERLAY_REDIRECT, path)? { Ok(()) } else { Err(Errno::EXDEV) }
 }
 
 /// Takes every mark of opaque directories away.
@@ -396,9 +396,9 @@ pub(super) fn remove_attribute(object: &VnodeRef, names: &[&[u8]]) -> Result<()>
 }
 
 /// Sets the first of these attributes that can be set: whether one could.
-fn set_attribute(object: &VnodeRef, names: &[&[u8]], value: &[u8]) -> Result<bool> {
+fn set_attribute(writer: &Caller, object: &VnodeRef, names: &[&[u8]], value: &[u8]) -> Result<bool> {
     for name in names {
-        match object.setxattr(&Caller::server(), name, value, XattrMode::Set) {
+        match object.setxattr(writer, name, value, XattrMode::Set) {
             Err(Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => {}
             result => return result.map(|()| true),
         }

@@ -401,7 +401,7 @@ fn clear(state: &VnodeRef, work: &VnodeRef) -> Result<()> {
             Purpose::Name(names) => {
                 let object = work.lookup(&Caller::server(), name.as_name())?.vnode;
                 if let Some((identity, _)) = Identity::brought(&object)? {
-                    identity.bring(&object, names)?;
+                    identity.bring(&Caller::server(), &object, names)?;
                 }
             }
         }

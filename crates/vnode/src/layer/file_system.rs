@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{Layer, LayerVnode};
 use crate::{
-    Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeyedLocks, Name, Notifier, Properties,
-    Result, VnodeRef,
+    Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks, Name, Notifier,
+    Properties, Result, VnodeRef,
 };
 
 /// Puts a layer on a file system.
@@ -104,6 +104,10 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
 
     fn set_mount_point(&self, directory: BorrowedFd<'_>) {
         self.0.lower.set_mount_point(directory);
+    }
+
+    fn keep_access_times(&self, kept: KeptAccessTimes) {
+        self.0.lower.keep_access_times(kept);
     }
 
     fn set_notifier(&self, notifier: Arc<dyn Notifier>) {

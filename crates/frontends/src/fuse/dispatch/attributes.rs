@@ -25,6 +25,7 @@ impl Dispatcher {
                 reply.put(&statx_out(&attributes, self.attribute_timeout(&node, &attributes)));
             }
             Operation::SetAttributes(set) => {
+                let caller = self.admitted_caller(request, 0);
                 let attributes = self.set_attributes(request.unique, &caller, &node, set)?;
                 if set.valid & valid::SIZE != 0 {
                     self.durability.size_changed(&*node.vnode, &*self.file_system)?;

@@ -99,7 +99,7 @@ impl Dispatcher {
     ) -> Answer {
         let parent = self.node(request.node)?;
         let found_in = self.known_names.generation();
-        let caller = caller(request, arguments.umask);
+        let caller = self.admitted_caller(request, arguments.umask);
         let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
         let by = if self.writes_back() { flags.for_rewriting() } else { flags };
         let how = Creation { mode: arguments.mode & 0o7777, flags: by };

@@ -1,6 +1,6 @@
 //! Extended attributes, access control lists among them.
 
-use super::{Answer, Dispatcher, caller};
+use super::{Answer, Dispatcher};
 use crate::fuse::admission::{ACCESS_ACL, DEFAULT_ACL};
 use crate::fuse::convert::xattr_mode;
 use crate::fuse::nodes::Node;
@@ -14,7 +14,7 @@ pub(super) const FILE_CAPABILITIES: &[u8] = b"security.capability";
 impl Dispatcher {
     pub(super) fn xattr_operation(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
         let node = self.node(request.node)?;
-        let caller = caller(request, 0);
+        let caller = self.admitted_caller(request, 0);
         match &request.operation {
             Operation::GetXattr { name, .. } if *name == FILE_CAPABILITIES && self.is_newborn(&node) => {
                 Err(Errno::ENODATA)

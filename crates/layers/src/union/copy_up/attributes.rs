@@ -6,13 +6,18 @@ use super::super::settings::Rights;
 use super::super::whiteout;
 
 /// Gives a copy extended attributes and times of the original, and unless it has others, its owner, access control lists
-/// and permissions, in an order in which none undoes another.
-pub(in super::super) fn copy_attributes(original: &VnodeRef, copy: &VnodeRef, rights: Option<Rights>) -> Result<()> {
+/// and permissions, in an order in which none undoes another. The writer is the server, at the expense of whoever needs the copy.
+pub(in super::super) fn copy_attributes(
+    writer: &Caller,
+    original: &VnodeRef,
+    copy: &VnodeRef,
+    rights: Option<Rights>,
+) -> Result<()> {
     let server = Caller::server();
     let attributes = original.getattr(&server)?;
     let (uid, gid) = rights.map_or((attributes.uid, attributes.gid), |rights| (rights.uid, rights.gid));
-    set_owner(copy, uid, gid)?;
-    copy_xattrs(original, copy, rights.is_none())?;
+    set_owner(writer, copy, uid, gid)?;
+    copy_xattrs(writer, original, copy, rights.is_none())?;
     let mode = match (attributes.kind, rights) {
         (FileKind::Symlink, _) => None,
         (_, None) => Some(attributes.mode),
@@ -23,11 +28,11 @@ pub(in super::super) fn copy_attributes(original: &VnodeRef, copy: &VnodeRef, ri
 }
 
 /// Gives a directory owner, mode and access control lists of another instance, if they differ.
-pub(super) fn copy_rights(from: &VnodeRef, to: &VnodeRef) -> Result<()> {
+pub(super) fn copy_rights(writer: &Caller, from: &VnodeRef, to: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let (wanted, present) = (from.getattr(&server)?, to.getattr(&server)?);
     if (wanted.uid, wanted.gid) != (present.uid, present.gid) {
-        set_owner(to, wanted.uid, wanted.gid)?;
+        set_owner(writer, to, wanted.uid, wanted.gid)?;
     }
     for list in [&b"system.posix_acl_access"[..], b"system.posix_acl_default"] {
         let value = |object: &VnodeRef| match object.getxattr(&server, list) {
@@ -37,7 +42,7 @@ pub(super) fn copy_rights(from: &VnodeRef, to: &VnodeRef) -> Result<()> {
         };
         match (value(from)?, value(to)?) {
             (wanted, present) if wanted == present => {}
-            (Some(wanted), _) => to.setxattr(&server, list, &wanted, XattrMode::Set)?,
+            (Some(wanted), _) => to.setxattr(writer, list, &wanted, XattrMode::Set)?,
             (None, _) => to.removexattr(&server, list)?,
         }
     }
@@ -47,9 +52,9 @@ pub(super) fn copy_rights(from: &VnodeRef, to: &VnodeRef) -> Result<()> {
     Ok(())
 }
 
-fn set_owner(object: &VnodeRef, uid: u32, gid: u32) -> Result<()> {
+fn set_owner(writer: &Caller, object: &VnodeRef, uid: u32, gid: u32) -> Result<()> {
     let owner = SetAttributes { uid: Some(uid), gid: Some(gid), ..SetAttributes::default() };
-    match object.setattr(&Caller::server(), &owner) {
+    match object.setattr(writer, &owner) {
         // A server that is no superuser owns all that it makes.
         Err(Errno::EPERM) if !rustix::process::geteuid().is_root() => Ok(()),
         result => result.map(drop),
@@ -68,10 +73,10 @@ pub(in super::super) fn replace_attributes(original: &VnodeRef, copy: &VnodeRef)
             result => result?,
         }
     }
-    copy_attributes(original, copy, None)
+    copy_attributes(&server, original, copy, None)
 }
 
-fn copy_xattrs(original: &VnodeRef, copy: &VnodeRef, with_rights: bool) -> Result<()> {
+fn copy_xattrs(writer: &Caller, original: &VnodeRef, copy: &VnodeRef, with_rights: bool) -> Result<()> {
     let server = Caller::server();
     let names = original.listxattr(&server)?;
     for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !whiteout::is_own_attribute(name)) {
@@ -85,7 +90,7 @@ fn copy_xattrs(original: &VnodeRef, copy: &VnodeRef, with_rights: bool) -> Resul
             Err(Errno::EINVAL) => Vec::new(),
             Err(error) => return Err(error),
         };
-        match copy.setxattr(&server, name, &value, XattrMode::Set) {
+        match copy.setxattr(writer, name, &value, XattrMode::Set) {
             // Those that decide what is allowed may not get lost; others may, where they cannot be kept.
             Err(Errno::EOPNOTSUPP | Errno::EPERM) if !decides_access(name) => {}
             result => result?,

@@ -1,20 +1,19 @@
 //! Data of copies: cloned if the file system can, else copied by the kernel if it can, holes left out.
 
 use rustix::io::Errno as SystemError;
-use vnode::{Caller, Errno, OpenFile, Result, SeekTarget, read_fully, zeros};
-
-use super::super::work;
+use vnode::{Caller, Errno, OpenFile, Result, SeekTarget, read_fully, write_fully, zeros};
 
 /// Data is copied in parts of this size where the kernel cannot copy it.
 const PART_BYTES: usize = 256 << 10;
 
-/// Copies data, holes left out.
-pub(in super::super) fn copy_data(from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
+/// Copies data, holes left out, to a file that the writer has opened: the server, at the expense of whoever needs the copy.
+pub(in super::super) fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
     let server = Caller::server();
+    // The target comes last: the thread has then what whoever opened it may write with.
     if let (Some(source), Some(target)) = (from.backing(), to.backing())
         && rustix::fs::ioctl_ficlone(target, source).is_ok()
     {
-        return to.truncate(&server, size, false);
+        return to.truncate(writer, size, false);
     }
     let mut offset = 0;
     while offset < size {
@@ -24,17 +23,19 @@ pub(in super::super) fn copy_data(from: &dyn OpenFile, to: &dyn OpenFile, size: 
             Err(error) => return Err(error),
         };
         let hole = from.seek(&server, data, SeekTarget::Hole)?;
-        copy_part(from, to, data, hole.min(size))?;
+        copy_part(writer, from, to, data, hole.min(size))?;
         offset = hole;
     }
-    to.truncate(&server, size, false)
+    to.truncate(writer, size, false)
 }
 
 /// Copies a range, by the kernel if it can.
-fn copy_part(from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Result<()> {
+fn copy_part(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Result<()> {
     let mut offset = start;
-    if let (Some(source), Some(target)) = (from.backing(), to.backing()) {
+    if let Some(source) = from.backing() {
         while offset < end {
+            // Asked for each time, and last: the thread has then what whoever opened it may write with.
+            let Some(target) = to.backing() else { break };
             let (mut source_offset, mut target_offset) = (offset, offset);
             let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX);
             let copied =
@@ -53,7 +54,7 @@ fn copy_part(from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Re
     while offset < end {
         let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(PART_BYTES);
         let read = read_fully(from, &server, offset, &mut buffer[..wanted])?;
-        work::write_all(to, offset, &buffer[..read])?;
+        write_fully(to, writer, offset, &buffer[..read], false)?;
         offset += read as u64;
         if read < wanted {
             return ended_at(from, offset);

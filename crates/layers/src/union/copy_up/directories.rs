@@ -40,7 +40,7 @@ impl Node {
         let place = self.directory_in(caller, member)?;
         let leftmost = self.leftmost();
         if !Arc::ptr_eq(&leftmost.member, member) {
-            copy_rights(&leftmost.vnode, &place)?;
+            copy_rights(&Caller::server().at_expense_of(caller), &leftmost.vnode, &place)?;
         }
         Ok(place)
     }
@@ -75,15 +75,15 @@ impl Node {
         if !self.would_show_in(member, above)? {
             return Err(Errno::EXDEV);
         }
-        let server = Caller::server();
+        let (server, writer) = (Caller::server(), Caller::server().at_expense_of(caller));
         // On the right of the leftmost, that decides.
         let is_leftmost = self.union.branches.position(member) < self.union.branches.position(&self.leftmost().member);
         let rights = if is_leftmost { self.union.rights_of_copy(caller) } else { None };
         let (work, name) = (member.work.directory()?, member.work.name());
-        let directory = work.mkdir(&server, name.as_name(), 0o700)?.vnode;
-        let made = copy_attributes(&self.leftmost().vnode, &directory, rights).and_then(|()| {
-            self.keep_identity(member, &directory)?;
-            keeping_times(parent, || work.rename_surely(&server, name.as_name(), parent, stored, RenameMode::NoReplace))
+        let directory = work.mkdir(&writer, name.as_name(), 0o700)?.vnode;
+        let made = copy_attributes(&writer, &self.leftmost().vnode, &directory, rights).and_then(|()| {
+            self.keep_identity(&writer, member, &directory)?;
+            keeping_times(parent, || work.rename_surely(&writer, name.as_name(), parent, stored, RenameMode::NoReplace))
         });
         if let Err(error) = made {
             member.work.discard(&name);
@@ -105,12 +105,12 @@ impl Node {
     }
 
     /// Has this directory be known as it is when it comes to a branch that was there earlier than all that have it.
-    fn keep_identity(&self, member: &Member, made: &VnodeRef) -> Result<()> {
+    fn keep_identity(&self, writer: &Caller, member: &Member, made: &VnodeRef) -> Result<()> {
         if self.instances().iter().any(|instance| instance.member.age() < member.age()) {
             return Ok(());
         }
         member.work.note_copied_directories()?;
-        self.identity.bring(made, NO_COUNT)?;
+        self.identity.bring(writer, made, NO_COUNT)?;
         // Without attributes it cannot be in that branch.
         if Identity::brought(made)?.is_some() { Ok(()) } else { Err(Errno::EXDEV) }
     }

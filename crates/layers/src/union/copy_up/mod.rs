@@ -277,15 +277,16 @@ impl Node {
         copy: &VnodeRef,
     ) -> Result<()> {
         let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
+        let writer = &Caller::server().at_expense_of(caller);
         if names < 2 {
-            self.identity.bring(copy, NO_COUNT)?;
+            self.identity.bring(writer, copy, NO_COUNT)?;
             self.place(caller, name, target)?;
             self.names.store(NO_COUNT, Ordering::Relaxed);
             return Ok(());
         }
         // The names of the copy are as many before it comes to its place as after, so that its count is right at any time.
-        self.identity.bring(copy, names - 1)?;
-        links::share(&self.identity, target, copy)?;
+        self.identity.bring(writer, copy, names - 1)?;
+        links::share(writer, &self.identity, target, copy)?;
         if let Err(error) = self.place(caller, name, target) {
             links::unshare(&self.identity, target);
             return Err(error);
@@ -296,7 +297,7 @@ impl Node {
 
     /// Renames a finished copy to where the object is seen now.
     fn place(self: &Arc<Self>, caller: &Caller, name: &NameBuf, target: &Arc<Member>) -> Result<()> {
-        let server = Caller::server();
+        let (server, writer) = (Caller::server(), Caller::server().at_expense_of(caller));
         let work = target.work.directory()?;
         for _ in 0..ATTEMPTS {
             let Above { directory, stored } = match self.whereabouts() {
@@ -310,7 +311,7 @@ impl Node {
             let _names = directory.alone_for(Changes::Names(&names, Some(target)));
             if self.was_at(&directory, stored.as_name()) {
                 return keeping_times(&place, || {
-                    work.rename_surely(&server, name.as_name(), &place, stored.as_name(), RenameMode::NoReplace)
+                    work.rename_surely(&writer, name.as_name(), &place, stored.as_name(), RenameMode::NoReplace)
                 });
             }
         }

@@ -27,7 +27,7 @@ pub(in super::super) fn copy_untouched(original: &Instance, target: &Member, ide
         let (name, copy) = copy_of(original, target, &How::whole())?;
         let after = original.vnode.getattr(&server)?;
         if (before.ctime, before.size) == (after.ctime, after.size) {
-            return identity.bring(&copy, NO_COUNT).map(|()| name);
+            return identity.bring(&server, &copy, NO_COUNT).map(|()| name);
         }
         target.work.discard(&name);
     }
@@ -89,14 +89,14 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
                 Extent::UpTo(size) if size < attributes.size && may_be_cut(from, &attributes)? => size,
                 _ => attributes.size,
             };
-            let has_mark = how.mark.as_ref().map_or(Ok(false), |mark| mark.set(&made.entry.vnode))?;
+            let has_mark = how.mark.as_ref().map_or(Ok(false), |mark| mark.set(&how.writer, &made.entry.vnode))?;
             if has_mark {
-                made.file.truncate(&server, size, false)?;
+                made.file.truncate(&how.writer, size, false)?;
             } else if size > 0 {
                 let data = how.data.as_ref().map_or(from, |data| &data.vnode);
-                copy_data(&*data.open(&server, OpenFlags::READ)?, &*made.file, size)?;
+                copy_data(&how.writer, &*data.open(&server, OpenFlags::READ)?, &*made.file, size)?;
             }
-            copy_attributes(from, &made.entry.vnode, rights)?;
+            copy_attributes(&how.writer, from, &made.entry.vnode, rights)?;
             if size < attributes.size {
                 let changed = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
                 made.entry.vnode.setattr(&server, &changed)?;
@@ -105,17 +105,17 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
             Ok(made.entry.vnode)
         }
         FileKind::Symlink => {
-            let made = work.symlink(&server, name, &from.readlink(&server)?)?.vnode;
-            copy_attributes(from, &made, rights)?;
+            let made = work.symlink(&how.writer, name, &from.readlink(&server)?)?.vnode;
+            copy_attributes(&how.writer, from, &made, rights)?;
             Ok(made)
         }
         FileKind::Directory => Err(Errno::EISDIR),
         kind => {
-            let made = work.mknod(&server, name, kind, 0o600, attributes.rdev)?.vnode;
+            let made = work.mknod(&how.writer, name, kind, 0o600, attributes.rdev)?.vnode;
             if whiteout::has_number(&attributes) {
                 whiteout::mark_as_users(&made)?;
             }
-            copy_attributes(from, &made, rights)?;
+            copy_attributes(&how.writer, from, &made, rights)?;
             Ok(made)
         }
     }

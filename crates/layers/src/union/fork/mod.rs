@@ -13,7 +13,7 @@ mod whole;
 use std::fmt;
 use std::sync::Arc;
 
-use vnode::{Errno, FileSystemRef, Result, Timestamp, layer};
+use vnode::{Caller, Errno, FileSystemRef, Result, Timestamp, layer};
 
 use super::copy_up::copy_attributes;
 use super::diff;
@@ -136,7 +136,7 @@ impl Fork {
         let upper = self.upper();
         upper.work.directory()?;
         // What that has made there has changed the times of the root.
-        if is_new { copy_attributes(&self.stack.root(), &upper.root, None) } else { Ok(()) }
+        if is_new { copy_attributes(&Caller::server(), &self.stack.root(), &upper.root, None) } else { Ok(()) }
     }
 
     /// The fork as it is seen, to be mounted.

@@ -204,7 +204,7 @@ impl Commit<'_> {
     fn has_arrived(&mut self, moved: &Moved, target: &VnodeRef) -> Step {
         sync_directory(target).at(&moved.path)?;
         self.done += 1;
-        match (whiteout::set_redirect(&moved.upper, &moved.path), &moved.parent) {
+        match (whiteout::set_redirect(&Caller::server(), &moved.upper, &moved.path), &moved.parent) {
             // Too long a path for that.
             (Err(Errno::EXDEV), Some(parent)) => {
                 keeping_times(parent, || whiteout::remove(parent, moved.name.as_name())).at(&moved.path)?;

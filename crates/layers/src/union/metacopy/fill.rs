@@ -29,7 +29,7 @@ pub(super) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<
     let capability = capability(vnode)?;
     let (work, note) = (member.work.directory()?, member.work.name_for(Purpose::Times(before.mtime)));
     // A file without a name is not there after a crash.
-    let is_noted = work.link_surely(&server, vnode, note.as_name()).is_ok();
+    let is_noted = work.link_surely(writer, vnode, note.as_name()).is_ok();
     let filled = write(writer, vnode, data, &before, before.size);
     let restored = restore(vnode, &before, capability);
     let done = filled.and(restored).and_then(|()| mark::remove(vnode));
@@ -96,7 +96,7 @@ fn write(writer: &Caller, copy: &VnodeRef, data: &VnodeRef, before: &Attributes,
     }
     let written = data
         .open(&server, OpenFlags::READ)
-        .and_then(|from| copy_data(&*from, &*file, size))
+        .and_then(|from| copy_data(writer, &*from, &*file, size))
         .and_then(|()| file.fsync(&server, false));
     if written.is_err() {
         empty(&*file, before.size);

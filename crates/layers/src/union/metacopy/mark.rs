@@ -90,20 +90,20 @@ impl NewMark {
     }
 
     /// Sets it, of a file that is not seen yet: whether that could be.
-    pub(in super::super) fn set(&self, file: &VnodeRef) -> Result<bool> {
+    pub(in super::super) fn set(&self, writer: &Caller, file: &VnodeRef) -> Result<bool> {
         if self.path.len() > PATH_MAX {
             return Ok(false);
         }
         if self.format == Format::Names {
-            return set(file, &OWN, &encode(&self.path, self.original));
+            return set(writer, file, &OWN, &encode(&self.path, self.original));
         }
-        Ok(set(file, &REDIRECT, &self.path)? && set(file, &OVERLAY, b"")?)
+        Ok(set(writer, file, &REDIRECT, &self.path)? && set(writer, file, &OVERLAY, b"")?)
     }
 }
 
 /// Has a mark of overlayfs tell a path: whether that could be.
-pub(super) fn set_path(file: &VnodeRef, path: &[u8]) -> Result<bool> {
-    if path.len() > PATH_MAX { Ok(false) } else { set(file, &REDIRECT, path) }
+pub(super) fn set_path(writer: &Caller, file: &VnodeRef, path: &[u8]) -> Result<bool> {
+    if path.len() > PATH_MAX { Ok(false) } else { set(writer, file, &REDIRECT, path) }
 }
 
 /// Whether the file is a metadata-only copy, and may tell of what.
@@ -124,8 +124,8 @@ fn is_believed(rank: usize) -> bool {
     rank == rank_of_server()
 }
 
-fn set(file: &VnodeRef, names: &[&[u8]; 2], value: &[u8]) -> Result<bool> {
-    match file.setxattr(&Caller::server(), names[rank_of_server()], value, XattrMode::Set) {
+fn set(writer: &Caller, file: &VnodeRef, names: &[&[u8]; 2], value: &[u8]) -> Result<bool> {
+    match file.setxattr(writer, names[rank_of_server()], value, XattrMode::Set) {
         Ok(()) => Ok(true),
         // Also where there is no room for it.
         Err(

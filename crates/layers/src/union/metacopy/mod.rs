@@ -228,16 +228,17 @@ impl Node {
     }
 
     /// Before it gets another name: has its mark tell the path of the data, not only that they have its name.
-    pub(super) fn note_path_of_data(self: &std::sync::Arc<Self>) -> Result<()> {
+    pub(super) fn note_path_of_data(self: &std::sync::Arc<Self>, caller: &Caller) -> Result<()> {
         if self.kind != FileKind::Regular || self.is_known_to_have_data(self.copies()) {
             return Ok(());
         }
         let copy = self.leftmost();
         let Some(mark) = Mark::of(&copy.vnode)?.filter(|mark| !mark.tells_path()) else { return Ok(()) };
-        let Whereabouts::At(above) = self.whereabouts() else { return self.bring_data(&Caller::server(), Extent::All) };
+        let Whereabouts::At(above) = self.whereabouts() else { return self.bring_data(caller, Extent::All) };
         let name = mark.path.as_deref().unwrap_or(above.stored.as_bytes());
         let path = [&above.directory.rest_path(&copy.member)?, &b"/"[..], name].concat();
-        if mark::set_path(&copy.vnode, &path)? { Ok(()) } else { self.bring_data(&Caller::server(), Extent::All) }
+        let writer = Caller::server().at_expense_of(caller);
+        if mark::set_path(&writer, &copy.vnode, &path)? { Ok(()) } else { self.bring_data(caller, Extent::All) }
     }
 
     /// The mark of a copy without data that is to be made in a branch; `None` if the data have to come along.

@@ -108,7 +108,8 @@ impl OpenFile for MetadataOnlyFile {
         if length == 0 {
             return Ok(0);
         }
-        self.data.copy_range(&Caller::server(), offset, to, to_offset, length)
+        // Whoever copies pays for it, whoever opened the target.
+        self.data.copy_range(caller, offset, to, to_offset, length)
     }
 
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {

@@ -109,9 +109,9 @@ impl Node {
                 break member;
             }
         };
-        node.note_path_of_data()?;
+        node.note_path_of_data(caller)?;
         if let (RenameMode::Exchange, Some(other)) = (mode, &other) {
-            other.note_path_of_data()?;
+            other.note_path_of_data(caller)?;
         }
         source.directory.place_in(caller, &member)?;
         target.directory.place_in(caller, &member)?;
@@ -195,7 +195,7 @@ fn replace(
     }
     let leaves_whiteout = source.shows_more(member)?;
     if is_directory {
-        prepare_directory(target, node, member)?;
+        prepare_directory(caller, target, node, member)?;
     }
     let way = Way { caller, source, target, from: &from, to: &to, member };
     let record = way.go(found.instances[0].ino, there.found.as_ref(), leaves_whiteout)?;
@@ -225,11 +225,11 @@ fn check_replacement(node: &Node, victim: &Node) -> Result<()> {
 
 /// Makes a directory ready to be found elsewhere with all that it has: the rest is noted, or there is none and what is on
 /// the right by the new name is hidden.
-fn prepare_directory(target: Spot<'_>, node: &Arc<Node>, member: &Member) -> Result<()> {
+fn prepare_directory(caller: &Caller, target: Spot<'_>, node: &Arc<Node>, member: &Member) -> Result<()> {
     let own = node.instance_in(member).ok_or(Errno::ESTALE)?;
     if node.instances().len() > 1 {
         let path = node.rest_path(member)?;
-        whiteout::set_redirect(&own, &path)
+        whiteout::set_redirect(&Caller::server().at_expense_of(caller), &own, &path)
     } else if target.shows_more(member)? {
         whiteout::set_opaque(&own, node.union.settings.whiteouts)
     } else {
@@ -279,7 +279,7 @@ fn exchange(caller: &Caller, source: Spot<'_>, target: Spot<'_>, member: &Arc<Me
     }
     for (node, spot) in [(&one, target), (&other, source)] {
         if node.kind == FileKind::Directory {
-            prepare_directory(spot, node, member)?;
+            prepare_directory(caller, spot, node, member)?;
         }
     }
     let (from, to) = (source.place(member)?, target.place(member)?);

@@ -12,12 +12,12 @@ use super::super::whiteout;
 impl Node {
     /// Notes of a directory of several branches where the others have it, so that a whiteout of its name hides nothing of
     /// it. A branch without extended attributes cannot.
-    pub(in super::super) fn keep_rest(self: &Arc<Self>, member: &Member) -> Result<()> {
+    pub(in super::super) fn keep_rest(self: &Arc<Self>, caller: &Caller, member: &Member) -> Result<()> {
         if self.instances().len() < 2 {
             return Ok(());
         }
         let own = self.instance_in(member).ok_or(Errno::ESTALE)?;
-        match whiteout::set_redirect(&own, &self.rest_path(member)?) {
+        match whiteout::set_redirect(&Caller::server().at_expense_of(caller), &own, &self.rest_path(member)?) {
             Err(Errno::EXDEV) => Ok(()),
             result => result,
         }

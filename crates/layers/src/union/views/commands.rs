@@ -132,6 +132,7 @@ impl Union {
         if let Some(directory) = self.mount_point.get() {
             file_system.set_mount_point(directory.as_fd());
         }
+        file_system.keep_access_times(self.kept_access_times());
         // The data of a copy without data would be what others go on writing.
         let settings = Settings { metacopy: false, ..self.settings.clone() };
         let mut union = Union::of(Branches::of_slots(Vec::new()), register.clone(), settings, None);
