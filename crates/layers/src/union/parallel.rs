@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use vnode::{Errno, Result};
+use vnode::{Cancellation, Errno, Result};
 
 use super::helpers;
 use super::node::Instance;
@@ -180,9 +180,10 @@ impl<T: Send + 'static> Answers<T> {
         Self(Some(asking))
     }
 
-    /// The answer of that number, once it has come, if somebody else has asked: nobody will from now on.
-    pub(super) fn take(&self, index: usize) -> Option<Result<T>> {
-        self.0.as_ref()?.take(index)
+    /// The answer of that number, once it has come, if somebody else has asked: nobody will from now on. The error is that of an
+    /// operation that is cancelled before: then who asks is left alone with the question.
+    pub(super) fn take(&self, index: usize, cancellation: &Cancellation) -> Option<Result<T>> {
+        self.0.as_ref()?.take(index, cancellation)
     }
 }
 
@@ -235,7 +236,7 @@ impl<T: Send + 'static> Asking<T> {
         answer.answer = Some((self.ask)(index));
     }
 
-    fn take(&self, index: usize) -> Option<Result<T>> {
+    fn take(&self, index: usize, cancellation: &Cancellation) -> Option<Result<T>> {
         let mut looks = 0;
         let mut states = lock(&self.states);
         loop {
@@ -252,7 +253,10 @@ impl<T: Send + 'static> Asking<T> {
                 (0..LOOKS).for_each(|_| std::hint::spin_loop());
                 states = lock(&self.states);
             } else {
-                states = self.has_news.wait(states).unwrap_or_else(PoisonError::into_inner);
+                if let Err(error) = cancellation.check_again() {
+                    return Some(Err(error));
+                }
+                states = cancellation.wait(&self.has_news, states);
             }
         }
     }
@@ -318,7 +322,10 @@ mod tests {
         let answers = Answers::of_many(count, 2, ask.clone());
         let mut helped = 0;
         for index in 0..count {
-            let answer = answers.take(index).inspect(|_| helped += 1).unwrap_or_else(|| Ok(ask(index)));
+            let answer = answers
+                .take(index, &Cancellation::default())
+                .inspect(|_| helped += 1)
+                .unwrap_or_else(|| Ok(ask(index)));
             assert_eq!(answer, Ok(index * 2));
         }
         drop(answers);
@@ -366,7 +373,7 @@ mod tests {
         loop {
             let answers = Answers::of_many(2, 2, |index| if index == 1 { panic!("a fault") } else { index });
             thread::sleep(Duration::from_millis(5));
-            match answers.take(1) {
+            match answers.take(1, &Cancellation::default()) {
                 Some(answer) => return assert_eq!(answer, Err(Errno::EIO)),
                 None if thread::available_parallelism().unwrap().get() == 1 => return,
                 None => assert!(begin.elapsed() < Duration::from_secs(60), "no helper helps"),

@@ -1,42 +1,58 @@
 //! Data of copies: cloned if the file system can, else copied by the kernel if it can, holes left out.
 
 use rustix::io::Errno as SystemError;
-use vnode::{Caller, Errno, OpenFile, Result, SeekTarget, read_fully, zeros};
-
-use super::super::work;
+use vnode::{Caller, Errno, OpenFile, Result, SeekTarget, read_fully, write_fully, zeros};
 
 /// Data is copied in parts of this size where the kernel cannot copy it.
 const PART_BYTES: usize = 256 << 10;
+/// The kernel is asked to copy as much at a time: it looks at no cancellation.
+const KERNEL_PART_BYTES: u64 = 32 << 20;
+/// Of a copy that may be cancelled, as much is on storage before more is copied: to wait for that cannot be cancelled.
+const SYNC_BYTES: u64 = 256 << 20;
 
 /// Copies data, holes left out.
-pub(in super::super) fn copy_data(from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
-    let server = Caller::server();
+///
+/// # Errors
+/// Those of copying; also those of a waiting caller's cancellation, which is looked at between parts.
+pub(in super::super) fn copy_data(from: &dyn OpenFile, to: &dyn OpenFile, size: u64, waiting: &Caller) -> Result<()> {
+    let server = Caller::server().cancelled_with(waiting);
     if let (Some(source), Some(target)) = (from.backing(), to.backing())
         && rustix::fs::ioctl_ficlone(target, source).is_ok()
     {
         return to.truncate(&server, size, false);
     }
-    let mut offset = 0;
+    let (mut offset, mut unsynced) = (0, 0);
     while offset < size {
+        server.cancellation().check()?;
         let data = match from.seek(&server, offset, SeekTarget::Data) {
             Ok(data) => data,
             Err(Errno::ENXIO) => break,
             Err(error) => return Err(error),
         };
         let hole = from.seek(&server, data, SeekTarget::Hole)?;
-        copy_part(from, to, data, hole.min(size))?;
+        let end = hole.min(size);
+        for start in (data..end).step_by(SYNC_BYTES as usize) {
+            let end = end.min(start + SYNC_BYTES);
+            copy_part(&server, from, to, start, end)?;
+            unsynced += end - start;
+            if unsynced >= SYNC_BYTES && server.cancellation().may_come() {
+                to.fsync(&server, true)?;
+                unsynced = 0;
+            }
+        }
         offset = hole;
     }
     to.truncate(&server, size, false)
 }
 
 /// Copies a range, by the kernel if it can.
-fn copy_part(from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Result<()> {
+fn copy_part(server: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Result<()> {
     let mut offset = start;
     if let (Some(source), Some(target)) = (from.backing(), to.backing()) {
         while offset < end {
             let (mut source_offset, mut target_offset) = (offset, offset);
-            let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX);
+            server.cancellation().check()?;
+            let wanted = (end - offset).min(KERNEL_PART_BYTES) as usize;
             let copied =
                 rustix::fs::copy_file_range(source, Some(&mut source_offset), target, Some(&mut target_offset), wanted);
             match copied {
@@ -48,12 +64,12 @@ fn copy_part(from: &dyn OpenFile, to: &dyn OpenFile, start: u64, end: u64) -> Re
             }
         }
     }
-    let server = Caller::server();
     let mut buffer = zeros(PART_BYTES)?;
     while offset < end {
+        server.cancellation().check()?;
         let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(PART_BYTES);
-        let read = read_fully(from, &server, offset, &mut buffer[..wanted])?;
-        work::write_all(to, offset, &buffer[..read])?;
+        let read = read_fully(from, server, offset, &mut buffer[..wanted])?;
+        write_fully(to, server, offset, &buffer[..read], false)?;
         offset += read as u64;
         if read < wanted {
             return ended_at(from, offset);

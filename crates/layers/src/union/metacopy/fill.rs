@@ -96,7 +96,7 @@ fn write(writer: &Caller, copy: &VnodeRef, data: &VnodeRef, before: &Attributes,
     }
     let written = data
         .open(&server, OpenFlags::READ)
-        .and_then(|from| copy_data(&*from, &*file, size))
+        .and_then(|from| copy_data(&*from, &*file, size, writer))
         .and_then(|()| file.fsync(&server, false));
     if written.is_err() {
         empty(&*file, before.size);
