@@ -110,6 +110,8 @@ struct Asking<T> {
 enum State<T> {
     /// Nobody is asking, and somebody else than the caller may.
     Free,
+    /// A thread of its own is about to ask.
+    Started,
     /// It is left to the caller, or needs no asking, or has its answer.
     Settled,
     /// Somebody is asking.
@@ -192,7 +194,7 @@ impl<T> Drop for Answers<T> {
         let Some(mut asking) = self.0.take() else { return };
         // What nobody has asked yet is of no interest any more.
         for state in &mut *lock(&asking.states) {
-            if matches!(state, State::Free) {
+            if matches!(state, State::Free | State::Started) {
                 *state = State::Settled;
             }
         }
@@ -217,7 +219,11 @@ impl<T: Send + 'static> Asking<T> {
             drop(asker);
         };
         // If there cannot be a thread, the caller asks.
-        let _ = thread::Builder::new().name("branch".to_owned()).spawn(run);
+        if thread::Builder::new().name("branch".to_owned()).spawn(run).is_ok()
+            && let free @ State::Free = &mut lock(&self.states)[index]
+        {
+            *free = State::Started;
+        }
     }
 
     fn ask_from_last(&self) {
@@ -229,7 +235,7 @@ impl<T: Send + 'static> Asking<T> {
     /// Asks, unless that is settled.
     fn ask_now(&self, index: usize) {
         match &mut lock(&self.states)[index] {
-            free @ State::Free => *free = State::Asked,
+            unasked @ (State::Free | State::Started) => *unasked = State::Asked,
             _ => return,
         }
         let mut answer = Unanswered { asking: self, index, answer: None };
@@ -242,7 +248,9 @@ impl<T: Send + 'static> Asking<T> {
         loop {
             let state = &mut states[index];
             match std::mem::replace(state, State::Settled) {
-                State::Free | State::Settled => return None,
+                // A branch that does not answer would keep who asks by itself.
+                State::Started if cancellation.may_come() => *state = State::Started,
+                State::Free | State::Started | State::Settled => return None,
                 State::Answered(answer) => return Some(Ok(answer)),
                 State::Lost => return Some(Err(Errno::EIO)),
                 State::Asked => *state = State::Asked,
