@@ -22,6 +22,7 @@ mod expiry;
 mod features;
 mod inner_mounts;
 mod interest;
+mod interrupts;
 mod kept_data;
 mod kernel;
 mod known_names;

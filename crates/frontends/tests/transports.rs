@@ -6,7 +6,7 @@ use frontends::fuse::{MountOptions, UnmountMode, Uring};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use support::{Mounted, Shared, memory, mount_with, thousands_wait_for_a_lock, until};
@@ -38,6 +38,7 @@ fn both_transports_carry_messages_of_all_sizes_and_give_their_memory_back() {
     what_many_large_messages_took_goes_back_to_the_system();
     thousands_may_wait_for_locks_over_rings();
     waiters_give_up();
+    who_is_killed_waits_no_longer_and_who_handles_a_signal_does();
     the_threads_of_a_burst_end();
 }
 
@@ -77,6 +78,54 @@ fn waiters_give_up() {
         let mut waiters: Vec<_> = (0..8).map(|_| wait(&[])).collect();
         mounted.mount.unmount(UnmountMode::Abort).unwrap();
         waiters.iter_mut().for_each(|waiter| assert!(!waiter.wait().unwrap().success()));
+        assert!(mounted.mount.wait_timeout(Duration::from_secs(20)), "{uring:?}");
+    }
+}
+
+/// Look-ups of `slow` take very long, but for who is killed.
+struct Slow(Arc<AtomicU32>);
+
+impl Layer for Slow {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "slow"
+    }
+
+    fn admit(&self, _: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
+        match operation {
+            Operation::Lookup(name) if name.as_bytes() == b"slow" => {
+                self.0.fetch_add(1, Ordering::SeqCst);
+                let waited = caller.cancellation().sleep(Duration::from_secs(3600));
+                self.0.fetch_sub(1, Ordering::SeqCst);
+                waited
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Among them one inside an execve(2), of which the kernel tells little until that is over.
+fn who_is_killed_waits_no_longer_and_who_handles_a_signal_does() {
+    const HANDLES: &str = "import os, signal, sys
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+os.stat(sys.argv[1])";
+    for uring in [Uring::Off, Uring::On] {
+        let (waiting, options) = (Arc::default(), MountOptions { uring, ..MountOptions::default() });
+        let Some(mounted) = mount_with(stack(Slow(Arc::clone(&waiting)), memory()), options) else { return };
+        let path = mounted.path("slow");
+        let programs: [&[&str]; 3] = [&["stat"], &["python3", "-c", HANDLES], &["env"]];
+        for program in programs {
+            let mut process = Command::new(program[0]).args(&program[1..]).arg(&path).spawn().unwrap();
+            until(|| waiting.load(Ordering::SeqCst) == 1, "it waits");
+            std::thread::sleep(Duration::from_millis(200));
+            assert_eq!(process.try_wait().unwrap(), None, "{program:?} {uring:?}");
+            process.kill().unwrap();
+            until(|| process.try_wait().unwrap().is_some(), "it is gone");
+            until(|| waiting.load(Ordering::SeqCst) == 0, "its worker is free");
+        }
+        mounted.mount.unmount(UnmountMode::Clean).unwrap();
         assert!(mounted.mount.wait_timeout(Duration::from_secs(20)), "{uring:?}");
     }
 }

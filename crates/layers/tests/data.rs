@@ -2,11 +2,13 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use common::codecs::{CODECS, Slow, Stuck};
+use common::steps::{Steps, Stepwise};
 use common::{contents, create, memory, name, random, root, small_memory, user};
 use vnode::{
     AllocateMode, Caller, Control, Creation, Errno, FileSystemRef, OpenFileRef, OpenFlags, SeekTarget, SetAttributes,
@@ -570,6 +572,58 @@ fn a_file_that_cannot_be_cut_stays_whole() {
         for size in [10, 64, 100, 140] {
             assert_eq!(file.truncate(&root(), size, false), Err(Errno::EIO), "{codec}");
             assert_eq!(contents(&vnode, &root()), data, "{codec}");
+        }
+    }
+}
+
+/// What is done to a file: how much of the data was written, if any are.
+type Change = fn(&OpenFileRef, &Caller) -> vnode::Result<Option<usize>>;
+
+/// Each cancelled at each step below: it is done, or not done, or the first part of the data is written.
+#[test]
+fn what_is_cancelled_at_any_step_leaves_the_file_readable_and_as_it_was() {
+    const NEW: [u8; 150] = [9; 150];
+    let changes: [(&str, Change); 5] = [
+        ("beyond the end", |file, caller| file.write_at(caller, 500, &NEW, false).map(Some)),
+        ("within", |file, caller| file.write_at(caller, 30, &NEW, false).map(Some)),
+        ("grow", |file, caller| file.truncate(caller, 700, false).map(|()| None)),
+        ("cut", |file, caller| file.truncate(caller, 100, false).map(|()| None)),
+        ("allocate", |file, caller| file.allocate(caller, AllocateMode::from_bits(0), 0, 600).map(|()| None)),
+    ];
+    let old: Vec<u8> = (1..=200).collect();
+    for ((codec, put_on), (title, change)) in
+        CODECS.iter().flat_map(|codec| changes.iter().map(move |change| (codec, change)))
+    {
+        let scene = || {
+            let steps = Arc::new(Steps::default());
+            let file_system = put_on(64, vnode::layer::stack(Stepwise(Arc::clone(&steps)), memory()));
+            let (vnode, file) = create(&file_system.root(), &root(), "file", 0o644);
+            file.write_at(&root(), 0, &old, false).unwrap();
+            (steps, vnode, file)
+        };
+        let (steps, vnode, file) = scene();
+        steps.run(0, |caller| change(&file, caller)).0.unwrap();
+        let new = contents(&vnode, &root());
+        for step in 1.. {
+            let (steps, vnode, file) = scene();
+            let (result, has_step) = steps.run(step, |caller| change(&file, caller));
+            let expected = match result {
+                Ok(Some(written)) if written < NEW.len() && *title == "within" => {
+                    [&old[..30], &NEW[..written], &old[30 + written..]].concat()
+                }
+                Ok(Some(written)) => new[..new.len() - NEW.len() + written].to_vec(),
+                Ok(None) => new.clone(),
+                Err(error) => {
+                    assert_eq!(error, Errno::EINTR);
+                    old.clone()
+                }
+            };
+            let expected = if result == Ok(Some(NEW.len())) { new.clone() } else { expected };
+            assert_eq!(contents(&vnode, &root()), expected, "{codec}: {title} at {step}: {result:?}");
+            if !has_step {
+                break;
+            }
+            assert!(step < 1_000, "{codec}: {title} has no end");
         }
     }
 }

@@ -3,21 +3,23 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bases::dir::{DirectoryFileSystem, Options};
-use common::{list, memory, name};
+use common::{list, memory, name, root};
 use layers::{Branch, BranchMode};
 use vnode::layer::{Layer, LayerVnode};
-use vnode::{Caller, Entry, Errno, FileSystemRef, Name, OpenDirectoryRef, Result};
+use vnode::{Caller, CancellationSource, Entry, Errno, FileSystemRef, Name, OpenDirectoryRef, Result};
 
 /// How many branches are being asked, and the most that ever were.
 #[derive(Default)]
 struct Asked {
     now: AtomicUsize,
     most: AtomicUsize,
+    /// None answers while this is so, whoever waits for it.
+    is_stuck: AtomicBool,
 }
 
 /// Takes its time to look up and to open directories, as over a network.
@@ -28,6 +30,9 @@ impl Far {
         let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.0.most.fetch_max(now, Ordering::SeqCst);
         thread::sleep(Duration::from_millis(20));
+        while self.0.is_stuck.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
         let answer = answer();
         self.0.now.fetch_sub(1, Ordering::SeqCst);
         answer
@@ -95,6 +100,34 @@ fn slow_branches_are_listed_at_once() {
     expected.insert(0, "common".to_owned());
     assert_eq!(names, expected);
     assert_eq!(asked.most.load(Ordering::SeqCst), 8);
+}
+
+type Question<'a> = dyn Fn(&Caller) -> Result<()> + Sync + 'a;
+
+#[test]
+fn who_is_cancelled_waits_for_no_branch_that_does_not_answer() {
+    let (union, asked) = scene(8);
+    let d = union.root().lookup(&root(), name("d")).unwrap().vnode;
+    let open = d.open_directory(&root()).unwrap();
+    asked.is_stuck.store(true, Ordering::SeqCst);
+    let source = CancellationSource::new();
+    let read = |caller: &Caller| open.read(caller, 0, &mut |_| std::ops::ControlFlow::Continue(()));
+    let look_up = |caller: &Caller| d.lookup(caller, name("own 7")).map(drop);
+    let questions: [&Question<'_>; 2] = [&look_up, &read];
+    for (request, question) in (1..).zip(questions) {
+        let caller = root().cancelled_by(source.begin(request, 0));
+        let begin = Instant::now();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| question(&caller));
+            thread::sleep(Duration::from_millis(100));
+            assert!(!waiting.is_finished());
+            source.cancel(request);
+            assert_eq!(waiting.join().unwrap(), Err(Errno::EINTR));
+        });
+        assert!(begin.elapsed() < Duration::from_secs(20));
+    }
+    asked.is_stuck.store(false, Ordering::SeqCst);
+    assert_eq!((look_up(&root()), read(&root())), (Ok(()), Ok(())));
 }
 
 #[test]

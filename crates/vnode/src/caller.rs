@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, getsid};
 use rustix::thread::CapabilitySet;
 
-use crate::{Result, process};
+use crate::{Cancellation, Result, process};
 
 /// Whose operation it is: every operation of the interface gets one, so that bases check and layers decide by it.
 ///
@@ -27,6 +27,7 @@ pub struct Caller {
     pub server: bool,
     payer: Payer,
     admission: Admission,
+    cancellation: Cancellation,
     groups: OnceLock<Arc<[u32]>>,
     session: OnceLock<u32>,
     capabilities: OnceLock<u64>,
@@ -65,6 +66,7 @@ impl Caller {
             server: false,
             payer: Payer::Own,
             admission: Admission::Open,
+            cancellation: Cancellation::default(),
             groups,
             session,
             capabilities,
@@ -168,6 +170,30 @@ impl Caller {
             Payer::User(..) => false,
             Payer::Superuser(pid) => Self::process(pid, 0, 0, 0).capabilities() & CAP_SYS_RESOURCE != 0,
         }
+    }
+
+    /// The same caller, whose operations are cancelled by this and nothing else.
+    #[must_use]
+    pub fn cancelled_by(self, cancellation: Cancellation) -> Self {
+        Self { cancellation, ..self }
+    }
+
+    /// The same caller, for a part of what another waits for: it is cancelled with that one. For what the server does for a user
+    /// that may take long, and not for what undoes it.
+    #[must_use]
+    pub fn cancelled_with(self, other: &Caller) -> Self {
+        self.cancelled_by(other.cancellation.clone())
+    }
+
+    /// The same caller, for what has to be done to the end.
+    #[must_use]
+    pub fn uncancelled(&self) -> Self {
+        self.clone().cancelled_by(Cancellation::default())
+    }
+
+    /// Tells whether the operation is cancelled: what may take long looks at it, and fails with its error.
+    pub fn cancellation(&self) -> &Cancellation {
+        &self.cancellation
     }
 
     /// The supplementary groups. Empty where the process is gone or /proc is absent. Those of a process

@@ -8,6 +8,8 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::{Cancellation, Result};
+
 /// Tables, each with a mutex that is never held while somebody waits or works.
 const SHARDS: usize = 64;
 /// All that a key stands for.
@@ -63,9 +65,30 @@ impl<K: Eq + Hash> KeyedLocks<K> {
         self.lock(key, WHOLE, true)
     }
 
+    /// As [`KeyedLocks::write`], unless that is cancelled.
+    ///
+    /// # Errors
+    /// Those of [`Cancellation::check`].
+    pub fn write_unless(&self, cancellation: &Cancellation, key: K) -> Result<KeyedGuard<'_, K>> {
+        self.lock_unless(cancellation, key, WHOLE, true)
+    }
+
     /// As [`KeyedLocks::write`], of a range.
     pub fn write_range(&self, key: K, range: Range<u64>) -> KeyedGuard<'_, K> {
         self.lock(key, range, true)
+    }
+
+    /// As [`KeyedLocks::write_range`], unless that is cancelled.
+    ///
+    /// # Errors
+    /// Those of [`Cancellation::check`].
+    pub fn write_range_unless(
+        &self,
+        cancellation: &Cancellation,
+        key: K,
+        range: Range<u64>,
+    ) -> Result<KeyedGuard<'_, K>> {
+        self.lock_unless(cancellation, key, range, true)
     }
 
     /// Waits until nobody writes in this range under this key, or has waited for that before. Others may read meanwhile.
@@ -73,14 +96,48 @@ impl<K: Eq + Hash> KeyedLocks<K> {
         self.lock(key, range, false)
     }
 
+    /// As [`KeyedLocks::read_range`], unless that is cancelled.
+    ///
+    /// # Errors
+    /// Those of [`Cancellation::check`].
+    pub fn read_range_unless(
+        &self,
+        cancellation: &Cancellation,
+        key: K,
+        range: Range<u64>,
+    ) -> Result<KeyedGuard<'_, K>> {
+        self.lock_unless(cancellation, key, range, false)
+    }
+
+    /// Whether somebody holds a lock of this key, or waits for it.
+    pub fn is_held(&self, key: K) -> bool {
+        let shard = &self.shards[self.hasher.hash_one(&key) as usize % SHARDS];
+        shard.queue().locks.iter().any(|lock| lock.key == key)
+    }
+
     fn lock(&self, key: K, range: Range<u64>, is_write: bool) -> KeyedGuard<'_, K> {
+        self.lock_unless(&Cancellation::default(), key, range, is_write).expect("nothing cancels it")
+    }
+
+    fn lock_unless(
+        &self,
+        cancellation: &Cancellation,
+        key: K,
+        range: Range<u64>,
+        is_write: bool,
+    ) -> Result<KeyedGuard<'_, K>> {
         let shard = &self.shards[self.hasher.hash_one(&key) as usize % SHARDS];
         let mut queue = shard.queue();
-        let number = queue.join(key, range, is_write);
-        while queue.has_to_wait(number) {
-            queue = shard.released.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        let guard = KeyedGuard { shard, number: queue.join(key, range, is_write) };
+        while queue.has_to_wait(guard.number) {
+            if let Err(error) = cancellation.check() {
+                // The guard takes the mutex again.
+                drop(queue);
+                return Err(error);
+            }
+            queue = cancellation.wait(&shard.released, queue);
         }
-        KeyedGuard { shard, number }
+        Ok(guard)
     }
 }
 
@@ -147,6 +204,7 @@ impl<K: Eq> Drop for KeyedGuard<'_, K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CancellationSource, Errno};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
     use std::time::Duration;
@@ -216,6 +274,23 @@ mod tests {
             assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok("whole"));
             assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok("later"));
         });
+    }
+
+    #[test]
+    fn who_is_cancelled_waits_no_longer_and_keeps_nobody_waiting() {
+        let (locks, source) = (KeyedLocks::default(), CancellationSource::new());
+        let cancellation = source.begin(2, 0);
+        drop(locks.write_unless(&cancellation, 7).unwrap());
+        let held = locks.read_range(7, 0..10);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| locks.write_range_unless(&cancellation, 7, 5..15).map(drop));
+            std::thread::sleep(Duration::from_millis(20));
+            source.cancel(2);
+            assert_eq!(waiting.join().unwrap(), Err(Errno::EINTR));
+            drop(locks.read_range_unless(&cancellation, 7, 5..15).unwrap());
+        });
+        drop(held);
+        assert!(locks.shards.iter().all(|shard| shard.queue().locks.is_empty()));
     }
 
     #[test]

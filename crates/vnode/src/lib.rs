@@ -8,6 +8,7 @@
 mod attributes;
 mod buffer;
 mod caller;
+mod cancellation;
 mod errno;
 mod file_system;
 mod flags;
@@ -29,6 +30,7 @@ mod vnode;
 pub use attributes::{Attributes, Device, FileKind, SetAttributes, SetTime, StatFs, Timestamp};
 pub use buffer::zeros;
 pub use caller::Caller;
+pub use cancellation::{Cancellation, CancellationSource};
 pub use errno::{Errno, Result};
 pub use file_system::{Control, ControlError, Description, FileSystem, FileSystemRef, KeptAccessTimes, Notifier};
 pub use flags::{AccessMode, AllocateMode, OpenFlags, RenameMode, SeekTarget, XattrMode};

@@ -90,6 +90,59 @@ fn has_own_map(pid: u32) -> Result<Option<bool>> {
     }
 }
 
+/// What becomes of a thread that waits in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It goes on with what its call returns; also where it cannot be looked up.
+    Alive,
+    /// It ends before it sees what its call returns.
+    Dying,
+    /// There is no such thread.
+    Gone,
+}
+
+/// What becomes of a thread, by the signals that are pending.
+pub(crate) fn fate(thread: u32) -> Fate {
+    match of_process(thread, "status") {
+        Ok(Some(status)) if is_dying(&status) => Fate::Dying,
+        Ok(None) => Fate::Gone,
+        _ => Fate::Alive,
+    }
+}
+
+/// Whether the thread with this status is being killed. The kernel makes every signal that ends a process SIGKILL, pending for
+/// each of its threads, but those that dump core first: these stay what they are, and whoever debugs it has a say in them.
+fn is_dying(status: &str) -> bool {
+    const KILL: u64 = mask(&[libc::SIGKILL]);
+    const DUMPING: u64 = mask(&[
+        libc::SIGQUIT,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGSEGV,
+        libc::SIGXCPU,
+        libc::SIGXFSZ,
+        libc::SIGSYS,
+    ]);
+    let field = |key| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim();
+    let signals = |key| u64::from_str_radix(field(key), 16).unwrap_or(0);
+    let pending = signals("SigPnd:") | signals("ShdPnd:");
+    let kept = signals("SigBlk:") | signals("SigIgn:") | signals("SigCgt:");
+    pending & KILL != 0 || (pending & DUMPING & !kept != 0 && field("TracerPid:") == "0")
+}
+
+/// The set of some signals, as /proc writes it.
+const fn mask(signals: &[i32]) -> u64 {
+    let (mut mask, mut index) = (0, 0);
+    while index < signals.len() {
+        mask |= 1 << (signals[index] - 1);
+        index += 1;
+    }
+    mask
+}
+
 /// A file of a process in /proc; `None` if the process is gone, or there is no /proc.
 ///
 /// # Errors

@@ -116,6 +116,24 @@ fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T
     }
 }
 
+/// The kernel copies as much at a time for a caller that may be killed meanwhile: it would not leave off.
+const COPY_PART_BYTES: u64 = 64 << 20;
+
+/// Copies part after part until one is short or fails; the error counts if nothing has been copied.
+fn copy_in_parts(length: u64, mut part: impl FnMut(u64) -> Result<u64>) -> Result<u64> {
+    let mut done = 0;
+    while done < length {
+        let wanted = COPY_PART_BYTES.min(length - done);
+        match part(wanted) {
+            Ok(copied) if copied == wanted => done += copied,
+            Ok(copied) => return Ok(done + copied),
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
 impl File {
     /// A file of a vnode that `caller` opened by `descriptor`.
     pub fn new(node: Arc<Node>, caller: &Caller, descriptor: HeldDescriptor, flags: OpenFlags) -> Self {
@@ -236,13 +254,21 @@ impl OpenFile for File {
         let to = to.as_any().downcast_ref::<File>().ok_or(Errno::EXDEV)?;
         let thread = &mut to.thread();
         let acting = to.act_for_writer(thread, caller)?;
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        match acting.copy((&self.descriptor, &mut offset), (&to.descriptor, &mut to_offset), length) {
-            Ok(copied) => Ok(copied as u64),
-            // File systems and kernels that cannot say so in several ways.
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Err(Errno::EXDEV),
-            Err(error) => Err(errno(error)),
+        let mut part = |length: u64| {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            match acting.copy((&self.descriptor, &mut offset), (&to.descriptor, &mut to_offset), length) {
+                Ok(copied) => Ok(copied as u64),
+                // File systems and kernels that cannot say so in several ways.
+                Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Err(Errno::EXDEV),
+                Err(error) => Err(errno(error)),
+            }
+        };
+        let cancellation = caller.cancellation();
+        // Within a file the kernel refuses what overlaps, of which it has to see the whole.
+        if !cancellation.may_come() || length <= COPY_PART_BYTES || Arc::ptr_eq(&self.node, &to.node) {
+            return part(length);
         }
+        copy_in_parts(length, |length| cancellation.check().and_then(|()| part(length)))
     }
 
     fn lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
@@ -283,5 +309,28 @@ impl OpenFile for File {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_ends_with_a_part_that_is_short_or_fails() {
+        const LENGTH: u64 = 2 * COPY_PART_BYTES + 5;
+        let copied = |third: Result<u64>| {
+            let mut asked = Vec::new();
+            let copied = copy_in_parts(LENGTH, |wanted| {
+                asked.push(wanted);
+                if asked.len() == 3 { third } else { Ok(wanted) }
+            });
+            (copied, asked)
+        };
+        let parts = vec![COPY_PART_BYTES, COPY_PART_BYTES, 5];
+        assert_eq!(copied(Ok(5)), (Ok(LENGTH), parts.clone()));
+        assert_eq!(copied(Ok(3)), (Ok(LENGTH - 2), parts.clone()));
+        assert_eq!(copied(Err(Errno::EINTR)), (Ok(LENGTH - 5), parts));
+        assert_eq!(copy_in_parts(LENGTH, |_| Err(Errno::EINTR)), Err(Errno::EINTR));
     }
 }

@@ -371,7 +371,7 @@ fn refusal(operation: &Operation<'_>, errno: Errno) -> i32 {
 
 /// The process that a request comes from.
 fn caller(request: &Request<'_>, umask: u32) -> Caller {
-    Caller::process(request.pid, request.uid, request.gid, umask)
+    Caller::process(request.pid, request.uid, request.gid, umask).cancelled_by(request.cancellation.clone())
 }
 
 /// Calls with each name of a directory; what cannot be read is left out.

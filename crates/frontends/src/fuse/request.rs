@@ -1,6 +1,7 @@
 //! Decoding: from the bytes of one request to one typed operation that borrows from them.
 
 use super::wire::{self, Opcode};
+use vnode::Cancellation;
 use zerocopy::FromBytes;
 
 /// One request of the kernel.
@@ -22,6 +23,8 @@ pub(crate) struct Request<'a> {
     pub(crate) supplementary_group: Option<u32>,
     /// Security contexts for a new object, as sent: checked for length, kept in the kernel's layout.
     pub(crate) security_contexts: &'a [u8],
+    /// Cancels it, once it is served.
+    pub(crate) cancellation: Cancellation,
     /// What it asks, with its arguments.
     pub(crate) operation: Operation<'a>,
 }
@@ -220,6 +223,7 @@ pub(crate) fn decode(message: &[u8], layout: Layout) -> Result<Request<'_>, Deco
         opcode,
         supplementary_group: extensions.supplementary_group,
         security_contexts: extensions.security_contexts,
+        cancellation: Cancellation::default(),
         operation,
     })
 }

@@ -9,6 +9,7 @@
 use super::awake::Awake;
 use super::deferred::DeferredReply;
 use super::device::{Device, Queue, Received};
+use super::interrupts::Interrupts;
 use super::locality::Locality;
 use super::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
 use super::reply::Reply;
@@ -138,6 +139,7 @@ struct Shared<H: Handler> {
     yielding: Option<Yielding>,
     /// The first is that of the device.
     lanes: Vec<Lane>,
+    interrupts: Interrupts,
     /// Workers that exist or are being started.
     workers: Mutex<usize>,
     last_worker_ended: Condvar,
@@ -184,6 +186,7 @@ impl<H: Handler> Session<H> {
             locality,
             yielding,
             lanes: std::iter::once(None).chain((0..queues).map(Some)).map(Lane::new).collect(),
+            interrupts: Interrupts::default(),
             workers: Mutex::new(0),
             last_worker_ended: Condvar::new(),
             starter,
@@ -246,7 +249,8 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, mut queue: impl Queue)
     let Lane { processor, waiting, pace } = &shared.lanes[lane];
     // Others stay on their processor.
     let _place = processor.is_none().then(|| shared.locality.join());
-    let mut service = Service { shared, processor: *processor, place: shared.statistics.place(), requests: 0 };
+    let (place, serving) = (shared.statistics.place(), shared.interrupts.join());
+    let mut service = Service { shared, processor: *processor, place, serving, requests: 0 };
     // Where processors have lanes, that of the device serves what nobody waits for.
     let is_waited_for = processor.is_some() || shared.lanes.len() == 1;
     let yielder = shared.yielding.as_ref().filter(|_| is_waited_for).map(|yielding| yielding.join(pace));

@@ -2,6 +2,8 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use vnode::{Cancellation, Result};
+
 /// Holds operations back.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
@@ -19,13 +21,20 @@ struct State {
 
 impl Gate {
     /// Returns when the gate is opened next.
-    pub(super) fn wait(&self) {
+    ///
+    /// # Errors
+    /// Those of an operation that is cancelled meanwhile.
+    pub(super) fn wait(&self, cancellation: &Cancellation) -> Result<()> {
         let mut state = self.state();
         let now = state.openings;
         state.waiting += 1;
-        let mut state =
-            self.opened.wait_while(state, |state| state.openings == now).unwrap_or_else(PoisonError::into_inner);
+        let mut waited = Ok(());
+        while state.openings == now && waited.is_ok() {
+            state = cancellation.wait(&self.opened, state);
+            waited = cancellation.check();
+        }
         state.waiting -= 1;
+        waited
     }
 
     /// Lets all operations that wait go on.

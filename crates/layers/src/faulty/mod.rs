@@ -7,7 +7,6 @@ mod script;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::thread;
 
 use vnode::layer::{self, Layer, LayerFile, LayerVnode, Operation};
 use vnode::{Caller, Control, ControlError, OpenFileRef, Properties, Result};
@@ -50,20 +49,28 @@ impl Faulty {
         self.gate.open();
     }
 
-    /// Does an operation as the rules say. `body` gets the maximum number of bytes to move, if there is one.
-    fn disturb<T>(&self, operation: &Operation<'_>, body: impl FnOnce(Option<usize>) -> Result<T>) -> Result<T> {
+    /// Does an operation as the rules say. `body` gets the maximum number of bytes to move, if there is one. What is cancelled
+    /// while it is held back is not done.
+    fn disturb<T>(
+        &self,
+        caller: &Caller,
+        operation: &Operation<'_>,
+        body: impl FnOnce(Option<usize>) -> Result<T>,
+    ) -> Result<T> {
         if !self.is_on.load(Ordering::Acquire) {
             return body(None);
         }
         let Some(fault) = self.script().next_fault(operation) else { return body(None) };
-        thread::sleep(fault.delay);
+        if !fault.delay.is_zero() {
+            caller.cancellation().sleep(fault.delay)?;
+        }
         match fault.effect {
             Effect::None => body(None),
             Effect::Error(error) => Err(error),
             Effect::LateError(error) => body(None).and(Err(error)),
             Effect::Short(length) => body(Some(length)),
             Effect::Stop => {
-                self.gate.wait();
+                self.gate.wait(caller.cancellation())?;
                 body(None)
             }
         }
@@ -109,19 +116,19 @@ impl Layer for Faulty {
     fn around<T>(
         &self,
         _: &LayerVnode<Self>,
-        _: &Caller,
+        caller: &Caller,
         operation: &Operation<'_>,
         body: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         match operation {
             // These may be shortened, so each is disturbed where its length is known.
             Operation::Read { .. } | Operation::Write { .. } | Operation::CopyRange { .. } => body(),
-            _ => self.disturb(operation, |_| body()),
+            _ => self.disturb(caller, operation, |_| body()),
         }
     }
 
     fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.disturb(&Operation::Read { offset, length: buffer.len() }, |limit| {
+        self.disturb(caller, &Operation::Read { offset, length: buffer.len() }, |limit| {
             let length = limit.unwrap_or(usize::MAX).min(buffer.len());
             file.forward_read_at(caller, offset, &mut buffer[..length])
         })
@@ -135,7 +142,7 @@ impl Layer for Faulty {
         data: &[u8],
         kill_privileges: bool,
     ) -> Result<usize> {
-        self.disturb(&Operation::Write { offset, length: data.len() }, |limit| {
+        self.disturb(caller, &Operation::Write { offset, length: data.len() }, |limit| {
             let length = limit.unwrap_or(usize::MAX).min(data.len());
             file.forward_write_at(caller, offset, &data[..length], kill_privileges)
         })
@@ -150,7 +157,7 @@ impl Layer for Faulty {
         to_offset: u64,
         length: u64,
     ) -> Result<u64> {
-        self.disturb(&Operation::CopyRange { offset, to_offset, length }, |limit| {
+        self.disturb(caller, &Operation::CopyRange { offset, to_offset, length }, |limit| {
             let length = limit.map_or(length, |limit| length.min(limit as u64));
             file.forward_copy_range(caller, offset, to, to_offset, length)
         })

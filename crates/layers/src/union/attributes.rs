@@ -65,8 +65,13 @@ impl Node {
                 return Err(Errno::EPERM);
             }
         }
-        let (_object, instance) = self.held_writable(caller, changes.size.map_or(Extent::Nothing, Extent::UpTo))?;
-        Ok(self.shown(instance.vnode.setattr(caller, changes)?))
+        let Some(size) = changes.size else {
+            let (_object, instance) = self.held_writable(caller, Extent::Nothing)?;
+            return Ok(self.shown(instance.vnode.setattr(caller, changes)?));
+        };
+        let (_object, instance) = self.held_writable(caller, Extent::UpTo(size))?;
+        // A copy that is as short shows already what is still to be done.
+        Ok(self.shown(instance.vnode.setattr(&caller.uncancelled(), changes)?))
     }
 
     /// Whether changes could be allowed at all, so that nothing is copied for somebody who may not change it. The branch

@@ -74,7 +74,9 @@ impl UnionFile {
 
     /// Opens a file as the caller. To be written to, it is copied if need be.
     pub(super) fn open(node: &Arc<Node>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
-        let mut opener = caller;
+        // A copy that is as short shows already what is still to be done.
+        let truncating = flags.truncates().then(|| caller.uncancelled());
+        let mut opener = truncating.as_ref().unwrap_or(caller);
         let server = Caller::server();
         if flags.writes() || flags.truncates() {
             if !node.is_writable() || node.is_metadata_only()? {
@@ -114,7 +116,7 @@ impl UnionFile {
     /// none.
     fn sync_with_arrival(&self, caller: &Caller) -> Result<()> {
         // Nothing arrives meanwhile.
-        let _object = self.node.shared();
+        let _object = self.node.shared_unless(caller)?;
         self.current()?.fsync(caller, false)?;
         self.node.sync_arrival(&self.node.leftmost().member)
     }
@@ -203,7 +205,7 @@ impl UnionFile {
             }
             self.checked.store(generation, Ordering::Relaxed);
         }
-        let object = self.node.shared();
+        let object = self.node.shared_unless(caller)?;
         Ok((OperationGuard { _branches: steady, _object: object }, self.lower()?))
     }
 
@@ -346,7 +348,7 @@ impl OpenFile for UnionFile {
         }
         let _steady = self.node.union.steady();
         self.node.writable_to_flag(caller)?;
-        let _object = self.node.shared();
+        let _object = self.node.shared_unless(caller)?;
         self.lower()?.ioctl(caller, command, input, output)
     }
 
@@ -357,6 +359,10 @@ impl OpenFile for UnionFile {
 
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         let union = &self.node.union;
+        if self.node.is_being_copied() {
+            // It will be elsewhere.
+            return None;
+        }
         let (_steady, _object) = (union.steady(), self.node.shared());
         // Anywhere else a copy could be made, and the kernel would go on with the original.
         // What is open in a view ends with it.

@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashSet, HashTable};
 use vnode::profile::enter;
-use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, NameBuf, OpenDirectory, OpenDirectoryRef, Result};
+use vnode::{
+    Caller, Cancellation, DirectoryEntry, Errno, FileKind, Name, NameBuf, OpenDirectory, OpenDirectoryRef, Result,
+};
 
 use super::KIND;
 use super::identity::{hash, tagged};
@@ -81,44 +83,51 @@ impl Listing {
     }
 
     /// What there is from this moment on, or what was gathered at the start of this reading.
-    fn gathered(&self, from_start: bool) -> Result<Arc<[Item]>> {
+    fn gathered(&self, caller: &Caller, from_start: bool) -> Result<Arc<[Item]>> {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         match &*gathered {
             Some(items) if !from_start => Ok(Arc::clone(items)),
             _ => {
-                let items: Arc<[Item]> = self.gather()?.into();
+                let items: Arc<[Item]> = self.gather(caller)?.into();
                 *gathered = Some(Arc::clone(&items));
                 Ok(items)
             }
         }
     }
 
-    fn gather(&self) -> Result<Vec<Item>> {
+    fn gather(&self, caller: &Caller) -> Result<Vec<Item>> {
         let _names = self.node.shared();
-        Ok(self.node.gather(Some((&self.place, &self.leftmost)))?.into_items())
+        Ok(self.node.gather(Some((&self.place, &self.leftmost)), caller.cancellation())?.into_items())
     }
 }
 
 impl Node {
     /// Whether users see nothing in this directory. The caller holds the lock.
     pub(super) fn shows_nothing(self: &Arc<Self>) -> Result<bool> {
-        Ok(self.gather(None)?.items.is_empty())
+        Ok(self.gather(None, &Cancellation::default())?.items.is_empty())
     }
 
     /// What users see in this directory, of which an instance may be open already. The caller holds the lock.
-    fn gather(self: &Arc<Self>, opened: Option<(&Instance, &OpenDirectoryRef)>) -> Result<Gathering> {
+    fn gather(
+        self: &Arc<Self>,
+        opened: Option<(&Instance, &OpenDirectoryRef)>,
+        cancellation: &Cancellation,
+    ) -> Result<Gathering> {
         let instances = self.instances();
         let own = opened.and_then(|(place, opened)| {
             Some((instances.iter().position(|known| known.is_same(place))?, Arc::clone(opened)))
         });
-        let list = move |index: usize, place: &Instance| {
+        let list = move |reader: &Caller, index: usize, place: &Instance| {
             let opened = own.as_ref().filter(|(own, _)| *own == index).map(|(_, opened)| Arc::clone(opened));
-            place.member.pace.time(|| Listed::read(place, opened))
+            place.member.pace.time(|| Listed::read(reader, place, opened))
         };
-        let answers = Answers::of(&instances, |_, _| true, list.clone());
+        let reader = Caller::server().cancelled_by(cancellation.clone());
+        let (of_helper, by_others) = (reader.clone().cancelled_by(cancellation.of_helper()), list.clone());
+        let answers = Answers::of(&instances, |_, _| true, move |index, place| by_others(&of_helper, index, place));
         let mut listed = Vec::with_capacity(instances.len());
         for (index, place) in instances.iter().enumerate() {
-            listed.push(answers.take(index).unwrap_or_else(|| Ok(list(index, place)))??);
+            let read = answers.take(index, cancellation);
+            listed.push(read.unwrap_or_else(|| Ok(list(&reader, index, place)))??);
         }
         let mut gathering = Gathering::default();
         for (index, entries) in listed.iter().enumerate() {
@@ -165,7 +174,7 @@ impl Node {
         let count = stored.len();
         let see = move |index: usize| node.seen(&places, stored[index].as_name());
         let answers = Answers::of_many(count, 2, see.clone());
-        (0..count).map(move |index| answers.take(index).unwrap_or_else(|| Ok(see(index)))?)
+        (0..count).map(move |index| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(see(index)))?)
     }
 
     /// The inode number and kind that users see of what the first of these places has by a name; `None` for a whiteout. The
@@ -204,12 +213,11 @@ struct ListedEntry {
 
 impl Listed {
     /// Reads a directory whole, which may be open already. The caller holds the lock.
-    fn read(place: &Instance, opened: Option<OpenDirectoryRef>) -> Result<Self> {
-        let server = Caller::server();
-        let opened = opened.map_or_else(|| place.vnode.open_directory(&server), Ok)?;
-        let times = Times::of(&place.vnode.getattr(&server)?);
+    fn read(reader: &Caller, place: &Instance, opened: Option<OpenDirectoryRef>) -> Result<Self> {
+        let opened = opened.map_or_else(|| place.vnode.open_directory(reader), Ok)?;
+        let times = Times::of(&place.vnode.getattr(reader)?);
         let mut listed = Self::default();
-        opened.read(&server, 0, &mut |entry| listed.push(&entry))?;
+        opened.read(reader, 0, &mut |entry| listed.push(&entry))?;
         place.names.learn_from(listed.entries.iter().map(|entry| entry.hashed), listed.has_marks, times);
         Ok(listed)
     }
@@ -345,7 +353,7 @@ impl Listing {
         if !self.is_merged.load(Ordering::Relaxed) {
             return self.read_single(caller, cookie, sink);
         }
-        let items = self.gathered(cookie == 0)?;
+        let items = self.gathered(caller, cookie == 0)?;
         let from = items.partition_point(|item| item.cookie <= cookie);
         for Item { cookie, name, ino, kind } in &items[from..] {
             let entry = DirectoryEntry { name: name.as_name(), ino: *ino, kind: *kind, cookie: *cookie };

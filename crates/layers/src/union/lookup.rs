@@ -67,7 +67,7 @@ impl Question {
         if !self.is_first && names.is_nothing() {
             return Ok(Answer::Nothing);
         }
-        let server = Caller::server();
+        let server = Caller::server().cancelled_with(caller);
         place.member.pace.time(|| self.ask_branch(place, if self.is_first { caller } else { &server }, stored, names))
     }
 
@@ -141,7 +141,7 @@ impl Union {
             if answers.is_none() && (ask_all || place.member.pace.is_slow()) {
                 answers = Some(self.ask_ahead(directory, index, caller, stored, ask_all));
             }
-            let answer = match answers.as_ref().and_then(|answers| answers.take(index)) {
+            let answer = match answers.as_ref().and_then(|answers| answers.take(index, caller.cancellation())) {
                 Some(answer) => answer?,
                 None => self.question(directory, index).ask(place, caller, stored),
             };
@@ -206,7 +206,8 @@ impl Union {
         let is_needed = |index: usize, place: &Instance| {
             index >= from && (all || place.member.pace.is_slow()) && !self.is_needless(place, index, stored)
         };
-        let (caller, asked) = (caller.clone(), stored.to_owned());
+        let of_helper = caller.cancellation().of_helper();
+        let (caller, asked) = (caller.clone().cancelled_by(of_helper), stored.to_owned());
         Answers::of(directory, is_needed, move |index, place| questions[index].ask(place, &caller, asked.as_name()))
     }
 

@@ -54,7 +54,7 @@ use std::time::Duration;
 
 use vnode::{
     AccessControl, Caller, Control, ControlError, Description, Errno, FileKind, FileSystem, Handle, KeptAccessTimes,
-    Name, Notifier, Properties, Result, StatFs, VnodeRef,
+    KeyedLocks, Name, Notifier, Properties, Result, StatFs, VnodeRef,
 };
 
 use crate::kind::Build;
@@ -106,6 +106,8 @@ struct Union {
     turn: AtomicUsize,
     /// Held to move something into another directory, so that none is moved into itself.
     moves: Mutex<()>,
+    /// Files that are being copied, by the address of the vnode: to wait for that may be cancelled.
+    copying: KeyedLocks<usize>,
 }
 
 /// So long the end of a union waits for each branch that is still being asked though nobody needs the answer any more.
@@ -180,6 +182,7 @@ impl Union {
             opener,
             turn: AtomicUsize::new(0),
             moves: Mutex::default(),
+            copying: KeyedLocks::default(),
         }
     }
 

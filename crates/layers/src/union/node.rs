@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak,
+};
 use std::time::Instant;
 
-use vnode::{Errno, FileKind, Handle, Name, NameBuf, OpenFileRef, Result, VnodeRef};
+use vnode::{Caller, Errno, FileKind, Handle, KeyedGuard, Name, NameBuf, OpenFileRef, Result, VnodeRef};
 
 use super::Union;
 use super::branches::Member;
@@ -82,6 +84,12 @@ pub(super) struct Node {
     pub(super) followers: Mutex<Vec<Weak<UnionFile>>>,
     /// Of a directory where there are views.
     pub(super) hosting: OnceLock<Box<Hosting>>,
+}
+
+/// The lock of a file, held alone while it is copied.
+pub(super) struct Copying<'a> {
+    _alone: Alone<'a>,
+    _turn: KeyedGuard<'a, usize>,
 }
 
 /// The lock of an object, held alone: with it, names in a directory are changed.
@@ -314,6 +322,39 @@ impl Node {
     /// Holds the lock together with others.
     pub(super) fn shared(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds the lock of a file together with others. Where it is being copied, that may take long.
+    ///
+    /// # Errors
+    /// Those of a caller that waits for it no longer.
+    pub(super) fn shared_unless(&self, caller: &Caller) -> Result<RwLockReadGuard<'_, ()>> {
+        match self.lock.try_read() {
+            Ok(guard) => Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                drop(self.union.copying.read_range_unless(caller.cancellation(), self.address(), 0..1)?);
+                Ok(self.shared())
+            }
+        }
+    }
+
+    /// Holds the lock of a file alone, to copy it.
+    ///
+    /// # Errors
+    /// Those of a caller that waits for it no longer.
+    pub(super) fn alone_to_copy(&self, caller: &Caller) -> Result<Copying<'_>> {
+        let turn = self.union.copying.write_unless(caller.cancellation(), self.address())?;
+        Ok(Copying { _alone: self.alone(), _turn: turn })
+    }
+
+    /// Whether it is being copied now.
+    pub(super) fn is_being_copied(&self) -> bool {
+        self.union.copying.is_held(self.address())
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Holds the lock alone.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use vnode::{Errno, Result};
+use vnode::{Cancellation, Errno, Result};
 
 use super::helpers;
 use super::node::Instance;
@@ -110,6 +110,8 @@ struct Asking<T> {
 enum State<T> {
     /// Nobody is asking, and somebody else than the caller may.
     Free,
+    /// A thread of its own is about to ask.
+    Started,
     /// It is left to the caller, or needs no asking, or has its answer.
     Settled,
     /// Somebody is asking.
@@ -180,9 +182,10 @@ impl<T: Send + 'static> Answers<T> {
         Self(Some(asking))
     }
 
-    /// The answer of that number, once it has come, if somebody else has asked: nobody will from now on.
-    pub(super) fn take(&self, index: usize) -> Option<Result<T>> {
-        self.0.as_ref()?.take(index)
+    /// The answer of that number, once it has come, if somebody else has asked: nobody will from now on. The error is that of an
+    /// operation that is cancelled before: then who asks is left alone with the question.
+    pub(super) fn take(&self, index: usize, cancellation: &Cancellation) -> Option<Result<T>> {
+        self.0.as_ref()?.take(index, cancellation)
     }
 }
 
@@ -191,7 +194,7 @@ impl<T> Drop for Answers<T> {
         let Some(mut asking) = self.0.take() else { return };
         // What nobody has asked yet is of no interest any more.
         for state in &mut *lock(&asking.states) {
-            if matches!(state, State::Free) {
+            if matches!(state, State::Free | State::Started) {
                 *state = State::Settled;
             }
         }
@@ -216,7 +219,11 @@ impl<T: Send + 'static> Asking<T> {
             drop(asker);
         };
         // If there cannot be a thread, the caller asks.
-        let _ = thread::Builder::new().name("branch".to_owned()).spawn(run);
+        if thread::Builder::new().name("branch".to_owned()).spawn(run).is_ok()
+            && let free @ State::Free = &mut lock(&self.states)[index]
+        {
+            *free = State::Started;
+        }
     }
 
     fn ask_from_last(&self) {
@@ -228,20 +235,22 @@ impl<T: Send + 'static> Asking<T> {
     /// Asks, unless that is settled.
     fn ask_now(&self, index: usize) {
         match &mut lock(&self.states)[index] {
-            free @ State::Free => *free = State::Asked,
+            unasked @ (State::Free | State::Started) => *unasked = State::Asked,
             _ => return,
         }
         let mut answer = Unanswered { asking: self, index, answer: None };
         answer.answer = Some((self.ask)(index));
     }
 
-    fn take(&self, index: usize) -> Option<Result<T>> {
+    fn take(&self, index: usize, cancellation: &Cancellation) -> Option<Result<T>> {
         let mut looks = 0;
         let mut states = lock(&self.states);
         loop {
             let state = &mut states[index];
             match std::mem::replace(state, State::Settled) {
-                State::Free | State::Settled => return None,
+                // A branch that does not answer would keep who asks by itself.
+                State::Started if cancellation.may_come() => *state = State::Started,
+                State::Free | State::Started | State::Settled => return None,
                 State::Answered(answer) => return Some(Ok(answer)),
                 State::Lost => return Some(Err(Errno::EIO)),
                 State::Asked => *state = State::Asked,
@@ -252,7 +261,10 @@ impl<T: Send + 'static> Asking<T> {
                 (0..LOOKS).for_each(|_| std::hint::spin_loop());
                 states = lock(&self.states);
             } else {
-                states = self.has_news.wait(states).unwrap_or_else(PoisonError::into_inner);
+                if let Err(error) = cancellation.check_again() {
+                    return Some(Err(error));
+                }
+                states = cancellation.wait(&self.has_news, states);
             }
         }
     }
@@ -318,7 +330,10 @@ mod tests {
         let answers = Answers::of_many(count, 2, ask.clone());
         let mut helped = 0;
         for index in 0..count {
-            let answer = answers.take(index).inspect(|_| helped += 1).unwrap_or_else(|| Ok(ask(index)));
+            let answer = answers
+                .take(index, &Cancellation::default())
+                .inspect(|_| helped += 1)
+                .unwrap_or_else(|| Ok(ask(index)));
             assert_eq!(answer, Ok(index * 2));
         }
         drop(answers);
@@ -366,7 +381,7 @@ mod tests {
         loop {
             let answers = Answers::of_many(2, 2, |index| if index == 1 { panic!("a fault") } else { index });
             thread::sleep(Duration::from_millis(5));
-            match answers.take(1) {
+            match answers.take(1, &Cancellation::default()) {
                 Some(answer) => return assert_eq!(answer, Err(Errno::EIO)),
                 None if thread::available_parallelism().unwrap().get() == 1 => return,
                 None => assert!(begin.elapsed() < Duration::from_secs(60), "no helper helps"),

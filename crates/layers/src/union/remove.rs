@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
+use vnode::{AccessMode, Attributes, Caller, Cancellation, Entry, Errno, FileKind, Name, Result, VnodeRef};
 
 use super::branches::Member;
 use super::copy_up::Extent;
@@ -265,7 +265,7 @@ impl Removal<'_> {
         let removed = Answers::of_many(count, REMOVALS_MIN, move |index| by_others(index));
         for index in 0..count {
             // An error is as good as a branch that is read-only.
-            if removed.take(index).unwrap_or_else(|| Ok(remove(index))) != Ok(Ok(true)) {
+            if removed.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(remove(index))) != Ok(Ok(true)) {
                 leaves = Leaves::Something;
             }
         }

@@ -81,7 +81,7 @@ const FILL_SIZE: usize = 1 << 20;
 impl<L: Layer> Blocks<'_, L> {
     /// Reads what the file has of the range; see [`OpenFile::read_at`].
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let _guard = self.shared(offset, offset.saturating_add(buffer.len() as u64));
+        let _guard = self.shared(offset, offset.saturating_add(buffer.len() as u64))?;
         self.read_locked(offset, buffer)
     }
 
@@ -169,7 +169,7 @@ impl<L: Layer> Blocks<'_, L> {
 
     /// Finds data or a hole; see [`OpenFile::seek`].
     pub(super) fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
-        let _guard = self.shared(offset, u64::MAX);
+        let _guard = self.shared(offset, u64::MAX)?;
         let size = self.size()?;
         if offset >= size {
             return Err(Errno::ENXIO);
@@ -209,6 +209,7 @@ impl<L: Layer> Blocks<'_, L> {
         let encoded_block = self.shape.encoded_block_size() as u64;
         let mut block = offset / self.block();
         while block * self.block() < size {
+            self.caller.cancellation().check()?;
             match self.data_block(block) {
                 Ok(data) if data > block => return Ok((block * self.block()).max(offset)),
                 Ok(_) => {}
@@ -407,6 +408,7 @@ impl<L: Layer> Blocks<'_, L> {
         let zeros =
             Scratch::zeros((FILL_SIZE.next_multiple_of(self.shape.block_size)).min((offset - position) as usize))?;
         while position < offset {
+            self.caller.cancellation().check()?;
             let part = zeros.len().min((offset - position) as usize);
             self.write_all(position.max(size), position, &zeros[..part], kill_privileges)?;
             position += part as u64;
@@ -452,6 +454,7 @@ impl<L: Layer> Blocks<'_, L> {
     fn write_zeros(&self, size: u64, mut offset: u64, end: u64) -> Result<()> {
         let zeros = Scratch::zeros(FILL_SIZE.min((end - offset) as usize))?;
         while offset < end {
+            self.caller.cancellation().check()?;
             let part = zeros.len().min((end - offset) as usize);
             offset += self.write_locked(size, offset, &zeros[..part], false)?.max(1) as u64;
         }
@@ -468,14 +471,16 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     /// Keeps writers away from the blocks of a range of bytes.
-    fn shared(&self, offset: u64, end: u64) -> KeyedGuard<'_, Handle> {
-        self.node.mount.data_locks.read_range(self.node.lower().handle(), self.blocks(offset, end))
+    fn shared(&self, offset: u64, end: u64) -> Result<KeyedGuard<'_, Handle>> {
+        let (locks, handle) = (&self.node.mount.data_locks, self.node.lower().handle());
+        locks.read_range_unless(self.caller.cancellation(), handle, self.blocks(offset, end))
     }
 
     /// Keeps everybody else away from the blocks of a range of bytes; from all, if the file is to grow where the range lies
     /// beyond its end. Also its size, which nobody else changes meanwhile.
     fn exclusive(&self, offset: u64, end: u64, grows: bool) -> Result<(KeyedGuard<'_, Handle>, u64)> {
-        let guard = self.node.mount.data_locks.write_range(self.node.lower().handle(), self.blocks(offset, end));
+        let (locks, handle) = (&self.node.mount.data_locks, self.node.lower().handle());
+        let guard = locks.write_range_unless(self.caller.cancellation(), handle, self.blocks(offset, end))?;
         let size = self.size()?;
         if !grows || end <= size {
             return Ok((guard, size));
@@ -486,7 +491,7 @@ impl<L: Layer> Blocks<'_, L> {
 
     /// Keeps everybody else away from the file. Also its size.
     fn whole(&self) -> Result<(KeyedGuard<'_, Handle>, u64)> {
-        let guard = self.node.lock_data();
+        let guard = self.node.lock_data(self.caller)?;
         Ok((guard, self.size()?))
     }
 

@@ -104,8 +104,11 @@ impl<L: Layer> LayerVnode<L> {
     }
 
     /// Locks the encoded data of the file against reads and writes.
-    pub(super) fn lock_data(&self) -> KeyedGuard<'_, Handle> {
-        self.mount.data_locks.write(self.lower.handle())
+    ///
+    /// # Errors
+    /// Those of a caller that waits for it no longer.
+    pub(super) fn lock_data(&self, caller: &Caller) -> Result<KeyedGuard<'_, Handle>> {
+        self.mount.data_locks.write_unless(caller.cancellation(), self.lower.handle())
     }
 
     fn node_of<'a>(&self, other: &'a VnodeRef) -> Result<&'a Self> {
@@ -168,7 +171,7 @@ impl<L: Layer> LayerVnode<L> {
             // It was there before, and others may be writing: it is cut under their lock, as the caller.
             let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
             let node = self.node_of(&created.entry.vnode)?;
-            let _guard = node.lock_data();
+            let _guard = node.lock_data(caller)?;
             created.entry.attributes = node.attributes(caller, node.lower.setattr(&lower_caller, &cut)?);
         }
         Ok(created)
@@ -237,7 +240,7 @@ impl<L: Layer> LayerVnode<L> {
         let lower = match self.layer().data_shape() {
             Some(_) => {
                 // Cutting the file must not come between the reading and the writing of a block.
-                let _guard = flags.truncates().then(|| self.lock_data());
+                let _guard = flags.truncates().then(|| self.lock_data(caller)).transpose()?;
                 open_for_rewriting(&*self.lower, &lower_caller, flags)?
             }
             None => self.lower.open(&lower_caller, flags)?,

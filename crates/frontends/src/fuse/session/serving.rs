@@ -1,7 +1,8 @@
 //! One request: decoded, had served, counted, and its reply made whole.
 
+use super::super::interrupts::Serving;
 use super::super::reply::{Reply, is_answerable};
-use super::super::request::{DecodeError, Request, decode};
+use super::super::request::{DecodeError, Operation, Request, decode};
 use super::super::statistics::{FRONT_END, Place, REQUESTS_PER_WATCHED};
 use super::super::trace;
 use super::super::wire::Opcode;
@@ -16,6 +17,8 @@ pub(super) struct Service<'a, H: Handler> {
     /// The worker's, if it stays on one.
     pub(super) processor: Option<u16>,
     pub(super) place: &'a Place,
+    /// What it serves, for interrupts to be found.
+    pub(super) serving: Serving<'a>,
     /// So many so far.
     pub(super) requests: u32,
 }
@@ -32,7 +35,7 @@ impl<H: Handler> Service<'_, H> {
     /// Has a request served.
     pub(super) fn serve(&mut self, message: &[u8], reply: &mut Reply<'_>) -> Served {
         let started = Instant::now();
-        let request = match decode(message, self.shared.layout) {
+        let mut request = match decode(message, self.shared.layout) {
             Ok(request) => request,
             Err(error) => {
                 tracing::warn!("{error}");
@@ -46,7 +49,13 @@ impl<H: Handler> Service<'_, H> {
         let home = self.shared.locality.request(request.pid, message.len(), self.processor);
         self.shared.awake.request(home);
         let trace = trace::start(&request);
+        if let Operation::Interrupt { unique } = request.operation {
+            // Before the handler has a look at waits: what is about to wait sees it, or is seen.
+            self.shared.interrupts.interrupt(unique);
+        }
+        request.cancellation = self.serving.begin(&request);
         let outcome = self.handle(&request, reply);
+        self.serving.end();
         self.place.count(request.opcode, matches!(outcome, Outcome::Failed(_)), started.elapsed());
         if let Some(trace) = trace {
             trace.finish(outcome, reply);

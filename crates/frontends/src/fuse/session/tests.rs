@@ -21,8 +21,13 @@ impl Kernel {
     }
 
     fn request(&self, unique: u64, opcode: u32, body: &[u8]) {
+        self.request_of(0, unique, opcode, body);
+    }
+
+    /// One of a thread.
+    fn request_of(&self, pid: u32, unique: u64, opcode: u32, body: &[u8]) {
         let length = (size_of::<wire::InHeader>() + body.len()) as u32;
-        let header = wire::InHeader { length, opcode, unique, node: 1, ..Default::default() };
+        let header = wire::InHeader { length, opcode, unique, node: 1, pid, ..Default::default() };
         send(&self.0, &[header.as_bytes(), body].concat(), SendFlags::empty()).unwrap();
     }
 
@@ -74,11 +79,15 @@ impl Handler for ByName {
                 gate.recv().unwrap();
                 Outcome::Done
             }
+            Operation::Lookup { name: b"cancelled" } => {
+                let waited = request.cancellation.sleep(Duration::from_secs(600));
+                Outcome::Failed(waited.unwrap_err().number())
+            }
             Operation::Lookup { name } => {
                 reply.put_bytes(name);
                 Outcome::Done
             }
-            Operation::Forget { .. } => Outcome::NoReply,
+            Operation::Forget { .. } | Operation::Interrupt { .. } => Outcome::NoReply,
             _ => Outcome::Failed(libc::EPERM),
         }
     }
@@ -200,4 +209,26 @@ fn processors_are_counted_whatever_their_numbers() {
     for (list, count) in [("0-1\n", 2), ("0", 1), ("0-3,8,10-11", 7), ("", 0), ("x", 0), ("3-1", 0), ("0-65535", 0)] {
         assert_eq!(count_of(list), count, "{list:?}");
     }
+}
+
+#[test]
+fn an_interrupt_ends_the_request_of_a_caller_that_is_killed_in_whatever_order_they_come() {
+    let running = start();
+    let mut process = std::process::Command::new("true").spawn().unwrap();
+    process.wait().unwrap();
+    let interrupt = |unique: u64| running.kernel.request(0, Opcode::Interrupt as u32, unique.as_bytes());
+    let look_up = |unique| {
+        running.kernel.request_of(process.id(), unique, Opcode::Lookup as u32, b"cancelled\0");
+    };
+    for unique in (4..84).step_by(4) {
+        look_up(unique);
+        interrupt(unique);
+        assert_eq!(running.kernel.reply(), (unique, libc::EINTR, Vec::new()));
+        let next = unique + 2;
+        interrupt(next);
+        look_up(next);
+        assert_eq!(running.kernel.reply(), (next, libc::EINTR, Vec::new()));
+    }
+    running.kernel.request(84, Opcode::Lookup as u32, b"name\0");
+    assert_eq!(running.kernel.reply(), (84, 0, b"name".to_vec()));
 }

@@ -14,6 +14,8 @@ use super::Running;
 const AUXILIARY_MODE: u32 = 0o600;
 /// How much is copied at a time.
 const COPY_BYTES: usize = 1 << 20;
+/// The same where it is copied below, which looks at no cancellation meanwhile.
+const COPY_RANGE_BYTES: u64 = 64 << 20;
 
 impl Running<'_> {
     /// The beginning of a file of auxiliary data, whoever asks: rules decide by it. What a short file lacks is zero.
@@ -94,7 +96,8 @@ fn copy_data(from: &OpenFileRef, to: &OpenFileRef, caller: &Caller) -> Result<()
     let size = from.getattr(caller)?.size;
     let mut done = 0;
     while done < size {
-        match from.copy_range(caller, done, to, done, size - done) {
+        caller.cancellation().check()?;
+        match from.copy_range(caller, done, to, done, (size - done).min(COPY_RANGE_BYTES)) {
             Ok(0) => break,
             Ok(copied) => done += copied,
             Err(Errno::EXDEV | Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOSYS) => break,
@@ -103,6 +106,7 @@ fn copy_data(from: &OpenFileRef, to: &OpenFileRef, caller: &Caller) -> Result<()
     }
     let mut buffer = zeros(COPY_BYTES.min((size - done).max(1) as usize))?;
     loop {
+        caller.cancellation().check()?;
         let read = read_fully(&**from, caller, done, &mut buffer)?;
         write_fully(&**to, caller, done, &buffer[..read], false)?;
         done += read as u64;

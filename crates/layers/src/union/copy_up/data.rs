@@ -5,25 +5,42 @@ use vnode::{Caller, Errno, OpenFile, Result, SeekTarget, read_fully, write_fully
 
 /// Data is copied in parts of this size where the kernel cannot copy it.
 const PART_BYTES: usize = 256 << 10;
+/// The kernel is asked to copy as much at a time: it looks at no cancellation.
+const KERNEL_PART_BYTES: u64 = 32 << 20;
+/// Of a copy that may be cancelled, as much is on storage before more is copied: to wait for that cannot be cancelled.
+const SYNC_BYTES: u64 = 256 << 20;
 
 /// Copies data, holes left out, to a file that the writer has opened: the server, at the expense of whoever needs the copy.
+///
+/// # Errors
+/// Those of copying; also those of the writer's cancellation, which is looked at between parts.
 pub(in super::super) fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
-    let server = Caller::server();
+    let server = Caller::server().cancelled_with(writer);
     // The target comes last: the thread has then what whoever opened it may write with.
     if let (Some(source), Some(target)) = (from.backing(), to.backing())
         && rustix::fs::ioctl_ficlone(target, source).is_ok()
     {
         return to.truncate(writer, size, false);
     }
-    let mut offset = 0;
+    let (mut offset, mut unsynced) = (0, 0);
     while offset < size {
+        server.cancellation().check()?;
         let data = match from.seek(&server, offset, SeekTarget::Data) {
             Ok(data) => data,
             Err(Errno::ENXIO) => break,
             Err(error) => return Err(error),
         };
         let hole = from.seek(&server, data, SeekTarget::Hole)?;
-        copy_part(writer, from, to, data, hole.min(size))?;
+        let end = hole.min(size);
+        for start in (data..end).step_by(SYNC_BYTES as usize) {
+            let end = end.min(start + SYNC_BYTES);
+            copy_part(writer, from, to, start, end)?;
+            unsynced += end - start;
+            if unsynced >= SYNC_BYTES && server.cancellation().may_come() {
+                to.fsync(&server, true)?;
+                unsynced = 0;
+            }
+        }
         offset = hole;
     }
     to.truncate(writer, size, false)
@@ -37,7 +54,8 @@ fn copy_part(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, start: u64
             // Asked for each time, and last: the thread has then what whoever opened it may write with.
             let Some(target) = to.backing() else { break };
             let (mut source_offset, mut target_offset) = (offset, offset);
-            let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX);
+            writer.cancellation().check()?;
+            let wanted = (end - offset).min(KERNEL_PART_BYTES) as usize;
             let copied =
                 rustix::fs::copy_file_range(source, Some(&mut source_offset), target, Some(&mut target_offset), wanted);
             match copied {
@@ -49,9 +67,10 @@ fn copy_part(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, start: u64
             }
         }
     }
-    let server = Caller::server();
+    let server = Caller::server().cancelled_with(writer);
     let mut buffer = zeros(PART_BYTES)?;
     while offset < end {
+        writer.cancellation().check()?;
         let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(PART_BYTES);
         let read = read_fully(from, &server, offset, &mut buffer[..wanted])?;
         write_fully(to, writer, offset, &buffer[..read], false)?;

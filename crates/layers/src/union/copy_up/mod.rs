@@ -86,7 +86,11 @@ impl Node {
             if self.kind == FileKind::Directory {
                 return Ok((None, instance));
             }
-            let object = self.shared();
+            let object = match extent {
+                // A copy that is as short shows already what is still to be done.
+                Extent::UpTo(_) => self.shared(),
+                Extent::All | Extent::Nothing => self.shared_unless(caller)?,
+            };
             if self.leftmost().is_same(&instance) {
                 return Ok((Some(object), instance));
             }
@@ -169,7 +173,7 @@ impl Node {
     }
 
     fn copy_up(self: &Arc<Self>, caller: &Caller, extent: Extent, mut limit: usize) -> Result<Instance> {
-        let _copying = self.alone();
+        let _copying = self.alone_to_copy(caller)?;
         let original = self.leftmost();
         if self.is_nameless() {
             return Ok(original);
@@ -207,7 +211,8 @@ impl Node {
             target.work.note_metacopies()?;
         }
         let data = self.data()?;
-        let how = How { extent, data, mark, rights, writer: server.clone().at_expense_of(caller) };
+        let writer = server.clone().at_expense_of(caller).cancelled_with(caller);
+        let how = How { extent, data, mark, rights, writer };
         let (name, copy) = copy_of(original, target, &how)?;
         // Without a name it lives as long as it is open, and nobody may have opened it again yet.
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);

@@ -43,7 +43,7 @@ pub(super) struct How {
     pub(super) mark: Option<NewMark>,
     /// What it has instead of the original's.
     pub(super) rights: Option<Rights>,
-    /// Who writes it: the server, at the expense of whoever needs it.
+    /// Who writes it: the server, at the expense of whoever needs it, and as long as that one waits.
     pub(super) writer: Caller,
 }
 
@@ -101,6 +101,7 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
                 let changed = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
                 made.entry.vnode.setattr(&server, &changed)?;
             }
+            how.writer.cancellation().check()?;
             made.file.fsync(&server, false)?;
             Ok(made.entry.vnode)
         }

@@ -185,11 +185,11 @@ impl Node {
             return Ok(());
         }
         {
-            let _copying = self.alone();
+            let _copying = self.alone_to_copy(caller)?;
             if !self.is_metadata_only()? {
                 return Ok(());
             }
-            let (copy, writer) = (self.leftmost(), Caller::server().at_expense_of(caller));
+            let (copy, writer) = (self.leftmost(), Caller::server().at_expense_of(caller).cancelled_with(caller));
             match extent {
                 Extent::UpTo(size) if fill::may_be_cut(&copy, size)? => {
                     let data = if size > 0 { self.data()? } else { None };

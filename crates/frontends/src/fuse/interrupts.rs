@@ -1,0 +1,203 @@
+//! Interrupts: finds the request that the kernel says a signal was sent for.
+//!
+//! A signal cancels what the caller waits for only if it kills it, which [`vnode::Cancellation`] finds out: the kernel tells of
+//! any signal, of those too that the caller handles, and of no further one for the same request. Waits for locks end at any
+//! signal, see [`super::locks`].
+//!
+//! The kernel sends an interrupt after its request, but another worker may come to it first. It would send the interrupt again
+//! if that was answered with `EAGAIN`, but only where the reply goes through the descriptor that the request was read from,
+//! and never for a request of a ring. So an interrupt that comes first is kept for a while.
+
+use super::request::{Operation, Request};
+use super::wire;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use vnode::{Cancellation, CancellationSource};
+
+/// How long an interrupt waits for its request: for a worker that has read one and does not run at once. Most that wait are too
+/// late.
+const EARLY_FOR: Duration = Duration::from_secs(2);
+/// Maximum number of interrupts that wait.
+const EARLY_MAX: usize = 256;
+
+/// The requests that workers serve.
+#[derive(Default)]
+pub(crate) struct Interrupts {
+    /// One of each worker.
+    sources: Mutex<Vec<Arc<CancellationSource>>>,
+    /// Interrupts whose requests have not been seen, the oldest first.
+    early: Mutex<VecDeque<(Instant, u64)>>,
+    /// Length of that.
+    early_count: AtomicUsize,
+}
+
+/// The request that a worker serves.
+pub(crate) struct Serving<'a> {
+    interrupts: &'a Interrupts,
+    source: Arc<CancellationSource>,
+}
+
+impl Interrupts {
+    /// A worker joins, until the result is dropped.
+    pub(crate) fn join(&self) -> Serving<'_> {
+        let source = Arc::new(CancellationSource::new());
+        lock(&self.sources).push(Arc::clone(&source));
+        Serving { interrupts: self, source }
+    }
+
+    /// A signal was sent to the caller of a request.
+    pub(crate) fn interrupt(&self, unique: u64) {
+        let mut early = self.recent();
+        // Noted before it is looked for: see `Serving::begin`.
+        early.push_back((Instant::now(), unique));
+        if early.len() > EARLY_MAX {
+            early.pop_front();
+        }
+        self.early_count.store(early.len(), Ordering::SeqCst);
+        if lock(&self.sources).iter().any(|source| source.signal(unique)) {
+            early.pop_back();
+            self.early_count.store(early.len(), Ordering::SeqCst);
+        }
+    }
+
+    /// Whether an interrupt has come before its request.
+    fn take_early(&self, unique: u64) -> bool {
+        let mut early = self.recent();
+        let place = early.iter().position(|(_, early)| *early == unique);
+        place.map(|place| early.remove(place));
+        self.early_count.store(early.len(), Ordering::SeqCst);
+        place.is_some()
+    }
+
+    /// The early interrupts but those that are too old.
+    fn recent(&self) -> MutexGuard<'_, VecDeque<(Instant, u64)>> {
+        let mut early = lock(&self.early);
+        while early.front().is_some_and(|(when, _)| when.elapsed() > EARLY_FOR) {
+            early.pop_front();
+        }
+        early
+    }
+}
+
+impl Serving<'_> {
+    /// Begins a request: what cancels it.
+    pub(crate) fn begin(&self, request: &Request<'_>) -> Cancellation {
+        if !may_be_cancelled(&request.operation) {
+            return Cancellation::default();
+        }
+        let cancellation = self.source.begin(request.unique, request.pid);
+        // Either this sees the interrupt that was noted, or that sees the request that has begun.
+        if self.interrupts.early_count.load(Ordering::SeqCst) > 0 && self.interrupts.take_early(request.unique) {
+            self.source.signal(request.unique);
+        }
+        cancellation
+    }
+
+    /// Ends the request.
+    pub(crate) fn end(&self) {
+        self.source.end();
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        lock(&self.interrupts.sources).retain(|source| !Arc::ptr_eq(source, &self.source));
+    }
+}
+
+/// Not what takes something back or lets it go, since nobody would do it again, nor what the kernel asks for itself: pages that
+/// it writes back are of everybody.
+fn may_be_cancelled(operation: &Operation<'_>) -> bool {
+    match operation {
+        Operation::Write { arguments, .. } => arguments.write_flags & wire::WRITE_CACHE == 0,
+        Operation::Flush(_)
+        | Operation::Release(_)
+        | Operation::ReleaseDirectory(_)
+        | Operation::Forget { .. }
+        | Operation::BatchForget { .. }
+        | Operation::Interrupt { .. }
+        | Operation::NotifyReply
+        | Operation::SyncFs
+        | Operation::Init(_)
+        | Operation::Destroy => false,
+        _ => true,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuse::wire::Opcode;
+    use std::process::Command;
+
+    /// The number of a process that is gone: a signal has killed it.
+    fn killed() -> u32 {
+        let mut process = Command::new("true").spawn().unwrap();
+        process.wait().unwrap();
+        process.id()
+    }
+
+    fn request(unique: u64, pid: u32, operation: Operation<'_>) -> Request<'_> {
+        Request {
+            unique,
+            node: 1,
+            uid: 0,
+            gid: 0,
+            pid,
+            opcode: Opcode::StatFs,
+            supplementary_group: None,
+            security_contexts: &[],
+            cancellation: Cancellation::default(),
+            operation,
+        }
+    }
+
+    #[test]
+    fn an_interrupt_finds_its_request_whichever_comes_first() {
+        let (interrupts, pid) = (Interrupts::default(), killed());
+        let (one, other) = (interrupts.join(), interrupts.join());
+        let first = one.begin(&request(2, pid, Operation::StatFs));
+        interrupts.interrupt(6);
+        let second = other.begin(&request(4, pid, Operation::StatFs));
+        assert!(!first.is_cancelled() && !second.is_cancelled());
+        interrupts.interrupt(4);
+        assert!(!first.is_cancelled());
+        second.sleep(Duration::from_secs(60)).unwrap_err();
+        let third = one.begin(&request(6, pid, Operation::StatFs));
+        assert!(third.is_cancelled());
+        one.end();
+        assert!(lock(&interrupts.early).is_empty());
+        drop((one, other));
+        assert!(lock(&interrupts.sources).is_empty());
+    }
+
+    #[test]
+    fn what_lets_go_is_not_cancelled() {
+        let interrupts = Interrupts::default();
+        let worker = interrupts.join();
+        let release = || Operation::Release(wire::ReleaseIn::default());
+        assert!(!worker.begin(&request(2, killed(), release())).may_come());
+        let write = |write_flags| Operation::Write {
+            arguments: wire::WriteIn { write_flags, ..Default::default() },
+            data: &[],
+        };
+        assert!(!worker.begin(&request(4, killed(), write(wire::WRITE_CACHE))).may_come());
+        assert!(worker.begin(&request(6, killed(), write(0))).may_come());
+    }
+
+    #[test]
+    fn interrupts_without_a_request_are_bounded() {
+        let interrupts = Interrupts::default();
+        (1..=2 * EARLY_MAX as u64).for_each(|unique| interrupts.interrupt(unique));
+        assert_eq!(lock(&interrupts.early).len(), EARLY_MAX);
+        lock(&interrupts.early).iter_mut().for_each(|(when, _)| *when -= 2 * EARLY_FOR);
+        assert!(!interrupts.take_early(3));
+        assert_eq!(interrupts.early_count.load(Ordering::SeqCst), 0);
+    }
+}
