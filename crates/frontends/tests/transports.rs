@@ -5,11 +5,12 @@ mod support;
 use frontends::fuse::{MountOptions, UnmountMode, Uring};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
-use support::{Mounted, Shared, memory, mount_with, thousands_wait_for_a_lock, until};
+use support::{Mounted, Shared, as_user, memory, mount_with, thousands_wait_for_a_lock, until};
 use vnode::layer::{Layer, LayerFile, LayerVnode, Operation, stack};
 use vnode::{Caller, Errno, OpenFileRef, OpenFlags, Properties, Result};
 
@@ -34,6 +35,10 @@ fn keep_switch() -> Option<Switch> {
 #[test]
 fn both_transports_carry_messages_of_all_sizes_and_give_their_memory_back() {
     let Some(_switch) = keep_switch() else { return };
+    if std::env::var_os(WITH_FEW_WORKERS).is_some() {
+        return users_leave_workers_to_others();
+    }
+    with_few_workers();
     requests_come_through_io_uring_where_it_is_on();
     what_many_large_messages_took_goes_back_to_the_system();
     thousands_may_wait_for_locks_over_rings();
@@ -167,6 +172,48 @@ fn the_threads_of_a_burst_end() {
             exchange_messages_of_all_sizes(&mounted);
             assert!(mounted.mount.workers() <= few + 8, "{uring:?}: {} workers", mounted.mount.workers());
         }
+    }
+}
+
+/// Set in a process that may have few workers.
+const WITH_FEW_WORKERS: &str = "PLYFS_TEST_FEW_WORKERS";
+
+/// In a process of its own, which may have little address space, and so some 60 workers.
+fn with_few_workers() {
+    let test = "both_transports_carry_messages_of_all_sizes_and_give_their_memory_back";
+    let mut alone = Command::new("prlimit");
+    alone.arg("--as=1500000000").arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    assert!(alone.env(WITH_FEW_WORKERS, "1").status().unwrap().success());
+}
+
+/// All that one user asks hangs, from as many processes as there are workers and more; what others ask is answered, on each
+/// processor, and what waited for a worker is served when the first are.
+fn users_leave_workers_to_others() {
+    const HANGING: u32 = 61_001;
+    for uring in [Uring::Off, Uring::On] {
+        let opened = Arc::new(AtomicBool::new(true));
+        let options = MountOptions { uring, ..MountOptions::default() };
+        let Some(mounted) = mount_with(stack(Gate(Arc::clone(&opened)), memory()), options) else { return };
+        fs::write(mounted.path("file"), b"data").unwrap();
+        for _ in 0..2 {
+            opened.store(false, Ordering::SeqCst);
+            let mut command = Command::new("cat");
+            command.arg(mounted.path("file")).uid(HANGING).gid(HANGING).stdout(Stdio::null());
+            let mut hanging: Vec<_> = (0..150).map(|_| command.spawn().unwrap()).collect();
+            until(|| mounted.mount.workers() > 24, "many workers are busy");
+            std::thread::sleep(Duration::from_secs(1));
+            for processor in 0..std::thread::available_parallelism().unwrap().get() {
+                for other in ["one", "two", "three"] {
+                    let path = mounted.path(&format!("{other}-{processor}"));
+                    let ask = format!("timeout 30 taskset -c {processor} ls -l {}; test $? = 2", path.display());
+                    assert!(as_user(HANGING + 1, &ask), "{uring:?}: {} workers", mounted.mount.workers());
+                }
+            }
+            assert!(mounted.mount.workers() < 55, "{uring:?}: {} workers", mounted.mount.workers());
+            opened.store(true, Ordering::SeqCst);
+            hanging.iter_mut().for_each(|process| assert!(process.wait().unwrap().success(), "{uring:?}"));
+        }
+        exchange_messages_of_all_sizes(&mounted);
     }
 }
 

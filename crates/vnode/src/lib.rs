@@ -19,6 +19,7 @@ mod lock;
 mod name;
 mod open_directory;
 mod open_file;
+mod overlays;
 mod process;
 pub mod profile;
 mod properties;

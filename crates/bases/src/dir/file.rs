@@ -271,14 +271,12 @@ impl OpenFile for File {
         copy_in_parts(length, |length| cancellation.check().and_then(|()| part(length)))
     }
 
-    fn lock(&self, _caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
+    fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {
         let _working = enter(KIND);
+        let (file, thread) = (self.descriptor.as_fd(), &mut self.thread());
         match lock.family {
-            LockFamily::Flock => self.locks.flock(&mut self.thread(), self.descriptor.as_fd(), owner, lock.kind),
-            LockFamily::Posix => {
-                let (file, thread) = (self.descriptor.as_fd(), &mut self.thread());
-                self.locks.posix(&self.node, thread, file, self.flags, owner, lock)
-            }
+            LockFamily::Flock => self.locks.flock(thread, caller, file, owner, lock.kind),
+            LockFamily::Posix => self.locks.posix(&self.node, thread, caller, (file, self.flags), owner, lock),
         }
     }
 

@@ -6,16 +6,17 @@
 //! the file (flush), locks go with the open file that they were taken through, and all of a file's with the last one that
 //! took part in locking.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use hashbrown::HashMap;
 use rustix::fs::{FlockOperation, OFlags};
-use vnode::{Errno, Lock, LockFamily, LockKind, LockOwner, OpenFlags, Result};
+use vnode::{Caller, Errno, Lock, LockFamily, LockKind, LockOwner, OpenFlags, Result};
 
 use super::credentials::Thread;
 use super::node::Node;
+use super::shares::{HeldDescriptor, Share};
 use super::{errno, system};
 
 /// The POSIX locks of all files of a tree: a file is here while it has any.
@@ -34,7 +35,7 @@ struct FileTable {
 
 /// What one owner holds in one file.
 struct Holder {
-    description: OwnedFd,
+    description: HeldDescriptor,
     writable: bool,
     ranges: Vec<Range>,
 }
@@ -50,7 +51,7 @@ struct Range {
 }
 
 /// The description by which one owner locks a whole file.
-struct Flock(OwnedFd);
+struct Flock(HeldDescriptor);
 
 /// The part of one open file in locking.
 #[derive(Default)]
@@ -143,8 +144,8 @@ impl FileLocks {
         &self,
         node: &Node,
         thread: &mut Thread,
-        file: BorrowedFd<'_>,
-        flags: OpenFlags,
+        caller: &Caller,
+        (file, flags): (BorrowedFd<'_>, OpenFlags),
         owner: LockOwner,
         lock: &Lock,
     ) -> Result<()> {
@@ -166,10 +167,10 @@ impl FileLocks {
             if lock.kind == LockKind::Unlock {
                 return Ok(());
             }
-            owners.insert(owner, Holder::open(thread, file, lock.kind == LockKind::Exclusive)?);
+            owners.insert(owner, Holder::open(thread, caller, file, lock.kind == LockKind::Exclusive)?);
         }
         let Some(holder) = owners.get_mut(&owner) else { return Err(Errno::EIO) };
-        let taken = holder.take(thread, file, raw, lock, self.address());
+        let taken = holder.take((thread, caller, file), raw, lock, self.address());
         if holder.ranges.is_empty() {
             owners.remove(&owner);
         }
@@ -182,7 +183,14 @@ impl FileLocks {
     }
 
     /// Takes or releases a lock of the whole file.
-    pub fn flock(&self, thread: &mut Thread, file: BorrowedFd<'_>, owner: LockOwner, kind: LockKind) -> Result<()> {
+    pub fn flock(
+        &self,
+        thread: &mut Thread,
+        caller: &Caller,
+        file: BorrowedFd<'_>,
+        owner: LockOwner,
+        kind: LockKind,
+    ) -> Result<()> {
         let mut flocks = self.flocks.lock().unwrap_or_else(PoisonError::into_inner);
         let place = flocks.iter().position(|(known, _)| *known == owner);
         let operation = match kind {
@@ -196,11 +204,12 @@ impl FileLocks {
         match place {
             Some(place) => rustix::fs::flock(&flocks[place].1.0, operation).map_err(errno),
             None => {
+                let share = share(caller)?;
                 // What is open may be locked, whoever asks and whatever the mode says now.
                 let acting = thread.act_as_server()?;
                 // For reading where possible: a file that is open for writing could not be executed.
                 let description = acting.reopen(file, OFlags::RDONLY).or_else(|_| acting.reopen(file, OFlags::WRONLY));
-                let description = description.map_err(errno)?;
+                let description = share.of(description.map_err(errno)?);
                 rustix::fs::flock(&description, operation).map_err(errno)?;
                 flocks.push((owner, Flock(description)));
                 Ok(())
@@ -210,26 +219,26 @@ impl FileLocks {
 }
 
 impl Holder {
-    fn open(thread: &mut Thread, file: BorrowedFd<'_>, writable: bool) -> Result<Self> {
+    fn open(thread: &mut Thread, caller: &Caller, file: BorrowedFd<'_>, writable: bool) -> Result<Self> {
+        let share = share(caller)?;
         let acting = thread.act_as_server()?;
         let description = match writable {
             true => acting.reopen(file, OFlags::RDWR).or_else(|_| acting.reopen(file, OFlags::WRONLY)),
             // For reading only where that is enough: a file that is open for writing could not be executed.
             false => acting.reopen(file, OFlags::RDONLY),
         };
-        Ok(Self { description: description.map_err(errno)?, writable, ranges: Vec::new() })
+        Ok(Self { description: share.of(description.map_err(errno)?), writable, ranges: Vec::new() })
     }
 
     fn take(
         &mut self,
-        thread: &mut Thread,
-        file: BorrowedFd<'_>,
+        (thread, caller, file): (&mut Thread, &Caller, BorrowedFd<'_>),
         mut raw: libc::flock64,
         lock: &Lock,
         opened: usize,
     ) -> Result<()> {
         if lock.kind == LockKind::Exclusive && !self.writable {
-            self.become_writable(thread, file)?;
+            self.become_writable(thread, caller, file)?;
         }
         system::description_lock(self.description.as_fd(), libc::F_OFD_SETLK, &mut raw).map_err(
             |error| match error {
@@ -248,8 +257,8 @@ impl Holder {
 
     /// Takes the locks over to a description that may hold exclusive ones. So far all are shared, so they can be held by
     /// both descriptions for a moment, and nobody can get in between.
-    fn become_writable(&mut self, thread: &mut Thread, file: BorrowedFd<'_>) -> Result<()> {
-        let mut new = Self::open(thread, file, true)?;
+    fn become_writable(&mut self, thread: &mut Thread, caller: &Caller, file: BorrowedFd<'_>) -> Result<()> {
+        let mut new = Self::open(thread, caller, file, true)?;
         for range in &self.ranges {
             let kind = LockKind::Shared;
             let lock = Lock { family: LockFamily::Posix, kind, start: range.start, end: range.end, pid: range.pid };
@@ -270,8 +279,13 @@ impl Holder {
     }
 }
 
+/// Room for a description, which the caller holds as long as its lock.
+fn share(caller: &Caller) -> Result<Share> {
+    Share::take(caller).map_err(|_| Errno::ENOLCK)
+}
+
 /// Releases what a description holds in a range. What cannot be released goes when the description does.
-fn unlock(description: &OwnedFd, start: u64, end: u64) {
+fn unlock(description: &HeldDescriptor, start: u64, end: u64) {
     let lock = Lock { family: LockFamily::Posix, kind: LockKind::Unlock, start, end, pid: 0 };
     if let Ok(mut raw) = raw_lock(&lock) {
         let _ = system::description_lock(description.as_fd(), libc::F_OFD_SETLK, &mut raw);
@@ -346,7 +360,7 @@ mod tests {
     #[test]
     fn ranges_go_with_the_open_file_that_they_were_taken_through() {
         use crate::dir::{DirectoryFileSystem, Options};
-        use vnode::{Caller, Creation, FileSystem, Name};
+        use vnode::{Creation, FileSystem, Name};
         let directory = tempfile::tempdir().unwrap();
         let root = DirectoryFileSystem::open(directory.path(), Options::default()).unwrap().root();
         let (server, how) = (Caller::server(), Creation { mode: 0o600, flags: OpenFlags::READ_WRITE });
@@ -359,5 +373,30 @@ mod tests {
         drop(created.file);
         other.lock(&server, LockOwner(2), &lock(0)).unwrap();
         assert_eq!(other.lock(&server, LockOwner(1), &lock(100)), Err(Errno::EAGAIN), "what others took stays");
+    }
+    #[test]
+    fn locks_take_of_the_share_of_descriptors_of_who_takes_them() {
+        use crate::dir::{DirectoryFileSystem, Options};
+        use vnode::{Creation, FileSystem, Name};
+        let directory = tempfile::tempdir().unwrap();
+        let root = DirectoryFileSystem::open(directory.path(), Options::default()).unwrap().root();
+        let (server, how) = (Caller::server(), Creation { mode: 0o600, flags: OpenFlags::READ_WRITE });
+        let file = root.create(&server, Name::new(b"file").unwrap(), &how).unwrap().file;
+        let user = Caller::with_groups(4_000_001, 0, &[], 0);
+        let mut shares: Vec<Share> = std::iter::from_fn(|| Share::take(&user).ok()).collect();
+        for family in [LockFamily::Posix, LockFamily::Flock] {
+            let end = if family == LockFamily::Flock { u64::MAX } else { 9 };
+            let lock = |kind| Lock { family, kind, start: 0, end, pid: 0 };
+            let (shared, unlock) = (lock(LockKind::Shared), lock(LockKind::Unlock));
+            assert_eq!(file.lock(&user, LockOwner(1), &shared), Err(Errno::ENOLCK), "{family:?}");
+            shares.pop();
+            file.lock(&user, LockOwner(1), &shared).unwrap();
+            file.lock(&user, LockOwner(1), &shared).unwrap();
+            assert_eq!(file.lock(&user, LockOwner(2), &shared), Err(Errno::ENOLCK), "{family:?}");
+            file.lock(&server, LockOwner(2), &shared).unwrap();
+            file.lock(&server, LockOwner(2), &unlock).unwrap();
+            file.lock(&user, LockOwner(1), &unlock).unwrap();
+            shares.push(Share::take(&user).expect("what the lock had is given back"));
+        }
     }
 }

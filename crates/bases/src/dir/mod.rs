@@ -24,6 +24,7 @@ mod restrictions;
 mod shares;
 mod status;
 mod submounts;
+mod subordinates;
 mod system;
 mod table;
 mod tree;

@@ -1,13 +1,16 @@
 //! The mounts of the tree: the root's, and those below it, each known by the kernel's number of the mount and its device.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use rustix::fs::OFlags;
 use vnode::{Errno, FileKind, Result};
 
 use super::credentials::Acting;
 use super::handle::FileHandle;
+use super::shares::may_keep;
 use super::status::Status;
 use super::tree::PATH_ONLY;
 use super::{errno, system};
@@ -24,12 +27,24 @@ pub struct Mount {
     is_of_root_device: bool,
     /// No other mount of the device was met before.
     is_first: bool,
-    /// A descriptor on it, which keeps its number from being used again.
-    place: OwnedFd,
+    /// A descriptor on it, which keeps its number from being used again. None if it has been given up.
+    place: Option<OwnedFd>,
     /// Present where objects can be opened by handle.
     handles: Option<Handles>,
-    tells_errors_at_close: bool,
+    behaviour: Behaviour,
+    /// When it was met, if it is an overlay: on the clock of times of creation, as [`Status::generation`].
+    overlay_seen_at: Option<u64>,
+    /// Number of live vnodes on it. Not counted of the root's mount, which stays.
+    vnodes: Arc<AtomicUsize>,
+}
+
+/// How the common local file systems behave, and what is assumed of others.
+#[derive(Clone, Copy, Default)]
+struct Behaviour {
+    /// It has nothing to tell at close.
+    is_local: bool,
     keeps_access_times: bool,
+    is_overlay: bool,
 }
 
 struct Handles {
@@ -39,27 +54,65 @@ struct Handles {
     inode_offset: Option<usize>,
 }
 
-/// All mounts of the tree that have been met.
+/// The mounts of the tree that have been met, and that are there still or have live vnodes.
 pub struct Mounts {
     root: Arc<Mount>,
-    others: RwLock<Vec<Arc<Mount>>>,
+    others: RwLock<Others>,
     use_handles: bool,
+}
+
+/// All but the root's, each at its index less 1. The place of one that has been forgotten is empty.
+#[derive(Default)]
+struct Others(Vec<Option<Arc<Mount>>>);
+
+impl Others {
+    fn all(&self) -> impl Iterator<Item = &Arc<Mount>> {
+        self.0.iter().flatten()
+    }
+
+    /// The first place that is empty.
+    fn free_place(&mut self) -> Result<(u16, &mut Option<Arc<Mount>>)> {
+        let place = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
+        let index = u16::try_from(place + 1).map_err(|_| Errno::ENFILE)?;
+        if place == self.0.len() {
+            self.0.push(None);
+        }
+        Ok((index, &mut self.0[place]))
+    }
+
+    /// Takes the descriptors of those that are not mounted any more.
+    fn give_up_gone(&mut self, mounted: &HashSet<u64>) -> Vec<Arc<Mount>> {
+        let gone = self.0.iter_mut().flatten().filter(|mount| mount.place.is_some() && !mounted.contains(&mount.id));
+        gone.map(|mount| std::mem::replace(mount, Arc::new(mount.given_up()))).collect()
+    }
+
+    /// Takes out those that are not mounted any more and that nothing refers to.
+    fn take_gone(&mut self, mounted: &HashSet<u64>) -> Vec<Arc<Mount>> {
+        let places = self.0.iter_mut();
+        places
+            .filter_map(|place| place.take_if(|mount| !mounted.contains(&mount.id) && Mount::is_unused(mount)))
+            .collect()
+    }
 }
 
 impl Mount {
     /// The one that an object is on, as the root's.
     fn root(acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status, handles: Option<Handles>) -> Result<Self> {
-        let (is_local, keeps_access_times) = behaviour(object);
+        let behaviour = Behaviour::of(object);
+        // The clock of times of creation, which are never before it.
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        let now = (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64);
         Ok(Self {
             index: 0,
             device: status.device(),
             id: status.mount_id(),
             is_of_root_device: true,
             is_first: true,
-            place: acting.reopen(object, PATH_ONLY).map_err(errno)?,
+            place: Some(acting.reopen(object, PATH_ONLY).map_err(errno)?),
             handles,
-            tells_errors_at_close: !is_local,
-            keeps_access_times,
+            behaviour,
+            overlay_seen_at: behaviour.is_overlay.then_some(now),
+            vnodes: Arc::default(),
         })
     }
 
@@ -68,8 +121,24 @@ impl Mount {
         self.is(status.mount_id(), status.device())
     }
 
+    /// Counts one more vnode on it.
+    pub fn count_vnode(&self) {
+        if self.index != 0 {
+            self.vnodes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nothing refers to it but the list, which must be locked: whoever makes a vnode on it has a reference.
+    fn is_unused(self: &Arc<Self>) -> bool {
+        // Nor does anybody have the one that it has been given up in the place of.
+        let is_alone = Arc::strong_count(self) == 1 && Arc::strong_count(&self.vnodes) == 1;
+        // Whoever had a reference has counted its vnodes before it gave that up.
+        fence(Ordering::Acquire);
+        is_alone && self.vnodes.load(Ordering::Acquire) == 0
+    }
+
     fn is(&self, id: u64, device: u64) -> bool {
-        self.id == id && self.device == device
+        self.id == id && self.device == device && self.place.is_some()
     }
 
     /// The kernel's number of it.
@@ -82,9 +151,17 @@ impl Mount {
         self.is_first
     }
 
-    /// A descriptor on it, `O_PATH`.
-    pub fn place(&self) -> BorrowedFd<'_> {
-        self.place.as_fd()
+    /// A descriptor on it, `O_PATH`; none if it has been given up.
+    pub fn place(&self) -> Option<BorrowedFd<'_>> {
+        self.place.as_ref().map(AsFd::as_fd)
+    }
+
+    /// What stands for it in the list once it has been given up: vnodes on it cannot be opened any more.
+    fn given_up(&self) -> Self {
+        let Self { index, device, id, is_of_root_device, is_first, .. } = *self;
+        let (behaviour, overlay_seen_at, vnodes) = (self.behaviour, self.overlay_seen_at, Arc::clone(&self.vnodes));
+        let (place, handles) = (None, None);
+        Self { index, device, id, is_of_root_device, is_first, place, handles, behaviour, overlay_seen_at, vnodes }
     }
 
     /// A descriptor to open by handle with, where that can be done.
@@ -103,12 +180,18 @@ impl Mount {
 
     /// Whether reading a file changes its access time, and at once: neither `noatime` nor read-only nor on another machine.
     pub fn keeps_access_times(&self) -> bool {
-        self.keeps_access_times
+        self.behaviour.keeps_access_times
+    }
+
+    /// When it was first seen, in nanoseconds as times of creation, if it is an overlay of the kernel's: an object there gets another
+    /// time of creation, and keeps its number, as it is copied to the layer that may be changed.
+    pub fn overlay_seen_at(&self) -> Option<u64> {
+        self.overlay_seen_at
     }
 
     /// Whether closing a file may tell of an error of earlier writes, as on network file systems.
     pub fn tells_errors_at_close(&self) -> bool {
-        self.tells_errors_at_close
+        !self.behaviour.is_local
     }
 
     /// The inode number that the stack shows: the file system's own on the root's, mixed with the device elsewhere.
@@ -136,24 +219,27 @@ impl Mounts {
         if device == self.root.device { ino } else { foreign_ino(device, ino) }
     }
 
-    /// By its place in the list.
+    /// By its place in the list, where it is as long as it has vnodes.
     pub fn get(&self, index: u16) -> Arc<Mount> {
-        match index {
-            0 => Arc::clone(&self.root),
-            index => Arc::clone(&self.others.read().unwrap_or_else(PoisonError::into_inner)[usize::from(index) - 1]),
+        let other = usize::from(index).checked_sub(1).map(|place| self.others().0[place].clone());
+        other.flatten().unwrap_or_else(|| Arc::clone(&self.root))
+    }
+
+    /// One vnode less is on that mount.
+    pub fn discount_vnode(&self, index: u16) {
+        if index != 0 {
+            self.get(index).vnodes.fetch_sub(1, Ordering::Release);
         }
     }
 
     /// All of them.
     pub fn all(&self) -> Vec<Arc<Mount>> {
-        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
-        std::iter::once(&self.root).chain(others.iter()).cloned().collect()
+        std::iter::once(&self.root).chain(self.others().all()).cloned().collect()
     }
 
     /// The first of a device that has been met below the root's mount.
     pub fn first_of_device(&self, device: u64) -> Option<Arc<Mount>> {
-        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
-        others.iter().find(|mount| mount.device == device && mount.is_first).cloned()
+        self.others().all().find(|mount| mount.device == device && mount.is_first).cloned()
     }
 
     /// By the kernel's number and the device, if it has been met.
@@ -161,8 +247,11 @@ impl Mounts {
         if self.root.is(id, device) {
             return Some(Arc::clone(&self.root));
         }
-        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
-        others.iter().find(|mount| mount.is(id, device)).cloned()
+        self.others().all().find(|mount| mount.is(id, device)).cloned()
+    }
+
+    fn others(&self) -> RwLockReadGuard<'_, Others> {
+        self.others.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The one that the object of this state is on, if it has been met.
@@ -175,19 +264,43 @@ impl Mounts {
         if let Some(mount) = self.of(status) {
             return Ok(mount);
         }
+        self.forget_gone(may_keep(object));
         let handles = self.use_handles.then(|| probe(acting, object, status)).flatten();
         let new = Mount::root(acting, object, status, handles)?;
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mount) = others.iter().find(|mount| mount.has(status)) {
+        if let Some(mount) = others.all().find(|mount| mount.has(status)) {
             return Ok(Arc::clone(mount));
         }
-        let index = u16::try_from(others.len() + 1).map_err(|_| Errno::ENFILE)?;
         let is_of_root_device = new.device == self.root.device;
-        let is_first = !others.iter().any(|mount| mount.device == new.device);
-        let mount = Arc::new(Mount { index, is_of_root_device, is_first, ..new });
-        others.push(Arc::clone(&mount));
-        Ok(mount)
+        let is_first = !others.all().any(|mount| mount.device == new.device);
+        let (index, place) = others.free_place()?;
+        Ok(Arc::clone(place.insert(Arc::new(Mount { index, is_of_root_device, is_first, ..new }))))
     }
+
+    /// Forgets the mounts that are not there any more and have no vnodes, with their descriptors: an end of a mount is not told,
+    /// so that is found out when another is met. Where descriptors are short, those that have vnodes give theirs up too: the kernel
+    /// may keep a name for ever that nobody asks for any more.
+    fn forget_gone(&self, has_descriptors: bool) {
+        if self.others().0.is_empty() {
+            return;
+        }
+        let Some(mounted) = mounted() else { return };
+        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+        let mut gone = others.take_gone(&mounted);
+        if !has_descriptors {
+            gone.extend(others.give_up_gone(&mounted));
+        }
+        drop(others);
+        // Closed after the lock is free: what was detached ends with its last descriptor.
+        drop(gone);
+    }
+}
+
+/// The kernel's numbers of all that is mounted, as far as the server sees it; `None` if it cannot be told now.
+fn mounted() -> Option<HashSet<u64>> {
+    let table = std::fs::read("/proc/thread-self/mountinfo").ok()?;
+    let number = |line: &[u8]| std::str::from_utf8(line.split(|&byte| byte == b' ').next()?).ok()?.parse().ok();
+    Some(table.split(|&byte| byte == b'\n').filter_map(number).collect())
 }
 
 /// The inode number shown for an object on another device than the root's.
@@ -197,19 +310,22 @@ fn foreign_ino(device: u64, ino: u64) -> u64 {
     ino ^ (spread | 1 << 63)
 }
 
-/// Whether it is on one of the common file systems that have nothing to tell at close, and keeps access times.
-fn behaviour(object: BorrowedFd<'_>) -> (bool, bool) {
-    const LOCAL: [libc::c_long; 5] = [
-        libc::EXT4_SUPER_MAGIC,
-        libc::XFS_SUPER_MAGIC,
-        libc::BTRFS_SUPER_MAGIC,
-        libc::TMPFS_MAGIC,
-        libc::F2FS_SUPER_MAGIC,
-    ];
-    const WITHOUT: u64 = libc::ST_NOATIME | libc::ST_RDONLY;
-    let Ok(state) = rustix::fs::fstatfs(object) else { return (false, false) };
-    let is_local = LOCAL.contains(&state.f_type);
-    (is_local, is_local && state.f_flags as u64 & WITHOUT == 0)
+impl Behaviour {
+    /// Of the file system that it is on.
+    fn of(object: BorrowedFd<'_>) -> Self {
+        const LOCAL: [libc::c_long; 5] = [
+            libc::EXT4_SUPER_MAGIC,
+            libc::XFS_SUPER_MAGIC,
+            libc::BTRFS_SUPER_MAGIC,
+            libc::TMPFS_MAGIC,
+            libc::F2FS_SUPER_MAGIC,
+        ];
+        const WITHOUT: u64 = libc::ST_NOATIME | libc::ST_RDONLY;
+        let Ok(state) = rustix::fs::fstatfs(object) else { return Self::default() };
+        let is_local = LOCAL.contains(&state.f_type);
+        let keeps_access_times = is_local && state.f_flags as u64 & WITHOUT == 0;
+        Self { is_local, keeps_access_times, is_overlay: state.f_type == libc::OVERLAYFS_SUPER_MAGIC }
+    }
 }
 
 /// Whether objects of the file system that `object` is on can be opened by handle: tried with the object itself.
@@ -229,4 +345,52 @@ fn probe(acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Option
     let again = acting.open_by_handle(descriptor.as_fd(), &handle, PATH_ONLY).ok()?;
     let same = Status::of_descriptor(again).is_ok_and(|again| again.ino() == status.ino());
     same.then(|| Handles { inode_offset: handle.inode_offset(status.ino()), descriptor })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use vnode::{Caller, FileSystem, Name};
+
+    use crate::dir::{DirectoryFileSystem, Options};
+
+    fn run(command: &str, arguments: &[&str]) {
+        assert!(Command::new(command).args(arguments).status().unwrap().success(), "{command} {arguments:?}");
+    }
+
+    #[test]
+    fn where_descriptors_are_short_mounts_that_have_gone_give_up_theirs_whatever_vnodes_they_have() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: needs root to mount file systems");
+            return;
+        }
+        // A mount namespace of the test's thread: whatever happens, its mounts go with it.
+        // SAFETY: unsharing the mount namespace touches no memory.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
+        run("mount", &["--make-rprivate", "/"]);
+        let directory = tempfile::tempdir().unwrap();
+        let point = directory.path().join("point");
+        std::fs::create_dir(&point).unwrap();
+        let file_system = DirectoryFileSystem::open(directory.path(), Options::default()).unwrap();
+        let mounts = &file_system.tree.mounts;
+        let meet = || {
+            run("mount", &["-t", "tmpfs", "none", point.to_str().unwrap()]);
+            let entry = file_system.root().lookup(&Caller::server(), Name::new(b"point").unwrap());
+            run("umount", &["-l", point.to_str().unwrap()]);
+            entry.unwrap().vnode
+        };
+        let open = || mounts.all().iter().filter(|mount| mount.place.is_some()).count();
+        let vnode = meet();
+        mounts.forget_gone(true);
+        assert_eq!((open(), mounts.all().len()), (2, 2), "it has a vnode");
+        mounts.forget_gone(false);
+        assert_eq!((open(), mounts.all().len()), (1, 2), "the root's stays open");
+        drop(vnode);
+        mounts.forget_gone(true);
+        assert_eq!(mounts.all().len(), 1);
+        let again = meet();
+        assert_eq!(mounts.all().iter().map(|mount| mount.index).collect::<Vec<_>>(), [0, 1], "its place is used again");
+        drop(again);
+    }
 }

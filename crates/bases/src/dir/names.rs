@@ -100,11 +100,12 @@ fn flags(mode: RenameMode) -> RenameFlags {
 
 /// Tells a live vnode without a handle where it has been moved to.
 fn note_place(before: Found<'_>, directory: &Node, acting: &Acting<'_>, descriptor: BorrowedFd<'_>, name: &[u8]) {
-    let mount = directory.mount();
-    if mount.handles().is_some() {
+    if directory.mount().handles().is_some() {
         return;
     }
     let Ok(status) = acting.status_at(descriptor, name) else { return };
+    // An overlay shows several devices.
+    let Some(mount) = directory.tree().mounts.of(&status) else { return };
     let fingerprint = fingerprint(mount.index, status.ino());
     if let Some(node) = directory.tree().table.find(fingerprint, |node| node.is_found_as(&status, before)) {
         node.is_at(directory, name);

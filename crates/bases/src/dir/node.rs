@@ -38,7 +38,10 @@ pub enum Identity {
 
 /// Where an object without a file handle is.
 pub struct Place {
+    /// By which it is named.
     generation: u64,
+    /// The time of creation that it has: another one, once it has been copied to another layer of an overlay.
+    created: AtomicU64,
     at: Mutex<Option<Location>>,
 }
 
@@ -84,7 +87,20 @@ impl Place {
     pub fn new(status: &Status, at: Option<Location>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let given = || GIVEN | NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { generation: status.generation().unwrap_or_else(given), at: Mutex::new(at) }
+        let generation = status.generation().unwrap_or_else(given);
+        Self { generation, created: AtomicU64::new(generation), at: Mutex::new(at) }
+    }
+
+    /// Whether a time of creation is that of a copy in another layer of the overlay that the object is on, by which it is known
+    /// from now on. An object is copied once at most, and only if it is older than what has been seen of the overlay: all that is
+    /// newer has been made in the layer that copies go to.
+    fn is_copied(&self, generation: Option<u64>, seen: u64) -> bool {
+        if self.generation & GIVEN == 0 && self.generation >= seen {
+            return false;
+        }
+        let copy = generation.unwrap_or(GIVEN | self.generation);
+        let exchanged = self.created.compare_exchange(self.generation, copy, Ordering::Relaxed, Ordering::Relaxed);
+        exchanged.is_ok() || exchanged == Err(copy)
     }
 
     fn location(&self) -> Option<Location> {
@@ -94,9 +110,11 @@ impl Place {
 
 impl Node {
     /// A vnode for an object that has none.
-    pub fn new(tree: &Arc<Tree>, mount: u16, status: &Status, identity: Identity) -> Arc<Self> {
+    pub fn new(tree: &Arc<Tree>, mount: &Mount, status: &Status, identity: Identity) -> Arc<Self> {
         let tree = Arc::clone(tree);
-        Arc::new(Self { tree, ino: status.ino(), identity, pinned: OnceLock::new(), mount, kind: status.kind })
+        mount.count_vnode();
+        let (mount, ino, kind) = (mount.index, status.ino(), status.kind);
+        Arc::new(Self { tree, ino, identity, pinned: OnceLock::new(), mount, kind })
     }
 
     /// What it shares with the other vnodes.
@@ -147,22 +165,32 @@ impl Node {
 
     /// Whether it is the object of this state, as far as can be told without a file handle, if it is where it was last seen.
     pub fn has_generation(&self, status: &Status) -> bool {
-        let is_alike = match (self.generation(), status.generation()) {
-            (Some(own), None) => own & GIVEN != 0,
-            (own, generation) => own == generation,
-        };
-        is_alike && self.kind == status.kind && self.ino == status.ino()
+        let Identity::Place(place) = &self.identity else { return false };
+        let own = place.created.load(Ordering::Relaxed);
+        let is_alike = status.generation().map_or(own & GIVEN != 0, |generation| own == generation);
+        self.has_number(status) && (is_alike || self.is_copied_as(place, status))
+    }
+
+    fn has_number(&self, status: &Status) -> bool {
+        self.kind == status.kind && self.ino == status.ino()
+    }
+
+    fn is_copied_as(&self, place: &Place, status: &Status) -> bool {
+        self.mount().overlay_seen_at().is_some_and(|seen| place.is_copied(status.generation(), seen))
     }
 
     /// Whether it is the object of this state that was found there, as far as can be told without a file handle. A number
-    /// without a time of creation may have been given to another object: it is this one where it was last seen. By another name
-    /// it is if it has several; and a directory is, for it may have moved, and nothing is known of what was in it.
+    /// without a time of creation, or with another one on an overlay, may have been given to another object: it is this one where
+    /// it was last seen. By another name it is if it has several; and a directory is, for it may have moved, and nothing is known of
+    /// what was in it.
     pub fn is_found_as(&self, status: &Status, found: Found<'_>) -> bool {
-        self.has_generation(status)
-            && (status.generation().is_some()
-                || status.nlink() > 1
-                || self.kind == FileKind::Directory
-                || self.is_known_at(found))
+        let Identity::Place(place) = &self.identity else { return false };
+        let may_be_elsewhere = match status.generation() {
+            Some(generation) if generation == place.created.load(Ordering::Relaxed) => true,
+            Some(_) => status.nlink() > 1 && self.kind != FileKind::Directory,
+            None => status.nlink() > 1 || self.kind == FileKind::Directory,
+        };
+        (may_be_elsewhere || self.is_known_at(found)) && self.has_generation(status)
     }
 
     fn is_known_at(&self, found: Found<'_>) -> bool {
@@ -352,6 +380,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.forget(self);
+        self.tree.mounts.discount_vnode(self.mount);
         // One after the other: each might be the last to hold the one above, and the way up longer than the stack.
         let mut above = self.take_parent();
         while let Some(node) = above {

@@ -58,7 +58,8 @@ impl Restrictions {
 
 /// Whether a mount forbids something now; also where it does not tell.
 pub fn forbids(mount: &Mount, what: Restrictions) -> bool {
-    rustix::fs::fstatfs(mount.place()).map_or(true, |state| Restrictions(state.f_flags as u64).contains(what))
+    let state = mount.place().and_then(|place| rustix::fs::fstatfs(place).ok());
+    state.is_none_or(|state| Restrictions(state.f_flags as u64).contains(what))
 }
 
 /// The attributes that are shown of an object: of a program on a mount without set-id programs no set-id bits (those of a

@@ -1,7 +1,8 @@
 //! Shares of the process's descriptors: what callers hold open leaves room for other callers, for look-ups and for the server.
 //!
 //! Callers together hold at most [`Limits::held`]. A user holds at most as many as are left of these then, so that the next
-//! one always gets some: half of all if no other user has any, a third each if there are two. The superuser, the server, and who
+//! one always gets some: half of all if no other user has any, a third each if there are two. All subordinate ids of one range
+//! count as one user, for one who has such a range would have another share with each. The superuser, the server, and who
 //! runs it may have all that are left. Descriptors that the base keeps for itself are numbered below [`Limits::kept`]: the system
 //! gives the lowest number that is free, so the numbers from there on are free for what an operation needs for a moment.
 
@@ -11,6 +12,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use vnode::{Caller, Errno, Result};
+
+use super::subordinates::holder;
 
 /// Most descriptors that callers leave, however many the process may have.
 const RESERVE_MAX: usize = 1 << 14;
@@ -113,7 +116,7 @@ impl Share {
     /// # Errors
     /// `EMFILE` for a caller that has as many as it may.
     pub fn take(caller: &Caller) -> Result<Self> {
-        let user = caller.uid;
+        let user = holder(caller.uid);
         held().take(Limits::of(*LIMIT).held, user, Right::of(caller))?;
         Ok(Self { user })
     }
@@ -197,5 +200,16 @@ mod tests {
         assert_eq!(held_by_it(), Some(1));
         drop(descriptor);
         assert_eq!(held_by_it(), None);
+    }
+    #[test]
+    fn subordinate_ids_of_one_range_have_one_share() {
+        crate::dir::subordinates::assume(vec![4_100_000..4_165_536, 4_200_000..4_200_010]);
+        let take = |uid| Share::take(&Caller::with_groups(uid, 0, &[], 0)).unwrap();
+        let shares = [4_100_001, 4_165_535, 4_165_536].map(take);
+        let held_by = |uid| held().by_user.get(&uid).copied();
+        let counts = [4_100_000, 4_100_001, 4_165_536].map(held_by);
+        drop(shares);
+        assert_eq!(counts, [Some(2), None, Some(1)]);
+        assert_eq!(held_by(4_100_000), None);
     }
 }

@@ -220,7 +220,7 @@ impl Tree {
     ) -> (Arc<Node>, Attributes) {
         let attributes = restrictions::attributes(mount, status);
         let fingerprint = fingerprint(mount.index, status.ino());
-        let new = |identity| Node::new(self, mount.index, status, identity);
+        let new = |identity| Node::new(self, mount, status, identity);
         let node = match handle {
             Some(handle) => {
                 self.table.find_or_insert(fingerprint, |node| node.has_handle(handle), || new(Identity::of(handle)))

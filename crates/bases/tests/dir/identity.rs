@@ -292,6 +292,48 @@ fn file_systems_mounted_below_are_crossed_with_numbers_of_their_own() {
     });
 }
 
+/// The open descriptors on a mount, by the kernel's number of it.
+fn descriptors_on(mounts: &[String]) -> usize {
+    let entries = std::fs::read_dir("/proc/thread-self/fdinfo").unwrap();
+    let texts = entries.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
+    texts.filter(|text| text.lines().any(|line| mounts.iter().any(|mount| line == mount))).count()
+}
+
+#[test]
+fn file_systems_that_are_no_longer_mounted_below_are_given_up() {
+    Ground::each(|ground| {
+        let caller = root();
+        let stays = ground.mount_below("stays", "tmpfs");
+        std::fs::write(stays.join("f"), "stays").unwrap();
+        let kept = ground.root.lookup(&caller, name("stays")).unwrap().vnode;
+        let (mut mounts, mut used) = (Vec::new(), None);
+        for number in 0..40 {
+            let point = ground.mount_below("point", "tmpfs");
+            std::fs::write(point.join("f"), number.to_string()).unwrap();
+            let directory = std::fs::File::open(&point).unwrap();
+            let info = format!("/proc/thread-self/fdinfo/{}", std::os::fd::AsRawFd::as_raw_fd(&directory));
+            let info = std::fs::read_to_string(info).unwrap();
+            mounts.push(info.lines().find(|line| line.starts_with("mnt_id:")).unwrap().to_owned());
+            let file =
+                ground.root.lookup(&caller, name("point")).unwrap().vnode.lookup(&caller, name("f")).unwrap().vnode;
+            assert_eq!(content(&file.open(&caller, OpenFlags::READ).unwrap()), number.to_string().as_bytes());
+            if number == 0 {
+                used = Some(file);
+            }
+            drop(directory);
+            crate::ground::run("umount", &["-l", point.to_str().unwrap()]);
+        }
+        let open = descriptors_on(&mounts);
+        assert!(open <= 6, "{open} descriptors for one that is in use and the last one");
+        let used = used.unwrap();
+        if ground.has_handles() {
+            assert_eq!(content(&used.open(&caller, OpenFlags::READ).unwrap()), b"0", "what has vnodes stays usable");
+        }
+        let file = kept.lookup(&caller, name("f")).unwrap().vnode;
+        assert_eq!(content(&file.open(&caller, OpenFlags::READ).unwrap()), b"stays");
+    });
+}
+
 #[test]
 fn unnamed_files_can_be_linked_unless_exclusive() {
     Ground::each(|ground| {

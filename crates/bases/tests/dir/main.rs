@@ -7,6 +7,7 @@ mod ground;
 mod identity;
 mod locks;
 mod objects;
+mod overlay;
 mod permissions;
 mod restrictions;
 mod unprivileged;

@@ -3,6 +3,7 @@
 use super::deferred::DeferredReply;
 use super::memory::Memory;
 use super::reply::Reply;
+use super::uring::Entry;
 use super::wire;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -32,6 +33,18 @@ pub(crate) trait Queue {
     /// Where there is no memory to go on with. Then it has to be answered here.
     fn defer(&mut self, unique: u64) -> io::Result<DeferredReply>;
 
+    /// Leaves the request received last unserved for now, for a queue of the same lane to take. This one goes on with others.
+    ///
+    /// # Errors
+    /// As [`Queue::defer`].
+    fn set_aside(&mut self) -> io::Result<Aside>;
+
+    /// Sends the reply that was built, as [`Queue::send`], and takes a request that was set aside as the one received last.
+    fn send_and_resume(&mut self, reply: Option<usize>, aside: Aside) -> io::Result<()>;
+
+    /// As [`Queue::defer`], and takes a request that was set aside as the one received last.
+    fn defer_and_resume(&mut self, unique: u64, aside: Aside) -> DeferredReply;
+
     /// After [`Received::Idle`]: has one of the workers told that it may end, by way of a regular file that the kernel knows.
     /// Whether one will be.
     fn idle(&mut self, _node: u64) -> bool {
@@ -43,6 +56,24 @@ pub(crate) trait Queue {
 
     /// After [`Received::MayEnd`]: the thread takes no request any more.
     fn end(self);
+}
+
+/// A request that is to be served later.
+pub(crate) enum Aside {
+    /// One that was read from this descriptor.
+    Message(Box<[u8]>, Arc<Connection>),
+    /// One that stays in its entry.
+    Entry(Box<Entry>),
+}
+
+impl Aside {
+    /// The memory that it takes, in bytes; none for what an entry has anyway.
+    pub(crate) fn occupied_bytes(&self) -> usize {
+        match self {
+            Aside::Message(message, _) => message.len(),
+            Aside::Entry(_) => 0,
+        }
+    }
 }
 
 /// What came of waiting for a request.
@@ -87,6 +118,7 @@ impl Device {
     pub(crate) fn queue(self: &Arc<Device>, message_bytes_max: usize) -> io::Result<DeviceQueue> {
         Ok(DeviceQueue {
             connection: Arc::new(self.connection()),
+            read_from: None,
             request: Memory::of(message_bytes_max + REQUEST_OVERHEAD_BYTES)?,
             received: 0,
             reply: Memory::of(Reply::HEADER + message_bytes_max)?,
@@ -146,6 +178,8 @@ impl AsFd for Connection {
 pub(crate) struct DeviceQueue {
     /// Shared with replies that come later: the kernel takes each only where the request was read.
     connection: Arc<Connection>,
+    /// Where the request received last was read, if not there.
+    read_from: Option<Arc<Connection>>,
     request: Memory,
     received: usize,
     reply: Memory,
@@ -161,6 +195,7 @@ impl Queue for DeviceQueue {
                 Ok(0) => return Received::Closed,
                 Ok(length) => {
                     self.received = length;
+                    self.read_from = None;
                     return Received::Request;
                 }
                 // The caller was killed before we took its request, or a signal reached this thread.
@@ -177,23 +212,59 @@ impl Queue for DeviceQueue {
 
     fn send(&mut self, reply: Option<usize>) -> io::Result<()> {
         let Some(length) = reply else { return Ok(()) };
-        match write_whole(self.connection.as_fd(), &self.reply[..length]) {
+        let connection = self.read_from.as_ref().unwrap_or(&self.connection);
+        match write_whole(connection.as_fd(), &self.reply[..length]) {
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
             Err(error) => {
                 // A caller whose reply is refused would wait for ever.
                 let refused = wire::OutHeader::read_from_prefix(&self.reply).map_or(0, |(header, _)| header.unique);
                 let length = Reply::new(&mut self.reply).finish_error(refused, libc::EIO);
-                let _ = write_whole(self.connection.as_fd(), &self.reply[..length]);
+                let _ = write_whole(connection.as_fd(), &self.reply[..length]);
                 Err(error.into())
             }
         }
     }
 
     fn defer(&mut self, unique: u64) -> io::Result<DeferredReply> {
-        Ok(DeferredReply::to_device(unique, Arc::clone(&self.connection)))
+        Ok(DeferredReply::to_device(unique, self.reply_connection()))
+    }
+
+    fn set_aside(&mut self) -> io::Result<Aside> {
+        let mut message = Vec::new();
+        message.try_reserve_exact(self.received).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        message.extend_from_slice(&self.request[..self.received]);
+        Ok(Aside::Message(message.into_boxed_slice(), self.reply_connection()))
+    }
+
+    fn send_and_resume(&mut self, reply: Option<usize>, aside: Aside) -> io::Result<()> {
+        let sent = self.send(reply);
+        self.resume(aside);
+        sent
+    }
+
+    fn defer_and_resume(&mut self, unique: u64, aside: Aside) -> DeferredReply {
+        let reply = DeferredReply::to_device(unique, self.reply_connection());
+        self.resume(aside);
+        reply
     }
 
     fn end(self) {}
+}
+
+impl DeviceQueue {
+    /// Where the reply to the request received last goes.
+    fn reply_connection(&self) -> Arc<Connection> {
+        Arc::clone(self.read_from.as_ref().unwrap_or(&self.connection))
+    }
+
+    fn resume(&mut self, aside: Aside) {
+        // Those of rings are in other lanes.
+        if let Aside::Message(message, connection) = aside {
+            self.received = message.len();
+            self.request[..message.len()].copy_from_slice(&message);
+            self.read_from = Some(connection);
+        }
+    }
 }
 
 const IOCTL_MAGIC: u32 = 229;

@@ -7,6 +7,7 @@
 //! [`super::deferred`].
 
 use super::awake::Awake;
+use super::budget::workers_max;
 use super::deferred::DeferredReply;
 use super::device::{Device, Queue, Received};
 use super::interrupts::Interrupts;
@@ -19,7 +20,8 @@ use super::statistics::Statistics;
 use super::uring::Reserve;
 use super::wire;
 use super::yielding::Yielding;
-use serving::{Served, Service};
+use serving::{Served, Service, refuse};
+use shares::{Admittance, Member, Shares};
 use starting::{
     Lane, Start, decline_uring, processors, run_starter, start_device, start_lanes, start_reserve, start_worker,
 };
@@ -29,6 +31,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 mod serving;
+mod shares;
 mod starting;
 mod waiting;
 
@@ -140,6 +143,7 @@ struct Shared<H: Handler> {
     /// The first is that of the device.
     lanes: Vec<Lane>,
     interrupts: Interrupts,
+    shares: Shares,
     /// Workers that exist or are being started.
     workers: Mutex<usize>,
     last_worker_ended: Condvar,
@@ -187,6 +191,7 @@ impl<H: Handler> Session<H> {
             yielding,
             lanes: std::iter::once(None).chain((0..queues).map(Some)).map(Lane::new).collect(),
             interrupts: Interrupts::default(),
+            shares: Shares::new(workers_max(), 1 + usize::from(queues)),
             workers: Mutex::new(0),
             last_worker_ended: Condvar::new(),
             starter,
@@ -254,58 +259,81 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, mut queue: impl Queue)
     // Where processors have lanes, that of the device serves what nobody waits for.
     let is_waited_for = processor.is_some() || shared.lanes.len() == 1;
     let yielder = shared.yielding.as_ref().filter(|_| is_waited_for).map(|yielding| yielding.join(pace));
+    let member = shared.shares.join(lane);
     let mut keeps = false;
+    // Without waiting for a request it goes on with one that was set aside.
+    let mut has_request = false;
     loop {
-        let received = queue.receive(!keeps && waiting.is_more_than_enough());
-        if let Some(yielder) = &yielder {
-            yielder.received(shared.locality.is_alone());
-        }
-        match received {
-            Received::Request => {}
-            Received::Idle => {
-                // If nobody can be told now, it is tried again after the next request.
-                keeps = !shared.handler.some_file().is_some_and(|node| queue.idle(node));
+        if !std::mem::take(&mut has_request) {
+            let received = queue.receive(!keeps && waiting.is_more_than_enough());
+            if let Some(yielder) = &yielder {
+                yielder.received(shared.locality.is_alone());
+            }
+            match received {
+                Received::Request => {}
+                Received::Idle => {
+                    // If nobody can be told now, it is tried again after the next request.
+                    keeps = !shared.handler.some_file().is_some_and(|node| queue.idle(node));
+                    continue;
+                }
+                Received::MayEnd if waiting.part_if_enough() => return queue.end(),
+                Received::MayEnd => {
+                    queue.decline();
+                    continue;
+                }
+                Received::Closed => {
+                    waiting.part();
+                    return;
+                }
+                Received::Failed(error) => {
+                    // Such as a shortage of memory. Requests of programs wait on us: try again.
+                    tracing::error!(%error, "reading from the FUSE device failed");
+                    waiting.part();
+                    std::thread::sleep(PAUSE_AFTER_FAILURE);
+                    waiting.join();
+                    continue;
+                }
+            }
+            keeps = false;
+            if !may_serve(&member, &mut queue) {
+                // It has been counted as waiting all the time.
                 continue;
             }
-            Received::MayEnd if waiting.part_if_enough() => return queue.end(),
-            Received::MayEnd => {
-                queue.decline();
-                continue;
+            if waiting.part()
+                && let Err((error, _)) = start_worker(shared, Start::another(lane))
+            {
+                shared.tell_of_no_worker(&error);
             }
-            Received::Closed => {
-                waiting.part();
-                return;
-            }
-            Received::Failed(error) => {
-                // Such as a shortage of memory. Requests of programs wait on us: try again.
-                tracing::error!(%error, "reading from the FUSE device failed");
-                waiting.part();
-                std::thread::sleep(PAUSE_AFTER_FAILURE);
-                waiting.join();
-                continue;
-            }
-        }
-        keeps = false;
-        if waiting.part()
-            && let Err((error, _)) = start_worker(shared, Start::another(lane))
-        {
-            shared.tell_of_no_worker(&error);
         }
         let (message, mut reply) = queue.exchange();
         let length = match service.serve(message, &mut reply) {
             Served::Now(length) => length,
-            Served::Later(unique) => match queue.defer(unique) {
-                Ok(reply) => {
-                    waiting.join();
-                    shared.handler.defer(unique, reply);
+            Served::Later(unique) => {
+                if let Some(aside) = member.next() {
+                    has_request = true;
+                    shared.handler.defer(unique, queue.defer_and_resume(unique, aside));
                     continue;
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "a request cannot wait");
-                    service.give_up(unique, &mut queue.exchange().1)
+                match queue.defer(unique) {
+                    Ok(reply) => {
+                        waiting.join();
+                        shared.handler.defer(unique, reply);
+                        continue;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a request cannot wait");
+                        service.give_up(unique, &mut queue.exchange().1)
+                    }
                 }
-            },
+            }
         };
+        if let Some(aside) = member.next() {
+            has_request = true;
+            if let Err(error) = queue.send_and_resume(length, aside) {
+                tracing::error!(%error, "the kernel refused a reply");
+            }
+            continue;
+        }
         // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
         waiting.join();
         if let Some(yielder) = &yielder {
@@ -316,6 +344,21 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, mut queue: impl Queue)
         send(&mut queue, length);
         if processor.is_none() && waiting.part_if_enough() {
             return;
+        }
+    }
+}
+
+/// Whether the request that has been received is to be served now: else it has been set aside, or refused.
+fn may_serve(member: &Member<'_>, queue: &mut impl Queue) -> bool {
+    let sharer = member.sharer(queue.exchange().0);
+    match member.admit(sharer, || queue.set_aside()) {
+        Admittance::Served => true,
+        Admittance::Aside => false,
+        Admittance::Refused => {
+            let (message, mut reply) = queue.exchange();
+            let length = refuse(message, &mut reply);
+            send(queue, length);
+            false
         }
     }
 }

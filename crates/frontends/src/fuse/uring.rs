@@ -13,7 +13,7 @@ pub(crate) use entry::Entry;
 pub(crate) use reserve::Reserve;
 
 use super::deferred::DeferredReply;
-use super::device::{Device, Queue, Received};
+use super::device::{Aside, Device, Queue, Received};
 use super::privilege::is_machine_root;
 use super::reply::Reply;
 use entry::Command;
@@ -128,6 +128,35 @@ impl UringQueue {
         Ok(())
     }
 
+    /// Takes the entry that holds a request out, and goes on with another.
+    fn take_out(&mut self) -> io::Result<Box<Entry>> {
+        let (entry, next) = match self.reserve.parking.take(self.entry.processor()) {
+            Some(parked) => (parked, Command::Commit),
+            None => (Box::new(self.entry.another()?), Command::Register),
+        };
+        let held = std::mem::replace(&mut self.entry, entry);
+        self.next = Some(next);
+        // Whoever counts on this worker from here on counts on the other entry.
+        if let Err(error) = self.submit() {
+            tracing::warn!(%error, "requests may wait for slower ones");
+        }
+        if next == Command::Register {
+            // Others may have come while the queue had no entry.
+            let _ = self.reserve.parking.ask(held.node(), Purpose::Fetch);
+        }
+        Ok(held)
+    }
+
+    /// Takes out the entry that holds a request, and goes on with one that was set aside: the kernel is told of nothing until that
+    /// is answered.
+    fn resume(&mut self, aside: Aside) -> Box<Entry> {
+        self.next = None;
+        match aside {
+            Aside::Entry(entry) => std::mem::replace(&mut self.entry, entry),
+            Aside::Message(..) => unreachable!("those of the device are in another lane"),
+        }
+    }
+
     fn failed(&mut self, error: Errno) -> Received {
         match error {
             Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED | Errno::NODEV => Received::Closed,
@@ -202,21 +231,23 @@ impl Queue for UringQueue {
     }
 
     fn defer(&mut self, unique: u64) -> io::Result<DeferredReply> {
-        let (entry, next) = match self.reserve.parking.take(self.entry.processor()) {
-            Some(parked) => (parked, Command::Commit),
-            None => (Box::new(self.entry.another()?), Command::Register),
-        };
-        let held = std::mem::replace(&mut self.entry, entry);
-        self.next = Some(next);
-        // Whoever counts on this worker from here on counts on the other entry.
-        if let Err(error) = self.submit() {
-            tracing::warn!(%error, "requests may wait for slower ones");
-        }
-        if next == Command::Register {
-            // Others may have come while the queue had no entry.
-            let _ = self.reserve.parking.ask(held.node(), Purpose::Fetch);
-        }
+        let held = self.take_out()?;
         Ok(DeferredReply::to_ring(unique, held, self.reserve.clone()))
+    }
+
+    fn set_aside(&mut self) -> io::Result<Aside> {
+        self.take_out().map(Aside::Entry)
+    }
+
+    fn send_and_resume(&mut self, reply: Option<usize>, aside: Aside) -> io::Result<()> {
+        self.entry.put_reply(reply);
+        let answered = self.resume(aside);
+        self.reserve.commit(answered);
+        Ok(())
+    }
+
+    fn defer_and_resume(&mut self, unique: u64, aside: Aside) -> DeferredReply {
+        DeferredReply::to_ring(unique, self.resume(aside), self.reserve.clone())
     }
 
     fn idle(&mut self, node: u64) -> bool {

@@ -5,11 +5,12 @@ use super::super::reply::{Reply, is_answerable};
 use super::super::request::{DecodeError, Operation, Request, decode};
 use super::super::statistics::{FRONT_END, Place, REQUESTS_PER_WATCHED};
 use super::super::trace;
-use super::super::wire::Opcode;
+use super::super::wire::{InHeader, Opcode};
 use super::{Handler, Outcome, Shared};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 use vnode::profile;
+use zerocopy::FromBytes;
 
 /// What a worker needs to have requests served.
 pub(super) struct Service<'a, H: Handler> {
@@ -91,6 +92,13 @@ impl<H: Handler> Service<'_, H> {
         self.place.count_parts(&parts);
         outcome
     }
+}
+
+/// The reply to a request for which there is neither a worker nor memory to wait in: its length, if one is due.
+pub(super) fn refuse(message: &[u8], reply: &mut Reply<'_>) -> Option<usize> {
+    let (header, _) = InHeader::read_from_prefix(message).ok()?;
+    tracing::debug!(uid = header.uid, "a request is refused: its user keeps its share of the workers busy");
+    Some(reply.finish_error(header.unique, libc::ENOMEM))
 }
 
 /// The error that the caller gets. The kernel takes no reply with one of its own numbers, such as ERESTARTSYS, and the caller

@@ -57,6 +57,7 @@ pub(super) fn start_worker<H: Handler>(shared: &Arc<Shared<H>>, start: Start) ->
         return Err(("as many as allowed are busy", start));
     }
     *workers += 1;
+    shared.shares.workers(*workers);
     shared.lanes[start.lane].waiting.join();
     // The starter lives as long as any worker.
     shared.starter.send(start).map_err(|unsent| ("the session has ended", unsent.0))
@@ -257,6 +258,7 @@ impl<H: Handler> Drop for EndOfWorker<'_, H> {
             workers = self.0.workers.lock().unwrap_or_else(PoisonError::into_inner);
         }
         *workers -= 1;
+        self.0.shares.workers(*workers);
         if *workers == 0 {
             self.0.last_worker_ended.notify_all();
         }

@@ -31,6 +31,14 @@ impl Kernel {
         send(&self.0, &[header.as_bytes(), body].concat(), SendFlags::empty()).unwrap();
     }
 
+    /// A look-up by a user.
+    fn look_up_by(&self, uid: u32, unique: u64, name: &[u8]) {
+        let length = (size_of::<wire::InHeader>() + name.len()) as u32;
+        let opcode = Opcode::Lookup as u32;
+        let header = wire::InHeader { length, opcode, unique, node: 1, uid, ..Default::default() };
+        send(&self.0, &[header.as_bytes(), name].concat(), SendFlags::empty()).unwrap();
+    }
+
     fn init(&self, unique: u64, major: u32, minor: u32) {
         let offer = wire::InitIn { major, minor, flags: u32::MAX, ..Default::default() };
         self.request(unique, Opcode::Init as u32, offer.as_bytes());
@@ -231,4 +239,28 @@ fn an_interrupt_ends_the_request_of_a_caller_that_is_killed_in_whatever_order_th
     }
     running.kernel.request(84, Opcode::Lookup as u32, b"name\0");
     assert_eq!(running.kernel.reply(), (84, 0, b"name".to_vec()));
+}
+
+#[test]
+fn a_user_whose_requests_hang_leaves_workers_for_others() {
+    const HANGING: u32 = 4_000_001;
+    let running = start();
+    let timeout = Some(Duration::from_secs(60));
+    rustix::net::sockopt::set_socket_timeout(&running.kernel.0, rustix::net::sockopt::Timeout::Recv, timeout).unwrap();
+    let uniques: std::collections::BTreeSet<u64> =
+        (0..workers_max() as u64 + 50).map(|index| 100 + 2 * index).collect();
+    for unique in &uniques {
+        running.kernel.look_up_by(HANGING, *unique, b"wait\0");
+    }
+    for other in 1..=5 {
+        running.kernel.look_up_by(HANGING + other, u64::from(2 * other), b"name\0");
+        assert_eq!(running.kernel.reply(), (u64::from(2 * other), 0, b"name".to_vec()));
+    }
+    assert!(running.session.workers() < workers_max() * 3 / 4, "{}", running.session.workers());
+    uniques.iter().for_each(|_| running.open_gate.send(()).unwrap());
+    let answered = uniques.iter().map(|_| running.kernel.reply());
+    let answered = answered.map(|(unique, errno, _)| (errno == 0).then_some(unique)).collect::<Option<_>>();
+    assert_eq!(answered, Some(uniques), "what was set aside too");
+    running.kernel.look_up_by(HANGING, 4, b"name\0");
+    assert_eq!(running.kernel.reply(), (4, 0, b"name".to_vec()));
 }

@@ -1,0 +1,67 @@
+//! Subordinate user ids, as subuid(5) lists them: whoever has a range of them can act as any number of users.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The ranges of this machine, and when they were read.
+static KNOWN: Mutex<Option<(Instant, Vec<Range<u32>>)>> = Mutex::new(None);
+
+/// The user id that stands for all of the same holder: the first of its range for a subordinate id, else the id itself. What the
+/// machine's list says is read again after some seconds.
+pub fn holder(uid: u32) -> u32 {
+    const VALID: Duration = Duration::from_secs(10);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_valid = known.as_ref().is_some_and(|(read, _)| read.elapsed() < VALID);
+    if !is_valid {
+        // Where it cannot be read now, what was known before still holds.
+        let before = known.take().map_or_else(Vec::new, |(_, ranges)| ranges);
+        let ranges = match std::fs::read_to_string("/etc/subuid") {
+            Ok(list) => ranges(&list),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(_) => before,
+        };
+        *known = Some((Instant::now(), ranges));
+    }
+    known.as_ref().map_or(uid, |(_, ranges)| first_of(ranges, uid))
+}
+
+/// For a test: these are the ranges, for some seconds.
+#[cfg(test)]
+pub fn assume(ranges: Vec<Range<u32>>) {
+    *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), ranges));
+}
+
+fn first_of(ranges: &[Range<u32>], uid: u32) -> u32 {
+    ranges.iter().find(|range| range.contains(&uid)).map_or(uid, |range| range.start)
+}
+
+/// The ranges of a list: in each line a user, the first id, and how many. What is no such line is passed over.
+fn ranges(list: &str) -> Vec<Range<u32>> {
+    let parse = |line: &str| {
+        let mut fields = line.trim().split(':').skip(1);
+        let (first, count): (u32, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        // Such as all users of the machine: they are not one.
+        (first != 0).then(|| first..first.saturating_add(count))
+    };
+    list.lines().filter_map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_a_range_have_one_holder() {
+        let ranges = ranges(
+            "ada:100000:65536\n1001:165536:10\n\n# a comment\nbroken:x:y\nroot:0:4294967295\nlast:4294967290:100\n",
+        );
+        assert_eq!(ranges, [100_000..165_536, 165_536..165_546, 4_294_967_290..u32::MAX]);
+        for (uid, holder) in
+            [(1_000, 1_000), (99_999, 99_999), (100_000, 100_000), (165_535, 100_000), (165_540, 165_536)]
+        {
+            assert_eq!(first_of(&ranges, uid), holder, "{uid}");
+        }
+        assert_eq!(first_of(&ranges, 165_546), 165_546);
+    }
+}

@@ -1,0 +1,142 @@
+//! Over an overlay of the kernel's, which copies an object to another layer when it is first changed, with a new time of creation.
+
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bases::dir::{DirectoryFileSystem, Options};
+use vnode::{FileSystem, OpenFlags, RenameMode, SetAttributes, SetTime, Timestamp, VnodeRef};
+
+use crate::ground::{Ground, content, make, name, root, run};
+
+/// An overlay, served.
+struct Overlay {
+    merged: PathBuf,
+    file_system: DirectoryFileSystem,
+    root: VnodeRef,
+}
+
+impl Overlay {
+    /// Runs a test on overlays with both layers on one file system of each kind, and with the upper on another one.
+    fn each(test: impl Fn(&Overlay)) {
+        Ground::each(|ground| {
+            for is_upper_apart in [false, true] {
+                eprintln!("upper layer apart: {is_upper_apart}");
+                test(&Self::on(ground, is_upper_apart));
+            }
+        });
+    }
+
+    fn on(ground: &Ground, is_upper_apart: bool) -> Overlay {
+        let place = ground.path.join(if is_upper_apart { "apart" } else { "together" });
+        let lower = place.join("lower");
+        std::fs::create_dir_all(lower.join("directory")).unwrap();
+        for file in ["one", "two", "three", "directory/below"] {
+            std::fs::write(lower.join(file), "content").unwrap();
+        }
+        // Times of creation are told apart by clock ticks.
+        std::thread::sleep(Duration::from_millis(50));
+        let upper = if is_upper_apart { ground.mount_below("upper-layer", "tmpfs") } else { place.clone() };
+        let (work, upper, merged) = (upper.join("work"), upper.join("upper"), place.join("merged"));
+        for directory in [&work, &upper, &merged] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        let [lower, upper, work] = [lower, upper, work].map(|path| path.to_str().unwrap().to_owned());
+        let layers = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        run("mount", &["-t", "overlay", "overlay", "-o", &layers, merged.to_str().unwrap()]);
+        let file_system = DirectoryFileSystem::open(&merged, Options::default()).unwrap();
+        let root = file_system.root();
+        Overlay { merged, file_system, root }
+    }
+
+    fn lookup(&self, file: &str) -> VnodeRef {
+        self.root.lookup(&root(), name(file)).unwrap().vnode
+    }
+}
+
+fn mode(mode: u32) -> SetAttributes {
+    SetAttributes { mode: Some(mode), ..Default::default() }
+}
+
+#[test]
+fn an_object_that_is_copied_by_opening_it_stays_itself() {
+    Overlay::each(|overlay| {
+        let vnode = overlay.lookup("one");
+        let handle = vnode.handle();
+        let file = vnode.open(&root(), OpenFlags::READ_WRITE).unwrap();
+        assert_eq!(vnode.setattr(&root(), &mode(0o600)).unwrap().mode, 0o600);
+        let owner = SetAttributes { uid: Some(1_000), gid: Some(1_000), ..Default::default() };
+        assert_eq!(vnode.setattr(&root(), &owner).unwrap().uid, 1_000);
+        let time = SetTime::To(Timestamp { seconds: 7, nanoseconds: 0 });
+        let times = SetAttributes { mtime: Some(time), ..Default::default() };
+        assert_eq!(vnode.setattr(&root(), &times).unwrap().mtime.seconds, 7);
+        assert_eq!(file.write_at(&root(), 0, b"C", false), Ok(1));
+        assert_eq!(content(&vnode.open(&root(), OpenFlags::READ).unwrap()), b"Content");
+        assert!(Arc::ptr_eq(&overlay.lookup("one"), &vnode));
+        assert_eq!(vnode.handle(), handle);
+        assert!(Arc::ptr_eq(&overlay.file_system.resolve(&handle).unwrap(), &vnode));
+    });
+}
+
+#[test]
+fn an_object_that_others_have_copied_stays_itself() {
+    Overlay::each(|overlay| {
+        let vnode = overlay.lookup("one");
+        let file = vnode.open(&root(), OpenFlags::READ).unwrap();
+        let changed = std::fs::OpenOptions::new().write(true).open(overlay.merged.join("one")).unwrap();
+        changed.write_at(b"C", 0).unwrap();
+        assert!(Arc::ptr_eq(&overlay.lookup("one"), &vnode));
+        assert_eq!(vnode.setattr(&root(), &mode(0o600)).unwrap().mode, 0o600);
+        overlay.root.unlink(&root(), name("one")).unwrap();
+        assert_eq!(vnode.getattr(&root()).unwrap().nlink, 0);
+        assert_eq!(vnode.setattr(&root(), &mode(0o640)).unwrap().mode, 0o640);
+        drop(file);
+        let other = overlay.lookup("two");
+        std::fs::set_permissions(overlay.merged.join("two"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        assert_eq!(other.getattr(&root()).unwrap().mode, 0o600, "found where it was");
+    });
+}
+
+#[test]
+fn a_directory_that_is_copied_stays_itself() {
+    Overlay::each(|overlay| {
+        let directory = overlay.lookup("directory");
+        let below = directory.lookup(&root(), name("below")).unwrap().vnode;
+        std::fs::write(overlay.merged.join("directory/new"), "").unwrap();
+        assert!(Arc::ptr_eq(&overlay.lookup("directory"), &directory));
+        assert_eq!(directory.setattr(&root(), &mode(0o711)).unwrap().mode, 0o711);
+        assert_eq!(below.setattr(&root(), &mode(0o600)).unwrap().mode, 0o600);
+    });
+}
+
+#[test]
+fn an_object_that_is_copied_by_a_new_name_stays_itself() {
+    Overlay::each(|overlay| {
+        let (moved, linked) = (overlay.lookup("one"), overlay.lookup("two"));
+        overlay.root.rename(&root(), name("one"), &overlay.root, name("moved"), RenameMode::Replace).unwrap();
+        assert!(Arc::ptr_eq(&overlay.lookup("moved"), &moved));
+        assert_eq!(moved.setattr(&root(), &mode(0o600)).unwrap().mode, 0o600);
+        let link = overlay.root.link(&root(), &linked, name("link")).unwrap();
+        assert!(Arc::ptr_eq(&link.vnode, &linked));
+        assert_eq!(linked.setattr(&root(), &mode(0o600)).unwrap().mode, 0o600);
+    });
+}
+
+/// Its number may be the same; what is in the upper layer is not copied any more.
+#[test]
+fn another_object_in_the_place_of_a_new_one_is_not_taken_for_it() {
+    Overlay::each(|overlay| {
+        let (vnode, file) = make(&overlay.root, &root(), "new", 0o644, b"x");
+        drop(file);
+        let path = overlay.merged.join("new");
+        let number = std::fs::metadata(&path).unwrap().ino();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "another").unwrap();
+        eprintln!("the number is given again: {}", std::fs::metadata(&path).unwrap().ino() == number);
+        assert!(!Arc::ptr_eq(&overlay.lookup("new"), &vnode));
+        assert!(vnode.setattr(&root(), &mode(0o777)).is_err());
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
+    });
+}

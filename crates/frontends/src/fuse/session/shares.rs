@@ -1,0 +1,204 @@
+//! Shares of the workers: a user whose requests keep many busy leaves some for others. What it asks beyond is set aside, without
+//! a worker, until one of its requests is done.
+//!
+//! A user may keep as many workers busy as are left of the maximum then, as it may hold descriptors: half of all if nobody else keeps
+//! any. The superuser, and who runs the server, may keep all. Nothing is counted while there are not many workers: each only notes
+//! whom it works for.
+
+use super::super::device::Aside;
+use super::super::wire::{InHeader, Opcode};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use zerocopy::FromBytes;
+
+/// Bytes of requests that the device's lane sets aside at most: those of rings stay in their entries.
+const ASIDE_BYTES_MAX: usize = 64 << 20;
+
+/// What one worker is doing.
+struct Post {
+    lane: usize,
+    /// The user that it works for, plus 1; 0 for nobody who has a share.
+    user: AtomicU64,
+}
+
+/// Who works for whom.
+pub(super) struct Shares {
+    maximum: usize,
+    server: u32,
+    /// There are so many workers that shares count.
+    is_crowded: AtomicBool,
+    posts: Mutex<Vec<Arc<Post>>>,
+    lanes: Vec<LaneAside>,
+    aside_bytes: AtomicUsize,
+}
+
+/// What a lane has set aside.
+#[derive(Default)]
+struct LaneAside {
+    /// There may be something.
+    has_any: AtomicBool,
+    requests: Mutex<VecDeque<(u32, Aside)>>,
+}
+
+/// What is to become of a request.
+pub(super) enum Admittance {
+    /// It is served now.
+    Served,
+    /// It has been set aside.
+    Aside,
+    /// It can neither be served nor be set aside.
+    Refused,
+}
+
+impl Shares {
+    /// Of so many workers at most, for so many lanes.
+    pub(super) fn new(maximum: usize, lanes: usize) -> Shares {
+        Shares {
+            maximum,
+            server: rustix::process::geteuid().as_raw(),
+            is_crowded: AtomicBool::new(false),
+            posts: Mutex::default(),
+            lanes: (0..lanes).map(|_| LaneAside::default()).collect(),
+            aside_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// There are so many workers now.
+    pub(super) fn workers(&self, count: usize) {
+        self.is_crowded.store(count > self.maximum / 2, Ordering::Relaxed);
+    }
+
+    /// A worker of a lane begins.
+    pub(super) fn join(&self, lane: usize) -> Member<'_> {
+        let post = Arc::new(Post { lane, user: AtomicU64::new(0) });
+        self.posts().push(Arc::clone(&post));
+        Member { shares: self, post }
+    }
+
+    fn admit(
+        &self,
+        post: &Post,
+        (user, bytes): (Option<u32>, usize),
+        set_aside: impl FnOnce() -> std::io::Result<Aside>,
+    ) -> Admittance {
+        if !self.is_crowded.load(Ordering::Relaxed) {
+            post.user.store(mark(user), Ordering::SeqCst);
+            return Admittance::Served;
+        }
+        let Some(sharer) = user else {
+            post.user.store(mark(user), Ordering::SeqCst);
+            return Admittance::Served;
+        };
+        let lane = &self.lanes[post.lane];
+        let mut requests = lane.requests();
+        // Before it is counted: who is done with a request in the meantime has a look here, or has not been counted.
+        lane.has_any.store(true, Ordering::SeqCst);
+        if self.takes(post, sharer) {
+            lane.has_any.store(!requests.is_empty(), Ordering::SeqCst);
+            return Admittance::Served;
+        }
+        let has_room = self.aside_bytes.load(Ordering::Relaxed) + bytes <= ASIDE_BYTES_MAX;
+        match has_room.then(set_aside) {
+            Some(Ok(aside)) => {
+                self.aside_bytes.fetch_add(aside.occupied_bytes(), Ordering::Relaxed);
+                requests.push_back((sharer, aside));
+                Admittance::Aside
+            }
+            _ => {
+                lane.has_any.store(!requests.is_empty(), Ordering::SeqCst);
+                Admittance::Refused
+            }
+        }
+    }
+
+    fn next(&self, post: &Post) -> Option<Aside> {
+        post.user.store(0, Ordering::SeqCst);
+        let lane = &self.lanes[post.lane];
+        if !lane.has_any.load(Ordering::SeqCst) {
+            return None;
+        }
+        let mut requests = lane.requests();
+        let place = requests.iter().position(|(user, _)| self.takes(post, *user));
+        let next = place.and_then(|place| requests.remove(place)).map(|(_, aside)| aside);
+        lane.has_any.store(!requests.is_empty(), Ordering::SeqCst);
+        self.aside_bytes.fetch_sub(next.as_ref().map_or(0, Aside::occupied_bytes), Ordering::Relaxed);
+        next
+    }
+
+    /// Notes that a worker works for a user, if one may do so now. One of each lane may at least: what is set aside waits for that.
+    fn takes(&self, post: &Post, user: u32) -> bool {
+        let posts = self.posts();
+        let is_own = |other: &&Arc<Post>| other.user.load(Ordering::SeqCst) == mark(Some(user));
+        let busy = posts.iter().filter(|other| other.user.load(Ordering::SeqCst) != 0).count();
+        let own = posts.iter().filter(is_own).count();
+        let may = !self.is_crowded.load(Ordering::Relaxed)
+            || own < self.maximum.saturating_sub(busy)
+            || !posts.iter().filter(is_own).any(|other| other.lane == post.lane);
+        if may {
+            post.user.store(mark(Some(user)), Ordering::SeqCst);
+        }
+        may
+    }
+
+    /// Whose share a request is served of; nobody's if it has to be served at once, or is of somebody who may have all.
+    fn sharer(&self, message: &[u8]) -> Option<u32> {
+        const AT_ONCE: [u32; 5] = [
+            Opcode::Forget as u32,
+            Opcode::BatchForget as u32,
+            Opcode::Interrupt as u32,
+            Opcode::Init as u32,
+            Opcode::Destroy as u32,
+        ];
+        let (header, _) = InHeader::read_from_prefix(message).ok()?;
+        let has_share = header.uid != 0 && header.uid != self.server && !AT_ONCE.contains(&header.opcode);
+        has_share.then_some(header.uid)
+    }
+
+    fn posts(&self) -> MutexGuard<'_, Vec<Arc<Post>>> {
+        self.posts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A worker that takes part.
+pub(super) struct Member<'a> {
+    shares: &'a Shares,
+    post: Arc<Post>,
+}
+
+impl Member<'_> {
+    /// Whose share a request is to be served of, if anybody's, and its length in bytes.
+    pub(super) fn sharer(&self, message: &[u8]) -> (Option<u32>, usize) {
+        (self.shares.sharer(message), message.len())
+    }
+
+    /// A request has been received. It is noted as its user's, or, if that has no worker left, set aside by `set_aside`.
+    pub(super) fn admit(
+        &self,
+        sharer: (Option<u32>, usize),
+        set_aside: impl FnOnce() -> std::io::Result<Aside>,
+    ) -> Admittance {
+        self.shares.admit(&self.post, sharer, set_aside)
+    }
+
+    /// The request is done: the one that the worker goes on with, of those set aside.
+    pub(super) fn next(&self) -> Option<Aside> {
+        self.shares.next(&self.post)
+    }
+}
+
+impl Drop for Member<'_> {
+    fn drop(&mut self) {
+        self.shares.posts().retain(|other| !Arc::ptr_eq(other, &self.post));
+    }
+}
+
+impl LaneAside {
+    fn requests(&self) -> MutexGuard<'_, VecDeque<(u32, Aside)>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn mark(user: Option<u32>) -> u64 {
+    user.map_or(0, |user| u64::from(user) + 1)
+}
