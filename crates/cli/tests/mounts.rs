@@ -652,8 +652,11 @@ fn what_is_reserved_for_the_superuser_is_not_taken_by_users_through_any_stack() 
     let free = || rustix::fs::statvfs(&base).unwrap().f_bfree;
     let reserve = free() * 2 / 5;
     let (base, lower) = (scratch.name("base"), scratch.name("lower"));
+    // Opened to be read first: where the kernel writes by itself, it does so as who opened it first.
     let fill = |by: &str, count: u32| {
-        format!("dd if=/dev/zero of={by} bs=64k count={count} conv=fsync 2>&1 | grep -o 'No space left' | head -1")
+        let read_first = format!("touch {by}; exec 3<{by}");
+        let write = format!("dd if=/dev/zero of={by} bs=64k count={count} conv=fsync");
+        format!("{read_first}; {write} 2>&1 | grep -o 'No space left' | head -1")
     };
     let append = "printf x 2>&1 >> copied";
     for (stack, options) in [

@@ -439,3 +439,109 @@ fn set_id_bits_go_before_data_change_that_an_error_is_reported_of() {
         assert_eq!(file.getattr(&root()).unwrap().mode & 0o6000, 0, "{operation} {way}");
     }
 }
+
+/// Below it, new objects get no owner: their names go to other files meanwhile.
+struct FullQuota {
+    below: FileSystemRef,
+}
+
+impl Layer for FullQuota {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "full quota"
+    }
+
+    fn setattr(&self, _: &LayerVnode<Self>, _: &Caller, _: &SetAttributes) -> Result<Attributes> {
+        let directory = walk(&self.below, &root(), "d").unwrap().vnode;
+        directory.unlink(&root(), name("taken"))?;
+        create(&directory, &user(0), "taken", 0o600);
+        Err(Errno::EDQUOT)
+    }
+}
+
+#[test]
+fn what_cannot_get_its_owner_goes_and_nothing_else_that_has_its_name() {
+    for (made, left) in [("taken", &["file", "taken"][..]), ("new", &["file"])] {
+        let below = below();
+        let upper = layer(
+            "map",
+            &[("user-map", "1000/2000")],
+            vnode::layer::stack(FullQuota { below: below.clone() }, below.clone()),
+        );
+        let directory = walk(&upper, &user(2000), "d").unwrap().vnode;
+        let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+        let error = directory.create(&user(2000), name(made), &how).map(drop).unwrap_err();
+        assert_eq!(error, if made == "taken" { Errno::EDQUOT } else { Errno::ENOENT });
+        assert_eq!(list(&walk(&below, &root(), "d").unwrap().vnode, &root()), left);
+    }
+}
+
+#[test]
+fn only_who_may_read_and_write_a_file_of_others_links_to_it() {
+    let protects = std::fs::read("/proc/sys/fs/protected_hardlinks").is_ok_and(|switch| !switch.starts_with(b"0"));
+    let upper = layer("map", &[("user-map", "1000/2000"), ("squash", "root")], below());
+    let directory = walk(&upper, &user(2000), "d").unwrap().vnode;
+    let own = walk(&upper, &user(2000), "d/file").unwrap().vnode;
+    directory.link(&user(2000), &own, name("another")).unwrap();
+    directory.setattr(&user(2000), &SetAttributes { mode: Some(0o777), ..NONE }).unwrap();
+    if protects {
+        for by in [user(5), root()] {
+            assert_eq!(directory.link(&by, &own, name("kept")).map(drop), Err(Errno::EPERM));
+        }
+    }
+    own.setattr(&user(2000), &SetAttributes { mode: Some(0o666), ..NONE }).unwrap();
+    directory.link(&user(5), &own, name("free")).unwrap();
+}
+
+/// `FS_IOC_SETFLAGS` of either width, and `FS_IOC_FSSETXATTR` for the same flags: the kernel checks neither of the first two
+/// itself where a program asks for the other width.
+#[test]
+fn owning_a_file_in_a_view_allows_no_more_than_owning_it() {
+    const NO_DUMP: u32 = 0x40;
+    const IMMUTABLE: u32 = 0x10;
+    const EXTENDED_NO_DUMP: u32 = 0x80;
+    const EXTENDED_IMMUTABLE: u32 = 0x8;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"data").unwrap();
+    let flags = || rustix::fs::ioctl_getflags(std::fs::File::open(&path).unwrap());
+    if !rustix::process::geteuid().is_root() || flags().is_err() {
+        eprintln!("skipped: needs root and a file system with flags");
+        return;
+    }
+    let base = bases::dir::DirectoryFileSystem::open(directory.path(), bases::dir::Options::default()).unwrap();
+    let upper = layer("map", &[("user-map", "1000/2000")], std::sync::Arc::new(base));
+    let container = || root().without_capabilities();
+    for owner in [1000, 0] {
+        std::os::unix::fs::chown(&path, Some(owner), Some(owner)).unwrap();
+        let shown = if owner == 0 { 0 } else { 2000 };
+        let file = walk(&upper, &root(), "file").unwrap().vnode;
+        let open = file.open(&root(), OpenFlags::READ).unwrap();
+        let owner_in_view = if owner == 0 { container() } else { user(shown) };
+        for (command, no_dump, immutable) in [
+            (0x4008_6602, NO_DUMP, IMMUTABLE),
+            (0x4004_6602, NO_DUMP, IMMUTABLE),
+            (0x401c_5820, EXTENDED_NO_DUMP, EXTENDED_IMMUTABLE),
+        ] {
+            let set = |caller: &Caller, bits: u32| {
+                let mut input = [0; 28];
+                input[..4].copy_from_slice(&bits.to_ne_bytes());
+                let by_file = open.ioctl(caller, command, &input, &mut []).map(drop);
+                assert_eq!(file.ioctl(caller, command, &input, &mut []).map(drop), by_file);
+                by_file
+            };
+            let has = |flag| flags().unwrap().contains(flag);
+            let immutable_bit = rustix::fs::IFlags::IMMUTABLE;
+            set(&owner_in_view, no_dump).unwrap();
+            assert!(has(rustix::fs::IFlags::NODUMP), "{command:x}");
+            assert_eq!(set(&owner_in_view, immutable), Err(Errno::EPERM), "{command:x}");
+            assert_eq!(set(&user(7), no_dump), Err(Errno::EPERM), "{command:x}");
+            set(&root(), immutable).unwrap();
+            assert!(has(immutable_bit), "{command:x}");
+            assert_eq!(set(&owner_in_view, no_dump), Err(Errno::EPERM), "{command:x}");
+            assert!(has(immutable_bit), "{command:x}");
+            set(&root(), 0).unwrap();
+        }
+    }
+}

@@ -149,6 +149,7 @@ const BEYOND: &[&str] = &["an hour of soak", "100 million messages and a million
 /// The programs that mount without saying how requests come, and the argument that chooses the tests concerned.
 const ON_BOTH_TRANSPORTS: &[(&str, Option<&str>)] = &[
     ("frontends mounted", None),
+    ("frontends unchecked", None),
     ("layers cancelled_callers", None),
     ("layers mounted", None),
     ("suite conformance", Some("mount")),

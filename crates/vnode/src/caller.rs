@@ -52,6 +52,8 @@ enum Admission {
     Checked,
     /// It is to be admitted whatever the mode says.
     Overriding,
+    /// It follows from something else, to which the caller was admitted.
+    Implied,
 }
 
 impl Caller {
@@ -85,6 +87,24 @@ impl Caller {
     /// The server itself: what a layer uses for work of its own that the user has no part in.
     pub fn server() -> Self {
         Self { server: true, ..Self::with_groups(0, 0, &[], 0) }
+    }
+
+    /// The server, for what follows from something that `other` does and was admitted to, such as reading a program to execute
+    /// it. Bases act as the server, and layers check no permissions; those that refuse or report operations by rules of their
+    /// own do so as for `other`, whose ids these are.
+    pub fn server_for(other: &Self) -> Self {
+        Self { server: true, admission: Admission::Implied, ..other.clone() }
+    }
+
+    /// Whether the operation is the server's own, and does not follow from what somebody else does.
+    pub fn is_server_alone(&self) -> bool {
+        self.server && self.admission != Admission::Implied
+    }
+
+    /// The same caller without the capabilities of a superuser, whatever its user id.
+    #[must_use]
+    pub fn without_capabilities(self) -> Self {
+        Self { capabilities: 0.into(), ..self }
     }
 
     /// The same, which everybody shares: for operations that are done often.
@@ -129,6 +149,7 @@ impl Caller {
     /// `EMFILE`, `ENFILE`, `ENOMEM`: they cannot be known now. Until they are, the caller seems to have none.
     pub fn identify(&self) -> Result<()> {
         match self.uid {
+            _ if self.server => Ok(()),
             0 => self.known_capabilities().map(drop),
             _ => self.known_groups().map(drop),
         }

@@ -74,6 +74,12 @@ pub trait OpenFile: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether [`OpenFile::flush`] may have something to tell or to do beside releasing locks, whoever wrote to the file and by
+    /// which way. Default: yes.
+    fn closing_tells(&self) -> bool {
+        true
+    }
+
     /// What was written reaches stable storage; with `data_only` not the attributes that reading does not need.
     /// Default: nothing to do.
     ///

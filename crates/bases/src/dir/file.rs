@@ -27,8 +27,8 @@ pub struct File {
     node: Arc<Node>,
     descriptor: HeldDescriptor,
     flags: OpenFlags,
-    /// As whom data are written that nobody else is known to write: who opened it to be written.
-    writer: Option<Caller>,
+    /// Who opened it: as whom data are written that nobody else is known to write.
+    opener: Caller,
     /// The kernel may not read it by itself: it would open the file anew, and change an access time that is to be kept.
     is_read_here: bool,
     locks: FileLocks,
@@ -137,9 +137,8 @@ fn copy_in_parts(length: u64, mut part: impl FnMut(u64) -> Result<u64>) -> Resul
 impl File {
     /// A file of a vnode that `caller` opened by `descriptor`.
     pub fn new(node: Arc<Node>, caller: &Caller, descriptor: HeldDescriptor, flags: OpenFlags) -> Self {
-        let writer = flags.writes().then(|| caller.clone());
         let is_read_here = !caller.server && node.tree().keeps_times_of_files() && node.mount().keeps_access_times();
-        Self { node, descriptor, flags, writer, is_read_here, locks: FileLocks::default() }
+        Self { node, descriptor, flags, opener: caller.uncancelled(), is_read_here, locks: FileLocks::default() }
     }
 
     /// The attributes.
@@ -150,9 +149,11 @@ impl File {
     /// The credentials of a caller who is about to change the data: the kernel takes set-id bits away from a file that
     /// others than the superuser write to, and file capabilities from any.
     fn act_for_writer<'t>(&self, thread: &'t mut Thread, caller: &Caller) -> Result<Acting<'t>> {
-        let Some(writer) = &self.writer else { return Err(Errno::EBADF) };
+        if !self.flags.writes() {
+            return Err(Errno::EBADF);
+        }
         // What the server writes by itself is of who opened the file: it counts as theirs where room is reserved or limited.
-        thread.act_for_data(if caller.server && !caller.has_payer() { writer } else { caller })
+        thread.act_for_data(if caller.server && !caller.has_payer() { &self.opener } else { caller })
     }
 
     fn thread(&self) -> Thread {
@@ -180,7 +181,7 @@ impl OpenFile for File {
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
         let _working = enter(KIND);
         let thread = &mut self.thread();
-        if self.writer.is_some() && !data.is_empty() {
+        if self.flags.writes() && !data.is_empty() {
             self.clear_privileges(thread, caller, kill_privileges)?;
         }
         let acting = self.act_for_writer(thread, caller)?;
@@ -208,12 +209,16 @@ impl OpenFile for File {
     fn flush(&self, _caller: &Caller, owner: LockOwner) -> Result<()> {
         let _working = enter(KIND);
         self.node.tree().locks.release(&self.node, owner);
-        if self.flags.writes() && self.node.mount().tells_errors_at_close() {
+        if self.closing_tells() {
             // Closing another descriptor of it tells what closing this one would.
             let copy = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0).map_err(errno)?;
             system::close(copy).map_err(errno)?;
         }
         Ok(())
+    }
+
+    fn closing_tells(&self) -> bool {
+        self.flags.writes() && self.node.mount().tells_errors_at_close()
     }
 
     fn fsync(&self, _caller: &Caller, data_only: bool) -> Result<()> {
@@ -293,15 +298,13 @@ impl OpenFile for File {
         ioctl::of_descriptor(&mut self.thread(), self.descriptor.as_fd(), caller, command, input, output)
     }
 
-    /// The thread then has the credentials of who opened the file to be written: with those of the thread that hands it on,
-    /// the kernel writes to it.
+    /// The thread then has the credentials of who opened the file: with those of the thread that hands it on, the kernel writes
+    /// to it, also for others who open it to be written while it is handed on.
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         if self.is_read_here {
             return None;
         }
-        if let Some(writer) = &self.writer {
-            self.thread().act_for_data(writer).ok()?;
-        }
+        self.thread().act_for_data(&self.opener).ok()?;
         Some(self.descriptor.as_fd())
     }
 

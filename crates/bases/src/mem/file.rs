@@ -169,6 +169,10 @@ impl OpenFile for MemoryFile {
         Ok(())
     }
 
+    fn closing_tells(&self) -> bool {
+        false
+    }
+
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let _working = enter(KIND);
         self.writable()?;

@@ -114,9 +114,8 @@ struct OpenNode {
     backing_id: i32,
     /// Which file that is, where [`OpenWish::opens_differ`].
     backing_file: Option<FileIdentity>,
-    /// What [`Opener::is_privileged`] was for the open that registered the backing file: all passthrough writes are done
-    /// with its credentials.
-    backing_privileged: bool,
+    /// Who registered the backing file by opening it: all passthrough writes are done with those credentials.
+    backing_opener: Option<Opener>,
     handles: Vec<u64>,
     /// Of them, those opened for writing.
     writers: u32,
@@ -291,13 +290,13 @@ impl OpenNode {
         if wish.passthrough && self.cached == 0 && self.backing_id == 0 {
             self.backing_id = register_backing(file).unwrap_or_default();
             self.backing_file = wish.opens_differ.then(|| identity(file)).flatten();
-            self.backing_privileged = wish.opener.is_privileged;
+            self.backing_opener = Some(wish.opener);
         }
         if self.backing_id != 0 {
             // Also an open whose I/O must reach us names the backing file: the kernel wants that of all opens of the
             // inode, and lets direct I/O take precedence.
             self.passthrough += 1;
-            let wrong_credentials = wish.writes && wish.opener.is_privileged != self.backing_privileged;
+            let wrong_credentials = wish.writes && self.backing_opener != Some(wish.opener);
             let wrong_file = wish.opens_differ && self.backing_file != identity(file);
             let direct = if wish.direct || wrong_credentials || wrong_file { DIRECT } else { 0 };
             (IoMode::Passthrough, open_reply::PASSTHROUGH | direct)
@@ -384,6 +383,18 @@ mod tests {
         assert_eq!(other.flags, open_reply::PASSTHROUGH | super::DIRECT);
         let reader = open(&files, OpenWish { opener: USER, writes: false, ..PASSTHROUGH }, None);
         assert_eq!(reader.flags, open_reply::PASSTHROUGH);
+        for opener in [
+            Opener { ids: (6, 5), ..USER },
+            Opener { ids: (5, 6), ..USER },
+            Opener { ids: (0, 0), is_privileged: false },
+        ] {
+            let files = OpenFiles::new();
+            open(&files, OpenWish { opener: USER, writes: false, ..PASSTHROUGH }, Some(7));
+            let other = open(&files, OpenWish { opener, ..PASSTHROUGH }, None);
+            assert_eq!(other.flags, open_reply::PASSTHROUGH | super::DIRECT, "{opener:?}");
+            let own = open(&files, OpenWish { opener: USER, ..PASSTHROUGH }, None);
+            assert_eq!(own.flags, open_reply::PASSTHROUGH);
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Guard {
         caller: &Caller,
         operation: &Operation<'_>,
     ) -> Option<&'static str> {
-        if caller.server {
+        if caller.is_server_alone() {
             return None;
         }
         if self.refuse_setuid && caller.uid != 0 && makes_set_id(node, operation) {

@@ -200,9 +200,9 @@ impl Audit {
         entry
     }
 
-    /// Whether the operation is the server's, or comes of writing lines.
+    /// Whether the operation is the server's own, or comes of writing lines.
     fn is_own(&self, caller: &Caller) -> bool {
-        caller.server || self.reporter.is_writer(caller.pid)
+        caller.is_server_alone() || self.reporter.is_writer(caller.pid)
     }
 
     fn report(&self, subject: &Subject<'_>, refused_by: Option<&'static str>) {

@@ -142,15 +142,25 @@ impl NewObject {
         match self.adopt(map, node, caller, &entry) {
             Ok(attributes) => Ok(Entry { attributes, ..entry }),
             Err(error) => {
-                let server = Caller::server();
-                // The error that counts is the one that was met first.
-                let _ = match self.kind {
-                    FileKind::Directory => node.lower().rmdir(&server, name),
-                    _ => node.lower().unlink(&server, name),
-                };
+                self.take_away(map, node, name, &entry);
                 Err(error)
             }
         }
+    }
+
+    /// Takes the object away again, unless its name stands for another by now. The error that counts is the one that was met
+    /// before.
+    fn take_away(&self, map: &Map, node: &LayerVnode<Map>, name: Name<'_>, entry: &Entry) {
+        let (below, server) = (node.lower(), Caller::server());
+        let _guard = map.names.lock_directory(node);
+        let handle = node.lower_of(&entry.vnode).map(|made| made.handle());
+        if below.lookup(&server, name).map(|found| found.vnode.handle()) != handle {
+            return;
+        }
+        let _ = match self.kind {
+            FileKind::Directory => below.rmdir(&server, name),
+            _ => below.unlink(&server, name),
+        };
     }
 
     /// Gives the new object its attributes, as far as it does not have them. A server that is not the superuser cannot

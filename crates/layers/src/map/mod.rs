@@ -133,10 +133,13 @@ impl Layer for Map {
 
     fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
         self.check_hidden(operation)?;
-        if caller.server {
+        if caller.is_server_alone() {
             return Ok(());
         }
         self.check_denied(operation)?;
+        if caller.server {
+            return Ok(());
+        }
         if self.has_view() { self.check_view(node, &self.effective(caller), operation) } else { Ok(()) }
     }
 
@@ -176,7 +179,7 @@ impl Layer for Map {
     }
 
     fn setattr(&self, node: &LayerVnode<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        if caller.server || (!self.has_view() && self.policies.are_normal()) {
+        if caller.is_server_alone() || (!self.has_view() && self.policies.are_normal()) {
             return node.forward_setattr(caller, changes);
         }
         let view_caller = self.effective(caller);
@@ -321,6 +324,27 @@ impl Layer for Map {
         let trusted = self.effective(caller).is_superuser();
         let shown = |name: &&[u8]| !is_acl(name) && (trusted || !name.starts_with(b"trusted."));
         Ok(names.split_inclusive(|byte| *byte == 0).filter(shown).flatten().copied().collect())
+    }
+
+    fn ioctl(
+        &self,
+        node: &LayerVnode<Self>,
+        file: Option<&LayerFile<Self>>,
+        caller: &Caller,
+        command: u32,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<i32> {
+        let restricted = match self.has_view() && !caller.server && ioctl::changes(command) {
+            true => self.restricted_owner(node, &self.effective(caller))?,
+            false => None,
+        };
+        match (restricted, file) {
+            (Some(owner), Some(file)) => file.lower().ioctl(&owner, command, input, output),
+            (Some(owner), None) => node.lower().ioctl(&owner, command, input, output),
+            (None, Some(file)) => file.forward_ioctl(caller, command, input, output),
+            (None, None) => node.forward_ioctl(caller, command, input, output),
+        }
     }
 
     fn open(&self, node: &LayerVnode<Self>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
@@ -483,6 +507,18 @@ impl Map {
         }
     }
 
+    /// As whom a caller, squashed, who owns an object in the view has it changed by an ioctl: as its owner below, without the
+    /// server's capabilities, which allow more than owning it, such as to change immutable files. `None` for a caller who has
+    /// them too.
+    fn restricted_owner(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Option<Caller>> {
+        if caller.is_superuser() && caller.may_change_flags() {
+            return Ok(None);
+        }
+        let below = node.lower().getattr(&Caller::server())?;
+        let owner = Caller::with_groups(below.uid, below.gid, &[], caller.umask).without_capabilities();
+        Ok(Some(with_process(owner, caller)))
+    }
+
     /// The server may keep set-id bits where the caller may not.
     fn kills_privileges(&self, caller: &Caller) -> bool {
         self.has_view() && !caller.server && !self.effective(caller).is_superuser()
@@ -549,10 +585,13 @@ impl Map {
         let view = || self.view(node, caller);
         match operation {
             Operation::Lookup(_) | Operation::Parent | Operation::Create { .. } => view()?.check(AccessMode::EXECUTE),
-            Operation::MakeDirectory { .. }
-            | Operation::MakeSymlink { .. }
-            | Operation::Link { .. }
-            | Operation::TemporaryFile(_) => view()?.check_entries(),
+            Operation::MakeDirectory { .. } | Operation::MakeSymlink { .. } | Operation::TemporaryFile(_) => {
+                view()?.check_entries()
+            }
+            Operation::Link { target, .. } => {
+                view()?.check_entries()?;
+                self.view_of(&**node.lower_of(target)?, caller)?.check_link()
+            }
             Operation::MakeNode { kind, .. } => {
                 let device = matches!(kind, FileKind::BlockDevice | FileKind::CharacterDevice);
                 view()?.check_entries()?;

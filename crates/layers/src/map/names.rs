@@ -15,6 +15,11 @@ pub(super) struct NameLocks(KeyedLocks<Handle>);
 pub(super) type NameGuards<'a> = [Option<KeyedGuard<'a, Handle>>; 2];
 
 impl NameLocks {
+    /// Locks a directory from which a name is to be taken that an operation has just made.
+    pub(super) fn lock_directory(&self, node: &LayerVnode<Map>) -> KeyedGuard<'_, Handle> {
+        self.0.write(node.handle())
+    }
+
     /// Locks the directories from which the operation takes names away.
     pub(super) fn lock(&self, node: &LayerVnode<Map>, operation: &Operation<'_>) -> NameGuards<'_> {
         match operation {

@@ -62,6 +62,17 @@ impl View<'_> {
         if self.is_owner() { Ok(()) } else { Err(Errno::EPERM) }
     }
 
+    /// Whether the object may get one more name: as the kernel protects files, where it does (`protected_hardlinks`,
+    /// proc_sys_fs(5)), from names by which somebody who may not both read and write them would keep them.
+    pub(super) fn check_link(&self) -> Result<()> {
+        let both = AccessMode::from_bits(AccessMode::READ.bits() | AccessMode::WRITE.bits());
+        let mode = self.attributes.mode;
+        let runs_as_others =
+            mode & libc::S_ISUID != 0 || mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP;
+        let is_safe = self.attributes.kind == FileKind::Regular && !runs_as_others && self.check(both).is_ok();
+        if self.is_owner() || is_safe || !are_links_protected() { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
     /// Whether the changes may be made, and what becomes of them: set-group-id goes where the caller has no right to it.
     pub(super) fn check_changes(&self, changes: &mut SetAttributes) -> Result<()> {
         let superuser = self.caller.is_superuser();
@@ -125,6 +136,11 @@ impl View<'_> {
     }
 }
 
+/// Whether the kernel protects files from links; where that cannot be known, they are to be.
+fn are_links_protected() -> bool {
+    !std::fs::read("/proc/sys/fs/protected_hardlinks").is_ok_and(|switch| switch.starts_with(b"0"))
+}
+
 /// Whether the extended attribute is an ACL: it names ids below and grants what is not in the mode that is shown.
 pub(super) fn is_acl(name: &[u8]) -> bool {
     name.starts_with(b"system.posix_acl_")
@@ -170,6 +186,27 @@ mod tests {
         assert!(may(3, &[2], AccessMode::READ) && !may(3, &[2], AccessMode::WRITE), "the group");
         assert!(may(3, &[4], AccessMode::WRITE) && !may(3, &[], AccessMode::EXECUTE), "others");
         assert!(may(0, &[], AccessMode::WRITE) && !may(0, &[], AccessMode::EXECUTE), "the superuser");
+    }
+
+    #[test]
+    fn who_may_not_read_and_write_a_file_of_others_makes_no_name_for_it() {
+        let may = |uid, kind, mode| {
+            let caller = Caller::with_groups(uid, 99, &[], 0);
+            View { caller: &caller, attributes: attributes(kind, mode, 1, 2) }.check_link().is_ok()
+        };
+        assert!(may(1, FileKind::Regular, 0o4700) && may(0, FileKind::Fifo, 0));
+        assert!(may(3, FileKind::Regular, 0o666) && may(3, FileKind::Regular, 0o2666));
+        let is_protected = are_links_protected();
+        for (kind, mode) in [
+            (FileKind::Regular, 0o600),
+            (FileKind::Regular, 0o644),
+            (FileKind::Regular, 0o4777),
+            (FileKind::Regular, 0o2777),
+            (FileKind::Fifo, 0o666),
+            (FileKind::Symlink, 0o777),
+        ] {
+            assert_eq!(may(3, kind, mode), !is_protected, "{kind:?} {mode:o}");
+        }
     }
 
     #[test]

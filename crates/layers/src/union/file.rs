@@ -257,6 +257,15 @@ impl UnionFile {
     fn locks(&self) -> MutexGuard<'_, Vec<(LockOwner, Lock)>> {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Whether what is written goes to the file that is open now. Elsewhere a copy could be made, and the kernel would go on with
+    /// the original; what is open in a view ends with it.
+    fn stays(&self) -> bool {
+        self.node.union.private.is_none()
+            && self.node.copies() == self.opened.copies
+            && self.node.is_writable()
+            && !self.node.may_meet_a_full_branch()
+    }
 }
 
 impl Drop for UnionFile {
@@ -292,6 +301,14 @@ impl OpenFile for UnionFile {
         let _working = enter(KIND.name);
         self.node.forget_locks(owner);
         self.current()?.flush(caller, owner)
+    }
+
+    fn closing_tells(&self) -> bool {
+        let may_move = self.flags.writes() && {
+            let (_steady, _object) = (self.node.union.steady(), self.node.shared());
+            !self.stays()
+        };
+        may_move || self.current().map_or(true, |file| file.closing_tells())
     }
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
@@ -364,12 +381,7 @@ impl OpenFile for UnionFile {
             return None;
         }
         let (_steady, _object) = (union.steady(), self.node.shared());
-        // Anywhere else a copy could be made, and the kernel would go on with the original.
-        // What is open in a view ends with it.
-        if union.private.is_some() {
-            return None;
-        }
-        if self.node.copies() != self.opened.copies || !self.node.is_writable() || self.node.may_meet_a_full_branch() {
+        if !self.stays() {
             return None;
         }
         let backing = self.opened.file.backing()?;

@@ -22,6 +22,8 @@ enum Difference {
     Results(&'static str, &'static str),
     /// In times of change, which are left in the mount.
     TimeOfChange,
+    /// The mount refuses, whatever is done beside it.
+    Refusal,
     Any,
 }
 
@@ -59,7 +61,7 @@ const fn special(object: &'static str) -> Expected {
         user: None,
         object: Some(object),
         call: None,
-        difference: Difference::Any,
+        difference: Difference::Refusal,
         reason: "pipes, sockets and devices are found only by who may both read and write them",
     }
 }
@@ -205,6 +207,7 @@ impl Difference {
                 let unchanged = |line: &String| line.trim_end_matches(super::state::CHANGED).to_owned();
                 beside.result == mounted.result && beside.state.iter().map(unchanged).eq(mounted.state.iter().cloned())
             }
+            Self::Refusal => mounted.result.starts_with("EACCES"),
             Self::Any => true,
         }
     }

@@ -199,6 +199,10 @@ impl<L: Layer> OpenFile for LayerFile<L> {
         self.node.run(caller, Operation::Poll, |layer| layer.poll(self, caller, events))
     }
 
+    fn closing_tells(&self) -> bool {
+        !self.node.layer().properties().nothing_to_flush || self.lower.closing_tells()
+    }
+
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         self.node.layer().properties().allows_passthrough().then(|| self.lower.backing()).flatten()
     }

@@ -71,7 +71,8 @@ impl Dispatcher {
             && only_clears_set_id(&node.vnode.getattr(&self.server)?, mode)
         {
             changes.mode = None;
-            node.vnode.setattr(&self.server, &SetAttributes { mode: Some(mode), ..SetAttributes::default() })?;
+            let cleared = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+            self.unless_for_writer(node, node.vnode.setattr(&Caller::server_for(caller), &cleared))?;
         }
         if !self.writes_back() || set.valid & valid::CTIME == 0 {
             return self.change(caller, node, set, changes);
@@ -86,7 +87,17 @@ impl Dispatcher {
         let changed = if changes.is_empty() { None } else { Some(self.change(caller, node, set, changes)?) };
         match (changed, times.is_empty()) {
             (Some(changed), true) => Ok(changed),
-            _ => self.change(&self.server, node, set, times),
+            _ => {
+                let changed = self.change(&Caller::server_for(caller), node, set, times);
+                if times.atime.is_some() {
+                    // Of the writing back the kernel tells no time of access.
+                    return changed;
+                }
+                match self.unless_for_writer(node, changed)? {
+                    Some(changed) => Ok(changed),
+                    None => self.attributes(caller, node, None),
+                }
+            }
         }
     }
 
@@ -136,7 +147,8 @@ impl Dispatcher {
         let changed = node.vnode.setattr(caller, &changes);
         let mode_changed = changes.mode.is_some() && node.vnode.kind() == FileKind::Directory;
         // Also after a failure, which may have come after the change.
-        if mode_changed && self.admission.changed(node) {
+        let protects_symlinks = changes.mode.is_some_and(|mode| self.protects_symlinks(mode));
+        if mode_changed && (self.admission.changed(node) || protects_symlinks) {
             self.names_became_private(node);
         }
         changed

@@ -77,6 +77,10 @@ impl Dispatcher {
     /// A name was moved. The kernel takes what it knows of it along.
     fn moved(&self, found_in: Generation, from: (&Arc<Node>, &[u8]), to: (&Arc<Node>, &[u8]), mode: RenameMode) {
         let is_exchange = mode == RenameMode::Exchange;
+        self.guard_moved(to.0, to.1);
+        if is_exchange {
+            self.guard_moved(from.0, from.1);
+        }
         self.known_names.moved((from.0.id, from.1), (to.0.id, to.1), is_exchange);
         if self.known_names.generation() != found_in {
             // It may have been told of these names before they were moved.
@@ -110,7 +114,8 @@ impl Dispatcher {
                 Ok(entry) => {
                     // What is not there is looked up before something is created; that tells nothing of those that are.
                     self.interest.note(parent.id);
-                    self.guarded_entry_out(found_in, (caller, parent, bytes), entry)?
+                    self.admit_to_found(caller, &entry)?;
+                    self.entry_out(found_in, parent, bytes, entry)
                 }
                 Err(Errno::ENOENT) if self.may_keep_missing(found_in, parent) => {
                     timed_entry(self.decisions().name_timeout, Duration::ZERO)
@@ -136,32 +141,19 @@ impl Dispatcher {
 
     /// The result for a name in `parent`: its node, which the kernel holds once more from now on.
     pub(super) fn entry_out(&self, found_in: Generation, parent: &Node, name: &[u8], entry: Entry) -> wire::EntryOut {
+        let guard = self.guard(parent, &entry);
         let Entry { vnode, attributes } = entry;
         let node = self.nodes.look_up(vnode);
+        if guard == Guard::FollowNotForOthers {
+            node.note.store(FOLLOW_NOT_FOR_OTHERS, Ordering::Release);
+        }
         let is_gone = |node| self.nodes.get(node).is_none();
-        let may_be_kept = !self.decisions().name_timeout.is_zero()
+        let may_be_kept = guard == Guard::None
+            && !self.decisions().name_timeout.is_zero()
             && self.admission.names_cacheable(parent)
             && self.known_names.give(found_in, parent.id, name, node.id, is_gone);
         let name_timeout = if may_be_kept { self.decisions().name_timeout } else { Duration::ZERO };
         self.timed_entry_out(&node, &attributes, name_timeout)
-    }
-
-    /// As [`Dispatcher::entry_out`] for a caller who has looked the name up, if it is admitted to what it stands for.
-    fn guarded_entry_out(
-        &self,
-        found_in: Generation,
-        (caller, parent, name): (&Caller, &Node, &[u8]),
-        entry: Entry,
-    ) -> Result<wire::EntryOut> {
-        let guard = self.guard(caller, parent, &entry)?;
-        let found = match guard {
-            Guard::AskAgain => self.nameless_entry_out(entry),
-            Guard::None | Guard::FollowNotForOthers => self.entry_out(found_in, parent, name, entry),
-        };
-        if guard == Guard::FollowNotForOthers {
-            self.node(found.node)?.note.store(FOLLOW_NOT_FOR_OTHERS, Ordering::Release);
-        }
-        Ok(found)
     }
 
     /// The result for an object that is not asked for by a name, as [`Dispatcher::entry_out`].

@@ -62,9 +62,9 @@ impl Dispatcher {
         let (file, appends) = if arguments.flags & OPENED_TO_EXECUTE != 0 {
             // Who may execute need not be allowed to read; the kernel reads for the program loader. What it is for is told:
             // below, nothing may be executable at all.
-            node.vnode.access(&caller, AccessMode::EXECUTE)?;
+            node.vnode.access(&caller, self.access_to_execute())?;
             let to_execute = flags.with(OpenFlags::from_bits(OPENED_TO_EXECUTE));
-            (node.vnode.open(&self.server, to_execute)?, false)
+            (node.vnode.open(&Caller::server_for(&caller), to_execute)?, false)
         } else {
             self.open_vnode(&node, &caller, flags)?
         };
@@ -74,6 +74,15 @@ impl Dispatcher {
         let answer = self.register(&node, file, flags, appends, None, Opener::of(&caller));
         put_open(reply, answer);
         Ok(())
+    }
+
+    /// What whoever executes a program must be allowed. Where the kernel checks nothing, it takes all programs for such as
+    /// everybody may read, and lets others look into the memory of those who execute them.
+    fn access_to_execute(&self) -> AccessMode {
+        match self.decisions().guards_others() {
+            true => AccessMode::from_bits(AccessMode::READ.bits() | AccessMode::EXECUTE.bits()),
+            false => AccessMode::EXECUTE,
+        }
     }
 
     /// Opens for a caller; also whether what is written to it comes at the end. A kernel that writes back finds the places
@@ -133,10 +142,10 @@ impl Dispatcher {
         attributes: Option<&Attributes>,
         opener: Opener,
     ) -> OpenAnswer {
-        let privileged = opener.is_privileged;
         let passthrough = self.decisions().passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
-        // After a passthrough write the kernel would not notice that the bits are gone.
-        let writes_clear_set_id = passthrough && flags.writes() && !privileged && self.has_set_id(&file, attributes);
+        // After a passthrough write the kernel would not notice that the bits are gone; and where the superuser opens it for
+        // somebody else to write, they would stay.
+        let writes_clear_set_id = passthrough && flags.writes() && self.has_set_id(&file, attributes);
         // Where the kernel writes back, what it says is the end may be where something was appended meanwhile.
         let appends_by_itself = self.writes_back() && appends;
         // The kernel has a write through its cache followed by an fsync, and one to the backing file not.
@@ -144,17 +153,17 @@ impl Dispatcher {
         let direct = self.decisions().direct_io() || writes_clear_set_id || appends_by_itself || synchronized;
         let opens_differ = self.decisions().opens_differ;
         let wish = OpenWish { passthrough, direct, opens_differ, writes: flags.writes(), appends, opener };
-        let register = |file: &OpenFileRef| self.register_backing(file, privileged);
+        let register = |file: &OpenFileRef| self.register_backing(file, opener.is_privileged);
         let keeps = |file: &OpenFileRef| self.may_keep_data(node, file, attributes, flags.reads());
+        let is_closed_silently = !self.decisions().needs_flush() || !file.closing_tells();
         let mut answer = self.open_files.open(node.id, file, wish, register, keeps);
         let written_past_us = answer.flags & wire::open_reply::PASSTHROUGH != 0;
         if written_past_us && flags.reads() && flags.writes() {
             // Only such a file can be mapped to be written.
             node.note_mapping();
         }
-        let is_quiet = written_past_us || !flags.writes() || !self.decisions().needs_flush();
-        if !self.decisions().forward_locks && is_quiet {
-            // Nothing was written through us of which closing could tell, and locks are the kernel's: it need not come.
+        if !self.decisions().forward_locks && is_closed_silently {
+            // There is nothing of which closing could tell, and locks are the kernel's: it need not come.
             answer.flags |= wire::open_reply::NOFLUSH;
         }
         answer
@@ -200,8 +209,9 @@ impl Dispatcher {
         match backing::register(&self.device, file.backing()?, privileged) {
             Ok(id) => Some(id),
             Err(error) => {
-                // These would be the same for every file; others may be this file's alone.
-                let lasting = matches!(error, SystemError::PERM | SystemError::LOOP | SystemError::NOTTY);
+                // These would be the same for every file; others may be this file's alone, such as ELOOP for one that is on
+                // a stacked file system mounted inside the tree.
+                let lasting = matches!(error, SystemError::PERM | SystemError::NOTTY);
                 if lasting {
                     self.passthrough_refused.store(true, Ordering::Relaxed);
                 }

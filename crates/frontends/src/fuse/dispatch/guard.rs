@@ -7,21 +7,21 @@ use super::Dispatcher;
 use crate::fuse::nodes::Node;
 use std::fs;
 use std::sync::atomic::Ordering;
-use vnode::{AccessMode, Caller, Entry, Errno, FileKind, Result};
+use vnode::{AccessMode, Caller, Entry, Errno, FileKind, Name, Result};
 
-/// What is to be done with a name that was found.
+/// What is to be done with a name of which the kernel is told.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guard {
     /// Nothing.
     None,
     /// The kernel must ask for it each time: the next caller may not be admitted.
     AskAgain,
-    /// It is a symlink whose node gets the note [`FOLLOW_NOT_FOR_OTHERS`].
+    /// Likewise, and it is a symlink whose node gets the note [`FOLLOW_NOT_FOR_OTHERS`].
     FollowNotForOthers,
 }
 
-/// In the note of a symlink: it was found in a sticky directory to which everybody may write and which belongs to somebody
-/// else than the symlink, so that only its own owner may follow it.
+/// In the note of a symlink: it is in a sticky directory to which everybody may write and which belongs to somebody else than
+/// the symlink, so that only its own owner may follow it.
 pub(super) const FOLLOW_NOT_FOR_OTHERS: u64 = 1;
 
 /// The switch of the protection of symlinks, as in proc_sys_fs(5).
@@ -33,26 +33,55 @@ impl Dispatcher {
         self.decisions().guards_others() && !matches!(kind, FileKind::Regular | FileKind::Directory)
     }
 
-    /// Admits a caller to what it has found by a name.
+    /// What is to be done with a name in `parent`, whether it was looked up, made or moved there.
+    pub(super) fn guard(&self, parent: &Node, entry: &Entry) -> Guard {
+        let kind = entry.vnode.kind();
+        if !self.is_guarded(kind) {
+            Guard::None
+        } else if kind != FileKind::Symlink {
+            Guard::AskAgain
+        } else {
+            match parent.vnode.getattr(&self.server) {
+                Ok(directory) if !is_sticky_and_for_all(directory.mode) => Guard::None,
+                Ok(directory) if directory.uid == entry.attributes.uid => Guard::AskAgain,
+                _ => Guard::FollowNotForOthers,
+            }
+        }
+    }
+
+    /// Admits a caller to what it has looked up by a name.
     ///
     /// # Errors
     /// `EACCES` for a pipe, socket or device that the caller may not both read and write.
-    pub(super) fn guard(&self, caller: &Caller, parent: &Node, entry: &Entry) -> Result<Guard> {
+    pub(super) fn admit_to_found(&self, caller: &Caller, entry: &Entry) -> Result<()> {
         let kind = entry.vnode.kind();
-        if !self.is_guarded(kind) {
-            return Ok(Guard::None);
-        }
-        if kind == FileKind::Symlink {
-            let directory = parent.vnode.getattr(&self.server)?;
-            let is_protected = is_sticky_and_for_all(directory.mode) && directory.uid != entry.attributes.uid;
-            return Ok(if is_protected { Guard::FollowNotForOthers } else { Guard::None });
+        if !self.is_guarded(kind) || kind == FileKind::Symlink {
+            return Ok(());
         }
         let both = AccessMode::from_bits(AccessMode::READ.bits() | AccessMode::WRITE.bits());
         match entry.vnode.access(caller, both) {
-            Err(Errno::EROFS) => entry.vnode.access(caller, AccessMode::READ)?,
-            admitted => admitted?,
+            Err(Errno::EROFS) => entry.vnode.access(caller, AccessMode::READ),
+            admitted => admitted,
         }
-        Ok(Guard::AskAgain)
+    }
+
+    /// A name has come to a directory, and the kernel takes along what it knows of it: nobody looks it up there.
+    pub(super) fn guard_moved(&self, directory: &Node, name: &[u8]) {
+        let is_sticky = || directory.vnode.getattr(&self.server).is_ok_and(|found| is_sticky_and_for_all(found.mode));
+        if self.is_guarded(FileKind::Symlink)
+            && is_sticky()
+            && let Ok(name) = Name::new(name)
+            && let Ok(entry) = directory.vnode.lookup(&self.server, name)
+            && self.guard(directory, &entry) == Guard::FollowNotForOthers
+            && let Some(node) = self.nodes.id_of(&entry.vnode.handle()).and_then(|id| self.nodes.get(id))
+        {
+            node.note.store(FOLLOW_NOT_FOR_OTHERS, Ordering::Release);
+        }
+    }
+
+    /// Whether a directory that gets this mode protects the symlinks in it, of which the kernel may keep names from before.
+    pub(super) fn protects_symlinks(&self, mode: u32) -> bool {
+        self.is_guarded(FileKind::Symlink) && is_sticky_and_for_all(mode)
     }
 
     /// Admits a caller to what a symlink holds.
@@ -74,6 +103,16 @@ impl Dispatcher {
         Ok(caller.is_superuser()
             || self.open_files.has_writers(node.id)
             || (caller.may_give_own_files_capabilities() && node.vnode.getattr(&self.server)?.uid == caller.uid))
+    }
+
+    /// The result of a change that the kernel asks for by itself, for a caller who writes, or for one who asks for it by name; it
+    /// does not say for which. `None` where a rule of the stack refuses it, and the file is open for writing: whoever writes
+    /// was admitted to that, and what has to change with the data is changed below.
+    pub(super) fn unless_for_writer<T>(&self, node: &Node, changed: Result<T>) -> Result<Option<T>> {
+        match changed {
+            Err(Errno::EPERM | Errno::EACCES) if self.open_files.has_writers(node.id) => Ok(None),
+            changed => changed.map(Some),
+        }
     }
 
     /// Whether a caller whom the kernel has not checked may write to a file, and so take its set-id bits away.

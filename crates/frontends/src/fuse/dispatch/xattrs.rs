@@ -48,8 +48,12 @@ impl Dispatcher {
                 if is_capabilities && !self.takes_capabilities(&caller, &node)? {
                     return Ok(());
                 }
-                let caller = if is_capabilities { &self.server } else { &caller };
-                node.vnode.removexattr(caller, name)?;
+                if is_capabilities {
+                    let removed = node.vnode.removexattr(&Caller::server_for(&caller), name);
+                    self.unless_for_writer(&node, removed)?;
+                } else {
+                    node.vnode.removexattr(&caller, name)?;
+                }
                 self.xattr_changed(&node, name);
                 Ok(())
             }

@@ -47,6 +47,10 @@ impl OpenFile for FanFile {
         self.file.flush(caller, owner)
     }
 
+    fn closing_tells(&self) -> bool {
+        self.file.closing_tells()
+    }
+
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         self.file.fsync(caller, data_only)
     }

@@ -82,6 +82,10 @@ impl OpenFile for MetadataOnlyFile {
         self.own.flush(caller, owner)
     }
 
+    fn closing_tells(&self) -> bool {
+        self.own.closing_tells()
+    }
+
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(KIND.name);
         self.own.fsync(caller, data_only)
