@@ -2,7 +2,7 @@
 //! thread.
 //!
 //! They stay as they were set until the next operation on the same thread needs others: most operations in a row are of
-//! one user. Only file system ids change, never the effective ones, and with them the kernel takes the capabilities away
+//! one user. But for the umask: it is given back at the end of the operation, for whoever makes files on the same thread. Only file system ids change, never the effective ones, and with them the kernel takes the capabilities away
 //! that concern permissions (capabilities(7), effect of user ID changes); those of the others that a user must not have are
 //! taken away here. What those that stay would allow a caller beyond Linux's rules for its user is refused where it matters
 //! (extended attributes).
@@ -30,6 +30,8 @@ pub struct Credentials {
 /// The credentials of the thread that an operation runs on. An operation has one, and hands it down.
 pub struct Thread {
     credentials: Credentials,
+    /// It has taken on a caller's umask.
+    creates: bool,
     /// It stays on its thread.
     _own: PhantomData<*const ()>,
 }
@@ -41,9 +43,17 @@ pub struct Acting<'t>(PhantomData<&'t mut Thread>);
 struct Current {
     ids: Option<(u32, u32)>,
     groups: Option<Arc<[u32]>>,
-    umask: Option<u32>,
+    umask: Option<Umask>,
     /// The effective capabilities.
     capabilities: Option<CapabilitySet>,
+}
+
+/// The file mode creation mask of a thread that has one of its own.
+#[derive(Clone, Copy)]
+struct Umask {
+    /// Outside of operations.
+    own: u32,
+    now: u32,
 }
 
 thread_local! {
@@ -65,7 +75,7 @@ impl Credentials {
 
     /// This thread, for an operation that begins.
     pub fn thread(self) -> Thread {
-        Thread { credentials: self, _own: PhantomData }
+        Thread { credentials: self, creates: false, _own: PhantomData }
     }
 }
 
@@ -86,6 +96,7 @@ impl Thread {
 
     /// Takes on the caller's credentials and umask, for an operation that creates something.
     pub fn act_for_creation(&mut self, caller: &Caller) -> Result<Acting<'_>> {
+        self.creates = true;
         CURRENT.with_borrow_mut(|current| current.set_umask(caller.umask))?;
         self.change(|current, powers| current.act_with_room(powers, caller))
     }
@@ -109,6 +120,14 @@ impl Thread {
             CURRENT.with_borrow_mut(|current| change(current, powers))?;
         }
         Ok(Acting(PhantomData))
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        if self.creates {
+            CURRENT.with_borrow_mut(Current::give_umask_back);
+        }
     }
 }
 
@@ -227,15 +246,27 @@ impl Current {
     }
 
     fn set_umask(&mut self, umask: u32) -> Result<()> {
-        let umask = umask & 0o777;
-        if self.umask == Some(umask) {
-            return Ok(());
+        let now = umask & 0o777;
+        match &mut self.umask {
+            Some(umask) if umask.now == now => {}
+            Some(umask) => {
+                system::set_umask(now);
+                umask.now = now;
+            }
+            None => {
+                system::unshare_umask().map_err(errno)?;
+                self.umask = Some(Umask { own: system::set_umask(now), now });
+            }
         }
-        if self.umask.is_none() {
-            system::unshare_umask().map_err(errno)?;
-        }
-        rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
-        self.umask = Some(umask);
         Ok(())
+    }
+
+    fn give_umask_back(&mut self) {
+        if let Some(umask) = &mut self.umask
+            && umask.now != umask.own
+        {
+            system::set_umask(umask.own);
+            umask.now = umask.own;
+        }
     }
 }

@@ -86,6 +86,30 @@ fn the_umask_counts_unless_a_default_acl_rules() {
     });
 }
 
+/// Whoever makes a file of their own on a thread that has made one for a caller does so with their own umask.
+#[test]
+fn a_callers_umask_stays_on_no_thread() {
+    Ground::each(|ground| {
+        let directory = tempfile::tempdir().unwrap();
+        let mode_of_own = |name: &str| {
+            bases::dir::restore_thread_credentials();
+            let file = std::fs::File::create(directory.path().join(name)).unwrap();
+            std::os::unix::fs::MetadataExt::mode(&file.metadata().unwrap()) & 0o777
+        };
+        let before = mode_of_own("before");
+        for umask in [0, 0o077, 0o777] {
+            let caller = Caller::with_groups(1_000, 1_000, &[], umask);
+            let text = format!("{umask:o}");
+            ground.root.create(&caller, name(&format!("f{text}")), &creation(0o666)).unwrap();
+            assert_eq!(mode_of_own(&format!("file {text}")), before, "after a file of umask {text}");
+            ground.root.mkdir(&caller, name(&format!("d{text}")), 0o777).unwrap();
+            assert_eq!(mode_of_own(&format!("directory {text}")), before, "after a directory of umask {text}");
+            assert!(ground.root.mkdir(&caller, name(&format!("d{text}")), 0o777).is_err());
+            assert_eq!(mode_of_own(&format!("failure {text}")), before, "after a failure of umask {text}");
+        }
+    });
+}
+
 #[test]
 fn new_objects_get_the_callers_group_or_the_directorys() {
     Ground::each(|ground| {
