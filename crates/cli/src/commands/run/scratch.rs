@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -104,6 +104,11 @@ impl Scratch {
 
     pub fn path(&self) -> &Path {
         &self.directory.path
+    }
+
+    /// The directory itself.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.file.as_fd()
     }
 
     /// Whether no command has run in it.
