@@ -12,7 +12,7 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use rustix::thread::CapabilitySet;
 use vnode::{Caller, Errno, Result};
@@ -65,7 +65,12 @@ impl Credentials {
     /// Acts with the callers' credentials if the process may: as root with CAP_SETUID and CAP_SETGID. Otherwise acts as
     /// the user that it runs as.
     pub fn probe() -> Self {
-        Self { powers: Powers::of_this_process() }
+        let powers = Powers::of_this_process();
+        if powers.is_some() {
+            let _ = own_groups();
+            vnode::restore_credentials_by(begin_thread);
+        }
+        Self { powers }
     }
 
     /// Whether the callers' credentials are taken on.
@@ -136,14 +141,45 @@ impl Drop for Thread {
 pub fn restore_thread_credentials() {
     CURRENT.with_borrow_mut(|current| {
         if current.ids.is_some() && rustix::process::geteuid().is_root() {
-            // Back to root is always allowed to a process whose effective user is root.
-            let _ = current.set_ids(0, rustix::process::getegid().as_raw());
-            let _ = current.set_capabilities(capabilities::permitted());
+            current.act_as_process();
         }
     });
 }
 
+/// Gives a new thread the process's own credentials and umask: it has those that its starter acted with.
+fn begin_thread() {
+    CURRENT.with_borrow_mut(|current| {
+        current.act_as_process();
+        if let (Some(powers), Some(groups)) = (Powers::of_this_process(), own_groups()) {
+            let _ = current.set_groups(powers, groups);
+        }
+        if let Some(umask) = OWN_UMASK.get() {
+            // In this order: only a mask that this thread has by itself is changed by it.
+            let _ = current.set_umask(*umask);
+            current.umask.iter_mut().for_each(|own| own.own = *umask);
+        }
+    });
+}
+
+/// The umask of the process, once a thread has taken on another one.
+static OWN_UMASK: OnceLock<u32> = OnceLock::new();
+
+/// The supplementary groups of the process, if they can be known: first asked for while no thread has others.
+fn own_groups() -> Option<&'static Arc<[u32]>> {
+    static GROUPS: LazyLock<Option<Arc<[u32]>>> = LazyLock::new(|| {
+        let groups = rustix::process::getgroups().ok()?;
+        Some(groups.into_iter().map(rustix::process::Gid::as_raw).collect())
+    });
+    GROUPS.as_ref()
+}
+
 impl Current {
+    /// Back to root is always allowed to a process whose effective user is root.
+    fn act_as_process(&mut self) {
+        let _ = self.set_ids(0, rustix::process::getegid().as_raw());
+        let _ = self.set_capabilities(capabilities::permitted());
+    }
+
     fn act_for(&mut self, powers: Powers, caller: &Caller) -> Result<()> {
         caller.identify()?;
         match caller {
@@ -255,7 +291,9 @@ impl Current {
             }
             None => {
                 system::unshare_umask().map_err(errno)?;
-                self.umask = Some(Umask { own: system::set_umask(now), now });
+                let own = system::set_umask(now);
+                OWN_UMASK.get_or_init(|| own);
+                self.umask = Some(Umask { own, now });
             }
         }
         Ok(())

@@ -418,3 +418,36 @@ fn users_have_no_capabilities_of_the_servers() {
     assert!(maps.open(&root(), OpenFlags::READ).is_ok());
     bases::dir::restore_thread_credentials();
 }
+
+#[test]
+fn a_thread_that_is_started_for_a_caller_is_the_servers() {
+    Ground::each(|ground| {
+        let status = || std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let rights = |status: &str| {
+            let keys = ["Uid:", "Gid:", "Groups:", "CapEff:", "Umask:"];
+            let lines = status.lines().filter(|line| keys.iter().any(|key| line.starts_with(key)));
+            lines.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
+        };
+        // As the process was started, before this thread acted for anybody.
+        let servers = rights(&std::fs::read_to_string("/proc/self/status").unwrap());
+        let callers = [user(1_000, &[60]), Caller::with_groups(1_000, 50, &[], 0o077), root()];
+        for (index, caller) in callers.iter().enumerate() {
+            let _ = ground.root.mkdir(caller, name(&format!("d{index}")), 0o777);
+            let started = std::thread::spawn(vnode::as_server(status)).join().unwrap();
+            assert_eq!(rights(&started), servers, "{caller:?}");
+            // It may act for somebody, too, and gives the umask back.
+            let root_directory = ground.root.clone();
+            let (other, text) = (caller.clone(), format!("e{index}"));
+            let act = vnode::as_server(move || {
+                let _ = root_directory.mkdir(&other, name(&text), 0o777);
+                bases::dir::restore_thread_credentials();
+                status()
+            });
+            let ended = rights(&std::thread::spawn(act).join().unwrap());
+            let without_groups = |lines: &[String]| -> Vec<String> {
+                lines.iter().filter(|line| !line.starts_with("Groups:")).cloned().collect()
+            };
+            assert_eq!(without_groups(&ended), without_groups(&servers), "{caller:?}");
+        }
+    });
+}

@@ -88,7 +88,7 @@ impl Control {
     fn start_thread(self: &Arc<Self>) -> io::Result<()> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let control = Arc::clone(self);
-        let started = thread::Builder::new().name("control".into()).spawn(move || control.serve());
+        let started = thread::Builder::new().name("control".into()).spawn(vnode::as_server(move || control.serve()));
         started.map(drop).inspect_err(|_| {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
         })

@@ -167,7 +167,7 @@ impl Mount {
             // Nobody may be waiting any more.
             let _ = done.send(());
         };
-        let started = std::thread::Builder::new().name("fuse-write-back".into()).spawn(write_back);
+        let started = std::thread::Builder::new().name("fuse-write-back".into()).spawn(vnode::as_server(write_back));
         started.is_ok() && is_done.recv_timeout(patience).is_ok()
     }
 
