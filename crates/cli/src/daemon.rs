@@ -32,10 +32,8 @@ enum Told {
 
 /// Splits the process in two. The parent waits for the server's word.
 ///
-/// Called while the process has a single thread, and has opened nothing: whatever is open was inherited, and somebody
-/// may wait for its end.
+/// Called while the process has a single thread.
 pub fn split() -> Outcome<Side> {
-    close_inherited();
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| cannot(&error))?;
     // SAFETY: the process has a single thread, so that the child finds no lock held by a thread that it lacks.
     match unsafe { libc::fork() } {
@@ -84,8 +82,9 @@ impl Ready {
     }
 }
 
-/// Closes every descriptor but the standard ones.
-fn close_inherited() {
+/// Closes every descriptor but the standard ones. Called while the process has opened nothing: whatever is open was inherited,
+/// and somebody may wait for its end.
+pub fn close_inherited() {
     const FIRST: libc::c_uint = 3;
     // SAFETY: nothing in this process owns a descriptor from `FIRST` on. Kernels without the call (before Linux 5.9)
     // and refusals leave them open, which only delays those who wait for their end.

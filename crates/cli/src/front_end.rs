@@ -2,20 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use frontends::fuse::{self, Mount, MountError, MountFlags, OperationStatistics, UnmountMode};
+use frontends::fuse::{self, Mount, MountError, MountFlags, OperationStatistics};
 use vnode::{FileSystem, FileSystemRef};
 
 use crate::control::{Operation, Steps};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::options::{MountOptions, Uring};
 
-/// Optional features of the FUSE protocol, and how long requests took.
-pub use frontends::fuse::Times;
+/// How long requests took, and directories that something is mounted on.
+pub use frontends::fuse::{MountPoint, Times, UnmountMode};
 
 /// The target of the log lines that tell of each operation.
 pub const TRACE_TARGET: &str = fuse::TRACE_TARGET;
@@ -23,7 +22,7 @@ pub const TRACE_TARGET: &str = fuse::TRACE_TARGET;
 /// How a stack is to be mounted.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Where.
+    /// Where, as the kernel lists it.
     pub mount_point: PathBuf,
     /// What mount(8) shows as the source.
     pub source: OsString,
@@ -175,27 +174,17 @@ pub fn decisions(file_system: &dyn FileSystem, plan: &Plan) -> String {
     fuse::explain(&file_system.properties(), &options(plan)).to_string()
 }
 
-/// Mounts, and returns when the mount is usable.
-pub fn mount(file_system: FileSystemRef, plan: &Plan) -> Outcome<Served> {
+/// Mounts on this directory, and returns when the mount is usable.
+pub fn mount(file_system: FileSystemRef, point: &MountPoint, plan: &Plan) -> Outcome<Served> {
     if file_system.properties().overlay && !plan.over {
         let message = "the stack is to be mounted over its base (mntstyle overlay): \
             write plyfs mount --over DIRECTORY and the layers";
         return Err(Failure::new(Exit::Usage, message));
     }
     let started = Instant::now();
-    let mount = Mount::new(file_system, &plan.mount_point, &options(plan)).map_err(|error| failure(&error))?;
+    let mount = Mount::on(file_system, point, &options(plan)).map_err(|error| failure(&error))?;
     tracing::debug!(milliseconds = started.elapsed().as_millis(), "mount made");
     Ok(Served { mount, forced: AtomicBool::new(false) })
-}
-
-/// Unmounts what is mounted on this path.
-pub fn unmount(mount_point: &Path, lazy: bool) -> io::Result<()> {
-    fuse::unmount(mount_point, if lazy { UnmountMode::Lazy } else { UnmountMode::Clean })
-}
-
-/// Gives what is mounted on this path other flags.
-pub fn remount(mount_point: &Path, flags: &MountFlags) -> io::Result<()> {
-    fuse::remount(mount_point, flags)
 }
 
 fn options(plan: &Plan) -> fuse::MountOptions {

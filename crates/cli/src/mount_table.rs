@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 /// One mount of the caller's name space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// The kernel's number of it.
+    pub mount: u64,
     /// Where it is mounted.
     pub mount_point: PathBuf,
     /// The type, such as `fuse.plyfs`.
@@ -38,6 +40,11 @@ pub fn on(mount_point: &Path) -> Option<Entry> {
     read().into_iter().rfind(|entry| entry.mount_point == mount_point)
 }
 
+/// The mount of this number, if it has a place in the tree.
+pub fn of(mount: u64) -> Option<Entry> {
+    read().into_iter().find(|entry| entry.mount == mount)
+}
+
 /// The path as the kernel lists mounts: absolute, without symlinks or `..`. A mount point itself is not looked at if
 /// its path is listed already: its server might not answer.
 pub fn canonical(path: &Path) -> PathBuf {
@@ -60,7 +67,9 @@ pub fn canonical(path: &Path) -> PathBuf {
 /// Reads a line as proc(5) describes it.
 fn entry(line: &[u8]) -> Option<Entry> {
     let separator = line.windows(3).position(|bytes| bytes == b" - ")?;
-    let mut fields = line[..separator].split(|byte| *byte == b' ').skip(4);
+    let mut fields = line[..separator].split(|byte| *byte == b' ');
+    let mount = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let mut fields = fields.skip(3);
     let (mount_point, of_mount) = (fields.next()?, fields.next().unwrap_or_default());
     let mut behind = line[separator + 3..].split(|byte| *byte == b' ');
     let (kind, source, options) = (behind.next()?, behind.next()?, behind.next().unwrap_or_default());
@@ -69,6 +78,7 @@ fn entry(line: &[u8]) -> Option<Entry> {
     let of_file_system = words(options);
     let user = of_file_system.iter().find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
     Some(Entry {
+        mount,
         mount_point: PathBuf::from(OsString::from_vec(unescape(mount_point))),
         kind: text(kind),
         source: text(source),
@@ -107,7 +117,7 @@ mod tests {
     fn a_line_of_mountinfo() {
         let line = br"311 98 0:57 / /mnt/a\040b rw,nosuid shared:1 master:2 - fuse.plyfs /srv\040|\040audit rw,user_id=1000,group_id=0";
         let entry = entry(line).unwrap();
-        assert_eq!(entry.mount_point, Path::new("/mnt/a b"));
+        assert_eq!((entry.mount, entry.mount_point.as_path()), (311, Path::new("/mnt/a b")));
         assert!(entry.is_plyfs());
         assert_eq!(entry.source, "/srv | audit");
         assert_eq!(entry.options, ["rw", "nosuid", "rw", "user_id=1000", "group_id=0"]);

@@ -1,18 +1,138 @@
 //! The directory of the control sockets: one for each user, out of the reach of others.
+//!
+//! Each is opened once and checked as it is open: whoever may rename what is on the way to it changes nothing about it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{Uid, geteuid};
 
 use crate::exit::{Exit, Failure, Outcome};
 
-/// The caller's own directory: /run/plyfs for root, else below $XDG_RUNTIME_DIR, else in /tmp under the user's id.
-pub fn own() -> PathBuf {
+/// A directory of control sockets that is open.
+pub struct Directory {
+    file: File,
+    /// Where it was found.
+    path: PathBuf,
+    /// Whose it is.
+    owner: u32,
+}
+
+impl Directory {
+    /// A directory, no symlink, that nobody but its owner can write or search.
+    fn open(path: PathBuf) -> Option<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(&path, flags, Mode::empty()).ok()?);
+        let status = file.metadata().ok()?;
+        (status.mode() & 0o077 == 0).then(|| Self { owner: status.uid(), file, path })
+    }
+
+    /// The same, of the caller.
+    fn open_own(path: PathBuf) -> Option<Self> {
+        Self::open(path).filter(Self::is_own)
+    }
+
+    /// Where it was found.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path that leads to it, whatever is renamed: for this process, as long as the value lives.
+    pub fn place(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+
+    /// The user whose it is.
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// Whether it is the caller's.
+    pub fn is_own(&self) -> bool {
+        self.owner == geteuid().as_raw()
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Every directory that may hold sockets which the caller may use: for root those of all users.
+pub fn all() -> Vec<Directory> {
+    let uid = geteuid();
+    let mut paths = vec![usual()];
+    if uid.is_root() {
+        paths.extend(of_users("/run/user", "", None).map(|path| path.join("plyfs")));
+        paths.extend(of_users("/tmp", "plyfs-", None));
+    } else {
+        paths.push(PathBuf::from(format!("/run/user/{uid}/plyfs")));
+        paths.extend(of_users("/tmp", "plyfs-", Some(uid)));
+    }
+    paths.sort();
+    paths.dedup();
+    let may_be_used = |directory: &Directory| {
+        // What is not root's in the place of root's is somebody's trick.
+        directory.is_own() || (uid.is_root() && directory.path != usual())
+    };
+    paths.into_iter().filter_map(Directory::open).filter(may_be_used).collect()
+}
+
+/// Makes the caller's directory, mode 0700, or opens the one that is there: /run/plyfs for root, else below $XDG_RUNTIME_DIR,
+/// else in /tmp under the user's id. There others may have taken that name; then it is another one.
+pub fn make() -> Outcome<Directory> {
+    let path = usual();
+    let failed = |error: &io::Error| {
+        let remedy = "make it, or set XDG_RUNTIME_DIR to a directory of yours";
+        Failure::new(Exit::Failure, format!("cannot make {}: {error}; {remedy}", path.display()))
+    };
+    if let Err(error) = make_private(&path).as_ref().map_err(|error| (error.kind(), error))
+        && error.0 != io::ErrorKind::AlreadyExists
+    {
+        return Err(failed(error.1));
+    }
+    if let Some(directory) = Directory::open_own(path.clone()) {
+        return Ok(directory);
+    }
+    if path != in_tmp(geteuid()) {
+        let message = format!("{} is not a directory of yours that only you can use; remove it", path.display());
+        return Err(Failure::new(Exit::Permission, message));
+    }
+    if let Some(directory) = of_users("/tmp", "plyfs-", Some(geteuid())).find_map(Directory::open_own) {
+        return Ok(directory);
+    }
+    let path = PathBuf::from(format!("{}-{:016x}", path.display(), random().map_err(|error| failed(&error))?));
+    make_private(&path).map_err(|error| failed(&error))?;
+    Directory::open_own(path.clone()).ok_or_else(|| failed(&io::Error::from(io::ErrorKind::PermissionDenied)))
+}
+
+/// Waits until no other process of this user is about to mount. It may go on when the value is dropped.
+pub fn turn() -> Outcome<Option<File>> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let directory = make()?;
+    let end = Instant::now() + PATIENCE;
+    while flock(&directory, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() > end {
+            // Another one hangs. Mounting twice at the same moment is then the lesser worry.
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(Some(directory.file))
+}
+
+fn make_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Where the caller's own directory is, unless others have taken its name.
+fn usual() -> PathBuf {
     let uid = geteuid();
     if uid.is_root() {
         return PathBuf::from("/run/plyfs");
@@ -23,73 +143,27 @@ pub fn own() -> PathBuf {
     }
 }
 
-/// Every directory that may hold sockets which the caller may use: for root those of all users.
-pub fn all() -> Vec<PathBuf> {
-    let uid = geteuid();
-    let mut directories = vec![own()];
-    if uid.is_root() {
-        directories.extend(of_users("/run/user", "").map(|path| path.join("plyfs")));
-        directories.extend(of_users("/tmp", "plyfs-"));
-    } else {
-        directories.extend([PathBuf::from(format!("/run/user/{uid}/plyfs")), in_tmp(uid)]);
-    }
-    directories.sort();
-    directories.dedup();
-    directories.retain(|directory| is_trustworthy(directory));
-    directories
-}
-
-/// Makes the caller's directory, mode 0700, or checks the one that is there.
-pub fn make() -> Outcome<PathBuf> {
-    let directory = own();
-    match DirBuilder::new().mode(0o700).create(&directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            let remedy = "make it, or set XDG_RUNTIME_DIR to a directory of yours";
-            Err(Failure::new(Exit::Failure, format!("cannot make {}: {error}; {remedy}", directory.display())))
-        }
-        _ if is_trustworthy(&directory) => Ok(directory),
-        _ => Err(Failure::new(
-            Exit::Permission,
-            format!("{} is not a directory of yours that only you can use; remove it", directory.display()),
-        )),
-    }
-}
-
-/// Waits until no other process of this user is about to mount. It may go on when the value is dropped.
-pub fn turn() -> Outcome<Option<File>> {
-    const PATIENCE: Duration = Duration::from_secs(10);
-    let directory = make()?;
-    let Ok(file) = File::open(&directory) else { return Ok(None) };
-    let end = Instant::now() + PATIENCE;
-    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if Instant::now() > end {
-            // Another one hangs. Mounting twice at the same moment is then the lesser worry.
-            return Ok(None);
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(Some(file))
-}
-
-/// A directory, no symlink, of the caller (for root: of anybody), that nobody else can write or search.
-fn is_trustworthy(directory: &Path) -> bool {
-    let uid = geteuid();
-    fs::symlink_metadata(directory).is_ok_and(|metadata| {
-        let owned = metadata.uid() == uid.as_raw() || (uid.is_root() && directory != own());
-        metadata.is_dir() && owned && metadata.mode() & 0o077 == 0
-    })
-}
-
 fn in_tmp(uid: Uid) -> PathBuf {
     PathBuf::from(format!("/tmp/plyfs-{uid}"))
 }
 
-/// The entries of a directory that are named after a user, with this in front, and belong to that user.
-fn of_users(directory: &str, prefix: &'static str) -> impl Iterator<Item = PathBuf> {
+/// A number that nobody can guess.
+fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())? {
+        8 => Ok(u64::from_ne_bytes(bytes)),
+        _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+    }
+}
+
+/// The entries of a directory that are named after a user, with this in front, and belong to that user; of one user or of all.
+/// After the user's id there may be more, behind a hyphen.
+fn of_users(directory: &str, prefix: &'static str, only: Option<Uid>) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(move |entry| {
-        let uid: u32 = entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok()?;
-        let metadata = fs::symlink_metadata(entry.path()).ok()?;
-        (metadata.uid() == uid).then(|| entry.path())
+        let name = entry.file_name();
+        let uid: u32 = name.to_str()?.strip_prefix(prefix)?.split('-').next()?.parse().ok()?;
+        let is_wanted = only.is_none_or(|only| only.as_raw() == uid);
+        (is_wanted && fs::symlink_metadata(entry.path()).ok()?.uid() == uid).then(|| entry.path())
     })
 }

@@ -256,6 +256,87 @@ fn wrong_calls_tell_what_is_wrong_and_leave_nothing() {
     assert_eq!((without.code, without.errors), (0, notice(Path::new(&other))), "another directory");
 }
 
+/// What a user without privileges gets from a shell command, and whether it succeeds.
+fn as_user(script: &str) -> (bool, String) {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "61234", "--regid", "61234", "--clear-groups", "sh", "-c", script]);
+    let output = command.current_dir("/").output().unwrap();
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+/// Whatever the umask of the caller is, and whatever is forked: here the directory of a user.
+#[test]
+fn others_can_neither_change_nor_read_a_fork_that_is_kept() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f", "g"]);
+    std::os::unix::fs::chown(scene.base(), Some(61_234), Some(61_234)).unwrap();
+    let kept = scene.scratch.name("kept");
+    fs::create_dir(&kept).unwrap();
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o755)).unwrap();
+    let (base, program) = (scene.scratch.name("base"), env!("CARGO_BIN_EXE_plyfs"));
+    let script = format!("umask 0; exec {program} run --stack {base} --scratch {kept} --keep -- sh -c 'echo new > f'");
+    let begun = finish(Command::new("sh").args(["-c", &script]).current_dir(&base).output());
+    assert_eq!(begun.code, 0, "{begun:?}");
+    assert_eq!((mode(&scene.kept()), mode(&scene.kept().join("fork.json"))), (0o700, 0o600));
+    for attempt in ["echo x >> fork.json", "cat fork.json", "echo x > changes/planted", "mv changes other", "rm -f *"] {
+        assert!(!as_user(&format!("cd {kept} && {attempt}")).0, "{attempt}");
+    }
+    assert_eq!(scene.decide("--commit").code, 0);
+    assert_eq!((scene.read("f").as_str(), scene.at("planted").exists()), ("new\n", false));
+}
+
+#[test]
+fn what_others_may_have_changed_is_not_committed() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f"]);
+    let (base, kept) = (scene.scratch.name("base"), scene.kept());
+    let refused = |words: &[&str], message: &str, case: &str| {
+        let path = kept.to_str().unwrap();
+        let refused = scene.run(&[&["--scratch", path], words].concat());
+        assert_eq!(refused.code, 125, "{case}: {refused:?}");
+        assert!(refused.errors.contains(message), "{case}: {refused:?}");
+        assert_eq!(scene.read("f"), "f", "{case}");
+    };
+    let begin = ["--stack", &base, "--keep", "--", "sh", "-c", "echo new > f"];
+    let owner = |path: &Path, user| std::os::unix::fs::chown(path, Some(user), None).unwrap();
+    let permit = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    // Before it begins.
+    fs::create_dir(&kept).unwrap();
+    owner(&kept, 61_234);
+    refused(&begin, "belongs to another user", "an empty directory of another user");
+    owner(&kept, 0);
+    permit(&kept, 0o777);
+    refused(&begin, "other users can get at", "an empty directory that others may write in");
+    assert_eq!((mode(&kept), fs::read_dir(&kept).unwrap().count()), (0o777, 0), "it stays as it was");
+    permit(&kept, 0o755);
+    // Once it is kept.
+    assert_eq!(scene.run(&[&["--scratch", kept.to_str().unwrap()], &begin[..]].concat()).code, 0);
+    let description = kept.join("fork.json");
+    permit(&description, 0o666);
+    refused(&["--commit"], "fork.json", "a description that others may write");
+    permit(&description, 0o600);
+    permit(&kept, 0o755);
+    refused(&["--commit"], "other users can get at", "a directory that others may search");
+    permit(&kept, 0o700);
+    owner(&kept, 61_234);
+    refused(&["--commit"], "belongs to another user", "a directory that has become another user's");
+    // A user's own, in which the removal of a fork was stopped.
+    fs::rename(&description, kept.join("removed.json")).unwrap();
+    refused(&["--commit"], "belongs to another user", "a removal of another user's");
+    assert!(kept.join("changes").exists());
+    fs::rename(kept.join("removed.json"), &description).unwrap();
+    owner(&kept, 0);
+    assert_eq!((scene.decide("--commit").code, scene.read("f").as_str()), (0, "new\n"));
+}
+
 #[test]
 fn signals_reach_the_command_and_nothing_stays_mounted() {
     if !can_mount() {

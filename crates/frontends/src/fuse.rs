@@ -31,6 +31,7 @@ mod locks;
 mod memory;
 mod mount;
 mod mount_flags;
+mod mount_point;
 mod mounted;
 mod negotiation;
 mod newborn;
@@ -58,8 +59,9 @@ mod yielding;
 
 pub use features::{Features, UnknownFeature};
 pub use kernel::{Explanation, OfferSource, explain};
-pub use mount::{FILE_SYSTEM_TYPE, MountError, UnmountMode, remount, unmount};
+pub use mount::{FILE_SYSTEM_TYPE, MountError, UnmountMode};
 pub use mount_flags::{AccessTimes, MountFlags};
+pub use mount_point::MountPoint;
 pub use mounted::Mount;
 pub use options::{Decisions, MountOptions, NameCaching, Uring, decide};
 pub use statistics::{FRONT_END, OperationStatistics, PartStatistics, REQUESTS_PER_WATCHED};

@@ -351,3 +351,50 @@ fn files_whose_paths_are_forgotten_below_are_known_by_where_they_were_seen() {
     let new = upper.resolve(&handle).unwrap();
     assert_eq!(write(&new), Err(Errno::EPERM), "nobody held on to it");
 }
+
+/// The lines of proc_pid_status(5) of a thread that say by what rights it acts.
+fn rights(thread: &std::path::Path) -> Vec<String> {
+    const KEYS: [&str; 5] = ["Uid:", "Gid:", "Groups:", "CapEff:", "Umask:"];
+    let status = std::fs::read_to_string(thread.join("status")).unwrap();
+    let lines = status.lines().filter(|line| KEYS.iter().any(|key| line.starts_with(key)));
+    lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+/// A user whose operation is the first could else have the log written with their rights: not at all on a full disk, where the
+/// server may take what is reserved.
+#[test]
+fn what_is_reported_is_written_with_the_servers_rights_whoever_is_reported_first() {
+    use std::os::unix::fs::PermissionsExt;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let servers = rights(std::path::Path::new("/proc/thread-self"));
+    let base = bases::dir::DirectoryFileSystem::open(directory.path(), bases::dir::Options::default()).unwrap();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let options = [("to", log.path().to_str().unwrap()), ("operations", "mkdir")];
+    let upper = layer("audit", &options, std::sync::Arc::new(base));
+    let caller = Caller::with_groups(61_234, 61_235, &[61_236], 0o777);
+    let before = writers();
+    upper.root().mkdir(&caller, name("d"), 0o755).unwrap();
+    assert_ne!(rights(std::path::Path::new("/proc/thread-self")), servers, "this tests nothing");
+    bases::dir::restore_thread_credentials();
+    let start = Instant::now();
+    while std::fs::read_to_string(log.path()).unwrap().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(10), "nothing is reported");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Those of other tests write for a base that acts for nobody.
+    let new: Vec<PathBuf> = writers().into_iter().filter(|writer| !before.contains(writer)).collect();
+    assert!(!new.is_empty());
+    new.iter().for_each(|writer| assert_eq!(rights(writer), servers));
+}
+
+/// The threads that write what is reported.
+fn writers() -> Vec<PathBuf> {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().map(|entry| entry.unwrap().path());
+    let is_writer = |path: &PathBuf| std::fs::read(path.join("comm")).is_ok_and(|name| name == b"plyfs-audit\n");
+    threads.filter(is_writer).collect()
+}

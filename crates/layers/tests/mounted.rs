@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use common::codecs::CODECS;
 use common::{memory, random};
 use conformance::{Abilities, Ability, File, Identity, Mounted, Subject, run};
-use frontends::fuse::{Mount, MountOptions, UnmountMode, unmount};
+use frontends::fuse::{Mount, MountOptions, MountPoint, UnmountMode};
 
 /// Whether the kernel hands on every write at once, or keeps it for a while.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         drop(self.server.stdin.take());
         if !self.server.wait().is_ok_and(|status| status.success()) {
-            let _ = unmount(self.directory.path(), UnmountMode::Lazy);
+            let _ = MountPoint::open(self.directory.path()).and_then(|point| point.unmount(UnmountMode::Lazy));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use frontends::fuse::{Features, Mount, MountFlags, MountOptions, UnmountMode, unmount};
+use frontends::fuse::{Features, Mount, MountFlags, MountOptions, MountPoint, UnmountMode};
 
 use crate::Recipe;
 use crate::plan::Reach;
@@ -78,7 +78,7 @@ impl Drop for Served {
             other => {
                 HAS_FAILED.store(true, Ordering::SeqCst);
                 eprintln!("the server of {} ended with {other:?}", self.mount_point.display());
-                let _ = unmount(&self.mount_point, UnmountMode::Lazy);
+                let _ = MountPoint::open(&self.mount_point).and_then(|point| point.unmount(UnmountMode::Lazy));
             }
         }
     }

@@ -2,7 +2,7 @@
 //! thread.
 //!
 //! They stay as they were set until the next operation on the same thread needs others: most operations in a row are of
-//! one user. Only file system ids change, never the effective ones, and with them the kernel takes the capabilities away
+//! one user. But for the umask: it is given back at the end of the operation, for whoever makes files on the same thread. Only file system ids change, never the effective ones, and with them the kernel takes the capabilities away
 //! that concern permissions (capabilities(7), effect of user ID changes); those of the others that a user must not have are
 //! taken away here. What those that stay would allow a caller beyond Linux's rules for its user is refused where it matters
 //! (extended attributes).
@@ -12,7 +12,7 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use rustix::thread::CapabilitySet;
 use vnode::{Caller, Errno, Result};
@@ -31,6 +31,8 @@ pub struct Credentials {
 /// The credentials of the thread that an operation runs on. An operation has one, and hands it down.
 pub struct Thread {
     credentials: Credentials,
+    /// It has taken on a caller's umask.
+    creates: bool,
     /// It stays on its thread.
     _own: PhantomData<*const ()>,
 }
@@ -42,9 +44,17 @@ pub struct Acting<'t>(PhantomData<&'t mut Thread>);
 struct Current {
     ids: Option<(u32, u32)>,
     groups: Option<Arc<[u32]>>,
-    umask: Option<u32>,
+    umask: Option<Umask>,
     /// The effective capabilities.
     capabilities: Option<CapabilitySet>,
+}
+
+/// The file mode creation mask of a thread that has one of its own.
+#[derive(Clone, Copy)]
+struct Umask {
+    /// Outside of operations.
+    own: u32,
+    now: u32,
 }
 
 thread_local! {
@@ -56,7 +66,12 @@ impl Credentials {
     /// Acts with the callers' credentials if the process may: as root with CAP_SETUID and CAP_SETGID. Otherwise acts as
     /// the user that it runs as.
     pub fn probe() -> Self {
-        Self { powers: Powers::of_this_process() }
+        let powers = Powers::of_this_process();
+        if powers.is_some() {
+            let _ = own_groups();
+            vnode::restore_credentials_by(begin_thread);
+        }
+        Self { powers }
     }
 
     /// Whether the callers' credentials are taken on.
@@ -66,7 +81,7 @@ impl Credentials {
 
     /// This thread, for an operation that begins.
     pub fn thread(self) -> Thread {
-        Thread { credentials: self, _own: PhantomData }
+        Thread { credentials: self, creates: false, _own: PhantomData }
     }
 }
 
@@ -110,6 +125,7 @@ impl Thread {
 
     /// As [`Thread::take_room`], with the caller's umask: for a new object.
     pub fn create<T>(&mut self, caller: &Caller, create: impl Fn(&Acting<'_>) -> SystemResult<T>) -> Result<T> {
+        self.creates = true;
         CURRENT.with_borrow_mut(|current| current.set_umask(caller.umask))?;
         self.take_room(caller, create)
     }
@@ -136,19 +152,58 @@ impl Thread {
     }
 }
 
+impl Drop for Thread {
+    fn drop(&mut self) {
+        if self.creates {
+            CURRENT.with_borrow_mut(Current::give_umask_back);
+        }
+    }
+}
+
 /// Gives the calling thread the process's own file system ids back. For code that shares threads with this base and
 /// opens files of its own.
 pub fn restore_thread_credentials() {
     CURRENT.with_borrow_mut(|current| {
         if current.ids.is_some() && rustix::process::geteuid().is_root() {
-            // Back to root is always allowed to a process whose effective user is root.
-            let _ = current.set_ids(0, rustix::process::getegid().as_raw());
-            let _ = current.set_capabilities(capabilities::permitted());
+            current.act_as_process();
         }
     });
 }
 
+/// Gives a new thread the process's own credentials and umask: it has those that its starter acted with.
+fn begin_thread() {
+    CURRENT.with_borrow_mut(|current| {
+        current.act_as_process();
+        if let (Some(powers), Some(groups)) = (Powers::of_this_process(), own_groups()) {
+            let _ = current.set_groups(powers, groups);
+        }
+        if let Some(umask) = OWN_UMASK.get() {
+            // In this order: only a mask that this thread has by itself is changed by it.
+            let _ = current.set_umask(*umask);
+            current.umask.iter_mut().for_each(|own| own.own = *umask);
+        }
+    });
+}
+
+/// The umask of the process, once a thread has taken on another one.
+static OWN_UMASK: OnceLock<u32> = OnceLock::new();
+
+/// The supplementary groups of the process, if they can be known: first asked for while no thread has others.
+fn own_groups() -> Option<&'static Arc<[u32]>> {
+    static GROUPS: LazyLock<Option<Arc<[u32]>>> = LazyLock::new(|| {
+        let groups = rustix::process::getgroups().ok()?;
+        Some(groups.into_iter().map(rustix::process::Gid::as_raw).collect())
+    });
+    GROUPS.as_ref()
+}
+
 impl Current {
+    /// Back to root is always allowed to a process whose effective user is root.
+    fn act_as_process(&mut self) {
+        let _ = self.set_ids(0, rustix::process::getegid().as_raw());
+        let _ = self.set_capabilities(capabilities::permitted());
+    }
+
     fn act_for(&mut self, powers: Powers, caller: &Caller) -> Result<()> {
         self.act_having(powers, caller, CapabilitySet::empty())
     }
@@ -255,15 +310,29 @@ impl Current {
     }
 
     fn set_umask(&mut self, umask: u32) -> Result<()> {
-        let umask = umask & 0o777;
-        if self.umask == Some(umask) {
-            return Ok(());
+        let now = umask & 0o777;
+        match &mut self.umask {
+            Some(umask) if umask.now == now => {}
+            Some(umask) => {
+                system::set_umask(now);
+                umask.now = now;
+            }
+            None => {
+                system::unshare_umask().map_err(errno)?;
+                let own = system::set_umask(now);
+                OWN_UMASK.get_or_init(|| own);
+                self.umask = Some(Umask { own, now });
+            }
         }
-        if self.umask.is_none() {
-            system::unshare_umask().map_err(errno)?;
-        }
-        rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
-        self.umask = Some(umask);
         Ok(())
+    }
+
+    fn give_umask_back(&mut self) {
+        if let Some(umask) = &mut self.umask
+            && umask.now != umask.own
+        {
+            system::set_umask(umask.own);
+            umask.now = umask.own;
+        }
     }
 }

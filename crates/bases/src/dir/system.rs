@@ -137,6 +137,11 @@ pub fn unshare_umask() -> SystemResult<()> {
     checked(c_long::from(unsafe { libc::unshare(libc::CLONE_FS) })).map(drop)
 }
 
+/// Sets the file mode creation mask, and returns the one before.
+pub fn set_umask(umask: u32) -> u32 {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask)).as_raw_mode()
+}
+
 /// faccessat2(2) on the descriptor itself, by the thread's file system credentials.
 ///
 /// # Errors

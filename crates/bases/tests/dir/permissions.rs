@@ -91,6 +91,30 @@ fn the_umask_counts_unless_a_default_acl_rules() {
     });
 }
 
+/// Whoever makes a file of their own on a thread that has made one for a caller does so with their own umask.
+#[test]
+fn a_callers_umask_stays_on_no_thread() {
+    Ground::each(|ground| {
+        let directory = tempfile::tempdir().unwrap();
+        let mode_of_own = |name: &str| {
+            bases::dir::restore_thread_credentials();
+            let file = std::fs::File::create(directory.path().join(name)).unwrap();
+            std::os::unix::fs::MetadataExt::mode(&file.metadata().unwrap()) & 0o777
+        };
+        let before = mode_of_own("before");
+        for umask in [0, 0o077, 0o777] {
+            let caller = Caller::with_groups(1_000, 1_000, &[], umask);
+            let text = format!("{umask:o}");
+            ground.root.create(&caller, name(&format!("f{text}")), &creation(0o666)).unwrap();
+            assert_eq!(mode_of_own(&format!("file {text}")), before, "after a file of umask {text}");
+            ground.root.mkdir(&caller, name(&format!("d{text}")), 0o777).unwrap();
+            assert_eq!(mode_of_own(&format!("directory {text}")), before, "after a directory of umask {text}");
+            assert!(ground.root.mkdir(&caller, name(&format!("d{text}")), 0o777).is_err());
+            assert_eq!(mode_of_own(&format!("failure {text}")), before, "after a failure of umask {text}");
+        }
+    });
+}
+
 #[test]
 fn new_objects_get_the_callers_group_or_the_directorys() {
     Ground::each(|ground| {
@@ -565,4 +589,37 @@ fn users_have_no_capabilities_of_the_servers() {
     assert_eq!(maps.open(&user(1_000, &[]), OpenFlags::READ).err(), Some(Errno::EACCES));
     assert!(maps.open(&root(), OpenFlags::READ).is_ok());
     bases::dir::restore_thread_credentials();
+}
+
+#[test]
+fn a_thread_that_is_started_for_a_caller_is_the_servers() {
+    Ground::each(|ground| {
+        let status = || std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let rights = |status: &str| {
+            let keys = ["Uid:", "Gid:", "Groups:", "CapEff:", "Umask:"];
+            let lines = status.lines().filter(|line| keys.iter().any(|key| line.starts_with(key)));
+            lines.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
+        };
+        // As the process was started, before this thread acted for anybody.
+        let servers = rights(&std::fs::read_to_string("/proc/self/status").unwrap());
+        let callers = [user(1_000, &[60]), Caller::with_groups(1_000, 50, &[], 0o077), root()];
+        for (index, caller) in callers.iter().enumerate() {
+            let _ = ground.root.mkdir(caller, name(&format!("d{index}")), 0o777);
+            let started = std::thread::spawn(vnode::as_server(status)).join().unwrap();
+            assert_eq!(rights(&started), servers, "{caller:?}");
+            // It may act for somebody, too, and gives the umask back.
+            let root_directory = ground.root.clone();
+            let (other, text) = (caller.clone(), format!("e{index}"));
+            let act = vnode::as_server(move || {
+                let _ = root_directory.mkdir(&other, name(&text), 0o777);
+                bases::dir::restore_thread_credentials();
+                status()
+            });
+            let ended = rights(&std::thread::spawn(act).join().unwrap());
+            let without_groups = |lines: &[String]| -> Vec<String> {
+                lines.iter().filter(|line| !line.starts_with("Groups:")).cloned().collect()
+            };
+            assert_eq!(without_groups(&ended), without_groups(&servers), "{caller:?}");
+        }
+    });
 }

@@ -26,6 +26,7 @@ pub use cli::output::{print, report};
 use crate::control::Request;
 use crate::control::client::{self, Mount};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::front_end::MountPoint;
 use crate::mount_table;
 
 /// The running mount on this path.
@@ -51,10 +52,13 @@ fn is_mounted(mount_point: &Path) -> bool {
     mount_table::on(mount_point).is_some_and(|entry| entry.is_plyfs())
 }
 
-/// The mount of Plyfs on this mount point, if it is the caller's to end or change.
-fn plyfs_on(mount_point: &Path, command: &str) -> Outcome<mount_table::Entry> {
-    match mount_table::on(mount_point) {
-        Some(entry) if entry.is_plyfs() && !is_of_another_user(&entry) => Ok(entry),
+/// The mount of Plyfs on this mount point, if it is the caller's to end or change, and its root.
+fn plyfs_on(path: &Path, command: &str) -> Outcome<(MountPoint, mount_table::Entry)> {
+    let Ok(point) = MountPoint::open(path) else { return Err(not_running(&mount_table::canonical(path))) };
+    let mount_point = point.path();
+    // Of the mount that is held, and only if that is its root.
+    match mount_table::of(point.mount()).filter(|entry| entry.mount_point == mount_point) {
+        Some(entry) if entry.is_plyfs() && !is_of_another_user(&entry) => Ok((point, entry)),
         Some(entry) if !entry.is_plyfs() => {
             let (name, kind) = (mount_point.display(), &entry.kind);
             let remedy = match command {

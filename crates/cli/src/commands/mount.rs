@@ -12,7 +12,7 @@ use crate::arguments::{Helper, Mount};
 use crate::daemon::{self, Side};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
-use crate::front_end::Plan;
+use crate::front_end::{MountPoint, Plan};
 use crate::logging::{self, Destination};
 use crate::{mount_table, options};
 use remount::Remount;
@@ -39,6 +39,9 @@ pub fn run(arguments: &Mount) -> Outcome {
     if options.remount {
         return as_remount(arguments);
     }
+    if !arguments.foreground {
+        daemon::close_inherited();
+    }
     options.refuse_unsafe()?;
     logging::check(&arguments.log_level)?;
     let expression = match &arguments.over {
@@ -55,8 +58,9 @@ pub fn run(arguments: &Mount) -> Outcome {
     };
     let log_level =
         if arguments.trace { logging::with_trace(&arguments.log_level) } else { arguments.log_level.clone() };
+    let point = open_mount_point(mount_point)?;
     let plan = Plan {
-        mount_point: check_mount_point(mount_point)?,
+        mount_point: point.path().to_owned(),
         source: options.source_name.clone().unwrap_or_else(|| expression.standard_form()).into(),
         options,
         over: arguments.over.is_some(),
@@ -64,9 +68,9 @@ pub fn run(arguments: &Mount) -> Outcome {
     let log_file = arguments.log_file.as_deref().map(std::path::absolute).transpose().map_err(|error| {
         Failure::new(Exit::Usage, format!("the name of the log file is wrong: {error}; name a file"))
     })?;
-    let hides = arguments.over.is_none() && is_in_use(&plan.mount_point);
+    let hides = arguments.over.is_none() && is_in_use(&point);
     let (foreground, explain) = (arguments.foreground, arguments.explain);
-    carry_out(&Job { expression, plan, log_level, log_file, foreground, explain, hides })
+    carry_out(&Job { expression, plan, log_level, log_file, foreground, explain, hides }, point)
 }
 
 /// Does what mount(8) asks of its helper.
@@ -79,10 +83,12 @@ pub fn as_helper(arguments: &Helper) -> Outcome {
     if options.remount {
         return remount_as_helper(arguments, &text);
     }
+    daemon::close_inherited();
     options.refuse_unsafe()?;
     let expression = Expression::read(&arguments.stack)?;
+    let point = open_mount_point(&arguments.mount_point)?;
     let plan = Plan {
-        mount_point: check_mount_point(&arguments.mount_point)?,
+        mount_point: point.path().to_owned(),
         // As it was written: by that mount(8) knows a line of /etc/fstab that is mounted already.
         source: options.source_name.clone().map_or_else(|| arguments.stack.clone(), OsString::from),
         options,
@@ -90,8 +96,9 @@ pub fn as_helper(arguments: &Helper) -> Outcome {
     };
     let said = format!("plyfs: {} mounted on {}\n", expression.standard_form(), plan.mount_point.display());
     if !arguments.fake {
-        let (log_level, hides) = ("info".to_owned(), is_in_use(&plan.mount_point));
-        carry_out(&Job { expression, plan, log_level, log_file: None, foreground: false, explain: false, hides })?;
+        let (log_level, hides) = ("info".to_owned(), is_in_use(&point));
+        let job = Job { expression, plan, log_level, log_file: None, foreground: false, explain: false, hides };
+        carry_out(&job, point)?;
     }
     if arguments.verbose { super::print(&said) } else { Ok(()) }
 }
@@ -113,28 +120,28 @@ fn as_remount(arguments: &Mount) -> Outcome {
         Some(mount_point) => (Some(arguments.stack.as_os_str()), mount_point.as_path()),
         None => (None, Path::new(&arguments.stack)),
     };
-    let mount_point = mount_table::canonical(mount_point);
+    let (point, entry) = super::plyfs_on(mount_point, "remount")?;
     let options = arguments.options.join(",");
-    Remount { mount_point, stack, options: &options, is_complete: false, sloppy: false }.run()
+    Remount { point, entry, stack, options: &options, is_complete: false, sloppy: false }.run()
 }
 
 /// Does what mount(8) asks of its helper for `mount -o remount`.
 fn remount_as_helper(arguments: &Helper, options: &str) -> Outcome {
-    let mount_point = mount_table::canonical(&arguments.mount_point);
-    let said = format!("plyfs: {} remounted\n", mount_point.display());
-    let (stack, sloppy) = (Some(arguments.stack.as_os_str()), arguments.sloppy);
-    let remount = Remount { mount_point, stack, options, is_complete: true, sloppy };
+    let mount_point = arguments.mount_point.as_path();
+    let said = format!("plyfs: {} remounted\n", mount_table::canonical(mount_point).display());
     if !arguments.fake {
-        remount.run()?;
+        let (point, entry) = super::plyfs_on(mount_point, "remount")?;
+        let (stack, sloppy) = (Some(arguments.stack.as_os_str()), arguments.sloppy);
+        Remount { point, entry, stack, options, is_complete: true, sloppy }.run()?;
     }
     if arguments.verbose { super::print(&said) } else { Ok(()) }
 }
 
 /// Serves in this process, or leaves a server in the background.
-fn carry_out(job: &Job) -> Outcome {
+fn carry_out(job: &Job, point: MountPoint) -> Outcome {
     if job.foreground {
         logging::start(&job.log_level, &destination(job, Destination::StandardError))?;
-        let server = server::start(job)?;
+        let server = server::start(job, point)?;
         warn(job);
         return server.run();
     }
@@ -142,7 +149,7 @@ fn carry_out(job: &Job) -> Outcome {
         Side::Parent(outcome) => outcome.inspect(|()| warn(job)),
         Side::Server(ready) => {
             let started = logging::start(&job.log_level, &destination(job, Destination::Syslog))
-                .and_then(|()| server::start(job));
+                .and_then(|()| server::start(job, point));
             match started {
                 Ok(server) => {
                     ready.usable(job.log_file.as_deref());
@@ -161,10 +168,10 @@ fn destination(job: &Job, otherwise: Destination) -> Destination {
     job.log_file.clone().map_or(otherwise, Destination::File)
 }
 
-/// The mount point as the kernel will list it.
-fn check_mount_point(path: &Path) -> Outcome<PathBuf> {
+/// The directory to be mounted on, found once: whatever becomes of its path, the mount is made there.
+fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
     let name = path.display();
-    let mount_point = path.canonicalize().map_err(|error| match error.kind() {
+    let point = MountPoint::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             Failure::new(Exit::MountPoint, format!("the mount point {name} does not exist; make it: mkdir {name}"))
         }
@@ -179,11 +186,8 @@ fn check_mount_point(path: &Path) -> Outcome<PathBuf> {
         ),
         _ => Failure::new(Exit::MountPoint, format!("cannot use the mount point {name}: {error}; choose another one")),
     })?;
-    refuse_mounted(&mount_point)?;
-    if !mount_point.is_dir() {
-        return Err(not_a_directory(path));
-    }
-    Ok(mount_point)
+    refuse_mounted(point.path())?;
+    Ok(point)
 }
 
 /// Fails if the path, as the kernel lists it, is a mount of Plyfs.
@@ -197,8 +201,8 @@ fn refuse_mounted(mount_point: &Path) -> Outcome {
 }
 
 /// Whether there is something in the directory.
-fn is_in_use(directory: &Path) -> bool {
-    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
+fn is_in_use(directory: &MountPoint) -> bool {
+    fs::read_dir(directory.place()).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// Tells of what the mount hides, once it does.

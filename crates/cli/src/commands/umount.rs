@@ -11,19 +11,19 @@ use super::is_root;
 use crate::arguments::Umount;
 use crate::control::client;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::front_end;
-use crate::mount_table;
+use crate::front_end::UnmountMode;
 
 /// How long a server may take to write everything and end after the mount is gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the command.
 pub fn run(arguments: &Umount) -> Outcome {
-    let mount_point = mount_table::canonical(&arguments.mount_point);
-    super::plyfs_on(&mount_point, "umount")?;
+    let (point, _) = super::plyfs_on(&arguments.mount_point, "umount")?;
+    let mount_point = point.path().to_owned();
     // The server is found before the mount is gone, and held by a descriptor that no later process can take over.
     let server = client::find(&mount_point).and_then(|mount| pidfd_open(mount.pid, PidfdFlags::empty()).ok());
-    front_end::unmount(&mount_point, arguments.lazy).map_err(|error| refused(&mount_point, &error))?;
+    let mode = if arguments.lazy { UnmountMode::Lazy } else { UnmountMode::Clean };
+    point.unmount(mode).map_err(|error| refused(&mount_point, &error))?;
     match server {
         Some(server) if !arguments.lazy => wait_for(&server, &mount_point),
         _ => Ok(()),

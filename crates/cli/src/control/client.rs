@@ -1,13 +1,16 @@
 //! The command's end of the control sockets: finding mounts and asking them.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, unlinkat};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_socket, socket_with};
 use rustix::process::{Pid, geteuid};
@@ -15,7 +18,8 @@ use serde_json::Value;
 
 use super::{Answer, PATIENCE, Report, Request, Statistics, receive, send};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::{mount_table, runtime_directory};
+use crate::mount_table;
+use crate::runtime_directory::{self, Directory};
 
 /// How long servers of another user have for all their answers.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(2);
@@ -49,20 +53,18 @@ pub fn find(mount_point: &Path) -> Option<Mount> {
     let wanted = mount_point.to_string_lossy();
     let user = mount_table::on(mount_point).and_then(|entry| entry.user).unwrap_or_else(|| geteuid().as_raw());
     let mut directories = runtime_directory::all();
-    directories.retain(|directory| owner_of(directory) == Some(user));
+    directories.retain(|directory| directory.owner() == user);
     let found = answering(directories).into_iter().filter(|mount| mount.report.mount_point == wanted);
     found.min_by_key(|mount| mount.report.uptime_seconds)
 }
 
 /// The mounts whose sockets are in these directories. Those of other users are asked first, all users at the same time, and each
 /// user has so much time and no more: who does not answer keeps nobody from the others.
-fn answering(directories: Vec<PathBuf>) -> Vec<Mount> {
-    let own = geteuid().as_raw();
-    let (own, others): (Vec<_>, Vec<_>) =
-        directories.into_iter().partition(|directory| owner_of(directory) == Some(own));
-    let all = |directory: &Path| {
+fn answering(directories: Vec<Directory>) -> Vec<Mount> {
+    let (own, others): (Vec<_>, Vec<_>) = directories.into_iter().partition(Directory::is_own);
+    let all = |directory: &Directory| {
         let deadline = Instant::now() + PATIENCE_WITH_OTHERS;
-        sockets(directory).iter().filter_map(|path| connect(path, deadline)).collect::<Vec<_>>()
+        sockets(directory).into_iter().filter_map(|name| connect(directory, name, deadline)).collect::<Vec<_>>()
     };
     let mut mounts = thread::scope(|scope| {
         // Where no thread can be started, one is asked after the other.
@@ -71,29 +73,23 @@ fn answering(directories: Vec<PathBuf>) -> Vec<Mount> {
             let asked = thread::Builder::new().spawn_scoped(scope, move || all(directory));
             asked.map_err(|_| directory)
         };
-        let asked: Vec<_> = others.iter().map(PathBuf::as_path).map(ask).collect();
+        let asked: Vec<_> = others.iter().map(ask).collect();
         let answered = |asked| match asked {
             Ok(asked) => ScopedJoinHandle::join(asked).unwrap_or_default(),
             Err(directory) => all(directory),
         };
         asked.into_iter().flat_map(answered).collect::<Vec<_>>()
     });
-    let own = own.iter().flat_map(|directory| sockets(directory));
-    mounts.extend(own.filter_map(|path| connect(&path, Instant::now() + PATIENCE)));
+    for directory in &own {
+        let asked = sockets(directory).into_iter();
+        mounts.extend(asked.filter_map(|name| connect(directory, name, Instant::now() + PATIENCE)));
+    }
     mounts
 }
 
-fn owner_of(path: &Path) -> Option<u32> {
-    fs::symlink_metadata(path).ok().map(|metadata| metadata.uid())
-}
-
 /// Removes the sockets of servers that are gone.
-pub fn remove_stale(directory: &Path) {
-    for path in sockets(directory) {
-        if is_stale(&connection(&path)) {
-            let _ = fs::remove_file(path);
-        }
-    }
+pub fn remove_stale(directory: &Directory) {
+    sockets(directory).into_iter().for_each(|name| drop(connection(directory, name)));
 }
 
 impl Mount {
@@ -138,21 +134,18 @@ fn no_answer(mount_point: &str, error: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::NoAnswer, format!("the server of {mount_point} does not answer: {error}; {remedy}"))
 }
 
-fn sockets(directory: &Path) -> Vec<PathBuf> {
-    let paths = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
-    paths.filter(|path| path.extension().is_some_and(|extension| extension == "sock")).collect()
+/// The names in the directory that sockets have.
+fn sockets(directory: &Directory) -> Vec<OsString> {
+    let names = fs::read_dir(directory.place()).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "sock")).collect()
 }
 
-/// Connects and asks for the status, by the deadline; cleans up where nobody listens any more.
-fn connect(path: &Path, deadline: Instant) -> Option<Mount> {
-    let connection = connection(path);
-    if is_stale(&connection) {
-        let _ = fs::remove_file(path);
-    }
-    let stream = connection.ok()?;
+/// Connects and asks for the status, by the deadline.
+fn connect(directory: &Directory, name: OsString, deadline: Instant) -> Option<Mount> {
+    let stream = connection(directory, name).ok()?;
     let peer = socket_peercred(&stream).ok()?;
     // A socket is believed only if its server runs as the owner of the directory that it is in.
-    let owner = owner_of(path.parent()?)?;
+    let owner = directory.owner();
     if peer.uid.as_raw() != owner {
         return None;
     }
@@ -166,15 +159,21 @@ fn connect(path: &Path, deadline: Instant) -> Option<Mount> {
     }
 }
 
-fn is_stale(connection: &io::Result<UnixStream>) -> bool {
-    connection.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-}
-
-/// A connection, if one can be had at once: to wait for a server that accepts none could take for ever.
-fn connection(path: &Path) -> io::Result<UnixStream> {
+/// A connection, if one can be had at once: to wait for a server that accepts none could take for ever. A socket of the
+/// caller's own that nobody listens to any more is removed.
+fn connection(directory: &Directory, name: OsString) -> io::Result<UnixStream> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = openat(directory, &name, flags, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&found)?.st_mode) != FileType::Socket {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    connect_socket(&socket, &SocketAddrUnix::new(path)?)?;
+    let connected = connect_socket(&socket, &SocketAddrUnix::new(format!("/proc/self/fd/{}", found.as_raw_fd()))?);
+    if connected == Err(Errno::CONNREFUSED) && directory.is_own() {
+        let _ = unlinkat(directory, &name, AtFlags::empty());
+    }
+    connected?;
     let stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
     Ok(stream)

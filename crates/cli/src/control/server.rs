@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -19,7 +19,7 @@ use rustix::process::geteuid;
 
 use super::{Answer, PATIENCE, Request, receive, send};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::runtime_directory;
+use crate::runtime_directory::{self, Directory};
 
 /// Answers requests. Called from several threads.
 pub trait Answerer: Send + Sync + 'static {
@@ -29,7 +29,8 @@ pub trait Answerer: Send + Sync + 'static {
 
 /// The socket of this process. Dropping it removes it.
 pub struct Server {
-    path: PathBuf,
+    directory: Directory,
+    name: String,
 }
 
 impl Server {
@@ -37,18 +38,19 @@ impl Server {
     pub fn start(answerer: Arc<dyn Answerer>) -> Outcome<Server> {
         let directory = runtime_directory::make()?;
         super::client::remove_stale(&directory);
-        let path = directory.join(format!("{}.sock", std::process::id()));
-        let listener = listen(&path).map_err(|error| failure(&path, &error))?;
+        let name = format!("{}.sock", std::process::id());
+        let path = directory.path().join(&name);
+        let listener = listen(&directory.place().join(&name)).map_err(|error| failure(&path, &error))?;
         let control = Arc::new(Control { listener, answerer, waiting: AtomicUsize::new(0) });
         control.start_thread().map_err(|error| failure(&path, &error))?;
         control.start_further();
-        Ok(Server { path })
+        Ok(Server { directory, name })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(self.directory.place().join(&self.name));
     }
 }
 
@@ -86,7 +88,7 @@ impl Control {
     fn start_thread(self: &Arc<Self>) -> io::Result<()> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let control = Arc::clone(self);
-        let started = thread::Builder::new().name("control".into()).spawn(move || control.serve());
+        let started = thread::Builder::new().name("control".into()).spawn(vnode::as_server(move || control.serve()));
         started.map(drop).inspect_err(|_| {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
         })

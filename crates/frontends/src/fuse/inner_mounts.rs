@@ -5,9 +5,8 @@
 //! in a mount namespace that is neither the server's nor the caller's does not show here.
 
 use super::mount::unescape_octal;
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use super::mount_point::ListedMount;
 use std::collections::HashMap;
-use std::path::Path;
 use vnode::Errno;
 
 /// The mounts inside one mount.
@@ -17,11 +16,9 @@ pub(crate) struct InnerMounts {
 }
 
 impl InnerMounts {
-    /// Those inside what is mounted on this path. Asks no file system anything.
-    pub(crate) fn of(mount_point: &Path) -> InnerMounts {
-        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
-        let found = statx(CWD, mount_point, flags, StatxFlags::TYPE).ok();
-        InnerMounts { device: found.map(|found| format!("{}:{}", found.stx_dev_major, found.stx_dev_minor)) }
+    /// Those inside what the kernel lists so.
+    pub(crate) fn of(mount: &ListedMount) -> InnerMounts {
+        InnerMounts { device: Some(mount.device.clone()) }
     }
 
     /// The error that a failed look-up is answered with: that of the stack, unless the kernel would detach something for it

@@ -244,7 +244,7 @@ impl Sightings {
                 }
             }
         };
-        std::thread::Builder::new().name("looker".to_owned()).spawn(look).ok().map(|_| looker)
+        std::thread::Builder::new().name("looker".to_owned()).spawn(vnode::as_server(look)).ok().map(|_| looker)
     }
 }
 

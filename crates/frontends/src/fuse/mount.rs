@@ -2,9 +2,9 @@
 
 use super::device::{DEVICE_PATH, Device, own_received};
 use super::mount_flags::MountFlags;
-use rustix::fs::{AtFlags, CWD, FileType, StatxAttributes, StatxFlags, statx};
+use super::mount_point::{ListedMount, MountPoint, listed_mounts};
+use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, statx};
 use rustix::io::{Errno, FdFlags};
-use rustix::mount::UnmountFlags;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, IoSliceMut, Read};
@@ -23,7 +23,7 @@ const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 /// What the kernel is told with the mount itself.
 #[derive(Clone, Debug)]
 pub(crate) struct MountPlan<'a> {
-    pub(crate) mount_point: &'a Path,
+    pub(crate) mount_point: &'a MountPoint,
     /// The first column of the mount table.
     pub(crate) source: &'a OsStr,
     pub(crate) flags: MountFlags,
@@ -155,11 +155,28 @@ impl std::error::Error for MountError {
     }
 }
 
-/// Mounts, and answers the connection that the mount's requests come through.
-pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<Device, MountError> {
+/// Mounts: the connection that the mount's requests come through, and the mount as the kernel lists it.
+pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<(Device, ListedMount), MountError> {
     check_mount_point(plan)?;
-    if rustix::process::geteuid().is_root() { mount_directly(plan) } else { mount_by_helper(plan) }
+    let before: Vec<u64> = listed_mounts().iter().map(|listed| listed.mount).collect();
+    let is_root = rustix::process::geteuid().is_root();
+    let device = if is_root { mount_directly(plan) } else { mount_by_helper(plan) }?;
+    // The directory may have been renamed, before or just now.
+    for _ in 0..ATTEMPTS {
+        let path = std::fs::read_link(plan.mount_point.place())
+            .map_err(|error| MountError::System { what: "finding the mount", error })?;
+        let is_it = |listed: &ListedMount| {
+            listed.is(FILE_SYSTEM_TYPE) && listed.path == path && !before.contains(&listed.mount)
+        };
+        if let Some(listed) = listed_mounts().into_iter().rfind(is_it) {
+            return Ok((device, listed));
+        }
+    }
+    Err(MountError::Vanished)
 }
+
+/// How often the mount table is read for a new mount whose mount point is being renamed.
+const ATTEMPTS: usize = 16;
 
 /// How to unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,82 +189,28 @@ pub enum UnmountMode {
     Abort,
 }
 
-/// Unmounts what is mounted on this path.
-///
-/// # Errors
-/// `EBUSY` while it is in use and the mode is clean; `EINVAL` if nothing is mounted there; `EPERM`.
-pub fn unmount(mount_point: &Path, mode: UnmountMode) -> io::Result<()> {
-    if rustix::process::geteuid().is_root() {
-        let flags = match mode {
-            UnmountMode::Clean => UnmountFlags::empty(),
-            UnmountMode::Lazy => UnmountFlags::DETACH,
-            UnmountMode::Abort => UnmountFlags::DETACH | UnmountFlags::FORCE,
-        };
-        return Ok(rustix::mount::unmount(mount_point, flags | UnmountFlags::NOFOLLOW)?);
+/// What is wrong with a mount point that cannot be opened.
+pub(crate) fn cannot_open(path: &Path, error: io::Error) -> MountError {
+    match Errno::from_io_error(&error) {
+        Some(Errno::NOENT) => MountError::MountPointMissing(path.into()),
+        Some(Errno::NOTCONN) => MountError::MountPointDead(path.into()),
+        Some(Errno::NOTDIR) => MountError::MountPointNotDirectory(path.into()),
+        Some(Errno::ACCESS | Errno::PERM) => MountError::MountPointPermission(path.into()),
+        Some(Errno::INVAL) => MountError::BadPath(path.into()),
+        _ => MountError::System { what: "opening the mount point", error },
     }
-    let lazy = mode != UnmountMode::Clean;
-    unmount_by_helper(mount_point, lazy)
-}
-
-/// Gives the mount on this path other flags, as `mount -o remount`; its server is to be told by
-/// [`Mount::flags_changed`](super::Mount::flags_changed). The kernel hands on all that it has kept first.
-///
-/// # Errors
-/// `EBUSY` if it is to become read-only and files are open for writing; `EPERM`; `EINVAL` if nothing is mounted there.
-pub fn remount(mount_point: &Path, flags: &MountFlags) -> io::Result<()> {
-    Ok(rustix::mount::mount_remount(mount_point, flags.to_kernel(), c"")?)
-}
-
-/// The kernel's number of the topmost mount on this path, where it tells (Linux 5.8). Asks no file system anything.
-pub(crate) fn mount_number(mount_point: &Path) -> Option<u64> {
-    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
-    let found = statx(CWD, mount_point, flags, StatxFlags::MNT_ID).ok()?;
-    StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID).then_some(found.stx_mnt_id)
-}
-
-/// Whether the mount of this number still has a place in the tree.
-pub(crate) fn is_mounted(number: u64) -> bool {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let number = number.to_string();
-    table.split(|&byte| byte == b'\n').any(|line| line.split(|&byte| byte == b' ').next() == Some(number.as_bytes()))
 }
 
 fn check_mount_point(plan: &MountPlan<'_>) -> Result<(), MountError> {
-    let path = plan.mount_point;
-    let wanted = StatxFlags::TYPE;
-    let found = statx(CWD, path, AtFlags::empty(), wanted).map_err(|error| match error {
-        Errno::NOENT => MountError::MountPointMissing(path.into()),
-        Errno::NOTCONN => MountError::MountPointDead(path.into()),
-        Errno::NOTDIR => MountError::MountPointNotDirectory(path.into()),
-        Errno::ACCESS | Errno::PERM => MountError::MountPointPermission(path.into()),
-        Errno::INVAL => MountError::BadPath(path.into()),
-        error => system("reading the mount point", error),
-    })?;
-    if FileType::from_raw_mode(u32::from(found.stx_mode)) != FileType::Directory {
-        return Err(MountError::MountPointNotDirectory(path.into()));
-    }
+    let (point, path) = (plan.mount_point, plan.mount_point.path());
+    let found =
+        statx(point, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE).map_err(|error| cannot_open(path, error.into()))?;
     let is_mount = found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
-    if is_mount && !plan.cover_fuse && is_plyfs_mount(path) {
+    let is_ours = |listed: &ListedMount| listed.mount == point.mount() && listed.is(FILE_SYSTEM_TYPE);
+    if is_mount && !plan.cover_fuse && listed_mounts().iter().any(is_ours) {
         return Err(MountError::MountPointBusy(path.into()));
     }
     Ok(())
-}
-
-/// Whether the topmost mount on this path is one of ours.
-fn is_plyfs_mount(path: &Path) -> bool {
-    let Ok(path) = path.canonicalize() else { return false };
-    let Ok(table) = std::fs::read("/proc/self/mountinfo") else { return false };
-    topmost_type(&table, path.as_os_str().as_bytes()).is_some_and(|kind| kind == FILE_SYSTEM_TYPE.as_bytes())
-}
-
-/// The type of the last mount on `path` in a mountinfo table: fields by blanks, the fifth is the mount point with
-/// `\040` for a blank, the type comes after the field `-`.
-fn topmost_type<'a>(table: &'a [u8], path: &[u8]) -> Option<&'a [u8]> {
-    let on_path = |line: &&[u8]| line.split(|&byte| byte == b' ').nth(4).map(unescape_octal).as_deref() == Some(path);
-    let line = table.split(|&byte| byte == b'\n').rfind(on_path)?;
-    let mut fields = line.split(|&byte| byte == b' ');
-    fields.find(|field| *field == b"-")?;
-    fields.next()
 }
 
 pub(super) fn unescape_octal(field: &[u8]) -> Vec<u8> {
@@ -285,16 +248,17 @@ fn mount_directly(plan: &MountPlan<'_>) -> Result<Device, MountError> {
         data.push(',');
         data.push_str(&option);
     }
-    let data = std::ffi::CString::new(data).map_err(|_| MountError::BadPath(plan.mount_point.into()))?;
+    let path = plan.mount_point.path();
+    let data = std::ffi::CString::new(data).map_err(|_| MountError::BadPath(path.into()))?;
     let flags = plan.flags.to_kernel();
-    rustix::mount::mount(plan.source, plan.mount_point, FILE_SYSTEM_TYPE, flags, &*data).map_err(
-        |error| match error {
+    rustix::mount::mount(plan.source, plan.mount_point.place(), FILE_SYSTEM_TYPE, flags, &*data).map_err(|error| {
+        match error {
             Errno::PERM | Errno::ACCESS => MountError::NotPermitted,
             Errno::NODEV => MountError::NoDevice,
-            Errno::BUSY => MountError::MountPointBusy(plan.mount_point.into()),
+            Errno::BUSY => MountError::MountPointBusy(path.into()),
             error => system("mount(2)", error),
-        },
-    )?;
+        }
+    })?;
     Ok(device)
 }
 
@@ -329,7 +293,8 @@ fn helper_options(plan: &MountPlan<'_>) -> OsString {
     OsString::from_vec(list)
 }
 
-/// The helper mounts and passes the connection back through a socket whose number it finds in its environment.
+/// The helper mounts and passes the connection back through a socket whose number it finds in its environment. It is told of
+/// the mount point as the directory that it is started in.
 fn mount_by_helper(plan: &MountPlan<'_>) -> Result<Device, MountError> {
     let no_sockets = |error| system("making a socket for fusermount3", error);
     let flags = rustix::net::SocketFlags::empty();
@@ -342,8 +307,8 @@ fn mount_by_helper(plan: &MountPlan<'_>) -> Result<Device, MountError> {
         Command::new(helper)
             .arg("-o")
             .arg(&options)
-            .arg("--")
-            .arg(plan.mount_point)
+            .args(["--", "."])
+            .current_dir(plan.mount_point.place())
             .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -414,14 +379,15 @@ fn receive_descriptor(socket: &OwnedFd) -> Option<OwnedFd> {
     descriptors.next().and_then(|fd| own_received(fd.into_raw_fd()))
 }
 
-fn unmount_by_helper(mount_point: &Path, lazy: bool) -> io::Result<()> {
+/// Unmounts what is mounted on a name in a directory: the helper takes no other directory than that it is started in.
+pub(super) fn unmount_by_helper(directory: &Path, name: &OsStr, lazy: bool) -> io::Result<()> {
     let start = |helper: &&str| {
         let mut command = Command::new(helper);
         command.arg("-u");
         if lazy {
             command.arg("-z");
         }
-        command.arg("--").arg(mount_point).stdin(Stdio::null()).output()
+        command.arg("--").arg(name).current_dir(directory).stdin(Stdio::null()).output()
     };
     let output = first_found(start).map_err(io::Error::other)?;
     if output.status.success() {
@@ -442,7 +408,7 @@ fn system(what: &'static str, error: Errno) -> MountError {
 mod tests {
     use super::*;
 
-    fn plan(mount_point: &Path) -> MountPlan<'_> {
+    fn plan(mount_point: &MountPoint) -> MountPlan<'_> {
         MountPlan {
             mount_point,
             source: OsStr::new("/a,b | audit"),
@@ -456,7 +422,7 @@ mod tests {
 
     #[test]
     fn the_helper_gets_every_option_and_an_escaped_source() {
-        let options = helper_options(&plan(Path::new("/mnt")));
+        let options = helper_options(&plan(&MountPoint::open(Path::new("/")).unwrap()));
         assert_eq!(
             options,
             "allow_other,default_permissions,max_read=65536,ro,nosuid,subtype=plyfs,fsname=/a\\,b | audit"
@@ -476,23 +442,11 @@ mod tests {
 
     #[test]
     fn a_wrong_mount_point_is_named_before_anything_is_mounted() {
-        let missing = Path::new("/nonexistent/mount point");
-        assert!(
-            matches!(check_mount_point(&plan(missing)), Err(MountError::MountPointMissing(path)) if path == missing)
-        );
-        let file = Path::new("/etc/passwd");
-        assert!(matches!(check_mount_point(&plan(file)), Err(MountError::MountPointNotDirectory(_))));
-        let below_file = Path::new("/etc/passwd/x");
-        assert!(matches!(check_mount_point(&plan(below_file)), Err(MountError::MountPointNotDirectory(_))));
-    }
-
-    #[test]
-    fn the_topmost_mount_counts() {
-        let table = b"1 2 0:1 / / rw - ext4 /dev/a rw\n\
-            3 1 0:2 / /a\\040b rw shared:1 - tmpfs tmpfs rw\n\
-            4 3 0:3 / /a\\040b rw - fuse.plyfs x rw\n";
-        assert_eq!(topmost_type(table, b"/a b"), Some(&b"fuse.plyfs"[..]));
-        assert_eq!(topmost_type(table, b"/"), Some(&b"ext4"[..]));
-        assert_eq!(topmost_type(table, b"/c"), None);
+        let wrong = |path: &str| cannot_open(Path::new(path), MountPoint::open(Path::new(path)).unwrap_err());
+        let missing = "/nonexistent/mount point";
+        assert!(matches!(wrong(missing), MountError::MountPointMissing(path) if path == Path::new(missing)));
+        assert!(matches!(wrong("/etc/passwd"), MountError::MountPointNotDirectory(_)));
+        assert!(matches!(wrong("/etc/passwd/x"), MountError::MountPointNotDirectory(_)));
+        assert!(matches!(wrong("/etc\0x"), MountError::BadPath(_)));
     }
 }

@@ -8,8 +8,9 @@ use super::dispatch::Dispatcher;
 use super::expiry::Expiry;
 use super::inner_mounts::InnerMounts;
 use super::locks::Locks;
-use super::mount::{self, MountError, MountPlan, UnmountMode, is_mounted, mount_number, unmount};
+use super::mount::{self, MountError, MountPlan, UnmountMode};
 use super::mount_flags::MountFlags;
+use super::mount_point::{ListedMount, MountPoint, listed_mounts};
 use super::negotiation::Negotiated;
 use super::notifier::KernelNotifier;
 use super::notify::NotificationSender;
@@ -29,7 +30,8 @@ use vnode::FileSystemRef;
 /// unmounts it, lazily if it is in use.
 pub struct Mount {
     mount_point: PathBuf,
-    number: Option<u64>,
+    /// The kernel's number of it.
+    number: u64,
     decisions: Decisions,
     dispatcher: Arc<Dispatcher>,
     session: Session<Dispatcher>,
@@ -42,8 +44,15 @@ impl Mount {
     /// # Errors
     /// [`MountError`], which names cause and remedy; then nothing is left mounted.
     pub fn new(file_system: FileSystemRef, mount_point: &Path, options: &MountOptions) -> Result<Mount, MountError> {
-        let mount_point = std::path::absolute(mount_point)
-            .map_err(|error| MountError::System { what: "finding the mount point", error })?;
+        let point = MountPoint::open(mount_point).map_err(|error| mount::cannot_open(mount_point, error))?;
+        Mount::on(file_system, &point, options)
+    }
+
+    /// As [`Mount::new`], on a directory that is held already.
+    ///
+    /// # Errors
+    /// As [`Mount::new`].
+    pub fn on(file_system: FileSystemRef, point: &MountPoint, options: &MountOptions) -> Result<Mount, MountError> {
         if options.uring == Uring::On {
             if options.withheld.rule_out(init::OVER_IO_URING) {
                 return Err(MountError::NoUring(TURNED_OFF));
@@ -58,12 +67,9 @@ impl Mount {
         if let Some(error) = unmet_demand(&decisions, options) {
             return Err(error);
         }
-        if let Ok(directory) = std::fs::File::open(&mount_point) {
-            // Whatever is wrong with the mount point, mounting will tell.
-            file_system.set_mount_point(directory.as_fd());
-        }
-        let device = mount::mount(&MountPlan {
-            mount_point: &mount_point,
+        file_system.set_mount_point(point.as_fd());
+        let (device, listed) = mount::mount(&MountPlan {
+            mount_point: point,
             source: &options.source,
             flags,
             allow_other: options.allow_other,
@@ -73,16 +79,15 @@ impl Mount {
             cover_fuse: options.over,
         })?;
         let device = Arc::new(device);
-        let served = serve(file_system, &device, &mount_point, options, &mut decisions);
+        let served = serve(file_system, &device, &listed, options, &mut decisions);
         let served = served.and_then(|served| unmet_demand(&decisions, options).map_or(Ok(served), Err));
         match served {
             Ok((dispatcher, session, statistics)) => {
-                let number = mount_number(&mount_point);
-                Ok(Mount { mount_point, number, decisions, dispatcher, session, statistics })
+                Ok(Mount { mount_point: listed.path, number: listed.mount, decisions, dispatcher, session, statistics })
             }
             Err(error) => {
-                if let Err(left) = unmount(&mount_point, UnmountMode::Abort) {
-                    tracing::error!(%left, "a mount that cannot be served stays on {}", mount_point.display());
+                if let Err(left) = unmount(listed.mount, UnmountMode::Abort) {
+                    tracing::error!(%left, "a mount that cannot be served stays on {}", listed.path.display());
                 }
                 Err(error)
             }
@@ -164,7 +169,7 @@ impl Mount {
             // Nobody may be waiting any more.
             let _ = done.send(());
         };
-        let started = std::thread::Builder::new().name("fuse-write-back".into()).spawn(write_back);
+        let started = std::thread::Builder::new().name("fuse-write-back".into()).spawn(vnode::as_server(write_back));
         started.is_ok() && is_done.recv_timeout(patience).is_ok()
     }
 
@@ -187,16 +192,19 @@ impl Mount {
         if self.session.workers() == 0 {
             return Ok(());
         }
-        match (self.number, mount_number(&self.mount_point)) {
-            (Some(ours), Some(topmost)) if ours != topmost => match is_mounted(ours) {
-                true => return Err(io::Error::from_raw_os_error(libc::EBUSY)),
-                // Detached before, and served until nobody uses it.
-                false => return Ok(()),
-            },
-            _ => {}
-        }
-        unmount(&self.mount_point, mode)
+        unmount(self.number, mode)
     }
+}
+
+/// Takes the mount of this number away, wherever it is by now. One without a place was detached before, and is served until
+/// nobody uses it.
+fn unmount(number: u64, mode: UnmountMode) -> io::Result<()> {
+    let Some(listed) = listed_mounts().into_iter().find(|listed| listed.mount == number) else { return Ok(()) };
+    let point = MountPoint::open_listed(&listed.path)?;
+    if point.mount() != number {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    point.unmount(mode)
 }
 
 impl Drop for Mount {
@@ -222,7 +230,7 @@ type Served = (Arc<Dispatcher>, Session<Dispatcher>, Arc<Statistics>);
 fn serve(
     file_system: FileSystemRef,
     device: &Arc<Device>,
-    mount_point: &Path,
+    listed: &ListedMount,
     options: &MountOptions,
     decisions: &mut Decisions,
 ) -> Result<Served, MountError> {
@@ -241,7 +249,7 @@ fn serve(
         Arc::new(Current::new(options.clone(), negotiated, decisions.clone())),
         notifications,
         expiry.clone(),
-        InnerMounts::of(mount_point),
+        InnerMounts::of(listed),
         Locks::start().map_err(no_thread)?,
     ));
     start_expiry(&dispatcher, expiry).map_err(no_thread)?;
@@ -249,7 +257,7 @@ fn serve(
     dispatcher.reconsider();
     let statistics = Arc::new(Statistics::new());
     let (handler, counted) = (Arc::clone(&dispatcher), Arc::clone(&statistics));
-    let session = Session::start(Arc::clone(device), mount_point, handler, &negotiated, counted, decisions.stay_awake)
+    let session = Session::start(Arc::clone(device), &listed.path, handler, &negotiated, counted, decisions.stay_awake)
         .map_err(mount_error)?;
     if let Err(error) = session.uring() {
         tracing::warn!(%error, "the queues of the processors cannot be set up: all requests come through the device");

@@ -46,7 +46,8 @@ impl Pollers {
         watched.files.insert(arguments.kernel_handle, watch);
         if !watched.running {
             let shared = Arc::clone(&self.shared);
-            let started = std::thread::Builder::new().name("fuse-poll".into()).spawn(move || shared.run());
+            let started =
+                std::thread::Builder::new().name("fuse-poll".into()).spawn(vnode::as_server(move || shared.run()));
             match started {
                 Ok(_) => watched.running = true,
                 Err(error) => {

@@ -31,7 +31,7 @@ impl Trimmer {
         let (gone, (thread, woken)) = (Arc::new(AtomicU64::new(0)), channel());
         let counted = Arc::clone(&gone);
         let run = move || keep_trimmed(&counted, &woken, rest, trim);
-        if let Err(error) = std::thread::Builder::new().name("fuse-trim".into()).spawn(run) {
+        if let Err(error) = std::thread::Builder::new().name("fuse-trim".into()).spawn(vnode::as_server(run)) {
             tracing::warn!(%error, "memory of what the kernel has forgotten stays with the server");
         }
         Trimmer { gone, thread }

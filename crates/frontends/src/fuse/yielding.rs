@@ -101,7 +101,10 @@ impl Yielding {
             ended: AtomicBool::new(false),
         });
         let for_guard = Arc::clone(&shared);
-        let guard = std::thread::Builder::new().name("fuse-guard".into()).spawn(move || for_guard.guard()).ok()?;
+        let guard = std::thread::Builder::new()
+            .name("fuse-guard".into())
+            .spawn(vnode::as_server(move || for_guard.guard()))
+            .ok()?;
         Some(Yielding { shared, guard: guard.thread().clone() })
     }
 

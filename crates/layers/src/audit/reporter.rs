@@ -113,7 +113,8 @@ impl Reporter {
 
     fn start(&self, queue: &mut Queue) {
         let shared = Arc::clone(&self.0);
-        let started = thread::Builder::new().name("plyfs-audit".to_owned()).spawn(move || shared.write_events());
+        let write = vnode::as_server(move || shared.write_events());
+        let started = thread::Builder::new().name("plyfs-audit".to_owned()).spawn(write);
         // Without a thread now, the next event tries again.
         queue.writer = if started.is_ok() { Writer::Running } else { Writer::NotStarted };
     }

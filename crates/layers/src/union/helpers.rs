@@ -60,7 +60,7 @@ fn start() {
     let Ok(processors) = sched_getaffinity(Some(getpid())) else { return };
     for _ in 1..processors.count().min(HELPERS_MAX + 1) {
         // With fewer there is less help.
-        let _ = thread::Builder::new().name("helper".to_owned()).spawn(move || help(&processors));
+        let _ = thread::Builder::new().name("helper".to_owned()).spawn(vnode::as_server(move || help(&processors)));
     }
 }
 

@@ -219,7 +219,7 @@ impl<T: Send + 'static> Asking<T> {
             drop(asker);
         };
         // If there cannot be a thread, the caller asks.
-        if thread::Builder::new().name("branch".to_owned()).spawn(run).is_ok()
+        if thread::Builder::new().name("branch".to_owned()).spawn(vnode::as_server(run)).is_ok()
             && let free @ State::Free = &mut lock(&self.states)[index]
         {
             *free = State::Started;
@@ -294,7 +294,8 @@ pub(super) fn each<T: Sync>(all: &[T], act: impl Fn(&T) -> Result<()> + Sync) ->
     let Some((first, others)) = all.split_first() else { return Ok(()) };
     thread::scope(|scope| {
         let act = &act;
-        let start = |one| thread::Builder::new().spawn_scoped(scope, move || act(one)).map_err(|_| one);
+        let start =
+            |one| thread::Builder::new().spawn_scoped(scope, vnode::as_server(move || act(one))).map_err(|_| one);
         let others: Vec<_> = others.iter().map(start).collect();
         let first = act(first);
         let result = |other| match other {

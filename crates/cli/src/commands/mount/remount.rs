@@ -6,21 +6,28 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
-use crate::commands::{is_root, plyfs_on, running};
+use crate::commands::{is_root, running};
 use crate::control::{Report, Request};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::expression::Expression;
-use crate::front_end;
+use crate::front_end::MountPoint;
 use crate::mount_table::Entry;
 use crate::options::{self, MountOptions, flags};
 use crate::runtime_directory;
 
+/// How long a server has to open its root, and to take what the kernel keeps.
+const LONGEST_WRITE: Duration = Duration::from_secs(30);
+
 /// What is asked for.
 pub struct Remount<'a> {
-    /// The mount.
-    pub mount_point: PathBuf,
+    /// The mount's root.
+    pub point: MountPoint,
+    /// The mount as the kernel lists it.
+    pub entry: Entry,
     /// The stack, if it is named; it cannot become another one.
     pub stack: Option<&'a OsStr>,
     /// The mount options, a comma list.
@@ -34,8 +41,7 @@ pub struct Remount<'a> {
 impl Remount<'_> {
     /// Changes the flags.
     pub fn run(&self) -> Outcome {
-        let name = self.mount_point.display();
-        let entry = plyfs_on(&self.mount_point, "remount")?;
+        let name = self.point.path().display();
         if !is_root() {
             let message =
                 format!("only root may change the options of {name}; unmount it and mount it again with them");
@@ -43,14 +49,14 @@ impl Remount<'_> {
         }
         // One after the other: what the kernel has and what the server is told are the same.
         let _turn = runtime_directory::turn()?;
-        let server = running(&self.mount_point)?;
-        self.refuse_other_stack(&entry, &server.report)?;
-        let current = flags::of_table(&entry.options);
+        let server = running(self.point.path())?;
+        self.refuse_other_stack(&server.report)?;
+        let current = flags::of_table(&self.entry.options);
         let options = match self.is_complete {
             true => options::parse(self.options, self.sloppy)?,
             false => options::parse_after(current, self.options, self.sloppy)?,
         };
-        self.refuse_fixed(&options, &entry, &server.report)?;
+        self.refuse_fixed(&options, &server.report)?;
         let mut wanted = options.flags;
         if wanted.synchronous_directories && !current.synchronous_directories {
             return Err(self.fixed("dirsync"));
@@ -58,29 +64,46 @@ impl Remount<'_> {
         wanted.synchronous_directories = current.synchronous_directories;
         server.text(&Request::Sync)?;
         self.check_written()?;
-        front_end::remount(&self.mount_point, &wanted).map_err(|error| self.refused(&error))?;
+        self.point.remount(&wanted).map_err(|error| self.refused(&error))?;
         server.text(&Request::FlagsChanged { options: flags::words(&wanted) }).map(drop)
     }
 
     /// Asks the kernel whether all that it has handed on could be written: only it knows, and syncfs(2) does not wait for what is
-    /// still under way (Linux 6.18). Where root may not look into a user's mount, nobody is told.
+    /// still under way (Linux 6.18). Where root may not look into a user's mount, nobody is told. The server of a user may
+    /// never answer, so another thread waits for it.
     fn check_written(&self) -> Outcome {
-        let Ok(directory) = File::open(&self.mount_point) else { return Ok(()) };
-        rustix::fs::syncfs(directory).map_err(|error| {
-            let name = self.mount_point.display();
-            let message = format!("what was written to {name} cannot be stored: {error}; it stays as it is mounted");
-            Failure::new(Exit::Failure, message)
-        })
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            let name = self.point.path().display();
+            Failure::new(Exit::Failure, format!("{what} {name} {error}; it stays as it is mounted"))
+        };
+        let (synchronized, is_synchronized) = channel();
+        let place = self.point.place();
+        let synchronize = move || {
+            let result = File::open(place).map_or(Ok(()), rustix::fs::syncfs);
+            // Nobody may be waiting any more.
+            let _ = synchronized.send(result);
+        };
+        thread::Builder::new()
+            .spawn(synchronize)
+            .map_err(|error| failed("cannot ask whether all is written to", &format!("({error})")))?;
+        match is_synchronized.recv_timeout(LONGEST_WRITE) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(failed("what was written to", &format!("cannot be stored: {error}"))),
+            Err(_) => {
+                let failure = failed("the server of", &"does not answer");
+                Err(Failure::new(Exit::NoAnswer, failure.message))
+            }
+        }
     }
 
-    fn refuse_other_stack(&self, entry: &Entry, report: &Report) -> Outcome {
+    fn refuse_other_stack(&self, report: &Report) -> Outcome {
         let Some(stack) = self.stack else { return Ok(()) };
-        let is_same = stack.to_string_lossy() == entry.source
+        let is_same = stack.to_string_lossy() == self.entry.source
             || Expression::read(stack).is_ok_and(|expression| expression.standard_form() == report.stack);
         if is_same {
             return Ok(());
         }
-        let name = self.mount_point.display();
+        let name = self.point.path().display();
         let message = format!(
             "{name} is a mount of {}, which a remount cannot change; leave the stack out, or write it so in /etc/fstab",
             report.stack
@@ -89,10 +112,10 @@ impl Remount<'_> {
     }
 
     /// Fails if an option is named that holds as long as it is mounted, and that the mount does not have.
-    fn refuse_fixed(&self, options: &MountOptions, entry: &Entry, report: &Report) -> Outcome {
+    fn refuse_fixed(&self, options: &MountOptions, report: &Report) -> Outcome {
         let has = |word: &String| match word.as_str() {
-            "noallow_other" => !entry.options.iter().any(|option| option == "allow_other"),
-            _ => entry.options.contains(word) || report.options.contains(word),
+            "noallow_other" => !self.entry.options.iter().any(|option| option == "allow_other"),
+            _ => self.entry.options.contains(word) || report.options.contains(word),
         };
         match options.fixed_words().iter().find(|word| !has(word)) {
             Some(word) => Err(self.fixed(word)),
@@ -101,14 +124,14 @@ impl Remount<'_> {
     }
 
     fn fixed(&self, option: &str) -> Failure {
-        let name = self.mount_point.display();
+        let name = self.point.path().display();
         let message =
             format!("mount option '{option}' cannot be changed while {name} is mounted; unmount it and mount it again");
         Failure::new(Exit::Usage, message)
     }
 
     fn refused(&self, error: &io::Error) -> Failure {
-        let name = self.mount_point.display();
+        let name = self.point.path().display();
         match error.raw_os_error() {
             Some(libc::EBUSY) => Failure::new(
                 Exit::Busy,

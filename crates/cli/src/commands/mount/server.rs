@@ -17,7 +17,7 @@ use crate::control::server::{Answerer, Server as ControlSocket};
 use crate::control::{Answer, Report, Request, Statistics};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::file_size;
-use crate::front_end::{self, Served};
+use crate::front_end::{self, MountPoint, Served};
 use crate::logging;
 use crate::options::{self, MountOptions};
 use crate::runtime_directory;
@@ -42,7 +42,7 @@ struct Mounted {
 }
 
 /// Builds the stack, mounts it and opens the control socket. Whatever fails, nothing stays mounted.
-pub fn start(job: &Job) -> Outcome<Server> {
+pub fn start(job: &Job, point: MountPoint) -> Outcome<Server> {
     log_panics();
     file_size::lift();
     // Registered first: a signal that comes while the mount is being made ends it as soon as it is there.
@@ -54,7 +54,9 @@ pub fn start(job: &Job) -> Outcome<Server> {
     }
     let turn = runtime_directory::turn()?;
     super::refuse_mounted(&job.plan.mount_point)?;
-    let served = front_end::mount(file_system.clone(), &job.plan)?;
+    let served = front_end::mount(file_system.clone(), &point, &job.plan)?;
+    // Held longer, what it lies on could not be unmounted.
+    drop(point);
     drop(turn);
     let report = Report {
         mount_point: job.plan.mount_point.to_string_lossy().into_owned(),

@@ -4,33 +4,40 @@
 //! as such, and the fork is mounted there, where nothing is forked.
 
 use std::ffi::CStr;
-use std::fs;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
+use rustix::fs::{Mode, mkdirat};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create, fsconfig_set_string,
+    fsmount, fsopen, mount_bind_recursive, move_mount, unmount,
+};
 
 use crate::exit::{Exit, Failure, Outcome};
 
 /// What is not forked: devices, processes, and what talks to them.
 const SHARED: [&str; 4] = ["dev", "proc", "run", "sys"];
 
+/// The mount point in the file system that covers the scratch directory.
+const NAME: &str = "root";
+
 /// A place for the fork of `/`. Dropped, nothing of it stays.
 pub struct Root {
-    cover: PathBuf,
-    /// Where the fork is mounted.
+    /// The file system over the scratch directory.
+    cover: OwnedFd,
+    /// Where the fork is mounted: by the descriptor, since others may rename what is on the way to the scratch directory. For
+    /// this process, and for one that it starts, until that executes something.
     pub mount_point: PathBuf,
 }
 
 impl Root {
     /// Covers the scratch directory and makes the mount point.
-    pub fn prepare(scratch: &Path) -> Outcome<Self> {
-        let none: Option<&CStr> = None;
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        mount("plyfs", scratch, "tmpfs", flags, none).map_err(|error| failed("cover the scratch directory", &error))?;
-        let root = Self { cover: scratch.to_owned(), mount_point: scratch.join("root") };
-        fs::create_dir(&root.mount_point).map_err(|error| failed("make a mount point", &error))?;
-        Ok(root)
+    pub fn prepare(scratch: BorrowedFd<'_>) -> Outcome<Self> {
+        let cover = cover(scratch).map_err(|error| failed("cover the scratch directory", &error))?;
+        mkdirat(&cover, NAME, Mode::RWXU).map_err(|error| failed("make a mount point", &error))?;
+        let mount_point = place_of(cover.as_fd()).join(NAME);
+        Ok(Self { cover, mount_point })
     }
 
     /// Brings what is not forked into the fork, once that is mounted.
@@ -55,8 +62,25 @@ impl Root {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        let _ = unmount(&self.cover, UnmountFlags::DETACH);
+        let _ = unmount(place_of(self.cover.as_fd()), UnmountFlags::DETACH);
     }
+}
+
+/// Mounts an empty file system, which only the caller can search, on a directory: its root.
+fn cover(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let file_system = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(file_system.as_fd(), "source", "plyfs")?;
+    fsconfig_set_string(file_system.as_fd(), "mode", "0700")?;
+    fsconfig_create(file_system.as_fd())?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let root = fsmount(file_system.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(root.as_fd(), "", directory, "", flags)?;
+    Ok(root)
+}
+
+fn place_of(descriptor: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
 }
 
 fn failed(what: &str, error: &dyn std::fmt::Display) -> Failure {

@@ -1,14 +1,19 @@
 //! The scratch directory of a fork: what was forked, and the branch of changes.
+//!
+//! What is in it decides what is committed, and where: it is the caller's, and nobody else gets in. The branch of changes
+//! has the owner and the rights of what is forked. The directory is opened once; all in it is reached from there.
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder};
-use std::io;
+use std::fs::{self, DirBuilder, File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::XattrFlags;
+use rustix::fs::{Mode, OFlags, XattrFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use vnode::{FileSystemRef, Timestamp};
 
@@ -23,7 +28,7 @@ const CHANGES: &str = "changes";
 
 /// A scratch directory.
 pub struct Scratch {
-    path: PathBuf,
+    directory: Directory,
     /// The directory was made for the fork.
     is_made: bool,
     /// No command has run in it.
@@ -51,28 +56,33 @@ impl Description {
 
 impl Scratch {
     /// The one that is there; `None` if there is no fork.
+    ///
+    /// # Errors
+    /// If it is not the caller's alone, or cannot be read.
     pub fn open(path: &Path) -> Outcome<Option<Self>> {
-        if path.join(REMOVED).exists() {
-            remove_rest(path)?;
-        }
-        let text = match fs::read_to_string(path.join(DESCRIPTION)) {
+        let directory = match Directory::open(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(None);
             }
-            text => text.map_err(|error| unusable(path, &error))?,
+            directory => directory.map_err(|error| unusable(path, &error))?,
         };
-        // Whoever wrote it says what is committed, and where.
-        let owner = fs::metadata(path.join(DESCRIPTION)).map_err(|error| unusable(path, &error))?.uid();
-        if owner != rustix::process::geteuid().as_raw() {
-            let message = format!("the fork in {} belongs to another user; become that user", path.display());
-            return Err(Failure::new(Exit::Permission, message));
+        let has = |name: &str| directory.at(name).symlink_metadata().is_ok();
+        if !has(DESCRIPTION) && !has(REMOVED) {
+            return Ok(None);
         }
+        directory.refuse_others()?;
+        if has(REMOVED) {
+            directory.remove_rest()?;
+        }
+        let Some(text) = directory.read_description()? else { return Ok(None) };
         let description = serde_json::from_str(&text).map_err(|error| unusable(path, &error))?;
-        let path = path.canonicalize().map_err(|error| unusable(path, &error))?;
-        Ok(Some(Self { path, is_made: true, is_new: Cell::new(false), description }))
+        Ok(Some(Self { directory, is_made: true, is_new: Cell::new(false), description }))
     }
 
     /// Makes one, here or where the user's state is, out of the reach of the command.
+    ///
+    /// # Errors
+    /// If a directory that is there is not the caller's alone, or not empty; if it lies in what is forked.
     pub fn make(path: Option<&Path>, description: Description, stack: &[PathBuf], is_users: bool) -> Outcome<Self> {
         let (path, is_made) = match path {
             Some(path) => (path.to_owned(), make_directory(path, false)?),
@@ -81,9 +91,11 @@ impl Scratch {
                 (path.clone(), make_directory(&path, true)?)
             }
         };
-        let path = path.canonicalize().map_err(|error| unusable(&path, &error))?;
-        let scratch = Self { path, is_made, is_new: Cell::new(true), description };
-        let made = scratch.refuse_within(stack).and_then(|()| scratch.fill());
+        let directory = Directory::open(&path).map_err(|error| unusable(&path, &error))?;
+        directory.refuse_unfit()?;
+        let scratch = Self { directory, is_made, is_new: Cell::new(true), description };
+        let made = scratch.refuse_within(stack).and_then(|()| scratch.directory.close());
+        let made = made.and_then(|()| scratch.fill());
         if made.is_err() {
             scratch.forget_if_new();
         }
@@ -91,7 +103,12 @@ impl Scratch {
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.directory.path
+    }
+
+    /// The directory itself.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.file.as_fd()
     }
 
     /// Whether no command has run in it.
@@ -107,14 +124,16 @@ impl Scratch {
 
     /// The branch of changes.
     pub fn changes(&self) -> Outcome<FileSystemRef> {
-        stack::build_directory(&self.path.join(CHANGES)).map_err(|error| unusable(&self.path, &error))
+        stack::build_directory(&self.directory.at(CHANGES)).map_err(|error| unusable(self.path(), &error))
     }
 
     /// The fork begins now.
     pub fn note_begin(&self, time: Timestamp) -> Outcome {
         self.description.began.set((time.seconds, time.nanoseconds));
-        let text = serde_json::to_string(&self.description).map_err(|error| unusable(&self.path, &error))?;
-        fs::write(self.path.join(DESCRIPTION), text).map_err(|error| unusable(&self.path, &error))
+        let text = serde_json::to_string(&self.description).map_err(|error| unusable(self.path(), &error))?;
+        let mut options = File::options();
+        let file = options.write(true).create_new(true).mode(0o600).open(self.directory.at(DESCRIPTION));
+        file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| unusable(self.path(), &error))
     }
 
     /// Removes it, if no command has run in it yet.
@@ -127,13 +146,13 @@ impl Scratch {
 
     /// Removes the changes and all about them. Stopped half-way, it is no fork any more.
     pub fn remove(&self) -> Outcome {
-        match fs::rename(self.path.join(DESCRIPTION), self.path.join(REMOVED)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(not_removed(&self.path, &error)),
-            _ => remove_rest(&self.path)?,
+        match fs::rename(self.directory.at(DESCRIPTION), self.directory.at(REMOVED)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(not_removed(self.path(), &error)),
+            _ => self.directory.remove_rest()?,
         }
         if self.is_made {
             // Somebody may have put something else there.
-            let _ = fs::remove_dir(&self.path);
+            let _ = fs::remove_dir(self.path());
         }
         Ok(())
     }
@@ -142,16 +161,16 @@ impl Scratch {
         // Where the fork takes the place of the root it is covered.
         let is_covered = self.description.at == Path::new("/");
         let is_within = |directory: &&PathBuf| {
-            directory
-                .canonicalize()
-                .is_ok_and(|directory| !(is_covered && directory == Path::new("/")) && self.path.starts_with(directory))
+            directory.canonicalize().is_ok_and(|directory| {
+                !(is_covered && directory == Path::new("/")) && self.path().starts_with(directory)
+            })
         };
         match stack.iter().find(is_within) {
             Some(directory) => Err(Failure::new(
                 Exit::Usage,
                 format!(
                     "the scratch directory {} lies within {}, which is forked; give another with --scratch DIR",
-                    self.path.display(),
+                    self.path().display(),
                     directory.display()
                 ),
             )),
@@ -160,8 +179,8 @@ impl Scratch {
     }
 
     fn fill(&self) -> Outcome {
-        let changes = self.path.join(CHANGES);
-        DirBuilder::new().mode(0o700).create(&changes).map_err(|error| unusable(&self.path, &error))?;
+        let changes = self.directory.at(CHANGES);
+        DirBuilder::new().mode(0o700).create(&changes).map_err(|error| unusable(self.path(), &error))?;
         // Without attributes of this kind moved directories and copied files would not be known again.
         let probe = |name: &str| {
             rustix::fs::setxattr(&changes, name, b"y", XattrFlags::empty())?;
@@ -170,21 +189,121 @@ impl Scratch {
         probe("trusted.plyfs.probe").or_else(|_| probe("user.plyfs.probe")).map_err(|error| {
             let message = format!(
                 "the file system of {} keeps no extended attributes ({error}); give another with --scratch DIR",
-                self.path.display()
+                self.path().display()
             );
             Failure::new(Exit::Stack, message)
         })
     }
 }
 
-/// Removes what is left of a fork that is no more.
-fn remove_rest(path: &Path) -> Outcome {
-    let is_gone = |result: io::Result<()>| match result {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(not_removed(path, &error)),
-        _ => Ok(()),
-    };
-    is_gone(fs::remove_dir_all(path.join(CHANGES)))?;
-    is_gone(fs::remove_file(path.join(REMOVED)))
+/// A directory that is open, whatever its path leads to by now.
+struct Directory {
+    file: File,
+    /// The path that it had when it was opened, without symlinks.
+    path: PathBuf,
+}
+
+impl Directory {
+    /// Opens the one that is there.
+    fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        let path = fs::read_link(place_of(&file))?;
+        Ok(Self { file, path })
+    }
+
+    /// A path to this name in it.
+    fn at(&self, name: &str) -> PathBuf {
+        place_of(&self.file).join(name)
+    }
+
+    /// Fails if it is another user's, or others may come in.
+    fn refuse_others(&self) -> Outcome {
+        let status = self.file.metadata().map_err(|error| unusable(&self.path, &error))?;
+        self.refuse_other_owner(&status)?;
+        self.refuse_access(&status, 0o077, &self.path, 0o700)
+    }
+
+    /// Fails if no fork can begin in it: it has to be empty and the caller's, and nobody else may write in it.
+    fn refuse_unfit(&self) -> Outcome {
+        let status = self.file.metadata().map_err(|error| unusable(&self.path, &error))?;
+        self.refuse_other_owner(&status)?;
+        self.refuse_entries()?;
+        self.refuse_access(&status, 0o022, &self.path, 0o700)
+    }
+
+    /// Lets nobody but the caller in any more.
+    fn close(&self) -> Outcome {
+        rustix::fs::fchmod(&self.file, Mode::RWXU).map_err(|error| unusable(&self.path, &error))?;
+        // What came before that.
+        self.refuse_entries()
+    }
+
+    fn refuse_entries(&self) -> Outcome {
+        let mut entries = fs::read_dir(place_of(&self.file)).map_err(|error| unusable(&self.path, &error))?;
+        match entries.next() {
+            None => Ok(()),
+            Some(_) => {
+                let path = self.path.display();
+                let message = format!("{path} is not empty, and has no fork; give a new directory with --scratch");
+                Err(Failure::new(Exit::Usage, message))
+            }
+        }
+    }
+
+    fn refuse_other_owner(&self, status: &Metadata) -> Outcome {
+        if status.uid() == rustix::process::geteuid().as_raw() {
+            return Ok(());
+        }
+        let path = self.path.display();
+        let message =
+            format!("the scratch directory {path} belongs to another user; become that user, or give another one");
+        Err(Failure::new(Exit::Permission, message))
+    }
+
+    /// Fails if others have any of these rights: what they may have done to a fork is not committed.
+    fn refuse_access(&self, status: &Metadata, rights: u32, path: &Path, private: u32) -> Outcome {
+        if status.mode() & rights == 0 {
+            return Ok(());
+        }
+        let name = path.display();
+        let message = format!(
+            "other users can get at {name}, and so decide what is committed; if they have changed nothing: \
+             chmod {private:o} {name}"
+        );
+        Err(Failure::new(Exit::Permission, message))
+    }
+
+    /// What the file says that tells what was forked, if it is there. Whoever wrote it says what is committed, and where.
+    fn read_description(&self) -> Outcome<Option<String>> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::RDONLY | OFlags::CLOEXEC;
+        let failed = |error: io::Error| unusable(&self.path, &error);
+        let mut file = match rustix::fs::openat(&self.file, DESCRIPTION, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            file => File::from(file.map_err(|error| failed(error.into()))?),
+        };
+        let status = file.metadata().map_err(failed)?;
+        self.refuse_other_owner(&status)?;
+        self.refuse_access(&status, 0o022, &self.path.join(DESCRIPTION), 0o600)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(failed)?;
+        Ok(Some(text))
+    }
+
+    /// Removes what is left of a fork that is no more.
+    fn remove_rest(&self) -> Outcome {
+        let is_gone = |result: io::Result<()>| match result {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(not_removed(&self.path, &error)),
+            _ => Ok(()),
+        };
+        is_gone(fs::remove_dir_all(self.at(CHANGES)))?;
+        is_gone(fs::remove_file(self.at(REMOVED)))
+    }
+}
+
+/// A path by which the kernel finds what is open.
+fn place_of(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 fn not_removed(path: &Path, error: &io::Error) -> Failure {
@@ -192,7 +311,7 @@ fn not_removed(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Failure, message)
 }
 
-/// Makes the directory if it is missing: whether it was. One that is there has to be empty.
+/// Makes the directory if it is missing: whether it was.
 fn make_directory(path: &Path, with_parents: bool) -> Outcome<bool> {
     match DirBuilder::new().mode(0o700).recursive(false).create(path) {
         Ok(()) => Ok(true),
@@ -201,19 +320,7 @@ fn make_directory(path: &Path, with_parents: bool) -> Outcome<bool> {
             DirBuilder::new().mode(0o700).recursive(true).create(parent).map_err(|error| unusable(path, &error))?;
             make_directory(path, false)
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
-                Ok(true) => Ok(false),
-                Ok(false) => {
-                    let message = format!(
-                        "{} is not empty, and has no fork; give a new directory with --scratch",
-                        path.display()
-                    );
-                    Err(Failure::new(Exit::Usage, message))
-                }
-                Err(error) => Err(unusable(path, &error)),
-            }
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(unusable(path, &error)),
     }
 }

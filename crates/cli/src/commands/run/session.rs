@@ -25,7 +25,7 @@ use super::inherited::Inherited;
 use super::root::{self, Root};
 use super::scratch::Scratch;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::front_end::{self, Plan};
+use crate::front_end::{self, MountPoint, Plan};
 use crate::mount_table;
 use crate::options::{MountFlags, MountOptions};
 
@@ -120,15 +120,20 @@ pub fn run(
     tell_what_is_real(at);
     // First: whatever comes from now on is the command's.
     let signals = watched_signals()?;
-    let root = if at == Path::new("/") { Some(Root::prepare(scratch.path())?) } else { None };
+    let root = if at == Path::new("/") { Some(Root::prepare(scratch.as_fd())?) } else { None };
+    let point = match &root {
+        Some(root) => open_mount_point(&root.mount_point)?,
+        None => open_mount_point(at).and_then(|point| refuse_moved(point, at))?,
+    };
     let plan = Plan {
-        mount_point: root.as_ref().map_or(at, |root| &root.mount_point).clone(),
+        mount_point: point.path().to_owned(),
         source: "fork".into(),
         options: options_like(at),
         // Over a mount of Plyfs, which is not refused then.
         over: root.is_none() && mount_table::on(at).is_some_and(|entry| entry.is_plyfs()),
     };
-    let mount = front_end::mount(fork.file_system(), &plan)?;
+    let mount = front_end::mount(fork.file_system(), &point, &plan)?;
+    drop(point);
     let process = Process { command, working_directory, user, root: root.as_ref(), inherited };
     let furnished = root.as_ref().map_or(Ok(()), Root::furnish);
     let ended = furnished.and_then(|()| process.start()).and_then(|started| match started {
@@ -138,6 +143,21 @@ pub fn run(
     root.iter().for_each(Root::clear);
     mount.finish();
     ended
+}
+
+fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
+    MountPoint::open(path).map_err(|error| {
+        Failure::new(Exit::MountPoint, format!("cannot use {}: {error}; give another with --at DIR", path.display()))
+    })
+}
+
+/// Fails if something on the way to the fork has become a symlink: the fork would take the place of something else.
+fn refuse_moved(point: MountPoint, at: &Path) -> Outcome<MountPoint> {
+    if point.path() == at {
+        return Ok(point);
+    }
+    let (at, found) = (at.display(), point.path().display());
+    Err(Failure::new(Exit::MountPoint, format!("{at} is {found} now; give another with --at DIR")))
 }
 
 /// The command to be started.

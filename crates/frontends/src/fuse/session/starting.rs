@@ -201,7 +201,7 @@ fn stir<H: Handler>(shared: &Shared<H>, queue: &UringQueue, processor: u16) {
         let _ = sched_setaffinity(None, &only(processor.into()));
         let _ = rustix::fs::statfs(mount_point);
     };
-    if let Err(error) = std::thread::Builder::new().name("fuse-stir".into()).spawn(ask) {
+    if let Err(error) = std::thread::Builder::new().name("fuse-stir".into()).spawn(vnode::as_server(ask)) {
         tracing::warn!(%error, "requests may wait for slower ones");
     }
 }

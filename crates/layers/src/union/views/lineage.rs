@@ -78,7 +78,7 @@ impl Lineage {
             }
         };
         // Without it some are lost, and looked for then.
-        let _ = thread::Builder::new().name("lineage".into()).spawn(listen);
+        let _ = thread::Builder::new().name("lineage".into()).spawn(vnode::as_server(listen));
     }
 
     fn take_births(&self) {

@@ -84,7 +84,7 @@ static ASKING: LazyLock<Sender<Question>> = LazyLock::new(|| {
         }
     };
     // Without the thread nobody's program is known.
-    let _ = std::thread::Builder::new().name("union-programs".into()).spawn(answer);
+    let _ = std::thread::Builder::new().name("union-programs".into()).spawn(vnode::as_server(answer));
     questions
 });
 

@@ -1,0 +1,343 @@
+//! What users can make of a command of root's by renaming what it uses while it runs: nothing.
+//!
+//! Each test runs in a mount name space of its own, with a directory of control sockets that no other test uses.
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::mount::MountFlags;
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Scratch, can_mount, copy_program, finish, is_alive, is_mounted, plyfs, run, wait_until};
+
+/// Whether this is the process in which the test is to run; elsewhere it has run on return, if that is possible.
+fn is_apart(test: &str) -> bool {
+    const MARK: &str = "PLYFS_TEST_IS_APART";
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    if !can_mount() {
+        return false;
+    }
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("device")).unwrap();
+    let script = format!(
+        "set -e; mkdir -p /run/plyfs; mount -t tmpfs -o mode=700 none /run/plyfs
+        mount -t tmpfs none {place}; mknod -m 666 {place}/fuse c 10 229; mount --bind {place}/fuse /dev/fuse
+        exec \"$0\" --exact {test} --show-output",
+        place = scratch.name("device"),
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).arg(std::env::current_exe().unwrap()).env(MARK, "yes");
+    let result = finish(command.output());
+    assert_eq!(result.code, 0, "{}{}", result.output, result.errors);
+    assert!(result.output.contains("test result: ok. 1 passed"), "{}", result.output);
+    false
+}
+
+/// A mount point below a directory that a user can rename, and a mount of root's with the same name elsewhere.
+struct Scene {
+    scratch: Scratch,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        for directory in ["way/point", "innocent/point"] {
+            fs::create_dir_all(scratch.path(directory)).unwrap();
+        }
+        rustix::mount::mount("none", scratch.path("innocent/point"), "tmpfs", MountFlags::empty(), None).unwrap();
+        Self { scratch }
+    }
+
+    fn point(&self) -> String {
+        self.scratch.name("way/point")
+    }
+
+    /// The user's trick.
+    fn trick(&self) -> impl Fn() + Send + use<> {
+        let path = |name: &str| self.scratch.path(name);
+        let (way, moved, innocent) = (path("way"), path("moved"), path("innocent"));
+        move || {
+            fs::rename(&way, &moved).unwrap();
+            symlink(&innocent, &way).unwrap();
+        }
+    }
+
+    /// The types and options of what is mounted on a path, the topmost last.
+    fn mounted_on(&self, name: &str) -> Vec<String> {
+        let (table, path) = (fs::read_to_string("/proc/self/mountinfo").unwrap(), self.scratch.name(name));
+        let lines = table.lines().filter(|line| line.split(' ').nth(4) == Some(&path));
+        lines.map(|line| format!("{} {}", line.split(" - ").nth(1).unwrap(), line.split(' ').nth(5).unwrap())).collect()
+    }
+
+    fn is_innocent_untouched(&self) {
+        let mounted = self.mounted_on("innocent/point");
+        assert!(
+            mounted.len() == 1 && mounted[0].starts_with("tmpfs ") && mounted[0].ends_with(" rw,relatime"),
+            "{mounted:?}"
+        );
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for name in ["way/point", "moved/point", "innocent/point"] {
+            while rustix::mount::unmount(self.scratch.path(name), rustix::mount::UnmountFlags::DETACH).is_ok() {}
+        }
+    }
+}
+
+/// Listens on a socket as a server would, and does something when it is asked first.
+fn lie_in_wait(socket: &Path, trick: impl Fn() + Send + 'static) {
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        let asked = listener.accept().unwrap();
+        trick();
+        drop(asked);
+    });
+}
+
+#[test]
+fn the_mount_that_was_named_is_unmounted_and_no_other() {
+    if !is_apart("the_mount_that_was_named_is_unmounted_and_no_other") {
+        return;
+    }
+    for lazy in [&[][..], &["--lazy"]] {
+        let scene = Scene::new();
+        run(["mount", "mem:", &scene.point()]).succeeded();
+        let socket = Path::new("/run/plyfs/a.sock");
+        lie_in_wait(socket, scene.trick());
+        finish(plyfs().arg("umount").args(lazy).arg(scene.point()).output()).succeeded();
+        assert!(scene.scratch.path("moved").exists(), "nobody was asked: this tests nothing");
+        scene.is_innocent_untouched();
+        assert_eq!(scene.mounted_on("moved/point"), [""; 0]);
+        fs::remove_file(socket).unwrap();
+    }
+}
+
+#[test]
+fn the_mount_that_was_named_is_changed_and_no_other() {
+    if !is_apart("the_mount_that_was_named_is_changed_and_no_other") {
+        return;
+    }
+    let scene = Scene::new();
+    run(["mount", "mem:", &scene.point()]).succeeded();
+    lie_in_wait(Path::new("/run/plyfs/a.sock"), scene.trick());
+    run(["mount", "-o", "remount,ro,noexec", &scene.point()]).succeeded();
+    scene.is_innocent_untouched();
+    let mounted = scene.mounted_on("moved/point");
+    assert!(mounted.len() == 1 && mounted[0].contains("ro,nosuid,nodev,noexec"), "{mounted:?}");
+}
+
+#[test]
+fn the_directory_that_was_named_is_mounted_on_and_no_other_and_its_server_ends_its_own_mount() {
+    if !is_apart("the_directory_that_was_named_is_mounted_on_and_no_other_and_its_server_ends_its_own_mount") {
+        return;
+    }
+    for is_over in [false, true] {
+        let scene = Scene::new();
+        let turn = File::open("/run/plyfs").unwrap();
+        flock(&turn, FlockOperation::LockExclusive).unwrap();
+        let point = scene.point();
+        let words: &[&str] = if is_over { &["--over", &point, "readonly"] } else { &["mem:", &point] };
+        let mut command = plyfs();
+        command.args(["mount", "--explain", "--foreground"]).args(words);
+        let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        // It explains the stack, and then waits until nobody else mounts.
+        let mut line = String::new();
+        BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        scene.trick()();
+        drop(turn);
+        wait_until("something is mounted", || {
+            ["moved/point", "innocent/point"].iter().map(|name| scene.mounted_on(name).len()).sum::<usize>() == 2
+        });
+        scene.is_innocent_untouched();
+        assert!(scene.mounted_on("moved/point")[0].starts_with("fuse.plyfs "));
+        wait_until("the control socket", || fs::read_dir("/run/plyfs").unwrap().count() == 1);
+        kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+        assert!(server.wait().unwrap().success());
+        scene.is_innocent_untouched();
+        assert_eq!(scene.mounted_on("moved/point"), [""; 0], "over: {is_over}");
+    }
+}
+
+/// A user of no other test, and their directory of control sockets below /tmp, which is removed at the end.
+struct User {
+    id: u32,
+    directory: PathBuf,
+}
+
+impl User {
+    fn new() -> Self {
+        let id = 4_100_000_000 + std::process::id();
+        Self { id, directory: Path::new("/tmp").join(format!("plyfs-{id}")) }
+    }
+
+    fn make_directory(&self) {
+        fs::create_dir(&self.directory).unwrap();
+        fs::set_permissions(&self.directory, fs::Permissions::from_mode(0o700)).unwrap();
+        chown(&self.directory, Some(self.id), Some(self.id)).unwrap();
+    }
+
+    /// What is named after this directory.
+    fn others(&self) -> Vec<PathBuf> {
+        let start = format!("{}-", self.directory.display());
+        let paths = fs::read_dir("/tmp").unwrap().map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.to_string_lossy().starts_with(&start)).collect()
+    }
+
+    fn remove(path: &Path) {
+        match fs::symlink_metadata(path).is_ok_and(|status| status.is_dir()) {
+            true => drop(fs::remove_dir_all(path)),
+            false => drop(fs::remove_file(path)),
+        }
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        Self::remove(&self.directory);
+        self.others().iter().for_each(|path| Self::remove(path));
+    }
+}
+
+#[test]
+fn asking_all_servers_removes_no_file_of_anybody() {
+    if !is_apart("asking_all_servers_removes_no_file_of_anybody") {
+        return;
+    }
+    const NAMES: std::ops::Range<u32> = 0..30;
+    for words in [&["status"][..], &["stats"], &["top", "-n", "1", "-i", "0.1"]] {
+        let (scratch, user) = (Scratch::new(), User::new());
+        user.make_directory();
+        // Files, and sockets that nobody listens to, as they are left by servers that were killed.
+        fs::create_dir(scratch.path("roots")).unwrap();
+        fs::set_permissions(scratch.path("roots"), fs::Permissions::from_mode(0o700)).unwrap();
+        for directory in [&user.directory, &scratch.path("roots")] {
+            for number in NAMES {
+                let path = directory.join(format!("{number}.sock"));
+                if number % 2 == 0 { fs::write(path, "").unwrap() } else { drop(UnixListener::bind(path).unwrap()) }
+            }
+        }
+        let (directory, aside, roots) = (user.directory.clone(), scratch.path("aside"), scratch.path("roots"));
+        for name in ["a.sock", "b.sock"] {
+            let (directory, aside, roots) = (directory.clone(), aside.clone(), roots.clone());
+            lie_in_wait(&user.directory.join(name), move || {
+                if fs::rename(&directory, &aside).is_ok() {
+                    symlink(&roots, &directory).unwrap();
+                }
+            });
+        }
+        plyfs().args(words).output().unwrap();
+        assert!(aside.exists(), "nobody was asked: this tests nothing");
+        assert_eq!(fs::read_dir(&roots).unwrap().count(), NAMES.len(), "{words:?} removed files of root");
+        assert_eq!(fs::read_dir(&aside).unwrap().count(), NAMES.len() + 2, "{words:?} removed files of the user");
+    }
+}
+
+#[test]
+fn a_directory_whose_name_others_have_taken_keeps_nobody_from_mounting() {
+    if !is_apart("a_directory_whose_name_others_have_taken_keeps_nobody_from_mounting") {
+        return;
+    }
+    if !Path::new("/usr/bin/fusermount3").exists() {
+        eprintln!("skipped: needs fusermount3");
+        return;
+    }
+    let (scratch, user) = (Scratch::new(), User::new());
+    let (mount, program) = (scratch.name("mount"), scratch.path("plyfs"));
+    // fusermount3 wants users to have a name.
+    let names = fs::read_to_string("/etc/passwd").unwrap() + &format!("tester:x:{0}:{0}::/:/bin/sh\n", user.id);
+    fs::write(scratch.path("passwd"), names).unwrap();
+    rustix::mount::mount_bind(scratch.path("passwd"), "/etc/passwd").unwrap();
+    chown(&mount, Some(user.id), Some(user.id)).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_plyfs"), &program);
+    let as_user = |words: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={}", user.id), format!("--regid={}", user.id), "--clear-groups".to_owned()]);
+        finish(command.arg(&program).args(words).env_remove("XDG_RUNTIME_DIR").current_dir("/").output())
+    };
+    // A directory, a link to one that is the user's own, and a file.
+    type Taker<'a> = &'a dyn Fn();
+    let takers: [Taker<'_>; 3] = [
+        &|| {
+            fs::create_dir(&user.directory).unwrap();
+            chown(&user.directory, Some(65_534), None).unwrap();
+        },
+        &|| symlink(&mount, &user.directory).unwrap(),
+        &|| drop(File::create(&user.directory).unwrap()),
+    ];
+    for take in takers {
+        User::remove(&user.directory);
+        take();
+        as_user(&["mount", "mem:", &mount]).succeeded();
+        assert_eq!(user.others().len(), 1, "the second mount does not find the directory of the first");
+        for _ in 0..2 {
+            assert_eq!(as_user(&["log-level", &mount]).succeeded(), "info\n");
+        }
+        assert_eq!(run(["log-level", &mount]).succeeded(), "info\n", "root finds it");
+        as_user(&["umount", &mount]).succeeded();
+        assert!(!is_mounted(Path::new(&mount)));
+    }
+}
+
+/// The device of a user's own server, which never answers but at the beginning.
+const SILENT_SERVER: &str = r#"
+    exec 3<>/dev/fuse
+    mount -i -t fuse.plyfs -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other never "$1" || exit 99
+    echo mounted
+    exec sleep 100
+"#;
+
+#[test]
+fn a_server_that_never_answers_does_not_hold_up_a_remount() {
+    if !is_apart("a_server_that_never_answers_does_not_hold_up_a_remount") {
+        return;
+    }
+    let scene = Scene::new();
+    let point = scene.point();
+    let mut server = Command::new("sh");
+    let mut server = server.args(["-c", SILENT_SERVER, "sh", &point]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut mounted = [0; 8];
+    server.stdout.as_mut().unwrap().read_exact(&mut mounted).unwrap();
+    // It says to the command what a server says, but is silent to the kernel.
+    let report = serde_json::json!({"status": {
+        "mount_point": point, "stack": "never", "branches": [], "pid": 1, "uid": 0, "version": "", "uptime_seconds": 0,
+        "options": [], "log_level": "", "requests": 0, "requests_by_operation": {}, "objects": 0, "memory_bytes": 0,
+    }});
+    let listener = UnixListener::bind("/run/plyfs/a.sock").unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, mut line) = (stream.unwrap(), String::new());
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            while lines.read_line(&mut line).is_ok_and(|length| length > 0) {
+                let answer = if line.contains("status") { report.to_string() } else { r#"{"text":""}"#.to_owned() };
+                std::io::Write::write_all(&mut stream, format!("{answer}\n").as_bytes()).unwrap();
+                line.clear();
+            }
+        }
+    });
+    let begin = Instant::now();
+    let mut remount = plyfs();
+    let remount = remount.args(["mount", "-o", "remount,noexec", &point]).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = remount.id();
+    let end = begin + Duration::from_secs(60);
+    while is_alive(pid) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let is_waiting = is_alive(pid);
+    kill_process(Pid::from_child(&server), Signal::KILL).unwrap();
+    server.wait().unwrap();
+    let ended = finish(remount.wait_with_output());
+    assert!(!is_waiting, "it waits for the server for ever");
+    assert_eq!(ended.code, 13, "{ended:?}");
+    assert!(ended.errors.contains("does not answer; it stays as it is mounted"), "{ended:?}");
+}
