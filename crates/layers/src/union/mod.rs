@@ -19,6 +19,7 @@ mod durable;
 mod file;
 mod fold;
 mod fork;
+mod gate;
 mod helpers;
 mod history;
 mod identity;

@@ -48,7 +48,7 @@ impl Union {
     /// Keeps the state of now.
     fn take(self: &Arc<Self>, name: &str) -> Answer {
         check_name(name)?;
-        let changing = self.changing();
+        let changing = self.changing()?;
         let mut groups = changing.groups();
         let at = groups.iter().position(|group| group[0].mode == BranchMode::ReadWrite);
         let at = at.ok_or_else(|| refused("no branch can be written, so nothing will change"))?;
@@ -136,7 +136,7 @@ impl Union {
 
     /// Forgets a snapshot: what was changed after it is now changed in the layer that it froze.
     fn drop_snapshot(self: &Arc<Self>, name: &str) -> Answer {
-        let changing = self.changing();
+        let changing = self.changing()?;
         let mut groups = changing.groups();
         let at = history_group(&groups).ok_or_else(|| unknown(name))?;
         let position = groups[at][0].member.base.history().find(name).ok_or_else(|| unknown(name))?;
@@ -148,7 +148,7 @@ impl Union {
 
     /// Forgets all snapshots before this one, or all there are.
     fn merge(self: &Arc<Self>, name: Option<&str>) -> Answer {
-        let changing = self.changing();
+        let changing = self.changing()?;
         let mut groups = changing.groups();
         let Some(at) = history_group(&groups) else {
             return Err(refused("there is no snapshot"));
@@ -167,7 +167,7 @@ impl Union {
 
     /// Goes back to the state of a snapshot. What was changed since is gone, with later snapshots.
     fn restore(self: &Arc<Self>, name: &str) -> Answer {
-        let changing = self.changing();
+        let changing = self.changing()?;
         let mut groups = changing.groups();
         let at = history_group(&groups).ok_or_else(|| unknown(name))?;
         let base = Arc::clone(&groups[at][0].member.base);
@@ -200,7 +200,7 @@ impl Union {
         if self.branches.slots().iter().all(|slot| slot.member.base.history().folding.is_none()) {
             return Ok(());
         }
-        let changing = self.changing();
+        let changing = self.changing()?;
         let mut groups = changing.groups();
         for at in 0..groups.len() {
             let base = Arc::clone(&groups[at][0].member.base);
