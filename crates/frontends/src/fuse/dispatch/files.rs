@@ -137,8 +137,9 @@ impl Dispatcher {
         let passthrough = self.decisions().passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
         // After a passthrough write the kernel would not notice that the bits are gone.
         let writes_clear_set_id = passthrough && flags.writes() && !privileged && self.has_set_id(&file, attributes);
-        // Where the kernel writes back, what it says is the end may be where something was appended meanwhile.
-        let appends_by_itself = self.writes_back() && appends;
+        // Where the kernel writes back, what it says is the end may be where something was appended meanwhile. Past us it goes
+        // on appending when that has been taken back by fcntl(2).
+        let appends_by_itself = appends && (self.writes_back() || passthrough);
         // The kernel has a write through its cache followed by an fsync, and one to the backing file not.
         let synchronized = passthrough && flags.writes() && self.durability.of_data();
         let direct = self.decisions().direct_io() || writes_clear_set_id || appends_by_itself || synchronized;
@@ -152,7 +153,8 @@ impl Dispatcher {
             // Only such a file can be mapped to be written.
             node.note_mapping();
         }
-        let is_quiet = written_past_us || !flags.writes() || !self.decisions().needs_flush();
+        let is_direct = answer.flags & wire::open_reply::DIRECT_IO != 0;
+        let is_quiet = (written_past_us && !is_direct) || !flags.writes() || !self.decisions().needs_flush();
         if !self.decisions().forward_locks && is_quiet {
             // Nothing was written through us of which closing could tell, and locks are the kernel's: it need not come.
             answer.flags |= wire::open_reply::NOFLUSH;
