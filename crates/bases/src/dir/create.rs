@@ -19,7 +19,8 @@ pub fn create(directory: &Node, caller: &Caller, name: Name<'_>, how: &Creation)
     only_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
-    let flags = file::open_flags(how.flags).difference(OFlags::TRUNC) | OFlags::CREATE | OFlags::EXCL;
+    let flags =
+        file::open_flags(how.flags).difference(OFlags::TRUNC | OFlags::NONBLOCK) | OFlags::CREATE | OFlags::EXCL;
     // A creation that is not exclusive usually makes a new file, too: it is sent after a look-up that found nothing.
     for _ in 0..ATTEMPTS {
         let share = Share::take(caller)?;
@@ -62,6 +63,7 @@ fn open_existing(
     let share = Share::take(caller)?;
     let acting = thread.act_for(caller)?;
     let opened = file::open_tolerantly(file::open_flags(flags), |flags| acting.reopen(&object, flags))?;
+    file::have_block(&opened, flags)?;
     let file = File::new(Arc::clone(&node), caller, share.of(opened), flags);
     let attributes = if flags.truncates() { file.attributes()? } else { attributes };
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
@@ -89,7 +91,7 @@ pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Crea
     let descriptor = directory.descriptor(thread)?;
     let acting = thread.act_for_creation(caller)?;
     let exclusive = if how.flags.is_exclusive() { OFlags::EXCL } else { OFlags::empty() };
-    let flags = file::open_flags(how.flags).difference(OFlags::TRUNC) | OFlags::TMPFILE | exclusive;
+    let flags = file::open_flags(how.flags).difference(OFlags::TRUNC | OFlags::NONBLOCK) | OFlags::TMPFILE | exclusive;
     let made = file::open_tolerantly(flags, |flags| acting.create_at(&descriptor, c".", flags, mode(how.mode)))?;
     // Not a copy of the file's own descriptor: that would count as open for writing when the file is executed.
     let pin = acting.reopen(&made, PATH_ONLY).map_err(errno)?;

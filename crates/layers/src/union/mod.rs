@@ -23,6 +23,7 @@ mod gate;
 mod helpers;
 mod history;
 mod identity;
+mod lease;
 mod links;
 mod listing;
 mod lookup;

@@ -11,6 +11,7 @@ use vnode::{Caller, Errno, FileKind, Name, Result, VnodeRef};
 
 use super::Union;
 use super::branches::Member;
+use super::lease::{LEASED, Patience};
 use super::lookup::Found;
 use super::node::{Above, Instance, Node, Whereabouts};
 
@@ -81,10 +82,20 @@ impl Node {
     /// Does an operation that changes something. If a branch has become read-only below us, once more without it, as if
     /// it had been given so (Unionfs, section 2).
     pub(super) fn changing<T>(self: &Arc<Self>, change: impl Fn(&Arc<Self>) -> Result<T>) -> Result<T> {
+        self.changing_within(Patience::of_one(), change)
+    }
+
+    /// The same, for whoever waits so long for a lease that is in the way.
+    pub(super) fn changing_within<T>(
+        self: &Arc<Self>,
+        mut patience: Patience,
+        change: impl Fn(&Arc<Self>) -> Result<T>,
+    ) -> Result<T> {
         loop {
             let changed = self.begin().and_then(|_steady| change(self));
             match changed {
                 Err(Errno::EROFS) if self.union.learn_what_is_read_only() => {}
+                Err(LEASED) => patience.wait()?,
                 changed => return changed,
             }
         }

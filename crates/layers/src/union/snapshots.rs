@@ -13,6 +13,7 @@ use super::copy_up::{copy_attributes, copy_untouched, keeping_times};
 use super::diff;
 use super::fold::Fold;
 use super::history::{self, History, Snapshot};
+use super::lease::for_command;
 use super::node::{Instance, Node, Whereabouts};
 use super::register::Register;
 use super::sure::Sure;
@@ -99,7 +100,7 @@ impl Union {
                     return Err(refused(&match error {
                         Errno::EMLINK => format!("{path} is open and has several names; close it"),
                         Errno::EBUSY => format!("{path} is being written without pause"),
-                        error => format!("{path} is open and cannot be copied: {error}"),
+                        error => format!("{path} is open and cannot be copied: {}", for_command(error)),
                     }));
                 }
             }
@@ -241,11 +242,11 @@ impl Union {
             history.folding = None;
             history.write(&first.work).map_err(ControlError::Failed)?;
             *lower.base.history() = history;
-            return Err(ControlError::Failed(error));
+            return Err(ControlError::Failed(for_command(error)));
         }
         fold.run().map_err(|error| match error {
             Errno::EXDEV => refused("a directory of the layer has been moved by overlayfs; it cannot be merged"),
-            error => ControlError::Failed(error),
+            error => ControlError::Failed(for_command(error)),
         })?;
         history.folding = None;
         history.snapshots.remove(position);
