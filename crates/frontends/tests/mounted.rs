@@ -3,6 +3,7 @@
 mod support;
 
 use frontends::fuse::{Mount, MountError, MountFlags, MountOptions, UnmountMode};
+use rustix::fs::OFlags;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -270,6 +271,56 @@ fn a_mapping_of_a_file_opened_for_appending_changes_it_in_its_place() {
         expected[10..15].copy_from_slice(b"HELLO");
         expected[8192..].copy_from_slice(b"end");
         assert!(fs::read(&path).unwrap() == expected, "written back: {write_back}");
+    }
+}
+
+#[test]
+fn what_is_written_goes_by_what_fcntl_has_set_since_the_open() {
+    let options = |passthrough, write_back| MountOptions { passthrough, write_back, ..MountOptions::default() };
+    for options in [options(true, false), options(false, false), options(false, true)] {
+        let Some((mounted, lower)) = mount_directory(options.clone()) else { return };
+        let path = mounted.path("file");
+        let written = |opened: OFlags, then: OFlags, offset: u64| {
+            fs::write(&path, "0123456789").unwrap();
+            let file = rustix::fs::open(&path, opened, rustix::fs::Mode::empty()).unwrap();
+            // Also where others have opened the file, and appending has begun.
+            let other = File::open(&path).unwrap();
+            rustix::io::pwrite(&file, b"+", offset).unwrap();
+            rustix::fs::fcntl_setfl(&file, then).unwrap();
+            rustix::io::pwrite(&file, b"X", offset).unwrap();
+            drop((file, other));
+            fs::read_to_string(lower.path().join("file")).unwrap()
+        };
+        for access in [OFlags::WRONLY, OFlags::RDWR] {
+            let appending = access | OFlags::APPEND;
+            assert_eq!(written(appending, OFlags::empty(), 3), "012X456789+", "{options:?}");
+            assert_eq!(written(access, OFlags::APPEND, 3), "012+456789X", "{options:?}");
+            assert_eq!(written(appending, OFlags::APPEND, 3), "0123456789+X", "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn several_that_append_lose_nothing_whatever_the_kernel_does_by_itself() {
+    const EACH: usize = 500;
+    for passthrough in [true, false] {
+        let Some((mounted, lower)) = mount_directory(MountOptions { passthrough, ..MountOptions::default() }) else {
+            return;
+        };
+        let path = mounted.path("log");
+        fs::write(&path, "").unwrap();
+        std::thread::scope(|scope| {
+            for writer in ["a", "b", "c"] {
+                let path = &path;
+                scope.spawn(move || {
+                    let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+                    (0..EACH).for_each(|_| file.write_all(writer.as_bytes()).unwrap());
+                });
+            }
+        });
+        let log = fs::read_to_string(lower.path().join("log")).unwrap();
+        assert_eq!(["a", "b", "c"].map(|writer| log.matches(writer).count()), [EACH; 3], "{passthrough}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), log, "{passthrough}");
     }
 }
 

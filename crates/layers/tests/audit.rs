@@ -299,6 +299,28 @@ fn protected_files_stay_as_they_are_whoever_comes() {
 }
 
 #[test]
+fn no_directory_gets_the_name_of_one_on_the_way_to_protected_files() {
+    let audited = Audited::new(&[("protect", "q/y/*")]);
+    let top = audited.upper.root();
+    let x = top.mkdir(&root(), name("x"), 0o755).unwrap().vnode;
+    let y = x.mkdir(&root(), name("y"), 0o755).unwrap().vnode;
+    create(&y, &root(), "evil", 0o755);
+    create(&top, &root(), "file", 0o644);
+    let rename = |from: &str, to: &str, mode| top.rename(&root(), name(from), &top, name(to), mode);
+    for mode in [RenameMode::Replace, RenameMode::NoReplace] {
+        assert_eq!(rename("x", "q", mode), Err(Errno::EPERM), "{mode:?}");
+    }
+    assert_eq!(rename("missing", "q", RenameMode::Replace), Err(Errno::ENOENT));
+    let q = top.mkdir(&root(), name("q"), 0o755).unwrap().vnode;
+    assert_eq!(x.rename(&root(), name("y"), &q, name("y"), RenameMode::Replace), Err(Errno::EPERM));
+    assert_eq!(rename("x", "q", RenameMode::Replace), Err(Errno::EPERM));
+    assert_eq!(rename("x", "q", RenameMode::Exchange), Err(Errno::EPERM));
+    x.rename(&root(), name("y"), &q, name("z"), RenameMode::Replace).unwrap();
+    top.rename(&root(), name("file"), &q, name("y"), RenameMode::Replace).unwrap();
+    assert_eq!(walk(&audited.upper, &root(), "q/y/evil").err(), Some(Errno::ENOTDIR));
+}
+
+#[test]
 fn what_waits_is_written_before_the_stack_is_gone() {
     let Audited { upper, lower: _lower, log, _directory } = Audited::new(&[("operations", "mkdir")]);
     for number in 0..1000 {

@@ -18,6 +18,10 @@ impl OpenFlags {
     /// Creation fails with `EEXIST` if the name exists.
     pub const EXCLUSIVE: Self = Self(libc::O_EXCL as u32);
 
+    /// The open fails with `EAGAIN` where it would wait for somebody to give up a lease on the file. What is done with the open
+    /// file is not changed by it.
+    pub const NONBLOCK: Self = Self(libc::O_NONBLOCK as u32);
+
     const CREATION: u32 =
         (libc::O_CREAT | libc::O_NOCTTY | libc::O_CLOEXEC | libc::O_DIRECTORY | libc::O_NOFOLLOW) as u32;
 
@@ -85,6 +89,11 @@ impl OpenFlags {
     /// Whether the file is cut to nothing at open.
     pub const fn truncates(self) -> bool {
         self.0 & Self::TRUNCATE.0 != 0
+    }
+
+    /// Whether the open is not to wait for a lease.
+    pub const fn is_nonblocking(self) -> bool {
+        self.0 & Self::NONBLOCK.0 != 0
     }
 
     /// Whether creation must be exclusive.

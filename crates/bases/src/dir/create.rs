@@ -20,7 +20,8 @@ pub fn create(directory: &Node, caller: &Caller, by: &Caller, name: Name<'_>, ho
     only_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
-    let flags = file::open_flags(how.flags).difference(OFlags::TRUNC) | OFlags::CREATE | OFlags::EXCL;
+    let flags =
+        file::open_flags(how.flags).difference(OFlags::TRUNC | OFlags::NONBLOCK) | OFlags::CREATE | OFlags::EXCL;
     // A creation that is not exclusive usually makes a new file, too: it is sent after a look-up that found nothing.
     for _ in 0..ATTEMPTS {
         let share = Share::take(caller)?;
@@ -65,6 +66,7 @@ fn open_existing(
     let acting = thread.act_for(caller)?;
     let opened =
         file::open_tolerantly(file::open_flags(flags), |flags| acting.reopen(&object, flags)).map_err(errno)?;
+    file::have_block(&opened, flags)?;
     directory.tree().keep_access_time(thread, FileKind::Regular, opened.as_fd());
     let file = File::new(Arc::clone(&node), caller, share.of(opened), flags);
     let attributes = if flags.truncates() { file.attributes()? } else { attributes };
@@ -93,7 +95,7 @@ pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Crea
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
     let exclusive = if how.flags.is_exclusive() { OFlags::EXCL } else { OFlags::empty() };
-    let flags = file::open_flags(how.flags).difference(OFlags::TRUNC) | OFlags::TMPFILE | exclusive;
+    let flags = file::open_flags(how.flags).difference(OFlags::TRUNC | OFlags::NONBLOCK) | OFlags::TMPFILE | exclusive;
     let (made, pin) = thread.create(caller, |acting| {
         let create = |flags| acting.create_at(&descriptor, c".", flags, mode(how.mode));
         let made = file::open_tolerantly(flags, create)?;

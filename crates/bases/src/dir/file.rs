@@ -68,8 +68,18 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
         let acting = thread.act_for(caller)?;
         open_with_room(node, || open_tolerantly(how, |flags| acting.reopen(&object, flags)).map_err(errno))?
     };
+    have_block(&opened, flags)?;
     node.tree().keep_access_time(thread, FileKind::Regular, opened.as_fd());
     Ok(Arc::new(File::new(node.reference(), caller, share.of(opened), flags)))
+}
+
+/// What was opened without waiting is read and written as any other: file systems may take the flag for theirs.
+pub fn have_block(opened: &OwnedFd, flags: OpenFlags) -> Result<()> {
+    if flags.is_nonblocking() {
+        let now = rustix::fs::fcntl_getfl(opened).map_err(errno)?;
+        rustix::fs::fcntl_setfl(opened, now.difference(OFlags::NONBLOCK)).map_err(errno)?;
+    }
+    Ok(())
 }
 
 /// Opens again with the cached descriptors closed if there are too many.
@@ -86,7 +96,13 @@ fn open_with_room(node: &Node, mut open: impl FnMut() -> Result<OwnedFd>) -> Res
 /// The flags that the file is really opened with. `O_DIRECT` is left out: it is between the caller and its own buffers,
 /// ours need not be aligned.
 pub fn open_flags(flags: OpenFlags) -> OFlags {
-    let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::TRUNC | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME;
+    let kept = OFlags::RWMODE
+        | OFlags::APPEND
+        | OFlags::TRUNC
+        | OFlags::SYNC
+        | OFlags::DSYNC
+        | OFlags::NOATIME
+        | OFlags::NONBLOCK;
     (OFlags::from_bits_retain(flags.bits()) & kept) | OFlags::CLOEXEC | OFlags::LARGEFILE
 }
 

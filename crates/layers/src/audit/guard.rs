@@ -102,7 +102,11 @@ impl Protected {
             // One more name would be one more way to write to it.
             Operation::Link { name, target } => self.covers_name(node, *name, false) || self.covers(&***target),
             Operation::Rename { name, to, to_name, mode } => {
-                self.covers_name(node, *name, true) || self.covers_name(&***to, *to_name, *mode == RenameMode::Exchange)
+                // What is in a directory gets other paths with it.
+                let moves = || *mode == RenameMode::Exchange || may_be_directory(node, *name);
+                self.covers_name(node, *name, true)
+                    || self.covers_name(&***to, *to_name, false)
+                    || (self.covers_name(&***to, *to_name, true) && moves())
             }
             _ => false,
         }
@@ -129,6 +133,14 @@ impl Protected {
             }
             Err(error) => error != Errno::ENOENT,
         }
+    }
+}
+
+/// Whether the name is a directory's, as far as that can be known.
+fn may_be_directory(directory: &LayerVnode<Audit>, name: Name<'_>) -> bool {
+    match directory.lower().lookup(&Caller::server(), name) {
+        Ok(entry) => entry.vnode.kind() == FileKind::Directory,
+        Err(error) => error != Errno::ENOENT,
     }
 }
 

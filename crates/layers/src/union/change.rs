@@ -2,6 +2,7 @@
 //! of objects is learnt anew when they are next used.
 
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
+use std::time::Duration;
 
 use vnode::{AccessMode, Caller, Control, ControlError, Errno, KeptAccessTimes};
 
@@ -13,6 +14,9 @@ use crate::BranchMode;
 
 /// How many files in the way are named.
 const NAMED: usize = 3;
+
+/// For so long a change waits for the operations under way; whoever sent the command waits a little longer.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 type Answer = Result<String, ControlError>;
 
@@ -166,7 +170,7 @@ impl Union {
 
     /// Changes the branches as a whole or not at all. The answer is the list of branches.
     fn change(&self, change: impl FnOnce(&mut Groups, &mut Register) -> Result<(), ControlError>) -> Answer {
-        let mut changing = self.changing();
+        let mut changing = self.changing()?;
         let mut groups = changing.groups();
         let mut register = changing.register.clone();
         change(&mut groups, &mut register)?;
@@ -177,10 +181,15 @@ impl Union {
     }
 
     /// Waits for all operations under way, and lets none begin until the result is dropped.
-    pub(super) fn changing(&self) -> Changing<'_> {
-        let alone = self.family.write();
+    ///
+    /// # Errors
+    /// `Refused` if one does not end: nobody else waits for it meanwhile.
+    pub(super) fn changing(&self) -> Result<Changing<'_>, ControlError> {
+        let alone = self.family.write(PATIENCE).ok_or_else(|| {
+            refused("an operation under way does not end, as where a branch does not answer; nothing was changed")
+        })?;
         let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
-        Changing { union: self, register, _alone: alone }
+        Ok(Changing { union: self, register, _alone: alone })
     }
 
     /// `Refused` if the kernel may be reading or writing files of the branch by itself: it would not notice that they are

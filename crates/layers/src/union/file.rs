@@ -13,6 +13,7 @@ use vnode::{
 
 use super::KIND;
 use super::copy_up::Extent;
+use super::lease::{LEASED, Patience, patiently};
 use super::metacopy::MetadataOnlyFile;
 use super::node::Node;
 use super::placement::is_full;
@@ -63,7 +64,7 @@ impl UnionFile {
     }
 
     fn opened(node: Arc<Node>, opened: LowerFile, flags: OpenFlags) -> Arc<Self> {
-        let flags = flags.without(OpenFlags::TRUNCATE).without(OpenFlags::EXCLUSIVE);
+        let flags = flags.without(OpenFlags::TRUNCATE).without(OpenFlags::EXCLUSIVE).without(OpenFlags::NONBLOCK);
         let checked = AtomicU64::new(node.union.branches.generation());
         let (moved, locks, is_direct) = (RwLock::default(), Mutex::default(), AtomicBool::new(false));
         Arc::new_cyclic(|this| {
@@ -100,8 +101,13 @@ impl UnionFile {
         Ok(opened)
     }
 
-    /// The open file of the object as it is now. No operation has been begun.
+    /// The open file of the object as it is now. No operation has been begun, and no lock is held.
     fn current(&self) -> Result<OpenFileRef> {
+        patiently(|| self.current_at_once())
+    }
+
+    /// The same without waiting for a lease: [`LEASED`].
+    fn current_at_once(&self) -> Result<OpenFileRef> {
         let union = &self.node.union;
         if union.private.is_some() && self.node.generation.load(Ordering::Acquire) != union.branches.generation() {
             // Others write to the branches that a view reads: it may have been copied there.
@@ -117,7 +123,7 @@ impl UnionFile {
     fn sync_with_arrival(&self, caller: &Caller) -> Result<()> {
         // Nothing arrives meanwhile.
         let _object = self.node.shared_unless(caller)?;
-        self.current()?.fsync(caller, false)?;
+        self.current_at_once()?.fsync(caller, false)?;
         self.node.sync_arrival(&self.node.leftmost().member)
     }
 
@@ -213,6 +219,7 @@ impl UnionFile {
     /// read-only.
     fn changing<T>(&self, caller: &Caller, bytes: u64, change: impl Fn(&OpenFileRef) -> Result<T>) -> Result<T> {
         let union = &self.node.union;
+        let mut patience = Patience::of_one();
         loop {
             let copies = self.node.copies();
             let changed = self.lower_to_change(caller).and_then(|(_steady, file)| change(&file));
@@ -222,6 +229,7 @@ impl UnionFile {
                     self.node.copies() != copies || self.node.move_from_full(caller, bytes)
                 }
                 Err(Errno::EROFS) => union.learn_what_is_read_only(),
+                Err(LEASED) => patience.wait().map(|()| true)?,
                 _ => false,
             };
             if !is_elsewhere {
@@ -316,7 +324,7 @@ impl OpenFile for UnionFile {
         if !self.node.is_arriving() {
             return self.current()?.fsync(caller, data_only);
         }
-        self.sync_with_arrival(caller)
+        patiently(|| self.sync_with_arrival(caller))
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
@@ -343,7 +351,7 @@ impl OpenFile for UnionFile {
         if self.node.union.private.is_some() {
             return Err(NOT_IN_A_VIEW);
         }
-        let (_guard, file) = self.lower_to_lock()?;
+        let (_guard, file) = patiently(|| self.lower_to_lock())?;
         file.lock(caller, owner, lock)?;
         self.locked(owner, lock);
         Ok(())
@@ -354,7 +362,7 @@ impl OpenFile for UnionFile {
         if self.node.union.private.is_some() {
             return Err(NOT_IN_A_VIEW);
         }
-        let (_guard, file) = self.lower_to_lock()?;
+        let (_guard, file) = patiently(|| self.lower_to_lock())?;
         file.test_lock(caller, owner, lock)
     }
 
@@ -363,10 +371,12 @@ impl OpenFile for UnionFile {
         if !ioctl::changes(command) {
             return self.current()?.ioctl(caller, command, input, output);
         }
-        let _steady = self.node.union.steady();
-        self.node.writable_to_flag(caller)?;
-        let _object = self.node.shared_unless(caller)?;
-        self.lower()?.ioctl(caller, command, input, output)
+        patiently(|| {
+            let _steady = self.node.union.steady();
+            self.node.writable_to_flag(caller)?;
+            let _object = self.node.shared_unless(caller)?;
+            self.lower()?.ioctl(caller, command, input, output)
+        })
     }
 
     fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {

@@ -1,20 +1,64 @@
 //! Refreshing: what is known of an object follows the branches, whether the administrator changes which there are or
 //! somebody changes what is in one (Unionfs, section 3.7).
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{PoisonError, RwLockReadGuard};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard};
+use std::thread;
 use std::time::Duration;
 
 use vnode::{Caller, Errno, FileKind, Name, Result, VnodeRef};
 
 use super::Union;
 use super::branches::Member;
+use super::lease::{LEASED, Patience};
 use super::lookup::Found;
 use super::node::{Above, Instance, Node, Whereabouts};
 
 /// After so long a directory is looked for again where it was: it may have come or gone in another branch.
 const BELIEVED: Duration = Duration::from_secs(1);
+
+/// If for so long no directory has learnt what has become of it, others are asked beside it; after so many such whiles the
+/// rest is left to learn it when it is used.
+const SILENCE: Duration = Duration::from_millis(100);
+const SILENCES_MAX: usize = 10;
+
+/// Has these directories learn what has become of them, while no operation is under way and none can begin. So nobody waits
+/// for those that do not answer, as where a file server below is gone: they go on by themselves.
+pub(super) fn refresh_all(directories: Vec<Arc<Node>>) {
+    let count = directories.len();
+    let left = Arc::new(Mutex::new(directories));
+    let (sender, learnt) = channel();
+    let (mut done, mut silences) = (0, 0);
+    start_refreshing(&left, &sender);
+    while done < count && silences < SILENCES_MAX {
+        match learnt.recv_timeout(SILENCE) {
+            Ok(()) => done += 1,
+            Err(_) => {
+                silences += 1;
+                start_refreshing(&left, &sender);
+            }
+        }
+    }
+    let rest = std::mem::take(&mut *left.lock().unwrap_or_else(PoisonError::into_inner));
+    drop(rest);
+}
+
+/// Starts a thread for that, which ends when none is left. Where it cannot be started, they learn it when they are used.
+fn start_refreshing(left: &Arc<Mutex<Vec<Arc<Node>>>>, sender: &Sender<()>) {
+    let (left, sender) = (Arc::clone(left), Sender::clone(sender));
+    let next = move || left.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let refresh = move || {
+        while let Some(directory) = next() {
+            // What is lost says so when it is used.
+            let _ = directory.refresh();
+            directory.forget_names();
+            // Nobody waits any more for what took long.
+            let _ = sender.send(());
+        }
+    };
+    let _ = thread::Builder::new().name("refresh".to_owned()).spawn(refresh);
+}
 
 impl Union {
     /// Begins an operation: the branches stay which they are until the result is dropped. Not to be called by who has
@@ -38,10 +82,20 @@ impl Node {
     /// Does an operation that changes something. If a branch has become read-only below us, once more without it, as if
     /// it had been given so (Unionfs, section 2).
     pub(super) fn changing<T>(self: &Arc<Self>, change: impl Fn(&Arc<Self>) -> Result<T>) -> Result<T> {
+        self.changing_within(Patience::of_one(), change)
+    }
+
+    /// The same, for whoever waits so long for a lease that is in the way.
+    pub(super) fn changing_within<T>(
+        self: &Arc<Self>,
+        mut patience: Patience,
+        change: impl Fn(&Arc<Self>) -> Result<T>,
+    ) -> Result<T> {
         loop {
             let changed = self.begin().and_then(|_steady| change(self));
             match changed {
                 Err(Errno::EROFS) if self.union.learn_what_is_read_only() => {}
+                Err(LEASED) => patience.wait()?,
                 changed => return changed,
             }
         }

@@ -13,6 +13,7 @@ use super::copy_up::{copy_attributes, copy_untouched, keeping_times};
 use super::diff;
 use super::fold::Fold;
 use super::history::{self, History, Snapshot};
+use super::lease::for_command;
 use super::node::{Instance, Node, Whereabouts};
 use super::register::Register;
 use super::sure::Sure;
@@ -48,7 +49,7 @@ impl Union {
     /// Keeps the state of now.
     fn take(self: &Arc<Self>, name: &str) -> Answer {
         check_name(name)?;
-        let changing = self.changing();
+        let changing = self.changing()?;
         let mut groups = changing.groups();
         let at = groups.iter().position(|group| group[0].mode == BranchMode::ReadWrite);
         let at = at.ok_or_else(|| refused("no branch can be written, so nothing will change"))?;
@@ -99,7 +100,7 @@ impl Union {
                     return Err(refused(&match error {
                         Errno::EMLINK => format!("{path} is open and has several names; close it"),
                         Errno::EBUSY => format!("{path} is being written without pause"),
-                        error => format!("{path} is open and cannot be copied: {error}"),
+                        error => format!("{path} is open and cannot be copied: {}", for_command(error)),
                     }));
                 }
             }
@@ -136,7 +137,7 @@ impl Union {
 
     /// Forgets a snapshot: what was changed after it is now changed in the layer that it froze.
     fn drop_snapshot(self: &Arc<Self>, name: &str) -> Answer {
-        let changing = self.changing();
+        let changing = self.changing()?;
         let mut groups = changing.groups();
         let at = history_group(&groups).ok_or_else(|| unknown(name))?;
         let position = groups[at][0].member.base.history().find(name).ok_or_else(|| unknown(name))?;
@@ -148,7 +149,7 @@ impl Union {
 
     /// Forgets all snapshots before this one, or all there are.
     fn merge(self: &Arc<Self>, name: Option<&str>) -> Answer {
-        let changing = self.changing();
+        let changing = self.changing()?;
         let mut groups = changing.groups();
         let Some(at) = history_group(&groups) else {
             return Err(refused("there is no snapshot"));
@@ -167,7 +168,7 @@ impl Union {
 
     /// Goes back to the state of a snapshot. What was changed since is gone, with later snapshots.
     fn restore(self: &Arc<Self>, name: &str) -> Answer {
-        let changing = self.changing();
+        let changing = self.changing()?;
         let mut groups = changing.groups();
         let at = history_group(&groups).ok_or_else(|| unknown(name))?;
         let base = Arc::clone(&groups[at][0].member.base);
@@ -200,7 +201,7 @@ impl Union {
         if self.branches.slots().iter().all(|slot| slot.member.base.history().folding.is_none()) {
             return Ok(());
         }
-        let changing = self.changing();
+        let changing = self.changing()?;
         let mut groups = changing.groups();
         for at in 0..groups.len() {
             let base = Arc::clone(&groups[at][0].member.base);
@@ -241,11 +242,11 @@ impl Union {
             history.folding = None;
             history.write(&first.work).map_err(ControlError::Failed)?;
             *lower.base.history() = history;
-            return Err(ControlError::Failed(error));
+            return Err(ControlError::Failed(for_command(error)));
         }
         fold.run().map_err(|error| match error {
             Errno::EXDEV => refused("a directory of the layer has been moved by overlayfs; it cannot be merged"),
-            error => ControlError::Failed(error),
+            error => ControlError::Failed(for_command(error)),
         })?;
         history.folding = None;
         history.snapshots.remove(position);

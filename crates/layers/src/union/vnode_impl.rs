@@ -11,6 +11,7 @@ use vnode::{
 
 use super::KIND;
 use super::file::UnionFile;
+use super::lease::{Patience, patiently};
 use super::listing::Listing;
 use super::node::{Node, Whereabouts};
 use super::views::SplitListing;
@@ -114,7 +115,8 @@ impl Vnode for Node {
 
     fn link(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
         let _working = enter(KIND.name);
-        self.for_caller(caller)?.changing(|node| node.make_link(caller, &node.own(target)?, name))
+        let patience = Patience::of_many(Errno::EAGAIN);
+        self.for_caller(caller)?.changing_within(patience, |node| node.make_link(caller, &node.own(target)?, name))
     }
 
     fn unlink(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
@@ -139,7 +141,9 @@ impl Vnode for Node {
         mode: RenameMode,
     ) -> Result<()> {
         let _working = enter(KIND.name);
-        self.for_caller(caller)?.changing(|node| {
+        // The kernel lets nobody else rename to other directories meanwhile: whoever can copies by itself.
+        let patience = Patience::of_many(Errno::EXDEV);
+        self.for_caller(caller)?.changing_within(patience, |node| {
             let to = node.own(to)?;
             let to_apart = match mode {
                 RenameMode::NoReplace | RenameMode::WhiteoutNoReplace => Ok(()),
@@ -162,7 +166,8 @@ impl Vnode for Node {
         match self.kind {
             FileKind::Regular => {
                 self.is_seen_by(caller)?;
-                self.reference().changing(|node| UnionFile::open(node, caller, flags))
+                let patience = if flags.is_nonblocking() { Patience::none() } else { Patience::of_one() };
+                self.reference().changing_within(patience, |node| UnionFile::open(node, caller, flags))
             }
             FileKind::Directory => Err(Errno::EISDIR),
             FileKind::Symlink => Err(Errno::ELOOP),
@@ -219,12 +224,14 @@ impl Vnode for Node {
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
         let _working = enter(KIND.name);
         let node = self.for_caller(caller)?;
-        let _steady = node.begin()?;
-        let instance = match ioctl::changes(command) {
-            true => node.writable_to_flag(caller)?,
-            false if ioctl::asks_for_data(command) => node.data()?.unwrap_or_else(|| node.leftmost()),
-            false => node.leftmost(),
-        };
-        instance.vnode.ioctl(caller, command, input, output)
+        patiently(|| {
+            let _steady = node.begin()?;
+            let instance = match ioctl::changes(command) {
+                true => node.writable_to_flag(caller)?,
+                false if ioctl::asks_for_data(command) => node.data()?.unwrap_or_else(|| node.leftmost()),
+                false => node.leftmost(),
+            };
+            instance.vnode.ioctl(caller, command, input, output)
+        })
     }
 }

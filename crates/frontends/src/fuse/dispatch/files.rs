@@ -146,8 +146,9 @@ impl Dispatcher {
         // After a passthrough write the kernel would not notice that the bits are gone; and where the superuser opens it for
         // somebody else to write, they would stay.
         let writes_clear_set_id = passthrough && flags.writes() && self.has_set_id(&file, attributes);
-        // Where the kernel writes back, what it says is the end may be where something was appended meanwhile.
-        let appends_by_itself = self.writes_back() && appends;
+        // Where the kernel writes back, what it says is the end may be where something was appended meanwhile. Past us it goes
+        // on appending when that has been taken back by fcntl(2).
+        let appends_by_itself = appends && (self.writes_back() || passthrough);
         // The kernel has a write through its cache followed by an fsync, and one to the backing file not.
         let synchronized = passthrough && flags.writes() && self.durability.of_data();
         let direct = self.decisions().direct_io() || writes_clear_set_id || appends_by_itself || synchronized;

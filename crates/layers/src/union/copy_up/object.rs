@@ -6,6 +6,7 @@ use vnode::{
 
 use super::super::branches::Member;
 use super::super::identity::Identity;
+use super::super::lease::open_at_once;
 use super::super::metacopy::{NewMark, is_marked};
 use super::super::node::{Instance, NO_COUNT};
 use super::super::settings::Rights;
@@ -83,18 +84,21 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
     let attributes = from.getattr(&server)?;
     match attributes.kind {
         FileKind::Regular => {
-            let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
-            let made = work.create(&how.writer, name, &creation)?;
             let size = match how.extent {
                 Extent::UpTo(size) if size < attributes.size && may_be_cut(from, &attributes)? => size,
                 _ => attributes.size,
             };
+            let open = || open_at_once(how.data.as_ref().map_or(from, |data| &data.vnode), &server, OpenFlags::READ);
+            // Nothing is made before it can go on.
+            let opened = (how.mark.is_none() && size > 0).then(open).transpose()?;
+            let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
+            let made = work.create(&how.writer, name, &creation)?;
             let has_mark = how.mark.as_ref().map_or(Ok(false), |mark| mark.set(&how.writer, &made.entry.vnode))?;
             if has_mark {
                 made.file.truncate(&how.writer, size, false)?;
             } else if size > 0 {
-                let data = how.data.as_ref().map_or(from, |data| &data.vnode);
-                copy_data(&how.writer, &*data.open(&server, OpenFlags::READ)?, &*made.file, size)?;
+                let data = opened.map_or_else(open, Ok)?;
+                copy_data(&how.writer, &*data, &*made.file, size)?;
             }
             copy_attributes(&how.writer, from, &made.entry.vnode, rights)?;
             if size < attributes.size {

@@ -14,6 +14,7 @@ use vnode::{
 
 use super::super::branches::Member;
 use super::super::copy_up::{copy_whole, keeping_times, replace_attributes};
+use super::super::lease::patiently;
 use super::super::node::Instance;
 use super::super::sure::Sure;
 use super::super::{whiteout, work};
@@ -190,7 +191,7 @@ impl<'a> Commit<'a> {
             }
         }
         let instance = Instance::new(&self.upper, object.vnode.clone(), object.attributes.ino);
-        let copy = copy_whole(directory, name.as_name(), &instance)?;
+        let copy = patiently(|| copy_whole(directory, name.as_name(), &instance))?;
         if inherits {
             replace_attributes(&object.vnode, &copy)?;
         }

@@ -10,6 +10,7 @@ use vnode::{
 };
 
 use super::super::copy_up::copy_data;
+use super::super::lease::open_at_once;
 use super::super::node::Instance;
 use super::super::sure::Sure;
 use super::super::work::Purpose;
@@ -89,15 +90,14 @@ pub(in super::super) fn put_times_back(file: &VnodeRef, mtime: Timestamp) -> Res
 
 fn write(writer: &Caller, copy: &VnodeRef, data: &VnodeRef, before: &Attributes, size: u64) -> Result<()> {
     let server = Caller::server();
+    // Nothing is changed before it can go on.
+    let from = open_at_once(data, &server, OpenFlags::READ)?;
     let file = open(writer, copy, before)?;
     if before.blocks > 0 {
         // Perhaps what came before a crash: what is a hole now is to be one.
         empty(&*file, before.size);
     }
-    let written = data
-        .open(&server, OpenFlags::READ)
-        .and_then(|from| copy_data(writer, &*from, &*file, size))
-        .and_then(|()| file.fsync(&server, false));
+    let written = copy_data(writer, &*from, &*file, size).and_then(|()| file.fsync(&server, false));
     if written.is_err() {
         empty(&*file, before.size);
     }
@@ -108,10 +108,10 @@ fn write(writer: &Caller, copy: &VnodeRef, data: &VnodeRef, before: &Attributes,
 fn open(writer: &Caller, copy: &VnodeRef, before: &Attributes) -> Result<OpenFileRef> {
     let server = Caller::server();
     let mode = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-    match copy.open(writer, OpenFlags::READ_WRITE) {
+    match open_at_once(copy, writer, OpenFlags::READ_WRITE) {
         Err(Errno::EACCES) => {
             copy.setattr(&server, &mode(before.mode | 0o600))?;
-            let opened = copy.open(writer, OpenFlags::READ_WRITE);
+            let opened = open_at_once(copy, writer, OpenFlags::READ_WRITE);
             copy.setattr(&server, &mode(before.mode))?;
             opened
         }

@@ -17,6 +17,7 @@ use super::Union;
 use super::branches::Member;
 use super::copy_up::Extent;
 use super::identity::{self, Identity};
+use super::lease::open_at_once;
 use super::node::{Instance, Node, Whereabouts};
 use super::whiteout;
 use crate::BranchMode;
@@ -168,7 +169,7 @@ impl Node {
     /// Opens the leftmost instance, to be read where its data are.
     pub(super) fn open_leftmost(&self, caller: &Caller, flags: OpenFlags) -> Result<(VnodeRef, OpenFileRef)> {
         let copy = self.leftmost().vnode;
-        let file = copy.open(caller, flags)?;
+        let file = open_at_once(&copy, caller, flags)?;
         match self.data()? {
             Some(data) => {
                 self.is_read_elsewhere.store(true, Ordering::Relaxed);

@@ -10,6 +10,7 @@ use vnode::{
 };
 
 use super::super::KIND;
+use super::super::lease::open_at_once;
 
 /// An open metadata-only copy. Whoever may write has opened it for that, and then its data have come.
 pub(in super::super) struct MetadataOnlyFile {
@@ -25,7 +26,7 @@ impl MetadataOnlyFile {
     /// The open copy, with its data in another file.
     pub(super) fn open(own: OpenFileRef, data: &VnodeRef, flags: OpenFlags) -> Result<OpenFileRef> {
         let server = Caller::server();
-        let (data, size) = (data.open(&server, OpenFlags::READ)?, own.getattr(&server)?.size);
+        let (data, size) = (open_at_once(data, &server, OpenFlags::READ)?, own.getattr(&server)?.size);
         Ok(Arc::new(Self { own, data, size, flags }))
     }
 

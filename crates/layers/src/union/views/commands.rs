@@ -63,7 +63,7 @@ impl Union {
         }
         if self.family.find(&label).is_none() {
             let view = self.make_view(branch)?;
-            let changing = self.changing();
+            let changing = self.changing()?;
             view.follow_branches(self, &changing.register);
             if self.family.find(&label).is_some() {
                 return Err(refused(&format!("{label} is being added already")));
@@ -74,7 +74,7 @@ impl Union {
             self.family.set_views(views);
             changing.finish();
         } else {
-            let changing = self.changing();
+            let changing = self.changing()?;
             let rule = Arc::new(rule);
             let extended = |view: Arc<View>| {
                 if view.label() != label {
@@ -96,7 +96,7 @@ impl Union {
             let known: Vec<String> = self.family.views().iter().map(|view| view.label().to_owned()).collect();
             ControlError::BadArgument(format!("there is no view {label}; there are: {}", known.join(", ")))
         })?;
-        let changing = self.changing();
+        let changing = self.changing()?;
         view.private().is_removed.store(true, Ordering::Relaxed);
         let left: Vec<Arc<View>> =
             self.family.views().into_iter().filter(|other| !Arc::ptr_eq(&other.union, &view.union)).collect();

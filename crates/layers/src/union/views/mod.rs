@@ -18,15 +18,18 @@ mod rule;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use vnode::{Caller, Errno, HANDLE_MAX, Handle, Result};
 
 use super::branches::{Base, Slot, assign_modes};
 use super::change::Groups;
+use super::gate::Gate;
 use super::identity::Identity;
 use super::node::Node;
+use super::refresh::refresh_all;
 use super::register::Register;
 use super::{Union, identity};
 use crate::BranchMode;
@@ -38,8 +41,7 @@ pub(super) use rule::Rule;
 /// What the unions of one mount share.
 #[derive(Default)]
 pub(super) struct Family {
-    /// Held together by operations, and alone to change the branches.
-    changes: RwLock<()>,
+    changes: Gate,
     /// The union of those whom no view is for.
     common: OnceLock<Weak<Union>>,
     views: ArcSwap<Vec<Arc<View>>>,
@@ -82,11 +84,11 @@ impl Family {
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, ()> {
-        self.changes.read().unwrap_or_else(PoisonError::into_inner)
+        self.changes.pass()
     }
 
-    pub(super) fn write(&self) -> RwLockWriteGuard<'_, ()> {
-        self.changes.write().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn write(&self, patience: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+        self.changes.close(patience)
     }
 
     /// The views, in the order in which they are tried.
@@ -273,11 +275,9 @@ impl Union {
         self.recent.forget();
         // Directories are known by the branch that was there first: where that is another now, those in use have to be found
         // by both.
-        for directory in self.table.directories() {
-            // What is lost says so when it is used.
-            let _ = directory.refresh();
-            directory.forget_names();
-        }
+        let directories = self.table.directories();
+        directories.iter().for_each(|directory| directory.forget_names());
+        refresh_all(directories);
     }
 }
 

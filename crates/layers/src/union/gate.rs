@@ -1,0 +1,144 @@
+//! The lock between operations and changes of the branches: a change waits for the operations that are under way, for a
+//! limited time, and keeps new ones out for moments only. One that does not end is in nobody else's way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// For so long new operations are kept out at first, and at most, and in between they are let in for as long.
+const FIRST_MOMENT: Duration = Duration::from_millis(20);
+const LONGEST_MOMENT: Duration = Duration::from_millis(320);
+/// So often it is looked whether all have ended.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Held together by operations, and alone to change the branches.
+#[derive(Default)]
+pub(super) struct Gate {
+    /// Nobody ever waits for it to be alone: that would keep others out for as long.
+    lock: RwLock<()>,
+    /// New operations are kept out.
+    is_shut: AtomicBool,
+    /// Held to set that.
+    shutting: Mutex<()>,
+    has_opened: Condvar,
+    /// Who waits to be alone: one at a time.
+    turn: Mutex<()>,
+}
+
+impl Gate {
+    /// Begins an operation. Not to be called by who has begun one.
+    pub(super) fn pass(&self) -> RwLockReadGuard<'_, ()> {
+        if self.is_shut.load(Ordering::Acquire) {
+            let shutting = self.shutting.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(self.has_opened.wait_while(shutting, |()| self.is_shut.load(Ordering::Acquire)));
+        }
+        self.lock.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no operation is under way, and lets none begin until the result is dropped; `None` if that takes longer
+    /// than `patience`.
+    pub(super) fn close(&self, patience: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+        let deadline = Instant::now() + patience;
+        let mut moment = FIRST_MOMENT;
+        loop {
+            if let Some(alone) = self.close_within(moment) {
+                return Some(alone);
+            }
+            if Instant::now() + moment >= deadline {
+                return None;
+            }
+            thread::sleep(moment);
+            moment = LONGEST_MOMENT.min(moment * 2);
+        }
+    }
+
+    /// Keeps new operations out, for so long, until those under way have ended.
+    fn close_within(&self, moment: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+        let _turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        self.shut(true);
+        let end = Instant::now() + moment;
+        let alone = loop {
+            match self.lock.try_write() {
+                Ok(alone) => break Some(alone),
+                Err(TryLockError::Poisoned(poisoned)) => break Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if Instant::now() >= end => break None,
+                Err(TryLockError::WouldBlock) => thread::sleep(LOOK),
+            }
+        };
+        self.shut(false);
+        alone
+    }
+
+    fn shut(&self, is_shut: bool) {
+        let shutting = self.shutting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_shut.store(is_shut, Ordering::Release);
+        drop(shutting);
+        self.has_opened.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(2);
+
+    #[test]
+    fn operations_that_end_make_room_for_a_change_however_many_begin() {
+        let (gate, is_done) = (Gate::default(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !is_done.load(Ordering::Relaxed) {
+                        let _passed = gate.pass();
+                        thread::sleep(Duration::from_millis(3));
+                    }
+                });
+            }
+            for _ in 0..20 {
+                let alone = gate.close(SOON);
+                is_done.store(alone.is_none(), Ordering::Relaxed);
+                assert!(alone.is_some(), "there is always an operation under way");
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn an_operation_that_does_not_end_keeps_nobody_else_out() {
+        let gate = Gate::default();
+        let stuck = gate.pass();
+        thread::scope(|scope| {
+            let change = scope.spawn(|| gate.close(SOON).is_some());
+            let mut longest = Duration::ZERO;
+            while !change.is_finished() {
+                let begin = Instant::now();
+                drop(gate.pass());
+                longest = longest.max(begin.elapsed());
+                thread::sleep(Duration::from_millis(1));
+            }
+            assert!(!change.join().unwrap(), "it was not alone");
+            assert!(longest < SOON / 2, "an operation waited for {longest:?}");
+        });
+        drop(stuck);
+        assert!(gate.close(SOON).is_some());
+    }
+
+    #[test]
+    fn changes_wait_for_each_other_for_a_limited_time_too() {
+        let gate = Gate::default();
+        let alone = gate.close(SOON).unwrap();
+        thread::scope(|scope| {
+            assert!(!scope.spawn(|| gate.close(SOON / 4).is_some()).join().unwrap());
+            let second = scope.spawn(|| gate.close(SOON).is_some());
+            thread::sleep(SOON / 4);
+            drop(alone);
+            assert!(second.join().unwrap());
+        });
+    }
+}
