@@ -133,7 +133,11 @@ impl Node {
             let Instance { member, vnode, .. } = target.writable_within(caller, Extent::Nothing, limit)?;
             target.note_path_of_data()?;
             let own = self.union.branches.position(&member).ok_or(Errno::ESTALE)?;
+            let cannot_move = target.is_nameless();
             if !self.can_be_in(&member)? {
+                if cannot_move {
+                    return Err(Errno::EXDEV);
+                }
                 limit = self.union.branches.position(&*self.nearest_branch(own)?).ok_or(Errno::ESTALE)?;
                 continue;
             }
@@ -146,6 +150,8 @@ impl Node {
             }
             let covered = match self.whiteout_here(&search, &member) {
                 Ok(covered) => covered,
+                // What has no name yet stays where it was made.
+                Err(_) if cannot_move => return Err(Errno::EXDEV),
                 Err(nearest) => {
                     limit = nearest;
                     continue;

@@ -221,7 +221,11 @@ impl Way<'_> {
         let is_directory =
             |place: &Instance| place.vnode.lookup(&server, target).is_ok_and(|entry| entry.attributes.is_directory());
         match self.target.directory.instance_in(&place.member).filter(|_| !right.iter().any(is_directory)) {
-            Some(to) => place.vnode.rename_surely(&server, source, &to, target, RenameMode::Replace),
+            Some(to) => {
+                place.vnode.rename_surely(&server, source, &to, target, RenameMode::Replace)?;
+                // It hides what that has hidden.
+                whiteout::remove(&to, target)
+            }
             None => place.vnode.unlink_surely(&server, source),
         }
     }
