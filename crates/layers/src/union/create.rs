@@ -158,7 +158,7 @@ impl Node {
                 }
             };
             let link = |place: &VnodeRef, stored: Name<'_>| Ok(((), place.link_surely(caller, &vnode, stored)?));
-            let ((), entry) = self.make_uncovered(&place, stored, covered, &link)?;
+            let ((), entry) = self.make_uncovered((&member, &place), stored, covered, &link)?;
             self.was_changed_in(&member);
             target.is_at(self, stored);
             return Ok(Arc::clone(target).entry(entry.attributes));
@@ -201,7 +201,7 @@ impl Node {
                     continue;
                 }
             };
-            let (value, entry) = match self.make_uncovered(&place, stored, covered, &make) {
+            let (value, entry) = match self.make_uncovered((&target, &place), stored, covered, &make) {
                 Err(error) if self.passes_over(error) => {
                     full.note(Arc::clone(&target), error);
                     continue;
@@ -237,7 +237,7 @@ impl Node {
     /// Makes something where a whiteout of its name may be.
     fn make_uncovered<T>(
         &self,
-        place: &VnodeRef,
+        (member, place): (&Member, &VnodeRef),
         stored: Name<'_>,
         covered: bool,
         make: &impl Fn(&VnodeRef, Name<'_>) -> Result<(T, Entry)>,
@@ -260,7 +260,7 @@ impl Node {
             whiteout::take_back_room(place, stored);
         }
         let made = made?;
-        whiteout::remove(place, stored)?;
+        member.uncover(place, stored);
         Ok(made)
     }
 }
