@@ -14,8 +14,8 @@ use fastrand::Rng;
 use layers::union::{CheckOptions, Finding, Problem};
 use layers::{Branch, BranchMode};
 use vnode::{
-    Creation, Errno, FileKind, FileSystemRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
-    write_fully,
+    Creation, Device, Errno, FileKind, FileSystemRef, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes,
+    VnodeRef, write_fully,
 };
 
 use BranchMode::{ReadOnly, ReadWrite};
@@ -675,4 +675,16 @@ fn an_unnamed_file_gets_no_name_that_a_branch_on_its_left_hides() {
         })
         .collect();
     assert_eq!(answers, [Ok(()), Err(Errno::EXDEV)]);
+}
+
+#[test]
+fn a_whiteout_that_stays_beside_a_file_does_not_hide_what_replaces_it() {
+    let plan = three();
+    let left = plan.branches[0].1.root().lookup(&root(), name("d")).unwrap().vnode;
+    left.mknod(&root(), name(".wh.x"), FileKind::Regular, 0o444, Device::default()).unwrap();
+    let mut kernel = Kernel::new(&plan.join());
+    let (from, to) = (vec!["d", "f"], vec!["d", "x"]);
+    kernel.apply(&Action::Rename { from, to: to.clone(), mode: RenameMode::Replace }).unwrap();
+    drop(kernel);
+    assert_eq!(describe(&Kernel::new(&plan.join()).vnode(&to).unwrap()), "644, 3 bytes, 1 names: 13");
 }
