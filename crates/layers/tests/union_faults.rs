@@ -3,10 +3,13 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use layers::{Branch, BranchMode};
 use vnode::{
-    Caller, Control, ControlError, Creation, Errno, FileSystemRef, OpenFlags, SetAttributes, SetTime, Timestamp,
-    VnodeRef, XattrMode, write_fully,
+    Caller, Control, ControlError, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode,
+    SetAttributes, SetTime, Timestamp, VnodeRef, XattrMode, write_fully,
 };
 
 use common::{layer, memory, name};
@@ -230,4 +233,73 @@ fn a_metadata_only_copy_that_cannot_be_cut_is_as_it_was() {
     assert_eq!((attributes.size, attributes.mtime), (9000, mtime));
     assert_eq!(difference(&before, &state_of(&union.root())), "");
     assert_eq!(file.setattr(&server, &cut).unwrap().size, 5000);
+}
+
+/// Counts the warnings of this thread.
+#[derive(Clone, Default)]
+struct Warnings(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN && metadata.target() == "union"
+    }
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn what_comes_beside_a_whiteout_that_cannot_be_removed_has_come() {
+    let server = Caller::server();
+    for format in ["names", "overlay"] {
+        let ((told, upper), lower) = (faulty(), memory());
+        let hidden = ["renamed", "moved", "linked", "created", "special", "made", "pointed"];
+        hidden.iter().for_each(|text| drop(write(&lower.root(), text, 10, 1)));
+        let options = [("whiteouts", format)];
+        let branches = [("upper", upper.clone()), ("lower", lower.clone())];
+        let mounted = union(&options, &branches).unwrap();
+        let root = mounted.root();
+        hidden.iter().for_each(|text| root.unlink(&server, name(text)).unwrap());
+        let (file, directory) = (write(&root, "file", 20, 2), root.mkdir(&server, name("directory"), 0o755).unwrap());
+        write(&directory.vnode, "inner", 30, 3);
+        write(&root, "other", 40, 4);
+        let warnings = Warnings::default();
+        told.set(0, &[("operations", "unlink"), ("error", "EIO")]);
+        tracing::subscriber::with_default(warnings.clone(), || {
+            root.rename(&server, name("file"), &root, name("renamed"), RenameMode::Replace).unwrap();
+            root.rename(&server, name("directory"), &root, name("moved"), RenameMode::NoReplace).unwrap();
+            root.link(&server, &file, name("linked")).unwrap();
+            write(&root, "created", 50, 5);
+            let (fifo, device) = (FileKind::Fifo, Device::default());
+            root.mknod(&server, name("special"), fifo, 0o600, device).unwrap();
+            root.mkdir(&server, name("made"), 0o755).unwrap();
+            root.symlink(&server, name("pointed"), b"target").unwrap();
+        });
+        told.off();
+        assert_eq!(warnings.0.load(Ordering::Relaxed), 1, "{format}");
+        assert_eq!(root.lookup(&server, name("file")).err(), Some(Errno::ENOENT));
+        let before = state_of(&root);
+        drop((mounted, root, file, directory));
+        let again = union(&options, &branches).unwrap();
+        assert_eq!(difference(&before, &state_of(&again.root())), "", "{format}");
+        let sizes = [("renamed", 20), ("linked", 20), ("created", 50), ("other", 40)];
+        for (text, size) in sizes {
+            let found = again.root().lookup(&server, name(text)).unwrap().attributes;
+            assert_eq!(found.size, size, "{format}: {text}");
+        }
+        for text in ["moved", "made"] {
+            let found = again.root().lookup(&server, name(text)).unwrap().vnode;
+            assert_eq!(common::list(&found, &server), if text == "moved" { &["inner"][..] } else { &[] });
+        }
+    }
 }

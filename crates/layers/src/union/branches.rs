@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use vnode::{Caller, Errno, FileSystemRef, Result, VnodeRef};
+use vnode::{Caller, Errno, FileSystemRef, Name, Result, VnodeRef};
 
 use super::history::{self, History};
 use super::marks::MarkCache;
@@ -187,6 +187,11 @@ impl Member {
             pace: Pace::default(),
             whiteouts: Whiteouts::default(),
         })
+    }
+
+    /// Removes the whiteout beside what has just come to a name in a directory of the branch.
+    pub(super) fn uncover(&self, directory: &VnodeRef, stored: Name<'_>) {
+        self.whiteouts.uncover(directory, stored, &self.base.label);
     }
 
     /// Smaller for those that were there earlier.

@@ -133,7 +133,11 @@ impl Node {
             let Instance { member, vnode, .. } = target.writable_within(caller, Extent::Nothing, limit)?;
             target.note_path_of_data(caller)?;
             let own = self.union.branches.position(&member).ok_or(Errno::ESTALE)?;
+            let cannot_move = target.is_nameless();
             if !self.can_be_in(&member)? {
+                if cannot_move {
+                    return Err(Errno::EXDEV);
+                }
                 limit = self.union.branches.position(&*self.nearest_branch(own)?).ok_or(Errno::ESTALE)?;
                 continue;
             }
@@ -146,13 +150,15 @@ impl Node {
             }
             let covered = match self.whiteout_here(&search, &member) {
                 Ok(covered) => covered,
+                // What has no name yet stays where it was made.
+                Err(_) if cannot_move => return Err(Errno::EXDEV),
                 Err(nearest) => {
                     limit = nearest;
                     continue;
                 }
             };
             let link = |place: &VnodeRef, stored: Name<'_>| Ok(((), place.link_surely(caller, &vnode, stored)?));
-            let ((), entry) = self.make_uncovered(&place, stored, covered, &link)?;
+            let ((), entry) = self.make_uncovered((&member, &place), stored, covered, &link)?;
             self.was_changed_in(&member);
             target.is_at(self, stored);
             return Ok(Arc::clone(target).entry(entry.attributes));
@@ -195,7 +201,7 @@ impl Node {
                     continue;
                 }
             };
-            let (value, entry) = match self.make_uncovered(&place, stored, covered, &make) {
+            let (value, entry) = match self.make_uncovered((&target, &place), stored, covered, &make) {
                 Err(error) if self.passes_over(error) => {
                     full.note(Arc::clone(&target), error);
                     continue;
@@ -231,7 +237,7 @@ impl Node {
     /// Makes something where a whiteout of its name may be.
     fn make_uncovered<T>(
         &self,
-        place: &VnodeRef,
+        (member, place): (&Member, &VnodeRef),
         stored: Name<'_>,
         covered: bool,
         make: &impl Fn(&VnodeRef, Name<'_>) -> Result<(T, Entry)>,
@@ -254,7 +260,7 @@ impl Node {
             whiteout::take_back_room(place, stored);
         }
         let made = made?;
-        whiteout::remove(place, stored)?;
+        member.uncover(place, stored);
         Ok(made)
     }
 }

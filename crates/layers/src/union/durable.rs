@@ -59,7 +59,10 @@ impl Node {
     }
 
     fn sync_directory_above(self: &std::sync::Arc<Self>, member: &Member) -> Result<()> {
-        self.find_whereabouts()?;
+        if self.find_whereabouts().is_err() {
+            // By which of its names it came is not known any more.
+            return member.base.file_system.sync();
+        }
         let Whereabouts::At(above) = self.whereabouts() else { return Ok(()) };
         above.directory.instance_in(member).map_or(Ok(()), |place| sync_directory(&place))
     }

@@ -56,8 +56,7 @@ pub(super) struct Node {
     instances: RwLock<Arc<[Instance]>>,
     /// Of a directory, how often its names may have been changed.
     changed: AtomicU64,
-    /// Where it was last seen.
-    whereabouts: Mutex<Whereabouts>,
+    whereabouts: Mutex<Places>,
     /// How often it was copied to another branch.
     pub(super) copies: AtomicU32,
     /// One more than that when it was last seen to have its data itself.
@@ -137,19 +136,36 @@ pub(super) const NO_COUNT: u32 = u32::MAX;
 /// Where an object was last seen.
 #[derive(Clone)]
 pub(super) enum Whereabouts {
-    /// Nowhere yet: it was reached by its handle. Also the root.
+    /// By no name that is known: it was reached by its handle, or has names beside those that it was seen by and has lost.
+    /// Also the root.
     Unknown,
     /// There.
     At(Above),
-    /// It has lost its name, or has never had one.
+    /// It has lost its last name, or has never had one.
     Nowhere,
 }
+
+/// Where an object was last seen, and the other names that it has as far as is known.
+struct Places {
+    now: Whereabouts,
+    /// Names of anything but a directory, the one seen last at the end.
+    others: Vec<Above>,
+}
+
+/// Maximum number of other names that are known of an object.
+const OTHERS_MAX: usize = 16;
 
 /// A directory and the name in its branches.
 #[derive(Clone)]
 pub(super) struct Above {
     pub(super) directory: Arc<Node>,
     pub(super) stored: NameBuf,
+}
+
+impl Above {
+    fn is(&self, directory: &Node, stored: Name<'_>) -> bool {
+        std::ptr::eq(&raw const *self.directory, directory) && self.stored.as_name() == stored
+    }
 }
 
 impl Node {
@@ -172,7 +188,7 @@ impl Node {
             lock: RwLock::default(),
             instances: RwLock::new(instances),
             changed: AtomicU64::new(0),
-            whereabouts: Mutex::new(Whereabouts::Unknown),
+            whereabouts: Mutex::new(Places { now: Whereabouts::Unknown, others: Vec::new() }),
             copies: AtomicU32::new(0),
             own_data_at: AtomicU64::new(0),
             is_read_elsewhere: AtomicBool::new(false),
@@ -284,39 +300,82 @@ impl Node {
 
     /// Where it was last seen.
     pub(super) fn whereabouts(&self) -> Whereabouts {
-        self.lock_whereabouts().clone()
+        self.lock_whereabouts().now.clone()
     }
 
     /// It was seen there.
     pub(super) fn is_at(&self, directory: &Arc<Node>, stored: Name<'_>) {
-        if !self.was_at(directory, stored) {
-            let above = Above { directory: Arc::clone(directory), stored: stored.to_owned() };
-            self.set_whereabouts(Whereabouts::At(above));
+        if self.was_at(directory, stored) {
+            return;
         }
+        let above = Above { directory: Arc::clone(directory), stored: stored.to_owned() };
+        let mut places = self.lock_whereabouts();
+        let same = places.others.extract_if(.., |other| other.is(directory, stored)).next();
+        let before = std::mem::replace(&mut places.now, Whereabouts::At(above));
+        let dropped = match before {
+            Whereabouts::At(before) if self.kind != FileKind::Directory => {
+                places.others.push(before);
+                (places.others.len() > OTHERS_MAX).then(|| Whereabouts::At(places.others.remove(0)))
+            }
+            before => Some(before),
+        };
+        drop(places);
+        // What users see by a name is not hidden.
+        self.is_hidden.store(false, Ordering::Relaxed);
+        drop((same, dropped));
+    }
+
+    /// It was moved from there to another name.
+    pub(super) fn has_moved(&self, (directory, stored): (&Node, Name<'_>), to: (&Arc<Node>, Name<'_>)) {
+        self.is_at(to.0, to.1);
+        self.loses(directory, stored);
     }
 
     /// Whether it was last seen there.
     pub(super) fn was_at(&self, directory: &Node, stored: Name<'_>) -> bool {
-        match &*self.lock_whereabouts() {
-            Whereabouts::At(above) => {
-                std::ptr::eq(&raw const *above.directory, directory) && above.stored.as_name() == stored
-            }
-            _ => false,
-        }
+        matches!(&self.lock_whereabouts().now, Whereabouts::At(above) if above.is(directory, stored))
     }
 
-    /// The name there is gone.
+    /// The name there is gone. What has others is at one of those.
     pub(super) fn is_gone_from(&self, directory: &Node, stored: Name<'_>) {
-        if self.was_at(directory, stored) {
+        if self.loses(directory, stored) && !self.has_names() {
             self.set_whereabouts(Whereabouts::Nowhere);
         }
     }
 
-    /// Where it is now.
+    /// It was looked for there in vain, after the branches were changed. Names that are not known are not believed in.
+    pub(super) fn is_missed_at(&self, directory: &Node, stored: Name<'_>) {
+        if self.loses(directory, stored) && !matches!(self.whereabouts(), Whereabouts::At(_)) {
+            self.set_whereabouts(Whereabouts::Nowhere);
+        }
+    }
+
+    /// It is nowhere, or not known to be anywhere.
     pub(super) fn set_whereabouts(&self, whereabouts: Whereabouts) {
-        let before = std::mem::replace(&mut *self.lock_whereabouts(), whereabouts);
+        let before = std::mem::replace(&mut *self.lock_whereabouts(), Places { now: whereabouts, others: Vec::new() });
         // Dropping a directory may take locks; this one is free by then.
         drop(before);
+    }
+
+    /// Forgets a name: whether it was the one that the object was last seen by.
+    fn loses(&self, directory: &Node, stored: Name<'_>) -> bool {
+        let mut places = self.lock_whereabouts();
+        let lost = places.others.extract_if(.., |other| other.is(directory, stored)).next();
+        let is_last_seen = matches!(&places.now, Whereabouts::At(above) if above.is(directory, stored));
+        let before = is_last_seen.then(|| {
+            let other = places.others.pop().map_or(Whereabouts::Unknown, Whereabouts::At);
+            std::mem::replace(&mut places.now, other)
+        });
+        drop(places);
+        drop((lost, before));
+        is_last_seen
+    }
+
+    /// Whether names lead to it, known or not. A question that fails is answered so, since what has none is not copied.
+    fn has_names(&self) -> bool {
+        self.kind != FileKind::Directory
+            && !self.is_hidden.load(Ordering::Relaxed)
+            && self.attributes(&Caller::server()).map_or(true, |attributes| attributes.nlink > 0)
     }
 
     /// Holds the lock together with others.
@@ -393,13 +452,13 @@ impl Node {
         self.instances.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_whereabouts(&self) -> MutexGuard<'_, Whereabouts> {
+    fn lock_whereabouts(&self) -> MutexGuard<'_, Places> {
         self.whereabouts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_above(&mut self) -> Option<Arc<Node>> {
         let whereabouts = self.whereabouts.get_mut().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(whereabouts, Whereabouts::Nowhere) {
+        match std::mem::replace(&mut whereabouts.now, Whereabouts::Nowhere) {
             Whereabouts::At(above) => Some(above.directory),
             _ => None,
         }

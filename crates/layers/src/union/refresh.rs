@@ -142,7 +142,7 @@ impl Node {
             self.set_found(generation, self.union.roots());
             return Ok(());
         }
-        if let Whereabouts::At(Above { directory, stored }) = self.whereabouts() {
+        while let Whereabouts::At(Above { directory, stored }) = self.whereabouts() {
             let _names = directory.shared();
             if !self.was_at(&directory, stored.as_name()) {
                 // Renamed just now, by somebody who knows where it is.
@@ -150,7 +150,7 @@ impl Node {
             }
             match self.find_again(&directory, stored.as_name()) {
                 Ok(Some(found)) => return self.is_found(found),
-                Ok(None) => self.is_gone_from(&directory, stored.as_name()),
+                Ok(None) => self.is_missed_at(&directory, stored.as_name()),
                 Err(error) => return Err(error),
             }
         }

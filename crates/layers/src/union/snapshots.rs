@@ -284,6 +284,7 @@ impl Kept {
     /// # Errors
     /// `EMLINK` for a file of several names, `EBUSY` for one that never rests, and those of copying.
     fn new(node: Arc<Node>, member: &Arc<Member>) -> Result<Self> {
+        node.find_whereabouts()?;
         let original = node.leftmost();
         if original.vnode.getattr(&Caller::server())?.nlink > 1 {
             return Err(Errno::EMLINK);

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 
 use super::sure::Sure;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vnode::{
@@ -221,6 +222,8 @@ pub(super) fn can_stand_beside(stored: Name<'_>, format: Format) -> bool {
 pub(super) struct Whiteouts {
     /// The one that was last made as a file.
     file: Mutex<Option<VnodeRef>>,
+    /// It has been reported that one could not be removed.
+    is_reported: AtomicBool,
 }
 
 impl Whiteouts {
@@ -253,6 +256,21 @@ impl Whiteouts {
             }
             Err(Errno::EEXIST) if stands(directory, stored)? => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the whiteout of a name, if it is a file of its own, after something has come to the name: users see that
+    /// already, and one that has to stay is in nobody's way. The first that does is reported.
+    pub(super) fn uncover(&self, directory: &VnodeRef, stored: Name<'_>, branch: &str) {
+        if let Err(error) = remove(directory, stored)
+            && !self.is_reported.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                target: "union",
+                "{branch}: a whiteout of {} cannot be removed: {error}; it hides nothing, and plyfs union check --repair \
+                 removes it when the union is unmounted",
+                stored.as_bytes().escape_ascii()
+            );
         }
     }
 

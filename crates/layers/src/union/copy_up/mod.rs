@@ -248,8 +248,7 @@ impl Node {
     /// `EXDEV` for a file with several names, of which only one would move, and for one that the kernel may be reading
     /// and writing by itself.
     fn may_move(&self, original: &Instance) -> Result<()> {
-        let has_link_beside = u32::from(self.names.load(Ordering::Relaxed) != NO_COUNT);
-        let names = original.vnode.getattr(&Caller::server())?.nlink.saturating_sub(has_link_beside);
+        let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
         let is_direct =
             self.union.direct_in(&original.member).iter().any(|file| std::ptr::eq(&raw const *file.node, self));
         if names > 1 || is_direct { Err(Errno::EXDEV) } else { Ok(()) }
@@ -309,7 +308,10 @@ impl Node {
                 Whereabouts::At(above) => above,
                 // Open, and without a name: so is the copy.
                 Whereabouts::Nowhere => return work.unlink_surely(&server, name.as_name()),
-                Whereabouts::Unknown => return Err(Errno::ESTALE),
+                Whereabouts::Unknown => {
+                    self.find_whereabouts()?;
+                    continue;
+                }
             };
             let place = directory.directory_in(caller, target)?;
             let names = [stored.as_name()];

@@ -42,6 +42,10 @@ pub(super) fn limit_behind(target: Spot<'_>, there: &Search, position: usize, is
     }
     let instances = target.directory.instances();
     let from = starting_with(&instances, &found.instances[0].member).ok_or(Errno::ESTALE)?;
+    // It is in nobody's way beside that, until that is replaced on the right of it.
+    if whiteout::stands(&from[0].vnode, target.stored)? {
+        return Ok(seen);
+    }
     for place in &from[1..] {
         let own = target.position(&place.member)?;
         if own <= position && whiteout::stands(&place.vnode, target.stored)? {

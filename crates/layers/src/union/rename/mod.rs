@@ -200,8 +200,8 @@ fn replace(
     let way = Way { caller, source, target, from: &from, to: &to, member };
     let record = way.go(found.instances[0].ino, there.found.as_ref(), leaves_whiteout)?;
     if let (Some(victim), Some(found)) = (&victim, &there.found) {
-        victim.is_gone_from(target.directory, target.stored);
         remove_on_the_right(&way, victim, found);
+        victim.is_gone_from(target.directory, target.stored);
         victim.has_lost_a_name();
     }
     record.iter().for_each(|record| member.work.discard(record));
@@ -210,7 +210,7 @@ fn replace(
     }
     source.directory.was_changed_in(member);
     target.directory.was_changed_in(member);
-    node.is_at(target.directory, target.stored);
+    node.has_moved((source.directory, source.stored), (target.directory, target.stored));
     Ok(())
 }
 
@@ -258,7 +258,7 @@ fn remove_on_the_right(way: &Way<'_>, victim: &Node, found: &Found) {
             true
         })
     };
-    if !removed {
+    if !removed && victim.shown(found.attributes).nlink <= 1 {
         victim.is_hidden.store(true, Ordering::Relaxed);
     }
 }
@@ -286,7 +286,7 @@ fn exchange(caller: &Caller, source: Spot<'_>, target: Spot<'_>, member: &Arc<Me
     from.rename_surely(caller, source.stored, &to, target.stored, RenameMode::Exchange)?;
     source.directory.was_changed_in(member);
     target.directory.was_changed_in(member);
-    one.is_at(target.directory, target.stored);
-    other.is_at(source.directory, source.stored);
+    one.has_moved((source.directory, source.stored), (target.directory, target.stored));
+    other.has_moved((target.directory, target.stored), (source.directory, source.stored));
     Ok(())
 }

@@ -58,7 +58,7 @@ impl Way<'_> {
                 return Err(error);
             }
         }
-        whiteout::remove(self.to, self.target.stored)?;
+        self.member.uncover(self.to, self.target.stored);
         if !is_on_disk {
             // The next union of these branches forgets it.
             record = None;
@@ -188,7 +188,7 @@ impl Way<'_> {
         let (server, source, target) = (Caller::server(), self.source.stored, self.target.stored);
         whiteout::make_room(self.from, source)
             .and_then(|_| self.to.rename_surely(&server, target, self.from, source, RenameMode::NoReplace))
-            .and_then(|()| whiteout::remove(self.from, source))
+            .map(|()| self.member.uncover(self.from, source))
     }
 
     /// Renames what else had the source's name, from right to left (Unionfs's `DELETE_ALL`). All of it is hidden already
@@ -221,7 +221,11 @@ impl Way<'_> {
         let is_directory =
             |place: &Instance| place.vnode.lookup(&server, target).is_ok_and(|entry| entry.attributes.is_directory());
         match self.target.directory.instance_in(&place.member).filter(|_| !right.iter().any(is_directory)) {
-            Some(to) => place.vnode.rename_surely(&server, source, &to, target, RenameMode::Replace),
+            Some(to) => {
+                place.vnode.rename_surely(&server, source, &to, target, RenameMode::Replace)?;
+                // It hides what that has hidden.
+                whiteout::remove(&to, target)
+            }
             None => place.vnode.unlink_surely(&server, source),
         }
     }
