@@ -16,7 +16,6 @@ const PUNCH: u32 = AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bit
 const ZERO: u32 = AllocateMode::ZERO_RANGE.bits();
 
 /// A change of a file in one call.
-#[derive(Clone, Debug)]
 enum Step {
     Write(usize, Vec<u8>),
     Append(Vec<u8>),
@@ -36,6 +35,17 @@ impl Step {
             5 => Self::SetSize(place(random)),
             6 => Self::Allocate(PUNCH, place(random), length),
             _ => Self::Allocate(ZERO, place(random), length),
+        }
+    }
+
+    /// What it is, without its data.
+    fn title(&self) -> String {
+        match self {
+            Self::Write(offset, bytes) => format!("write {offset} {}", bytes.len()),
+            Self::Append(bytes) => format!("append {}", bytes.len()),
+            Self::Truncate(size) => format!("ftruncate {size}"),
+            Self::SetSize(size) => format!("truncate {size}"),
+            Self::Allocate(mode, offset, length) => format!("allocate {mode:#x} {offset} {length}"),
         }
     }
 
@@ -140,7 +150,8 @@ fn try_steps(
                     let length = data.len();
                     assert!(
                         found.as_ref() == Ok(&expected),
-                        "{codec}, blocks of {block}, {length} bytes: {step:?} answers {result:?}: {}",
+                        "{codec}, blocks of {block}, {length} bytes: {} answers {result:?}: {}",
+                        step.title(),
                         match found {
                             Err(error) => format!("cannot be read: {error:?}"),
                             Ok(found) => {
