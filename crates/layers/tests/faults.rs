@@ -10,8 +10,16 @@ use vnode::{Control, FileSystemRef};
 /// A data layer of the tests: its place among them, and the size of its blocks.
 struct Coded(usize, usize);
 
-const STACKS: [Coded; 6] =
-    [Coded(0, 512), Coded(0, 4096), Coded(1, 4096), Coded(2, 512), Coded(3, 512), Coded(3, 4096)];
+const STACKS: [Coded; 8] = [
+    Coded(0, 512),
+    Coded(0, 4096),
+    Coded(1, 4096),
+    Coded(2, 512),
+    Coded(3, 512),
+    Coded(3, 4096),
+    Coded(4, 512),
+    Coded(4, 4096),
+];
 
 impl Stack for Coded {
     fn title(&self) -> String {

@@ -57,6 +57,11 @@ impl Acl {
         Ok(Some(Self { entries }))
     }
 
+    /// Memory that it takes, in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        size_of_val(&*self.entries) as u64
+    }
+
     /// Whether the list makes sense: the entries in order, those there that must be, permissions and ids valid.
     ///
     /// # Errors

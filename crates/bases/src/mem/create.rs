@@ -7,6 +7,7 @@ use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, Ope
 use super::data::Data;
 use super::file::MemoryFile;
 use super::inode::{Content, Inode, LINKS_MAX, NewInode, State};
+use super::memory;
 use super::permissions;
 use super::remove::search;
 
@@ -66,7 +67,7 @@ impl Inode {
         }
         let mut state = self.write();
         check_new_name(&state, caller, name)?;
-        let content = Content::Symlink(target.into());
+        let content = Content::Symlink(memory::copy(target)?);
         let inode = self.new_inode(&state, caller, FileKind::Symlink, 0o777, Device::default(), content)?;
         self.add_name(&mut state, name, &inode, &mut inode.write())?;
         Ok(inode.entry())
@@ -128,6 +129,8 @@ impl Inode {
     /// Enters an inode under a name that is not there yet into this directory; the states are
     /// the directory's and the inode's.
     fn add_name(&self, state: &mut State, name: Name<'_>, inode: &Arc<Inode>, child: &mut State) -> Result<()> {
+        state.directory_mut()?.reserve()?;
+        child.reserve_link()?;
         if inode.kind == FileKind::Directory {
             state.metadata.nlink = state.metadata.nlink.checked_add(1).ok_or(Errno::EMLINK)?;
         }

@@ -6,9 +6,13 @@ use std::collections::btree_map::Entry;
 use vnode::{Errno, Result, SeekTarget};
 
 use super::budget::Budget;
+use super::memory;
 
 /// The unit of storage in bytes.
 pub(super) const PAGE_SIZE: u64 = 4096;
+
+/// Memory that a page takes in the map, without what it holds, bytes at most.
+const RESERVED_BYTES: u64 = 64;
 
 /// The largest size of a file in bytes, as Linux's `MAX_LFS_FILESIZE`.
 pub(super) const SIZE_MAX: u64 = i64::MAX as u64;
@@ -60,7 +64,7 @@ impl Data {
     /// Writes at `offset`; fewer bytes than asked if the space ran out half-way, or at the largest size.
     ///
     /// # Errors
-    /// `EFBIG` from the largest size on, `ENOSPC` if not one byte found room.
+    /// `EFBIG` from the largest size on, `ENOSPC` if not one byte found room, in the budget or in memory.
     pub(super) fn write(&mut self, space: &Budget, offset: u64, data: &[u8]) -> Result<usize> {
         if data.is_empty() {
             return Ok(0);
@@ -74,7 +78,7 @@ impl Data {
             let position = offset + written as u64;
             let start = (position % PAGE_SIZE) as usize;
             let part = &data[written..length.min(written + PAGE_SIZE as usize - start)];
-            if !self.write_in_page(space, position / PAGE_SIZE, start, part) {
+            if self.write_in_page(space, position / PAGE_SIZE, start, part).is_err() {
                 break;
             }
             written += part.len();
@@ -86,21 +90,19 @@ impl Data {
         Ok(written)
     }
 
-    fn write_in_page(&mut self, space: &Budget, number: u64, start: usize, part: &[u8]) -> bool {
-        let page = match self.pages.entry(number) {
-            Entry::Occupied(entry) => entry.into_mut(),
+    fn write_in_page(&mut self, space: &Budget, number: u64, start: usize, part: &[u8]) -> Result<()> {
+        match self.pages.entry(number) {
+            Entry::Occupied(mut entry) => match entry.get_mut() {
+                Some(page) => page[start..start + part.len()].copy_from_slice(part),
+                reserved => *reserved = Some(page_with(start, part)?),
+            },
             Entry::Vacant(entry) => {
-                if space.take(1).is_err() {
-                    return false;
-                }
-                entry.insert(None)
+                space.take(1)?;
+                let page = page_with(start, part).inspect_err(|_| space.give(1))?;
+                entry.insert(Some(page));
             }
-        };
-        match page {
-            None if part.len() == PAGE_SIZE as usize => *page = Some(part.into()),
-            _ => page.get_or_insert_with(empty_page)[start..start + part.len()].copy_from_slice(part),
         }
-        true
+        Ok(())
     }
 
     /// Sets the size; what lies past it is given back.
@@ -128,6 +130,7 @@ impl Data {
         let pages = start / PAGE_SIZE..end.div_ceil(PAGE_SIZE);
         let missing = (pages.end - pages.start) - self.pages.range(pages.clone()).count() as u64;
         space.take(missing)?;
+        memory::ask(missing.saturating_mul(RESERVED_BYTES)).inspect_err(|_| space.give(missing))?;
         if missing > 0 {
             for number in pages {
                 self.pages.entry(number).or_insert(None);
@@ -251,8 +254,14 @@ impl Data {
     }
 }
 
-fn empty_page() -> Box<[u8]> {
-    vec![0; PAGE_SIZE as usize].into()
+/// A new page of zeros but for a part from `start`.
+fn page_with(start: usize, part: &[u8]) -> Result<Box<[u8]>> {
+    if part.len() == PAGE_SIZE as usize {
+        return memory::copy(part);
+    }
+    let mut page = memory::zeros(PAGE_SIZE as usize)?;
+    page[start..start + part.len()].copy_from_slice(part);
+    Ok(page)
 }
 
 /// The bytes of page `number` from the file's offset `start` to `stop`.

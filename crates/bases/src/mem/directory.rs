@@ -5,10 +5,11 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use vnode::profile::enter;
-use vnode::{Caller, DirectoryEntry, FileKind, Name, OpenDirectory, Result};
+use vnode::{Caller, DirectoryEntry, Errno, FileKind, Name, OpenDirectory, Result};
 
 use super::KIND;
 use super::inode::Inode;
+use super::memory;
 
 /// The first cookie; 1 and 2 are `.` and `..` of front ends.
 const FIRST_COOKIE: u64 = 3;
@@ -78,7 +79,16 @@ impl Directory {
         self.by_cookie.get(&cookie).map(|listed| listed.name.clone())
     }
 
-    /// Adds a name that is not there yet, and answers its cookie.
+    /// Asks for the memory of one more name.
+    ///
+    /// # Errors
+    /// `ENOSPC` if there is none.
+    pub(super) fn reserve(&mut self) -> Result<()> {
+        memory::ask(memory::ENTRY_BYTES)?;
+        self.by_name.try_reserve(1).map_err(|_| Errno::ENOSPC)
+    }
+
+    /// Adds a name that is not there yet, and answers its cookie. Its memory has been asked for.
     pub(super) fn insert(&mut self, name: Name<'_>, inode: Arc<Inode>) -> u64 {
         let name: Arc<[u8]> = name.as_bytes().into();
         let cookie = self.next_cookie;

@@ -12,10 +12,14 @@ use vnode::{
 use super::KIND;
 use super::data::{Data, SIZE_MAX};
 use super::inode::{Inode, Metadata};
+use super::memory;
 use super::permissions;
 
 /// How much one step of a copy moves, in bytes: as long as no lock is released.
 const COPY_STEP: u64 = 256 * 1024;
+
+/// Memory that a lock takes, bytes at most.
+const LOCK_BYTES: u64 = 256;
 
 /// A regular file, open.
 pub(super) struct MemoryFile {
@@ -245,6 +249,9 @@ impl OpenFile for MemoryFile {
         };
         if !admitted {
             return Err(Errno::EBADF);
+        }
+        if lock.kind != LockKind::Unlock {
+            memory::ask(LOCK_BYTES).map_err(|_| Errno::ENOLCK)?;
         }
         self.inode.with_locks(|table| table.set(owner, self.number, lock))
     }

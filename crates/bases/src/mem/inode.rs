@@ -8,6 +8,7 @@ use super::acl::Acl;
 use super::data::{Data, PAGE_SIZE};
 use super::directory::Directory;
 use super::locks::LockTable;
+use super::memory;
 use super::permissions::{self, Inherited};
 use super::volume::{ROOT_NUMBER, Volume};
 use super::xattrs::Xattrs;
@@ -89,8 +90,12 @@ impl Inode {
     /// Makes an inode without a name: `nlink` is 0, or 2 for a directory, which is named at once.
     ///
     /// # Errors
-    /// `ENOSPC` if there is no inode left, or no page for what it starts with.
+    /// `ENOSPC` if there is no inode left, no memory, or no page for what it starts with.
     pub(super) fn new(volume: &Arc<Volume>, new: NewInode) -> Result<Arc<Self>> {
+        let acls = [&new.inherited.access_acl, &new.inherited.default_acl].into_iter().flatten();
+        memory::ask(memory::ENTRY_BYTES + acls.map(|acl| acl.memory()).sum::<u64>())?;
+        let number = volume.next_number();
+        volume.reserve_entry(number)?;
         volume.inodes.take(1)?;
         if let Err(errno) = volume.pages.take(new.content.page_count()) {
             volume.inodes.give(1);
@@ -113,7 +118,7 @@ impl Inode {
         };
         let inode = Arc::new_cyclic(|this| Self {
             volume: volume.clone(),
-            number: volume.next_number(),
+            number,
             kind: new.kind,
             device: new.device,
             this: this.clone(),
@@ -309,7 +314,15 @@ impl State {
         }
     }
 
-    /// Gives the object one more name.
+    /// Asks for the memory of one more name.
+    ///
+    /// # Errors
+    /// `ENOSPC` if there is none.
+    pub(super) fn reserve_link(&mut self) -> Result<()> {
+        self.links.try_reserve(1).map_err(|_| Errno::ENOSPC)
+    }
+
+    /// Gives the object one more name. Its memory has been asked for.
     pub(super) fn add_link(&mut self, parent: &Inode, cookie: u64) {
         self.links.push(Link { parent: parent.this.clone(), cookie });
     }

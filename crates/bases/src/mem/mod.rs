@@ -12,6 +12,7 @@ mod directory;
 mod file;
 mod inode;
 mod locks;
+mod memory;
 mod operations;
 mod options;
 mod permissions;

@@ -119,6 +119,8 @@ impl Inode {
         (name, source, whiteout): (Name<'_>, &Arc<Inode>, Option<Arc<Inode>>),
         (to, to_name): (&Inode, Name<'_>),
     ) -> Result<()> {
+        parents.to_mut().directory_mut()?.reserve()?;
+        moved.source.reserve_link()?;
         let is_directory = source.kind == FileKind::Directory;
         let slot = match whiteout {
             Some(whiteout) => {

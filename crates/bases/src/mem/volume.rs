@@ -94,6 +94,15 @@ impl Volume {
         shard.get(&number).and_then(Weak::upgrade).ok_or(Errno::ESTALE)
     }
 
+    /// Asks for the memory of one more entry in the table, for the inode of this number.
+    ///
+    /// # Errors
+    /// `ENOSPC` if there is none.
+    pub(super) fn reserve_entry(&self, number: u64) -> Result<()> {
+        let mut shard = self.shard(number).write().unwrap_or_else(PoisonError::into_inner);
+        shard.try_reserve(1).map_err(|_| Errno::ENOSPC)
+    }
+
     /// Enters an inode into the table.
     pub(super) fn register(&self, inode: &Arc<Inode>) {
         let mut shard = self.shard(inode.number).write().unwrap_or_else(PoisonError::into_inner);

@@ -9,6 +9,7 @@ use super::acl::Acl;
 use super::budget::Budget;
 use super::data::PAGE_SIZE;
 use super::inode::{Inode, Metadata};
+use super::memory;
 use super::permissions::{self, CAPABILITY};
 
 /// The longest name, namespace included, in bytes.
@@ -70,8 +71,10 @@ impl Xattrs {
             return Err(Errno::ENOSPC);
         }
         let without = self.bytes - old.map_or(0, |length| (name.len() + length) as u64);
+        memory::ask(memory::ENTRY_BYTES)?;
+        let (name, value) = (memory::copy(name)?, memory::copy(value)?);
         self.charge(space, without + (name.len() + value.len()) as u64)?;
-        self.values.insert(name.into(), value.into());
+        self.values.insert(name, value);
         Ok(())
     }
 
@@ -123,7 +126,10 @@ impl Inode {
         let mut state = self.write();
         let metadata = &mut state.metadata;
         match namespace {
-            Namespace::AccessAcl | Namespace::DefaultAcl => set_acl(metadata, caller, namespace, Acl::parse(value)?),
+            Namespace::AccessAcl | Namespace::DefaultAcl => {
+                memory::ask(4 * value.len() as u64)?;
+                set_acl(metadata, caller, namespace, Acl::parse(value)?)
+            }
             _ => {
                 if name != CAPABILITY || !caller.may_give_capabilities(value, metadata.uid) {
                     admit(metadata, caller, namespace, name, permissions::WRITE)?;

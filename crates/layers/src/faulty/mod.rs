@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use vnode::layer::{self, Layer, LayerFile, LayerVnode, Operation};
-use vnode::{Caller, Control, ControlError, OpenFileRef, Properties, Result};
+use vnode::{AllocateMode, Caller, Control, ControlError, Errno, OpenFileRef, Properties, Result, SeekTarget};
 
 use crate::Kind;
 use crate::kind::Build;
@@ -49,18 +49,21 @@ impl Faulty {
         self.gate.open();
     }
 
-    /// Does an operation as the rules say. `body` gets the maximum number of bytes to move, if there is one. What is cancelled
-    /// while it is held back is not done.
+    /// Does an operation as the rules say. `body` gets the maximum number of bytes to move, if there is one; `length_within`
+    /// says how much of it can be done within the new space that a function grants. What is cancelled while it is held back is
+    /// not done.
     fn disturb<T>(
         &self,
         caller: &Caller,
         operation: &Operation<'_>,
+        length_within: impl FnOnce(&dyn Fn(u64) -> u64) -> Result<Option<usize>>,
         body: impl FnOnce(Option<usize>) -> Result<T>,
     ) -> Result<T> {
         if !self.is_on.load(Ordering::Acquire) {
             return body(None);
         }
-        let Some(fault) = self.script().next_fault(operation) else { return body(None) };
+        let script = self.script();
+        let Some(fault) = script.next_fault(operation) else { return body(None) };
         if !fault.delay.is_zero() {
             caller.cancellation().sleep(fault.delay)?;
         }
@@ -69,6 +72,7 @@ impl Faulty {
             Effect::Error(error) => Err(error),
             Effect::LateError(error) => body(None).and(Err(error)),
             Effect::Short(length) => body(Some(length)),
+            Effect::Room(room) => body(length_within(&|wanted| script.grant(room, wanted))?),
             Effect::Stop => {
                 self.gate.wait(caller.cancellation())?;
                 body(None)
@@ -123,15 +127,20 @@ impl Layer for Faulty {
         match operation {
             // These may be shortened, so each is disturbed where its length is known.
             Operation::Read { .. } | Operation::Write { .. } | Operation::CopyRange { .. } => body(),
-            _ => self.disturb(caller, operation, |_| body()),
+            _ => self.disturb(caller, operation, |grant| allocated_within(operation, grant).map(|()| None), |_| body()),
         }
     }
 
     fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.disturb(caller, &Operation::Read { offset, length: buffer.len() }, |limit| {
-            let length = limit.unwrap_or(usize::MAX).min(buffer.len());
-            file.forward_read_at(caller, offset, &mut buffer[..length])
-        })
+        self.disturb(
+            caller,
+            &Operation::Read { offset, length: buffer.len() },
+            |_| Ok(None),
+            |limit| {
+                let length = limit.unwrap_or(usize::MAX).min(buffer.len());
+                file.forward_read_at(caller, offset, &mut buffer[..length])
+            },
+        )
     }
 
     fn write_at(
@@ -142,7 +151,8 @@ impl Layer for Faulty {
         data: &[u8],
         kill_privileges: bool,
     ) -> Result<usize> {
-        self.disturb(caller, &Operation::Write { offset, length: data.len() }, |limit| {
+        let within = |grant: &dyn Fn(u64) -> u64| written_within(file, caller, offset, data.len(), grant).map(Some);
+        self.disturb(caller, &Operation::Write { offset, length: data.len() }, within, |limit| {
             let length = limit.unwrap_or(usize::MAX).min(data.len());
             file.forward_write_at(caller, offset, &data[..length], kill_privileges)
         })
@@ -157,9 +167,56 @@ impl Layer for Faulty {
         to_offset: u64,
         length: u64,
     ) -> Result<u64> {
-        self.disturb(caller, &Operation::CopyRange { offset, to_offset, length }, |limit| {
-            let length = limit.map_or(length, |limit| length.min(limit as u64));
-            file.forward_copy_range(caller, offset, to, to_offset, length)
-        })
+        self.disturb(
+            caller,
+            &Operation::CopyRange { offset, to_offset, length },
+            |_| Ok(None),
+            |limit| {
+                let length = limit.map_or(length, |limit| length.min(limit as u64));
+                file.forward_copy_range(caller, offset, to, to_offset, length)
+            },
+        )
+    }
+}
+
+/// Bytes of a write that can be done within the new space granted: all that holes and what is past the end do not need.
+fn written_within(
+    file: &LayerFile<Faulty>,
+    caller: &Caller,
+    offset: u64,
+    length: usize,
+    grant: &dyn Fn(u64) -> u64,
+) -> Result<usize> {
+    let (end, mut at) = (offset.saturating_add(length as u64), offset);
+    while at < end {
+        let data = place_after(file, caller, at, SeekTarget::Data, end)?;
+        let granted = grant(data - at);
+        if granted < data - at {
+            at += granted;
+            break;
+        }
+        at = data;
+        if at < end {
+            at = place_after(file, caller, at, SeekTarget::Hole, end)?;
+        }
+    }
+    if at == offset && length > 0 { Err(Errno::ENOSPC) } else { Ok((at - offset) as usize) }
+}
+
+/// The next data or hole at or after `offset`, or `end`.
+fn place_after(file: &LayerFile<Faulty>, caller: &Caller, offset: u64, target: SeekTarget, end: u64) -> Result<u64> {
+    match file.forward_seek(caller, offset, target) {
+        Err(Errno::ENXIO) => Ok(end),
+        place => place.map(|place| place.min(end)),
+    }
+}
+
+/// Whether an allocation, if the operation is one, fits into the new space granted, all of which it is taken to need.
+fn allocated_within(operation: &Operation<'_>, grant: &dyn Fn(u64) -> u64) -> Result<()> {
+    match operation {
+        Operation::Allocate { mode, length, .. } if !mode.contains(AllocateMode::PUNCH_HOLE) => {
+            if grant(*length) == *length { Ok(()) } else { Err(Errno::ENOSPC) }
+        }
+        _ => Ok(()),
     }
 }

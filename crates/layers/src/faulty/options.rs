@@ -31,6 +31,11 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
     OptionSpecification { key: "late-error", value: "ERRNO", summary: "they are done, and fail" },
     OptionSpecification { key: "short", value: "BYTES", summary: "they read, write or copy at most this much" },
     OptionSpecification {
+        key: "room",
+        value: "BYTES",
+        summary: "there is this much new space for all of them: what needs more is short, then ENOSPC",
+    },
+    OptionSpecification {
         key: "stop",
         value: "yes|no",
         summary: "they wait until the rules are changed or switched off",

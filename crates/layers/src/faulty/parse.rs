@@ -10,11 +10,23 @@ use crate::options::one_of;
 use crate::rules::{self, all_operations, error_named, operations};
 
 /// The keys of a rule's parts.
-pub(super) const KEYS: [&str; 11] =
-    ["operations", "offset", "from", "every", "times", "chance", "delay", "error", "late-error", "short", "stop"];
+pub(super) const KEYS: [&str; 12] = [
+    "operations",
+    "offset",
+    "from",
+    "every",
+    "times",
+    "chance",
+    "delay",
+    "error",
+    "late-error",
+    "short",
+    "room",
+    "stop",
+];
 
 /// The keys of effects, of which a rule has one at most.
-pub(super) const EFFECTS: [&str; 4] = ["error", "late-error", "short", "stop"];
+pub(super) const EFFECTS: [&str; 5] = ["error", "late-error", "short", "room", "stop"];
 
 /// The rule that chooses every operation and does nothing to it.
 pub(super) fn everything() -> Rule {
@@ -47,6 +59,7 @@ pub(super) fn set_part(rule: &mut Rule, key: &str, value: &str) -> Result<(), St
         "error" => rule.fault.effect = Effect::Error(error(value)?),
         "late-error" => rule.fault.effect = Effect::LateError(error(value)?),
         "short" => rule.fault.effect = Effect::Short(value.parse().map_err(|_| "a number of bytes")?),
+        "room" => rule.fault.effect = Effect::Room(value.parse().map_err(|_| "a number of bytes")?),
         _ => match value {
             "yes" => rule.fault.effect = Effect::Stop,
             "no" => {}

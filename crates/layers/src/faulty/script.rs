@@ -18,6 +18,8 @@ pub(super) enum Effect {
     LateError(Errno),
     /// It moves at most this many bytes.
     Short(usize),
+    /// Operations that need new space get this many bytes of it in all.
+    Room(u64),
     /// It waits until the rules are replaced or switched off.
     Stop,
 }
@@ -57,6 +59,8 @@ pub(super) struct Script {
     seed: u64,
     calls: AtomicU64,
     faults: AtomicU64,
+    /// Bytes of new space that were granted.
+    granted: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -70,7 +74,14 @@ impl Script {
     pub(super) fn new(rules: Vec<Rule>, seed: u64) -> Self {
         let counted = |rule| CountedRule { rule, matched: AtomicU64::new(0), chosen: AtomicU64::new(0) };
         let rules = rules.into_iter().map(counted).collect();
-        Self { rules, seed, calls: AtomicU64::new(0), faults: AtomicU64::new(0) }
+        Self { rules, seed, calls: AtomicU64::new(0), faults: AtomicU64::new(0), granted: AtomicU64::new(0) }
+    }
+
+    /// Grants what is left of `room` bytes of new space, up to as many as are wanted.
+    pub(super) fn grant(&self, room: u64, wanted: u64) -> u64 {
+        let more = |granted: u64| Some(granted + wanted.min(room.saturating_sub(granted)));
+        let before = self.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).unwrap_or(room);
+        wanted.min(room.saturating_sub(before))
     }
 
     /// Counts an operation with every rule that it matches; the fault of the first rule that chooses it.

@@ -1,14 +1,18 @@
 //! Data layers for tests: one for each way to keep holes, with overhead and without.
 
-use vnode::layer::{DataShape, Holes, Layer, LayerFile, LayerVnode, stack};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use vnode::layer::{DataShape, Holes, Layer, LayerFile, LayerVnode, Operation, stack};
 use vnode::{Caller, Errno, FileSystemRef, Properties, Result};
 
 /// Every data layer of the tests, as its name and how to put it on with a block size.
-pub const CODECS: [(&str, PutOn); 4] = [
+pub const CODECS: [(&str, PutOn); 5] = [
     ("plain", |block_size, lower| stack(Plain { block_size }, lower)),
     ("rot13", |block_size, lower| super::layer("rot13", &[("block-size", &block_size.to_string())], lower)),
     ("xor", |block_size, lower| stack(Xor { block_size }, lower)),
     ("checksum", |block_size, lower| stack(Checksum { block_size }, lower)),
+    ("packed", |block_size, lower| stack(Packed { block_size }, lower)),
 ];
 
 /// Puts a layer with blocks of this size on a file system.
@@ -145,6 +149,98 @@ impl Layer for Checksum {
     }
 }
 
+/// Makes blocks of a size that depends on the data: bytes from 224 on become two, long runs
+/// become short, and zeros at the end go. In front are the
+/// length and a checksum, which answers `EBADMSG` where it does not hold. Blocks of zeros are holes.
+pub struct Packed {
+    pub block_size: usize,
+}
+
+impl Packed {
+    const HEADER_SIZE: usize = 12;
+    /// The first of the bytes that become two, and what stands before each of them.
+    const ESCAPE: u8 = 224;
+    /// Stands before a byte and how often it comes.
+    const RUN: u8 = 225;
+
+    fn pack_run(run: &[u8]) -> Vec<u8> {
+        match run {
+            [] => Vec::new(),
+            [byte, ..] if run.len() > 100 => {
+                run.chunks(255).flat_map(|part| [Self::RUN, *byte, part.len() as u8]).collect()
+            }
+            [byte, ..] if *byte >= Self::ESCAPE => run.iter().flat_map(|byte| [Self::ESCAPE, *byte]).collect(),
+            _ => run.to_vec(),
+        }
+    }
+
+    fn overhead(&self) -> usize {
+        if self.block_size.is_multiple_of(4096) { self.block_size + 4096 } else { self.block_size + Self::HEADER_SIZE }
+    }
+}
+
+impl Layer for Packed {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "packed"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    }
+
+    fn data_shape(&self) -> Option<DataShape> {
+        let overhead = self.overhead();
+        Some(DataShape { block_size: self.block_size, overhead, holes: Holes::ZeroBlock, sparse: true })
+    }
+
+    fn encode_data(
+        &self,
+        _: &LayerVnode<Self>,
+        _: &Caller,
+        block: u64,
+        plain: &[u8],
+        encoded: &mut [u8],
+    ) -> Result<()> {
+        let kept = plain.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let packed: Vec<u8> = plain[..kept].chunk_by(|one, next| one == next).flat_map(Self::pack_run).collect();
+        encoded.fill(0);
+        encoded[..4].copy_from_slice(&(packed.len() as u32 + 1).to_le_bytes());
+        encoded[4..Self::HEADER_SIZE].copy_from_slice(&Checksum::sum(block, &packed));
+        encoded[Self::HEADER_SIZE..Self::HEADER_SIZE + packed.len()].copy_from_slice(&packed);
+        Ok(())
+    }
+
+    fn decode_data(
+        &self,
+        _: &LayerVnode<Self>,
+        _: &Caller,
+        block: u64,
+        encoded: &[u8],
+        plain: &mut [u8],
+    ) -> Result<()> {
+        let length = u32::from_le_bytes(encoded[..4].try_into().unwrap()) as usize;
+        let packed = encoded[Self::HEADER_SIZE..].get(..length.wrapping_sub(1)).ok_or(Errno::EBADMSG)?;
+        if encoded[4..Self::HEADER_SIZE] != Checksum::sum(block, packed) {
+            return Err(Errno::EBADMSG);
+        }
+        let (mut bytes, mut packed) = (Vec::new(), packed.iter());
+        while let Some(&first) = packed.next() {
+            let mut next = || packed.next().copied().ok_or(Errno::EBADMSG);
+            match first {
+                Self::ESCAPE => bytes.push(next()?),
+                Self::RUN => bytes.extend(std::iter::repeat_n(next()?, usize::from(next()?))),
+                _ => bytes.push(first),
+            }
+        }
+        let made = plain.get_mut(..bytes.len()).ok_or(Errno::EBADMSG)?;
+        made.copy_from_slice(&bytes);
+        plain[bytes.len()..].fill(0);
+        Ok(())
+    }
+}
+
 /// Changes nothing, but takes its time before each write, so that what may happen in between does.
 pub struct Slow;
 
@@ -178,7 +274,64 @@ impl Layer for Stuck {
         "stuck"
     }
 
-    fn truncate(&self, _: &LayerFile<Self>, _: &Caller, _: u64, _: bool) -> Result<()> {
-        Err(Errno::EIO)
+    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        if size <= file.lower().getattr(caller)?.size {
+            Err(Errno::EIO)
+        } else {
+            file.forward_truncate(caller, size, kill_privileges)
+        }
+    }
+}
+
+/// Fails calls as it is told by its `Breaks`.
+pub struct Breaking(pub Arc<Breaks>);
+
+/// Which call to [`Breaking`] fails, and how.
+#[derive(Default)]
+pub struct Breaks {
+    /// Number of calls until one fails: 1 for the next, 0 for none.
+    pub left: AtomicUsize,
+    /// Bytes that a write which fails has written before it: it returns them, and the next write fails.
+    pub short: AtomicUsize,
+}
+
+impl Breaks {
+    /// Counts a call, and fails it if its turn has come.
+    fn count(&self) -> Result<()> {
+        let before = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if before == Ok(1) { Err(Errno::EIO) } else { Ok(()) }
+    }
+}
+
+impl Layer for Breaking {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "breaking"
+    }
+
+    fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
+        match operation {
+            Operation::Read { .. } | Operation::Truncate { .. } | Operation::Allocate { .. } => self.0.count(),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_at(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        offset: u64,
+        data: &[u8],
+        kill_privileges: bool,
+    ) -> Result<usize> {
+        let Err(error) = self.0.count() else { return file.forward_write_at(caller, offset, data, kill_privileges) };
+        match self.0.short.swap(0, Ordering::Relaxed) {
+            0 => Err(error),
+            short => {
+                self.0.left.store(1, Ordering::Relaxed);
+                file.forward_write_at(caller, offset, &data[..short.min(data.len())], kill_privileges)
+            }
+        }
     }
 }

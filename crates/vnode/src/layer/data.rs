@@ -10,9 +10,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::change::Change;
 use super::scratch::Scratch;
 use super::{Layer, LayerVnode};
-use crate::{AllocateMode, Caller, Errno, Handle, KeyedGuard, OpenFile, Result, SeekTarget, read_fully, write_fully};
+use crate::{AllocateMode, Caller, Errno, Handle, KeyedGuard, OpenFile, Result, SeekTarget, read_fully};
 
 /// How a layer encodes data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +24,10 @@ pub struct DataShape {
     pub overhead: usize,
     /// How zeros that nobody wrote are kept.
     pub holes: Holes,
-    /// What an encoded block does not need of its room, zeros up to its end, is made a hole below: for encodings that make
-    /// data shorter. The room is then best a multiple of the page size.
+    /// What an encoded block does not need of its room, zeros up to its end, is not written, and is a hole below: for encodings
+    /// that make data shorter. The room is then best a multiple of the page size. The layer promises that a block's first
+    /// bytes say how long it is, so that a file that was made longer and no more reads as zeros from its old end on, and that it
+    /// never encodes a block, whole or short, to zeros only.
     pub sparse: bool,
 }
 
@@ -78,6 +81,14 @@ pub(super) struct Blocks<'a, L: Layer> {
 /// Zeros are written out in pieces of about this size.
 const FILL_SIZE: usize = 1 << 20;
 
+/// Maximum number of bytes that are remembered of a range that is overwritten with zeros. Of a larger one that fails half-way
+/// the rest is as it was.
+const ZEROED_BYTES_SAVED: usize = 16 << 20;
+
+/// Makes a hole and leaves the size.
+pub(super) const PUNCH: AllocateMode =
+    AllocateMode::from_bits(AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits());
+
 impl<L: Layer> Blocks<'_, L> {
     /// Reads what the file has of the range; see [`OpenFile::read_at`].
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
@@ -91,72 +102,61 @@ impl<L: Layer> Blocks<'_, L> {
             return Ok(0);
         }
         let end = |offset: u64| offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG);
-        let (_guard, size) = match offset {
+        let (_guard, size_below) = match offset {
             Some(offset) => self.exclusive(offset, end(offset)?, true)?,
             None => self.whole()?,
         };
+        let size = self.shape.plain_size(size_below);
         let offset = offset.unwrap_or(size);
         self.shape.encoded_size(end(offset)?)?;
-        let extended = if offset > size { self.extend(size, offset, kill_privileges) } else { Ok(size) };
-        let written = extended.and_then(|size| self.write_locked(size, offset, data, kill_privileges));
-        self.or_undo(size, written)
+        self.all_or_nothing(size_below, |change| {
+            let size = if offset > size { self.extend(change, size, offset, kill_privileges)? } else { size };
+            self.write_locked(change, size, offset, data, kill_privileges)
+        })
     }
 
     /// Sets the size; see [`OpenFile::truncate`].
     pub(super) fn truncate(&self, size: u64, kill_privileges: bool) -> Result<()> {
-        let (_guard, old) = self.whole()?;
+        let (_guard, size_below) = self.whole()?;
+        let old = self.shape.plain_size(size_below);
         self.shape.encoded_size(size)?;
-        if size > old {
-            return self.or_undo(old, self.grow(old, size, kill_privileges));
-        }
-        self.cut(old, size, kill_privileges)
-    }
-
-    /// Makes the file shorter, or leaves it as long as it is.
-    fn cut(&self, old: u64, size: u64, kill_privileges: bool) -> Result<()> {
-        let encoded = self.shape.encoded_size(size)?;
-        let kept = (size % self.block()) as usize;
-        if size >= old || kept == 0 || self.shape.holes == Holes::ZeroByte {
-            return self.lower.truncate(&self.lower_caller, encoded, kill_privileges);
-        }
-        // The block that becomes the last is encoded anew in its shorter form, before what follows it goes.
-        let start = size - kept as u64;
-        let mut plain = Scratch::zeros(self.shape.block_size.min((old - start) as usize))?;
-        self.read_within(old, start, &mut plain)?;
-        let written = self.write_all(old, start, &plain[..kept], kill_privileges);
-        written.and_then(|()| self.lower.truncate(&self.lower_caller, encoded, kill_privileges)).inspect_err(|_| {
-            // A file as long as it was needs its whole block. Storage may also have cut it and failed after that.
-            if self.size() == Ok(old) {
-                let _ = self.write_all(old, start, &plain, false);
-            }
+        self.all_or_nothing(size_below, |change| match size > old {
+            true => self.grow(change, old, size, kill_privileges),
+            false => self.cut(change, old, size, kill_privileges),
         })
     }
 
-    /// Gives a file that an operation made longer and then failed its size back.
-    fn or_undo<T>(&self, size: u64, result: Result<T>) -> Result<T> {
-        if result.is_err()
-            && let Ok(longer) = self.size()
-            && longer > size
-        {
-            // The operation's own error is the one to tell.
-            let _ = self.cut(longer, size, false);
+    /// Makes the file shorter, or leaves it as long as it is.
+    fn cut(&self, change: &mut Change, old: u64, size: u64, kill_privileges: bool) -> Result<()> {
+        let kept = (size % self.block()) as usize;
+        if size < old && kept > 0 && self.shape.holes != Holes::ZeroByte {
+            // The block that becomes the last is encoded anew in its shorter form, before what follows it goes.
+            let start = size - kept as u64;
+            let mut plain = Scratch::zeros(self.shape.block_size.min((old - start) as usize))?;
+            let before = self.bytes_before(change, start, plain.len())?;
+            self.decode_edge(&before, old, start, start, &mut plain)?;
+            self.write_all(change, start, &plain[..kept], before, kill_privileges)?;
         }
-        result
+        self.lower.truncate(&self.lower_caller, self.shape.encoded_size(size)?, kill_privileges)
     }
 
     /// Reserves, punches or zeroes; see [`OpenFile::allocate`]. Ranges cannot be cut out or put in.
     pub(super) fn allocate(&self, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
         let keep_size = mode.contains(AllocateMode::KEEP_SIZE);
-        let punch = AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits();
         let zero = mode.bits() & !AllocateMode::KEEP_SIZE.bits() == AllocateMode::ZERO_RANGE.bits();
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
         let encoded_end = self.shape.encoded_size(end)?;
-        let (_guard, size) = self.exclusive(offset, end, !keep_size)?;
-        if mode.bits() == punch || zero {
-            let grown = if end > size && !keep_size { self.grow(size, end, false) } else { Ok(()) };
+        let (_guard, size_below) = self.exclusive(offset, end, !keep_size)?;
+        let size = self.shape.plain_size(size_below);
+        let grows = end > size && !keep_size;
+        if mode == PUNCH || zero {
             let within = if keep_size { end.min(size) } else { end };
-            let zero = || if offset < within { self.zero(size.max(within), offset, within) } else { Ok(()) };
-            return self.or_undo(size, grown.and_then(|()| zero()));
+            return self.all_or_nothing(size_below, |change| {
+                if grows {
+                    self.grow(change, size, end, false)?;
+                }
+                if offset < within { self.zero(change, size.max(within), offset, within) } else { Ok(()) }
+            });
         }
         if mode.bits() & !AllocateMode::KEEP_SIZE.bits() != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -164,7 +164,7 @@ impl<L: Layer> Blocks<'_, L> {
         let start = offset / self.block() * self.shape.encoded_block_size() as u64;
         let below = AllocateMode::KEEP_SIZE;
         self.lower.allocate(&self.lower_caller, below, start, encoded_end - start)?;
-        if end > size && !keep_size { self.or_undo(size, self.grow(size, end, false)) } else { Ok(()) }
+        if grows { self.all_or_nothing(size_below, |change| self.grow(change, size, end, false)) } else { Ok(()) }
     }
 
     /// Finds data or a hole; see [`OpenFile::seek`].
@@ -263,7 +263,8 @@ impl<L: Layer> Blocks<'_, L> {
 
     fn decode(&self, block: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
         let whole = encoded.len() == self.shape.encoded_block_size();
-        if self.shape.holes == Holes::ZeroBlock && whole && encoded.iter().all(|&byte| byte == 0) {
+        let may_be_hole = self.shape.holes == Holes::ZeroBlock && (whole || self.shape.sparse);
+        if may_be_hole && encoded.iter().all(|&byte| byte == 0) {
             plain.fill(0);
             return Ok(());
         }
@@ -272,98 +273,80 @@ impl<L: Layer> Blocks<'_, L> {
 
     /// Writes `data` at `offset` into a file of `size` bytes, while the lock is held. What the first and last blocks hold
     /// besides is kept; only where zeros are holes byte by byte may `offset` lie past the end.
-    fn write_locked(&self, size: u64, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
+    fn write_locked(
+        &self,
+        change: &mut Change,
+        size: u64,
+        offset: u64,
+        data: &[u8],
+        kill_privileges: bool,
+    ) -> Result<usize> {
         let start = offset - offset % self.block();
         let end = offset + data.len() as u64;
         let last = end - 1 - (end - 1) % self.block();
         let kept_end = size.min(last + self.block()).max(end);
+        let length = (kept_end - start) as usize;
         if offset == start && kept_end == end {
-            return self.write_blocks(size, start, data, kill_privileges);
+            // What cannot be read cannot be lost either.
+            let before = self.bytes_before(change, start, length).unwrap_or_default();
+            return self.write_blocks(change, start, data, before, kill_privileges);
         }
-        let mut plain = Scratch::zeros((kept_end - start) as usize)?;
+        let mut plain = Scratch::zeros(length)?;
+        let before = self.bytes_before(change, start, length)?;
         if offset > start {
-            let first = self.shape.block_size.min((kept_end - start) as usize);
-            self.read_within(size, start, &mut plain[..first])?;
+            self.decode_edge(&before, size, start, start, &mut plain[..self.shape.block_size.min(length)])?;
         }
         if kept_end > end && (last > start || offset == start) {
-            self.read_within(size, last, &mut plain[(last - start) as usize..])?;
+            self.decode_edge(&before, size, start, last, &mut plain[(last - start) as usize..])?;
         }
         plain[(offset - start) as usize..(end - start) as usize].copy_from_slice(data);
-        let written = self.write_blocks(size, start, &plain, kill_privileges)? as u64;
+        let written = self.write_blocks(change, start, &plain, before, kill_privileges)? as u64;
         // A short write below counts up to its last whole block.
-        Ok((start + written).min(end).saturating_sub(offset) as usize)
+        match (start + written).min(end).saturating_sub(offset) {
+            0 => Err(change.failure()),
+            count => Ok(count as usize),
+        }
     }
 
-    /// Encodes and writes whole blocks from `start` into a file of `size` bytes, the last perhaps short: it then ends
-    /// the file, or is about to. Answers how many bytes above were written; an error if none.
-    fn write_blocks(&self, size: u64, start: u64, plain: &[u8], kill_privileges: bool) -> Result<usize> {
-        let (block_size, encoded_size) = (self.shape.block_size, self.shape.encoded_block_size());
-        let encoded = self.encode(start, plain)?;
-        let position = start / self.block() * encoded_size as u64;
-        let (mut done, mut failure) = self.write_below(position, &encoded, kill_privileges);
-        let torn = done - done % encoded_size;
-        if done < encoded.len() && self.is_torn(position + torn as u64) {
-            // Neither what was there nor what was to come can be read: it has a second chance.
-            let end = encoded.len().min(torn + encoded_size);
-            let (again, reason) = self.write_below(position + torn as u64, &encoded[torn..end], false);
-            (done, failure) = (done.max(torn + again), reason);
+    /// Encoded bytes that the blocks of `length` bytes from `start` have below: what a write of them replaces. None where
+    /// a write that fails half-way is done byte by byte.
+    fn bytes_before(&self, change: &Change, start: u64, length: usize) -> Result<Scratch> {
+        if self.shape.holes == Holes::ZeroByte {
+            return Scratch::take(0);
         }
-        if done == encoded.len() {
-            if self.shape.sparse {
-                self.punch_tails(position, &encoded)?;
-            }
-            return Ok(plain.len());
-        }
-        let whole = done / encoded_size;
-        if done % encoded_size != 0 {
-            self.mend(size, start + (whole * block_size) as u64, &plain[whole * block_size..], position + done as u64)?;
-        }
-        if whole == 0 { Err(failure) } else { Ok(whole * block_size) }
+        let position = self.position(start);
+        let encoded = length.div_ceil(self.shape.block_size) * self.shape.encoded_block_size();
+        let mut before = Scratch::take(change.end().saturating_sub(position).min(encoded as u64) as usize)?;
+        let read = read_fully(self.lower, &self.lower_caller, position, &mut before)?;
+        if read == before.len() { Ok(before) } else { Err(Errno::EIO) }
     }
 
-    /// Writes as much of this as the file below takes: how much that was, and the error that it ended with.
-    fn write_below(&self, position: u64, encoded: &[u8], kill_privileges: bool) -> (usize, Errno) {
-        let mut done = 0;
-        while done < encoded.len() {
-            match self.lower.write_at(&self.lower_caller, position + done as u64, &encoded[done..], kill_privileges) {
-                Ok(0) => break,
-                Ok(more) => done += more,
-                Err(error) => return (done, error),
-            }
+    /// Decodes what a file of `size` bytes has of the block at `at`, from the encoded bytes `before` of the blocks from `start`.
+    fn decode_edge(&self, before: &[u8], size: u64, start: u64, at: u64, plain: &mut [u8]) -> Result<()> {
+        if self.shape.holes == Holes::ZeroByte {
+            return self.read_within(size, at, plain);
         }
-        (done, Errno::ENOSPC)
-    }
-
-    /// Whether there is something below at the start of a block, and it cannot be read or decoded.
-    fn is_torn(&self, position: u64) -> bool {
-        let mut encoded = vec![0; self.shape.encoded_block_size()];
-        let Ok(length) = read_fully(self.lower, &self.lower_caller, position, &mut encoded) else { return true };
-        let Some(plain_length) = length.checked_sub(self.shape.overhead) else { return length > 0 };
-        let block = position / self.shape.encoded_block_size() as u64;
-        length > 0 && self.decode(block, &encoded[..length], &mut vec![0; plain_length]).is_err()
-    }
-
-    /// Makes holes of the zeros at the ends of blocks. A file system that has no holes keeps the zeros.
-    fn punch_tails(&self, position: u64, encoded: &[u8]) -> Result<()> {
-        const PAGE_SIZE: u64 = 4096;
-        let punch = AllocateMode::from_bits(AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits());
-        let block_size = self.shape.encoded_block_size();
-        for (index, block) in encoded.chunks(block_size).enumerate() {
-            let used = block.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            let start = position + (index * block_size) as u64;
-            let (from, end) = ((start + used as u64).next_multiple_of(PAGE_SIZE), start + block.len() as u64);
-            if from < end {
-                match self.lower.allocate(&self.lower_caller, punch, from, end - from) {
-                    Ok(()) | Err(Errno::EOPNOTSUPP) => {}
-                    Err(error) => return Err(error),
-                }
-            }
+        let length = size.saturating_sub(at).min(plain.len() as u64) as usize;
+        if length == 0 {
+            return Ok(());
         }
+        let from = (self.position(at) - self.position(start)) as usize;
+        let encoded = before.get(from..).unwrap_or_default();
+        let encoded = &encoded[..encoded.len().min(self.shape.encoded_block_size())];
+        let has = encoded.len().checked_sub(self.shape.overhead).filter(|&has| has >= length).ok_or(Errno::EIO)?;
+        let mut whole = Scratch::take(has)?;
+        self.decode(at / self.block(), encoded, &mut whole)?;
+        plain[..length].copy_from_slice(&whole[..length]);
         Ok(())
     }
 
+    /// Where the block at `start` is below.
+    pub(super) fn position(&self, start: u64) -> u64 {
+        start / self.block() * self.shape.encoded_block_size() as u64
+    }
+
     /// Encodes whole blocks from `start`, the last perhaps short.
-    fn encode(&self, start: u64, plain: &[u8]) -> Result<Scratch> {
+    pub(super) fn encode(&self, start: u64, plain: &[u8]) -> Result<Scratch> {
         let first = start / self.block();
         let overhead = plain.len().div_ceil(self.shape.block_size) * self.shape.overhead;
         let mut encoded = Scratch::take(plain.len() + overhead)?;
@@ -374,21 +357,9 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(encoded)
     }
 
-    /// Repairs the end of a file of `size` bytes that broke off within the block at `start`, below at `torn`, for want
-    /// of space: the block goes, but for as much of it as the file had before.
-    fn mend(&self, size: u64, start: u64, plain: &[u8], torn: u64) -> Result<()> {
-        if self.lower.getattr(&self.lower_caller)?.size != torn {
-            return Ok(());
-        }
-        self.lower.truncate(&self.lower_caller, self.shape.encoded_size(start)?, false)?;
-        let before = size.saturating_sub(start).min(plain.len() as u64) as usize;
-        let position = self.shape.encoded_size(start)?;
-        write_fully(self.lower, &self.lower_caller, position, &self.encode(start, &plain[..before])?, false)
-    }
-
     /// Makes what lies between the end `size` and `offset` beyond it read as zeros; the size below may still be less
     /// than that of `offset` if the layer keeps holes. Returns up to where blocks that are written in part have to be kept.
-    fn extend(&self, size: u64, offset: u64, kill_privileges: bool) -> Result<u64> {
+    fn extend(&self, change: &mut Change, size: u64, offset: u64, kill_privileges: bool) -> Result<u64> {
         if self.shape.holes == Holes::ZeroByte {
             return Ok(size);
         }
@@ -397,8 +368,9 @@ impl<L: Layer> Blocks<'_, L> {
             // The short last block is encoded anew, longer.
             let end = offset.min(position + self.block());
             let mut plain = Scratch::zeros((end - position) as usize)?;
-            self.read_within(size, position, &mut plain)?;
-            self.write_all(size, position, &plain, kill_privileges)?;
+            let before = self.bytes_before(change, position, plain.len())?;
+            self.decode_edge(&before, size, position, position, &mut plain)?;
+            self.write_all(change, position, &plain, before, kill_privileges)?;
             position = end;
         }
         if self.shape.holes == Holes::ZeroBlock {
@@ -410,63 +382,79 @@ impl<L: Layer> Blocks<'_, L> {
         while position < offset {
             self.caller.cancellation().check()?;
             let part = zeros.len().min((offset - position) as usize);
-            self.write_all(position.max(size), position, &zeros[..part], kill_privileges)?;
+            let before = self.bytes_before(change, position, part)?;
+            self.write_all(change, position, &zeros[..part], before, kill_privileges)?;
             position += part as u64;
         }
         Ok(offset)
     }
 
     /// As [`Self::write_blocks`], but all or an error.
-    fn write_all(&self, size: u64, start: u64, plain: &[u8], kill_privileges: bool) -> Result<()> {
-        match self.write_blocks(size, start, plain, kill_privileges)? {
+    fn write_all(
+        &self,
+        change: &mut Change,
+        start: u64,
+        plain: &[u8],
+        before: Scratch,
+        kill_privileges: bool,
+    ) -> Result<()> {
+        match self.write_blocks(change, start, plain, before, kill_privileges)? {
             written if written == plain.len() => Ok(()),
-            _ => Err(Errno::ENOSPC),
+            _ => Err(change.failure()),
         }
     }
 
     /// Grows the file with zeros, its size below included.
-    fn grow(&self, size: u64, end: u64, kill_privileges: bool) -> Result<()> {
-        self.extend(size, end, kill_privileges)?;
-        self.lower.truncate(&self.lower_caller, self.shape.encoded_size(end)?, kill_privileges)
+    fn grow(&self, change: &mut Change, size: u64, end: u64, kill_privileges: bool) -> Result<()> {
+        self.extend(change, size, end, kill_privileges)?;
+        let encoded = self.shape.encoded_size(end)?;
+        self.lower.truncate(&self.lower_caller, encoded, kill_privileges)?;
+        change.set_end(encoded);
+        Ok(())
     }
 
-    /// Makes a range within `size` read as zeros, as holes where the layer keeps them.
-    fn zero(&self, size: u64, offset: u64, end: u64) -> Result<()> {
+    /// Makes a range within `size` read as zeros, as holes where the layer keeps them: these last, since they cannot be undone.
+    fn zero(&self, change: &mut Change, size: u64, offset: u64, end: u64) -> Result<()> {
         let block = self.block();
-        let (mut first, last) = (offset.div_ceil(block) * block, end / block * block);
-        let holes = self.shape.holes != Holes::Filled && first < last;
-        if !holes {
-            first = offset;
+        if self.shape.holes == Holes::ZeroByte {
+            return self.lower.allocate(&self.lower_caller, PUNCH, offset, end - offset);
         }
-        if offset < first.min(end) {
-            self.write_zeros(size, offset, first.min(end))?;
+        let (first, last) = (offset.div_ceil(block) * block, end / block * block);
+        if self.shape.holes == Holes::Filled || first >= last {
+            return self.write_zeros(change, size, offset, end);
         }
-        if !holes {
-            return self.write_zeros(size, offset, end);
-        }
-        let encoded_block = self.shape.encoded_block_size() as u64;
-        let (from, to) = (first / block * encoded_block, last / block * encoded_block);
-        let punch = AllocateMode::from_bits(AllocateMode::PUNCH_HOLE.bits() | AllocateMode::KEEP_SIZE.bits());
-        self.lower.allocate(&self.lower_caller, punch, from, to - from)?;
-        if last < end { self.write_zeros(size, last, end) } else { Ok(()) }
+        self.write_zeros(change, size, offset, first)?;
+        self.write_zeros(change, size, last, end)?;
+        let (from, to) = (self.position(first), self.position(last));
+        self.lower.allocate(&self.lower_caller, PUNCH, from, to - from)
     }
 
-    fn write_zeros(&self, size: u64, mut offset: u64, end: u64) -> Result<()> {
+    fn write_zeros(&self, change: &mut Change, size: u64, mut offset: u64, end: u64) -> Result<()> {
+        if offset >= end {
+            return Ok(());
+        }
         let zeros = Scratch::zeros(FILL_SIZE.min((end - offset) as usize))?;
+        let first = change.saved();
         while offset < end {
             self.caller.cancellation().check()?;
             let part = zeros.len().min((end - offset) as usize);
-            offset += self.write_locked(size, offset, &zeros[..part], false)?.max(1) as u64;
+            offset += self.write_locked(change, size, offset, &zeros[..part], false)? as u64;
+            change.forget_more_than(ZEROED_BYTES_SAVED, first);
         }
         Ok(())
     }
 
     /// The size above.
     fn size(&self) -> Result<u64> {
-        Ok(self.shape.plain_size(self.lower.getattr(&self.lower_caller)?.size))
+        Ok(self.shape.plain_size(self.size_below()?))
     }
 
-    fn block(&self) -> u64 {
+    /// The size below.
+    fn size_below(&self) -> Result<u64> {
+        Ok(self.lower.getattr(&self.lower_caller)?.size)
+    }
+
+    pub(super) fn block(&self) -> u64 {
         self.shape.block_size as u64
     }
 
@@ -477,22 +465,22 @@ impl<L: Layer> Blocks<'_, L> {
     }
 
     /// Keeps everybody else away from the blocks of a range of bytes; from all, if the file is to grow where the range lies
-    /// beyond its end. Also its size, which nobody else changes meanwhile.
+    /// beyond its end. Also its size below, which nobody else changes meanwhile.
     fn exclusive(&self, offset: u64, end: u64, grows: bool) -> Result<(KeyedGuard<'_, Handle>, u64)> {
         let (locks, handle) = (&self.node.mount.data_locks, self.node.lower().handle());
         let guard = locks.write_range_unless(self.caller.cancellation(), handle, self.blocks(offset, end))?;
-        let size = self.size()?;
-        if !grows || end <= size {
+        let size = self.size_below()?;
+        if !grows || end <= self.shape.plain_size(size) {
             return Ok((guard, size));
         }
         drop(guard);
         self.whole()
     }
 
-    /// Keeps everybody else away from the file. Also its size.
+    /// Keeps everybody else away from the file. Also its size below.
     fn whole(&self) -> Result<(KeyedGuard<'_, Handle>, u64)> {
         let guard = self.node.lock_data(self.caller)?;
-        Ok((guard, self.size()?))
+        Ok((guard, self.size_below()?))
     }
 
     /// The numbers of the blocks that a range of bytes touches.

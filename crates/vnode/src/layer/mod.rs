@@ -36,6 +36,7 @@
 //! For each operation: [`Layer::admit`], the operation, [`Layer::observe`]; a layer that wants to do something before,
 //! after or instead of every operation in one place overrides [`Layer::around`], which says so.
 
+mod change;
 mod data;
 mod directory;
 mod file;

@@ -11,7 +11,7 @@ thread_local! {
 }
 
 /// A thread keeps so many: as many data layers of a stack may be at work at once.
-const KEPT: usize = 4;
+const KEPT: usize = 6;
 /// Larger ones are given back at once, bytes.
 const KEPT_BYTES: usize = 2 << 20;
 /// All threads together keep at most this much, bytes.
@@ -23,7 +23,8 @@ static KEPT_BY_ALL: AtomicUsize = AtomicUsize::new(0);
 /// What a thread keeps.
 struct Idle(Vec<Vec<u8>>);
 
-/// Bytes of which nobody knows what they hold.
+/// Bytes of which nobody knows what they hold. Default: none.
+#[derive(Default)]
 pub(super) struct Scratch {
     bytes: Vec<u8>,
     length: usize,

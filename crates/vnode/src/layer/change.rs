@@ -1,0 +1,228 @@
+//! A change of encoded blocks, which is done as a whole or taken back: what was below before, and how long the file was.
+//!
+//! Taking back needs no space: only pages that were written, and so are there, are written again. What is to become a hole
+//! does so at the end, when nothing can fail any more.
+
+use super::Layer;
+use super::data::{Blocks, Holes, PUNCH};
+use super::scratch::Scratch;
+use crate::{Errno, Result, read_fully};
+
+/// The unit of holes and of space below, bytes.
+const PAGE_SIZE: u64 = 4096;
+
+/// What an operation has changed below so far.
+pub(super) struct Change {
+    /// Size below when the operation began.
+    size: u64,
+    /// Size below now.
+    end: u64,
+    /// Encoded bytes that were overwritten, with their positions, the earliest first.
+    saved: Vec<(u64, Scratch)>,
+    /// Ranges below of zeros that are not needed.
+    unused: Vec<(u64, u64)>,
+    /// Why the last write that was cut short was.
+    failure: Errno,
+}
+
+impl Change {
+    /// Size below, as the operation has made it so far.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The operation has set the size below.
+    pub(super) fn set_end(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// Why the last write that was cut short was.
+    pub(super) fn failure(&self) -> Errno {
+        self.failure
+    }
+
+    /// Notes that a block from `at` to `end` has been written, of which only what is before `used_end` is needed and what is
+    /// before `was_used_end` was needed before.
+    fn set_used(&mut self, at: u64, end: u64, used_end: u64, was_used_end: u64) {
+        // An earlier write of this operation may have needed less.
+        let earlier = self.unused.iter().filter(|range| (at..end).contains(&range.0)).map(|range| range.1).max();
+        self.unused.retain(|range| !(at..end).contains(&range.0));
+        let from = used_end.next_multiple_of(PAGE_SIZE);
+        let unused_end = was_used_end.next_multiple_of(PAGE_SIZE).max(earlier.unwrap_or(0)).min(end);
+        if from < unused_end {
+            self.unused.push((from, unused_end));
+        }
+    }
+
+    /// Number of writes that can be undone.
+    pub(super) fn saved(&self) -> usize {
+        self.saved.len()
+    }
+
+    /// Forgets the writes after the `first` if what they overwrote is more than this many bytes.
+    pub(super) fn forget_more_than(&mut self, bytes: usize, first: usize) {
+        if self.saved[first..].iter().map(|(_, before)| before.len()).sum::<usize>() > bytes {
+            self.saved.truncate(first);
+        }
+    }
+}
+
+/// A write below that ended early: the bytes before its end, and why.
+struct Broken {
+    done: usize,
+    failure: Errno,
+}
+
+impl<L: Layer> Blocks<'_, L> {
+    /// Does an operation that changes the file. If it fails, the file is as it was before.
+    /// `size` is that of the file below, which nobody else changes meanwhile.
+    pub(super) fn all_or_nothing<T>(&self, size: u64, operation: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
+        let mut change = Change { size, end: size, saved: Vec::new(), unused: Vec::new(), failure: Errno::ENOSPC };
+        let result = operation(&mut change);
+        match &result {
+            Ok(_) => self.free_unused(&change),
+            // The operation's own error is the one to report.
+            Err(_) => self.undo(change),
+        }
+        result
+    }
+
+    /// Makes holes of what is not needed. Where that cannot be done, zeros stay.
+    fn free_unused(&self, change: &Change) {
+        for &(from, end) in &change.unused {
+            let _ = self.lower.allocate(&self.lower_caller, PUNCH, from, end - from);
+        }
+    }
+
+    /// Takes everything back, the latest first.
+    fn undo(&self, mut change: Change) {
+        let now = self.lower.getattr(&self.lower_caller).map_or(change.end, |attributes| attributes.size);
+        if now < change.size {
+            // Storage has cut the file, and failed after that: it is as it was to be.
+            return;
+        }
+        if now > change.size {
+            self.set_size_back(change.size);
+        }
+        while let Some((position, before)) = change.saved.pop() {
+            let length = change.size.saturating_sub(position).min(before.len() as u64) as usize;
+            self.restore(position, &before[..length]);
+        }
+    }
+
+    /// Encodes and writes whole blocks from `start`, the last perhaps short: it then ends the file, or is about to. `before`
+    /// is what these blocks have below. Returns how many bytes above were written, up to the last whole block; all else is as
+    /// it was. An error if there is none.
+    pub(super) fn write_blocks(
+        &self,
+        change: &mut Change,
+        start: u64,
+        plain: &[u8],
+        before: Scratch,
+        kill_privileges: bool,
+    ) -> Result<usize> {
+        let encoded = self.encode(start, plain)?;
+        let position = self.position(start);
+        let (old_end, end) = (change.end, position + encoded.len() as u64);
+        let written = match self.shape.sparse {
+            true => self.write_sparse(change, position, &encoded, &before, kill_privileges),
+            false => self.write_below(position, &encoded, kill_privileges),
+        };
+        let Err(Broken { done, failure }) = written else {
+            change.end = old_end.max(end);
+            change.saved.push((position, before));
+            return Ok(plain.len());
+        };
+        let is_by_byte = self.shape.holes == Holes::ZeroByte;
+        let kept = if is_by_byte { done } else { done - done % self.shape.encoded_block_size() };
+        change.end = if kept > 0 { old_end.max(position + kept as u64) } else { old_end };
+        change.failure = failure;
+        if !is_by_byte {
+            self.set_size_back(change.end);
+            self.restore(position + kept as u64, before.get(kept..).unwrap_or_default());
+            change.saved.push((position, before));
+        }
+        let count = if is_by_byte { kept } else { kept / self.shape.encoded_block_size() * self.shape.block_size };
+        if count == 0 { Err(failure) } else { Ok(count) }
+    }
+
+    /// Writes what blocks need, and not the zeros up to their ends. The file gets its new size first: a crash leaves zeros at
+    /// its end then, and no block that looks as if it were shorter.
+    fn write_sparse(
+        &self,
+        change: &mut Change,
+        position: u64,
+        encoded: &[u8],
+        before: &[u8],
+        kill_privileges: bool,
+    ) -> std::result::Result<(), Broken> {
+        let (size, end) = (self.shape.encoded_block_size(), position + encoded.len() as u64);
+        if end > change.end {
+            let grown = self.lower.truncate(&self.lower_caller, end, kill_privileges);
+            grown.map_err(|failure| Broken { done: 0, failure })?;
+        }
+        let is_known = before.len() as u64 >= change.end.min(end).saturating_sub(position);
+        for (index, block) in encoded.chunks(size).enumerate() {
+            let at = position + (index * size) as u64;
+            let old = before.get(index * size..).unwrap_or_default();
+            let was_used = if is_known { used(&old[..old.len().min(block.len())]) } else { block.len() };
+            let is_used = used(block);
+            // Zeros over what was longer: its pages are there.
+            let written = self.write_below(at, &block[..is_used.max(was_used)], kill_privileges);
+            written.map_err(|broken| Broken { done: index * size + broken.done.min(block.len() - 1), ..broken })?;
+            let block_end = at + block.len() as u64;
+            change.set_used(at, block_end, at + is_used as u64, at + was_used as u64);
+        }
+        Ok(())
+    }
+
+    /// Writes all of this below.
+    fn write_below(&self, position: u64, bytes: &[u8], kill_privileges: bool) -> std::result::Result<(), Broken> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.lower.write_at(&self.lower_caller, position + done as u64, &bytes[done..], kill_privileges) {
+                Ok(0) => return Err(Broken { done, failure: Errno::ENOSPC }),
+                Ok(more) => done += more,
+                Err(failure) => return Err(Broken { done, failure }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the file below as short as this, if it is longer. Tried twice: a signal may have been in the way.
+    fn set_size_back(&self, size: u64) {
+        for _ in 0..2 {
+            let now = self.lower.getattr(&self.lower_caller).map_or(u64::MAX, |attributes| attributes.size);
+            if now <= size || self.lower.truncate(&self.lower_caller, size, false).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Has the file below hold these bytes again. Pages that still do are not written: they may be holes.
+    fn restore(&self, position: u64, before: &[u8]) {
+        let mut now = Scratch::take(before.len()).unwrap_or_default();
+        let length = read_fully(self.lower, &self.lower_caller, position, &mut now).unwrap_or(0);
+        let mut from = 0;
+        while from < before.len() {
+            let at = position + from as u64;
+            let end = before.len().min(from + (PAGE_SIZE - at % PAGE_SIZE) as usize);
+            let page = &before[from..end];
+            if now[..length].get(from..end) != Some(page) && !self.restore_hole(at, page) {
+                let again = |_| self.write_below(at, page, false).is_ok();
+                let _ = (0..2).any(again);
+            }
+            from = end;
+        }
+    }
+
+    /// Has a page that was zeros be a hole again, if it can.
+    fn restore_hole(&self, position: u64, page: &[u8]) -> bool {
+        used(page) == 0 && self.lower.allocate(&self.lower_caller, PUNCH, position, page.len() as u64).is_ok()
+    }
+}
+
+/// Length without the zeros at the end.
+fn used(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
+}
