@@ -240,8 +240,9 @@ impl Removal<'_> {
 
     /// Removes what may be removed of that, all at once. Users see none of it: what stays is hidden.
     fn remove_on_the_right(&self, directory: &Node) -> Leaves {
-        let (reached, mut leaves) = within_reach(self.right, self.stored);
+        let (mut reached, mut leaves) = within_reach(self.right, self.stored);
         let all = reached.len();
+        keep_ends_of_directories(&mut reached);
         let mut hidden: Vec<(Instance, Reached)> =
             reached.into_iter().map(|(place, entry)| (place.clone(), entry)).collect();
         hidden.retain(|(place, _)| directory.union.branches.may_change(&place.member));
@@ -338,6 +339,18 @@ pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec
         }
     }
     (reached, leaves)
+}
+
+/// Takes out what is no directory and has one on its right, which may be part of a directory that was moved: that ends there.
+pub(super) fn keep_ends_of_directories(reached: &mut Vec<(&Instance, Reached)>) {
+    let is_directory = |(_, entry): &(&Instance, Reached)| matches!(entry, Reached::Directory(_));
+    if let Some(last) = reached.iter().rposition(is_directory) {
+        let mut index = 0;
+        reached.retain(|entry| {
+            index += 1;
+            index > last || is_directory(entry)
+        });
+    }
 }
 
 /// Whether the directory has nothing that could be seen.

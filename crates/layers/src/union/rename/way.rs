@@ -9,7 +9,7 @@ use super::super::durable::sync_directory;
 use super::super::lookup::Found;
 use super::super::node::Instance;
 use super::super::record::{self, Record};
-use super::super::remove::{Reached, within_reach};
+use super::super::remove::{Reached, keep_ends_of_directories, within_reach};
 use super::super::sure::Sure;
 use super::super::whiteout::{self, Format};
 use super::spot::Spot;
@@ -196,7 +196,9 @@ impl Way<'_> {
     pub(super) fn take_others_along(&self) {
         let Ok(right) = self.source.right_of(self.member) else { return };
         let mut is_synchronized = true;
-        for (place, reached) in within_reach(&right, self.source.stored).0.into_iter().rev() {
+        let mut reached = within_reach(&right, self.source.stored).0;
+        keep_ends_of_directories(&mut reached);
+        for (place, reached) in reached.into_iter().rev() {
             let is_other = matches!(reached, Reached::Other);
             if is_other && self.target.directory.union.branches.may_change(&place.member) {
                 let is_apart = place.member.is_apart_from(self.member);
