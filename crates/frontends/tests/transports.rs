@@ -183,7 +183,8 @@ fn with_few_workers() {
     let test = "both_transports_carry_messages_of_all_sizes_and_give_their_memory_back";
     let mut alone = Command::new("prlimit");
     alone.arg("--as=1500000000").arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
-    assert!(alone.env(WITH_FEW_WORKERS, "1").status().unwrap().success());
+    let ended = alone.env(WITH_FEW_WORKERS, "1").output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
 }
 
 /// All that one user asks hangs, from as many processes as there are workers and more; what others ask is answered, on each

@@ -53,7 +53,7 @@ fn what_was_just_made_is_opened_by_who_may() {
 fn symlinks_of_others_in_sticky_directories_are_not_followed() {
     let Some((mounted, _lower)) = unchecked() else { return };
     if fs::read("/proc/sys/fs/protected_symlinks").is_ok_and(|switch| switch.starts_with(b"0")) {
-        eprintln!("skipped: symlinks are not protected here");
+        eprintln!("skipped: symlinks are not protected here (sysctl fs.protected_symlinks=1 has them be)");
         return;
     }
     let path = |name: &str| mounted.path(name);

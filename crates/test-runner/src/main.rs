@@ -75,7 +75,9 @@ fn main() -> anyhow::Result<ExitCode> {
     report::limits();
     let (started, stop) = (Instant::now(), schedule::Stop::at_signals()?);
     let mut found = Results::default();
+    let protection = switch::Set::protected_symlinks()?;
     let ended = run(jobs, &arguments, &stop, &mut found);
+    drop(protection);
     if let Err(error) = &ended {
         found.add(report::cut_off(error));
     }

@@ -1,4 +1,5 @@
-//! The kernel's switch of io_uring for FUSE: jobs that need the same state run together, and it is put back afterwards.
+//! The kernel's switches that tests need: of io_uring for FUSE, by which jobs that need the same state run together, and of the
+//! protection of symlinks. They are put back afterwards.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -63,31 +64,48 @@ pub fn phases(jobs: Vec<Job>) -> BTreeMap<State, Vec<Job>> {
     phases
 }
 
-/// The switch in a state. Dropping this puts it back.
+/// On as Debian has it; kernels have it off.
+const PROTECTED_SYMLINKS: &str = "/proc/sys/fs/protected_symlinks";
+
+/// A switch in a state. Dropping this puts it back.
 pub struct Set {
-    before: Option<String>,
+    before: Option<(&'static str, String)>,
 }
 
 impl Set {
-    /// Sets the switch, where there is one.
+    /// Sets the switch of io_uring, where there is one.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn to(state: State) -> anyhow::Result<Self> {
-        if !is_here() {
-            return Ok(Self { before: None });
+        match is_here() {
+            true => Self::write(SWITCH, if state == State::Uring { "Y" } else { "N" }),
+            false => Ok(Self { before: None }),
         }
-        let before = std::fs::read_to_string(SWITCH).with_context(|| format!("reading {SWITCH}"))?;
-        let value = if state == State::Uring { "Y" } else { "N" };
-        std::fs::write(SWITCH, value).with_context(|| format!("writing {value} to {SWITCH}"))?;
-        Ok(Self { before: Some(before) })
+    }
+
+    /// Has the kernel protect symlinks in directories of all, where the tests may have that.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn protected_symlinks() -> anyhow::Result<Self> {
+        match rustix::process::geteuid().is_root() && Path::new(PROTECTED_SYMLINKS).exists() {
+            true => Self::write(PROTECTED_SYMLINKS, "1"),
+            false => Ok(Self { before: None }),
+        }
+    }
+
+    fn write(switch: &'static str, value: &str) -> anyhow::Result<Self> {
+        let before = std::fs::read_to_string(switch).with_context(|| format!("reading {switch}"))?;
+        std::fs::write(switch, value).with_context(|| format!("writing {value} to {switch}"))?;
+        Ok(Self { before: Some((switch, before)) })
     }
 }
 
 impl Drop for Set {
     fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            let _ = std::fs::write(SWITCH, before.trim());
+        if let Some((switch, before)) = &self.before {
+            let _ = std::fs::write(switch, before.trim());
         }
     }
 }
