@@ -6,10 +6,9 @@
 //! data moves, the workers may run anywhere again: parallel work needs all processors more than it needs short ways.
 //!
 //! With a worker on its own processor, a caller would be woken on another one that is idle, and have left when the workers
-//! come. So workers that follow yield, see [`super::yielding`], or the other processors are kept from being idle, see
-//! [`super::awake`]: the caller stays where it is then. Workers of a processor, which io_uring has, need not follow: they are
-//! where their callers are, and tell by that where the caller is. The others serve what nobody waits for then, and are kept
-//! off the caller's processor.
+//! come. So the others are kept from being idle first, see [`super::awake`], and the workers follow a caller that stays
+//! where it is then. Workers of a processor, which io_uring has, need not follow: they are where their callers are, and tell by
+//! that where the caller is. The others serve what nobody waits for then, and are kept off the caller's processor.
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -115,18 +114,14 @@ impl Locality {
     }
 
     fn requests_between_looks(&self) -> u32 {
-        if self.is_followed() { REQUESTS_IN_A_ROW } else { REQUESTS_BETWEEN_LOOKS }
+        let home = self.home.load(Ordering::Relaxed);
+        let is_settled = home != NOWHERE && self.workers_at.load(Ordering::Relaxed) == home;
+        if is_settled { REQUESTS_IN_A_ROW } else { REQUESTS_BETWEEN_LOOKS }
     }
 
     /// Whether there has been one caller for some time.
     pub(crate) fn is_alone(&self) -> bool {
         self.home.load(Ordering::Relaxed) != NOWHERE
-    }
-
-    /// Whether there has, and the workers run where it does.
-    pub(crate) fn is_followed(&self) -> bool {
-        let home = self.home.load(Ordering::Relaxed);
-        home != NOWHERE && self.workers_at.load(Ordering::Relaxed) == home
     }
 
     /// A reply goes out.

@@ -41,8 +41,8 @@ pub struct MountOptions {
     /// Locks reach the base. `None`: where the stack shares them with programs outside the mount. Locks that the kernel
     /// keeps save a request at each close, by every process that has the file open.
     pub forward_locks: Option<bool>,
-    /// How long after a request processors are kept from sleeping while one caller sends many. Zero: never. `None`: never, or
-    /// about as long as one request takes where workers may not yield to callers, which takes CAP_SYS_NICE (sched(7)).
+    /// How long after a request processors are kept from sleeping while one caller sends many. Zero: never. `None`: never where
+    /// workers yield to callers, over io_uring and with CAP_SYS_NICE (sched(7)); else about as long as one request takes.
     pub stay_awake: Option<Duration>,
     /// Whether requests come through io_uring, with a queue for each processor.
     pub uring: Uring,
@@ -157,13 +157,19 @@ pub struct Decisions {
 /// Longer than any mount lives.
 pub(crate) const UNBOUNDED: Duration = Duration::from_secs(1 << 32);
 pub(crate) const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
-/// Few requests take longer.
-const ONE_REQUEST: Duration = Duration::from_micros(50);
+/// Most requests take less.
+const ONE_REQUEST: Duration = Duration::from_micros(20);
 
 /// Decides by a stack's properties and the options, as if the kernel had every feature: [`explain`](super::explain) asks the
 /// running kernel, and [`Mount::decisions`](super::Mount::decisions) tells what it agreed to.
 pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
     let exclusive = properties.exclusive || options.over;
+    let uring = match options.uring {
+        Uring::Off => Err(TURNED_OFF),
+        Uring::Auto => uring::offered(),
+        Uring::On => Ok(()),
+    };
+    let yields = uring.is_ok() && yielding::is_possible();
     let timeout = if exclusive { UNBOUNDED } else { REGULAR_TIMEOUT };
     let name_timeout = options.name_timeout.unwrap_or(timeout);
     let attribute_timeout = options.attribute_timeout.unwrap_or(timeout);
@@ -205,12 +211,8 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         forward_locks,
         forward_flocks: forward_locks,
         flushes: !properties.nothing_to_flush,
-        stay_awake: options.stay_awake.unwrap_or(if yielding::is_possible() { Duration::ZERO } else { ONE_REQUEST }),
-        uring: match options.uring {
-            Uring::Off => Err(TURNED_OFF),
-            Uring::Auto => uring::offered(),
-            Uring::On => Ok(()),
-        },
+        stay_awake: options.stay_awake.unwrap_or(if yields { Duration::ZERO } else { ONE_REQUEST }),
+        uring,
         withheld: options.withheld,
     }
 }
@@ -344,9 +346,8 @@ impl fmt::Display for Decisions {
         }
         writeln!(formatter, "locks: {locks}")?;
         writeln!(formatter, "requests come: through {}", self.transport())?;
-        if yielding::is_possible() {
-            let whose = if self.uring.is_ok() { "callers" } else { "one caller that sends many requests" };
-            writeln!(formatter, "processors left to {whose}: as soon as they have their replies")?;
+        if self.uring.is_ok() && yielding::is_possible() {
+            writeln!(formatter, "processors left to callers: as soon as they have their replies")?;
         }
         match self.stay_awake {
             Duration::ZERO => formatter.write_str("processors kept awake: no")?,

@@ -174,10 +174,9 @@ impl<H: Handler> Session<H> {
     ) -> Result<Session<H>, SessionError> {
         let (starter, requests) = channel();
         let queues = if negotiated.has(wire::init::OVER_IO_URING) { processors() } else { 0 };
-        let yielding = Yielding::new();
-        // Callers would leave workers that follow them, and neither yield to them nor keep other processors awake.
-        let follow = yielding.is_some() || !stay_awake.is_zero();
-        let locality = if follow { Locality::new() } else { Locality::none() };
+        let yielding = (queues > 0).then(Yielding::new).flatten();
+        // Who sends many requests is known by them; workers of the device would follow a caller that leaves them.
+        let locality = if yielding.is_some() || !stay_awake.is_zero() { Locality::new() } else { Locality::none() };
         let shared = Arc::new(Shared {
             device,
             mount_point: mount_point.to_owned(),
@@ -256,9 +255,7 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, mut queue: impl Queue)
     let _place = processor.is_none().then(|| shared.locality.join());
     let (place, serving) = (shared.statistics.place(), shared.interrupts.join());
     let mut service = Service { shared, processor: *processor, place, serving, requests: 0 };
-    // Where processors have lanes, that of the device serves what nobody waits for.
-    let is_waited_for = processor.is_some() || shared.lanes.len() == 1;
-    let yielder = shared.yielding.as_ref().filter(|_| is_waited_for).map(|yielding| yielding.join(pace));
+    let yielder = processor.and(shared.yielding.as_ref()).map(|yielding| yielding.join(pace));
     let member = shared.shares.join(lane);
     let mut keeps = false;
     // Without waiting for a request it goes on with one that was set aside.
@@ -338,8 +335,7 @@ fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, mut queue: impl Queue)
         waiting.join();
         if let Some(yielder) = &yielder {
             // A caller that is alone stays here anyway while the others are kept awake.
-            let is_here = processor.is_some() || shared.locality.is_followed();
-            yielder.replies(is_here && !shared.awake.keeps());
+            yielder.replies(!shared.awake.keeps());
         }
         send(&mut queue, length);
         if processor.is_none() && waiting.part_if_enough() {
