@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{Uid, geteuid};
 
 use crate::exit::{Exit, Failure, Outcome};
+use crate::mount_table;
 
 /// A directory of control sockets that is open.
 pub struct Directory {
@@ -64,15 +65,18 @@ impl AsFd for Directory {
     }
 }
 
+/// Below a user's own runtime directory.
+const SUBDIRECTORY: &str = "plyfs";
+
 /// Every directory that may hold sockets which the caller may use: for root those of all users.
 pub fn all() -> Vec<Directory> {
     let uid = geteuid();
     let mut paths = vec![usual()];
     if uid.is_root() {
-        paths.extend(of_users("/run/user", "", None).map(|path| path.join("plyfs")));
+        paths.extend(of_users("/run/user", "", None).map(|path| path.join(SUBDIRECTORY)));
         paths.extend(of_users("/tmp", "plyfs-", None));
     } else {
-        paths.push(PathBuf::from(format!("/run/user/{uid}/plyfs")));
+        paths.push(PathBuf::from(format!("/run/user/{uid}/{SUBDIRECTORY}")));
         paths.extend(of_users("/tmp", "plyfs-", Some(uid)));
     }
     paths.sort();
@@ -138,7 +142,7 @@ fn usual() -> PathBuf {
         return PathBuf::from("/run/plyfs");
     }
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()) {
-        Some(directory) => directory.join("plyfs"),
+        Some(directory) => directory.join(SUBDIRECTORY),
         None => in_tmp(uid),
     }
 }
@@ -157,10 +161,15 @@ fn random() -> io::Result<u64> {
 }
 
 /// The entries of a directory that are named after a user, with this in front, and belong to that user; of one user or of all.
-/// After the user's id there may be more, behind a hyphen.
+/// After the user's id there may be more, behind a hyphen. What is a FUSE mount is nobody's: its server might never answer.
 fn of_users(directory: &str, prefix: &'static str, only: Option<Uid>) -> impl Iterator<Item = PathBuf> {
+    let is_fuse = |entry: &mount_table::Entry| entry.kind == "fuse" || entry.kind.starts_with("fuse.");
+    let served: Vec<PathBuf> = mount_table::read().into_iter().filter(is_fuse).map(|entry| entry.mount_point).collect();
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(move |entry| {
+        if served.iter().any(|mount| *mount == entry.path() || *mount == entry.path().join(SUBDIRECTORY)) {
+            return None;
+        }
         let name = entry.file_name();
         let uid: u32 = name.to_str()?.strip_prefix(prefix)?.split('-').next()?.parse().ok()?;
         let is_wanted = only.is_none_or(|only| only.as_raw() == uid);

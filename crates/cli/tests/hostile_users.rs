@@ -341,3 +341,45 @@ fn a_server_that_never_answers_does_not_hold_up_a_remount() {
     assert_eq!(ended.code, 13, "{ended:?}");
     assert!(ended.errors.contains("does not answer; it stays as it is mounted"), "{ended:?}");
 }
+
+/// Root asks the servers of all users. A user's runtime directory that is a mount of the user's, which never answers, keeps no
+/// command about another mount waiting.
+#[test]
+fn a_runtime_directory_that_does_not_answer_keeps_no_command_waiting() {
+    if !is_apart("a_runtime_directory_that_does_not_answer_keeps_no_command_waiting") {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::create_dir_all(scratch.path("mount")).unwrap();
+    let user = 4_000_000_000 + std::process::id();
+    let place = PathBuf::from(format!("/tmp/plyfs-{user}"));
+    fs::create_dir(&place).unwrap();
+    chown(&place, Some(user), Some(user)).unwrap();
+    run(["mount", "mem:", &scratch.name("mount")]).succeeded();
+    let mut words = plyfs();
+    words.args(["mount", "-f", "mem: | faulty(operations=getattr, stop=yes)"]).arg(&place);
+    let mut silent = words.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("it is mounted", || is_mounted(&place));
+    let mount = scratch.name("mount");
+    let commands: [&[&str]; 4] =
+        [&["status", &mount], &["stats", &mount], &["mount", "-o", "remount,ro", &mount], &["umount", &mount]];
+    let mut hanging = Vec::new();
+    for words in commands {
+        let mut command = plyfs().args(words).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(20);
+        let ended = loop {
+            match command.try_wait().unwrap() {
+                None if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
+                ended => break ended,
+            }
+        };
+        if !ended.is_some_and(|status| status.success()) {
+            hanging.push(words);
+        }
+    }
+    silent.kill().unwrap();
+    silent.wait().unwrap();
+    rustix::mount::unmount(&place, rustix::mount::UnmountFlags::DETACH).unwrap();
+    fs::remove_dir(&place).unwrap();
+    assert!(hanging.is_empty(), "{hanging:?}");
+}
