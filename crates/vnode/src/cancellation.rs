@@ -352,6 +352,10 @@ mod tests {
             for signal in ["STOP"].iter().chain(signals) {
                 let sent = Command::new("kill").args([format!("-{signal}"), process.id().to_string()]).status();
                 assert!(sent.unwrap().success());
+                let status = format!("/proc/{}/status", process.id());
+                while !std::fs::read_to_string(&status).unwrap().contains("State:\tT") {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
             }
         };
         let ignoring = ["env", "--ignore-signal=QUIT,USR1", "sleep", "600"];
