@@ -124,9 +124,9 @@ impl Mount {
         self.session.workers()
     }
 
-    /// The mount has got other flags by [`remount`](super::remount): those that the kernel leaves to the server count from now on,
-    /// and what was written before is on storage on return. A file that is open for writing passes the server by where it did so
-    /// before.
+    /// The mount has got other flags by [`MountPoint::remount`](super::MountPoint::remount): those that the kernel leaves to the
+    /// server count from now on, and what was written before is on storage on return. A file that is open for writing passes the
+    /// server by where it did so before.
     ///
     /// # Errors
     /// Those of the storage.
