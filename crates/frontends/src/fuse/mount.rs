@@ -158,7 +158,8 @@ impl std::error::Error for MountError {
 /// Mounts: the connection that the mount's requests come through, and the mount as the kernel lists it.
 pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<(Device, ListedMount), MountError> {
     check_mount_point(plan)?;
-    let before: Vec<u64> = listed_mounts().iter().map(|listed| listed.mount).collect();
+    // With their paths: the number of one that goes meanwhile may be the next one's.
+    let before: Vec<_> = listed_mounts().into_iter().map(|listed| (listed.mount, listed.path)).collect();
     let is_root = rustix::process::geteuid().is_root();
     let device = if is_root { mount_directly(plan) } else { mount_by_helper(plan) }?;
     // The directory may have been renamed, before or just now.
@@ -166,7 +167,7 @@ pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<(Device, ListedMount), Mount
         let path = std::fs::read_link(plan.mount_point.place())
             .map_err(|error| MountError::System { what: "finding the mount", error })?;
         let is_it = |listed: &ListedMount| {
-            listed.is(FILE_SYSTEM_TYPE) && listed.path == path && !before.contains(&listed.mount)
+            listed.is(FILE_SYSTEM_TYPE) && listed.path == path && !before.contains(&(listed.mount, listed.path.clone()))
         };
         if let Some(listed) = listed_mounts().into_iter().rfind(is_it) {
             return Ok((device, listed));
