@@ -768,6 +768,23 @@ fn names_and_objects_take_nothing_that_is_reserved_for_the_superuser_through_any
     }
 }
 
+/// As in a container that shares the directory of sockets: each side knows the other by no number of a process.
+#[test]
+fn commands_of_another_pid_namespace_are_answered() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mount = &scratch.name("mount");
+    run(["mount", "mem:", mount]).succeeded();
+    for words in [&["status", mount][..], &["stats", mount], &["umount", mount]] {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", env!("CARGO_BIN_EXE_plyfs")]).args(words);
+        finish(command.output()).succeeded();
+    }
+    assert!(!is_mounted(&scratch.mount()));
+}
+
 #[test]
 fn the_root_of_a_user_namespace_is_promised_nothing_of_roots() {
     if !can_mount() {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, getsid};
+use nix::unistd::{Pid, getsid};
 use rustix::thread::CapabilitySet;
 
 use crate::{Cancellation, Result, process};
@@ -234,7 +234,8 @@ impl Caller {
         }
     }
 
-    /// The session id, as in getsid(2); 0 where it cannot be known.
+    /// The session id, as in getsid(2); 0 where it cannot be known, and for a session that began outside the server's pid
+    /// namespace.
     pub fn session(&self) -> u32 {
         *self.session.get_or_init(|| session_of(self.pid))
     }
@@ -353,9 +354,10 @@ fn is_bound(status: &str, uid: u32) -> bool {
 
 /// By getsid(2): /proc does not tell of a process inside an execve(2) that waits for us.
 fn session_of(pid: u32) -> u32 {
-    let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let session = process.and_then(|process| getsid(Some(process)).ok());
-    session.map_or(0, |session| session.as_raw_pid().unsigned_abs())
+    // 0 would be the server itself.
+    let process = i32::try_from(pid).ok().filter(|process| *process > 0);
+    let session = process.and_then(|process| getsid(Some(Pid::from_raw(process))).ok());
+    session.map_or(0, |session| session.as_raw().unsigned_abs())
 }
 
 #[cfg(test)]
@@ -370,6 +372,20 @@ mod tests {
         assert_ne!(caller.session(), u32::MAX);
         assert_eq!(caller.groups().len(), caller.groups().len());
         assert_eq!(Caller::process(0, 1, 1, 0).groups().len(), 0);
+    }
+
+    /// A session that began outside the pid namespace of the server's has no number in it.
+    #[test]
+    fn sessions_from_outside_the_pid_namespace_are_not_known() {
+        const INSIDE: &str = "PLYFS_TEST_IS_INSIDE";
+        if std::env::var_os(INSIDE).is_some() {
+            return assert_eq!(Caller::process(std::process::id(), 0, 0, 0).session(), 0);
+        }
+        let test = "caller::tests::sessions_from_outside_the_pid_namespace_are_not_known";
+        let mut inside = std::process::Command::new("unshare");
+        inside.args(["--user", "--map-root-user", "--pid", "--fork"]).arg(std::env::current_exe().unwrap());
+        let ended = inside.args(["--exact", test]).env(INSIDE, "1").output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
     }
 
     #[test]

@@ -21,7 +21,9 @@ pub fn run(arguments: &Umount) -> Outcome {
     let (point, _) = super::plyfs_on(&arguments.mount_point, "umount")?;
     let mount_point = point.path().to_owned();
     // The server is found before the mount is gone, and held by a descriptor that no later process can take over.
-    let server = client::find(&mount_point).and_then(|mount| pidfd_open(mount.pid, PidfdFlags::empty()).ok());
+    let server = client::find(&mount_point)
+        .and_then(|mount| mount.process())
+        .and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
     let mode = if arguments.lazy { UnmountMode::Lazy } else { UnmountMode::Clean };
     point.unmount(mode).map_err(|error| refused(&mount_point, &error))?;
     match server {

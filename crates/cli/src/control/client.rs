@@ -9,9 +9,10 @@ use std::path::Path;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, unlinkat};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_socket, socket_with};
 use rustix::process::{Pid, geteuid};
 use serde_json::Value;
@@ -27,10 +28,8 @@ const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(2);
 /// A mount that answered.
 pub struct Mount {
     stream: UnixStream,
-    /// What it says of itself.
+    /// What it says of itself, but for its process and user, which the kernel knows.
     pub report: Report,
-    /// The server's process, as the kernel knows it.
-    pub pid: Pid,
 }
 
 /// Every mount that the caller may ask and that answers. A server is believed that it serves a mount point unless the kernel says
@@ -93,6 +92,11 @@ pub fn remove_stale(directory: &Directory) {
 }
 
 impl Mount {
+    /// The server's process; none where it is of another pid namespace.
+    pub fn process(&self) -> Option<Pid> {
+        i32::try_from(self.report.pid).ok().and_then(Pid::from_raw)
+    }
+
     /// Asks for a text.
     pub fn text(&self, request: &Request) -> Outcome<String> {
         match self.answer(request)? {
@@ -143,17 +147,16 @@ fn sockets(directory: &Directory) -> Vec<OsString> {
 /// Connects and asks for the status, by the deadline.
 fn connect(directory: &Directory, name: OsString, deadline: Instant) -> Option<Mount> {
     let stream = connection(directory, name).ok()?;
-    let peer = socket_peercred(&stream).ok()?;
+    let peer = getsockopt(&stream, PeerCredentials).ok()?;
     // A socket is believed only if its server runs as the owner of the directory that it is in.
     let owner = directory.owner();
-    if peer.uid.as_raw() != owner {
+    if peer.uid() != owner {
         return None;
     }
     match ask(&stream, &Request::Status, deadline) {
         Ok(Answer::Status(report)) => {
-            // Whose process it is the kernel knows.
-            let report = Report { pid: peer.pid.as_raw_nonzero().get().cast_unsigned(), uid: owner, ..*report };
-            Some(Mount { stream, report, pid: peer.pid })
+            let report = Report { pid: peer.pid().unsigned_abs(), uid: owner, ..*report };
+            Some(Mount { stream, report })
         }
         _ => None,
     }

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::socket_peercred;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::process::geteuid;
 
 use super::{Answer, PATIENCE, Request, receive, send};
@@ -151,5 +152,5 @@ fn converse(stream: &UnixStream, answerer: &dyn Answerer) {
 }
 
 fn is_allowed(stream: &UnixStream) -> bool {
-    socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == geteuid())
+    getsockopt(stream, PeerCredentials).is_ok_and(|peer| peer.uid() == 0 || peer.uid() == geteuid().as_raw())
 }
