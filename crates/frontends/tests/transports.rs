@@ -184,7 +184,8 @@ fn with_few_workers() {
     let mut alone = Command::new("prlimit");
     alone.arg("--as=1500000000").arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
     let ended = alone.env(WITH_FEW_WORKERS, "1").output().unwrap();
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(ended.status.success(), "{}{}", told(&ended.stdout), told(&ended.stderr));
 }
 
 /// All that one user asks hangs, from as many processes as there are workers and more; what others ask is answered, on each

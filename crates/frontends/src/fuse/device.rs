@@ -45,9 +45,18 @@ pub(crate) trait Queue {
     /// As [`Queue::defer`], and takes a request that was set aside as the one received last.
     fn defer_and_resume(&mut self, unique: u64, aside: Aside) -> DeferredReply;
 
-    /// After [`Received::Idle`]: has one of the workers told that it may end, by way of a regular file that the kernel knows.
-    /// Whether one will be.
-    fn idle(&mut self, _node: u64) -> bool {
+    /// Whether requests may wait in the kernel that it gives to this queue only once it is had to, since it was last asked.
+    fn starves(&mut self) -> bool {
+        false
+    }
+
+    /// Has the kernel look for requests that wait: whether it will.
+    fn fetch(&self) -> bool {
+        true
+    }
+
+    /// After [`Received::Idle`]: has one of the workers told that it may end. Whether one will be.
+    fn idle(&mut self) -> bool {
         false
     }
 

@@ -19,11 +19,11 @@ use super::seldom::Seldom;
 use super::statistics::Statistics;
 use super::uring::Reserve;
 use super::wire;
-use super::yielding::Yielding;
+use super::yielding::{Yielder, Yielding};
 use serving::{Served, Service, refuse};
 use shares::{Admittance, Member, Shares};
 use starting::{
-    Lane, Start, decline_uring, processors, run_starter, start_device, start_lanes, start_reserve, start_worker,
+    Lane, Start, decline_uring, processors, run_starter, start_device, start_lanes, start_reserve, start_worker, stir,
 };
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -249,112 +249,161 @@ impl<H: Handler> Session<H> {
     }
 }
 
-fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, mut queue: impl Queue) {
-    let Lane { processor, waiting, pace } = &shared.lanes[lane];
+fn work<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, queue: impl Queue) {
+    let processor = shared.lanes[lane].processor;
     // Others stay on their processor.
     let _place = processor.is_none().then(|| shared.locality.join());
     let (place, serving) = (shared.statistics.place(), shared.interrupts.join());
-    let mut service = Service { shared, processor: *processor, place, serving, requests: 0 };
-    let yielder = processor.and(shared.yielding.as_ref()).map(|yielding| yielding.join(pace));
-    let member = shared.shares.join(lane);
-    let mut keeps = false;
-    // Without waiting for a request it goes on with one that was set aside.
-    let mut has_request = false;
+    let service = Service { shared, processor, place, serving, requests: 0 };
+    let yielder = processor.and(shared.yielding.as_ref()).map(|yielding| yielding.join(&shared.lanes[lane].pace));
+    let mut worker = Worker { lane, queue, service, yielder, member: shared.shares.join(lane), keeps: false };
     loop {
-        if !std::mem::take(&mut has_request) {
-            let received = queue.receive(!keeps && waiting.is_more_than_enough());
-            if let Some(yielder) = &yielder {
-                yielder.received(shared.locality.is_alone());
-            }
-            match received {
-                Received::Request => {}
-                Received::Idle => {
-                    // If nobody can be told now, it is tried again after the next request.
-                    keeps = !shared.handler.some_file().is_some_and(|node| queue.idle(node));
-                    continue;
-                }
-                Received::MayEnd if waiting.part_if_enough() => return queue.end(),
-                Received::MayEnd => {
-                    queue.decline();
-                    continue;
-                }
-                Received::Closed => {
-                    waiting.part();
-                    return;
-                }
-                Received::Failed(error) => {
-                    // Such as a shortage of memory. Requests of programs wait on us: try again.
-                    tracing::error!(%error, "reading from the FUSE device failed");
-                    waiting.part();
-                    std::thread::sleep(PAUSE_AFTER_FAILURE);
-                    waiting.join();
-                    continue;
-                }
-            }
-            keeps = false;
-            if !may_serve(&member, &mut queue) {
-                // It has been counted as waiting all the time.
-                continue;
-            }
-            if waiting.part()
-                && let Err((error, _)) = start_worker(shared, Start::another(lane))
-            {
-                shared.tell_of_no_worker(&error);
-            }
+        match worker.receive(shared) {
+            Step::Serve => {}
+            Step::Wait => continue,
+            Step::Park => return worker.queue.end(),
+            Step::End => return,
         }
-        let (message, mut reply) = queue.exchange();
-        let length = match service.serve(message, &mut reply) {
-            Served::Now(length) => length,
-            Served::Later(unique) => {
-                if let Some(aside) = member.next() {
-                    has_request = true;
-                    shared.handler.defer(unique, queue.defer_and_resume(unique, aside));
-                    continue;
-                }
-                match queue.defer(unique) {
-                    Ok(reply) => {
-                        waiting.join();
-                        shared.handler.defer(unique, reply);
-                        continue;
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "a request cannot wait");
-                        service.give_up(unique, &mut queue.exchange().1)
-                    }
-                }
-            }
-        };
-        if let Some(aside) = member.next() {
-            has_request = true;
-            if let Err(error) = queue.send_and_resume(length, aside) {
-                tracing::error!(%error, "the kernel refused a reply");
-            }
+        if !worker.is_admitted(shared) {
             continue;
         }
-        // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
-        waiting.join();
-        if let Some(yielder) = &yielder {
-            // A caller that is alone stays here anyway while the others are kept awake.
-            yielder.replies(!shared.awake.keeps());
-        }
-        send(&mut queue, length);
-        if processor.is_none() && waiting.part_if_enough() {
+        // Without waiting for a request it goes on with those that were set aside.
+        while worker.serve(shared) {}
+        if processor.is_none() && shared.lanes[lane].waiting.part_if_enough() {
             return;
         }
     }
 }
 
-/// Whether the request that has been received is to be served now: else it has been set aside, or refused.
-fn may_serve(member: &Member<'_>, queue: &mut impl Queue) -> bool {
-    let sharer = member.sharer(queue.exchange().0);
-    match member.admit(sharer, || queue.set_aside()) {
-        Admittance::Served => true,
-        Admittance::Aside => false,
-        Admittance::Refused => {
-            let (message, mut reply) = queue.exchange();
-            let length = refuse(message, &mut reply);
-            send(queue, length);
-            false
+/// What a worker has.
+struct Worker<'a, H: Handler, Q> {
+    lane: usize,
+    queue: Q,
+    service: Service<'a, H>,
+    yielder: Option<Yielder<'a>>,
+    member: Member<'a>,
+    /// It stays although it found nothing to do: nobody could be told to end.
+    keeps: bool,
+}
+
+/// What a worker does next.
+enum Step {
+    /// A request is there.
+    Serve,
+    /// It waits for one.
+    Wait,
+    /// It ends, and leaves its queue behind.
+    Park,
+    /// It ends.
+    End,
+}
+
+impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
+    /// Waits for a request.
+    fn receive(&mut self, shared: &Shared<H>) -> Step {
+        let waiting = &shared.lanes[self.lane].waiting;
+        let received = self.queue.receive(!self.keeps && waiting.is_more_than_enough());
+        if let Some(yielder) = &self.yielder {
+            yielder.received(shared.locality.is_alone());
+        }
+        match received {
+            Received::Request => {
+                self.keeps = false;
+                Step::Serve
+            }
+            Received::Idle => {
+                // If nobody can be told now, it is tried again after the next request.
+                self.keeps = !self.queue.idle();
+                Step::Wait
+            }
+            Received::MayEnd if waiting.part_if_enough() => Step::Park,
+            Received::MayEnd => {
+                self.queue.decline();
+                Step::Wait
+            }
+            Received::Closed => {
+                waiting.part();
+                Step::End
+            }
+            Received::Failed(error) => {
+                // Such as a shortage of memory. Requests of programs wait on us: try again.
+                tracing::error!(%error, "reading from the FUSE device failed");
+                waiting.part();
+                std::thread::sleep(PAUSE_AFTER_FAILURE);
+                waiting.join();
+                Step::Wait
+            }
+        }
+    }
+
+    /// Whether the request that has been received is to be served now: else it has been set aside, or refused, and the worker has
+    /// been counted as waiting all the time.
+    fn is_admitted(&mut self, shared: &Arc<Shared<H>>) -> bool {
+        let sharer = self.member.sharer(self.queue.exchange().0);
+        match self.member.admit(sharer, || self.queue.set_aside()) {
+            Admittance::Served => {
+                if shared.lanes[self.lane].waiting.part()
+                    && let Err((error, _)) = start_worker(shared, Start::another(self.lane))
+                {
+                    shared.tell_of_no_worker(&error);
+                }
+                return true;
+            }
+            Admittance::Aside => self.feed(shared),
+            Admittance::Refused => {
+                let (message, mut reply) = self.queue.exchange();
+                let length = refuse(message, &mut reply);
+                send(&mut self.queue, length);
+            }
+        }
+        false
+    }
+
+    /// Serves the request that is there, and answers it if it need not wait; whether there is another, that had been set aside.
+    fn serve(&mut self, shared: &Shared<H>) -> bool {
+        let waiting = &shared.lanes[self.lane].waiting;
+        let (message, mut reply) = self.queue.exchange();
+        let length = match self.service.serve(message, &mut reply) {
+            Served::Now(length) => length,
+            Served::Later(unique) => {
+                if let Some(aside) = self.member.next() {
+                    shared.handler.defer(unique, self.queue.defer_and_resume(unique, aside));
+                    return true;
+                }
+                match self.queue.defer(unique) {
+                    Ok(reply) => {
+                        waiting.join();
+                        self.feed(shared);
+                        shared.handler.defer(unique, reply);
+                        return false;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a request cannot wait");
+                        self.service.give_up(unique, &mut self.queue.exchange().1)
+                    }
+                }
+            }
+        };
+        if let Some(aside) = self.member.next() {
+            if let Err(error) = self.queue.send_and_resume(length, aside) {
+                tracing::error!(%error, "the kernel refused a reply");
+            }
+            return true;
+        }
+        // Before the reply: whoever gets it may ask again at once, and this worker is as good as waiting.
+        waiting.join();
+        if let Some(yielder) = &self.yielder {
+            // A caller that is alone stays here anyway while the others are kept awake.
+            yielder.replies(!shared.awake.keeps());
+        }
+        send(&mut self.queue, length);
+        false
+    }
+
+    /// Requests that came while the queue had no entry are had looked for.
+    fn feed(&mut self, shared: &Shared<H>) {
+        if self.queue.starves() {
+            stir(shared, &self.queue, self.service.processor);
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct UringQueue {
     entry: Box<Entry>,
     /// What the kernel is told when the next request is waited for; nothing if it has been told already.
     next: Option<Command>,
-    /// The entry was new to the kernel.
+    /// The entry is new to the kernel, which has not looked for requests that wait in the queue.
     is_new: bool,
     /// What came before it was waited for.
     early: Option<i32>,
@@ -67,16 +67,6 @@ impl UringQueue {
             Some(refused) if refused < 0 => Err(io::Error::from_raw_os_error(-refused)),
             _ => Ok(queue),
         }
-    }
-
-    /// Whether the kernel has not looked for requests that wait in its queue when it was told of the entry.
-    pub(crate) fn is_new(&self) -> bool {
-        self.is_new
-    }
-
-    /// Has the kernel look for them, by way of a regular file that it knows: whether it will.
-    pub(crate) fn fetch(&self, node: u64) -> bool {
-        self.reserve.parking.ask(node, Purpose::Fetch)
     }
 
     /// Has the kernel refuse an entry of a queue that cannot be.
@@ -140,10 +130,8 @@ impl UringQueue {
         if let Err(error) = self.submit() {
             tracing::warn!(%error, "requests may wait for slower ones");
         }
-        if next == Command::Register {
-            // Others may have come while the queue had no entry.
-            let _ = self.reserve.parking.ask(held.node(), Purpose::Fetch);
-        }
+        // Others may have come while the queue had no entry.
+        self.is_new = next == Command::Register;
         Ok(held)
     }
 
@@ -250,8 +238,16 @@ impl Queue for UringQueue {
         DeferredReply::to_ring(unique, self.resume(aside), self.reserve.clone())
     }
 
-    fn idle(&mut self, node: u64) -> bool {
-        self.reserve.parking.ask(node, Purpose::Park)
+    fn starves(&mut self) -> bool {
+        std::mem::take(&mut self.is_new)
+    }
+
+    fn fetch(&self) -> bool {
+        self.reserve.parking.ask(Purpose::Fetch)
+    }
+
+    fn idle(&mut self) -> bool {
+        self.reserve.parking.ask(Purpose::Park)
     }
 
     fn decline(&mut self) {

@@ -6,6 +6,7 @@
 //! whom it works for.
 
 use super::super::device::Aside;
+use super::super::uring::Entry;
 use super::super::wire::{InHeader, Opcode};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -90,26 +91,46 @@ impl Shares {
             post.user.store(mark(user), Ordering::SeqCst);
             return Admittance::Served;
         };
-        let lane = &self.lanes[post.lane];
+        let has_room = self.aside_bytes.load(Ordering::Relaxed) + bytes <= ASIDE_BYTES_MAX;
+        let set_aside = || has_room.then(set_aside)?.ok().map(|aside| (sharer, aside));
+        self.admit_to(post.lane, || self.takes(post, sharer), set_aside)
+    }
+
+    /// Sets a request aside that no worker has, if its user has no worker of the lane left; else returns it.
+    pub(super) fn unless_set_aside(&self, lane: usize, mut entry: Box<Entry>) -> Option<Box<Entry>> {
+        if !self.is_crowded.load(Ordering::Relaxed) {
+            return Some(entry);
+        }
+        let Some(sharer) = self.sharer(entry.exchange().0) else { return Some(entry) };
+        let mut entry = Some(entry);
+        let set_aside = || entry.take().map(|entry| (sharer, Aside::Entry(entry)));
+        self.admit_to(lane, || self.has_left(&self.posts(), lane, sharer), set_aside);
+        entry
+    }
+
+    fn admit_to(
+        &self,
+        lane: usize,
+        may_serve: impl FnOnce() -> bool,
+        set_aside: impl FnOnce() -> Option<(u32, Aside)>,
+    ) -> Admittance {
+        let lane = &self.lanes[lane];
         let mut requests = lane.requests();
         // Before it is counted: who is done with a request in the meantime has a look here, or has not been counted.
         lane.has_any.store(true, Ordering::SeqCst);
-        if self.takes(post, sharer) {
-            lane.has_any.store(!requests.is_empty(), Ordering::SeqCst);
-            return Admittance::Served;
-        }
-        let has_room = self.aside_bytes.load(Ordering::Relaxed) + bytes <= ASIDE_BYTES_MAX;
-        match has_room.then(set_aside) {
-            Some(Ok(aside)) => {
-                self.aside_bytes.fetch_add(aside.occupied_bytes(), Ordering::Relaxed);
-                requests.push_back((sharer, aside));
-                Admittance::Aside
-            }
-            _ => {
-                lane.has_any.store(!requests.is_empty(), Ordering::SeqCst);
-                Admittance::Refused
-            }
-        }
+        let admittance = match may_serve() {
+            true => Admittance::Served,
+            false => match set_aside() {
+                Some((user, aside)) => {
+                    self.aside_bytes.fetch_add(aside.occupied_bytes(), Ordering::Relaxed);
+                    requests.push_back((user, aside));
+                    Admittance::Aside
+                }
+                None => Admittance::Refused,
+            },
+        };
+        lane.has_any.store(!requests.is_empty(), Ordering::SeqCst);
+        admittance
     }
 
     fn next(&self, post: &Post) -> Option<Aside> {
@@ -126,19 +147,24 @@ impl Shares {
         next
     }
 
-    /// Notes that a worker works for a user, if one may do so now. One of each lane may at least: what is set aside waits for that.
+    /// Notes that a worker works for a user, if one may do so now.
     fn takes(&self, post: &Post, user: u32) -> bool {
         let posts = self.posts();
-        let is_own = |other: &&Arc<Post>| other.user.load(Ordering::SeqCst) == mark(Some(user));
-        let busy = posts.iter().filter(|other| other.user.load(Ordering::SeqCst) != 0).count();
-        let own = posts.iter().filter(is_own).count();
-        let may = !self.is_crowded.load(Ordering::Relaxed)
-            || own < self.maximum.saturating_sub(busy)
-            || !posts.iter().filter(is_own).any(|other| other.lane == post.lane);
+        let may = self.has_left(&posts, post.lane, user);
         if may {
             post.user.store(mark(Some(user)), Ordering::SeqCst);
         }
         may
+    }
+
+    /// Whether one more worker of a lane may work for a user now. One of each may at least: what is set aside waits for that.
+    fn has_left(&self, posts: &[Arc<Post>], lane: usize, user: u32) -> bool {
+        let is_own = |other: &&Arc<Post>| other.user.load(Ordering::SeqCst) == mark(Some(user));
+        let busy = posts.iter().filter(|other| other.user.load(Ordering::SeqCst) != 0).count();
+        let own = posts.iter().filter(is_own).count();
+        !self.is_crowded.load(Ordering::Relaxed)
+            || own < self.maximum.saturating_sub(busy)
+            || !posts.iter().filter(is_own).any(|other| other.lane == lane)
     }
 
     /// Whose share a request is served of; nobody's if it has to be served at once, or is of somebody who may have all.

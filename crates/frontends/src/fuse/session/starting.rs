@@ -69,9 +69,12 @@ pub(super) fn start_reserve<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Res
         return Ok(());
     }
     let for_reserve = Arc::downgrade(shared);
-    let reserve = Reserve::start(&shared.device, shared.lanes.len() as u16 - 1, move |entry| {
+    let for_parking = Weak::clone(&for_reserve);
+    let some_file = Box::new(move || for_parking.upgrade()?.handler.some_file());
+    let reserve = Reserve::start(&shared.device, shared.lanes.len() as u16 - 1, some_file, move |entry| {
         let Some(shared) = for_reserve.upgrade() else { return Err(entry) };
         let lane = 1 + usize::from(entry.processor());
+        let Some(entry) = shared.shares.unless_set_aside(lane, entry) else { return Ok(()) };
         let start = Start { lane, told: None, entry: Some(entry) };
         match start_worker(&shared, start) {
             Err((_, Start { entry: Some(entry), .. })) => Err(entry),
@@ -192,10 +195,8 @@ fn adopt<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, entry: Box<Entry>) {
 /// come after it, and the others wait until one of the queue is answered. So one is made there. Where the kernel knows no file
 /// that would do, it is about the state of the file system, which it knows nothing of; if the mount is gone from its place that
 /// one is not made: others may come then.
-fn stir<H: Handler>(shared: &Shared<H>, queue: &UringQueue, processor: u16) {
-    if shared.handler.some_file().is_some_and(|node| queue.fetch(node)) {
-        return;
-    }
+pub(super) fn stir<H: Handler>(shared: &Shared<H>, queue: &impl Queue, processor: Option<u16>) {
+    let Some(processor) = processor.filter(|_| !queue.fetch()) else { return };
     let mount_point = shared.mount_point.clone();
     let ask = move || {
         let _ = sched_setaffinity(None, &only(processor.into()));
@@ -212,9 +213,9 @@ fn register<H: Handler>(shared: &Shared<H>, processor: u16, while_busy: bool) ->
     // It may be refused, or there may be no such processor now: then it works where it can.
     let _ = sched_setaffinity(None, &only(processor.into()));
     let reserve = shared.reserve.get().ok_or_else(|| std::io::Error::other("there is no reserve"))?;
-    let queue = UringQueue::register(&shared.device, processor, shared.message_bytes_max, reserve.clone())?;
-    if while_busy && queue.is_new() {
-        stir(shared, &queue, processor);
+    let mut queue = UringQueue::register(&shared.device, processor, shared.message_bytes_max, reserve.clone())?;
+    if queue.starves() && while_busy {
+        stir(shared, &queue, Some(processor));
     }
     Ok(queue)
 }

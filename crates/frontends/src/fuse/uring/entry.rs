@@ -30,8 +30,6 @@ pub(crate) struct Entry {
     /// The request received last, in memory; nothing if it was malformed.
     request: Range<usize>,
     unique: u64,
-    /// The object that it is about.
-    node: u64,
 }
 
 /// `cmd_op` of a new entry.
@@ -71,7 +69,7 @@ impl Entry {
     pub(super) fn new(processor: u16, payload_bytes: usize) -> io::Result<Entry> {
         let payload_bytes = payload_bytes.max(wire::READ_BUFFER_MIN);
         let memory = Memory::of(PAYLOAD + payload_bytes + REPLY_TO_LONG_BYTES_MAX)?;
-        Ok(Entry { processor, memory, payload_bytes, used_bytes: 0, request: 0..0, unique: 0, node: 0 })
+        Ok(Entry { processor, memory, payload_bytes, used_bytes: 0, request: 0..0, unique: 0 })
     }
 
     /// Another one like it.
@@ -85,11 +83,6 @@ impl Entry {
     /// The processor whose queue it is in.
     pub(crate) fn processor(&self) -> u16 {
         self.processor
-    }
-
-    /// The object that the request received last is about.
-    pub(super) fn node(&self) -> u64 {
-        self.node
     }
 
     /// What the request received last is for, if it is one of our own.
@@ -129,7 +122,7 @@ impl Entry {
     }
 
     /// As [`Queue::exchange`](super::super::device::Queue::exchange).
-    pub(super) fn exchange(&mut self) -> (&[u8], Reply<'_>) {
+    pub(crate) fn exchange(&mut self) -> (&[u8], Reply<'_>) {
         let place = self.reply_range();
         let (before, after) = self.memory.split_at_mut(place.start);
         (&before[self.request.clone()], Reply::new(&mut after[..place.len()]))
@@ -189,7 +182,6 @@ impl Entry {
         let (header, _) = wire::InHeader::read_from_prefix(&self.memory[HEADER..]).ok()?;
         let (exchange, _) = wire::RingExchange::read_from_prefix(&self.memory[EXCHANGE..]).ok()?;
         self.unique = exchange.commit;
-        self.node = header.node;
         let payload = exchange.payload_length as usize;
         let arguments = (header.length as usize).checked_sub(size_of::<wire::InHeader>() + payload)?;
         if arguments > ARGUMENTS_BYTES_MAX || payload > self.payload_bytes {

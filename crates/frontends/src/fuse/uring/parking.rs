@@ -23,6 +23,9 @@ pub(super) enum Purpose {
     Fetch,
 }
 
+/// Finds a regular file that the kernel knows.
+pub(crate) type SomeFile = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+
 /// In the unique of a request of our own: the kernel counts its requests up from zero.
 const OWN: u64 = 1 << 63;
 /// The same if it is to be parked.
@@ -36,29 +39,33 @@ pub(super) struct Parking {
     /// By processor.
     lots: Vec<Mutex<Vec<Entry>>>,
     asked: AtomicU64,
+    /// A regular file that the kernel knows, if there is one.
+    some_file: SomeFile,
     /// The kernel lets a request stay unanswered for as long as we like.
     is_allowed: bool,
 }
 
 impl Parking {
     /// Nothing is parked yet.
-    pub(super) fn new(device: &Arc<Device>, processors: u16) -> Parking {
+    pub(super) fn new(device: &Arc<Device>, processors: u16, some_file: SomeFile) -> Parking {
         Parking {
             device: Arc::clone(device),
             lots: (0..processors).map(|_| Mutex::default()).collect(),
             asked: AtomicU64::new(0),
+            some_file,
             is_allowed: !has_time_limit(),
         }
     }
 
-    /// Has the kernel send a request to an entry of the processor that this thread runs on, by way of a regular file that the
-    /// kernel knows: whether it does. It waits for nobody.
-    pub(super) fn ask(&self, node: u64, purpose: Purpose) -> bool {
+    /// Has the kernel send a request to an entry of the processor that this thread runs on: whether it does, for which it has to
+    /// know a regular file. It waits for nobody.
+    pub(super) fn ask(&self, purpose: Purpose) -> bool {
         let bits = match purpose {
             Purpose::Park if !self.is_allowed => return false,
             Purpose::Park => OWN | PARK,
             Purpose::Fetch => OWN,
         };
+        let Some(node) = (self.some_file)() else { return false };
         let unique = bits | (self.asked.fetch_add(STEP, Ordering::Relaxed) & !(OWN | PARK));
         let fixed = wire::NotifyRetrieve { unique, node, offset: 0, size: 0, padding: 0 };
         let length = (size_of::<wire::OutHeader>() + size_of_val(&fixed)) as u32;

@@ -4,7 +4,7 @@
 //! Where a request comes first, it is handed to a new worker, together with the entry.
 
 use super::entry::{CONNECTION, Command, Entry};
-use super::parking::{Parking, Purpose};
+use super::parking::{Parking, Purpose, SomeFile};
 use crate::fuse::device::Device;
 use crate::fuse::locality::only;
 use io_uring::{IoUring, opcode, squeue, types};
@@ -46,18 +46,19 @@ const RUNG: u64 = u64::MAX;
 const RETRY_AFTER: types::Timespec = types::Timespec::new().nsec(10_000_000);
 
 impl Reserve {
-    /// Starts its thread. `hand_out` has a worker started for an entry with a request, or returns the entry.
+    /// Starts its thread. `hand_out` has a worker started for an entry with a request, or sets it aside, or returns the entry.
     ///
     /// # Errors
     /// Where the system refuses a thread, a ring or a descriptor.
     pub(crate) fn start(
         device: &Arc<Device>,
         processors: u16,
+        some_file: SomeFile,
         hand_out: impl FnMut(Box<Entry>) -> Result<(), Box<Entry>> + Send + 'static,
     ) -> io::Result<Reserve> {
         let (orders, receiver) = channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let parking = Arc::new(Parking::new(device, processors));
+        let parking = Arc::new(Parking::new(device, processors, some_file));
         let (device, rung, for_parking) = (Arc::clone(device), Arc::clone(&bell), Arc::clone(&parking));
         let (started, answer) = channel();
         std::thread::Builder::new().name("fuse-reserve".into()).spawn(move || {
@@ -185,7 +186,7 @@ impl<F: FnMut(Box<Entry>) -> Result<(), Box<Entry>>> Keeper<F> {
     /// Sends a reply, and asks for the request that parks its entry: the kernel gives requests to the entry that was answered
     /// last.
     fn commit(&mut self, mut entry: Box<Entry>) -> io::Result<()> {
-        let (processor, node) = (entry.processor(), entry.node());
+        let processor = entry.processor();
         if self.processor != Some(processor) {
             // Where this is refused, the request may park another.
             let _ = sched_setaffinity(None, &only(processor.into()));
@@ -196,7 +197,7 @@ impl<F: FnMut(Box<Entry>) -> Result<(), Box<Entry>>> Keeper<F> {
         self.offered.insert(self.number, entry);
         self.push(&command)?;
         self.submit()?;
-        let _ = self.parking.ask(node, Purpose::Park);
+        let _ = self.parking.ask(Purpose::Park);
         Ok(())
     }
 
