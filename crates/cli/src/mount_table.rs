@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use vnode::mount_table::{Mount, OWN, mounts, unescape};
+
 /// One mount of the caller's name space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -31,8 +33,8 @@ impl Entry {
 
 /// All mounts, in the order they were made.
 pub fn read() -> Vec<Entry> {
-    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    text.split(|byte| *byte == b'\n').filter_map(entry).collect()
+    let table = fs::read(OWN).unwrap_or_default();
+    mounts(&table).map(entry).collect()
 }
 
 /// The topmost mount on exactly this path.
@@ -64,49 +66,19 @@ pub fn canonical(path: &Path) -> PathBuf {
     absolute.canonicalize().unwrap_or(absolute)
 }
 
-/// Reads a line as proc(5) describes it.
-fn entry(line: &[u8]) -> Option<Entry> {
-    let separator = line.windows(3).position(|bytes| bytes == b" - ")?;
-    let mut fields = line[..separator].split(|byte| *byte == b' ');
-    let mount = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    let mut fields = fields.skip(3);
-    let (mount_point, of_mount) = (fields.next()?, fields.next().unwrap_or_default());
-    let mut behind = line[separator + 3..].split(|byte| *byte == b' ');
-    let (kind, source, options) = (behind.next()?, behind.next()?, behind.next().unwrap_or_default());
-    let text = |bytes: &[u8]| String::from_utf8_lossy(&unescape(bytes)).into_owned();
-    let words = |bytes: &[u8]| text(bytes).split(',').map(str::to_owned).collect::<Vec<_>>();
-    let of_file_system = words(options);
+fn entry(mount: Mount<'_>) -> Entry {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let words = |bytes: &[u8]| text(&unescape(bytes)).split(',').map(str::to_owned).collect::<Vec<_>>();
+    let of_file_system = words(mount.file_system_options);
     let user = of_file_system.iter().find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
-    Some(Entry {
-        mount,
-        mount_point: PathBuf::from(OsString::from_vec(unescape(mount_point))),
-        kind: text(kind),
-        source: text(source),
-        options: [words(of_mount), of_file_system].concat(),
+    Entry {
+        mount: mount.number,
+        mount_point: PathBuf::from(OsString::from_vec(mount.mount_point.into_owned())),
+        kind: text(&mount.kind),
+        source: text(&mount.source),
+        options: [words(mount.options), of_file_system].concat(),
         user,
-    })
-}
-
-/// Undoes the octal escapes (`\040`) of blanks, line breaks and backslashes.
-fn unescape(bytes: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let Some((&first, behind)) = rest.split_first() {
-        let digits =
-            behind.get(..3).filter(|digits| first == b'\\' && digits.iter().all(|digit| (b'0'..b'8').contains(digit)));
-        match digits {
-            Some(digits) => {
-                let value = digits.iter().fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0'));
-                plain.push(value as u8);
-                rest = &behind[3..];
-            }
-            None => {
-                plain.push(first);
-                rest = behind;
-            }
-        }
     }
-    plain
 }
 
 #[cfg(test)]
@@ -116,13 +88,12 @@ mod tests {
     #[test]
     fn a_line_of_mountinfo() {
         let line = br"311 98 0:57 / /mnt/a\040b rw,nosuid shared:1 master:2 - fuse.plyfs /srv\040|\040audit rw,user_id=1000,group_id=0";
-        let entry = entry(line).unwrap();
+        let entry = entry(Mount::parse(line).unwrap());
         assert_eq!((entry.mount, entry.mount_point.as_path()), (311, Path::new("/mnt/a b")));
         assert!(entry.is_plyfs());
         assert_eq!(entry.source, "/srv | audit");
         assert_eq!(entry.options, ["rw", "nosuid", "rw", "user_id=1000", "group_id=0"]);
         assert_eq!(entry.user, Some(1000));
-        assert_eq!(super::entry(b"nonsense"), None);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod handle;
 mod keyed_locks;
 pub mod layer;
 mod lock;
+pub mod mount_table;
 mod name;
 mod open_directory;
 mod open_file;

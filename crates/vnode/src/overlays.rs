@@ -5,18 +5,15 @@
 //! namespace, where nobody can mount one to be taken for its mounter. No layer is looked at, which might not answer: a layer is on
 //! the file system that its path is on by the table. A relative path, which may lead anywhere, counts as one on FUSE.
 
-use std::fs::File;
-use std::io::{Read, Seek};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::event::{PollFd, PollFlags};
-
+use crate::mount_table::{Mount, MountTable, mounts, unescape};
 use crate::process::of_process;
 use crate::{Errno, Result};
 
 /// The server's mount table, and whether it has an overlay over FUSE.
 struct OwnTable {
-    table: File,
+    table: MountTable,
     has_overlay: bool,
 }
 
@@ -33,18 +30,18 @@ pub(crate) fn may_ask_by(pid: u32, is_in_own_user_namespace: bool) -> Result<boo
         return Ok(true);
     }
     let table = if is_in_own_user_namespace { of_process(pid, "mountinfo")? } else { None };
-    Ok(table.is_some_and(|table| is_in(&table)))
+    Ok(table.is_some_and(|table| is_in(table.as_bytes())))
 }
 
 fn in_own_table() -> Result<bool> {
     let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(own) = own.as_mut() {
-        if own.has_changed() {
+        if own.table.has_changed() {
             own.read()?;
         }
         return Ok(own.has_overlay);
     }
-    let table = match File::open("/proc/self/mountinfo").map_err(Errno::from) {
+    let table = match MountTable::open().map_err(Errno::from) {
         Ok(table) => table,
         Err(error @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => return Err(error),
         Err(_) => return Ok(false),
@@ -55,100 +52,59 @@ fn in_own_table() -> Result<bool> {
 }
 
 impl OwnTable {
-    /// The kernel tells once that the mount table has changed since it was asked last.
-    fn has_changed(&self) -> bool {
-        let mut asked = [PollFd::new(&self.table, PollFlags::PRI)];
-        let told = rustix::event::poll(&mut asked, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 }));
-        told.is_ok_and(|count| count > 0)
-    }
-
     fn read(&mut self) -> Result<()> {
-        let mut text = Vec::new();
-        self.table.rewind().and_then(|()| self.table.read_to_end(&mut text)).map_err(Errno::from)?;
-        self.has_overlay = is_in(&String::from_utf8_lossy(&text));
+        self.has_overlay = is_in(&self.table.read().map_err(Errno::from)?);
         Ok(())
     }
 }
 
-/// One line of a mount table, see proc_pid_mountinfo(5).
-struct Line<'a> {
-    mount_point: String,
-    kind: &'a str,
-    options: &'a str,
-}
-
-impl<'a> Line<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let (mount, file_system) = line.split_once(" - ")?;
-        let mut fields = file_system.split(' ');
-        let mount_point = unescape(mount.split(' ').nth(4)?);
-        Some(Self { mount_point, kind: fields.next()?, options: fields.nth(1).unwrap_or_default() })
-    }
-
-    /// Whether the path is on what is mounted there, unless something is mounted further down.
-    fn is_above(&self, path: &str) -> bool {
-        let below = path.strip_prefix(self.mount_point.trim_end_matches('/'));
-        below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
-    }
-}
-
 /// Whether a table has an overlay with a layer on FUSE.
-fn is_in(table: &str) -> bool {
-    let lines: Vec<Line<'_>> = table.lines().filter_map(Line::parse).collect();
-    let is_on_fuse = |path: &str| {
+fn is_in(table: &[u8]) -> bool {
+    let mounts: Vec<Mount<'_>> = mounts(table).collect();
+    let is_on_fuse = |path: &[u8]| {
         // Of several at the same place, the last covers the others.
-        let found = lines.iter().filter(|line| line.is_above(path)).max_by_key(|line| line.mount_point.len());
-        !path.starts_with('/') || found.is_some_and(|line| line.kind == "fuse" || line.kind.starts_with("fuse."))
+        let found = mounts.iter().filter(|mount| is_above(mount, path)).max_by_key(|mount| mount.mount_point.len());
+        !path.starts_with(b"/")
+            || found.is_some_and(|mount| *mount.kind == *b"fuse" || mount.kind.starts_with(b"fuse."))
     };
-    let mut overlays = lines.iter().filter(|line| line.kind == "overlay");
-    overlays.any(|overlay| layers(overlay.options).iter().any(|path| is_on_fuse(path)))
+    let mut overlays = mounts.iter().filter(|mount| *mount.kind == *b"overlay");
+    overlays.any(|overlay| layers(overlay.file_system_options).iter().any(|path| is_on_fuse(path)))
+}
+
+/// Whether the path is on what is mounted there, unless something is mounted further down.
+fn is_above(mount: &Mount<'_>, path: &[u8]) -> bool {
+    let below = path.strip_prefix(mount.mount_point.strip_suffix(b"/").unwrap_or(&mount.mount_point));
+    below.is_some_and(|below| below.is_empty() || below.starts_with(b"/"))
 }
 
 /// The paths of an overlay's layers.
-fn layers(options: &str) -> Vec<String> {
-    let values = options.split(',').filter_map(|option| option.split_once('='));
-    let each = values.flat_map(|(key, value)| match key {
-        "lowerdir" => split_list(&unescape(value)),
-        "lowerdir+" | "datadir+" | "upperdir" => vec![unescape(value)],
+fn layers(options: &[u8]) -> Vec<Vec<u8>> {
+    let pairs = options.split(|&byte| byte == b',').filter_map(|option| {
+        let middle = option.iter().position(|&byte| byte == b'=')?;
+        Some((&option[..middle], unescape(&option[middle + 1..])))
+    });
+    let each = pairs.flat_map(|(key, value)| match key {
+        b"lowerdir" => split_list(&value),
+        b"lowerdir+" | b"datadir+" | b"upperdir" => vec![value.into_owned()],
         _ => Vec::new(),
     });
     each.collect()
 }
 
 /// The paths of a list with colons between them, where a backslash makes the next character one of the path.
-fn split_list(list: &str) -> Vec<String> {
-    let (mut paths, mut characters) = (vec![String::new()], list.chars());
-    while let Some(character) = characters.next() {
-        match (character, paths.last_mut()) {
-            (':', _) => paths.push(String::new()),
-            ('\\', Some(path)) => path.extend(characters.next()),
-            (_, Some(path)) => path.push(character),
-            (_, None) => {}
+fn split_list(list: &[u8]) -> Vec<Vec<u8>> {
+    let (mut paths, mut path, mut bytes) = (Vec::new(), Vec::new(), list.iter());
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b':' => paths.push(std::mem::take(&mut path)),
+            b'\\' => path.extend(bytes.next()),
+            byte => path.push(byte),
         }
     }
+    paths.push(path);
     // Two colons come before layers of data only.
     paths.retain(|path| !path.is_empty());
     paths
-}
-
-/// Blanks, tabs, newlines, backslashes, and commas in options, are written in octal. Other bytes than ASCII stay as they are.
-fn unescape(field: &str) -> String {
-    let mut parts = field.split('\\');
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let number = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(u8::is_ascii);
-        match number {
-            Some(number) => {
-                plain.push(char::from(number));
-                plain.push_str(&part[3..]);
-            }
-            None => {
-                plain.push('\\');
-                plain.push_str(part);
-            }
-        }
-    }
-    plain
 }
 
 #[cfg(test)]
@@ -162,12 +118,12 @@ mod tests {
         5 4 0:43 / /mnt/covered rw - tmpfs none rw\n";
 
     fn is_over_fuse(options: &str) -> bool {
-        is_in(&format!("{MOUNTS}9 1 0:50 / /merged rw shared:1 - overlay overlay rw,{options},uuid=on\n"))
+        is_in(format!("{MOUNTS}9 1 0:50 / /merged rw shared:1 - overlay overlay rw,{options},uuid=on\n").as_bytes())
     }
 
     #[test]
     fn overlays_over_fuse_are_found_by_their_layers() {
-        assert!(!is_in(MOUNTS) && !is_in(""));
+        assert!(!is_in(MOUNTS.as_bytes()) && !is_in(b""));
         for options in [
             "lowerdir=/mnt/p\\040q",
             "lowerdir=/usr:/mnt/p\\040q/below",
@@ -194,6 +150,6 @@ mod tests {
         ] {
             assert!(!is_over_fuse(options), "{options}");
         }
-        assert!(!is_in(&format!("{MOUNTS}9 1 0:50 / /merged rw - tmpfs lowerdir=/mnt/p\\040q rw\n")));
+        assert!(!is_in(format!("{MOUNTS}9 1 0:50 / /merged rw - tmpfs lowerdir=/mnt/p\\040q rw\n").as_bytes()));
     }
 }

@@ -13,7 +13,7 @@
 use std::sync::{LazyLock, OnceLock};
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-use vnode::{Caller, Result};
+use vnode::{Caller, Result, mount_table};
 
 use super::errno;
 
@@ -119,10 +119,9 @@ pub fn set_effective(wanted: CapabilitySet) -> Result<()> {
 
 /// Whether /proc is mounted so that it hides processes of other users (proc(5)).
 fn hides_processes() -> bool {
-    let table = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
-    table.lines().any(|line| {
-        let options = line.rsplit(' ').next().unwrap_or_default();
-        line.split(' ').nth(4) == Some("/proc")
-            && options.split(',').any(|option| option.starts_with("hidepid=") && !option.ends_with(['0', 'f']))
+    let table = std::fs::read(mount_table::OWN).unwrap_or_default();
+    mount_table::mounts(&table).filter(|mount| *mount.mount_point == *b"/proc").any(|mount| {
+        let mut options = mount.file_system_options.split(|&byte| byte == b',');
+        options.any(|option| option.starts_with(b"hidepid=") && !option.ends_with(b"0") && !option.ends_with(b"f"))
     })
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use rustix::fs::OFlags;
-use vnode::{Errno, FileKind, Result};
+use vnode::{Errno, FileKind, Result, mount_table};
 
 use super::credentials::Acting;
 use super::handle::FileHandle;
@@ -298,9 +298,8 @@ impl Mounts {
 
 /// The kernel's numbers of all that is mounted, as far as the server sees it; `None` if it cannot be told now.
 fn mounted() -> Option<HashSet<u64>> {
-    let table = std::fs::read("/proc/thread-self/mountinfo").ok()?;
-    let number = |line: &[u8]| std::str::from_utf8(line.split(|&byte| byte == b' ').next()?).ok()?.parse().ok();
-    Some(table.split(|&byte| byte == b'\n').filter_map(number).collect())
+    let table = std::fs::read(mount_table::OWN).ok()?;
+    Some(mount_table::mounts(&table).map(|mount| mount.number).collect())
 }
 
 /// The inode number shown for an object on another device than the root's.

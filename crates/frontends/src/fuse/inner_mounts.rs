@@ -4,21 +4,21 @@
 //! `ENOMEM` and `EINTR` it takes for no answer, and keeps the name (Linux, fs/fuse/dir.c, `fuse_dentry_revalidate`). What is mounted
 //! in a mount namespace that is neither the server's nor the caller's does not show here.
 
-use super::mount::unescape_octal;
 use super::mount_point::ListedMount;
 use std::collections::HashMap;
 use vnode::Errno;
+use vnode::mount_table::{Mount, OWN, mounts};
 
 /// The mounts inside one mount.
 pub(crate) struct InnerMounts {
-    /// The mount's device, as the table has it; nothing if it is not known.
-    device: Option<String>,
+    /// The mount's device; nothing if it is not known.
+    device: Option<u64>,
 }
 
 impl InnerMounts {
     /// Those inside what the kernel lists so.
     pub(crate) fn of(mount: &ListedMount) -> InnerMounts {
-        InnerMounts { device: Some(mount.device.clone()) }
+        InnerMounts { device: Some(mount.device) }
     }
 
     /// The error that a failed look-up is answered with: that of the stack, unless the kernel would detach something for it
@@ -37,47 +37,28 @@ impl InnerMounts {
 
     /// Whether something may be mounted on an object of this name or below it, as the server or the process sees it.
     fn may_be_at(&self, name: &[u8], process: u32) -> bool {
-        let Some(device) = &self.device else { return true };
-        let holds = |table: &str| std::fs::read(table).map(|table| holds(&table, device.as_bytes(), name));
-        holds("/proc/self/mountinfo").unwrap_or(true)
-            || (process != 0 && holds(&format!("/proc/{process}/mountinfo")).unwrap_or(false))
+        let Some(device) = self.device else { return true };
+        let holds = |table: &str| std::fs::read(table).map(|table| holds(&table, device, name));
+        holds(OWN).unwrap_or(true) || (process != 0 && holds(&format!("/proc/{process}/mountinfo")).unwrap_or(false))
     }
 }
 
 /// Whether a table has a mount inside one of this device, on a path with this name in it.
-fn holds(table: &[u8], device: &[u8], name: &[u8]) -> bool {
-    let lines: Vec<Line<'_>> = table.split(|&byte| byte == b'\n').filter_map(Line::read).collect();
-    let outer: HashMap<&[u8], &Line<'_>> =
-        lines.iter().filter(|line| line.device == device).map(|line| (line.number, line)).collect();
-    lines.iter().any(|line| {
-        let Some(outer) = outer.get(line.parent) else { return false };
-        let below = line.mount_point.strip_prefix(&*outer.mount_point).unwrap_or(&line.mount_point);
+fn holds(table: &[u8], device: u64, name: &[u8]) -> bool {
+    let mounts: Vec<Mount<'_>> = mounts(table).collect();
+    let outer: HashMap<u64, &Mount<'_>> =
+        mounts.iter().filter(|mount| mount.device == device).map(|mount| (mount.number, mount)).collect();
+    mounts.iter().any(|mount| {
+        let Some(outer) = outer.get(&mount.parent) else { return false };
+        let below = mount.mount_point.strip_prefix(&*outer.mount_point).unwrap_or(&mount.mount_point);
         [&*outer.root, below].into_iter().any(|path| path.split(|&byte| byte == b'/').any(|part| part == name))
     })
-}
-
-/// A line of a mountinfo table (proc_pid_mountinfo(5)).
-struct Line<'a> {
-    number: &'a [u8],
-    parent: &'a [u8],
-    device: &'a [u8],
-    /// What of the file system is mounted, as a path in it.
-    root: Vec<u8>,
-    mount_point: Vec<u8>,
-}
-
-impl<'a> Line<'a> {
-    fn read(line: &'a [u8]) -> Option<Line<'a>> {
-        let mut fields = line.split(|&byte| byte == b' ');
-        let (number, parent, device) = (fields.next()?, fields.next()?, fields.next()?);
-        let (root, mount_point) = (unescape_octal(fields.next()?), unescape_octal(fields.next()?));
-        Some(Line { number, parent, device, root, mount_point })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::makedev;
 
     #[test]
     fn a_mount_inside_is_found_by_every_name_on_its_way() {
@@ -87,19 +68,19 @@ mod tests {
             4 1 0:40 /bound/dir /elsewhere rw - fuse.plyfs x rw\n\
             5 4 0:42 / /elsewhere/n rw - tmpfs t rw\n\
             6 1 0:43 / /mnt/q rw - tmpfs t rw\n";
-        let finds = |name: &str| holds(table, b"0:40", name.as_bytes());
+        let finds = |name: &str| holds(table, makedev(0, 40), name.as_bytes());
         for name in ["a b", "m", "bound", "dir", "n"] {
             assert!(finds(name), "{name}");
         }
         for name in ["mnt", "p", "q", "elsewhere", "a", ""] {
             assert!(!finds(name) || name.is_empty(), "{name}");
         }
-        assert!(!holds(table, b"0:43", b"m") && !holds(b"", b"0:40", b"m"));
+        assert!(!holds(table, makedev(0, 43), b"m") && !holds(b"", makedev(0, 40), b"m"));
     }
 
     #[test]
     fn shortages_are_no_answers_and_others_are_as_they_were() {
-        let nowhere = InnerMounts { device: Some("0:0".into()) };
+        let nowhere = InnerMounts { device: Some(0) };
         assert_eq!(nowhere.answer(Errno::EMFILE, b"name", 0), Errno::ENOMEM);
         for errno in [Errno::EIO, Errno::EACCES, Errno::ENOENT, Errno::EINTR, Errno::ENOMEM] {
             assert_eq!(nowhere.answer(errno, b"name", 0), errno);

@@ -214,24 +214,6 @@ fn check_mount_point(plan: &MountPlan<'_>) -> Result<(), MountError> {
     Ok(())
 }
 
-pub(super) fn unescape_octal(field: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [first, after @ ..] = rest {
-        match rest {
-            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] => {
-                plain.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = after;
-            }
-            _ => {
-                plain.push(*first);
-                rest = after;
-            }
-        }
-    }
-    plain
-}
-
 fn mount_directly(plan: &MountPlan<'_>) -> Result<Device, MountError> {
     let device = Device::open().map_err(|error| match error {
         Errno::NOENT | Errno::NXIO | Errno::NODEV => MountError::NoDevice,

@@ -1,16 +1,18 @@
 //! Mount points: directories that are found by path once and held from then on, so that whoever may rename what is on the
 //! way to one cannot have another one mounted on, changed or unmounted.
 
-use super::mount::{UnmountMode, unescape_octal, unmount_by_helper};
+use super::mount::{UnmountMode, unmount_by_helper};
 use super::mount_flags::MountFlags;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use vnode::mount_table;
 
 /// Opens a directory without asking its file system, which may not answer.
 const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -133,13 +135,13 @@ fn mount_of(descriptor: BorrowedFd<'_>) -> io::Result<u64> {
     number.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
 }
 
-/// A line of the mount table.
+/// A mount that has a place in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedMount {
     /// Its number.
     pub(crate) mount: u64,
-    /// The device of its file system: `MAJOR:MINOR`.
-    pub(crate) device: String,
+    /// The device of its file system, as makedev(3) makes it.
+    pub(crate) device: u64,
     /// The path of its mount point.
     pub(crate) path: PathBuf,
     /// The type of its file system.
@@ -148,20 +150,15 @@ pub(crate) struct ListedMount {
 
 /// The mounts that have a place in the tree, in the order in which they were made.
 pub(crate) fn listed_mounts() -> Vec<ListedMount> {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    table.split(|&byte| byte == b'\n').filter_map(ListedMount::read).collect()
+    let table = std::fs::read(mount_table::OWN).unwrap_or_default();
+    mount_table::mounts(&table).map(ListedMount::of).collect()
 }
 
 impl ListedMount {
-    /// A line of proc_pid_mountinfo(5): the type comes after the field `-`.
-    fn read(line: &[u8]) -> Option<Self> {
-        let mut fields = line.split(|&byte| byte == b' ');
-        let mount = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-        let device = String::from_utf8_lossy(fields.nth(1)?).into_owned();
-        let path = PathBuf::from(OsString::from_vec(unescape_octal(fields.nth(1)?)));
-        fields.find(|field| *field == b"-")?;
-        let kind = OsString::from_vec(unescape_octal(fields.next()?));
-        Some(Self { mount, device, path, kind })
+    fn of(mount: mount_table::Mount<'_>) -> Self {
+        let owned = |field: Cow<'_, [u8]>| OsString::from_vec(field.into_owned());
+        let path = PathBuf::from(owned(mount.mount_point));
+        Self { mount: mount.number, device: mount.device, path, kind: owned(mount.kind) }
     }
 
     /// Whether it is of this type.
@@ -174,15 +171,6 @@ impl ListedMount {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
-
-    #[test]
-    fn a_line_of_the_table() {
-        let line = b"311 98 0:57 / /mnt/a\\040b rw,nosuid shared:1 master:2 - fuse.plyfs /srv\\040|\\040audit rw";
-        let expected =
-            ListedMount { mount: 311, device: "0:57".into(), path: "/mnt/a b".into(), kind: "fuse.plyfs".into() };
-        assert_eq!(ListedMount::read(line), Some(expected));
-        assert_eq!(ListedMount::read(b"nonsense"), None);
-    }
 
     #[test]
     fn a_directory_is_held_whatever_becomes_of_its_path() {

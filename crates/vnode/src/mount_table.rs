@@ -1,0 +1,155 @@
+//! The mount table: what is mounted where, as the kernel tells in proc_pid_mountinfo(5).
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{Read, Result, Seek};
+
+use rustix::event::{PollFd, PollFlags};
+
+/// The table of the mount namespace that the calling thread is in.
+pub const OWN: &str = "/proc/thread-self/mountinfo";
+
+/// One mount, by its line in a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount<'a> {
+    /// The kernel's number of it. That of a mount that has gone is given to others.
+    pub number: u64,
+    /// The number of the mount that it is on.
+    pub parent: u64,
+    /// The device of its file system, as makedev(3) makes it.
+    pub device: u64,
+    /// What of the file system is mounted, as a path in it.
+    pub root: Cow<'a, [u8]>,
+    /// Where it is mounted: a path from the root directory of the process whose table it is.
+    pub mount_point: Cow<'a, [u8]>,
+    /// Its options, with commas between them.
+    pub options: &'a [u8],
+    /// The type of the file system, such as `ext4`.
+    pub kind: Cow<'a, [u8]>,
+    /// What mount(8) shows as its source.
+    pub source: Cow<'a, [u8]>,
+    /// The options of the file system, with commas between them; their values are [escaped](unescape) yet.
+    pub file_system_options: &'a [u8],
+}
+
+impl<'a> Mount<'a> {
+    /// The mount of a line; none of a line that is no mount's.
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        let mut fields = line.split(|&byte| byte == b' ');
+        let mut next = || fields.next();
+        let (number, parent, device) = (number(next()?)?, number(next()?)?, device(next()?)?);
+        let (root, mount_point, options) = (unescape(next()?), unescape(next()?), next()?);
+        // Between them are tags of any number.
+        while next()? != b"-" {}
+        let (kind, source) = (unescape(next()?), unescape(next()?));
+        let file_system_options = next().unwrap_or_default();
+        Some(Self { number, parent, device, root, mount_point, options, kind, source, file_system_options })
+    }
+}
+
+/// The mounts of a table, in the order in which they were made: the last of several at one place covers the others.
+pub fn mounts(table: &[u8]) -> impl DoubleEndedIterator<Item = Mount<'_>> {
+    table.split(|&byte| byte == b'\n').filter_map(Mount::parse)
+}
+
+/// Undoes the octal escapes (`\040`) of blanks, tabs, line breaks and backslashes, and of commas in options.
+pub fn unescape(field: &[u8]) -> Cow<'_, [u8]> {
+    if !field.contains(&b'\\') {
+        return Cow::Borrowed(field);
+    }
+    let (mut plain, mut rest) = (Vec::with_capacity(field.len()), field);
+    while let [first, after @ ..] = rest {
+        match rest {
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] => {
+                plain.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                plain.push(*first);
+                rest = after;
+            }
+        }
+    }
+    Cow::Owned(plain)
+}
+
+fn number(field: &[u8]) -> Option<u64> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+fn device(field: &[u8]) -> Option<u64> {
+    let (major, minor) = std::str::from_utf8(field).ok()?.split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The table of the namespace in which it was opened, which tells when it has changed.
+#[derive(Debug)]
+pub struct MountTable(File);
+
+impl MountTable {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Of open(2): without /proc there is none.
+    pub fn open() -> Result<Self> {
+        File::open(OWN).map(Self)
+    }
+
+    /// Whether it has changed since it was asked last; the kernel tells each change once.
+    pub fn has_changed(&self) -> bool {
+        let mut asked = [PollFd::new(&self.0, PollFlags::PRI)];
+        let told = rustix::event::poll(&mut asked, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 }));
+        told.is_ok_and(|count| count > 0)
+    }
+
+    /// What it is now, for [`mounts`].
+    ///
+    /// # Errors
+    /// Of read(2).
+    pub fn read(&mut self) -> Result<Vec<u8>> {
+        let mut text = Vec::new();
+        self.0.rewind().and_then(|()| self.0.read_to_end(&mut text))?;
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_table() {
+        let line = br"36 35 98:7 /sub\011dir /mnt/a\040b\134 ro,noatime shared:1 master:2 - fuse.plyfs /srv\040|\040audit rw,a=\054";
+        let expected = Mount {
+            number: 36,
+            parent: 35,
+            device: rustix::fs::makedev(98, 7),
+            root: b"/sub\tdir".into(),
+            mount_point: br"/mnt/a b\".into(),
+            options: b"ro,noatime",
+            kind: b"fuse.plyfs".into(),
+            source: b"/srv | audit".into(),
+            file_system_options: br"rw,a=\054",
+        };
+        assert_eq!(Mount::parse(line), Some(expected));
+        let without_tags = b"1 1 8:1 / / rw - ext4 /dev/vda";
+        assert_eq!(Mount::parse(without_tags).map(|mount| mount.kind), Some(b"ext4".into()));
+        assert!(
+            [&b""[..], b"nonsense", b"1 1 8:1 / / rw shared:1", b"1 1 8 / / rw - ext4 x rw"]
+                .into_iter()
+                .all(|line| Mount::parse(line).is_none())
+        );
+    }
+
+    #[test]
+    fn what_is_no_escape_stays() {
+        assert_eq!(*unescape(br"a\054\04\777\x\\"), *br"a,\04\777\x\\");
+        assert!(matches!(unescape(b"plain"), Cow::Borrowed(b"plain")));
+    }
+
+    #[test]
+    fn the_root_is_mounted() {
+        let table = MountTable::open().unwrap().read().unwrap();
+        assert!(mounts(&table).any(|mount| *mount.mount_point == *b"/"));
+    }
+}
