@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{Scratch, can_mount, copy_program, finish, run, umount};
+use support::{Scratch, can_mount, copy_program, finish, requests, run, umount};
 
 /// The options of the mount and of its file system, as the kernel shows them.
 fn shown(mount: &str) -> Vec<String> {
@@ -239,13 +239,6 @@ fn with_sync_and_dirsync_what_cannot_be_stored_fails_at_once() {
             fs::create_dir(base).unwrap();
         }
     }
-}
-
-/// How many requests of this operation the mount has had.
-fn requests(mount: &str, operation: &str) -> u64 {
-    let status = run(["status", "--json", mount]).succeeded();
-    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
-    status[0]["requests_by_operation"][operation].as_u64().unwrap_or(0)
 }
 
 #[test]

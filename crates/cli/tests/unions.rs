@@ -4,10 +4,11 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
-use support::{Scratch, can_mount, run, umount};
+use support::{Scratch, can_mount, requests, run, umount, wait_until};
 
 /// The union of the directories `upper` and `lower` in the scratch directory, mounted.
 fn mounted(scratch: &Scratch) -> String {
@@ -50,6 +51,46 @@ fn branches_change_while_programs_use_them() {
     assert_eq!(run(["union", "list", &mount]).succeeded().lines().count(), 2);
     let unknown = run(["union", "remove", &mount, "/nowhere"]);
     assert!(unknown.code != 0 && unknown.errors.contains("there is no branch /nowhere"), "{unknown:?}");
+    umount(&mount);
+}
+
+#[test]
+fn cached_data_stay_over_an_open_unless_they_are_those_of_another_file() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, path, below) = (scratch.name("mount"), scratch.path("mount/f"), scratch.path("lower/f"));
+    for name in ["upper", "lower"] {
+        fs::create_dir(scratch.path(name)).unwrap();
+    }
+    fs::write(&below, [1; 300_000]).unwrap();
+    let stack = format!("{}(metacopy=on)", stack(&scratch));
+    run(["mount", "-o", "nopassthrough", &stack, &mount]).succeeded();
+    // As long as times may not tell a change, nothing is kept.
+    let settle = || std::thread::sleep(Duration::from_millis(50));
+    let read_anew = |expected: u8| {
+        let before = requests(&mount, "read");
+        assert_eq!(fs::read(&path).unwrap(), [expected; 300_000]);
+        requests(&mount, "read") > before
+    };
+    settle();
+    assert!(read_anew(1) && !read_anew(1), "it is cached");
+    fs::write(&path, [2; 300_000]).unwrap();
+    settle();
+    read_anew(2);
+    assert!(!read_anew(2), "it is cached, in the other branch");
+    fs::remove_file(&path).unwrap();
+    fs::write(&below, [3; 300_000]).unwrap();
+    fs::remove_file(scratch.path("upper/.wh.f")).unwrap();
+    settle();
+    wait_until("the file is back", || path.exists());
+    // A copy of the metadata only: its times say nothing of the data.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    settle();
+    assert!(read_anew(3) && read_anew(3));
+    fs::write(&below, [4; 300_000]).unwrap();
+    assert!(read_anew(4));
     umount(&mount);
 }
 

@@ -43,7 +43,7 @@ pub use lock::{Lock, LockFamily, LockKind, LockOwner};
 pub use name::{NAME_MAX, Name, NameBuf};
 pub use open_directory::{DirectoryEntry, OpenDirectory, OpenDirectoryRef};
 pub use open_file::{OpenFile, OpenFileRef, open_for_rewriting};
-pub use properties::{AccessControl, Properties};
+pub use properties::{AccessControl, Properties, TimesTell};
 pub use threads::{as_server, restore_credentials_by};
 pub use transfer::{read_fully, transfer_fully, write_fully};
 pub use user_namespace::{IdKind, has_machine_ids};

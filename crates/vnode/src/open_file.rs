@@ -80,6 +80,12 @@ pub trait OpenFile: Send + Sync + 'static {
         true
     }
 
+    /// Whether the file's data are as they were if its size, mtime and ctime are, where the
+    /// [properties](crate::Properties::times_tell_changes) leave it to single files. Default: yes.
+    fn times_tell_changes(&self) -> bool {
+        true
+    }
+
     /// What was written reaches stable storage; with `data_only` not the attributes that reading does not need.
     /// Default: nothing to do.
     ///

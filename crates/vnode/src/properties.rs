@@ -18,6 +18,28 @@ pub enum AccessControl {
     NotShown,
 }
 
+/// Of which files size, mtime and ctime tell: if they are as they were, so are the data.
+///
+/// Of the parts of a stack the least counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TimesTell {
+    /// Of none: data change without them.
+    OfNone,
+    /// Of those that [say so](crate::OpenFile::times_tell_changes): the data of others may be elsewhere.
+    OfSome,
+    /// Of all.
+    #[default]
+    OfAll,
+}
+
+impl TimesTell {
+    /// The one of the two that promises less.
+    #[must_use]
+    pub const fn stacked_on(self, lower: Self) -> Self {
+        if (self as u8) < lower as u8 { self } else { lower }
+    }
+}
+
 impl AccessControl {
     /// Whether the kernel may check permissions before the stack is asked.
     pub const fn kernel_may_check(self) -> bool {
@@ -54,8 +76,8 @@ pub struct Properties {
     pub needs_fresh_attributes: bool,
     /// One file opened twice may be two files of the base: what is cached of one open is not what another reads.
     pub opens_differ: bool,
-    /// A file whose size, mtime and ctime are as they were has the same data: a cache of it may be kept.
-    pub times_tell_changes: bool,
+    /// Files whose size, mtime and ctime are as they were have the same data: a cache of it may be kept.
+    pub times_tell_changes: TimesTell,
     /// Reading a file changes its access time, at least where it was not read since it was written (`relatime`).
     pub reading_changes_times: bool,
     /// Files may be open files of the kernel's ([`OpenFile::backing`](crate::OpenFile::backing)).
@@ -91,7 +113,7 @@ impl Properties {
         needs_every_data_operation: false,
         needs_fresh_attributes: false,
         opens_differ: false,
-        times_tell_changes: true,
+        times_tell_changes: TimesTell::OfAll,
         reading_changes_times: true,
         has_backing_files: true,
         nothing_to_flush: true,
@@ -117,7 +139,7 @@ impl Properties {
             needs_every_data_operation: self.needs_every_data_operation || lower.needs_every_data_operation,
             needs_fresh_attributes: self.needs_fresh_attributes || lower.needs_fresh_attributes,
             opens_differ: self.opens_differ || lower.opens_differ,
-            times_tell_changes: self.times_tell_changes && lower.times_tell_changes,
+            times_tell_changes: self.times_tell_changes.stacked_on(lower.times_tell_changes),
             reading_changes_times: self.reading_changes_times && lower.reading_changes_times,
             has_backing_files: self.has_backing_files && lower.has_backing_files,
             nothing_to_flush: self.nothing_to_flush && lower.nothing_to_flush,

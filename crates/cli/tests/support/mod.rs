@@ -46,6 +46,13 @@ impl Run {
     }
 }
 
+/// How many requests of an operation a mount has had.
+pub fn requests(mount: &str, operation: &str) -> u64 {
+    let status = run(["status", "--json", mount]).succeeded();
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    status[0]["requests_by_operation"][operation].as_u64().unwrap_or(0)
+}
+
 /// Unmounts what is mounted here. A program that another test of this process starts has copies of all open files until it is
 /// executed: while the mount is in use, this is tried again for a while.
 pub fn umount(mount_point: &str) {

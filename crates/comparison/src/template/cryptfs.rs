@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock};
 use blowfish::Blowfish;
 use blowfish::cipher::{BlockEncrypt, KeyInit};
 use vnode::layer::{DataShape, Holes, Layer, LayerFile, LayerVnode};
-use vnode::{Caller, Errno, Name, Properties, Result, StatFs};
+use vnode::{Caller, Errno, Name, Properties, Result, StatFs, TimesTell};
 
 use super::ioctl;
 
@@ -68,7 +68,7 @@ impl Layer for Cryptfs {
             // Another key makes other names and data of what is below.
             needs_every_lookup: true,
             needs_failed_lookups: true,
-            times_tell_changes: false,
+            times_tell_changes: TimesTell::OfNone,
             ..Properties::TRANSPARENT
         }
     }

@@ -7,7 +7,7 @@ use chacha20poly1305::aead::AeadInPlace;
 use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
 use sha2::{Digest, Sha256};
 use vnode::layer::{DataShape, Holes, Layer, LayerFile, LayerVnode, Operation};
-use vnode::{Caller, Errno, Properties, Result};
+use vnode::{Caller, Errno, Properties, Result, TimesTell};
 
 use super::ioctl;
 
@@ -47,7 +47,7 @@ impl Layer for Sealfs {
     }
 
     fn properties(&self) -> Properties {
-        Properties { data_untouched: false, times_tell_changes: false, ..Properties::TRANSPARENT }
+        Properties { data_untouched: false, times_tell_changes: TimesTell::OfNone, ..Properties::TRANSPARENT }
     }
 
     fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {

@@ -9,7 +9,7 @@ use super::{uring, yielding};
 use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
-use vnode::{AccessControl, Properties};
+use vnode::{AccessControl, Properties, TimesTell};
 
 /// How to mount. [`MountOptions::default`] suits a regular mount.
 #[derive(Clone, Debug)]
@@ -130,8 +130,8 @@ pub struct Decisions {
     pub write_back: Result<(), Option<&'static str>>,
     /// Attributes, and data with them, may change by themselves at any time.
     pub needs_fresh_attributes: bool,
-    /// A file whose size and times are as before has the same data.
-    pub times_tell_changes: bool,
+    /// Files whose size and times are as before have the same data.
+    pub times_tell_changes: TimesTell,
     /// A file that was not read since it was written has to be read from the stack, which notes the time.
     pub reading_changes_times: bool,
     /// The kernel drops cached data of a file whose size or mtime changed, also while the file is open.
@@ -157,8 +157,8 @@ pub struct Decisions {
 /// Longer than any mount lives.
 pub(crate) const UNBOUNDED: Duration = Duration::from_secs(1 << 32);
 pub(crate) const REGULAR_TIMEOUT: Duration = Duration::from_secs(1);
-/// Most requests take less.
-const ONE_REQUEST: Duration = Duration::from_micros(20);
+/// From one request of a lone caller to the next, with what it does between: most come sooner.
+const ONE_REQUEST: Duration = Duration::from_micros(50);
 
 /// Decides by a stack's properties and the options, as if the kernel had every feature: [`explain`](super::explain) asks the
 /// running kernel, and [`Mount::decisions`](super::Mount::decisions) tells what it agreed to.
@@ -200,9 +200,10 @@ pub fn decide(properties: &Properties, options: &MountOptions) -> Decisions {
         synchronous_directories: options.flags.synchronous || options.flags.synchronous_directories,
         write_back: write_back(properties, options),
         needs_fresh_attributes: properties.needs_fresh_attributes,
-        times_tell_changes: properties.times_tell_changes
-            && properties.attributes_untouched
-            && !properties.needs_fresh_attributes,
+        times_tell_changes: match properties.attributes_untouched && !properties.needs_fresh_attributes {
+            true => properties.times_tell_changes,
+            false => TimesTell::OfNone,
+        },
         // Where attributes are never kept, that is because something changes by itself.
         drops_changed_data: !exclusive || attribute_timeout.is_zero(),
         needs_every_data_operation: properties.needs_every_data_operation,
@@ -255,7 +256,7 @@ fn write_back(properties: &Properties, options: &MountOptions) -> Result<(), Opt
         Err(None)
     } else if properties.needs_every_data_operation {
         Err(Some(SEES_ALL))
-    } else if !properties.times_tell_changes || properties.needs_fresh_attributes {
+    } else if properties.times_tell_changes != TimesTell::OfAll || properties.needs_fresh_attributes {
         Err(Some("the stack changes files by itself"))
     } else {
         Ok(())
@@ -318,9 +319,9 @@ impl fmt::Display for Decisions {
         };
         let kept = match (self.exclusive, self.times_tell_changes) {
             (true, _) => "as long as memory allows",
-            (_, true) if self.drops_changed_data => "while a file's times stay as they are",
-            (_, true) => "until an open finds other times",
-            _ => "from an open to the last close",
+            (_, TimesTell::OfNone) => "from an open to the last close",
+            _ if self.drops_changed_data => "while a file's times stay as they are",
+            _ => "until an open finds other times",
         };
         let written = if self.write_back.is_ok() { "later, at close at the latest" } else { "at once" };
         let locks = match (self.forward_locks, self.forward_flocks) {
@@ -381,10 +382,15 @@ mod tests {
     #[test]
     fn times_tell_of_changes_where_nothing_in_the_stack_hides_them() {
         let tell = |properties: &Properties| decide(properties, &MountOptions::default()).times_tell_changes;
-        assert!(tell(&REGULAR) && tell(&Properties { data_untouched: false, ..REGULAR }));
-        assert!(!tell(&Properties { times_tell_changes: false, ..REGULAR }));
-        assert!(!tell(&Properties { attributes_untouched: false, ..REGULAR }));
-        assert!(!tell(&Properties { needs_fresh_attributes: true, ..REGULAR }));
+        let every = [TimesTell::OfNone, TimesTell::OfSome, TimesTell::OfAll];
+        for times_tell_changes in every {
+            assert_eq!(tell(&Properties { times_tell_changes, ..REGULAR }), times_tell_changes);
+            let with = |other: TimesTell| times_tell_changes.stacked_on(other);
+            assert_eq!(every.map(with), every.map(|other| other.min(times_tell_changes)));
+        }
+        assert_eq!(tell(&Properties { data_untouched: false, ..REGULAR }), TimesTell::OfAll);
+        assert_eq!(tell(&Properties { attributes_untouched: false, ..REGULAR }), TimesTell::OfNone);
+        assert_eq!(tell(&Properties { needs_fresh_attributes: true, ..REGULAR }), TimesTell::OfNone);
     }
 
     #[test]
@@ -523,7 +529,9 @@ mod tests {
         let kept = |properties: &Properties| decide(properties, &back).write_back;
         assert!(kept(&REGULAR).is_ok() && decide(&REGULAR, &MountOptions::default()).write_back == Err(None));
         assert!(matches!(kept(&Properties { needs_every_data_operation: true, ..REGULAR }), Err(Some(_))));
-        assert!(matches!(kept(&Properties { times_tell_changes: false, ..REGULAR }), Err(Some(_))));
+        for times_tell_changes in [TimesTell::OfSome, TimesTell::OfNone] {
+            assert!(matches!(kept(&Properties { times_tell_changes, ..REGULAR }), Err(Some(_))));
+        }
         assert!(matches!(kept(&Properties { needs_fresh_attributes: true, ..REGULAR }), Err(Some(_))));
     }
 

@@ -15,7 +15,7 @@ use ::fist::reach;
 use ::fist::stop::{Stop, Why};
 use ::fist::tree::{Access, Direction};
 use vnode::layer::{LayerVnode, Operation};
-use vnode::{AccessControl, Caller, Errno, Properties, Result};
+use vnode::{AccessControl, Caller, Errno, Properties, Result, TimesTell};
 
 use super::Described;
 use super::options::{self, Tier};
@@ -316,7 +316,10 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
         opens_differ: program.fan_out > 1 && chooses("open"),
         nothing_to_flush: !has("flush"),
         // What a command sets, such as a key, may change what names and data are.
-        times_tell_changes: filters.data.is_none() || program.ioctls.is_empty(),
+        times_tell_changes: match filters.data.is_none() || program.ioctls.is_empty() {
+            true => TimesTell::OfAll,
+            false => TimesTell::OfNone,
+        },
         overlay: program.is_overlay,
         read_only: program.access == Some(Access::ReadOnly),
         ..Properties::TRANSPARENT

@@ -319,6 +319,10 @@ impl OpenFile for UnionFile {
         may_move || self.current().map_or(true, |file| file.closing_tells())
     }
 
+    fn times_tell_changes(&self) -> bool {
+        self.current().is_ok_and(|file| file.times_tell_changes())
+    }
+
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(KIND.name);
         if !self.node.is_arriving() {

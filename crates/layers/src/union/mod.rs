@@ -56,7 +56,7 @@ use std::time::Duration;
 
 use vnode::{
     AccessControl, Caller, Control, ControlError, Description, Errno, FileKind, FileSystem, Handle, KeptAccessTimes,
-    KeyedLocks, Name, Notifier, Properties, Result, StatFs, VnodeRef,
+    KeyedLocks, Name, Notifier, Properties, Result, StatFs, TimesTell, VnodeRef,
 };
 
 use crate::kind::Build;
@@ -273,7 +273,7 @@ impl FileSystem for UnionFileSystem {
         let own = Properties {
             names_untouched: false,
             shares_locks: false,
-            times_tell_changes: false,
+            times_tell_changes: TimesTell::OfSome,
             ..Properties::TRANSPARENT
         };
         let all = slots.iter().map(|slot| slot.member.base.file_system.properties());

@@ -203,6 +203,10 @@ impl<L: Layer> OpenFile for LayerFile<L> {
         !self.node.layer().properties().nothing_to_flush || self.lower.closing_tells()
     }
 
+    fn times_tell_changes(&self) -> bool {
+        self.lower.times_tell_changes()
+    }
+
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         self.node.layer().properties().allows_passthrough().then(|| self.lower.backing()).flatten()
     }

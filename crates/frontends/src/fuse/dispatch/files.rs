@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vnode::{
     AccessMode, Attributes, Caller, Creation, Errno, Lock, LockFamily, LockKind, LockOwner, OpenFileRef, OpenFlags,
-    open_for_rewriting,
+    TimesTell, open_for_rewriting,
 };
 
 /// Set by the kernel for a file opened to be executed; no flag of open(2).
@@ -186,7 +186,12 @@ impl Dispatcher {
     fn may_keep_data(&self, node: &Node, file: &OpenFileRef, attributes: Option<&Attributes>, reads: bool) -> bool {
         let Decisions { needs_fresh_attributes, exclusive, times_tell_changes, reading_changes_times, .. } =
             **self.decisions();
-        if needs_fresh_attributes || !(exclusive || times_tell_changes) {
+        let times_tell = match times_tell_changes {
+            TimesTell::OfAll => true,
+            TimesTell::OfSome => file.times_tell_changes(),
+            TimesTell::OfNone => false,
+        };
+        if needs_fresh_attributes || !(exclusive || times_tell) {
             return false;
         }
         self.attributes_of(file, attributes).is_ok_and(|attributes| {

@@ -51,6 +51,10 @@ impl OpenFile for FanFile {
         self.file.closing_tells()
     }
 
+    fn times_tell_changes(&self) -> bool {
+        self.file.times_tell_changes()
+    }
+
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         self.file.fsync(caller, data_only)
     }

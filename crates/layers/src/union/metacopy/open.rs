@@ -87,6 +87,11 @@ impl OpenFile for MetadataOnlyFile {
         self.own.closing_tells()
     }
 
+    /// Those of the copy do not tell of the original.
+    fn times_tell_changes(&self) -> bool {
+        false
+    }
+
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(KIND.name);
         self.own.fsync(caller, data_only)
