@@ -26,7 +26,7 @@ use scene::{Operation, Scenario, Scene, UnionOptions, perform, perform_from};
 use tempfile::TempDir;
 use trace::End;
 use view::View;
-use vnode::Result;
+use vnode::{Errno, Result};
 
 /// What the process that is to be stopped finds its task in.
 const CHILD_SCENARIO: &str = "CRASH_CHILD_SCENARIO";
@@ -144,6 +144,18 @@ fn check(scenarios: &[Scenario], options: UnionOptions) {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
+/// Has the operation done by a union of its own. A process that another test starts has copies of what is open here, and so the
+/// locks of a union that has ended, until it is executed.
+fn perform_alone(scene: &Scene<'_>, scenario: &Scenario) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        match perform(&*scene.union(), scenario.operation) {
+            Err(Errno::EBUSY) if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            done => return done,
+        }
+    }
+}
+
 /// A scenario, and what the operation makes of it if nothing stops it.
 struct Trial {
     scenario: &'static Scenario,
@@ -163,9 +175,9 @@ impl Trial {
         let directory = directory();
         let scene = Scene::make(scenario, options, directory.path());
         let before = View::of(&*scene.union());
-        perform(&*scene.union(), scenario.operation).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
+        perform_alone(&scene, scenario).unwrap_or_else(|error| panic!("{}: {error}", scenario.name));
         let after = seen(&scene, options, &before);
-        let again = perform(&*scene.union(), scenario.operation);
+        let again = perform_alone(&scene, scenario);
         let after_again = seen(&scene, options, &before);
         let counts = if every_call() { trace::any } else { trace::changes };
         Self { scenario, options, counts, before: masked(before.since(&before), options), after, again, after_again }
@@ -236,7 +248,7 @@ impl Trial {
             true => (self.again, &self.after_again),
             false => (Ok(()), &self.after),
         };
-        let again = perform(&*scene.union(), self.scenario.operation);
+        let again = perform_alone(scene, self.scenario);
         // That a snapshot was taken or merged users do not see.
         let is_unseen = matches!(self.scenario.operation, Operation::Snapshot(..)) && again == self.again;
         if again != expected && !is_unseen {
