@@ -177,6 +177,36 @@ fn loops_of_bytes_reach_up_to_the_end_and_over_themselves() {
     }
 }
 
+#[test]
+fn loops_may_begin_and_end_anywhere_in_the_range_of_their_counter() {
+    const COUNTERS: [&str; 7] = ["int", "long", "short", "char", "unsigned int", "unsigned char", "unsigned long"];
+    let input = *b"a filter makes bytes of bytes, sixteen at a time; the loop may begin anywhere.";
+    for counter in COUNTERS {
+        let text = format!(
+            "%%\n%%\nlong f(const unsigned char *in, unsigned char *out, long from, long to) {{ {counter} i; {counter} n = to;\n\
+             for (i = from; i < n; i++) out[i] = in[i] + 1; return i; }}\n"
+        );
+        let program = common::program("test", &text);
+        let compiled = Compiled::new(&program).unwrap();
+        let edges = [i64::MIN, i32::MIN.into(), i16::MIN.into(), i8::MIN.into(), 0, 48, 127, 255, 32_767, 65_535];
+        let more = [1 << 31, (1 << 32) - 1, 1 << 32, i64::MAX, -4096, -32, -16];
+        let near = |edge: i64| [-17, -16, -1, 0, 1, 16].map(|distance| edge.wrapping_add(distance));
+        let all: Vec<i64> = edges.into_iter().chain(more).flat_map(near).collect();
+        for from in &all {
+            for to in &all {
+                for place in [Memory::OUTPUT, Memory::OUTPUT + 20] {
+                    let values = [Memory::INPUT, place, *from, *to];
+                    let (mut one, mut other) = ([7; 64], [7; 64]);
+                    let notes = &mut Notes::new(&program);
+                    let interpreted = common::interpret(&program, notes, 0, &values, &input, &mut one);
+                    let answer = common::run_compiled(&compiled, &program, notes, 0, &values, &input, &mut other);
+                    assert_eq!((interpreted, one), (answer, other), "{counter}: {from} to {to}, {place:x}");
+                }
+            }
+        }
+    }
+}
+
 /// What rounds of a loop do with `in[i]` and `out[i]`, and what there is around: each in its own way possible, or not, for
 /// several bytes at a time.
 const ROUNDS: &[&str] = &[

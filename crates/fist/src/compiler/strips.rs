@@ -166,8 +166,13 @@ impl<'a> Translator<'_, 'a> {
         Some((reads, tables, self.access(round.to, true)?))
     }
 
-    /// The last value of the counter with which sixteen rounds can be begun; one below zero if none can.
-    fn last(&mut self, strip: &Strip<'a>, reads: &[Access], tables: &[Access], to: &Access, first: Value) -> Value {
+    /// Whether sixteen rounds can be begun at all, and the last value of the counter with which they can be.
+    fn last(
+        &mut self,
+        strip: &Strip<'a>,
+        (reads, tables, to): (&[Access], &[Access], &Access),
+        first: Value,
+    ) -> (Value, Value) {
         let (bound, _) = self.integer(strip.bound);
         // Pointers are not moved farther at a time.
         let most = self.constant(Range::STEP.high);
@@ -192,21 +197,20 @@ impl<'a> Translator<'_, 'a> {
             let is_table = self.is_table(table, *bytes, to, (first, end));
             is_possible = self.builder.ins().band(is_possible, is_table);
         }
-        let nothing = self.constant(0);
-        let end = self.builder.ins().select(is_possible, end, nothing);
-        let is_some = self.builder.ins().icmp(IntCC::SignedGreaterThan, end, nothing);
-        let end = self.builder.ins().select(is_some, end, nothing);
+        // What is subtracted from it does not make it wrap around.
+        let has_some = self.compare(IntCC::SignedGreaterThan, end, 0);
+        let is_possible = self.builder.ins().band(is_possible, has_some);
         let width = self.constant(WIDTH);
-        self.builder.ins().isub(end, width)
+        (is_possible, self.builder.ins().isub(end, width))
     }
 
     fn rounds(&mut self, strip: &Strip<'a>) {
         let Place::Changing { variable: counter, .. } = self.scope.registers[strip.counter] else { return };
         let Some((reads, tables, to)) = self.places_of(&strip.round) else { return };
         let first = self.builder.use_var(counter);
-        let last = self.last(strip, &reads, &tables, &to, first);
+        let (is_possible, last) = self.last(strip, (&reads, &tables, &to), first);
         let (head, body, done) = (self.block(), self.block(), self.block());
-        self.builder.ins().jump(head, &[]);
+        self.builder.ins().brif(is_possible, head, &[], done, &[]);
         self.scope.latest.clear();
         self.builder.switch_to_block(head);
         let count = self.builder.use_var(counter);
@@ -228,6 +232,7 @@ impl<'a> Translator<'_, 'a> {
         self.builder.ins().jump(head, &[]);
         self.builder.seal_block(head);
         self.start(done);
+        let count = self.builder.use_var(counter);
         self.settle_rounds(strip, first, count);
     }
 
