@@ -38,7 +38,7 @@ pub const DECLARATIONS: [Declaration; 12] = [
     },
     Declaration {
         name: "errorcode",
-        usage: "errorcode EBADKEY 600;",
+        usage: "errorcode EBADKEY 200;",
         summary: "a name for an error number, a new one if none is given",
         choices: &[],
     },

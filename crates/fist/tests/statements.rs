@@ -140,6 +140,18 @@ fn shared_data_are_changed_in_place() {
     assert_eq!(notes.vfs, [3, 0, 0, 0, b'a', b'b', b'c', b'd']);
 }
 
+/// The kernel takes no others from a server: whoever asks would wait for ever.
+#[test]
+fn errors_have_numbers_of_their_own_that_the_kernel_takes() {
+    let many: String = (0..376).map(|number| format!("errorcode E{number};\n")).collect();
+    let text = format!("errorcode EFIRST;\n{many}errorcode EGIVEN 134;\nerrorcode EPROTOCOL 71;\n%%\n");
+    let program = common::program("test", &text);
+    let numbers: std::collections::HashSet<i32> = program.errors.iter().map(|(_, number)| *number).collect();
+    assert_eq!(numbers.len(), 379);
+    assert!(numbers.iter().all(|number| (134..512).contains(number) || *number == 71), "{numbers:?}");
+    assert!(codes(&format!("errorcode EMORE;\n{text}")).contains(&"F0204"));
+}
+
 #[test]
 fn mistakes_are_told_by_their_codes() {
     for (text, code) in [
@@ -163,6 +175,10 @@ fn mistakes_are_told_by_their_codes() {
         ("%%\n%op:unlink { fistOp($2); }\n", "F0204"),
         ("%%\n%op:unlink { $vfs.x = 1; }\n", "F0202"),
         ("%%\n%op:unlink { break; }\n", "F0108"),
+        ("errorcode EODD 512;\n%%\n", "F0204"),
+        ("errorcode EODD 0;\n%%\n", "F0204"),
+        ("errorcode EODD 4294967297;\n%%\n", "F0204"),
+        ("errorcode EODD 300;\nerrorcode EVEN 300;\n%%\n", "F0201"),
         ("%%\n%op:unlink { return 1; }\n", "F0203"),
         ("%%\n%%\nint f(void);\n", "F0202"),
         ("%%\n%%\nint f(const char *s) { s[0] = 1; return 0; }\n", "F0203"),

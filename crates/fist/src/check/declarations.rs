@@ -12,10 +12,10 @@ use crate::tree::{
 
 /// Most file systems that one can lie on.
 const FAN_OUT_MAX: u64 = 64;
-/// Error numbers from here on are a description's own, unless it gives a number: Linux's end at 133.
-const OWN_ERRORS_BEGIN: i32 = 512;
-/// The largest error number that the kernel passes on.
-const ERROR_MAX: u64 = 4095;
+/// Error numbers that are a description's own, unless it gives a number: Linux's end at 133.
+const OWN_ERRORS: std::ops::RangeInclusive<i32> = 134..=ERROR_MAX;
+/// The largest error number that the kernel takes from a server (Linux, fs/fuse/dev.c: `fuse_dev_do_write`).
+const ERROR_MAX: i32 = 511;
 /// The most bytes of an ioctl, as its number holds them (`_IOC_SIZEBITS`).
 const IOCTL_BYTES_MAX: u64 = (1 << 14) - 1;
 
@@ -23,9 +23,18 @@ const IOCTL_BYTES_MAX: u64 = (1 << 14) - 1;
 #[derive(Default)]
 struct Once(Vec<(&'static str, Span)>);
 
+/// The number that a declaration gives an error.
+fn given_error(declaration: &Declaration) -> Option<i32> {
+    match &declaration.kind {
+        D::ErrorCode(_, Some(number)) => i32::try_from(number.value).ok(),
+        _ => None,
+    }
+}
+
 impl Checker {
     pub(super) fn declare_declarations(&mut self, description: &Description) {
         let mut once = Once::default();
+        self.given_errors = description.declarations.iter().filter_map(given_error).collect();
         let mut mount = Structure { name: "mntdata".into(), fields: Vec::new(), size: 0, alignment: 1 };
         for declaration in &description.declarations {
             self.declare_one(declaration, &mut once, &mut mount);
@@ -117,16 +126,23 @@ impl Checker {
     }
 
     fn declare_error(&mut self, name: &Name, number: Option<&Spanned<u64>>) {
-        let own = self.program.errors.iter().filter(|(_, number)| *number >= OWN_ERRORS_BEGIN).count() as i32;
+        let is_taken = |number: &i32| self.program.errors.iter().any(|(_, other)| other == number);
         let value = match number {
-            None => OWN_ERRORS_BEGIN + own,
-            Some(number) if (1..=ERROR_MAX).contains(&number.value) => number.value as i32,
-            Some(number) => {
-                let what = format!("the number of an error is 1 to {ERROR_MAX}, not {}", number.value);
-                self.wrong(Code::BadConstant, what, number.span);
-                return;
-            }
+            None => OWN_ERRORS.clone().find(|number| !is_taken(number) && !self.given_errors.contains(number)),
+            Some(number) => i32::try_from(number.value).ok().filter(|number| (1..=ERROR_MAX).contains(number)),
         };
+        let Some(value) = value else {
+            let what = match number {
+                None => format!("there are more errors than the numbers {} to {ERROR_MAX}", OWN_ERRORS.start()),
+                Some(number) => format!("the number of an error is 1 to {ERROR_MAX}, not {}", number.value),
+            };
+            self.wrong(Code::BadConstant, what, number.map_or(name.span, |number| number.span));
+            return;
+        };
+        if is_taken(&value) {
+            let what = format!("there are two errors with the number {value}");
+            self.wrong(Code::Twice, what, number.map_or(name.span, |number| number.span));
+        }
         self.program.errors.push((name.value.clone(), value));
         self.name(&name.value, Symbol::Constant(value.into(), Integer::INT), name.span);
     }

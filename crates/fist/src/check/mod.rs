@@ -73,6 +73,8 @@ struct Checker {
     filters: Filters,
     /// Names of data that something writes to.
     written: HashSet<String>,
+    /// Numbers that the description gives errors.
+    given_errors: HashSet<i32>,
     diagnostics: Vec<Diagnostic>,
     symbols: HashMap<String, (Symbol, Span)>,
     aliases: HashMap<String, Type>,
@@ -89,6 +91,7 @@ impl Checker {
             program: Program::new(name),
             filters: Filters::default(),
             written: HashSet::new(),
+            given_errors: HashSet::new(),
             diagnostics: Vec::new(),
             symbols: constants::known(),
             aliases: types::known(),

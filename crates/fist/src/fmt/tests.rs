@@ -95,7 +95,7 @@ int twice( int of ) ;
 extern char * names [ 3 ];
 %}
 %fanout : 2 ;
-%errorcode EBADKEY  600;
+%errorcode EBADKEY  200;
 errorcode:EOTHER;
 per_vnode {int opens;}
 per_vfs {
