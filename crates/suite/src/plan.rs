@@ -134,10 +134,11 @@ impl Plan {
         if self.reach.is_mount() && self.lacks("dont-mask") {
             abilities = abilities.without(Ability::WholeModes);
         }
-        if self.reach.is_mount() && self.may_check_permissions() && self.kernel_has("has-expire-only", 6, 2) {
+        // Of Linux 6.3, and of later releases of 6.1.
+        if self.reach.is_mount() && self.may_check_permissions() && self.kernel_has("has-expire-only", 6, 1) {
             abilities = abilities.without(Ability::PromptRevocation);
         }
-        let sees_all_data = self.layers.contains(&"rules.fist");
+        let sees_all_data = self.layers.iter().any(|layer| ["rules.fist", "faulty"].contains(layer));
         if self.reach.is_mount() && sees_all_data && !self.kernel_has("direct-io-allow-mmap", 6, 6) {
             abilities = abilities.without(Ability::Map);
         }
