@@ -130,7 +130,11 @@ impl Node {
         self.may_be_copied(caller)?;
         let mut limit = usize::MAX;
         for _ in 0..ATTEMPTS {
-            let Instance { member, vnode, .. } = target.writable_within(caller, Extent::Nothing, limit)?;
+            let Instance { member, vnode, .. } = match target.writable_within(caller, Extent::Nothing, limit) {
+                // By which of its names it would go to another branch is not known.
+                Err(Errno::ESTALE) if matches!(target.whereabouts(), Whereabouts::Unknown) => return Err(Errno::EXDEV),
+                found => found?,
+            };
             target.note_path_of_data(caller)?;
             let own = self.union.branches.position(&member).ok_or(Errno::ESTALE)?;
             let cannot_move = target.is_nameless();

@@ -115,14 +115,20 @@ impl Node {
         if Identity::brought(made)?.is_some() { Ok(()) } else { Err(Errno::EXDEV) }
     }
 
-    /// Finds where an object is that was reached by its handle.
+    /// Finds where an object is that was reached by its handle, or lost the name that it was reached by.
+    ///
+    /// # Errors
+    /// `ESTALE` where its branch has it at a path that is not its path in the union: in a directory that was moved.
     pub(in super::super) fn find_whereabouts(self: &Arc<Self>) -> Result<()> {
         if !matches!(self.whereabouts(), Whereabouts::Unknown) {
             return Ok(());
         }
         let Instance { member, vnode, .. } = self.leftmost();
         let path = Member::path_in_layer(&member.base, &vnode)?;
-        let found = self.union.node_at(&path)?;
-        if Arc::ptr_eq(&found, self) { Ok(()) } else { Err(Errno::ESTALE) }
+        match self.union.node_at(&path) {
+            Ok(found) if Arc::ptr_eq(&found, self) => Ok(()),
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => Err(Errno::ESTALE),
+            Err(error) => Err(error),
+        }
     }
 }
