@@ -1,5 +1,6 @@
 //! The kernel's list of mounts, as far as Plyfs is concerned.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -37,6 +38,12 @@ pub fn read() -> Vec<Entry> {
     mounts(&table).map(entry).collect()
 }
 
+/// Where file systems are mounted that are processes, by FUSE.
+pub fn served() -> Vec<PathBuf> {
+    let table = fs::read(OWN).unwrap_or_default();
+    mounts(&table).filter(Mount::is_fuse).map(|mount| path(mount.mount_point)).collect()
+}
+
 /// The topmost mount on exactly this path.
 pub fn on(mount_point: &Path) -> Option<Entry> {
     read().into_iter().rfind(|entry| entry.mount_point == mount_point)
@@ -68,17 +75,22 @@ pub fn canonical(path: &Path) -> PathBuf {
 
 fn entry(mount: Mount<'_>) -> Entry {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let words = |bytes: &[u8]| text(&unescape(bytes)).split(',').map(str::to_owned).collect::<Vec<_>>();
+    // Commas inside of them are escaped.
+    let words = |bytes: &[u8]| bytes.split(|&byte| byte == b',').map(|word| text(&unescape(word))).collect::<Vec<_>>();
     let of_file_system = words(mount.file_system_options);
     let user = of_file_system.iter().find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
     Entry {
         mount: mount.number,
-        mount_point: PathBuf::from(OsString::from_vec(mount.mount_point.into_owned())),
+        mount_point: path(mount.mount_point),
         kind: text(&mount.kind),
         source: text(&mount.source),
         options: [words(mount.options), of_file_system].concat(),
         user,
     }
+}
+
+fn path(bytes: Cow<'_, [u8]>) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes.into_owned()))
 }
 
 #[cfg(test)]
@@ -94,6 +106,12 @@ mod tests {
         assert_eq!(entry.source, "/srv | audit");
         assert_eq!(entry.options, ["rw", "nosuid", "rw", "user_id=1000", "group_id=0"]);
         assert_eq!(entry.user, Some(1000));
+    }
+
+    #[test]
+    fn a_comma_in_an_option_does_not_end_it() {
+        let line = br"40 1 0:9 / /o rw - overlay o rw,lowerdir=/a\054user_id=7,upperdir=/b";
+        assert_eq!(entry(Mount::parse(line).unwrap()).options[2..], ["lowerdir=/a,user_id=7", "upperdir=/b"]);
     }
 
     #[test]

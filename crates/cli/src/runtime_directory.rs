@@ -71,13 +71,13 @@ const SUBDIRECTORY: &str = "plyfs";
 /// Every directory that may hold sockets which the caller may use: for root those of all users.
 pub fn all() -> Vec<Directory> {
     let uid = geteuid();
-    let mut paths = vec![usual()];
+    let (mut paths, served) = (vec![usual()], mount_table::served());
     if uid.is_root() {
-        paths.extend(of_users("/run/user", "", None).map(|path| path.join(SUBDIRECTORY)));
-        paths.extend(of_users("/tmp", "plyfs-", None));
+        paths.extend(of_users("/run/user", "", None, &served).map(|path| path.join(SUBDIRECTORY)));
+        paths.extend(of_users("/tmp", "plyfs-", None, &served));
     } else {
         paths.push(PathBuf::from(format!("/run/user/{uid}/{SUBDIRECTORY}")));
-        paths.extend(of_users("/tmp", "plyfs-", Some(uid)));
+        paths.extend(of_users("/tmp", "plyfs-", Some(uid), &served));
     }
     paths.sort();
     paths.dedup();
@@ -108,7 +108,9 @@ pub fn make() -> Outcome<Directory> {
         let message = format!("{} is not a directory of yours that only you can use; remove it", path.display());
         return Err(Failure::new(Exit::Permission, message));
     }
-    if let Some(directory) = of_users("/tmp", "plyfs-", Some(geteuid())).find_map(Directory::open_own) {
+    if let Some(directory) =
+        of_users("/tmp", "plyfs-", Some(geteuid()), &mount_table::served()).find_map(Directory::open_own)
+    {
         return Ok(directory);
     }
     let path = PathBuf::from(format!("{}-{:016x}", path.display(), random().map_err(|error| failed(&error))?));
@@ -161,10 +163,8 @@ fn random() -> io::Result<u64> {
 }
 
 /// The entries of a directory that are named after a user, with this in front, and belong to that user; of one user or of all.
-/// After the user's id there may be more, behind a hyphen. What is a FUSE mount is nobody's: its server might never answer.
-fn of_users(directory: &str, prefix: &'static str, only: Option<Uid>) -> impl Iterator<Item = PathBuf> {
-    let is_fuse = |entry: &mount_table::Entry| entry.kind == "fuse" || entry.kind.starts_with("fuse.");
-    let served: Vec<PathBuf> = mount_table::read().into_iter().filter(is_fuse).map(|entry| entry.mount_point).collect();
+/// After the user's id there may be more, behind a hyphen. What is a served mount is nobody's: its server might never answer.
+fn of_users(directory: &str, prefix: &str, only: Option<Uid>, served: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(move |entry| {
         if served.iter().any(|mount| *mount == entry.path() || *mount == entry.path().join(SUBDIRECTORY)) {

@@ -45,6 +45,11 @@ impl<'a> Mount<'a> {
         let file_system_options = next().unwrap_or_default();
         Some(Self { number, parent, device, root, mount_point, options, kind, source, file_system_options })
     }
+
+    /// Whether its file system is a process, by FUSE, which may not answer. `fuseblk`, which is root's, is not meant.
+    pub fn is_fuse(&self) -> bool {
+        *self.kind == *b"fuse" || self.kind.starts_with(b"fuse.")
+    }
 }
 
 /// The mounts of a table, in the order in which they were made: the last of several at one place covers the others.

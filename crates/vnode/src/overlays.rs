@@ -64,8 +64,7 @@ fn is_in(table: &[u8]) -> bool {
     let is_on_fuse = |path: &[u8]| {
         // Of several at the same place, the last covers the others.
         let found = mounts.iter().filter(|mount| is_above(mount, path)).max_by_key(|mount| mount.mount_point.len());
-        !path.starts_with(b"/")
-            || found.is_some_and(|mount| *mount.kind == *b"fuse" || mount.kind.starts_with(b"fuse."))
+        !path.starts_with(b"/") || found.is_some_and(Mount::is_fuse)
     };
     let mut overlays = mounts.iter().filter(|mount| *mount.kind == *b"overlay");
     overlays.any(|overlay| layers(overlay.file_system_options).iter().any(|path| is_on_fuse(path)))

@@ -126,6 +126,7 @@ impl Checker {
     }
 
     fn declare_error(&mut self, name: &Name, number: Option<&Spanned<u64>>) {
+        let span = number.map_or(name.span, |number| number.span);
         let is_taken = |number: &i32| self.program.errors.iter().any(|(_, other)| other == number);
         let value = match number {
             None => OWN_ERRORS.clone().find(|number| !is_taken(number) && !self.given_errors.contains(number)),
@@ -136,12 +137,11 @@ impl Checker {
                 None => format!("there are more errors than the numbers {} to {ERROR_MAX}", OWN_ERRORS.start()),
                 Some(number) => format!("the number of an error is 1 to {ERROR_MAX}, not {}", number.value),
             };
-            self.wrong(Code::BadConstant, what, number.map_or(name.span, |number| number.span));
+            self.wrong(Code::BadConstant, what, span);
             return;
         };
         if is_taken(&value) {
-            let what = format!("there are two errors with the number {value}");
-            self.wrong(Code::Twice, what, number.map_or(name.span, |number| number.span));
+            self.wrong(Code::Twice, format!("there are two errors with the number {value}"), span);
         }
         self.program.errors.push((name.value.clone(), value));
         self.name(&name.value, Symbol::Constant(value.into(), Integer::INT), name.span);
