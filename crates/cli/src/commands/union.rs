@@ -80,6 +80,10 @@ fn check(branches: &[OsString], options: CheckOptions) -> Outcome {
     };
     stack::check_union(branches, &options, report).map_err(|error| match error {
         CheckError::InUse(_) => Failure::new(Exit::Busy, error),
+        CheckError::State(_) => {
+            let remedy = "check it as the user who owns that directory, or look into it and give it to yours";
+            Failure::new(Exit::Permission, format!("{error}; {remedy}"))
+        }
         CheckError::Branch(..) => Failure::new(Exit::Stack, format!("{error}; repair what it lies on")),
     })?;
     printed?;

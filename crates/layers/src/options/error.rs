@@ -51,6 +51,8 @@ pub enum OptionProblem {
         /// Why.
         error: Errno,
     },
+    /// It is no option but a branch whose state directory others than the server can have written.
+    BranchState,
     /// It is no option: what was stopped half-way cannot be finished.
     Unfinished {
         /// Why, in words.
@@ -67,6 +69,11 @@ pub enum OptionProblem {
     },
 }
 
+impl OptionProblem {
+    /// [`OptionProblem::BranchState`] in words.
+    pub const STATE_OF_OTHERS: &str = "its .wh..wh.plyfs is not the server's own, so others can have written it";
+}
+
 impl OptionError {
     /// Whether the value is wrong, rather than the key: where a message should point.
     pub fn is_about_value(&self) -> bool {
@@ -76,6 +83,7 @@ impl OptionError {
             | OptionProblem::GivenTwice
             | OptionProblem::Missing
             | OptionProblem::Branch { .. }
+            | OptionProblem::BranchState
             | OptionProblem::Unfinished { .. }
             | OptionProblem::Conflict { .. } => false,
         }
@@ -104,6 +112,9 @@ impl fmt::Display for OptionError {
                 write!(formatter, "option `{key}` of `{layer}`: cannot use `{path}`: {error}")
             }
             OptionProblem::Branch { error } => write!(formatter, "`{layer}` cannot use the branch {key}: {error}"),
+            OptionProblem::BranchState => {
+                write!(formatter, "`{layer}` cannot use the branch {key}: {}", OptionProblem::STATE_OF_OTHERS)
+            }
             OptionProblem::Unfinished { message } => {
                 write!(formatter, "`{layer}` cannot finish the merging of snapshots that was stopped: {message}")
             }

@@ -1,6 +1,6 @@
 //! The branches of a union: which trees, in which order, and what each may be used for.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
@@ -11,8 +11,8 @@ use super::marks::MarkCache;
 use super::parallel::Pace;
 use super::register::Register;
 use super::whiteout::Whiteouts;
-use super::work::Work;
-use crate::{Branch, BranchMode};
+use super::work::{self, Work};
+use crate::{Branch, BranchMode, OptionProblem};
 
 /// A branch as it was given: one tree, or several layers that snapshots have made of it.
 pub(super) struct Base {
@@ -44,6 +44,8 @@ pub(super) struct Member {
     pub(super) work: Work,
     /// What is known of the marks of its directories.
     pub(super) marks: MarkCache,
+    /// It has been reported that some are not believed.
+    has_doubts: AtomicBool,
     /// How fast it answers.
     pub(super) pace: Pace,
     /// Makes its whiteouts.
@@ -61,7 +63,33 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct BadBranch {
     pub(super) label: String,
-    pub(super) error: Errno,
+    pub(super) why: WhyBad,
+}
+
+/// Why a branch cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WhyBad {
+    /// It cannot be read.
+    Error(Errno),
+    /// Others than the server can have written what it says of itself.
+    State,
+}
+
+impl std::fmt::Display for WhyBad {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Error(error) => error.fmt(formatter),
+            Self::State => OptionProblem::STATE_OF_OTHERS.fmt(formatter),
+        }
+    }
+}
+
+impl BadBranch {
+    fn of(branch: &Branch, error: Errno) -> Self {
+        let is_believed = work::has_believed_state(&branch.file_system.root());
+        let why = if is_believed == Ok(false) { WhyBad::State } else { WhyBad::Error(error) };
+        Self { label: branch.label.clone(), why }
+    }
 }
 
 /// The branches, the one of highest priority first. They are changed only while no operation is under way.
@@ -78,7 +106,7 @@ impl Branches {
         let mut register = Register::default();
         for branch in &branches {
             let known = Register::of(&branch.file_system.root());
-            let known = known.map_err(|error| BadBranch { label: branch.label.clone(), error })?;
+            let known = known.map_err(|error| BadBranch::of(branch, error))?;
             if let Some(known) = known {
                 register = known;
                 break;
@@ -184,6 +212,7 @@ impl Member {
             root_ino,
             work,
             marks: MarkCache::default(),
+            has_doubts: AtomicBool::new(false),
             pace: Pace::default(),
             whiteouts: Whiteouts::default(),
         })
@@ -192,6 +221,19 @@ impl Member {
     /// Removes the whiteout beside what has just come to a name in a directory of the branch.
     pub(super) fn uncover(&self, directory: &VnodeRef, stored: Name<'_>) {
         self.whiteouts.uncover(directory, stored, &self.base.label);
+    }
+
+    /// A directory of the branch by this name has marks that are not believed. The first is reported.
+    pub(super) fn doubts(&self, stored: Name<'_>) {
+        if !self.has_doubts.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                target: "union",
+                "{}: marks of the directory {} are not believed, since others than the server could have set them; \
+                 plyfs union check lists all such directories",
+                self.base.label,
+                stored.as_bytes().escape_ascii()
+            );
+        }
     }
 
     /// Smaller for those that were there earlier.
@@ -246,7 +288,8 @@ pub(super) fn slots_of(
     default: BranchMode,
     register: &mut Register,
 ) -> std::result::Result<Vec<Slot>, BadBranch> {
-    let Branch { file_system, mode, label } = branch;
+    let bad = |error| BadBranch::of(&branch, error);
+    let Branch { file_system, mode, label } = branch.clone();
     let root = file_system.root();
     let make = |register: &mut Register| -> Result<Vec<Slot>> {
         let history = History::of(&root)?;
@@ -258,7 +301,7 @@ pub(super) fn slots_of(
         let slot = |layer| Ok(Slot::read_only(&Member::of_layer(&base, layer)?));
         layers.into_iter().map(slot).collect()
     };
-    make(register).map_err(|error| BadBranch { label, error })
+    make(register).map_err(bad)
 }
 
 /// Sets what each tree may be used for. Only the newest layer of a branch may be written, and with snapshots nothing on

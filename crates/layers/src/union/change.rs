@@ -97,7 +97,7 @@ impl Union {
             branch.file_system.keep_access_times(self.kept_access_times());
             let label = branch.label.clone();
             let added = slots_of(branch, BranchMode::ReadOnly, register);
-            groups.insert(at, added.map_err(|bad| refused(&format!("{} cannot be used: {}", bad.label, bad.error)))?);
+            groups.insert(at, added.map_err(|bad| refused(&format!("{} cannot be used: {}", bad.label, bad.why)))?);
             self.forget_missing(&label);
             Ok(())
         })

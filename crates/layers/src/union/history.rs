@@ -104,10 +104,8 @@ pub(super) fn layer_root(root: &VnodeRef, layer: u32) -> Result<VnodeRef> {
         return Ok(root.clone());
     }
     let server = Caller::server();
-    let mut place = root.clone();
-    for name in [STATE, Work::LAYERS] {
-        place = place.lookup(&server, work::name(name))?.vnode;
-    }
+    let state = work::state_of(root)?.ok_or(Errno::ENOENT)?;
+    let place = state.lookup(&server, work::name(Work::LAYERS))?.vnode;
     Ok(place.lookup(&server, number(layer).as_name())?.vnode)
 }
 
@@ -166,12 +164,10 @@ fn number(layer: u32) -> NameBuf {
 }
 
 fn read(root: &VnodeRef) -> Result<Option<String>> {
-    let server = Caller::server();
-    let state = match root.lookup(&server, work::name(STATE)) {
-        Err(Errno::ENOENT) => return Ok(None),
-        found => found?.vnode,
-    };
-    work::read_whole(&state, Work::HISTORY, BYTES_MAX)
+    match work::state_of(root)? {
+        Some(state) => work::read_whole(&state, Work::HISTORY, BYTES_MAX),
+        None => Ok(None),
+    }
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@
 //! the handle in the union. A file that is copied to another branch takes its identity along, in an extended attribute.
 //! A directory that several branches have is known by the branch that was there first.
 
-use vnode::{Caller, Errno, Handle, Result, VnodeRef, XattrMode};
+use vnode::{Caller, Handle, Result, VnodeRef};
 
 use super::branches::Base;
+use super::trusted::Mark;
 use super::whiteout;
 
 /// What an object is known by.
@@ -22,8 +23,8 @@ pub(super) struct Identity {
 pub(super) const FORM: u8 = 1;
 /// Inode numbers below this keep their digits; the tag is written before them.
 const INO_BITS: u32 = 47;
-/// Where a copied file keeps its identity, as root and as a user writes it.
-const ORIGIN: [&[u8]; 2] = [b"trusted.plyfs.origin", b"user.plyfs.origin"];
+/// Where a copied file keeps its identity.
+const ORIGIN: Mark = Mark::new(b"trusted.plyfs.origin", b"user.plyfs.origin");
 
 impl Identity {
     /// That of an object that has always been where it is.
@@ -56,20 +57,14 @@ impl Identity {
 
     /// Takes an identity back: the object has one of its own then.
     pub(super) fn forget(object: &VnodeRef) -> Result<()> {
-        whiteout::remove_attribute(object, &ORIGIN)
+        ORIGIN.remove(object)
     }
 
     /// Gives a copy the identity of what it is a copy of. Where attributes cannot be set it gets another: then it has
     /// this one until the mount ends.
     pub(super) fn bring(&self, writer: &Caller, object: &VnodeRef, names: u32) -> Result<()> {
         let value = [&self.ino.to_le_bytes()[..], &names.to_le_bytes(), self.handle.as_bytes()].concat();
-        for name in ORIGIN {
-            match object.setxattr(writer, name, &value, XattrMode::Set) {
-                Err(Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => {}
-                result => return result,
-            }
-        }
-        Ok(())
+        ORIGIN.set(writer, object, &value).map(drop)
     }
 
     pub(super) fn decode(value: &[u8]) -> Option<(Self, u32)> {
@@ -84,7 +79,7 @@ impl Identity {
 /// What an object says of its identity.
 fn origin(object: &VnodeRef) -> Result<Option<Vec<u8>>> {
     // Most have none, and one question tells so.
-    if whiteout::has_any_attribute(object, &ORIGIN)? { whiteout::attribute(object, &ORIGIN) } else { Ok(None) }
+    if ORIGIN.is_in(&whiteout::attributes(object)?) { ORIGIN.of(object) } else { Ok(None) }
 }
 
 /// The branch's tag and the handle there, of a handle of the union.

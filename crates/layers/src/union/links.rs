@@ -27,7 +27,7 @@ impl Union {
         let Some(position) = self.branches.position(member) else { return Ok(None) };
         let (ino, vnode) = (original.attributes.ino, original.vnode.clone());
         let instance = Instance::new(member, vnode, ino);
-        let (identity, _) = self.identity(&[instance], original.attributes.kind)?;
+        let (identity, _) = self.claimed_identity(&[instance], original.attributes.kind)?;
         let name = name_of(&identity);
         // The leftmost is the newest.
         for slot in &self.branches.slots()[..position] {

@@ -92,6 +92,9 @@ impl Question {
             return Ok(Answer::Object(entry));
         }
         let mut marks = place.member.marks.of(&entry.vnode, &entry.attributes)?;
+        if marks.is_doubtful {
+            place.member.doubts(stored);
+        }
         // Beside a whiteout a directory hides what is on the right.
         marks.is_opaque |= marks.redirect.is_none() && self.has_more && has_whiteout()?;
         Ok(Answer::Directory(entry, marks))
@@ -288,8 +291,18 @@ impl Union {
         Ok(live.map_or(identity, |node| node.identity))
     }
 
-    /// What an object with these instances is known by, and how many names lead to its original if it is a copy.
+    /// What an object with these instances is known by, and how many names lead to its original if it is a copy. What says
+    /// that it is a live one, and is another, has an identity of its own.
     pub(super) fn identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
+        let claimed = self.claimed_identity(instances, kind)?;
+        match self.table.own_identity(&claimed.0, kind, instances) {
+            Some(own) => Ok((self.fitting(own)?, NO_COUNT)),
+            None => Ok(claimed),
+        }
+    }
+
+    /// What an object with these instances says that it is.
+    pub(super) fn claimed_identity(&self, instances: &[Instance], kind: FileKind) -> Result<(Identity, u32)> {
         if kind == FileKind::Directory {
             let oldest = instances.iter().min_by_key(|instance| instance.member.age()).ok_or(Errno::ESTALE)?;
             if oldest.member.work.has_copied_directories()

@@ -43,6 +43,7 @@ mod rename;
 mod settings;
 mod snapshots;
 mod sure;
+mod trusted;
 mod views;
 mod vnode_impl;
 mod whiteout;
@@ -61,7 +62,7 @@ use vnode::{
 
 use crate::kind::Build;
 use crate::{Branch, BranchOpener, Kind, OptionError, OptionProblem};
-use branches::{BadBranch, Branches, Member};
+use branches::{BadBranch, Branches, Member, WhyBad};
 pub use check::{CheckError, CheckOptions, Finding, Problem, check};
 use file::UnionFile;
 pub use fork::{Change, CommitError, CommitOptions, Conflict, Deed, Difference, Fork, to_json};
@@ -370,8 +371,12 @@ impl Drop for UnionFileSystem {
     }
 }
 
-fn bad_branch(BadBranch { label, error }: BadBranch) -> OptionError {
-    OptionError { layer: KIND.name, key: label, problem: OptionProblem::Branch { error } }
+fn bad_branch(BadBranch { label, why }: BadBranch) -> OptionError {
+    let problem = match why {
+        WhyBad::Error(error) => OptionProblem::Branch { error },
+        WhyBad::State => OptionProblem::BranchState,
+    };
+    OptionError { layer: KIND.name, key: label, problem }
 }
 
 /// Passes on that something has changed in a branch. What users see of it may depend on all branches.

@@ -293,6 +293,22 @@ impl Node {
         }
     }
 
+    /// The identity of its own of an object with these instances, which says that it has this one, and is another. Where the
+    /// branches were changed since this was found, nothing tells.
+    fn own_identity_of_another(&self, identity: &Identity, instances: &[Instance]) -> Option<Identity> {
+        let claimant @ Instance { member, vnode, ino, .. } = claimant(self.kind, instances)?;
+        if identity.is_native(&member.base, &vnode.handle())
+            || self.generation.load(Ordering::Acquire) != self.union.branches.generation()
+        {
+            return None;
+        }
+        let is_another = match self.kind {
+            FileKind::Directory => self.instance_in(member).is_some_and(|own| own.handle() != vnode.handle()),
+            _ => !self.leftmost().is_same(claimant),
+        };
+        if is_another { Identity::native(&member.base, &vnode.handle(), *ino).ok() } else { None }
+    }
+
     /// How often it was copied.
     pub(super) fn copies(&self) -> u32 {
         self.copies.load(Ordering::Acquire)
@@ -488,6 +504,14 @@ pub(super) struct Table {
     hasher: RandomState,
 }
 
+/// Whose identity an object with these instances has: the leftmost's, and of a directory the one's whose branch was there first.
+fn claimant(kind: FileKind, instances: &[Instance]) -> Option<&Instance> {
+    match kind {
+        FileKind::Directory => instances.iter().min_by_key(|instance| instance.member.age()),
+        _ => instances.first(),
+    }
+}
+
 impl Table {
     pub(super) fn new() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
@@ -516,6 +540,9 @@ impl Table {
         let mut shard = self.shard(&identity.handle);
         if let Some(node) = shard.get(&identity.handle).and_then(Weak::upgrade) {
             drop(shard);
+            if let Some(own) = node.own_identity_of_another(&identity, &instances) {
+                return self.find_or_insert(union, (own, NO_COUNT), kind, (generation, instances));
+            }
             if kind != FileKind::Directory && node.generation.load(Ordering::Acquire) < generation {
                 node.is_again(generation, instances, names);
             } else if kind == FileKind::Directory {
@@ -527,6 +554,13 @@ impl Table {
         let node = Node::new(union, (identity, names), kind, generation, instances.into());
         shard.insert(identity.handle, Arc::downgrade(&node));
         node
+    }
+
+    /// The identity of its own of an object with these instances, where the live vnode of the identity that it says it has is
+    /// another one: as a copy with all attributes is that somebody made in a branch.
+    pub(super) fn own_identity(&self, claimed: &Identity, kind: FileKind, instances: &[Instance]) -> Option<Identity> {
+        let node = self.find(&claimed.handle).filter(|node| node.kind == kind)?;
+        node.own_identity_of_another(claimed, instances)
     }
 
     /// From now on the vnode is found by another handle too.

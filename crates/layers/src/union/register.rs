@@ -32,8 +32,8 @@ impl Register {
     /// # Errors
     /// Those of reading it: without it, objects would get other numbers.
     pub(super) fn of(root: &VnodeRef) -> Result<Option<Self>> {
-        let Some(state) = work::find(root, work::name(super::whiteout::STATE))? else { return Ok(None) };
-        let Some(file) = work::find(&state.vnode, work::name(Work::REGISTER))? else { return Ok(None) };
+        let Some(state) = work::state_of(root)? else { return Ok(None) };
+        let Some(file) = work::find(&state, work::name(Work::REGISTER))? else { return Ok(None) };
         // One that is no text is one that is not there: the numbers are made anew.
         Ok(String::from_utf8(work::read_all(&file, BYTES_MAX)?).ok().map(|text| Self::of_text(&text)))
     }

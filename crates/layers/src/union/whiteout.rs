@@ -7,13 +7,15 @@
 
 use std::borrow::Cow;
 
-use super::sure::Sure;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vnode::{
     Attributes, Caller, Device, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef, XattrMode,
 };
+
+use super::sure::Sure;
+use super::trusted::Mark;
 
 /// What every mark's name begins with.
 pub(super) const PREFIX: &[u8] = b".wh.";
@@ -22,12 +24,13 @@ pub(super) const STATE: &[u8] = b".wh..wh.plyfs";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 const ESCAPE: &[u8] = b".wh..wh.u";
 
-/// The attributes of overlayfs, as root and as a user writes them.
-const OVERLAY_OPAQUE: [&[u8]; 2] = [b"trusted.overlay.opaque", b"user.overlay.opaque"];
-pub(super) const OVERLAY_REDIRECT: [&[u8]; 2] = [b"trusted.overlay.redirect", b"user.overlay.redirect"];
-/// On a device 0:0 that is no whiteout.
-pub(super) const USERS_DEVICE: [&[u8]; 1] = [b"trusted.plyfs.device"];
+/// The attributes of overlayfs.
+const OVERLAY_OPAQUE: Mark = Mark::new(b"trusted.overlay.opaque", b"user.overlay.opaque");
 /// Where a moved directory keeps the path that it had: the same as overlayfs, for which it means the same.
+pub(super) const OVERLAY_REDIRECT: Mark = Mark::new(b"trusted.overlay.redirect", b"user.overlay.redirect");
+/// On a device 0:0 that is no whiteout.
+pub(super) const USERS_DEVICE: &[u8] = b"trusted.plyfs.device";
+/// No path is longer that a moved directory had.
 pub(super) const REDIRECT_MAX: usize = 4096;
 
 /// Extended attributes that are not shown to users.
@@ -99,7 +102,7 @@ pub(super) fn whiteout_name(stored: Name<'_>) -> Result<NameBuf> {
 
 /// Whether what was found is overlayfs's whiteout, and not a user's device of the same number.
 pub(super) fn is_device(found: &Entry) -> Result<bool> {
-    Ok(has_number(&found.attributes) && attribute(&found.vnode, &USERS_DEVICE)?.is_none())
+    Ok(has_number(&found.attributes) && attribute(&found.vnode, USERS_DEVICE)?.is_none())
 }
 
 /// Whether the device has the number of a whiteout.
@@ -112,7 +115,7 @@ pub(super) fn has_number(attributes: &Attributes) -> bool {
 /// # Errors
 /// `EPERM` where the mark cannot be set.
 pub(super) fn mark_as_users(device: &VnodeRef) -> Result<()> {
-    match device.setxattr(&Caller::server(), USERS_DEVICE[0], b"y", XattrMode::Set) {
+    match device.setxattr(&Caller::server(), USERS_DEVICE, b"y", XattrMode::Set) {
         Err(Errno::EOPNOTSUPP | Errno::EACCES) => Err(Errno::EPERM),
         result => result,
     }
@@ -128,7 +131,7 @@ pub(super) fn stands(directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
 
 /// Whether the directory hides what is below the same directory to the right.
 pub(super) fn is_opaque(directory: &VnodeRef) -> Result<bool> {
-    let value = attribute(directory, &OVERLAY_OPAQUE)?;
+    let value = OVERLAY_OPAQUE.of(directory)?;
     Ok(value.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?)
 }
 
@@ -147,27 +150,30 @@ pub(super) struct Marks {
     pub(super) is_opaque: bool,
     /// As [`redirect`].
     pub(super) redirect: Option<Vec<u8>>,
+    /// It has one that is not believed.
+    pub(super) is_doubtful: bool,
 }
 
 /// The marks of a directory, asked for together: most have none, and one question tells so.
 pub(super) fn marks(directory: &VnodeRef) -> Result<Marks> {
     let names = attributes(directory)?;
-    let has = |wanted: &[&[u8]]| lists_any(&names, wanted);
-    let opaque = if has(&OVERLAY_OPAQUE) { attribute(directory, &OVERLAY_OPAQUE)? } else { None };
+    let opaque = if OVERLAY_OPAQUE.is_in(&names) { OVERLAY_OPAQUE.of(directory)? } else { None };
     let is_opaque = opaque.is_some_and(|value| value == b"y") || has_opaque_mark(directory)?;
-    let redirect = if has(&OVERLAY_REDIRECT) { redirect(directory)? } else { None };
-    Ok(Marks { is_opaque, redirect })
+    let redirect = if OVERLAY_REDIRECT.is_in(&names) { redirect(directory)? } else { None };
+    let is_doubted = |mark: Mark| Ok::<_, Errno>(mark.is_in(&names) && mark.is_doubtful(directory)?);
+    let is_doubtful = is_doubted(OVERLAY_OPAQUE)? || is_doubted(OVERLAY_REDIRECT)?;
+    Ok(Marks { is_opaque, redirect, is_doubtful })
 }
 
 /// Where the rest of a moved directory is: a path from the root of the branches to the right, or a name in the same
 /// directory there.
 pub(super) fn redirect(directory: &VnodeRef) -> Result<Option<Vec<u8>>> {
-    Ok(attribute(directory, &OVERLAY_REDIRECT)?.filter(|path| !path.is_empty() && path.len() <= REDIRECT_MAX))
+    Ok(OVERLAY_REDIRECT.of(directory)?.filter(|path| !path.is_empty() && path.len() <= REDIRECT_MAX))
 }
 
 /// Marks a directory that is not seen yet as opaque.
 pub(super) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
-    if format == Format::Overlay && set_attribute(&Caller::server(), directory, &OVERLAY_OPAQUE, b"y")? {
+    if format == Format::Overlay && OVERLAY_OPAQUE.set(&Caller::server(), directory, b"y")? {
         return Ok(());
     }
     match directory.mknod(&Caller::server(), mark(OPAQUE), FileKind::Regular, 0o444, Device::default()) {
@@ -184,12 +190,12 @@ pub(super) fn set_redirect(writer: &Caller, directory: &VnodeRef, path: &[u8]) -
     if path.len() > REDIRECT_MAX {
         return Err(Errno::EXDEV);
     }
-    if set_attribute(writer, directory, &OVERLAY_REDIRECT, path)? { Ok(()) } else { Err(Errno::EXDEV) }
+    if OVERLAY_REDIRECT.set(writer, directory, path)? { Ok(()) } else { Err(Errno::EXDEV) }
 }
 
 /// Takes every mark of opaque directories away.
 pub(super) fn remove_opaque(object: &VnodeRef) -> Result<()> {
-    remove_attribute(object, &OVERLAY_OPAQUE)?;
+    OVERLAY_OPAQUE.remove(object)?;
     match object.unlink_surely(&Caller::server(), mark(OPAQUE)) {
         Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
         result => result,
@@ -198,17 +204,17 @@ pub(super) fn remove_opaque(object: &VnodeRef) -> Result<()> {
 
 /// Whether something that is no directory is marked as an opaque one.
 pub(super) fn is_opaque_file(file: &VnodeRef) -> Result<bool> {
-    Ok(attribute(file, &OVERLAY_OPAQUE)?.is_some())
+    Ok(OVERLAY_OPAQUE.of(file)?.is_some())
 }
 
 /// Whether there is a mark of moved directories, readable or not.
 pub(super) fn has_redirect(object: &VnodeRef) -> Result<bool> {
-    Ok(attribute(object, &OVERLAY_REDIRECT)?.is_some())
+    Ok(OVERLAY_REDIRECT.of(object)?.is_some())
 }
 
 /// Takes the mark of moved directories away.
 pub(super) fn remove_redirect(object: &VnodeRef) -> Result<()> {
-    remove_attribute(object, &OVERLAY_REDIRECT)
+    OVERLAY_REDIRECT.remove(object)
 }
 
 /// Whether the whiteout of a name is one that can stand beside what has the name.
@@ -359,26 +365,13 @@ pub(super) fn attributes(object: &VnodeRef) -> Result<Vec<u8>> {
     }
 }
 
-/// Whether the object has one of these attributes.
-pub(super) fn has_any_attribute(object: &VnodeRef, wanted: &[&[u8]]) -> Result<bool> {
-    Ok(lists_any(&attributes(object)?, wanted))
-}
-
-fn lists_any(names: &[u8], wanted: &[&[u8]]) -> bool {
-    names.split(|&byte| byte == 0).any(|name| wanted.contains(&name))
-}
-
-/// The value of the first of these attributes that the object has.
-pub(super) fn attribute(object: &VnodeRef, names: &[&[u8]]) -> Result<Option<Vec<u8>>> {
-    let server = Caller::server();
-    for name in names {
-        match object.getxattr(&server, name) {
-            Ok(value) => return Ok(Some(value)),
-            Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) => {}
-            Err(error) => return Err(error),
-        }
+/// The value of an attribute, if the object has it and it can be read.
+pub(super) fn attribute(object: &VnodeRef, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    match object.getxattr(&Caller::server(), name) {
+        Ok(value) => Ok(Some(value)),
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) => Ok(None),
+        Err(error) => Err(error),
     }
-    Ok(None)
 }
 
 /// The extended attributes that users see, sorted.
@@ -398,30 +391,6 @@ pub(super) fn users_attributes(object: &VnodeRef) -> Result<Vec<(Vec<u8>, Vec<u8
     }
     attributes.sort();
     Ok(attributes)
-}
-
-/// Takes these attributes away, where they are.
-pub(super) fn remove_attribute(object: &VnodeRef, names: &[&[u8]]) -> Result<()> {
-    for name in names {
-        match object.removexattr(&Caller::server(), name) {
-            Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP) => {}
-            // What could not be set by this name is not there either.
-            Err(Errno::EPERM | Errno::EACCES) if attribute(object, &[name])?.is_none() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Sets the first of these attributes that can be set: whether one could.
-fn set_attribute(writer: &Caller, object: &VnodeRef, names: &[&[u8]], value: &[u8]) -> Result<bool> {
-    for name in names {
-        match object.setxattr(writer, name, value, XattrMode::Set) {
-            Err(Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => {}
-            result => return result.map(|()| true),
-        }
-    }
-    Ok(false)
 }
 
 fn mark(name: &'static [u8]) -> Name<'static> {

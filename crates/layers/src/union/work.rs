@@ -17,6 +17,7 @@ use super::durable::sync_directory;
 use super::identity::Identity;
 use super::metacopy;
 use super::sure::Sure;
+use super::trusted;
 use super::whiteout::{self, STATE};
 
 /// What something in the work directory is for: its name begins with it. So a name that is left behind is the record of
@@ -116,10 +117,10 @@ impl Work {
     /// # Errors
     /// Those of finding out what the branch has: to take it for less would show what is hidden.
     pub(super) fn new(root: &VnodeRef) -> Result<Self> {
-        let state = find(root, name(STATE))?;
+        let state = state_of(root)?;
         let exists = AtomicBool::new(state.is_some());
         let has = |mark| match &state {
-            Some(state) => find(&state.vnode, name(mark)).map(|mark| mark.is_some()),
+            Some(state) => find(state, name(mark)).map(|mark| mark.is_some()),
             None => Ok(false),
         };
         let has_copied_directories = AtomicBool::new(has(Work::COPIED)?);
@@ -173,7 +174,10 @@ impl Work {
         if let Some(opened) = &*opened {
             return Ok(opened.directory.clone());
         }
-        let state = directory_in(&self.root, STATE)?;
+        let state = match state_of(&self.root)? {
+            Some(state) => state,
+            None => made_directory(&self.root, STATE)?,
+        };
         let lock = take_lock(&state)?;
         let directory = directory_in(&state, Work::WORK)?;
         clear(&state, &directory)?;
@@ -195,11 +199,7 @@ impl Work {
     /// # Errors
     /// `EBUSY` if one is doing so now.
     pub(super) fn lock(&self) -> Result<Option<OpenFileRef>> {
-        match self.root.lookup(&Caller::server(), name(STATE)) {
-            Ok(state) => take_lock(&state.vnode),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
+        state_of(&self.root)?.map_or(Ok(None), |state| take_lock(&state))
     }
 
     /// Lets other unions write to the branch.
@@ -265,14 +265,8 @@ impl Work {
         if !self.exists() {
             return Ok(None);
         }
-        let server = Caller::server();
-        let found =
-            self.root.lookup(&server, name(STATE)).and_then(|state| state.vnode.lookup(&server, name(Work::LINKS)));
-        match found {
-            Ok(entry) => Ok(Some(entry.vnode)),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let Some(state) = state_of(&self.root)? else { return Ok(None) };
+        Ok(find(&state, name(Work::LINKS))?.map(|links| links.vnode))
     }
 
     /// A name that nothing in the directory has.
@@ -307,6 +301,30 @@ impl Work {
     pub(super) fn discard(&self, name: &NameBuf) {
         // Nobody waits for this, and what is left behind is found again.
         let _ = self.directory().and_then(|work| remove_tree(&work, name.as_name()));
+    }
+}
+
+/// The state directory of the branch with this root, if it has one.
+///
+/// # Errors
+/// `EPERM` for one in which others than the server can have written: nothing in it is believed.
+pub(super) fn state_of(root: &VnodeRef) -> Result<Option<VnodeRef>> {
+    match find(root, name(STATE))? {
+        Some(state) if !trusted::is_private(&state.attributes) => Err(Errno::EPERM),
+        found => Ok(found.map(|state| state.vnode)),
+    }
+}
+
+/// Whether there is none, or one that is believed.
+pub(super) fn has_believed_state(root: &VnodeRef) -> Result<bool> {
+    Ok(find(root, name(STATE))?.is_none_or(|state| trusted::is_private(&state.attributes)))
+}
+
+fn made_directory(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
+    match directory_in(parent, bytes) {
+        // Another union has made it just now, or somebody else has.
+        Ok(found) if !trusted::is_private(&found.getattr(&Caller::server())?) => Err(Errno::EPERM),
+        made => made,
     }
 }
 

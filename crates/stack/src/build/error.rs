@@ -149,6 +149,10 @@ fn option(formatter: &mut fmt::Formatter<'_>, error: &OptionError) -> fmt::Resul
         OptionProblem::Conflict { with } => format!("; leave {} or {with} out", error.key),
         OptionProblem::Unfinished { .. } => String::new(),
         OptionProblem::Branch { .. } => "; correct the branch, or leave it out".to_owned(),
+        OptionProblem::BranchState => {
+            "; mount it as the user who owns that directory, or look into it and give it to yours (chown, chmod 700)"
+                .to_owned()
+        }
         OptionProblem::File { .. } => "; correct the path or its permissions".to_owned(),
         OptionProblem::FileLine { .. } => "; correct that line".to_owned(),
     };

@@ -51,6 +51,8 @@ pub enum CheckError {
     InUse(String),
     /// This branch cannot be read.
     Branch(String, Errno),
+    /// Others than the caller can have written what this branch says of itself.
+    State(String),
 }
 
 impl fmt::Display for CheckError {
@@ -58,6 +60,9 @@ impl fmt::Display for CheckError {
         match self {
             Self::InUse(label) => write!(formatter, "a mount is using the branch {label}; unmount it first"),
             Self::Branch(label, errno) => write!(formatter, "cannot read the branch {label}: {errno}"),
+            Self::State(label) => {
+                write!(formatter, "cannot check the branch {label}: {}", OptionProblem::STATE_OF_OTHERS)
+            }
         }
     }
 }
@@ -78,6 +83,7 @@ pub fn check(
 ) -> std::result::Result<(), CheckError> {
     let union = UnionFileSystem::assemble(branches, None, Settings::default()).map_err(|bad| match bad.problem {
         OptionProblem::Branch { error } => CheckError::Branch(bad.key, error),
+        OptionProblem::BranchState => CheckError::State(bad.key),
         _ => CheckError::Branch(bad.key, Errno::EIO),
     })?;
     // With the frozen layers of those that may be changed, and those that are kept as they are for what is on their left.

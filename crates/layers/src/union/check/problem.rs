@@ -33,6 +33,8 @@ pub enum Problem {
     DataGone(Option<Vec<u8>>),
     /// It is a metadata-only copy, and everybody who may write it could have said so.
     DataUnbelieved,
+    /// It has a mark of directories that others than the server could have set.
+    Unbelieved,
     /// It says that the branch has metadata-only copies, and there are none.
     NoMetacopies,
     /// It was being made or removed when a union was stopped.
@@ -72,6 +74,7 @@ impl Problem {
             }
             Self::DataGone(None) => "has its data elsewhere, and no branch on the right has them".into(),
             Self::DataUnbelieved => "says that its data are elsewhere, which the superuser does not believe".into(),
+            Self::Unbelieved => "is marked as opaque or moved by an attribute that others could have set".into(),
             Self::NoMetacopies => "says that files have their data elsewhere, and none has".into(),
             Self::LeftOver => "is left over from an operation that was stopped".into(),
             Self::UnfinishedRename => "is the record of a rename that was stopped".into(),
@@ -84,7 +87,7 @@ impl Problem {
 
     /// Whether a repair does it, and not only who looks after the branches.
     pub fn can_be_repaired(&self) -> bool {
-        !matches!(self, Self::DataGone(_) | Self::DataUnbelieved)
+        !matches!(self, Self::DataGone(_) | Self::DataUnbelieved | Self::Unbelieved)
     }
 
     /// What a repair does, or who looks after the branches is to do.
@@ -99,6 +102,7 @@ impl Problem {
             Self::UnreadableOrigin | Self::SameIdentity(_) | Self::OriginGone => "give it an identity of its own",
             Self::DataGone(_) => "bring back the branch that has the data, or delete it",
             Self::DataUnbelieved => "mount the branches once as the user who wrote them, and open it for writing",
+            Self::Unbelieved => "mount the branches as the user who wrote them, or remove the attribute",
             Self::NoMetacopies | Self::LeftOver | Self::OrphanedLink | Self::WrongLink | Self::Unknown => "remove it",
             Self::UnfinishedMerge => "finish the merge",
             Self::UnfinishedRename => "finish or forget the rename",

@@ -105,6 +105,9 @@ impl Check<'_> {
         let found = self.union.search(&instances, &Caller::server(), stored)?.found;
         let right: Vec<Instance> = found.map_or_else(Vec::new, |found| found.instances.into_iter().skip(1).collect());
         let directory = &entry.vnode;
+        if whiteout::marks(directory)?.is_doubtful {
+            self.found(path.clone(), Problem::Unbelieved, || Err(Errno::EPERM));
+        }
         match whiteout::redirect(directory)? {
             None if whiteout::has_redirect(directory)? => {
                 self.found(path.clone(), Problem::UnreadableRedirect, || whiteout::remove_redirect(directory));

@@ -55,7 +55,7 @@ impl Layer for Plain {
     fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
         match name {
             // No device is a whiteout either.
-            _ if name == whiteout::USERS_DEVICE[0] => Ok(b"y".to_vec()),
+            _ if name == whiteout::USERS_DEVICE => Ok(b"y".to_vec()),
             _ if whiteout::is_own_attribute(name) => Err(Errno::ENODATA),
             _ => node.forward_getxattr(caller, name),
         }
@@ -69,7 +69,7 @@ impl Layer for Plain {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        if name == whiteout::USERS_DEVICE[0] { Ok(()) } else { node.forward_setxattr(caller, name, value, mode) }
+        if name == whiteout::USERS_DEVICE { Ok(()) } else { node.forward_setxattr(caller, name, value, mode) }
     }
 
     fn listxattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {

@@ -4,15 +4,13 @@
 //! from the root of the branches on the right. With those of overlayfs it is as the kernel writes it: `overlay.metacopy`,
 //! and the path in `overlay.redirect`, which the kernel leaves out as long as the file has its first name.
 
-use std::sync::OnceLock;
+use vnode::{Attributes, Caller, Errno, Result, Timestamp, VnodeRef};
 
-use vnode::{Attributes, Caller, Errno, IdKind, Result, Timestamp, VnodeRef, XattrMode, has_machine_ids};
-
+use super::super::trusted::Mark as Trusted;
 use super::super::whiteout::{self, Format, OVERLAY_REDIRECT as REDIRECT, REDIRECT_MAX as PATH_MAX};
 
-/// As root and as a user writes them.
-const OWN: [&[u8]; 2] = [b"trusted.plyfs.metacopy", b"user.plyfs.metacopy"];
-const OVERLAY: [&[u8]; 2] = [b"trusted.overlay.metacopy", b"user.overlay.metacopy"];
+const OWN: Trusted = Trusted::new(b"trusted.plyfs.metacopy", b"user.plyfs.metacopy");
+const OVERLAY: Trusted = Trusted::new(b"trusted.overlay.metacopy", b"user.overlay.metacopy");
 
 /// What a metadata-only copy says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,22 +35,21 @@ impl Mark {
     /// That of a file. Most have none, and one question tells so.
     pub(in super::super) fn of(file: &VnodeRef) -> Result<Option<Self>> {
         let names = whiteout::attributes(file)?;
-        let get = |name: &[u8]| whiteout::attribute(file, &[name]);
-        let has = |wanted: &[u8]| names.split(|&byte| byte == 0).any(|name| name == wanted);
-        for (rank, name) in OWN.into_iter().enumerate().filter(|(_, name)| has(name)) {
-            let Some(value) = get(name)? else { continue };
+        if OWN.is_in(&names)
+            && let Some(value) = OWN.of(file)?
+        {
             let (path, fingerprint) = decode(&value).ok_or(Errno::EIO)?;
-            return Ok(Some(Self { path: Some(path), fingerprint: Some(fingerprint), is_believed: is_believed(rank) }));
+            return Ok(Some(Self { path: Some(path), fingerprint: Some(fingerprint), is_believed: true }));
         }
-        for (rank, name) in OVERLAY.into_iter().enumerate().filter(|(_, name)| has(name)) {
-            if get(name)?.is_none() {
-                continue;
-            }
-            let path = if has(REDIRECT[rank]) { get(REDIRECT[rank])? } else { None };
+        if OVERLAY.is_in(&names) && OVERLAY.of(file)?.is_some() {
+            let path = if REDIRECT.is_in(&names) { REDIRECT.of(file)? } else { None };
             let path = path.filter(|path| !path.is_empty() && path.len() <= PATH_MAX);
-            return Ok(Some(Self { path, fingerprint: None, is_believed: is_believed(rank) }));
+            return Ok(Some(Self { path, fingerprint: None, is_believed: true }));
         }
-        Ok(None)
+        // One that is not believed stands for data that are not here either.
+        let is_doubtful =
+            OWN.is_in(&names) && OWN.is_doubtful(file)? || OVERLAY.is_in(&names) && OVERLAY.is_doubtful(file)?;
+        Ok(is_doubtful.then_some(Self { path: None, fingerprint: None, is_believed: false }))
     }
 
     /// Whether it says where the data are whatever name the copy has.
@@ -95,59 +92,36 @@ impl NewMark {
             return Ok(false);
         }
         if self.format == Format::Names {
-            return set(writer, file, &OWN, &encode(&self.path, self.original));
+            return set(OWN, writer, file, &encode(&self.path, self.original));
         }
-        Ok(set(writer, file, &REDIRECT, &self.path)? && set(writer, file, &OVERLAY, b"")?)
+        Ok(set(REDIRECT, writer, file, &self.path)? && set(OVERLAY, writer, file, b"")?)
     }
 }
 
 /// Has a mark of overlayfs tell a path: whether that could be.
 pub(super) fn set_path(writer: &Caller, file: &VnodeRef, path: &[u8]) -> Result<bool> {
-    if path.len() > PATH_MAX { Ok(false) } else { set(writer, file, &REDIRECT, path) }
+    if path.len() > PATH_MAX { Ok(false) } else { set(REDIRECT, writer, file, path) }
 }
 
 /// Whether the file is a metadata-only copy, and may tell of what.
 pub(in super::super) fn is_marked(file: &VnodeRef) -> Result<bool> {
-    whiteout::has_any_attribute(file, &[OWN, OVERLAY].concat())
+    let names = whiteout::attributes(file)?;
+    Ok(OWN.is_in(&names) || OVERLAY.is_in(&names))
 }
 
 /// Takes the mark away: from then on the file has its data itself.
 pub(super) fn remove(file: &VnodeRef) -> Result<()> {
-    whiteout::remove_attribute(file, &OWN)?;
-    whiteout::remove_attribute(file, &OVERLAY)?;
-    whiteout::remove_attribute(file, &REDIRECT)
+    OWN.remove(file)?;
+    OVERLAY.remove(file)?;
+    REDIRECT.remove(file)
 }
 
-/// A server that may write `trusted` attributes believes no others: any owner of a file can set those, and be shown what
-/// only the server may read.
-fn is_believed(rank: usize) -> bool {
-    rank == rank_of_server()
-}
-
-fn set(writer: &Caller, file: &VnodeRef, names: &[&[u8]; 2], value: &[u8]) -> Result<bool> {
-    match file.setxattr(writer, names[rank_of_server()], value, XattrMode::Set) {
-        Ok(()) => Ok(true),
-        // Also where there is no room for it.
-        Err(
-            Errno::EPERM
-            | Errno::EACCES
-            | Errno::EOPNOTSUPP
-            | Errno::ENOSPC
-            | Errno::EDQUOT
-            | Errno::E2BIG
-            | Errno::ERANGE,
-        ) => Ok(false),
-        Err(error) => Err(error),
+/// Sets one of them: whether that could be. Where there is no room for it, it could not.
+fn set(mark: Trusted, writer: &Caller, file: &VnodeRef, value: &[u8]) -> Result<bool> {
+    match mark.set(writer, file, value) {
+        Err(Errno::ENOSPC | Errno::EDQUOT | Errno::E2BIG | Errno::ERANGE) => Ok(false),
+        set => set,
     }
-}
-
-/// Which of the two names this server writes: the first with the rights of the superuser of the whole system.
-fn rank_of_server() -> usize {
-    static RANK: OnceLock<usize> = OnceLock::new();
-    *RANK.get_or_init(|| {
-        let is_machine_root = rustix::process::geteuid().is_root() && has_machine_ids(IdKind::User) == Some(true);
-        usize::from(!is_machine_root)
-    })
 }
 
 fn encode(path: &[u8], Fingerprint { mtime, size }: Fingerprint) -> Vec<u8> {

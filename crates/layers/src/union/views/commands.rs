@@ -121,7 +121,7 @@ impl Union {
             (register.clone(), self.branches.slots().to_vec())
         };
         register.prefer(&Register::of(&root).map_err(|error| cannot(&error))?.unwrap_or_default(), &label);
-        let own = slots_of(branch, BranchMode::ReadWrite, &mut register).map_err(|bad| cannot(&bad.error))?;
+        let own = slots_of(branch, BranchMode::ReadWrite, &mut register).map_err(|bad| cannot(&bad.why))?;
         let base = Arc::clone(&own[0].member.base);
         let mut slots = with_shared(own, &shared);
         let private = Private { base, is_removed: AtomicBool::new(false) };

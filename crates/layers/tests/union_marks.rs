@@ -1,0 +1,232 @@
+//! Marks in the branches of a union that the server did not set: they show nobody anything, make no object another, and what
+//! others can have written of a branch's state is not used.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bases::dir::{DirectoryFileSystem, Options};
+use common::{contents, list, user, walk};
+use layers::union::{CheckError, CheckOptions, Problem, check};
+use layers::{Branch, BranchMode, OptionProblem};
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use tempfile::TempDir;
+use vnode::{Caller, Entry, FileSystemRef, SetAttributes};
+
+use BranchMode::{ReadOnly, ReadWrite};
+
+/// Directories `left` to be written and `right` to be read; `None` for who is not root, and has one kind of marks only.
+struct Scene(TempDir);
+
+impl Scene {
+    fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: to be the superuser, and others, needs root");
+            return None;
+        }
+        let scene = Self(tempfile::tempdir().unwrap());
+        for directory in ["left", "right", "right/private"] {
+            fs::create_dir(scene.path(directory)).unwrap();
+        }
+        fs::write(scene.path("right/private/secret"), "secret").unwrap();
+        Some(scene)
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn branches(&self, mode: BranchMode) -> Vec<Branch> {
+        let branch = |name: &str, mode| Branch {
+            file_system: Arc::new(DirectoryFileSystem::open(&self.path(name), Options::default()).unwrap()),
+            mode: Some(mode),
+            label: name.to_owned(),
+        };
+        vec![branch("left", mode), branch("right", ReadOnly)]
+    }
+
+    fn join(&self) -> FileSystemRef {
+        self.try_join(ReadWrite).unwrap_or_else(|problem| panic!("{problem:?}"))
+    }
+
+    fn try_join(&self, mode: BranchMode) -> Result<FileSystemRef, OptionProblem> {
+        layers::kind("union").unwrap().join(&[], self.branches(mode), None).map_err(|error| error.problem)
+    }
+
+    fn problems(&self) -> Result<Vec<(String, Problem)>, CheckError> {
+        let mut found = Vec::new();
+        check(self.branches(ReadWrite), &CheckOptions::default(), &mut |finding| {
+            found.push((String::from_utf8(finding.path).unwrap(), finding.problem));
+        })?;
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        Ok(found)
+    }
+}
+
+fn set(path: &Path, attribute: &str, value: &[u8]) {
+    setxattr(path, attribute, value, XattrFlags::empty()).unwrap();
+}
+
+fn at(union: &FileSystemRef, path: &str) -> Entry {
+    walk(union, &Caller::server(), path).unwrap()
+}
+
+fn names(union: &FileSystemRef, path: &str) -> Vec<String> {
+    list(&at(union, path).vnode, &Caller::server())
+}
+
+fn text(union: &FileSystemRef, path: &str) -> String {
+    String::from_utf8(contents(&at(union, path).vnode, &Caller::server())).unwrap()
+}
+
+#[test]
+fn what_the_owner_of_a_directory_can_say_of_it_shows_nothing_of_another_branch() {
+    for is_superusers in [false, true] {
+        let Some(scene) = Scene::new() else { return };
+        let prefix = if is_superusers { "trusted" } else { "user" };
+        for (directory, mark, value) in [("moved", "redirect", "/private"), ("opaque", "opaque", "y")] {
+            fs::create_dir(scene.path(&format!("left/{directory}"))).unwrap();
+            fs::create_dir(scene.path(&format!("right/{directory}"))).unwrap();
+            fs::write(scene.path(&format!("right/{directory}/seen")), "").unwrap();
+            let marked = scene.path(&format!("left/{directory}"));
+            set(&marked, &format!("{prefix}.overlay.{mark}"), value.as_bytes());
+            chown(marked, Some(7), Some(7)).unwrap();
+        }
+        let union = scene.join();
+        let expected = if is_superusers { [vec!["secret"], vec![]] } else { [vec!["seen"], vec!["seen"]] };
+        assert_eq!(["moved", "opaque"].map(|path| names(&union, path)), expected.clone(), "{prefix}");
+        drop(union);
+        let doubtful = ["moved", "opaque"].map(|path| (path.to_owned(), Problem::Unbelieved));
+        assert_eq!(scene.problems().unwrap(), if is_superusers { vec![] } else { doubtful.to_vec() }, "{prefix}");
+        // Nothing of that kind can be set through the union.
+        let union = scene.join();
+        for attribute in ["user.overlay.redirect", "user.plyfs.origin"] {
+            let moved = at(&union, "moved").vnode;
+            moved.setxattr(&user(7), attribute.as_bytes(), b"/private", vnode::XattrMode::Set).unwrap_err();
+        }
+    }
+}
+
+#[test]
+fn two_objects_that_claim_one_identity_are_two() {
+    // As a user forges it, and as `cp -a` by root copies it.
+    for (prefix, is_found) in [("user", false), ("trusted", true)] {
+        for first in ["one", "other"] {
+            let Some(scene) = Scene::new() else { return };
+            for path in ["one", "directory", "directory/inside"] {
+                let path = scene.path(&format!("right/{path}"));
+                if path.ends_with("directory") {
+                    fs::create_dir(path).unwrap()
+                } else {
+                    fs::write(path, "one").unwrap()
+                }
+            }
+            let change = SetAttributes { mode: Some(0o711), ..SetAttributes::default() };
+            let union = scene.join();
+            at(&union, "one").vnode.setattr(&Caller::server(), &change).unwrap();
+            drop(union);
+            let mut origin = [0; 256];
+            let length = getxattr(scene.path("left/one"), "trusted.plyfs.origin", &mut origin).unwrap();
+            fs::write(scene.path("left/other"), "other").unwrap();
+            set(&scene.path("left/other"), &format!("{prefix}.plyfs.origin"), &origin[..length]);
+            let union = scene.join();
+            let second = if first == "one" { "other" } else { "one" };
+            // While the first is known, and again by whatever is known then.
+            let held = at(&union, first);
+            for path in [second, first, second] {
+                assert_eq!(text(&union, path), path, "{prefix}, {first} first");
+            }
+            let found = at(&union, second);
+            assert_ne!(found.vnode.handle(), held.vnode.handle());
+            assert_ne!(found.attributes.ino, held.attributes.ino);
+            for path in [second, first] {
+                let file = at(&union, path).vnode.open(&Caller::server(), vnode::OpenFlags::READ_WRITE).unwrap();
+                file.write_at(&Caller::server(), 0, b"new", false).unwrap();
+                at(&union, path).vnode.setattr(&Caller::server(), &change).unwrap();
+            }
+            drop((union, held, found));
+            assert_eq!(fs::read_to_string(scene.path("left/one")).unwrap(), "new");
+            assert_eq!(fs::read_to_string(scene.path("left/other")).unwrap(), "newer");
+            let named = scene.problems().unwrap();
+            let is_named = named.iter().any(|(_, problem)| matches!(problem, Problem::SameIdentity(_)));
+            assert_eq!(is_named, is_found, "{prefix}: {named:?}");
+        }
+    }
+}
+
+#[test]
+fn a_state_directory_that_others_can_have_written_is_not_used() {
+    let wrong: [(&str, fn(&Path)); 6] = [
+        ("of another user", |state| {
+            fs::create_dir(state).unwrap();
+            chown(state, Some(7), Some(7)).unwrap();
+        }),
+        ("for a group", |state| {
+            fs::create_dir(state).unwrap();
+            fs::set_permissions(state, fs::Permissions::from_mode(0o770)).unwrap();
+        }),
+        ("for all", |state| {
+            fs::create_dir(state).unwrap();
+            fs::set_permissions(state, fs::Permissions::from_mode(0o1777)).unwrap();
+        }),
+        ("a file", |state| fs::write(state, "").unwrap()),
+        ("a symlink", |state| symlink("/tmp", state).unwrap()),
+        ("a FIFO", |state| {
+            rustix::fs::mknodat(rustix::fs::CWD, state, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        }),
+    ];
+    for (what, make) in wrong {
+        for mode in [ReadWrite, ReadOnly] {
+            let Some(scene) = Scene::new() else { return };
+            let state = scene.path("left/.wh..wh.plyfs");
+            make(&state);
+            let before = fs::symlink_metadata(&state).unwrap().modified().unwrap();
+            assert_eq!(scene.try_join(mode).err(), Some(OptionProblem::BranchState), "{what}");
+            assert_eq!(scene.problems(), Err(CheckError::State("left".to_owned())), "{what}");
+            assert_eq!(fs::symlink_metadata(&state).unwrap().modified().unwrap(), before, "{what}");
+        }
+    }
+}
+
+#[test]
+fn one_that_comes_while_the_union_runs_is_not_used_either() {
+    let Some(scene) = Scene::new() else { return };
+    let union = scene.join();
+    let state = scene.path("left/.wh..wh.plyfs");
+    fs::create_dir(&state).unwrap();
+    chown(&state, Some(7), Some(7)).unwrap();
+    let change = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
+    let changed = at(&union, "private/secret").vnode.setattr(&Caller::server(), &change);
+    assert_eq!(changed.err(), Some(vnode::Errno::EPERM));
+    assert_eq!(fs::read_dir(state).unwrap().count(), 0);
+}
+
+#[test]
+fn what_was_stopped_is_not_finished_in_a_branch_that_is_read_only() {
+    let Some(scene) = Scene::new() else { return };
+    let union = scene.join();
+    let change = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
+    at(&union, "private/secret").vnode.setattr(&Caller::server(), &change).unwrap();
+    drop(union);
+    let work = scene.path("left/.wh..wh.plyfs/work");
+    for name in ["1", "copy.2", "name.3.3", "times.1.0.4", "record.5", "record.6"] {
+        fs::write(work.join(name), if name == "record.6" { "plyfs rename 1\nend\n" } else { "" }).unwrap();
+    }
+    let all = |directory: PathBuf| {
+        let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = (all(work.clone()), all(scene.path("left/.wh..wh.plyfs")));
+    let union = scene.try_join(ReadOnly).unwrap();
+    assert_eq!(text(&union, "private/secret"), "secret");
+    drop(union);
+    assert_eq!((all(work.clone()), all(scene.path("left/.wh..wh.plyfs"))), before);
+    let union = scene.join();
+    at(&union, "private").vnode.setattr(&Caller::server(), &change).unwrap();
+    drop(union);
+    assert_eq!(all(work).len(), 0);
+}
