@@ -159,7 +159,8 @@ fn two_objects_that_claim_one_identity_are_two() {
 
 #[test]
 fn a_state_directory_that_others_can_have_written_is_not_used() {
-    let wrong: [(&str, fn(&Path)); 6] = [
+    type Make = fn(&Path);
+    let wrong: [(&str, Make); 6] = [
         ("of another user", |state| {
             fs::create_dir(state).unwrap();
             chown(state, Some(7), Some(7)).unwrap();

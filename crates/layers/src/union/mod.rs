@@ -71,6 +71,7 @@ pub use options::create;
 use recent::Recent;
 use register::Register;
 use settings::Settings;
+pub use trusted::attributes_of_marks;
 use views::{Family, Private};
 
 /// What whoever builds stacks knows of it.

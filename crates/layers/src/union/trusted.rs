@@ -20,6 +20,11 @@ pub(super) struct Mark {
     user: &'static [u8],
 }
 
+/// The name space of the extended attributes that this process keeps marks of a union in: `trusted` or `user` (xattr(7)).
+pub fn attributes_of_marks() -> &'static str {
+    if server() == Server::Superuser { "trusted" } else { "user" }
+}
+
 impl Mark {
     pub(super) const fn new(trusted: &'static [u8], user: &'static [u8]) -> Self {
         Self { trusted, user }

@@ -182,13 +182,11 @@ impl Scratch {
         let changes = self.directory.at(CHANGES);
         DirBuilder::new().mode(0o700).create(&changes).map_err(|error| unusable(self.path(), &error))?;
         // Without attributes of this kind moved directories and copied files would not be known again.
-        let probe = |name: &str| {
-            rustix::fs::setxattr(&changes, name, b"y", XattrFlags::empty())?;
-            rustix::fs::removexattr(&changes, name)
-        };
-        probe("trusted.plyfs.probe").or_else(|_| probe("user.plyfs.probe")).map_err(|error| {
+        let probe = format!("{}.plyfs.probe", stack::attributes_of_marks());
+        let set = rustix::fs::setxattr(&changes, &*probe, b"y", XattrFlags::empty());
+        set.and_then(|()| rustix::fs::removexattr(&changes, &*probe)).map_err(|error| {
             let message = format!(
-                "the file system of {} keeps no extended attributes ({error}); give another with --scratch DIR",
+                "the file system of {} keeps no extended attributes of this kind ({probe}: {error}); give another with --scratch DIR",
                 self.path().display()
             );
             Failure::new(Exit::Stack, message)
