@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_socket, socket_with};
@@ -36,7 +37,7 @@ pub struct Mount {
 /// that the mount there is another user's.
 pub fn mounts() -> Vec<Mount> {
     let table = mount_table::read();
-    let mut mounts = answering(runtime_directory::all());
+    let mut mounts = answering(runtime_directory::all(), &|_| false);
     mounts.retain(|mount| {
         let mount_point = Path::new(&mount.report.mount_point);
         let entry = table.iter().rfind(|entry| entry.mount_point == mount_point);
@@ -50,21 +51,22 @@ pub fn mounts() -> Vec<Mount> {
 /// the user are asked whose mount it is, as the kernel says.
 pub fn find(mount_point: &Path) -> Option<Mount> {
     let wanted = mount_point.to_string_lossy();
-    let user = mount_table::on(mount_point).and_then(|entry| entry.user).unwrap_or_else(|| geteuid().as_raw());
+    let mut on_it = mount_table::read();
+    on_it.retain(|entry| entry.mount_point == mount_point);
+    let user = on_it.last().and_then(|entry| entry.user).unwrap_or_else(|| geteuid().as_raw());
     let mut directories = runtime_directory::all();
     directories.retain(|directory| directory.owner() == user);
-    let found = answering(directories).into_iter().filter(|mount| mount.report.mount_point == wanted);
-    found.min_by_key(|mount| mount.report.uptime_seconds)
+    let is_it = |report: &Report| report.mount_point == wanted;
+    // Where it is the only one, nobody waits for others that hang.
+    let found = answering(directories, &|report| on_it.len() < 2 && is_it(report));
+    found.into_iter().filter(|mount| is_it(&mount.report)).min_by_key(|mount| mount.report.uptime_seconds)
 }
 
-/// The mounts whose sockets are in these directories. Those of other users are asked first, all users at the same time, and each
-/// user has so much time and no more: who does not answer keeps nobody from the others.
-fn answering(directories: Vec<Directory>) -> Vec<Mount> {
+/// The mounts whose sockets are in these directories, at least until one has answered that is enough. Those of other users are asked
+/// first, all users at the same time, and each user has so much time and no more: who does not answer keeps nobody from the others.
+fn answering(directories: Vec<Directory>, is_enough: &(dyn Fn(&Report) -> bool + Sync)) -> Vec<Mount> {
     let (own, others): (Vec<_>, Vec<_>) = directories.into_iter().partition(Directory::is_own);
-    let all = |directory: &Directory| {
-        let deadline = Instant::now() + PATIENCE_WITH_OTHERS;
-        sockets(directory).into_iter().filter_map(|name| connect(directory, name, deadline)).collect::<Vec<_>>()
-    };
+    let all = |directory: &Directory| answers(directory, Instant::now() + PATIENCE_WITH_OTHERS, is_enough);
     let mut mounts = thread::scope(|scope| {
         // Where no thread can be started, one is asked after the other.
         let all = &all;
@@ -79,11 +81,58 @@ fn answering(directories: Vec<Directory>) -> Vec<Mount> {
         };
         asked.into_iter().flat_map(answered).collect::<Vec<_>>()
     });
-    for directory in &own {
-        let asked = sockets(directory).into_iter();
-        mounts.extend(asked.filter_map(|name| connect(directory, name, Instant::now() + PATIENCE)));
+    mounts.extend(own.iter().flat_map(|directory| answers(directory, Instant::now() + PATIENCE, is_enough)));
+    mounts
+}
+
+/// The mounts whose servers answer by the deadline, of those with a socket in the directory. All are asked before the first has
+/// answered, so that one that hangs keeps nobody waiting for the others.
+fn answers(directory: &Directory, deadline: Instant, is_enough: &dyn Fn(&Report) -> bool) -> Vec<Mount> {
+    let mut asked: Vec<Asked> = sockets(directory).into_iter().filter_map(|name| Asked::of(directory, name)).collect();
+    let mut mounts: Vec<Mount> = Vec::new();
+    while !asked.is_empty() && !mounts.iter().any(|mount| is_enough(&mount.report)) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut polled: Vec<_> = asked.iter().map(|asked| PollFd::new(&asked.stream, PollFlags::IN)).collect();
+        match poll(&mut polled, Timespec::try_from(left).ok().as_ref()) {
+            Err(Errno::INTR) => continue,
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+        let mut has_answered = polled.iter().map(|polled| !polled.revents().is_empty()).collect::<Vec<_>>().into_iter();
+        let (answered, waiting) = asked.into_iter().partition(|_| has_answered.next() == Some(true));
+        let answered: Vec<Asked> = answered;
+        mounts.extend(answered.into_iter().filter_map(|asked| asked.answer(deadline)));
+        asked = waiting;
     }
     mounts
+}
+
+/// A server that was asked for its status, and has not answered yet.
+struct Asked {
+    stream: UnixStream,
+    /// Its process and user, as the kernel says.
+    pid: u32,
+    uid: u32,
+}
+
+impl Asked {
+    /// Connects and asks. A socket is believed only if its server runs as the owner of the directory that it is in.
+    fn of(directory: &Directory, name: OsString) -> Option<Self> {
+        let stream = connection(directory, name).ok()?;
+        let peer = getsockopt(&stream, PeerCredentials).ok().filter(|peer| peer.uid() == directory.owner())?;
+        stream.set_write_timeout(Some(PATIENCE_WITH_OTHERS)).ok()?;
+        send(&stream, &Request::Status).ok()?;
+        Some(Self { stream, pid: peer.pid().unsigned_abs(), uid: peer.uid() })
+    }
+
+    /// What it has begun to answer.
+    fn answer(self, deadline: Instant) -> Option<Mount> {
+        let Self { stream, pid, uid } = self;
+        match receive_answer(&stream, deadline) {
+            Ok(Answer::Status(report)) => Some(Mount { report: Report { pid, uid, ..*report }, stream }),
+            _ => None,
+        }
+    }
 }
 
 /// Removes the sockets of servers that are gone.
@@ -144,24 +193,6 @@ fn sockets(directory: &Directory) -> Vec<OsString> {
     names.filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "sock")).collect()
 }
 
-/// Connects and asks for the status, by the deadline.
-fn connect(directory: &Directory, name: OsString, deadline: Instant) -> Option<Mount> {
-    let stream = connection(directory, name).ok()?;
-    let peer = getsockopt(&stream, PeerCredentials).ok()?;
-    // A socket is believed only if its server runs as the owner of the directory that it is in.
-    let owner = directory.owner();
-    if peer.uid() != owner {
-        return None;
-    }
-    match ask(&stream, &Request::Status, deadline) {
-        Ok(Answer::Status(report)) => {
-            let report = Report { pid: peer.pid().unsigned_abs(), uid: owner, ..*report };
-            Some(Mount { stream, report })
-        }
-        _ => None,
-    }
-}
-
 /// A connection, if one can be had at once: to wait for a server that accepts none could take for ever. A socket of the
 /// caller's own that nobody listens to any more is removed.
 fn connection(directory: &Directory, name: OsString) -> io::Result<UnixStream> {
@@ -186,6 +217,10 @@ fn ask(stream: &UnixStream, request: &Request, deadline: Instant) -> io::Result<
     let left = deadline.saturating_duration_since(Instant::now());
     stream.set_write_timeout(Some(left.max(Duration::from_millis(1))))?;
     send(stream, request)?;
+    receive_answer(stream, deadline)
+}
+
+fn receive_answer(stream: &UnixStream, deadline: Instant) -> io::Result<Answer> {
     let mut answer: Value = receive(stream, deadline)?.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
     let has_lines = answer.get("text").is_some();
     clean(&mut answer, has_lines);

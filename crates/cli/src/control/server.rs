@@ -126,6 +126,9 @@ impl Control {
     }
 }
 
+/// How long a connection may be without a request: a command that has asked all servers waits for the slowest before it goes on.
+const IDLE: Duration = Duration::from_secs(4 * PATIENCE.as_secs());
+
 /// Answers one connection's requests until it ends.
 fn converse(stream: &UnixStream, answerer: &dyn Answerer) {
     if !is_allowed(stream) {
@@ -137,7 +140,7 @@ fn converse(stream: &UnixStream, answerer: &dyn Answerer) {
         return;
     }
     loop {
-        let answer = match receive::<Request>(stream, Instant::now() + PATIENCE) {
+        let answer = match receive::<Request>(stream, Instant::now() + IDLE) {
             Ok(Some(request)) => answerer.answer(request),
             Ok(None) => return,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {

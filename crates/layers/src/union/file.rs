@@ -109,8 +109,8 @@ impl UnionFile {
     /// The same without waiting for a lease: [`LEASED`].
     fn current_at_once(&self) -> Result<OpenFileRef> {
         let union = &self.node.union;
-        if union.private.is_some() && self.node.generation.load(Ordering::Acquire) != union.branches.generation() {
-            // Others write to the branches that a view reads: it may have been copied there.
+        if self.node.generation.load(Ordering::Acquire) != union.branches.generation() {
+            // It may have been copied by others, or be what it was in a snapshot.
             let _steady = union.steady();
             // What is left behind goes on where it is.
             let _ = self.node.refresh();
