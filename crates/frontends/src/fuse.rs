@@ -48,6 +48,7 @@ mod request;
 mod seldom;
 mod session;
 mod statistics;
+mod telling;
 #[cfg(test)]
 mod test_vnode;
 mod times;

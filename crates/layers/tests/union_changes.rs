@@ -200,6 +200,26 @@ fn changes_behind_the_back_become_visible() {
 }
 
 #[test]
+fn a_copy_that_somebody_else_removes_gives_way_to_its_original() {
+    let scene = scene(&[(ReadWrite, &["d/"][..]), (ReadOnly, &["d/x"])]);
+    let known = at(&scene.union, "d/x").unwrap();
+    let file = known.open(&server(), OpenFlags::READ_WRITE).unwrap();
+    file.write_at(&server(), 0, b"new", false).unwrap();
+    assert_eq!(read(&scene.union, "d/x").unwrap(), "new/x");
+    at(&scene.branches[0], "d").unwrap().unlink(&server(), name("x")).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while read(&scene.union, "d/x").as_deref() != Ok("1:d/x") {
+        assert!(Instant::now() < deadline, "it is seen some time: {:?}", read(&scene.union, "d/x"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // It can be written again, also by what was known before.
+    let file = known.open(&server(), OpenFlags::READ_WRITE).unwrap();
+    file.write_at(&server(), 0, b"two", false).unwrap();
+    assert_eq!(read(&scene.union, "d/x").unwrap(), "two/x");
+    assert_eq!(read(&scene.branches[0], "d/x").unwrap(), "two/x");
+}
+
+#[test]
 fn a_directory_that_somebody_else_makes_in_a_branch_is_used() {
     let scene = scene(&[(ReadWrite, &["d/"][..]), (ReadOnly, &["d/x/old"])]);
     let x = at(&scene.union, "d/x").unwrap();

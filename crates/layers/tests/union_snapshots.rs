@@ -87,6 +87,24 @@ fn files_that_are_open_go_on_and_the_snapshot_does_not_see_it() {
 }
 
 #[test]
+fn what_is_open_is_what_it_was_at_once_whether_or_not_others_look_it_up() {
+    for branches in [&[(ReadWrite, &["d/x"][..])][..], &[(ReadWrite, &[]), (ReadOnly, &["d/x"])]] {
+        let scene = scene(branches);
+        let original = read(&scene.union, "d/x").unwrap();
+        let open = |flags| at(&scene.union, "d/x").unwrap().open(&server(), flags).unwrap();
+        let (reads, writes) = (open(OpenFlags::READ), open(OpenFlags::READ_WRITE));
+        take(&scene, "s");
+        writes.write_at(&server(), 0, b"new", false).unwrap();
+        scene.tell("snapshot-restore", &[("name", "s")]).unwrap();
+        for file in [reads, writes] {
+            let mut buffer = [0; 5];
+            file.read_at(&server(), 0, &mut buffer).unwrap();
+            assert_eq!(std::str::from_utf8(&buffer).unwrap(), original);
+        }
+    }
+}
+
+#[test]
 fn dropping_and_merging_change_nothing_that_users_see() {
     let scene = scene(&[(ReadWrite, &["d/x", "e/y"]), (ReadOnly, &["d/z", "f/g"])]);
     let root = scene.union.root();

@@ -14,11 +14,11 @@ use super::current::Current;
 use super::deferred::DeferredReply;
 use super::device::Device;
 use super::durability::Durability;
-use super::expiry::{Expiry, Stale};
+use super::expiry::{Expiry, Stale, UnderWay};
 use super::inner_mounts::InnerMounts;
 use super::interest::Interest;
 use super::kept_data::KeptData;
-use super::known_names::KnownNames;
+use super::known_names::{Directory, KnownNames};
 use super::locks::{Locking, Locks};
 use super::negotiation::Negotiated;
 use super::newborn::Newborns;
@@ -30,16 +30,29 @@ use super::poll::Pollers;
 use super::reply::Reply;
 use super::request::{Operation, Request};
 use super::session::{Handler, Outcome};
+use super::telling::{SILENCE, Tellers};
 use super::trim::Trimmer;
 use super::wire;
 use arc_swap::Guard;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vnode::{
     Attributes, Caller, Errno, FileKind, FileSystemRef, KeptAccessTimes, Name, OpenDirectory, Result, VnodeRef,
 };
+
+/// Names of a directory that are to expire.
+enum StaleNames {
+    All(Directory),
+    One(Box<[u8]>),
+}
+
+impl StaleNames {
+    fn has_missing(&self) -> bool {
+        matches!(self, Self::All(known) if known.has_missing)
+    }
+}
 
 /// Everything a mount's requests need.
 pub(crate) struct Dispatcher {
@@ -53,6 +66,7 @@ pub(crate) struct Dispatcher {
     interest: Interest,
     known_names: KnownNames,
     expiry: Expiry,
+    tellers: Tellers,
     inner_mounts: InnerMounts,
     kept_data: KeptData,
     newborns: Newborns,
@@ -94,6 +108,7 @@ impl Dispatcher {
             interest: Interest::new(),
             known_names: KnownNames::new(),
             expiry,
+            tellers: Tellers::default(),
             inner_mounts,
             kept_data: KeptData::new(),
             newborns: Newborns::new(),
@@ -219,32 +234,72 @@ impl Dispatcher {
         self.expiry.directory(directory.id);
     }
 
-    /// Has the kernel ask again for names, and whatever else is stale. For a thread that serves no request.
-    pub(crate) fn tell_stale(&self, stale: &Stale) {
-        let directories = match stale.everything {
+    /// Has the kernel ask again for names, and whatever else is stale. For a thread that serves no request. Where requests hang
+    /// that it waits for, it goes on without: `under_way` is kept until that is told too.
+    pub(crate) fn tell_stale(self: &Arc<Self>, stale: Stale, under_way: &UnderWay) {
+        let is_everything = stale.everything;
+        let mut names: Vec<(u64, StaleNames)> = match stale.everything {
             true => self.known_names.take_all(),
-            false => stale.directories.iter().filter_map(|&id| Some((id, self.known_names.take(id)?))).collect(),
-        };
-        if directories.is_empty() && stale.names.is_empty() {
+            false => stale.directories.into_iter().filter_map(|id| Some((id, self.known_names.take(id)?))).collect(),
+        }
+        .into_iter()
+        .map(|(parent, directory)| (parent, StaleNames::All(directory)))
+        .collect();
+        names.extend(stale.names.into_iter().map(|(parent, name)| (parent, StaleNames::One(name))));
+        if names.is_empty() {
             // Nobody has used a name yet.
         } else if self.negotiated.has(wire::init::HAS_EXPIRE_ONLY) {
-            let tell = || {
-                for (parent, directory) in &directories {
-                    directory.names().for_each(|name| self.notifications.expire_name(*parent, name));
+            names = self.tell(names, under_way, move |dispatcher, (parent, names)| {
+                let begun = Instant::now();
+                dispatcher.expire(*parent, names);
+                if begun.elapsed() >= SILENCE {
+                    // Nobody waits for this one to tell it again.
+                    std::thread::sleep(LATE_REPLY);
+                    dispatcher.expire(*parent, names);
+                    if is_everything && names.has_missing() {
+                        dispatcher.expire_what_is_there(*parent);
+                    }
                 }
-                stale.names.iter().for_each(|(parent, name)| self.notifications.expire_name(*parent, name));
-            };
-            tell();
+            });
             // A name that is known may have been asked for before, and the reply have reached the kernel after that.
             std::thread::sleep(LATE_REPLY);
-            tell();
+            names = self.tell(names, under_way, |dispatcher, (parent, names)| dispatcher.expire(*parent, names));
         } else {
             std::thread::sleep(self.decisions().name_timeout + LATE_REPLY);
         }
+        let mut nodes: Vec<u64> = stale.nodes.into_iter().collect();
         if stale.everything {
-            let missing = directories.iter().filter(|(_, directory)| directory.has_missing);
-            missing.for_each(|(parent, _)| self.expire_what_is_there(*parent));
-            self.nodes.ids().into_iter().for_each(|node| self.notifications.invalidate_node(node));
+            let missing =
+                names.into_iter().filter(|(_, names)| names.has_missing()).map(|(parent, _)| parent).collect();
+            self.tell(missing, under_way, |dispatcher, parent| dispatcher.expire_what_is_there(*parent));
+            nodes = self.nodes.ids();
+        }
+        // Attributes wait for nobody.
+        nodes.iter().for_each(|&node| self.notifications.invalidate_attributes(node));
+        self.tell(nodes, under_way, |dispatcher, node| dispatcher.notifications.invalidate_node(*node));
+    }
+
+    /// Has the kernel told of all these: of which it has been by now.
+    fn tell<T: Send + 'static>(
+        self: &Arc<Self>,
+        parts: Vec<T>,
+        under_way: &UnderWay,
+        tell: impl Fn(&Dispatcher, &T) + Send + Sync + 'static,
+    ) -> Vec<T> {
+        let (dispatcher, under_way) = (Arc::clone(self), under_way.clone());
+        self.tellers.each(
+            parts,
+            &(Arc::new(move |part: &T| {
+                let _ = &under_way;
+                tell(&dispatcher, part);
+            }) as _),
+        )
+    }
+
+    fn expire(&self, directory: u64, names: &StaleNames) {
+        match names {
+            StaleNames::All(known) => known.names().for_each(|name| self.notifications.expire_name(directory, name)),
+            StaleNames::One(name) => self.notifications.expire_name(directory, name),
         }
     }
 

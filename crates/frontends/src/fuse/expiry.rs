@@ -4,7 +4,7 @@
 //! by one or all at once (the connection's epoch), would detach every mount inside, with the data of those in memory. Nothing is
 //! queued for each name: a directory waits once, however often it is told of, and its names are taken when its turn comes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ pub(crate) struct Stale {
     pub(crate) directories: HashSet<u64>,
     /// Single names, with their directories.
     pub(crate) names: HashSet<(u64, Box<[u8]>)>,
+    /// Attributes and data of these nodes.
+    pub(crate) nodes: HashSet<u64>,
 }
 
 /// What waits to expire, for the thread that tells the kernel.
@@ -35,11 +37,38 @@ struct Shared {
 #[derive(Default)]
 struct Waiting {
     stale: Stale,
-    /// Calls of [`Expiry::expire`] so far; how many of them the kernel has been told of.
+    /// Calls of [`Expiry::expire`] so far, and how many of them have been taken to tell the kernel.
     asked: u64,
-    told: u64,
+    taken: u64,
+    /// What is being told: from which of these calls on.
+    under_way: BTreeSet<u64>,
     /// No more will come, or be told.
     ended: bool,
+}
+
+/// That the kernel is being told of what was stale; it has been when the last clone is dropped.
+#[derive(Clone)]
+pub(crate) struct UnderWay {
+    _shared: Arc<Told>,
+}
+
+struct Told {
+    from: u64,
+    expiry: Expiry,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.expiry.lock().under_way.remove(&self.from);
+        self.expiry.0.changed.notify_all();
+    }
+}
+
+impl Waiting {
+    /// Whether the kernel has been told of so many calls.
+    fn has_told(&self, asked: u64) -> bool {
+        self.taken >= asked && self.under_way.first().is_none_or(|from| *from >= asked)
+    }
 }
 
 impl Expiry {
@@ -61,6 +90,13 @@ impl Expiry {
         });
     }
 
+    /// What the kernel has of a node is stale, and of its data. Never waits.
+    pub(crate) fn node(&self, node: u64) {
+        self.expire(|stale| {
+            stale.nodes.insert(node);
+        });
+    }
+
     /// All names are to expire, and all that is cached beside. Never waits.
     pub(crate) fn everything(&self) {
         self.expire(|stale| stale.everything = true);
@@ -79,27 +115,27 @@ impl Expiry {
         let end = Instant::now() + patience;
         let mut waiting = self.lock();
         let asked = waiting.asked;
-        while waiting.told < asked && !waiting.ended {
+        while !waiting.has_told(asked) && !waiting.ended {
             let Some(left) = end.checked_duration_since(Instant::now()) else { return false };
             (waiting, _) = self.0.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner);
         }
         true
     }
 
-    /// Tells the kernel by `tell` of whatever comes, until the end.
-    pub(crate) fn run(&self, tell: impl Fn(Stale)) {
+    /// Tells the kernel by `tell` of whatever comes, until the end. It has been told when `tell` has dropped what it gets.
+    pub(crate) fn run(&self, tell: impl Fn(Stale, UnderWay)) {
         let mut waiting = self.lock();
         while !waiting.ended {
-            if waiting.told == waiting.asked {
+            if waiting.taken == waiting.asked {
                 waiting = self.0.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let (stale, asked) = (std::mem::take(&mut waiting.stale), waiting.asked);
+            let (stale, from) = (std::mem::take(&mut waiting.stale), waiting.taken);
+            waiting.taken = waiting.asked;
+            waiting.under_way.insert(from);
             drop(waiting);
-            tell(stale);
+            tell(stale, UnderWay { _shared: Arc::new(Told { from, expiry: self.clone() }) });
             waiting = self.lock();
-            waiting.told = asked;
-            self.0.changed.notify_all();
         }
     }
 
@@ -132,7 +168,7 @@ mod tests {
         assert!(!expiry.wait(Duration::ZERO));
         let thread = std::thread::spawn({
             let expiry = expiry.clone();
-            move || expiry.run(|stale| teller.send(stale).unwrap())
+            move || expiry.run(|stale, _| teller.send(stale).unwrap())
         });
         assert!(expiry.wait(Duration::from_secs(10)));
         let stale = told.try_recv().unwrap();

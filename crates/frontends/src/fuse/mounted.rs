@@ -269,9 +269,9 @@ fn serve(
 /// Starts the thread that tells the kernel of names; it ends with the connection.
 fn start_expiry(dispatcher: &Arc<Dispatcher>, expiry: Expiry) -> io::Result<()> {
     let dispatcher = Arc::downgrade(dispatcher);
-    let tell = move |stale| {
+    let tell = move |stale, under_way| {
         if let Some(dispatcher) = dispatcher.upgrade() {
-            dispatcher.tell_stale(&stale);
+            dispatcher.tell_stale(stale, &under_way);
         }
     };
     std::thread::Builder::new().name("fuse-expiry".into()).spawn(move || expiry.run(tell)).map(drop)

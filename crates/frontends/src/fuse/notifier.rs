@@ -31,28 +31,23 @@ impl KernelNotifier {
             tell(node);
         }
     }
-
-    fn invalidate(&self, node: u64, offset: i64, length: i64) {
-        self.notifications.send(Notification::InvalidateInode { node, offset, length });
-    }
 }
 
 impl Notifier for KernelNotifier {
     fn attributes_changed(&self, handle: &Handle) {
-        self.with_node(handle, |node| self.invalidate(node, NO_DATA, 0));
+        self.with_node(handle, |node| {
+            self.notifications.send(Notification::InvalidateInode { node, offset: NO_DATA, length: 0 });
+        });
     }
 
-    fn data_changed(&self, handle: &Handle, offset: u64, length: u64) {
-        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-        // The kernel takes zero, or less, for "to the end".
-        let length = i64::try_from(length).unwrap_or(0);
-        self.with_node(handle, |node| self.invalidate(node, offset, length));
+    fn data_changed(&self, handle: &Handle, _: u64, _: u64) {
+        self.with_node(handle, |node| self.expiry.node(node));
     }
 
     fn entry_changed(&self, directory: &Handle, name: Name<'_>) {
         self.with_node(directory, |parent| {
             self.expiry.name(parent, name.as_bytes());
-            self.invalidate(parent, 0, 0);
+            self.expiry.node(parent);
         });
     }
 

@@ -299,6 +299,8 @@ impl Node {
         let claimant @ Instance { member, vnode, ino, .. } = claimant(self.kind, instances)?;
         if identity.is_native(&member.base, &vnode.handle())
             || self.generation.load(Ordering::Acquire) != self.union.branches.generation()
+            // The copy may have its name before it is known here.
+            || self.is_being_copied()
         {
             return None;
         }
@@ -307,6 +309,17 @@ impl Node {
             _ => !self.leftmost().is_same(claimant),
         };
         if is_another { Identity::native(&member.base, &vnode.handle(), *ino).ok() } else { None }
+    }
+
+    /// Whether what users saw of it is gone from its branch, removed by somebody else, and there is this instead.
+    fn has_lost_to(&self, instance: &Instance) -> bool {
+        if self.is_being_copied() || self.leftmost().is_same(instance) || self.is_nameless() {
+            return false;
+        }
+        match self.leftmost().vnode.getattr(&Caller::server()) {
+            Ok(attributes) => attributes.nlink == 0,
+            Err(error) => matches!(error, Errno::ENOENT | Errno::ESTALE),
+        }
     }
 
     /// How often it was copied.
@@ -543,9 +556,11 @@ impl Table {
             if let Some(own) = node.own_identity_of_another(&identity, &instances) {
                 return self.find_or_insert(union, (own, NO_COUNT), kind, (generation, instances));
             }
-            if kind != FileKind::Directory && node.generation.load(Ordering::Acquire) < generation {
-                node.is_again(generation, instances, names);
-            } else if kind == FileKind::Directory {
+            if kind != FileKind::Directory {
+                if node.generation.load(Ordering::Acquire) < generation || node.has_lost_to(&instances[0]) {
+                    node.is_again(generation, instances, names);
+                }
+            } else {
                 node.set_found(generation, instances);
                 *node.checked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             }
