@@ -383,3 +383,45 @@ fn a_runtime_directory_that_does_not_answer_keeps_no_command_waiting() {
     fs::remove_dir(&place).unwrap();
     assert!(hanging.is_empty(), "{hanging:?}");
 }
+
+/// Servers that are stopped, or that accept connections and never answer, keep no command about another mount waiting.
+#[test]
+fn servers_that_hang_keep_no_command_about_another_mount_waiting() {
+    if !is_apart("servers_that_hang_keep_no_command_about_another_mount_waiting") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let points = ["a", "b", "c", "d"].map(|name| {
+        fs::create_dir(scratch.path(name)).unwrap();
+        assert_eq!(run(["mount", "mem:", &scratch.name(name)]).code, 0);
+        scratch.name(name)
+    });
+    let servers: Vec<Pid> = [&points[0], &points[3]].iter().map(|point| server_of(point)).collect();
+    servers.iter().for_each(|server| kill_process(*server, Signal::STOP).unwrap());
+    // Before and after all others in any order.
+    let silent = ["0.sock", "zz.sock"].map(|name| UnixListener::bind(Path::new("/run/plyfs").join(name)).unwrap());
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for point in &points[1..3] {
+        for words in ["log-level", "status", "stats", "umount"] {
+            let begin = Instant::now();
+            let result = run([words, point]);
+            tried += 1;
+            if result.code != 0 || begin.elapsed() > Duration::from_secs(4) {
+                wrong.push(format!("{words:?} took {:?}: {result:?}", begin.elapsed()));
+            }
+        }
+    }
+    servers.iter().for_each(|server| kill_process(*server, Signal::CONT).unwrap());
+    drop(silent);
+    for point in [&points[0], &points[3]] {
+        assert_eq!(run(["umount", point]).code, 0);
+    }
+    assert_eq!((tried, wrong), (8, Vec::<String>::new()));
+}
+
+fn server_of(point: &str) -> Pid {
+    let status = run(["status", point]).output;
+    let line = status.lines().find_map(|line| line.strip_prefix("server")).unwrap_or_else(|| panic!("{status}"));
+    let number = line.split(|character: char| !character.is_ascii_digit()).find(|word| !word.is_empty());
+    Pid::from_raw(number.unwrap().parse().unwrap()).unwrap()
+}

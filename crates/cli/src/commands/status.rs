@@ -1,8 +1,11 @@
 //! `plyfs status`: the mounts, their servers and what they have done.
 
 use std::path::Path;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use super::{headed_table, not_running, print, printable};
@@ -46,14 +49,10 @@ impl Line {
 
 /// Runs the command.
 pub fn run(arguments: &Status) -> Outcome {
-    let mut lines = all();
-    if let Some(path) = &arguments.mount_point {
-        let mount_point = mount_table::canonical(path);
-        let wanted = mount_point.to_string_lossy();
-        lines.retain(|line| line.report.mount_point == wanted);
-        if lines.is_empty() {
-            return Err(not_running(&mount_point));
-        }
+    let wanted = arguments.mount_point.as_deref().map(mount_table::canonical);
+    let lines = lines_of(wanted.as_deref());
+    if let (Some(mount_point), true) = (&wanted, lines.is_empty()) {
+        return Err(not_running(mount_point));
     }
     match arguments.json {
         true => print(&format!("{}\n", serde_json::to_string_pretty(&lines).unwrap_or_default())),
@@ -63,10 +62,13 @@ pub fn run(arguments: &Status) -> Outcome {
     }
 }
 
-/// The mounts that answer, and those of the kernel's list that do not.
-fn all() -> Vec<Line> {
-    let table: Vec<mount_table::Entry> = mount_table::read().into_iter().filter(mount_table::Entry::is_plyfs).collect();
-    let answering = client::mounts().into_iter().map(|mount| {
+/// The mounts that answer, and those of the kernel's list that do not: all, or those on a mount point.
+fn lines_of(wanted: Option<&Path>) -> Vec<Line> {
+    let mut table = mount_table::read();
+    table.retain(|entry| entry.is_plyfs() && wanted.is_none_or(|wanted| entry.mount_point == wanted));
+    let mut answering = client::mounts_on(wanted);
+    answering.retain(|mount| wanted.is_none_or(|wanted| wanted.to_string_lossy() == mount.report.mount_point));
+    let answering = answering.into_iter().map(|mount| {
         let is_listed = |entry: &mount_table::Entry| entry.mount_point.to_string_lossy() == mount.report.mount_point;
         let is_elsewhere = is_in_another_name_space(mount.report.pid);
         let state = if is_elsewhere || table.iter().any(is_listed) { State::Serving } else { State::Detached };
@@ -87,26 +89,30 @@ fn all() -> Vec<Line> {
     lines
 }
 
-/// How a mount does that has no control socket. Asked in a thread of its own: there may never be an answer.
+/// How a mount does whose server says nothing. Asked by a process of its own, which may wait for ever, and cannot be ended then.
 fn probed(mount_point: &Path) -> State {
     const PATIENCE: Duration = Duration::from_secs(2);
-    let (answer, answers) = std::sync::mpsc::channel();
-    let path = mount_point.to_owned();
-    let probe = move || {
-        // The kernel may know the attributes by itself, but tells them only those who are let in; the state of the file
-        // system it always asks for.
-        let result = rustix::fs::stat(&path).and_then(|_| rustix::fs::statfs(&path));
-        let _ = answer.send(result.map(drop));
-    };
-    if std::thread::Builder::new().spawn(probe).is_err() {
-        // Without the thread nothing can be said but that its server is silent.
-        return State::Silent;
+    // The kernel knows by itself whom it lets in.
+    let known = rustix::fs::statx(CWD, mount_point, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS);
+    if known.err() == Some(Errno::ACCESS) {
+        return State::OtherUser;
     }
-    match answers.recv_timeout(PATIENCE) {
-        Ok(Ok(())) => State::Silent,
-        Ok(Err(rustix::io::Errno::ACCESS)) => State::OtherUser,
-        Ok(Err(_)) => State::Dead,
-        Err(_) => State::Hung,
+    let mut probe = Command::new("stat");
+    probe.args(["--file-system", "--format=%T", "--"]).arg(mount_point);
+    probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Without it nothing can be said but that the server is silent.
+    let Ok(mut probe) = probe.spawn() else { return State::Silent };
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match probe.try_wait() {
+            Ok(Some(status)) if status.success() => return State::Silent,
+            Ok(Some(_)) => return State::Dead,
+            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            _ => {
+                let _ = probe.kill();
+                return State::Hung;
+            }
+        }
     }
 }
 

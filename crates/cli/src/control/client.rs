@@ -36,8 +36,15 @@ pub struct Mount {
 /// Every mount that the caller may ask and that answers. A server is believed that it serves a mount point unless the kernel says
 /// that the mount there is another user's.
 pub fn mounts() -> Vec<Mount> {
+    mounts_on(None)
+}
+
+/// The same; where only those on one mount point are wanted, as the kernel lists it, perhaps without others.
+pub fn mounts_on(wanted: Option<&Path>) -> Vec<Mount> {
     let table = mount_table::read();
-    let mut mounts = answering(runtime_directory::all(), &|_| false);
+    let listed = table.iter().filter(|entry| Some(&*entry.mount_point) == wanted).count();
+    let is_enough = |report: &Report| listed == 1 && wanted == Some(Path::new(&report.mount_point));
+    let mut mounts = answering(runtime_directory::all(), &is_enough);
     mounts.retain(|mount| {
         let mount_point = Path::new(&mount.report.mount_point);
         let entry = table.iter().rfind(|entry| entry.mount_point == mount_point);
