@@ -331,6 +331,7 @@ impl<H: Handler, Q: Queue> Worker<'_, H, Q> {
                 waiting.part();
                 std::thread::sleep(PAUSE_AFTER_FAILURE);
                 waiting.join();
+                self.feed(shared);
                 Step::Wait
             }
         }

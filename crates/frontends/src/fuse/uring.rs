@@ -149,8 +149,11 @@ impl UringQueue {
         match error {
             Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED | Errno::NODEV => Received::Closed,
             error => {
-                // The entry is lost; a new one takes its place.
+                // The entry is lost; a new one takes its place. The kernel knows it before others can be asked for what has come
+                // meanwhile; where it cannot be told now, it is with the next request.
                 self.next = Some(Command::Register);
+                let _ = self.submit();
+                self.is_new = true;
                 Received::Failed(error)
             }
         }
