@@ -4,7 +4,7 @@
 //! What a disk with a cache may do to writes that were not flushed is then done to a copy: see [`cut`].
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -182,8 +182,11 @@ impl Drop for Device {
 
 /// Makes a loop device that hands on every request to the file.
 fn attach(file: &Path) -> PathBuf {
-    let output = Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(file).output().unwrap();
-    assert!(output.status.success(), "losetup: {}", String::from_utf8_lossy(&output.stderr));
+    let mut find = Command::new("losetup");
+    find.args(["--find", "--show", "--direct-io=on"]).arg(file).stderr(Stdio::inherit());
+    // The device that is found free may be gone when it is opened, where others use some too.
+    let mut found = std::iter::repeat_with(|| find.output().unwrap()).take(10);
+    let output = found.find(|output| output.status.success()).expect("losetup attaches the file");
     let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
     let name = path.file_name().unwrap();
     let is_direct = std::fs::read_to_string(Path::new("/sys/block").join(name).join("loop/dio")).unwrap();
