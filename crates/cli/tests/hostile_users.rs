@@ -425,3 +425,153 @@ fn server_of(point: &str) -> Pid {
     let number = line.split(|character: char| !character.is_ascii_digit()).find(|word| !word.is_empty());
     Pid::from_raw(number.unwrap().parse().unwrap()).unwrap()
 }
+
+/// A shared directory below a stack, with a directory in it that another server is mounted on.
+struct Shared {
+    scratch: Scratch,
+    nested: std::process::Child,
+}
+
+impl Shared {
+    /// What is mounted on what users see as `M`, and on `fm` in the directory below that.
+    fn new(stack: &str, options: &str, nested: &str) -> Self {
+        let scratch = Scratch::new();
+        for name in ["base", "base/sub", "base/fm", "base/fm/covered", "lower", "nested", "mount"] {
+            fs::create_dir_all(scratch.path(name)).unwrap();
+            fs::set_permissions(scratch.path(name), fs::Permissions::from_mode(0o1777)).unwrap();
+        }
+        fs::set_permissions(scratch.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+        for name in ["base/sub/q", "base/f", "nested/a"] {
+            fs::write(scratch.path(name), "data").unwrap();
+            chown(scratch.path(name), Some(7003), Some(7003)).unwrap();
+        }
+        let words = |text: &str| text.replace("BASE", &scratch.name("base")).replace("LOWER", &scratch.name("lower"));
+        finish(plyfs().args(["mount", "-o", options, &words(stack), &scratch.name("mount")]).output()).succeeded();
+        chown(scratch.path("nested"), Some(7001), Some(7001)).unwrap();
+        fs::set_permissions(scratch.path("nested"), fs::Permissions::from_mode(0o750)).unwrap();
+        let mut server = plyfs();
+        server.args(["mount", "-f", &nested.replace("NESTED", &scratch.name("nested"))]).arg(scratch.path("base/fm"));
+        let nested = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("it is mounted", || is_mounted(&scratch.path("base/fm")));
+        Self { scratch, nested }
+    }
+
+    /// A user's command, in the mounted directory.
+    fn command(&self, user: u32, script: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".to_owned()]);
+        command.args(["sh", "-c", &format!("cd {}; {script}", self.scratch.name("mount"))]).stdin(Stdio::null());
+        command
+    }
+
+    /// Whether the command ends by itself in time.
+    fn ends(&self, user: u32, script: &str) -> bool {
+        let mut child = self.command(user, script).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(3);
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = self.nested.kill();
+        let _ = self.nested.wait();
+        let _ = rustix::mount::unmount(self.scratch.path("base/fm"), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+/// The stacks that a shared directory is seen by, and the ways to serve them here.
+fn shared_stacks() -> Vec<(&'static str, &'static str)> {
+    let has_rings = fs::read("/sys/module/fuse/parameters/enable_uring").is_ok_and(|switch| switch.starts_with(b"Y"));
+    let ways = if has_rings { &["uring=off", "uring=on"][..] } else { &["uring=off"] };
+    let stacks = ["BASE", "BASE | audit(to=/dev/null)", "BASE=rw, LOWER=ro | union", "LOWER=rw, BASE=ro | union"];
+    stacks.into_iter().flat_map(|stack| ways.iter().map(move |way| (stack, *way))).collect()
+}
+
+/// The kernel lets nobody change a directory while a name in it is looked up.
+#[test]
+fn a_server_that_does_not_answer_in_a_shared_directory_keeps_nobody_else_waiting() {
+    if !is_apart("a_server_that_does_not_answer_in_a_shared_directory_keeps_nobody_else_waiting") {
+        return;
+    }
+    let mut hanging = Vec::new();
+    for (stack, way) in shared_stacks() {
+        for silent in ["getattr", "getattr:statfs:lookup:opendir:getxattr:listxattr"] {
+            let shared = Shared::new(stack, way, &format!("mem: | faulty(operations={silent}, stop=yes)"));
+            let asking = ["stat fm", "ls -l", "ls fm", "rmdir fm", "mkdir fm", "rmdir sub/../fm", "mv -T sub fm"];
+            let mut askers: Vec<_> = asking
+                .iter()
+                .map(|script| shared.command(7001, script).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+                .collect();
+            std::thread::sleep(Duration::from_millis(500));
+            for script in [
+                "ls",
+                "ls",
+                "cat f",
+                "touch new",
+                "mkdir d",
+                "rmdir d",
+                "mv sub/q q",
+                "mv q sub/r",
+                "ln new newer",
+                "rm new",
+                "rmdir fm",
+                "mkdir fm",
+                "stat nothing",
+                "ls sub",
+            ] {
+                if !shared.ends(7003, script) {
+                    hanging.push(format!("{stack} {way} {silent}: {script}"));
+                    break;
+                }
+            }
+            // Programs ask what the target is first, and wait for that themselves.
+            for (from, to) in [("newer", "fm"), ("sub", "fm"), ("fm", "moved"), ("newer", "sub/newer")] {
+                let [from, to] = [from, to].map(|name| shared.scratch.path("mount").join(name));
+                let (done, renamed) = std::sync::mpsc::channel();
+                let named = format!("{stack} {way} {silent}: {} to {}", from.display(), to.display());
+                std::thread::spawn(move || done.send(fs::rename(from, to)));
+                if renamed.recv_timeout(Duration::from_secs(3)).is_err() {
+                    hanging.push(named);
+                    break;
+                }
+            }
+            drop(shared);
+            for asker in &mut askers {
+                asker.wait().unwrap();
+            }
+        }
+    }
+    assert!(hanging.is_empty(), "{hanging:#?}");
+}
+
+#[test]
+fn what_is_mounted_in_a_directory_has_the_owner_and_mode_that_its_server_says_from_the_first_use_on() {
+    if !is_apart("what_is_mounted_in_a_directory_has_the_owner_and_mode_that_its_server_says_from_the_first_use_on") {
+        return;
+    }
+    for (stack, way) in shared_stacks() {
+        for (user, script, expected) in [
+            (7003, "ls fm 2>&1", "ls: cannot open directory 'fm': Permission denied\n"),
+            (7003, "ls >/dev/null; cat fm/a 2>&1", "cat: fm/a: Permission denied\n"),
+            (7001, "cat fm/a", "data"),
+            (7001, "ls -l >/dev/null; ls fm; cat fm/a; ls fm", "a\ndataa\n"),
+            (7003, "stat -c '%F %a %u %g' fm; ls -ld fm | cut -c1-10", "directory 750 7001 7001\ndrwxr-x---\n"),
+            (7003, "ls -l | grep fm | cut -c1-10", "drwxr-x---\n"),
+            (7001, "stat -c %i fm . | sort -u | wc -l; touch fm/b && mv fm/b fm/c && ls fm", "2\na\nc\n"),
+        ] {
+            let shared = Shared::new(stack, way, "NESTED");
+            if stack.starts_with("LOWER") && script.contains("touch") {
+                continue;
+            }
+            let output = shared.command(user, script).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{stack} {way}: {script}: {output:?}");
+        }
+    }
+}

@@ -133,6 +133,9 @@ pub struct Attributes {
     pub flags: u64,
     /// Which `STATX_ATTR_*` bits the file system knows.
     pub flags_known: u64,
+    /// The kind is sure, and the rest perhaps not: a look-up has found the root of another mount, whose server may not answer
+    /// and was not asked. Nothing is decided by them and they are not kept; [`Vnode::getattr`](crate::Vnode::getattr) asks.
+    pub is_provisional: bool,
 }
 
 impl Attributes {

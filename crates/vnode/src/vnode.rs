@@ -21,7 +21,7 @@ pub type VnodeRef = Arc<dyn Vnode>;
 pub struct Entry {
     /// The object.
     pub vnode: VnodeRef,
-    /// Its attributes.
+    /// Its attributes; [provisional](Attributes::is_provisional) ones where another server would have to be asked for them.
     pub attributes: Attributes,
 }
 

@@ -45,6 +45,11 @@ impl Acting<'_> {
         Status::at(directory, name)
     }
 
+    /// statx(2) of a name, as [`Status::known_at`].
+    pub fn known_status_at(&self, directory: impl AsFd, name: impl Arg) -> vnode::Result<Status> {
+        Status::known_at(directory, name)
+    }
+
     /// name_to_handle_at(2) of a name, as [`system::name_to_handle_at`].
     pub fn handle_at(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<FileHandle> {
         system::name_to_handle_at(directory, name, 0)

@@ -9,7 +9,7 @@ use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, Ope
 use super::credentials::{Acting, Thread};
 use super::errno;
 use super::file::{self, File};
-use super::names::{found, only_directory};
+use super::names::{found, only_directory, only_on_one_mount};
 use super::node::Node;
 use super::shares::{HeldDescriptor, Share};
 use super::tree::{Found, PATH_ONLY};
@@ -57,6 +57,8 @@ fn open_existing(
     let object = thread.act_for(by)?.open_at(descriptor, name.as_bytes(), PATH_ONLY).map_err(errno)?;
     let (node, attributes) = directory.tree().entry_of(thread, object.as_fd(), found(directory, name))?;
     match node.file_kind() {
+        // Whoever looks the name up again opens it without keeping others from the directory.
+        FileKind::Regular if node.is_root_of_server() => return Err(Errno::ESTALE),
         FileKind::Regular => {}
         FileKind::Directory => return Err(Errno::EISDIR),
         FileKind::Symlink => return Err(Errno::ELOOP),
@@ -147,6 +149,7 @@ pub fn symlink(directory: &Node, caller: &Caller, name: Name<'_>, target: &[u8])
 /// Gives an object one more name.
 pub fn link(directory: &Node, caller: &Caller, target: &Node, name: Name<'_>) -> Result<Entry> {
     only_directory(directory)?;
+    only_on_one_mount(directory, target)?;
     let thread = &mut directory.tree().credentials.thread();
     let (object, descriptor) = (target.descriptor(thread)?, directory.descriptor(thread)?);
     thread.take_room(caller, |acting| acting.link_at(&object, &descriptor, name.as_bytes()))?;

@@ -25,6 +25,8 @@ pub struct Mount {
     /// The kernel's number of it.
     id: u64,
     is_of_root_device: bool,
+    /// A process serves it, by FUSE, which may be any user's and may not answer. Not said of the root's.
+    is_served: bool,
     /// No other mount of the device was met before.
     is_first: bool,
     /// A descriptor on it, which keeps its number from being used again. None if it has been given up.
@@ -97,8 +99,13 @@ impl Others {
 
 impl Mount {
     /// The one that an object is on, as the root's.
-    fn root(acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status, handles: Option<Handles>) -> Result<Self> {
-        let behaviour = Behaviour::of(object);
+    fn root(
+        acting: &Acting<'_>,
+        object: BorrowedFd<'_>,
+        status: &Status,
+        handles: Option<Handles>,
+        behaviour: Behaviour,
+    ) -> Result<Self> {
         // The clock of times of creation, which are never before it.
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         let now = (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64);
@@ -107,6 +114,7 @@ impl Mount {
             device: status.device(),
             id: status.mount_id(),
             is_of_root_device: true,
+            is_served: false,
             is_first: true,
             place: Some(acting.reopen(object, PATH_ONLY).map_err(errno)?),
             handles,
@@ -119,6 +127,45 @@ impl Mount {
     /// Whether the object of this state is on it.
     pub fn has(&self, status: &Status) -> bool {
         self.is(status.mount_id(), status.device())
+    }
+
+    /// Whether the kernel answers for it without asking anybody.
+    pub fn answers_by_itself(&self) -> bool {
+        self.behaviour.is_local || self.behaviour.is_overlay
+    }
+
+    /// Whether the object of this state is its root, and a process serves it that may not answer. It is asked for by those only
+    /// who want to know of just that object: a look-up of its name would keep all others from the directory above.
+    pub fn is_root_of_server(&self, status: &Status) -> bool {
+        self.is_served && status.is_mount_root()
+    }
+
+    /// The inode number that the object of this state is known by. What the kernel has as that of the root of a server changes
+    /// when the server is first asked.
+    pub fn known_ino(&self, status: &Status) -> u64 {
+        if self.is_root_of_server(status) { SERVER_ROOT_INO } else { status.ino() }
+    }
+
+    /// Whether an object with that [`Mount::known_ino`] is the root of a server.
+    pub fn is_server_root_ino(&self, ino: u64) -> bool {
+        self.is_served && ino == SERVER_ROOT_INO
+    }
+
+    /// The time of creation that the object of this state is known by, as [`Status::generation`]: none of the root of a server,
+    /// as [`Mount::known_ino`].
+    pub fn known_generation(&self, status: &Status) -> Option<u64> {
+        if self.is_root_of_server(status) { None } else { status.generation() }
+    }
+
+    /// The state of an object that is open and on this mount. The root of a server is not asked for it.
+    pub fn status_of(&self, object: BorrowedFd<'_>) -> Result<Status> {
+        let known = Status::known_of_descriptor(object)?;
+        if self.has_enough(&known) { Ok(known) } else { Status::of_descriptor(object) }
+    }
+
+    /// Whether no more is to be asked for than this state of an object on it.
+    pub fn has_enough(&self, status: &Status) -> bool {
+        status.is_asked() || self.answers_by_itself() || self.is_root_of_server(status)
     }
 
     /// Counts one more vnode on it.
@@ -158,10 +205,22 @@ impl Mount {
 
     /// What stands for it in the list once it has been given up: vnodes on it cannot be opened any more.
     fn given_up(&self) -> Self {
-        let Self { index, device, id, is_of_root_device, is_first, .. } = *self;
+        let Self { index, device, id, is_of_root_device, is_served, is_first, .. } = *self;
         let (behaviour, overlay_seen_at, vnodes) = (self.behaviour, self.overlay_seen_at, Arc::clone(&self.vnodes));
         let (place, handles) = (None, None);
-        Self { index, device, id, is_of_root_device, is_first, place, handles, behaviour, overlay_seen_at, vnodes }
+        Self {
+            index,
+            device,
+            id,
+            is_of_root_device,
+            is_served,
+            is_first,
+            place,
+            handles,
+            behaviour,
+            overlay_seen_at,
+            vnodes,
+        }
     }
 
     /// A descriptor to open by handle with, where that can be done.
@@ -205,7 +264,7 @@ impl Mounts {
     pub fn new(acting: &Acting<'_>, root: BorrowedFd<'_>, use_handles: bool) -> Result<Self> {
         let status = Status::of_descriptor(root)?;
         let handles = use_handles.then(|| probe(acting, root, &status)).flatten();
-        let root = Arc::new(Mount::root(acting, root, &status, handles)?);
+        let root = Arc::new(Mount::root(acting, root, &status, handles, Behaviour::of(root))?);
         Ok(Self { root, others: RwLock::default(), use_handles })
     }
 
@@ -265,8 +324,10 @@ impl Mounts {
             return Ok(mount);
         }
         self.forget_gone(may_keep(object));
-        let handles = self.use_handles.then(|| probe(acting, object, status)).flatten();
-        let new = Mount::root(acting, object, status, handles)?;
+        let is_served = is_served(status);
+        let handles = if self.use_handles && !is_served { probe(acting, object, status) } else { None };
+        let behaviour = if is_served { Behaviour::default() } else { Behaviour::of(object) };
+        let new = Mount { is_served, ..Mount::root(acting, object, status, handles, behaviour)? };
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(mount) = others.all().find(|mount| mount.has(status)) {
             return Ok(Arc::clone(mount));
@@ -301,6 +362,21 @@ fn mounted() -> Option<HashSet<u64>> {
     let table = std::fs::read(mount_table::OWN).ok()?;
     Some(mount_table::mounts(&table).map(|mount| mount.number).collect())
 }
+
+/// Whether the object of this state is on a mount that a process serves, by FUSE. Told by the mount table: the mount itself would
+/// ask the process. One that is not in the table any more may have been one.
+fn is_served(status: &Status) -> bool {
+    let Ok(table) = std::fs::read(mount_table::OWN) else { return false };
+    // An overlay shows other devices than the one in the table. Linux before 5.8 tells no number.
+    let is_it = |mount: &mount_table::Mount<'_>| match status.mount_id() {
+        0 => mount.device == status.device(),
+        id => mount.number == id,
+    };
+    mount_table::mounts(&table).find(is_it).is_none_or(|mount| mount.is_fuse())
+}
+
+/// What the root of a server is known by. FUSE gives 1 to roots of which it does not know more, and to no other object this.
+const SERVER_ROOT_INO: u64 = u64::MAX;
 
 /// The inode number shown for an object on another device than the root's.
 fn foreign_ino(device: u64, ino: u64) -> u64 {

@@ -28,6 +28,13 @@ pub fn only_directory(node: &Node) -> Result<()> {
     if node.file_kind() == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) }
 }
 
+/// `EXDEV` for two objects on different mounts. The kernel would say so too, but to open them may ask a server that does not
+/// answer, and meanwhile nobody may change either directory.
+pub fn only_on_one_mount(one: &Node, other: &Node) -> Result<()> {
+    // An overlay shows several devices.
+    if one.mount().id() == other.mount().id() { Ok(()) } else { Err(Errno::EXDEV) }
+}
+
 /// Takes a name that is no directory's away.
 pub fn unlink(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<()> {
     remove(directory, caller, name, AtFlags::empty())
@@ -63,6 +70,7 @@ pub fn rename(
 ) -> Result<()> {
     only_directory(from)?;
     only_directory(to)?;
+    only_on_one_mount(from, to)?;
     let thread = &mut from.tree().credentials.thread();
     let (source, target) = (from.descriptor(thread)?, to.descriptor(thread)?);
     let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout);
@@ -103,10 +111,11 @@ fn note_place(before: Found<'_>, directory: &Node, acting: &Acting<'_>, descript
     if directory.mount().handles().is_some() {
         return;
     }
-    let Ok(status) = acting.status_at(descriptor, name) else { return };
+    let tree = directory.tree();
+    let Ok(status) = tree.status_at(acting, &directory.mount(), descriptor, name) else { return };
     // An overlay shows several devices.
-    let Some(mount) = directory.tree().mounts.of(&status) else { return };
-    let fingerprint = fingerprint(mount.index, status.ino());
+    let Some(mount) = tree.mounts.of(&status) else { return };
+    let fingerprint = fingerprint(mount.index, mount.known_ino(&status));
     if let Some(node) = directory.tree().table.find(fingerprint, |node| node.is_found_as(&status, before)) {
         node.is_at(directory, name);
     }
@@ -124,8 +133,14 @@ impl<'a> Victim<'a> {
     /// What is behind the name, if it has a live vnode that its removal would make unreachable.
     fn find(above: &'a Node, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<Self>> {
         let tree = above.tree();
-        let status = acting.status_at(directory, name.as_bytes())?;
+        let above_mount = above.mount();
+        let status_now = || tree.status_at(acting, &above_mount, directory, name.as_bytes());
+        let status = status_now()?;
         let Some(mount) = tree.mounts.of(&status) else { return Ok(None) };
+        if mount.is_root_of_server(&status) {
+            // No name of what is mounted on can be taken away.
+            return Ok(None);
+        }
         let mut nodes = tree.table.find_all(fingerprint(mount.index, status.ino()));
         nodes.retain(|node| node.pinned().is_none() && !node.is_root());
         if nodes.is_empty() {
@@ -133,9 +148,7 @@ impl<'a> Victim<'a> {
         }
         let lock = tree.removal_lock(status.ino());
         // The number of links is asked for again, under the lock: another name may just have gone.
-        let has_other_names = status.kind != FileKind::Directory
-            && status.nlink() > 1
-            && acting.status_at(directory, name.as_bytes())?.nlink() > 1;
+        let has_other_names = status.kind != FileKind::Directory && status.nlink() > 1 && status_now()?.nlink() > 1;
         if has_other_names {
             nodes.retain(|node| !node.is_known_by_handle());
         }

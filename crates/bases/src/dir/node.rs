@@ -83,11 +83,11 @@ impl Identity {
 const GIVEN: u64 = 1 << 63;
 
 impl Place {
-    /// Of an object of this state, at a place if that is known.
-    pub fn new(status: &Status, at: Option<Location>) -> Self {
+    /// Of an object with this time of creation, as [`Mount::known_generation`], at a place if that is known.
+    pub fn new(generation: Option<u64>, at: Option<Location>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let given = || GIVEN | NEXT.fetch_add(1, Ordering::Relaxed);
-        let generation = status.generation().unwrap_or_else(given);
+        let generation = generation.unwrap_or_else(given);
         Self { generation, created: AtomicU64::new(generation), at: Mutex::new(at) }
     }
 
@@ -113,7 +113,7 @@ impl Node {
     pub fn new(tree: &Arc<Tree>, mount: &Mount, status: &Status, identity: Identity) -> Arc<Self> {
         let tree = Arc::clone(tree);
         mount.count_vnode();
-        let (mount, ino, kind) = (mount.index, status.ino(), status.kind);
+        let (mount, ino, kind) = (mount.index, mount.known_ino(status), status.kind);
         Arc::new(Self { tree, ino, identity, pinned: OnceLock::new(), mount, kind })
     }
 
@@ -167,12 +167,13 @@ impl Node {
     pub fn has_generation(&self, status: &Status) -> bool {
         let Identity::Place(place) = &self.identity else { return false };
         let own = place.created.load(Ordering::Relaxed);
-        let is_alike = status.generation().map_or(own & GIVEN != 0, |generation| own == generation);
+        let generation = self.mount().known_generation(status);
+        let is_alike = generation.map_or(own & GIVEN != 0, |generation| own == generation);
         self.has_number(status) && (is_alike || self.is_copied_as(place, status))
     }
 
     fn has_number(&self, status: &Status) -> bool {
-        self.kind == status.kind && self.ino == status.ino()
+        self.kind == status.kind && self.ino == self.mount().known_ino(status)
     }
 
     fn is_copied_as(&self, place: &Place, status: &Status) -> bool {
@@ -185,7 +186,7 @@ impl Node {
     /// what was in it.
     pub fn is_found_as(&self, status: &Status, found: Found<'_>) -> bool {
         let Identity::Place(place) = &self.identity else { return false };
-        let may_be_elsewhere = match status.generation() {
+        let may_be_elsewhere = match self.mount().known_generation(status) {
             Some(generation) if generation == place.created.load(Ordering::Relaxed) => true,
             Some(_) => status.nlink() > 1 && self.kind != FileKind::Directory,
             None => status.nlink() > 1 || self.kind == FileKind::Directory,
@@ -201,7 +202,13 @@ impl Node {
 
     /// Whether the state has its device and inode number.
     pub fn is_object_of(&self, status: &Status) -> bool {
-        self.ino == status.ino() && self.mount().has(status)
+        let mount = self.mount();
+        self.ino == mount.known_ino(status) && mount.has(status)
+    }
+
+    /// Whether it is the root of what a process serves that may not answer.
+    pub fn is_root_of_server(&self) -> bool {
+        self.mount().is_server_root_ino(self.ino)
     }
 
     /// The time of creation that it is known by, if not by a handle, or what stands for that.
@@ -353,7 +360,7 @@ impl Node {
             rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => Errno::ESTALE,
             error => errno(error),
         })?;
-        let status = Status::of_descriptor(&object)?;
+        let status = self.mount().status_of(object.as_fd())?;
         if !self.is_object_of(&status) || !self.has_generation(&status) {
             return Err(Errno::ESTALE);
         }

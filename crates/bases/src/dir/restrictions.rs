@@ -64,16 +64,19 @@ pub fn forbids(mount: &Mount, what: Restrictions) -> bool {
 
 /// The attributes that are shown of an object: of a program on a mount without set-id programs no set-id bits (those of a
 /// directory mean something else), of a device on one without devices a number that no driver has. A device 0:0 cannot be
-/// opened in any case, and stands for names that are gone in unions.
+/// opened in any case, and stands for names that are gone in unions. Of what was not asked for they are provisional, and the
+/// mount, which would have to ask too, is taken for one without either.
 pub fn attributes(mount: &Mount, status: &Status) -> Attributes {
     const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
     let mut shown = status.attributes(mount.shown_ino(status.ino()));
+    shown.is_provisional = !status.is_asked() && mount.is_root_of_server(status);
+    let forbids = |what| shown.is_provisional || forbids(mount, what);
     match shown.kind {
-        FileKind::Regular if shown.mode & SET_ID != 0 && forbids(mount, Restrictions::NO_SET_ID) => {
+        FileKind::Regular if shown.mode & SET_ID != 0 && forbids(Restrictions::NO_SET_ID) => {
             shown.mode &= !SET_ID;
         }
         FileKind::CharacterDevice | FileKind::BlockDevice
-            if (shown.rdev.major, shown.rdev.minor) != (0, 0) && forbids(mount, Restrictions::NO_DEVICES) =>
+            if (shown.rdev.major, shown.rdev.minor) != (0, 0) && forbids(Restrictions::NO_DEVICES) =>
         {
             shown.rdev.major |= WITHOUT_DRIVER;
         }

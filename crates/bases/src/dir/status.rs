@@ -14,6 +14,7 @@ const FLAGS_OF_OBJECTS: u64 = !(libc::STATX_ATTR_MOUNT_ROOT | libc::STATX_ATTR_A
 /// The state of one object at one moment.
 pub struct Status {
     raw: Statx,
+    is_asked: bool,
     /// The kind.
     pub kind: FileKind,
 }
@@ -29,11 +30,31 @@ impl Status {
         Self::of(descriptor, c"", AtFlags::EMPTY_PATH)
     }
 
+    /// As [`Status::at`], as the kernel knows it: a server, which may not answer, is not asked.
+    pub fn known_at(directory: impl AsFd, name: impl Arg) -> Result<Self> {
+        Self::of(directory, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC)
+    }
+
+    /// As [`Status::of_descriptor`], as the kernel knows it: a server, which may not answer, is not asked.
+    pub fn known_of_descriptor(descriptor: impl AsFd) -> Result<Self> {
+        Self::of(descriptor, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC)
+    }
+
     fn of(descriptor: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<Self> {
         let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID;
         let raw = rustix::fs::statx(descriptor, name, flags, mask).map_err(errno)?;
         let kind = FileKind::from_mode(u32::from(raw.stx_mode)).ok_or(Errno::EIO)?;
-        Ok(Self { raw, kind })
+        Ok(Self { raw, is_asked: !flags.contains(AtFlags::STATX_DONT_SYNC), kind })
+    }
+
+    /// Whether a server has been asked, if the object has one.
+    pub fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
+    /// Whether it is the root of a mount. Linux before 5.8 does not tell.
+    pub fn is_mount_root(&self) -> bool {
+        self.raw.stx_attributes.bits() & libc::STATX_ATTR_MOUNT_ROOT as u64 != 0
     }
 
     /// The number of the device that the object is on.
@@ -99,6 +120,7 @@ impl Status {
             btime: self.created(),
             flags: raw.stx_attributes.bits() & FLAGS_OF_OBJECTS,
             flags_known: raw.stx_attributes_mask.bits() & FLAGS_OF_OBJECTS,
+            is_provisional: false,
         }
     }
 }

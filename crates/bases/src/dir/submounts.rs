@@ -51,6 +51,11 @@ impl Submounts {
         !known.parents.is_empty() && absolute_path(directory).is_ok_and(|path| known.parents.contains(&path))
     }
 
+    /// Whether nothing is mounted below the root.
+    pub fn are_none(&self, root: BorrowedFd<'_>) -> bool {
+        self.current(root).points.is_empty()
+    }
+
     /// Where a device is mounted.
     pub fn of_device(&self, root: BorrowedFd<'_>, device: u64) -> Vec<Point> {
         self.current(root).points.iter().filter(|point| point.device == device).cloned().collect()

@@ -173,13 +173,14 @@ impl Tree {
             return Ok((node, attributes));
         }
         if mount.handles().is_none() {
-            let status = acting.status_at(descriptor, name.as_bytes())?;
+            let status = self.status_at(&acting, &mount, descriptor, name.as_bytes())?;
             // One file system may show several devices, such as overlayfs.
-            if let Some(mount) = self.mounts.of(&status).filter(|mount| mount.handles().is_none()) {
+            let is_known = |mount: &Arc<Mount>| mount.handles().is_none() && mount.has_enough(&status);
+            if let Some(mount) = self.mounts.of(&status).filter(is_known) {
                 return Ok(self.vnode(&mount, &status, None, found));
             }
         } else if let Some(handle) = handle_of_name(&acting, descriptor, name)? {
-            let status = acting.status_at(descriptor, name.as_bytes())?;
+            let status = self.status_at(&acting, &mount, descriptor, name.as_bytes())?;
             let certain = mount.has(&status)
                 && mount.handle_has_ino(&handle, status.ino())
                 && (is_old(&status) || handle_of_name(&acting, descriptor, name)? == Some(handle));
@@ -191,18 +192,35 @@ impl Tree {
         self.entry_of(thread, object.as_fd(), found)
     }
 
-    /// The vnode and attributes of an object that is open.
+    /// The state of a name in a directory on a mount. What is mounted there is not asked, for it may not answer: the kernel lets
+    /// nobody change the directory meanwhile.
+    pub fn status_at(
+        &self,
+        acting: &Acting<'_>,
+        mount: &Mount,
+        directory: BorrowedFd<'_>,
+        name: &[u8],
+    ) -> Result<Status> {
+        if !mount.answers_by_itself() && self.submounts.are_none(self.root()) {
+            return acting.status_at(directory, name);
+        }
+        let known = acting.known_status_at(directory, name)?;
+        if mount.answers_by_itself() || !mount.has(&known) { Ok(known) } else { acting.status_at(directory, name) }
+    }
+
+    /// The vnode and attributes of an object that is open. The root of a server is not asked.
     pub fn entry_of(
         self: &Arc<Self>,
         thread: &mut Thread,
         object: BorrowedFd<'_>,
         found: Found<'_>,
     ) -> Result<(Arc<Node>, Attributes)> {
-        let status = Status::of_descriptor(object)?;
-        let mount = match self.mounts.of(&status) {
+        let known = Status::known_of_descriptor(object)?;
+        let mount = match self.mounts.of(&known) {
             Some(mount) => mount,
-            None => self.mounts.of_object(&thread.act_as_server()?, object, &status)?,
+            None => self.mounts.of_object(&thread.act_as_server()?, object, &known)?,
         };
+        let status = if mount.has_enough(&known) { known } else { Status::of_descriptor(object)? };
         let handle = match mount.handles() {
             Some(_) => usable(system::name_to_handle_at(object, b"", system::EMPTY_PATH))?,
             None => None,
@@ -219,7 +237,8 @@ impl Tree {
         found: Found<'_>,
     ) -> (Arc<Node>, Attributes) {
         let attributes = restrictions::attributes(mount, status);
-        let fingerprint = fingerprint(mount.index, status.ino());
+        let fingerprint = fingerprint(mount.index, mount.known_ino(status));
+        let generation = mount.known_generation(status);
         let new = |identity| Node::new(self, mount, status, identity);
         let node = match handle {
             Some(handle) => {
@@ -228,12 +247,10 @@ impl Tree {
             None => {
                 // By which it is known at once, to whoever finds it at the same time.
                 let at = match found {
-                    Found::At(directory, name) if status.generation().is_none() => {
-                        Some((directory.reference(), name.into()))
-                    }
+                    Found::At(directory, name) if generation.is_none() => Some((directory.reference(), name.into())),
                     _ => None,
                 };
-                let place = || Identity::Place(Box::new(Place::new(status, at)));
+                let place = || Identity::Place(Box::new(Place::new(generation, at)));
                 self.table.find_or_insert(fingerprint, |node| node.is_found_as(status, found), || new(place()))
             }
         };
@@ -268,7 +285,7 @@ impl Tree {
     fn meet(&self, thread: &mut Thread, point: &Point) -> Result<Arc<Mount>> {
         let acting = thread.act_as_server()?;
         let object = Submounts::open(&acting, self.root(), point).ok_or(Errno::ESTALE)?;
-        let status = Status::of_descriptor(&object)?;
+        let status = Status::known_of_descriptor(&object)?;
         // Something else may be mounted over it.
         if status.device() != point.device || ![0, point.id].contains(&status.mount_id()) {
             return Err(Errno::ESTALE);

@@ -23,7 +23,7 @@ pub fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
     if name.starts_with(TRUSTED) && !may_administer(node, caller) {
         return Err(Errno::ENODATA);
     }
-    if restrictions::hides_attribute(&node.mount(), name) {
+    if restrictions::hides_attribute(&node.mount(), name) || (has_no_marks(node, caller) && may_be_mark(name)) {
         return Err(Errno::ENODATA);
     }
     let thread = &mut node.tree().credentials.thread();
@@ -52,8 +52,22 @@ pub fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode: XattrM
     thread.take_room(by, |acting| acting.set_attribute(&object, name, value, flags))
 }
 
+/// Whether layers have no marks on an object. They look for them in look-ups, in which the root of a server is not asked, and would
+/// believe the server.
+fn has_no_marks(node: &Node, caller: &Caller) -> bool {
+    caller.is_server_alone() && node.is_root_of_server()
+}
+
+/// Whether layers may keep marks in an attribute of this name.
+fn may_be_mark(name: &[u8]) -> bool {
+    name.starts_with(TRUSTED) || name.starts_with(b"user.")
+}
+
 /// The names of all attributes.
 pub fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
+    if has_no_marks(node, caller) {
+        return Ok(Vec::new());
+    }
     let thread = &mut node.tree().credentials.thread();
     let object = node.descriptor(thread)?;
     let acting = thread.act_for(caller)?;

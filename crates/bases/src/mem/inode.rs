@@ -193,6 +193,7 @@ impl Inode {
             btime: Some(metadata.btime),
             flags: 0,
             flags_known: 0,
+            is_provisional: false,
         }
     }
 

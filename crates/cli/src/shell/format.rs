@@ -202,6 +202,7 @@ mod tests {
             btime: None,
             flags: 0,
             flags_known: 0,
+            is_provisional: false,
         }
     }
 

@@ -216,7 +216,9 @@ impl Dispatcher {
 
     /// How long the kernel may keep these attributes.
     fn attribute_timeout(&self, node: &Node, attributes: &Attributes) -> Duration {
-        if attributes.kind == FileKind::Regular && attributes.mode & SET_ID != 0 {
+        if attributes.is_provisional {
+            Duration::ZERO
+        } else if attributes.kind == FileKind::Regular && attributes.mode & SET_ID != 0 {
             // A write that the kernel passes through takes the bits away without its noticing, and nobody may run the
             // program with them a moment later.
             Duration::ZERO

@@ -172,6 +172,7 @@ mod tests {
             btime,
             flags,
             flags_known,
+            is_provisional: false,
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) struct Found {
     pub(super) generation: u64,
     /// From the left; several only of a directory.
     pub(super) instances: Vec<Instance>,
-    /// Those of the leftmost.
+    /// Those of the leftmost; provisional if those of any instance are.
     pub(super) attributes: Attributes,
     /// It is a copy, and this name still leads to the original.
     pub(super) is_borrowed: bool,
@@ -91,7 +91,10 @@ impl Question {
         if !entry.attributes.is_directory() || self.is_last {
             return Ok(Answer::Object(entry));
         }
-        let mut marks = place.member.marks.of(&entry.vnode, &entry.attributes)?;
+        // What is mounted there by another server has none, and is not asked.
+        let is_asked = !entry.attributes.is_provisional;
+        let mut marks =
+            if is_asked { place.member.marks.of(&entry.vnode, &entry.attributes)? } else { Marks::default() };
         if marks.is_doubtful {
             place.member.doubts(stored);
         }
@@ -105,6 +108,15 @@ impl Found {
     /// The kind of the leftmost.
     pub(super) fn kind(&self) -> FileKind {
         self.attributes.kind
+    }
+
+    /// Whether it can be removed, moved or replaced.
+    ///
+    /// # Errors
+    /// `EBUSY` if another server is mounted on it in a branch, which is not asked what is in it: meanwhile nobody could change the
+    /// directory.
+    pub(super) fn is_movable(&self) -> Result<()> {
+        if self.attributes.is_provisional { Err(Errno::EBUSY) } else { Ok(()) }
     }
 }
 
@@ -167,7 +179,10 @@ impl Union {
             let is_borrowed = copy.is_some();
             let (instance, Entry { attributes, .. }) = copy.unwrap_or_else(|| (place.with(&entry), entry));
             match &mut search.found {
-                Some(found) => found.instances.push(instance),
+                Some(found) => {
+                    found.instances.push(instance);
+                    found.attributes.is_provisional |= attributes.is_provisional;
+                }
                 None => {
                     search.found = Some(Found { generation, instances: vec![instance], attributes, is_borrowed });
                 }

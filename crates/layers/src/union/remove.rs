@@ -97,6 +97,7 @@ impl Node {
                 (Search { found: Some(found), .. }, Some(node)) => (found, node),
                 _ => return Err(Errno::ENOENT),
             };
+            before.is_movable()?;
             if before.is_borrowed {
                 self.settle(caller, &before, &node, stored)?;
                 continue;

@@ -116,6 +116,8 @@ impl Dispatcher {
             let looked_up = match found {
                 // Whoever uses a name that the kernel must not keep looks it up.
                 Ok(found) if self.is_guarded(found.vnode.kind()) => wire::EntryOut::default(),
+                // Whoever wants to know what they are asks for them, and nobody else waits for the answer.
+                Ok(found) if found.attributes.is_provisional => wire::EntryOut::default(),
                 Ok(found) => self.entry_out(found_in, &opened.node, name, found),
                 Err(_) => wire::EntryOut::default(),
             };

@@ -84,6 +84,7 @@ impl Node {
         if mode == RenameMode::Exchange && other.is_none() {
             return Err(Errno::ENOENT);
         }
+        [&here, &there].into_iter().filter_map(|search| search.found.as_ref()).try_for_each(Found::is_movable)?;
         if source.settle(caller, &here, Some(&node))? | target.settle(caller, &there, other.as_ref())? {
             return Err(Errno::EAGAIN);
         }
