@@ -105,6 +105,37 @@ fn what_is_open_is_what_it_was_at_once_whether_or_not_others_look_it_up() {
 }
 
 #[test]
+fn no_tree_is_too_deep() {
+    const DEPTH: usize = 5_000;
+    let scene = scene(&[(ReadWrite, &[])]);
+    let deepest = |file_system: &FileSystemRef| {
+        let mut directory = file_system.root();
+        while let Ok(found) = directory.lookup(&server(), name("d")) {
+            directory = found.vnode;
+        }
+        directory
+    };
+    let mut directory = scene.union.root();
+    for _ in 0..DEPTH {
+        directory = directory.mkdir(&server(), name("d"), 0o755).unwrap().vnode;
+    }
+    write(&directory, "f", b"old");
+    drop(directory);
+    take(&scene, "1");
+    // All directories above it come to the new layer.
+    write(&deepest(&scene.union), "g", b"new");
+    take(&scene, "2");
+    write(&deepest(&scene.union), "h", b"newest");
+    take(&scene, "3");
+    scene.union.root().rename(&server(), name("d"), &scene.union.root(), name("e"), RenameMode::Replace).unwrap();
+    scene.union.root().rename(&server(), name("e"), &scene.union.root(), name("d"), RenameMode::Replace).unwrap();
+    assert_eq!(diff(&scene, "1", None).len(), 2);
+    scene.tell("snapshot-drop", &[("name", "2")]).unwrap();
+    scene.tell("snapshot-merge", &[]).unwrap();
+    assert_eq!(common::list(&deepest(&scene.branches[0]), &server()), ["f", "g", "h"]);
+}
+
+#[test]
 fn dropping_and_merging_change_nothing_that_users_see() {
     let scene = scene(&[(ReadWrite, &["d/x", "e/y"]), (ReadOnly, &["d/z", "f/g"])]);
     let root = scene.union.root();

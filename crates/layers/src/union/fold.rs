@@ -40,6 +40,23 @@ struct Directory {
     rest: Option<Vec<u8>>,
 }
 
+/// A directory that both layers have.
+struct Pair {
+    /// None for the root.
+    name: Option<NameBuf>,
+    upper: VnodeRef,
+    lower: VnodeRef,
+    /// Where the branches on the right of both have it.
+    below: Vec<Instance>,
+}
+
+/// One whose marks have been folded.
+struct Entered {
+    pair: Pair,
+    /// What is in the upper layer yet.
+    objects: Vec<NameBuf>,
+}
+
 /// What a path from the roots of the lower layer and the branches on its right leads to.
 struct Resolved {
     /// The directory there in the lower layer: the one above it, and its name in that.
@@ -68,15 +85,37 @@ impl Fold<'_> {
         let held = self.hold_originals(&copies)?;
         self.bring_rests()?;
         let below = if whiteout::is_opaque(&self.lower.root)? { Vec::new() } else { self.union.roots() };
-        self.fold_directory(&self.upper.root, &self.lower.root, below)?;
+        self.fold_tree(&self.upper.root, &self.lower.root, below)?;
         replace_attributes(&self.upper.root, &self.lower.root)?;
         self.fold_links(&copies)?;
         held.iter().for_each(|held| self.lower.work.discard(held));
         Ok(())
     }
 
-    /// Moves what is in a directory of the upper layer. None in it tells of a rest elsewhere any more: all have been brought.
-    fn fold_directory(&self, upper: &VnodeRef, lower: &VnodeRef, mut below: Vec<Instance>) -> Result<()> {
+    /// Moves what is in a directory of the upper layer, with all below it. None in it tells of a rest elsewhere any more: all
+    /// have been brought. Not by recursion: a tree may be deeper than a thread's stack.
+    fn fold_tree(&self, upper: &VnodeRef, lower: &VnodeRef, below: Vec<Instance>) -> Result<()> {
+        let mut way = vec![self.enter(Pair { name: None, upper: upper.clone(), lower: lower.clone(), below })?];
+        while let Some(top) = way.last_mut() {
+            if let Some(name) = top.objects.pop() {
+                let Pair { upper, lower, below, .. } = &top.pair;
+                if let Some(inner) = self.fold_object(upper, lower, name.as_name(), below)? {
+                    way.push(self.enter(inner)?);
+                }
+                continue;
+            }
+            let Some(Entered { pair: Pair { name: Some(name), upper, lower, .. }, .. }) = way.pop() else { break };
+            replace_attributes(&upper, &lower)?;
+            if let Some(above) = way.last() {
+                super::remove::remove_own_directory(self.upper, &above.pair.upper, name.as_name())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has one directory of the lower layer hide what that of the upper one does. What is left to be moved are the objects.
+    fn enter(&self, mut pair: Pair) -> Result<Entered> {
+        let Pair { upper, lower, below, .. } = &mut pair;
         if whiteout::is_opaque(upper)? {
             for (name, _) in work::entries(lower)? {
                 if whiteout::meaning(name.as_bytes()) != Meaning::Mark {
@@ -89,11 +128,12 @@ impl Fold<'_> {
         // Whiteouts first: one beside its object says that the object hides what is on the right.
         let (objects, marks): (Vec<_>, Vec<_>) = work::entries(upper)?
             .into_iter()
-            .partition(|(name, _)| matches!(whiteout::meaning(name.as_bytes()), Meaning::Object(_)));
-        for (name, _) in marks {
+            .map(|(name, _)| name)
+            .partition(|name| matches!(whiteout::meaning(name.as_bytes()), Meaning::Object(_)));
+        for name in marks {
             let Some(stored) = whiteout::stored_of_whiteout(name.as_bytes()) else { continue };
             match work::find(upper, stored)? {
-                None => self.hide(lower, stored, &below)?,
+                None => self.hide(lower, stored, below)?,
                 Some(entry) if entry.attributes.is_directory() => {
                     whiteout::set_opaque(&entry.vnode, self.format())?;
                 }
@@ -101,15 +141,22 @@ impl Fold<'_> {
             }
             upper.unlink_surely(&Caller::server(), name.as_name())?;
         }
-        objects.iter().try_for_each(|(name, _)| self.fold_object(upper, lower, name.as_name(), &below))
+        Ok(Entered { pair, objects })
     }
 
-    fn fold_object(&self, upper: &VnodeRef, lower: &VnodeRef, name: Name<'_>, below: &[Instance]) -> Result<()> {
+    /// Moves one object. A directory that both layers have is moved object by object: then those.
+    fn fold_object(
+        &self,
+        upper: &VnodeRef,
+        lower: &VnodeRef,
+        name: Name<'_>,
+        below: &[Instance],
+    ) -> Result<Option<Pair>> {
         let server = Caller::server();
-        let Some(entry) = work::find(upper, name)? else { return Ok(()) };
+        let Some(entry) = work::find(upper, name)? else { return Ok(None) };
         if whiteout::is_device(&entry)? {
             self.hide(lower, name, below)?;
-            return upper.unlink_surely(&server, name);
+            return upper.unlink_surely(&server, name).map(|()| None);
         }
         let there = work::find(lower, name)?;
         let merges = there.as_ref().is_some_and(|there| there.attributes.is_directory())
@@ -117,10 +164,9 @@ impl Fold<'_> {
             && !whiteout::is_opaque(&entry.vnode)?;
         if let (true, Some(there)) = (merges, &there) {
             let is_last = whiteout::redirect(&there.vnode)?.is_none() && hides(lower, name, &there.vnode)?;
-            let rest = if is_last { Vec::new() } else { self.directory_below(&there.vnode, name, below)? };
-            self.fold_directory(&entry.vnode, &there.vnode, rest)?;
-            replace_attributes(&entry.vnode, &there.vnode)?;
-            return super::remove::remove_own_directory(self.upper, upper, name);
+            let below = if is_last { Vec::new() } else { self.directory_below(&there.vnode, name, below)? };
+            let (upper, lower) = (entry.vnode, there.vnode.clone());
+            return Ok(Some(Pair { name: Some(name.to_owned()), upper, lower, below }));
         }
         let hides_more = entry.attributes.is_directory()
             && (there.is_some() || whiteout::stands(lower, name)?)
@@ -137,7 +183,7 @@ impl Fold<'_> {
         }
         self.forget_older_copies(&entry)?;
         upper.rename_surely(&server, name, lower, name, RenameMode::Replace)?;
-        whiteout::remove(lower, name)
+        whiteout::remove(lower, name).map(|()| None)
     }
 
     /// Where the lower layer has older copies of these files for those who meet their other names, nobody meets these any
@@ -161,9 +207,9 @@ impl Fold<'_> {
     /// The rests of moved directories move along in the lower layer. First all leave their places, since one may come to
     /// where another was.
     fn bring_rests(&self) -> Result<()> {
-        let mut directories = Vec::new();
-        find_directories(&self.upper.root, &mut Vec::new(), &mut directories)?;
         let on_the_way = self.lower.work.state_directory(work::Work::MOVING)?;
+        let taken: HashSet<NameBuf> = work::entries(&on_the_way)?.into_iter().map(|(name, _)| name).collect();
+        let directories = moved_directories(&self.upper.root, &taken)?;
         // The deepest first: a path is right as long as nothing above it has moved.
         let mut moved: Vec<&Directory> = directories.iter().filter(|directory| directory.rest.is_some()).collect();
         moved.sort_by_key(|directory| std::cmp::Reverse(directory.rest.as_ref().map(Vec::len)));
@@ -436,15 +482,18 @@ fn hides(above: &VnodeRef, name: Name<'_>, directory: &VnodeRef) -> Result<bool>
     Ok(whiteout::is_opaque(directory)? || whiteout::stands(above, name)?)
 }
 
-/// All directories in this one, each before those in it.
-fn find_directories(directory: &VnodeRef, path: &mut Vec<NameBuf>, found: &mut Vec<Directory>) -> Result<()> {
-    let server = Caller::server();
-    for (name, kind) in work::entries(directory)? {
-        let may_be_directory = matches!(kind, None | Some(FileKind::Directory));
-        if !may_be_directory || name.as_bytes() == whiteout::STATE {
+/// The directories in this one that were moved, each before those in it, and those whose rest has been taken by a fold that was
+/// stopped. Not by recursion: a tree may be deeper than a thread's stack.
+fn moved_directories(root: &VnodeRef, taken: &HashSet<NameBuf>) -> Result<Vec<Directory>> {
+    let (mut found, mut path) = (Vec::new(), Vec::new());
+    let mut way = vec![(root.clone(), subdirectories(root)?)];
+    while let Some((directory, left)) = way.last_mut() {
+        let Some(name) = left.pop() else {
+            way.pop();
+            path.pop();
             continue;
-        }
-        let entry = directory.lookup(&server, name.as_name())?;
+        };
+        let entry = directory.lookup(&Caller::server(), name.as_name())?;
         if !entry.attributes.is_directory() {
             continue;
         }
@@ -454,24 +503,39 @@ fn find_directories(directory: &VnodeRef, path: &mut Vec<NameBuf>, found: &mut V
             // A name beside it, as overlayfs may write it: nobody knows where that is once its directory is folded.
             return Err(Errno::EXDEV);
         }
-        found.push(Directory { path: path.clone(), key: links::name_of_handle(&entry.vnode.handle()), rest });
-        find_directories(&entry.vnode, path, found)?;
-        path.pop();
+        let key = links::name_of_handle(&entry.vnode.handle());
+        if rest.is_some() || taken.contains(&key) {
+            found.push(Directory { path: path.clone(), key, rest });
+        }
+        let left = subdirectories(&entry.vnode)?;
+        way.push((entry.vnode, left));
     }
-    Ok(())
+    Ok(found)
+}
+
+/// The names in a directory that may be directories', but for the union's own.
+fn subdirectories(directory: &VnodeRef) -> Result<Vec<NameBuf>> {
+    let may_be = |(name, kind): &(NameBuf, Option<FileKind>)| {
+        matches!(kind, None | Some(FileKind::Directory)) && name.as_bytes() != whiteout::STATE
+    };
+    Ok(work::entries(directory)?.into_iter().filter(may_be).map(|(name, _)| name).collect())
 }
 
 /// Takes the notes of copies of a file away, or of all files in a directory.
 fn forget_copies(links: &VnodeRef, entry: &Entry) -> Result<()> {
     let server = Caller::server();
-    if entry.attributes.is_directory() {
-        return work::entries(&entry.vnode)?
-            .iter()
-            .try_for_each(|(name, _)| forget_copies(links, &entry.vnode.lookup(&server, name.as_name())?));
+    let mut left = vec![entry.clone()];
+    while let Some(entry) = left.pop() {
+        if entry.attributes.is_directory() {
+            for (name, _) in work::entries(&entry.vnode)? {
+                left.push(entry.vnode.lookup(&server, name.as_name())?);
+            }
+        } else if let Some((identity, _)) = Identity::brought(&entry.vnode)? {
+            match links.unlink_surely(&server, links::name_of(&identity).as_name()) {
+                Err(Errno::ENOENT) => {}
+                result => result?,
+            }
+        }
     }
-    let Some((identity, _)) = Identity::brought(&entry.vnode)? else { return Ok(()) };
-    match links.unlink_surely(&server, links::name_of(&identity).as_name()) {
-        Err(Errno::ENOENT) => Ok(()),
-        result => result,
-    }
+    Ok(())
 }
