@@ -368,3 +368,25 @@ fn what_is_refused_copies_nothing() {
     }
     assert_eq!(copied, Vec::<String>::new());
 }
+
+#[test]
+fn a_file_that_cannot_be_opened_is_not_cut_off() {
+    let left = common::layer("faulty", &[], memory());
+    let below = conformance::faults::Below::of(vec![left.clone()]);
+    below.off();
+    let right = memory();
+    fill(&right, 1, "d/f");
+    let scene = common::unions::joined(vec![(ReadWrite, left), (ReadOnly, right)]);
+    for flags in [OpenFlags::WRITE, OpenFlags::READ_WRITE] {
+        below.set(0, &[("operations", "open"), ("error", "EMFILE"), ("from", "1"), ("times", "100")]);
+        let opened = at(&scene.union, "d/f").unwrap().open(&server(), flags.with(OpenFlags::TRUNCATE));
+        assert_eq!(opened.err(), Some(Errno::EMFILE));
+        below.off();
+        assert_eq!(read(&scene.union, "d/f").unwrap(), "1:d/f");
+        let copied = at(&scene.branches[0], "d").map(|directory| common::list(&directory, &server()));
+        assert!(copied.is_err() || copied == Ok(Vec::new()), "{copied:?}");
+    }
+    let opened = at(&scene.union, "d/f").unwrap().open(&server(), OpenFlags::READ_WRITE.with(OpenFlags::TRUNCATE));
+    opened.unwrap().write_at(&server(), 0, b"new", false).unwrap();
+    assert_eq!(read(&scene.union, "d/f").unwrap(), "new");
+}

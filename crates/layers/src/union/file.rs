@@ -12,7 +12,7 @@ use vnode::{
 };
 
 use super::KIND;
-use super::copy_up::Extent;
+use super::copy_up::{Extent, Opening};
 use super::lease::{LEASED, Patience, patiently};
 use super::metacopy::MetadataOnlyFile;
 use super::node::Node;
@@ -79,20 +79,25 @@ impl UnionFile {
         let truncating = flags.truncates().then(|| caller.uncancelled());
         let mut opener = truncating.as_ref().unwrap_or(caller);
         let server = Caller::server();
-        if flags.writes() || flags.truncates() {
-            if !node.is_writable() || node.is_metadata_only()? {
-                if !node.is_writable() && node.union.settings.copy_up != Ownership::Original {
-                    // The caller may open the original, and need not be who the copy belongs to.
-                    opener = &server;
-                }
-                let wanted = if flags.reads() { 6 } else { 2 };
-                node.may(caller, vnode::AccessMode::from_bits(wanted))?;
+        if (flags.writes() || flags.truncates()) && (!node.is_writable() || node.is_metadata_only()?) {
+            if !node.is_writable() && node.union.settings.copy_up != Ownership::Original {
+                // The caller may open the original, and need not be who the copy belongs to.
+                opener = &server;
             }
-            let extent = if flags.truncates() { Extent::UpTo(0) } else { Extent::All };
-            node.writable(caller, extent)?;
+            let wanted = if flags.reads() { 6 } else { 2 };
+            node.may(caller, vnode::AccessMode::from_bits(wanted))?;
+        }
+        let opening = Opening::new(opener, flags);
+        match (flags.truncates(), flags.writes()) {
+            (true, _) => drop(node.writable_to_open(caller, &opening)?),
+            (false, true) => drop(node.writable(caller, Extent::All)?),
+            (false, false) => {}
         }
         let copies = node.copies();
-        let (vnode, file) = node.open_leftmost(opener, flags)?;
+        let (vnode, file) = match opening.take(&node.leftmost()) {
+            Some(opened) => opened,
+            None => node.open_leftmost(opener, flags)?,
+        };
         let opened = Self::opened(Arc::clone(node), LowerFile { copies, vnode, file }, flags);
         if flags.writes() && flags.synchronizes() && node.is_arriving() {
             // The kernel may write and synchronize the data by itself.

@@ -8,10 +8,11 @@ mod data;
 mod directories;
 mod object;
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLockReadGuard};
 
-use vnode::{Caller, Errno, FileKind, NameBuf, OpenFlags, RenameMode, Result, VnodeRef};
+use vnode::{Caller, Errno, FileKind, NameBuf, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef};
 
 use super::branches::Member;
 use super::durable::sync_directory;
@@ -33,6 +34,30 @@ pub(super) enum Extent {
     UpTo(u64),
     /// Nothing, if that can be: they are not about to be changed.
     Nothing,
+}
+
+/// An open file of a copy, opened before anybody sees the copy: one that cuts data off is not to be seen if it cannot be opened.
+pub(super) struct Opening<'a> {
+    /// Who opens it.
+    caller: &'a Caller,
+    flags: OpenFlags,
+    opened: Cell<Option<(VnodeRef, OpenFileRef)>>,
+}
+
+impl<'a> Opening<'a> {
+    pub(super) fn new(caller: &'a Caller, flags: OpenFlags) -> Self {
+        Self { caller, flags, opened: Cell::default() }
+    }
+
+    fn open(&self, copy: &VnodeRef) -> Result<()> {
+        self.opened.set(Some((copy.clone(), copy.open(self.caller, self.flags)?)));
+        Ok(())
+    }
+
+    /// What was opened, if that is the object by now.
+    pub(super) fn take(self, instance: &Instance) -> Option<(VnodeRef, OpenFileRef)> {
+        self.opened.take().filter(|(vnode, _)| vnode.handle() == instance.vnode.handle())
+    }
 }
 
 /// How often an object may move while its copy is made before we give up.
@@ -75,6 +100,12 @@ impl Node {
         self.writable_within(caller, extent, usize::MAX)
     }
 
+    /// As [`Node::writable`] for all that is about to be cut off; a copy is opened before it is seen.
+    pub(super) fn writable_to_open(self: &Arc<Self>, caller: &Caller, opening: &Opening<'_>) -> Result<Instance> {
+        self.may_be_copied(caller)?;
+        self.copied_within(caller, Extent::UpTo(0), usize::MAX, Some(opening))
+    }
+
     /// As [`Node::writable`], of a file with what keeps it there while it is changed.
     pub(super) fn held_writable(
         self: &Arc<Self>,
@@ -101,7 +132,7 @@ impl Node {
     /// As [`Node::writable`], in a branch no further to the right than `limit`.
     pub(super) fn writable_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
         self.may_be_copied(caller)?;
-        self.copied_within(caller, extent, limit)
+        self.copied_within(caller, extent, limit, None)
     }
 
     /// As [`Node::writable`] for a change of the flags of chattr(1), which may be that it is not immutable any more.
@@ -112,7 +143,7 @@ impl Node {
         if !caller.may_change_flags() {
             self.may_be_copied(caller)?;
         }
-        self.copied_within(caller, Extent::All, usize::MAX)
+        self.copied_within(caller, Extent::All, usize::MAX, None)
     }
 
     /// Whether the caller may change it in a copy, if it may not be changed where it is.
@@ -125,7 +156,13 @@ impl Node {
         if is_immutable { Err(Errno::EPERM) } else { Ok(()) }
     }
 
-    fn copied_within(self: &Arc<Self>, caller: &Caller, extent: Extent, limit: usize) -> Result<Instance> {
+    fn copied_within(
+        self: &Arc<Self>,
+        caller: &Caller,
+        extent: Extent,
+        limit: usize,
+        opening: Option<&Opening<'_>>,
+    ) -> Result<Instance> {
         let leftmost = self.leftmost();
         if self.is_nameless() {
             return self.with_data(caller, extent);
@@ -134,7 +171,7 @@ impl Node {
             return self.with_data(caller, extent);
         };
         if self.kind != FileKind::Directory {
-            self.copy_up(caller, extent, limit)?;
+            self.copy_up(caller, extent, limit, opening)?;
             // Another may have made it.
             return self.with_data(caller, extent);
         }
@@ -148,7 +185,7 @@ impl Node {
         match self.bring_data(caller, extent) {
             Err(error) if self.passes_over(error) && !self.is_nameless() => {
                 let position = self.union.branches.position(&self.leftmost().member).ok_or(Errno::ESTALE)?;
-                self.copy_up(caller, extent, position.checked_sub(1).ok_or(error)?)?;
+                self.copy_up(caller, extent, position.checked_sub(1).ok_or(error)?, None)?;
                 self.bring_data(caller, extent)?;
             }
             brought => brought?,
@@ -175,7 +212,13 @@ impl Node {
         }
     }
 
-    fn copy_up(self: &Arc<Self>, caller: &Caller, extent: Extent, mut limit: usize) -> Result<Instance> {
+    fn copy_up(
+        self: &Arc<Self>,
+        caller: &Caller,
+        extent: Extent,
+        mut limit: usize,
+        opening: Option<&Opening<'_>>,
+    ) -> Result<Instance> {
         let _copying = self.alone_to_copy(caller)?;
         let original = self.leftmost();
         if self.is_nameless() {
@@ -183,7 +226,7 @@ impl Node {
         }
         loop {
             let Some(target) = self.target_of_copy(&original.member, limit)? else { return Ok(original) };
-            match self.copy_to(caller, extent, &original, &target) {
+            match self.copy_to(caller, extent, opening, &original, &target) {
                 Err(error) if self.passes_over(error) => {
                     let position = self.union.branches.position(&target).ok_or(Errno::ESTALE)?;
                     limit = position.checked_sub(1).ok_or(error)?;
@@ -197,6 +240,7 @@ impl Node {
         self: &Arc<Self>,
         caller: &Caller,
         extent: Extent,
+        opening: Option<&Opening<'_>>,
         original: &Instance,
         target: &Arc<Member>,
     ) -> Result<()> {
@@ -221,7 +265,8 @@ impl Node {
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);
         let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();
         // All that is to be known of the copy, before it is seen: from then on nothing may fail.
-        let known = held.and_then(|held| Ok((held, copy.getattr(&server)?.ino)));
+        let opened = held.and_then(|held| opening.map_or(Ok(()), |opening| opening.open(&copy)).map(|()| held));
+        let known = opened.and_then(|held| Ok((held, copy.getattr(&server)?.ino)));
         let placed = known.and_then(|known| self.finish_copy(caller, original, target, &name, &copy).map(|()| known));
         let ino = match placed {
             Ok((held, ino)) => {
