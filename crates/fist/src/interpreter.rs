@@ -65,7 +65,7 @@ impl Machine<'_, '_> {
         if self.depth + function.depth > DEPTH_MAX {
             return Err(stop(Why::TooDeep));
         }
-        self.step(span)?;
+        self.step(function.weight, span)?;
         self.depth += function.depth;
         let frame = self.memory.enter(&function.objects).map_err(stop)?;
         let before = std::mem::replace(&mut self.base, base);
@@ -81,8 +81,8 @@ impl Machine<'_, '_> {
         }
     }
 
-    fn step(&mut self, span: Span) -> Result<(), Stop> {
-        self.steps = self.steps.checked_sub(1).ok_or(Stop { why: Why::TooManySteps, span })?;
+    fn step(&mut self, weight: u32, span: Span) -> Result<(), Stop> {
+        self.steps = self.steps.checked_sub(weight.into()).ok_or(Stop { why: Why::TooManySteps, span })?;
         Ok(())
     }
 
@@ -112,13 +112,14 @@ impl Machine<'_, '_> {
                 let chosen = if self.value(condition, frame)? != 0 { then } else { otherwise };
                 return self.statement(chosen, frame);
             }
-            S::Loop { before, body, step, after, span } => {
-                return self.repeat((before.as_ref(), body, step.as_ref(), after.as_ref()), *span, frame);
+            S::Loop { before, body, step, after, weight, span } => {
+                let parts = (before.as_ref(), &**body, step.as_ref(), after.as_ref());
+                return self.repeat(parts, (*weight, *span), frame);
             }
             S::Switch { value, cases, otherwise, parts } => {
                 let value = self.value(value, frame)?;
-                let chosen = cases.iter().find(|(case, _)| *case == value);
-                let first = chosen.map_or(*otherwise, |(_, part)| *part);
+                let chosen = cases.binary_search_by_key(&value, |(case, _)| *case);
+                let first = chosen.map_or(*otherwise, |index| cases[index].1);
                 for part in parts.get(first..).unwrap_or_default() {
                     match self.statements(part, frame)? {
                         Flow::Next => {}
@@ -138,7 +139,7 @@ impl Machine<'_, '_> {
     fn repeat(
         &mut self,
         (before, body, step, after): (Option<&E>, &S, Option<&E>, Option<&E>),
-        span: Span,
+        (weight, span): (u32, Span),
         frame: Frame,
     ) -> Result<Flow, Stop> {
         loop {
@@ -160,7 +161,7 @@ impl Machine<'_, '_> {
             {
                 return Ok(Flow::Next);
             }
-            self.step(span)?;
+            self.step(weight, span)?;
         }
     }
 

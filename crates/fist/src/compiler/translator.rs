@@ -298,11 +298,11 @@ impl<'t, 'a> Translator<'t, 'a> {
         self.jump(block);
     }
 
-    /// Takes a step, or stops the run if none is left.
-    pub(super) fn step(&mut self, span: Span) {
+    /// Takes so many steps, or stops the run if they are not left.
+    pub(super) fn step(&mut self, weight: u32, span: Span) {
         let steps = self.builder.use_var(self.steps);
-        let one = self.constant(1);
-        let left = self.builder.ins().isub(steps, one);
+        let taken = self.constant(weight.into());
+        let left = self.builder.ins().isub(steps, taken);
         let nothing = self.constant(0);
         let is_over = self.builder.ins().icmp(IntCC::SignedLessThan, left, nothing);
         self.stop_if(is_over, Why::TooManySteps, span);

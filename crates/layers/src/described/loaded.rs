@@ -247,8 +247,7 @@ fn needs_places(program: &Program) -> bool {
     let filters =
         [program.filters.data, program.filters.name].into_iter().flatten().flat_map(|(one, other)| [one, other]);
     let rules = program.rules.iter().filter(|rule| !is_named(rule)).map(|rule| rule.function);
-    let mut sites = rules.chain(filters).flat_map(|function| reach::sites(program, function));
-    sites.any(|site| {
+    reach::sites(program, rules.chain(filters)).into_iter().any(|site| {
         use ::fist::builtins::{Attribute, BuiltIn, OperationValue};
         match &program.sites[site] {
             Site::Attribute(Attribute::Name, _) | Site::OperationValue(OperationValue::Name) => true,
