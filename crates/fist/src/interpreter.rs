@@ -3,6 +3,7 @@
 use crate::arithmetic::{compare, compute};
 use crate::ir::{Expression as E, Function, Statement as S};
 use crate::memory::{self, Frame, Memory};
+use crate::meter::Steps;
 use crate::program::Program;
 use crate::stop::{Stop, Why};
 use crate::text::Span;
@@ -32,8 +33,8 @@ pub fn run(
     function: usize,
     values: &[i64],
 ) -> Result<i64, Stop> {
-    let mut machine =
-        Machine { program, memory, outside, registers: values.to_vec(), base: 0, steps: STEPS_MAX, depth: 0 };
+    let (steps, left) = Steps::new(STEPS_MAX);
+    let mut machine = Machine { program, memory, outside, registers: values.to_vec(), base: 0, left, steps, depth: 0 };
     machine.invoke(function, 0, Span::default())
 }
 
@@ -44,7 +45,9 @@ struct Machine<'r, 'm> {
     /// Those of the innermost function last.
     registers: Vec<i64>,
     base: usize,
-    steps: u64,
+    /// Steps up to the next look at the clock, and those after it.
+    left: u64,
+    steps: Steps,
     depth: u32,
 }
 
@@ -82,7 +85,14 @@ impl Machine<'_, '_> {
     }
 
     fn step(&mut self, weight: u32, span: Span) -> Result<(), Stop> {
-        self.steps = self.steps.checked_sub(weight.into()).ok_or(Stop { why: Why::TooManySteps, span })?;
+        let weight = u64::from(weight);
+        self.left = match self.left.checked_sub(weight) {
+            Some(left) => left,
+            None => {
+                let more = self.steps.more(weight - self.left, self.memory.meter());
+                more.map_err(|why| Stop { why, span })?
+            }
+        };
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! FiST: a language that describes stackable file systems (E. Zadok and J. Nieh, "FiST: A Language for Stackable File Systems").
 
 pub mod arithmetic;
+pub mod budget;
 pub mod builtins;
 pub mod calls;
 pub mod check;
@@ -19,6 +20,7 @@ pub mod limits;
 pub mod lines;
 pub mod load;
 pub mod memory;
+pub mod meter;
 pub mod operations;
 pub mod parser;
 pub mod program;
