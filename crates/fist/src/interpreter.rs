@@ -84,15 +84,20 @@ impl Machine<'_, '_> {
         }
     }
 
+    #[inline]
     fn step(&mut self, weight: u32, span: Span) -> Result<(), Stop> {
         let weight = u64::from(weight);
-        self.left = match self.left.checked_sub(weight) {
-            Some(left) => left,
-            None => {
-                let more = self.steps.more(weight - self.left, self.memory.meter());
-                more.map_err(|why| Stop { why, span })?
-            }
-        };
+        if weight > self.left {
+            return self.more(weight - self.left, span);
+        }
+        self.left -= weight;
+        Ok(())
+    }
+
+    /// Steps up to the next look at the clock, where so many are missing.
+    #[cold]
+    fn more(&mut self, missing: u64, span: Span) -> Result<(), Stop> {
+        self.left = self.steps.more(missing, self.memory.meter()).map_err(|why| Stop { why, span })?;
         Ok(())
     }
 

@@ -1,10 +1,11 @@
 //! Descriptions that ask for more than a mount gives: their operations fail, and nothing else does.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use stack::syntax;
-use vnode::{Caller, Control, ControlError, Errno, FileSystemRef, Name};
+use vnode::{Caller, CancellationSource, Control, ControlError, Errno, FileSystemRef, Name};
 
 /// A directory with a description, and the stack of that on memory.
 struct Mounted {
@@ -156,4 +157,33 @@ fn a_text_that_is_too_large_or_too_deep_is_refused_and_the_old_one_goes_on() {
         assert_eq!((mounted.mkdir("a"), mounted.mkdir("q")), (Err(Errno::EIO), Ok(())), "{last}");
         mounted.file_system.root().rmdir(&Caller::server(), Name::new(b"q").unwrap()).unwrap();
     }
+}
+
+#[test]
+fn rules_add_so_many_names_to_a_listing() {
+    let rule = "%op:readdir:postcall { for (int n = 0; n < 5000; n++) { int e = fistReaddir($0, 0); if (e < 0) fistRetErr(-e); } }";
+    let mounted = mounted(&format!("%%\n{rule}\n"), "");
+    for number in 0..2000 {
+        mounted.mkdir(&format!("a-name-of-some-length-{number}")).unwrap();
+    }
+    let root = mounted.file_system.root();
+    let server = Caller::server();
+    let listed = root.open_directory(&server).unwrap().read(&server, 0, &mut |_| ControlFlow::Continue(()));
+    assert_eq!(listed, Err(Errno::ENOMEM));
+}
+
+#[test]
+fn who_is_killed_does_not_wait_for_all_names_of_a_listing() {
+    let mounted =
+        mounted("per_vfs { int n; };\n%%\n%op:readdir:call { $vfs.n++; if ($vfs.n > 1000) fistRetErr(EPERM); }\n", "");
+    for number in 0..2000 {
+        mounted.mkdir(&format!("d{number}")).unwrap();
+    }
+    let root = mounted.file_system.root();
+    let source = CancellationSource::new();
+    let caller = Caller::server().cancelled_by(source.begin(1, 0));
+    let directory = root.open_directory(&caller).unwrap();
+    source.cancel(1);
+    let listed = directory.read(&caller, 0, &mut |_| ControlFlow::Continue(()));
+    assert_eq!(listed, Err(Errno::EINTR));
 }
