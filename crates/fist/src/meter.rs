@@ -40,6 +40,13 @@ impl Meter {
         Meter { work: WORK_MAX, next_look: WORK_MAX - LOOK_WORK, limit, used: Duration::ZERO, begun: None }
     }
 
+    /// The same with so much work to be taken, [`WORK_MAX`] at most.
+    #[must_use]
+    pub fn with_work(self, work: u64) -> Meter {
+        let work = work.min(WORK_MAX);
+        Meter { work, next_look: work.saturating_sub(LOOK_WORK), ..self }
+    }
+
     /// Takes so much work, before it is done.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use fist::check::check;
 use fist::compiler::Compiled;
 use fist::ir::Argument;
 use fist::memory::Memory;
-use fist::meter::Meter;
+use fist::meter::{Meter, WORK_MAX};
 use fist::program::Program;
 use fist::stop::{Stop, Why};
 
@@ -39,6 +39,8 @@ pub struct Notes {
     pub data: Vec<Vec<u8>>,
     pub ioctl: Option<(usize, Vec<u8>)>,
     pub done: Vec<String>,
+    /// How much work a run takes at most.
+    pub work: u64,
     /// How long a run computes at most.
     pub time_limit: Duration,
     /// How long the file system below computes to unlink something.
@@ -54,6 +56,7 @@ impl Notes {
             mount: zeros(program.mount),
             vnode: zeros(program.vnode),
             data: program.data.iter().map(|data| data.bytes.clone()).collect(),
+            work: WORK_MAX,
             time_limit: Duration::from_secs(3600),
             ..Notes::default()
         }
@@ -203,7 +206,8 @@ pub fn interpret(
     input: &[u8],
     output: &mut [u8],
 ) -> Result<i64, Stop> {
-    let mut memory = Memory::new(&program.data, input, output).metered(Meter::new(notes.time_limit));
+    let mut memory =
+        Memory::new(&program.data, input, output).metered(Meter::new(notes.time_limit).with_work(notes.work));
     fist::interpreter::run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
 }
 
@@ -217,6 +221,7 @@ pub fn run_compiled(
     input: &[u8],
     output: &mut [u8],
 ) -> Result<i64, Stop> {
-    let mut memory = Memory::new(&program.data, input, output).metered(Meter::new(notes.time_limit));
+    let mut memory =
+        Memory::new(&program.data, input, output).metered(Meter::new(notes.time_limit).with_work(notes.work));
     compiled.run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
 }
