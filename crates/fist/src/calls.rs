@@ -52,7 +52,10 @@ pub trait Host {
     /// A string that is an attribute; empty of nothing.
     fn attribute_text(&mut self, attribute: Attribute, object: &Object) -> Vec<u8>;
     /// Shows shared data, which nobody else sees meanwhile. An object that is not there has none: nothing is shown.
-    fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8]));
+    ///
+    /// # Errors
+    /// [`Why::OutOfMemory`] if there is no room for those of one more object.
+    fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8])) -> Result<(), Why>;
     /// The error of the operation so far.
     fn last_error(&mut self) -> i32;
     /// Makes this the error of the operation; 0 is none.
@@ -98,33 +101,40 @@ pub struct Calls<'a> {
     pub host: &'a mut dyn Host,
 }
 
+/// Work of every call out of a program, besides that of the bytes that it handles.
+const CALL_WORK: u64 = 64;
+/// Work of asking for something below, or of a line in the log.
+const BELOW_WORK: u64 = 64 << 10;
+
 impl Outside for Calls<'_> {
     fn call(&mut self, memory: &mut Memory<'_>, site: usize, values: &[i64]) -> Result<i64, Why> {
+        memory.meter().charge(CALL_WORK)?;
         match &self.program.sites[site] {
             Site::BuiltIn(function, operands) => self.built_in(memory, *function, operands, values),
+            Site::Global(global @ Global::BlockSize) => self.below(memory, |host| host.global(*global)),
             Site::Global(global) => Ok(self.host.global(*global)),
             Site::OperationValue(value) => self.operation_value(memory, *value),
             Site::Attribute(attribute, operand) => {
                 let object = given::one(operand, values, memory)?.object()?;
                 match attribute {
                     Attribute::Name | Attribute::FileSystem => {
-                        let text = self.host.attribute_text(*attribute, &object);
+                        let text = self.below(memory, |host| host.attribute_text(*attribute, &object))?;
                         allocate_text(memory, text)
                     }
-                    _ => Ok(self.host.attribute(*attribute, &object)),
+                    _ => self.below(memory, |host| host.attribute(*attribute, &object)),
                 }
             }
-            Site::Object(argument) => Ok(self.host.object(*argument)),
+            Site::Object(argument) => self.below(memory, |host| host.object(*argument)),
             Site::Load(shared, integer) => {
                 let (place, offset, _) = find(shared, values)?;
                 let mut value = 0;
-                self.host.shared(place, &mut |bytes| value = memory::load(&bytes[offset..], *integer));
+                self.host.shared(place, &mut |bytes| value = memory::load(&bytes[offset..], *integer))?;
                 Ok(value)
             }
             Site::Store(shared, integer) => {
                 let (place, offset, rest) = find(shared, values)?;
                 let value = rest.first().copied().unwrap_or(0);
-                self.host.shared(place, &mut |bytes| store(&mut bytes[offset..], *integer, value));
+                self.host.shared(place, &mut |bytes| store(&mut bytes[offset..], *integer, value))?;
                 Ok(value)
             }
             Site::Update { shared, integer, operator, computed, is_postfix } => {
@@ -137,6 +147,15 @@ impl Outside for Calls<'_> {
 }
 
 impl Calls<'_> {
+    /// Asks for something that is done below, or shown to people: how long that takes is not the run's time.
+    fn below<T>(&mut self, memory: &mut Memory<'_>, ask: impl FnOnce(&mut dyn Host) -> T) -> Result<T, Why> {
+        memory.meter().charge(BELOW_WORK)?;
+        memory.meter().pause();
+        let answer = ask(self.host);
+        memory.meter().resume();
+        Ok(answer)
+    }
+
     fn operation_value(&mut self, memory: &mut Memory<'_>, value: OperationValue) -> Result<i64, Why> {
         use OperationValue as V;
         match value {
@@ -167,7 +186,7 @@ impl Calls<'_> {
                     Ok(if is_postfix { before } else { after })
                 }
             };
-        });
+        })?;
         answer
     }
 }
@@ -175,6 +194,7 @@ impl Calls<'_> {
 /// A string in memory of the run.
 fn allocate_text(memory: &mut Memory<'_>, mut text: Vec<u8>) -> Result<i64, Why> {
     text.push(0);
+    memory.meter().charge(text.len() as u64)?;
     memory.allocate(text)
 }
 

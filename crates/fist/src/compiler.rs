@@ -34,6 +34,7 @@ use cranelift_module::{FuncId, Linkage, Module};
 
 use crate::interpreter::{DEPTH_MAX, Outside, STEPS_MAX};
 use crate::memory::Memory;
+use crate::meter::Steps;
 use crate::program::Program;
 use crate::stop::{Stop, Why};
 use crate::text::Span;
@@ -272,8 +273,8 @@ impl<'a> Compiler<'a> {
         builder.switch_to_block(block);
         builder.seal_block(block);
         let (machine, given) = (builder.block_params(block)[0], builder.block_params(block)[1]);
-        // The call itself is the first step.
-        let steps = builder.ins().iconst(types::I64, STEPS_MAX as i64 - 1);
+        // The call itself takes the first steps.
+        let steps = builder.ins().iconst(types::I64, Steps::new(STEPS_MAX).1 as i64 - i64::from(function.weight));
         let depth = builder.ins().iconst(types::I64, i64::from(function.depth));
         let mut values = vec![machine, steps, depth];
         if !function.objects.is_empty() {

@@ -92,7 +92,7 @@ macro_rules! codes {
 
 codes! {
     // The text.
-    /// The text is too long.
+    /// The text is too long, or a name in it.
     TooLong = "0001";
     /// A character that nothing begins with.
     UnexpectedCharacter = "0002";
@@ -138,6 +138,8 @@ codes! {
     NotHere = "0206";
     /// Something that does nothing.
     Useless = "0207";
+    /// More of something than a description may have, or something larger.
+    TooMany = "0208";
 
     // The file system.
     /// A rule that can never fire.

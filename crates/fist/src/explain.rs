@@ -1,11 +1,13 @@
 //! Explains a program: what fires at each operation, in which order, and what the file system is like.
 
+use crate::lines::Lines;
 use crate::operations::{OPERATIONS, Operation, Part};
 use crate::program::{Program, Rule};
 use crate::tree::{Access, Direction};
 
 /// What a description does, for people. `text` is what it was read from.
 pub fn explain(program: &Program, text: &str) -> String {
+    let text = &Lines::of(text);
     let mut lines = vec![format!("{}:", program.name)];
     lines.extend(declared(program).into_iter().map(|line| format!("  {line}")));
     lines.extend(ioctls(program, text));
@@ -21,12 +23,13 @@ pub fn explain(program: &Program, text: &str) -> String {
 
 /// What descriptions that lie on each other do at each operation, for people: the topmost first, each with its text.
 pub fn explain_together(levels: &[(&Program, &str)]) -> String {
+    let levels: Vec<_> = levels.iter().map(|(program, text)| (*program, Lines::of(text))).collect();
     let mut lines = Vec::new();
     for index in 0..OPERATIONS.len() {
         let operation = Operation(index as u8);
         if levels.iter().any(|(program, _)| !Fired::at(program, operation).is_empty()) {
             lines.push(operation.kind().name.to_owned());
-            fires_through(levels, operation, "  ", &mut lines);
+            fires_through(&levels, operation, "  ", &mut lines);
         }
     }
     lines.join("\n") + "\n"
@@ -62,7 +65,7 @@ fn declared(program: &Program) -> Vec<String> {
     lines
 }
 
-fn ioctls(program: &Program, text: &str) -> Vec<String> {
+fn ioctls(program: &Program, text: &Lines) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, ioctl) in program.ioctls.iter().enumerate() {
         let way = match ioctl.direction {
@@ -83,7 +86,7 @@ fn ioctls(program: &Program, text: &str) -> Vec<String> {
 }
 
 /// What fires at an operation, in its order.
-fn fires(program: &Program, text: &str, operation: Operation) -> Vec<String> {
+fn fires(program: &Program, text: &Lines, operation: Operation) -> Vec<String> {
     let fired = Fired::at(program, operation);
     if fired.is_empty() {
         return Vec::new();
@@ -101,7 +104,7 @@ fn fires(program: &Program, text: &str, operation: Operation) -> Vec<String> {
 }
 
 /// What fires at an operation in the first of the levels and in those below it.
-fn fires_through(levels: &[(&Program, &str)], operation: Operation, indent: &str, lines: &mut Vec<String>) {
+fn fires_through(levels: &[(&Program, Lines)], operation: Operation, indent: &str, lines: &mut Vec<String>) {
     let Some(((program, text), below)) = levels.split_first() else {
         lines.push(format!("{indent}the operation below"));
         return;
@@ -150,7 +153,6 @@ impl<'p> Fired<'p> {
     }
 }
 
-fn line(rule: &Rule, text: &str) -> String {
-    let line = text[..(rule.span.start as usize).min(text.len())].matches('\n').count() + 1;
-    format!("  {} (line {line})", rule.title)
+fn line(rule: &Rule, lines: &Lines) -> String {
+    format!("  {} (line {})", rule.title, lines.line(rule.span.start as usize) + 1)
 }

@@ -89,6 +89,12 @@ fn number(format: &[u8], at: &mut usize) -> Result<Option<usize>, String> {
     Ok((*at > start).then_some(value))
 }
 
+/// Bytes of a message without its strings, at most.
+pub(crate) fn width(format: &[u8]) -> usize {
+    let conversions = conversions(format).unwrap_or_default();
+    format.len() + conversions.iter().map(|conversion| conversion.width.max(24)).sum::<usize>()
+}
+
 /// A value of a conversion.
 pub enum Value<'a> {
     /// An integer of a type of so many bytes.

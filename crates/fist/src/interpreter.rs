@@ -3,6 +3,7 @@
 use crate::arithmetic::{compare, compute};
 use crate::ir::{Expression as E, Function, Statement as S};
 use crate::memory::{self, Frame, Memory};
+use crate::meter::Steps;
 use crate::program::Program;
 use crate::stop::{Stop, Why};
 use crate::text::Span;
@@ -32,8 +33,8 @@ pub fn run(
     function: usize,
     values: &[i64],
 ) -> Result<i64, Stop> {
-    let mut machine =
-        Machine { program, memory, outside, registers: values.to_vec(), base: 0, steps: STEPS_MAX, depth: 0 };
+    let (steps, left) = Steps::new(STEPS_MAX);
+    let mut machine = Machine { program, memory, outside, registers: values.to_vec(), base: 0, left, steps, depth: 0 };
     machine.invoke(function, 0, Span::default())
 }
 
@@ -44,7 +45,9 @@ struct Machine<'r, 'm> {
     /// Those of the innermost function last.
     registers: Vec<i64>,
     base: usize,
-    steps: u64,
+    /// Steps up to the next look at the clock, and those after it.
+    left: u64,
+    steps: Steps,
     depth: u32,
 }
 
@@ -65,7 +68,7 @@ impl Machine<'_, '_> {
         if self.depth + function.depth > DEPTH_MAX {
             return Err(stop(Why::TooDeep));
         }
-        self.step(span)?;
+        self.step(function.weight, span)?;
         self.depth += function.depth;
         let frame = self.memory.enter(&function.objects).map_err(stop)?;
         let before = std::mem::replace(&mut self.base, base);
@@ -81,8 +84,20 @@ impl Machine<'_, '_> {
         }
     }
 
-    fn step(&mut self, span: Span) -> Result<(), Stop> {
-        self.steps = self.steps.checked_sub(1).ok_or(Stop { why: Why::TooManySteps, span })?;
+    #[inline]
+    fn step(&mut self, weight: u32, span: Span) -> Result<(), Stop> {
+        let weight = u64::from(weight);
+        if weight > self.left {
+            return self.more(weight - self.left, span);
+        }
+        self.left -= weight;
+        Ok(())
+    }
+
+    /// Steps up to the next look at the clock, where so many are missing.
+    #[cold]
+    fn more(&mut self, missing: u64, span: Span) -> Result<(), Stop> {
+        self.left = self.steps.more(missing, self.memory.meter()).map_err(|why| Stop { why, span })?;
         Ok(())
     }
 
@@ -112,13 +127,14 @@ impl Machine<'_, '_> {
                 let chosen = if self.value(condition, frame)? != 0 { then } else { otherwise };
                 return self.statement(chosen, frame);
             }
-            S::Loop { before, body, step, after, span } => {
-                return self.repeat((before.as_ref(), body, step.as_ref(), after.as_ref()), *span, frame);
+            S::Loop { before, body, step, after, weight, span } => {
+                let parts = (before.as_ref(), &**body, step.as_ref(), after.as_ref());
+                return self.repeat(parts, (*weight, *span), frame);
             }
             S::Switch { value, cases, otherwise, parts } => {
                 let value = self.value(value, frame)?;
-                let chosen = cases.iter().find(|(case, _)| *case == value);
-                let first = chosen.map_or(*otherwise, |(_, part)| *part);
+                let chosen = cases.binary_search_by_key(&value, |(case, _)| *case);
+                let first = chosen.map_or(*otherwise, |index| cases[index].1);
                 for part in parts.get(first..).unwrap_or_default() {
                     match self.statements(part, frame)? {
                         Flow::Next => {}
@@ -138,7 +154,7 @@ impl Machine<'_, '_> {
     fn repeat(
         &mut self,
         (before, body, step, after): (Option<&E>, &S, Option<&E>, Option<&E>),
-        span: Span,
+        (weight, span): (u32, Span),
         frame: Frame,
     ) -> Result<Flow, Stop> {
         loop {
@@ -160,7 +176,7 @@ impl Machine<'_, '_> {
             {
                 return Ok(Flow::Next);
             }
-            self.step(span)?;
+            self.step(weight, span)?;
         }
     }
 

@@ -146,7 +146,7 @@ pub enum Expression {
 }
 
 /// Operators on integers. Results wrap around; a division by zero stops the rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Operator {
     Add,
@@ -194,6 +194,8 @@ pub enum Statement {
         step: Option<Expression>,
         /// Asked behind each.
         after: Option<Expression>,
+        /// What a round counts against the limit of a run: 1, and more where much is done in it.
+        weight: u32,
         /// For messages.
         span: Span,
     },
@@ -201,7 +203,7 @@ pub enum Statement {
     Switch {
         /// The value.
         value: Expression,
-        /// Values, and with which of the parts they begin.
+        /// Values, and with which of the parts they begin: the lowest value first, each once.
         cases: Vec<(i64, usize)>,
         /// With which it begins otherwise; with none if that is past the last.
         otherwise: usize,
@@ -231,12 +233,14 @@ pub struct Function {
     pub body: Vec<Statement>,
     /// How deeply what it does is nested: what a call of it takes from the room of a run.
     pub depth: u32,
+    /// What a call of it counts against the limit of a run, as a round of a loop does.
+    pub weight: u32,
     /// Where it stands.
     pub span: Span,
 }
 
 /// A call out of the program: what it asks for. The values that it is given are those of its operands, one after the other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Site {
     /// A function of the language.
     BuiltIn(BuiltIn, Vec<Operand>),
@@ -268,7 +272,7 @@ pub enum Site {
 }
 
 /// How a call out takes its next values.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// Nothing is given: no value.
     Missing,
@@ -295,7 +299,7 @@ pub enum Operand {
 }
 
 /// Something in data that operations share: within bounds that are checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shared {
     /// In which.
     pub area: Area,
@@ -306,7 +310,7 @@ pub struct Shared {
 }
 
 /// Data that operations share.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Area {
     /// The `%per_vfs` fields.
     Vfs,

@@ -1,7 +1,8 @@
 //! The lexer: text to tokens. What cannot be a token is told and left out, so that the rest is read too.
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::text::{Span, TEXT_BYTES_MAX};
+use crate::limits::{NAME_BYTES_MAX, PROBLEMS_MAX, TEXT_BYTES_MAX, TOKENS_MAX};
+use crate::text::Span;
 use crate::token::{Comment, MARKS, Token, TokenKind};
 
 /// What became of a text.
@@ -61,6 +62,9 @@ impl Lexer<'_> {
                 '%' if self.begins_line && self.section() => {}
                 'a'..='z' | 'A'..='Z' | '_' => {
                     self.skip_name();
+                    if self.position - start > NAME_BYTES_MAX {
+                        self.wrong(Code::TooLong, format!("a name is longer than {NAME_BYTES_MAX} bytes"), start);
+                    }
                     self.push(TokenKind::Name, start);
                 }
                 '0'..='9' => self.integer(),
@@ -81,6 +85,12 @@ impl Lexer<'_> {
     }
 
     fn push(&mut self, kind: TokenKind, start: usize) {
+        if self.lexed.tokens.len() >= TOKENS_MAX && kind != TokenKind::End {
+            let what = format!("the description has more than {TOKENS_MAX} words and marks");
+            self.wrong(Code::TooLong, what, start);
+            self.position = self.text.len();
+            return;
+        }
         let before = self.lexed.tokens.last().map_or(0, |token| token.span.end as usize);
         let is_attached = start == before && start > 0;
         let span = Span::new(start, self.position);
@@ -91,6 +101,10 @@ impl Lexer<'_> {
     fn wrong(&mut self, code: Code, what: impl Into<String>, start: usize) {
         let span = Span::new(start, self.position);
         self.lexed.diagnostics.push(Diagnostic::error(code, what, span));
+        if self.lexed.diagnostics.len() >= PROBLEMS_MAX {
+            // This is no description: the rest would say so once more.
+            self.position = self.text.len();
+        }
     }
 
     fn skip_name(&mut self) {

@@ -1,6 +1,7 @@
 //! FiST: a language that describes stackable file systems (E. Zadok and J. Nieh, "FiST: A Language for Stackable File Systems").
 
 pub mod arithmetic;
+pub mod budget;
 pub mod builtins;
 pub mod calls;
 pub mod check;
@@ -15,9 +16,11 @@ pub mod idle;
 pub mod interpreter;
 pub mod ir;
 pub mod lexer;
+pub mod limits;
 pub mod lines;
 pub mod load;
 pub mod memory;
+pub mod meter;
 pub mod operations;
 pub mod parser;
 pub mod program;
@@ -29,4 +32,5 @@ pub mod token;
 pub mod tree;
 mod visit;
 mod walk;
+mod weight;
 pub mod words;

@@ -7,10 +7,10 @@ use std::{fmt, io};
 
 use crate::check::check;
 use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::limits::TEXT_BYTES_MAX;
 use crate::lines::Lines;
 use crate::parser::parse;
 use crate::program::Program;
-use crate::text::TEXT_BYTES_MAX;
 
 /// A description that has been read.
 #[derive(Clone, Debug)]

@@ -3,6 +3,10 @@
 //! A pointer is the number of a region, an offset in it, and the generation of the region: when a variable is gone, a pointer
 //! to it is known to be stale. All of it is in one `i64`, so pointers are stored and passed as integers are.
 
+use std::sync::Arc;
+
+use crate::budget::{Budget, Lease};
+use crate::meter::Meter;
 use crate::program::Data;
 use crate::stop::Why;
 
@@ -71,6 +75,8 @@ const STACK_BYTES_MAX: usize = 4 << 20;
 const BLOCK_BYTES: usize = 4 << 10;
 /// Most bytes that a run allocates.
 const HEAP_BYTES_MAX: usize = 64 << 20;
+/// Bytes that a run allocates without taking them from the budget that it shares with others.
+const HEAP_BYTES_FREE: usize = 64 << 10;
 
 /// Where the bytes of a region are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +153,10 @@ pub struct Memory<'a> {
     allocated: Vec<Region>,
     heap: Vec<Vec<u8>>,
     heap_bytes: usize,
+    /// What is allocated beyond [`HEAP_BYTES_FREE`] is of a budget.
+    lease: Option<Lease>,
+    budget: Option<&'a Arc<Budget>>,
+    meter: Meter,
     input: &'a [u8],
     output: &'a mut [u8],
 }
@@ -177,7 +187,40 @@ impl<'a> Memory<'a> {
         let allocated =
             vec![Region::read_only(Store::Input, 0, input), Region::writable(Store::Output, 0, 0, &mut *output)];
         let (stack, heap) = (Vec::new(), Vec::new());
-        Memory { data, regions, top, stack, allocated, heap, heap_bytes: 0, input, output }
+        Memory {
+            data,
+            regions,
+            top,
+            stack,
+            allocated,
+            heap,
+            heap_bytes: 0,
+            lease: None,
+            budget: None,
+            meter: Meter::default(),
+            input,
+            output,
+        }
+    }
+
+    /// The same, of which what is allocated is within a budget.
+    #[must_use]
+    pub fn within(mut self, heap: &'a Arc<Budget>) -> Memory<'a> {
+        self.budget = Some(heap);
+        self
+    }
+
+    /// The same, by a meter that may have run before.
+    #[must_use]
+    pub fn metered(mut self, meter: Meter) -> Memory<'a> {
+        self.meter = meter;
+        self
+    }
+
+    /// What is left of the work and of the time.
+    #[inline]
+    pub fn meter(&mut self) -> &mut Meter {
+        &mut self.meter
     }
 
     /// A pointer to what is read.
@@ -255,14 +298,34 @@ impl<'a> Memory<'a> {
     /// # Errors
     /// [`Why::OutOfMemory`].
     pub fn allocate(&mut self, mut bytes: Vec<u8>) -> Result<i64, Why> {
-        self.heap_bytes += bytes.len();
-        if self.heap_bytes > HEAP_BYTES_MAX || self.allocated.len() >= ALLOCATED {
+        let heap_bytes = self.heap_bytes + bytes.len();
+        if heap_bytes > HEAP_BYTES_MAX || self.allocated.len() >= ALLOCATED || !self.has_room(heap_bytes) {
             return Err(Why::OutOfMemory);
         }
+        self.heap_bytes = heap_bytes;
         let index = ALLOCATED + self.allocated.len();
         self.allocated.push(Region::writable(Store::Heap, self.heap.len(), 0, &mut bytes));
         self.heap.push(bytes);
         Ok((index as i64) << 32)
+    }
+
+    /// So many bytes are handled, in a copy that is soon given back.
+    ///
+    /// # Errors
+    /// [`Why::OutOfMemory`], and what the meter says.
+    pub(crate) fn passes(&mut self, bytes: usize) -> Result<(), Why> {
+        self.meter.charge(bytes as u64)?;
+        if self.has_room(self.heap_bytes + bytes) { Ok(()) } else { Err(Why::OutOfMemory) }
+    }
+
+    /// Whether the budget has room for so many bytes of this run.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        match (bytes.checked_sub(HEAP_BYTES_FREE), self.budget) {
+            (None | Some(0), _) | (_, None) => true,
+            (Some(shared), Some(budget)) => {
+                self.lease.get_or_insert_with(|| Lease::of(Arc::clone(budget))).grow_to(shared as u64)
+            }
+        }
     }
 
     /// Gives memory back.

@@ -6,9 +6,10 @@ use crate::ir::{Expression as E, Statement as S};
 use crate::program::Program;
 use crate::visit::{each_expression, each_statement};
 
-/// The calls out of the program that a function can make, by their index.
-pub fn sites(program: &Program, function: usize) -> BTreeSet<usize> {
-    let (mut seen, mut sites, mut rest) = (BTreeSet::new(), BTreeSet::new(), vec![function]);
+/// The calls out of the program that functions can make, by their index.
+pub fn sites(program: &Program, functions: impl IntoIterator<Item = usize>) -> BTreeSet<usize> {
+    let (mut seen, mut sites) = (BTreeSet::new(), BTreeSet::new());
+    let mut rest: Vec<usize> = functions.into_iter().collect();
     while let Some(function) = rest.pop() {
         if seen.insert(function) {
             each_expression(&program.functions[function], &mut |one| match one {

@@ -43,11 +43,15 @@ pub enum Why {
     NoElement,
     /// A length below zero, or too large.
     BadLength,
+    /// It handles too many bytes, or asks for too much below.
+    TooMuchWork,
+    /// It computes longer than its time limit.
+    TooLong,
 }
 
 impl Why {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Why; 13] = [
+    pub const ALL: [Why; 15] = [
         Why::Finished,
         Why::NullPointer,
         Why::OutOfBounds,
@@ -61,6 +65,8 @@ impl Why {
         Why::OutOfMemory,
         Why::NoElement,
         Why::BadLength,
+        Why::TooMuchWork,
+        Why::TooLong,
     ];
 }
 
@@ -80,6 +86,8 @@ impl fmt::Display for Why {
             Why::OutOfMemory => "it takes too much memory",
             Why::NoElement => "an element is asked for that the array does not have",
             Why::BadLength => "a length is below zero, or too large",
+            Why::TooMuchWork => "it handles too many bytes, or asks for too much below",
+            Why::TooLong => "it computes longer than its time limit",
         })
     }
 }

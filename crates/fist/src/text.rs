@@ -42,6 +42,3 @@ impl<T> Spanned<T> {
         Spanned { value, span }
     }
 }
-
-/// The longest description, bytes.
-pub const TEXT_BYTES_MAX: usize = 16 << 20;

@@ -276,6 +276,47 @@ pub struct Expression {
     pub kind: ExpressionKind,
     /// The whole of it.
     pub span: Span,
+    /// How many expressions lie in each other, itself counted.
+    pub depth: u32,
+}
+
+impl Expression {
+    /// An expression of these parts.
+    pub fn new(kind: ExpressionKind, span: Span) -> Expression {
+        let mut deepest = 0;
+        kind.parts(&mut |part| deepest = deepest.max(part.depth));
+        Expression { kind, span, depth: deepest + 1 }
+    }
+}
+
+impl ExpressionKind {
+    /// Shows the expressions that it is made of.
+    pub fn parts(&self, see: &mut dyn FnMut(&Expression)) {
+        use ExpressionKind as E;
+        match self {
+            E::Wrong
+            | E::Integer { .. }
+            | E::Character(_)
+            | E::Text(_)
+            | E::Name(_)
+            | E::Argument { .. }
+            | E::Global(_) => {}
+            E::Unary(_, of)
+            | E::Step { target: of, .. }
+            | E::Member { of, .. }
+            | E::Cast { value: of, .. }
+            | E::SizeOfValue(of) => see(of),
+            E::Binary(_, one, other) | E::Assign(_, one, other) | E::Index(one, other) | E::Sequence(one, other) => {
+                see(one);
+                see(other);
+            }
+            E::Conditional(condition, then, otherwise) => {
+                [condition, then, otherwise].into_iter().for_each(|part| see(part));
+            }
+            E::Call { arguments, .. } => arguments.iter().for_each(see),
+            E::SizeOfType { lengths, .. } => lengths.iter().for_each(see),
+        }
+    }
 }
 
 /// The expressions.

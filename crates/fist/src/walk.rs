@@ -62,29 +62,7 @@ fn initializer(value: &Initializer, see: &mut dyn FnMut(&Expression)) {
 /// Shows an expression and every one within it.
 pub fn expression(whole: &Expression, see: &mut dyn FnMut(&Expression)) {
     see(whole);
-    match &whole.kind {
-        E::Wrong
-        | E::Integer { .. }
-        | E::Character(_)
-        | E::Text(_)
-        | E::Name(_)
-        | E::Argument { .. }
-        | E::Global(_) => {}
-        E::Unary(_, of)
-        | E::Step { target: of, .. }
-        | E::Member { of, .. }
-        | E::Cast { value: of, .. }
-        | E::SizeOfValue(of) => expression(of, see),
-        E::Binary(_, one, other) | E::Assign(_, one, other) | E::Index(one, other) | E::Sequence(one, other) => {
-            expression(one, see);
-            expression(other, see);
-        }
-        E::Conditional(condition, then, otherwise) => {
-            [condition, then, otherwise].into_iter().for_each(|part| expression(part, see));
-        }
-        E::Call { arguments, .. } => arguments.iter().for_each(|argument| expression(argument, see)),
-        E::SizeOfType { lengths, .. } => lengths.iter().for_each(|length| expression(length, see)),
-    }
+    whole.kind.parts(&mut |part| expression(part, see));
 }
 
 /// The name of the variable or the data that an lvalue is in: `a` in `a.b[3]`.

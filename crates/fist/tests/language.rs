@@ -27,6 +27,38 @@ fn the_reference_names_all_that_there_is() {
 }
 
 #[test]
+fn the_reference_tells_the_limits_as_they_are() {
+    use fist::limits::*;
+    let reference = include_str!("../../../docs/language.md");
+    let with_commas = |number: u64| {
+        let digits = number.to_string();
+        let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group)).collect();
+        groups.join(",")
+    };
+    let rows = [
+        ("the text", vec![format!("{} MiB", TEXT_BYTES_MAX >> 20), with_commas(TOKENS_MAX as u64)]),
+        ("the text", vec![format!("names of {NAME_BYTES_MAX} bytes")]),
+        ("statements, expressions and values in braces", vec![DEPTH_MAX.to_string()]),
+        ("pointers and arrays", vec![TYPE_DEPTH_MAX.to_string()]),
+        ("rules; functions", [RULES_MAX, FUNCTIONS_MAX, PARAMETERS_MAX].map(|most| with_commas(most as u64)).to_vec()),
+        ("fields of a structure", vec![with_commas(FIELDS_MAX as u64)]),
+        ("ioctls; file formats", vec![format!("{DECLARED_MAX}; {DECLARED_MAX}; {ERRORS_MAX}")]),
+        ("data of the last section", vec![with_commas(DATA_MAX as u64), format!("{} MiB", DATA_BYTES_MAX >> 20)]),
+        ("an array or a structure", vec![format!("{} MiB", OBJECT_BYTES_MAX >> 20)]),
+        ("`per_vnode`; an ioctl's data", vec![format!("{} KiB", VNODE_BYTES_MAX >> 10)]),
+        ("rounds of loops", vec![with_commas(fist::interpreter::STEPS_MAX)]),
+        ("depth of functions", vec![fist::interpreter::DEPTH_MAX.to_string()]),
+        ("work", vec![with_commas(fist::meter::WORK_MAX)]),
+        ("computing time", vec![format!("{} second", fist::meter::TIME_LIMIT.as_secs())]),
+    ];
+    for (begin, told) in rows {
+        let begin = format!("| {begin}");
+        let row = reference.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("no row `{begin}`"));
+        told.iter().for_each(|what| assert!(row.contains(what), "{row} does not tell {what}"));
+    }
+}
+
+#[test]
 fn the_descriptions_of_the_tutorial_are_without_mistakes() {
     let tutorial = include_str!("../../../docs/fist-tutorial.md");
     let blocks = tutorial.split("```\n").skip(1).step_by(2);

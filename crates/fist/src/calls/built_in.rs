@@ -1,7 +1,7 @@
 //! The functions of the language.
 
 use super::given::{self, Given};
-use super::{Calls, Object, allocate_text};
+use super::{BELOW_WORK, Calls, Object, allocate_text};
 use crate::builtins::{Attribute, BuiltIn as B};
 use crate::ciphers;
 use crate::format::{self, Value};
@@ -9,6 +9,25 @@ use crate::ir::Operand;
 use crate::memory::{self, Memory};
 use crate::program::Type;
 use crate::stop::Why;
+
+/// The longest line in the log, bytes.
+const MESSAGE_BYTES_MAX: usize = 4096;
+
+/// What takes more work than to copy bytes: so much at once, and for each byte.
+struct Work(u64, u64);
+
+/// Sealing, hashing, random bytes.
+const CIPHER_WORK: Work = Work(4096, 8);
+/// Blowfish, whose key may have to be prepared.
+const BLOWFISH_WORK: Work = Work(32 << 10, 16);
+/// Compressing and decompressing: each begins with tables.
+const COMPRESSION_WORK: Work = Work(64 << 10, 8);
+
+impl Work {
+    const fn of(&self, bytes: usize) -> u64 {
+        self.0 + self.1 * bytes as u64
+    }
+}
 
 impl Calls<'_> {
     /// Does a function of the language.
@@ -32,7 +51,7 @@ impl Calls<'_> {
             | B::Unlink
             | B::MakeDirectory
             | B::CopyFile => self.operate(function, &given, memory).map(i64::from),
-            B::IsMode | B::IsDirectory | B::IsFile | B::IsSymlink => self.is(function, &given),
+            B::IsMode | B::IsDirectory | B::IsFile | B::IsSymlink => self.is(function, &given, memory),
             B::GetIoctlData | B::SetIoctlData | B::GetFileData | B::SetFileData => self.data(function, &given, memory),
             B::StringEqual | B::StringAdd | B::StringLength => self.strings(function, &given, memory),
             B::MemoryCopy | B::MemoryCompare | B::MemorySet | B::Allocate | B::Free => {
@@ -50,7 +69,7 @@ impl Calls<'_> {
         if function == B::ReturnError { Err(Why::Finished) } else { Ok(0) }
     }
 
-    fn print(&mut self, given: &[Given<'_>], memory: &Memory<'_>) -> Result<i64, Why> {
+    fn print(&mut self, given: &[Given<'_>], memory: &mut Memory<'_>) -> Result<i64, Why> {
         let Given::Text(text) = given[0] else { return Err(Why::NullPointer) };
         let mut strings = Vec::new();
         for one in &given[1..] {
@@ -63,12 +82,14 @@ impl Calls<'_> {
             Given::Integer(value, integer) => Value::Integer(*value, integer.bytes),
             _ => Value::Text(string),
         });
-        let message = format::print(text, &values.collect::<Vec<_>>());
-        self.host.print(&message);
+        memory.meter().charge(format::width(text) as u64)?;
+        let mut message = format::print(text, &values.collect::<Vec<_>>());
+        message.truncate(MESSAGE_BYTES_MAX);
+        self.below(memory, |host| host.print(&message))?;
         Ok(0)
     }
 
-    fn operate(&mut self, function: B, given: &[Given<'_>], memory: &Memory<'_>) -> Result<i32, Why> {
+    fn operate(&mut self, function: B, given: &[Given<'_>], memory: &mut Memory<'_>) -> Result<i32, Why> {
         let id = |one: &Given<'_>| match one {
             Given::Integer(value, _) => Some(*value as u32),
             _ => None,
@@ -80,32 +101,41 @@ impl Calls<'_> {
                     Given::Object(Object::Argument(argument)) => Some(*argument),
                     _ => None,
                 };
-                self.host.lookup(&given[0].object()?, &name, slot, id(&given[3]), id(&given[4]))
+                let directory = given[0].object()?;
+                self.below(memory, |host| host.lookup(&directory, &name, slot, id(&given[3]), id(&given[4])))?
             }
             B::ReadDirectory => {
                 let leaves_out_known = id(&given[1]).is_some_and(|flags| flags & 1 != 0);
-                self.host.read_directory(&given[0].object()?, leaves_out_known)
+                let directory = given[0].object()?;
+                self.below(memory, |host| host.read_directory(&directory, leaves_out_known))?
             }
             B::SkipName => {
                 let name = match &given[0] {
                     Given::Missing => None,
                     one => Some(one.string(memory, self.host)?),
                 };
+                memory.meter().charge(BELOW_WORK)?;
                 self.host.skip_name(name.as_deref());
                 0
             }
-            B::Operate => self.host.operate(&given[0].object()?),
+            B::Operate => {
+                let object = given[0].object()?;
+                self.below(memory, |host| host.operate(&object))?
+            }
             B::Rename => {
                 let (name, to_name) = (given[1].string(memory, self.host)?, given[3].string(memory, self.host)?);
-                self.host.rename(&given[0].object()?, &name, &given[2].object()?, &to_name)
+                let (from, to) = (given[0].object()?, given[2].object()?);
+                self.below(memory, |host| host.rename(&from, &name, &to, &to_name))?
             }
             B::Unlink => {
                 let name = given[1].string(memory, self.host)?;
-                self.host.unlink(&given[0].object()?, &name)
+                let directory = given[0].object()?;
+                self.below(memory, |host| host.unlink(&directory, &name))?
             }
             B::MakeDirectory => {
                 let name = given[1].string(memory, self.host)?;
-                self.host.make_directory(&given[0].object()?, &name, given[2].integer()? as u32)
+                let (directory, mode) = (given[0].object()?, given[2].integer()? as u32);
+                self.below(memory, |host| host.make_directory(&directory, &name, mode))?
             }
             _ => {
                 let to = given[1].string(memory, self.host)?;
@@ -113,15 +143,17 @@ impl Calls<'_> {
                     Given::Missing => None,
                     other => Some(other.object()?),
                 };
-                self.host.copy_file(&given[0].object()?, &to, directory.as_ref())
+                let from = given[0].object()?;
+                self.below(memory, |host| host.copy_file(&from, &to, directory.as_ref()))?
             }
         })
     }
 
-    fn is(&mut self, function: B, given: &[Given<'_>]) -> Result<i64, Why> {
+    fn is(&mut self, function: B, given: &[Given<'_>], memory: &mut Memory<'_>) -> Result<i64, Why> {
         let object = given[0].object()?;
         if function == B::IsMode {
-            let (mode, wanted) = (self.host.attribute(Attribute::Mode, &object), given[1].integer()?);
+            let wanted = given[1].integer()?;
+            let mode = self.below(memory, |host| host.attribute(Attribute::Mode, &object))?;
             return Ok((mode >= 0 && mode & wanted == wanted).into());
         }
         let kind = match function {
@@ -129,7 +161,8 @@ impl Calls<'_> {
             B::IsFile => libc::S_IFREG,
             _ => libc::S_IFLNK,
         };
-        Ok((self.host.attribute(Attribute::Kind, &object) == i64::from(kind)).into())
+        let found = self.below(memory, |host| host.attribute(Attribute::Kind, &object))?;
+        Ok((found == i64::from(kind)).into())
     }
 
     /// Fields of ioctls and of files of auxiliary data.
@@ -142,9 +175,12 @@ impl Calls<'_> {
         let field = &whole.fields[*field];
         let (offset, size) = (field.offset as usize, self.program.size(&field.r#type) as usize);
         if matches!(function, B::GetIoctlData | B::GetFileData) {
+            memory.passes(size)?;
             let mut read = vec![0; size];
             if is_file {
-                match self.host.read_file_data(&given[0].object()?, whole.size as usize) {
+                let (file, bytes) = (given[0].object()?, whole.size as usize);
+                memory.passes(bytes)?;
+                match self.below(memory, |host| host.read_file_data(&file, bytes))? {
                     Ok(data) => read.copy_from_slice(&data[offset..offset + size]),
                     Err(error) => return Ok(error.into()),
                 }
@@ -162,9 +198,12 @@ impl Calls<'_> {
             Given::Integer(value, _) => value.to_le_bytes()[..size.min(8)].to_vec(),
             other => other.at_most(size, memory, self.host)?,
         };
+        memory.passes(size)?;
         bytes.resize(size, 0);
         if is_file {
-            return Ok(self.host.write_file_data(&given[0].object()?, whole.size as usize, offset, &bytes).into());
+            let (file, all) = (given[0].object()?, whole.size as usize);
+            memory.passes(all)?;
+            return self.below(memory, |host| host.write_file_data(&file, all, offset, &bytes).into());
         }
         let is_done = self.host.ioctl_data(*structure, &mut |data| data[offset..offset + size].copy_from_slice(&bytes));
         Ok(if is_done { 0 } else { (-libc::EINVAL).into() })
@@ -195,10 +234,13 @@ impl Calls<'_> {
                 return Ok(one.cmp(&other) as i64);
             }
             B::MemorySet => {
-                let bytes = memory::filled(given[1].integer()? as u8, given[2].length()?)?;
-                given[0].write(&bytes, memory, self.host)?;
+                given[0].fill(given[1].integer()? as u8, given[2].length()?, memory, self.host)?;
             }
-            B::Allocate => return memory.allocate(memory::filled(0, given[0].length()?)?),
+            B::Allocate => {
+                let length = given[0].length()?;
+                memory.passes(length)?;
+                return memory.allocate(memory::filled(0, length)?);
+            }
             _ => memory.free(given[0].pointer()?)?,
         }
         Ok(0)
@@ -212,6 +254,7 @@ impl Calls<'_> {
                 given[0].write(&key, memory, self.host)?;
             }
             B::BlowfishCfb => {
+                memory.meter().charge(BLOWFISH_WORK.of(given[2].length()?))?;
                 let mut data = given[0].bytes(given[2].length()?, memory, self.host)?;
                 let key = given[3].at_most(ciphers::BLOWFISH_KEY_BYTES_MAX, memory, self.host)?;
                 let mut iv = [0; 8];
@@ -224,6 +267,7 @@ impl Calls<'_> {
                 given[5].answer(position as i64, memory, self.host)?;
             }
             B::Seal | B::Unseal => {
+                memory.meter().charge(CIPHER_WORK.of(given[2].length()?))?;
                 let data = given[1].bytes(given[2].length()?, memory, self.host)?;
                 let key = given[3].bytes(ciphers::KEY_BYTES, memory, self.host)?;
                 let nonce = given[4].bytes(ciphers::NONCE_BYTES, memory, self.host)?;
@@ -237,17 +281,24 @@ impl Calls<'_> {
                 return Ok(coded.len() as i64);
             }
             B::Hash => {
+                memory.meter().charge(CIPHER_WORK.of(given[2].length()?))?;
                 let data = given[1].bytes(given[2].length()?, memory, self.host)?;
                 given[0].write(&ciphers::hash(&data), memory, self.host)?;
             }
             B::Random => {
-                let mut bytes = memory::filled(0, given[1].length()?)?;
+                let length = given[1].length()?;
+                memory.meter().charge(CIPHER_WORK.of(length))?;
+                memory.passes(length)?;
+                let mut bytes = memory::filled(0, length)?;
                 ciphers::random(&mut bytes);
                 given[0].write(&bytes, memory, self.host)?;
             }
             _ => {
-                let mut coded = memory::filled(0, given[1].length()?)?;
-                let data = given[2].bytes(given[3].length()?, memory, self.host)?;
+                let (room, length) = (given[1].length()?, given[3].length()?);
+                memory.meter().charge(COMPRESSION_WORK.of(room + length))?;
+                memory.passes(room)?;
+                let mut coded = memory::filled(0, room)?;
+                let data = given[2].bytes(length, memory, self.host)?;
                 let (length, error) = match function {
                     B::Compress => (ciphers::compress(&data, &mut coded), libc::ENOSPC),
                     _ => (ciphers::decompress(&data, &mut coded), libc::EBADMSG),

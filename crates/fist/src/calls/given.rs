@@ -23,17 +23,17 @@ pub(super) enum Given<'p> {
 }
 
 /// All that a call is given.
-pub(super) fn all<'p>(operands: &'p [Operand], values: &[i64], memory: &Memory<'_>) -> Result<Vec<Given<'p>>, Why> {
+pub(super) fn all<'p>(operands: &'p [Operand], values: &[i64], memory: &mut Memory<'_>) -> Result<Vec<Given<'p>>, Why> {
     let mut rest = values;
     operands.iter().map(|operand| next(operand, &mut rest, memory)).collect()
 }
 
 /// The one thing that a call is given.
-pub(super) fn one<'p>(operand: &'p Operand, values: &[i64], memory: &Memory<'_>) -> Result<Given<'p>, Why> {
+pub(super) fn one<'p>(operand: &'p Operand, values: &[i64], memory: &mut Memory<'_>) -> Result<Given<'p>, Why> {
     next(operand, &mut { values }, memory)
 }
 
-fn next<'p>(operand: &'p Operand, values: &mut &[i64], memory: &Memory<'_>) -> Result<Given<'p>, Why> {
+fn next<'p>(operand: &'p Operand, values: &mut &[i64], memory: &mut Memory<'_>) -> Result<Given<'p>, Why> {
     let mut take = || {
         let (first, rest) = values.split_first().ok_or(Why::NullPointer)?;
         *values = rest;
@@ -46,7 +46,7 @@ fn next<'p>(operand: &'p Operand, values: &mut &[i64], memory: &Memory<'_>) -> R
         Operand::Answer(integer) => Given::Answer(take()?, *integer),
         Operand::Object => Given::Object(Object::Value(take()?)),
         Operand::Argument(argument) => Given::Object(Object::Argument(*argument)),
-        Operand::Named => Given::Object(Object::Named(memory.string(take()?)?.to_vec())),
+        Operand::Named => Given::Object(Object::Named(copied_string(take()?, None, memory)?)),
         Operand::Field(structure, field) => Given::Field(*structure, *field),
         Operand::Text(text) => Given::Text(text),
         Operand::Shared(shared, bytes) => {
@@ -94,18 +94,21 @@ impl Given<'_> {
     }
 
     /// So many bytes that are read.
-    pub(super) fn bytes(&self, length: usize, memory: &Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
+    pub(super) fn bytes(&self, length: usize, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
         match self {
             Given::Pointer(..) if length == 0 => Ok(Vec::new()),
             Given::Pointer(pointer, limit) => {
                 within(length, *limit)?;
+                memory.read(*pointer, length)?;
+                memory.passes(length)?;
                 memory::copied(memory.read(*pointer, length)?)
             }
             Given::Shared(place, offset, bytes) => {
                 within(length, Some(*bytes as u64))?;
+                memory.passes(length)?;
                 // What an object that is not there has, is zero.
                 let mut read = memory::filled(0, length)?;
-                host.shared(*place, &mut |all| read.copy_from_slice(&all[*offset..offset + length]));
+                host.shared(*place, &mut |all| read.copy_from_slice(&all[*offset..offset + length]))?;
                 Ok(read)
             }
             _ => Err(Why::NullPointer),
@@ -113,13 +116,9 @@ impl Given<'_> {
     }
 
     /// A string that is read.
-    pub(super) fn string(&self, memory: &Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
+    pub(super) fn string(&self, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
         match self {
-            Given::Pointer(pointer, limit) => {
-                let string = memory.string(*pointer)?;
-                let most = limit.map_or(string.len(), |limit| string.len().min(limit as usize));
-                Ok(string[..most].to_vec())
-            }
+            Given::Pointer(pointer, limit) => copied_string(*pointer, *limit, memory),
             Given::Shared(_, _, length) => {
                 let mut bytes = self.bytes(*length, memory, host)?;
                 bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()));
@@ -130,7 +129,7 @@ impl Given<'_> {
     }
 
     /// Up to so many bytes, as far as there are any.
-    pub(super) fn at_most(&self, length: usize, memory: &Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
+    pub(super) fn at_most(&self, length: usize, memory: &mut Memory<'_>, host: &mut dyn Host) -> Result<Vec<u8>, Why> {
         let there = match self {
             Given::Pointer(pointer, limit) => {
                 let rest = memory.rest(*pointer)?.len();
@@ -148,13 +147,39 @@ impl Given<'_> {
             Given::Pointer(..) if bytes.is_empty() => Ok(()),
             Given::Pointer(pointer, limit) => {
                 within(bytes.len(), *limit)?;
+                memory.meter().charge(bytes.len() as u64)?;
                 memory.write(*pointer, bytes.len())?.copy_from_slice(bytes);
                 Ok(())
             }
             Given::Shared(place, offset, length) => {
                 within(bytes.len(), Some(*length as u64))?;
-                host.shared(*place, &mut |all| all[*offset..offset + bytes.len()].copy_from_slice(bytes));
+                memory.meter().charge(bytes.len() as u64)?;
+                host.shared(*place, &mut |all| all[*offset..offset + bytes.len()].copy_from_slice(bytes))
+            }
+            _ => Err(Why::NullPointer),
+        }
+    }
+
+    /// Makes so many bytes one value.
+    pub(super) fn fill(
+        &self,
+        byte: u8,
+        length: usize,
+        memory: &mut Memory<'_>,
+        host: &mut dyn Host,
+    ) -> Result<(), Why> {
+        match self {
+            Given::Pointer(..) if length == 0 => Ok(()),
+            Given::Pointer(pointer, limit) => {
+                within(length, *limit)?;
+                memory.meter().charge(length as u64)?;
+                memory.write(*pointer, length)?.fill(byte);
                 Ok(())
+            }
+            Given::Shared(place, offset, bytes) => {
+                within(length, Some(*bytes as u64))?;
+                memory.meter().charge(length as u64)?;
+                host.shared(*place, &mut |all| all[*offset..offset + length].fill(byte))
             }
             _ => Err(Why::NullPointer),
         }
@@ -165,8 +190,7 @@ impl Given<'_> {
         match self {
             Given::Answer(pointer, integer) => memory.store(*pointer, *integer, value),
             Given::SharedAnswer(place, offset, integer) => {
-                host.shared(*place, &mut |all| super::store(&mut all[*offset..], *integer, value));
-                Ok(())
+                host.shared(*place, &mut |all| super::store(&mut all[*offset..], *integer, value))
             }
             _ => Err(Why::NullPointer),
         }
@@ -178,12 +202,21 @@ impl Given<'_> {
             Given::Answer(pointer, integer) => memory.load(*pointer, *integer),
             Given::SharedAnswer(place, offset, integer) => {
                 let mut value = 0;
-                host.shared(*place, &mut |all| value = crate::memory::load(&all[*offset..], *integer));
+                host.shared(*place, &mut |all| value = crate::memory::load(&all[*offset..], *integer))?;
                 Ok(value)
             }
             _ => Err(Why::NullPointer),
         }
     }
+}
+
+/// A copy of the string at a pointer, of at most so many bytes.
+fn copied_string(pointer: i64, most: Option<u64>, memory: &mut Memory<'_>) -> Result<Vec<u8>, Why> {
+    let rest = memory.rest(pointer)?;
+    let rest = &rest[..most.map_or(rest.len(), |most| rest.len().min(most as usize))];
+    let length = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
+    memory.passes(length)?;
+    memory::copied(memory.read(pointer, length)?)
 }
 
 fn within(length: usize, limit: Option<u64>) -> Result<(), Why> {

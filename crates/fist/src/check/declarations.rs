@@ -3,6 +3,7 @@
 use super::{Checker, Symbol, Understood};
 use crate::diagnostic::Code;
 use crate::ir::Integer;
+use crate::limits::{DECLARED_MAX, ERRORS_MAX, FIELDS_MAX, OBJECT_BYTES_MAX, VNODE_BYTES_MAX};
 use crate::program::{Data, Ioctl, MountField, Structure, Type};
 use crate::text::{Span, Spanned};
 use crate::tree::{
@@ -41,6 +42,8 @@ impl Checker {
         }
         if !mount.fields.is_empty() {
             mount.size = mount.size.next_multiple_of(mount.alignment);
+            let span = description.declarations.last().map(|last| last.span).unwrap_or_default();
+            mount.size = self.not_too_large(mount.size, OBJECT_BYTES_MAX, "mntdata", span);
             self.program.structures.push(mount);
             self.program.mount = Some(self.program.structures.len() - 1);
         }
@@ -66,8 +69,17 @@ impl Checker {
                 self.declare_fan_out(count);
             }
             D::Filter(Spanned { value, span }) => self.declare_filter(*value, *span),
-            D::ErrorCode(name, number) => self.declare_error(name, number.as_ref()),
+            D::ErrorCode(name, number) => {
+                let most = self.program.errors.len() + 1;
+                if self.not_too_many(most, ERRORS_MAX, "errors", name.span).is_ok() {
+                    self.declare_error(name, number.as_ref());
+                }
+            }
             D::FileFormat(name, fields) => {
+                let most = self.program.formats.len() + 1;
+                if self.not_too_many(most, DECLARED_MAX, "file formats", name.span).is_err() {
+                    return;
+                }
                 self.unique(name, "file format", |checker| {
                     let formats = checker.program.formats.iter();
                     formats.map(|format| checker.program.structures[*format].name.clone()).collect()
@@ -148,6 +160,10 @@ impl Checker {
     }
 
     fn declare_ioctl(&mut self, direction: Direction, name: &Name, fields: &[tree::Field]) {
+        let most = self.program.ioctls.len() + 1;
+        if self.not_too_many(most, DECLARED_MAX, "ioctls", name.span).is_err() {
+            return;
+        }
         self.unique(name, "ioctl", |checker| checker.program.ioctls.iter().map(|ioctl| ioctl.name.clone()).collect());
         let structure = self.structure_of(&name.value, fields);
         let size = self.structure(structure).size;
@@ -169,6 +185,10 @@ impl Checker {
 
     fn declare_mount(&mut self, mount: &mut Structure, fields: &[tree::Field], is_flag: bool) {
         for field in fields {
+            let most = mount.fields.len() + 1;
+            if self.not_too_many(most, FIELDS_MAX, "fields that are given at mount", field.name.span).is_err() {
+                break;
+            }
             let Ok(r#type) = self.field_type(field) else { continue };
             let name = &field.name;
             if mount.fields.iter().any(|other| other.name == name.value) {
@@ -195,7 +215,12 @@ impl Checker {
                 self.wrong(Code::Twice, what, field.name.span).remedy = Some("give the field another name".into());
             }
         }
-        self.program.vnode = Some(self.structure_of("per_vnode", fields));
+        let index = self.structure_of("per_vnode", fields);
+        if let Some(last) = fields.last() {
+            let size = self.structure(index).size;
+            self.not_too_large(size, VNODE_BYTES_MAX, "per_vnode", last.name.span);
+        }
+        self.program.vnode = Some(index);
     }
 
     /// The items of a section that others may use, wherever they stand.
@@ -267,6 +292,7 @@ impl Checker {
             self.wrong(Code::BadType, what, name.span);
         }
         let size = self.size(&r#type).unwrap_or(0);
+        self.has_room(size, name.span)?;
         let mut bytes = vec![0; size as usize];
         if let Some(value) = &variable.value {
             self.initial_bytes(&r#type, value, &mut bytes)?;

@@ -1,9 +1,12 @@
 //! Expressions: what they compute, and of which type.
 
+use std::rc::Rc;
+
 use super::{Checker, Symbol, Understood, Wrong};
 use crate::check::constants::{comparing, computing, type_of};
 use crate::diagnostic::Code;
 use crate::ir::{Comparison, Expression as Made, Integer, Operator, Site};
+use crate::limits::PROPOSED_MAX;
 use crate::program::Type;
 use crate::text::Span;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
@@ -42,6 +45,7 @@ impl Checker {
     /// The value of an expression; an array's is a pointer to its first element.
     pub(super) fn value(&mut self, expression: &Expression) -> Understood<Typed> {
         let span = expression.span;
+        self.looks_at(span)?;
         match &expression.kind {
             E::Wrong => Err(Wrong),
             E::Integer { value, is_unsigned, is_long } => {
@@ -49,7 +53,7 @@ impl Checker {
                 Ok(Typed::integer(Made::Constant(integer.wrap(*value as i64)), integer))
             }
             E::Character(byte) => Ok(Typed::integer(Made::Constant((*byte as i8).into()), Integer::INT)),
-            E::Text(text) => Ok(Typed { made: Made::Data(self.text(text.clone())), r#type: string(false) }),
+            E::Text(text) => Ok(Typed { made: Made::Data(self.text(text.clone(), span)?), r#type: string(false) }),
             E::Global(name) => self.global(name, span),
             E::Argument { name, branch } => self.argument_value(name, *branch, span),
             E::Name(name) if self.is_constant(name) => {
@@ -379,7 +383,7 @@ impl Checker {
             return Err(Wrong);
         };
         let index = *index;
-        let signature = self.signatures[index].clone();
+        let signature = Rc::clone(&self.signatures[index]);
         if signature.parameters.len() != arguments.len() {
             let (needs, given) = (signature.parameters.len(), arguments.len());
             let what = format!("`{}` is given {given} values, and takes {needs}", function.value);
@@ -391,22 +395,30 @@ impl Checker {
             let value = self.value(argument)?;
             values.push(self.convert(value, parameter, argument.span)?);
         }
-        Ok(Typed { made: Made::Call(index, values, span), r#type: signature.result })
+        Ok(Typed { made: Made::Call(index, values, span), r#type: signature.result.clone() })
     }
 
     /// A function whose name is nearly this one.
     fn near_function(&self, name: &str) -> Option<String> {
         let own = self.program.functions.iter().map(|function| function.name.as_str());
         let built_in = crate::builtins::SIGNATURES.iter().flat_map(|signature| signature.names.iter().copied());
-        nearest(name, own.chain(built_in))
+        self.proposed(name, own.chain(built_in))
+    }
+
+    /// The name that is nearly this one, for a problem that is shown, if the search is short.
+    pub(super) fn proposed<'a>(&self, name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+        if self.diagnostics.len() > PROPOSED_MAX.0 {
+            return None;
+        }
+        nearest(name, names)
     }
 
     /// A call out of the program.
     pub(super) fn site(&mut self, site: Site, values: Vec<Made>, span: Span) -> Made {
-        let known = self.program.sites.iter().position(|known| *known == site);
-        let index = known.unwrap_or_else(|| {
-            self.program.sites.push(site);
-            self.program.sites.len() - 1
+        let (all, next) = (&mut self.program.sites, self.sites.len());
+        let index = *self.sites.entry(site).or_insert_with_key(|site| {
+            all.push(site.clone());
+            next
         });
         Made::Site(index, values, span)
     }
@@ -432,8 +444,7 @@ impl Checker {
                 Err(Wrong)
             }
             None => {
-                let locals = self.function.blocks.iter().flat_map(|block| block.keys());
-                let near = nearest(name, locals.chain(self.symbols.keys()).map(String::as_str));
+                let near = self.proposed(name, self.function.names().chain(self.symbols.keys().map(String::as_str)));
                 let diagnostic = self.wrong(Code::UnknownName, format!("there is no `{name}` here"), span);
                 diagnostic.remedy = near.map(|near| format!("perhaps `{near}` is meant"));
                 Err(Wrong)
@@ -453,7 +464,14 @@ pub(super) fn converted(made: Made, from: Integer, to: Integer) -> Made {
 
 /// The name that differs from this one the least, if that is little.
 pub(super) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let near = names.map(|other| (strsim::damerau_levenshtein(name, other), other));
+    let (_, bytes, count) = PROPOSED_MAX;
+    if name.len() > bytes {
+        return None;
+    }
+    let near = names
+        .filter(|other| other.len() <= bytes)
+        .take(count)
+        .map(|other| (strsim::damerau_levenshtein(name, other), other));
     let (distance, near) = near.min_by_key(|(distance, _)| *distance)?;
     (distance <= name.len().div_ceil(4)).then(|| near.to_owned())
 }

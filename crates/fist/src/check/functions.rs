@@ -1,6 +1,7 @@
 //! Functions: what they are given and answer, the scopes of their variables, and their bodies.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use super::{Checker, Symbol, Understood};
 use crate::builtins::{self, Parameter};
@@ -8,11 +9,13 @@ use crate::depth;
 use crate::diagnostic::Code;
 use crate::interpreter::DEPTH_MAX;
 use crate::ir::{self, Register};
+use crate::limits::{FUNCTIONS_MAX, MADE_MAX, PARAMETERS_MAX};
 use crate::operations::Operations;
 use crate::program::Type;
 use crate::text::Span;
 use crate::tree::{Block, Expression, ExpressionKind as E, Function, Item, ItemKind, UnaryOperator, Variable};
 use crate::walk;
+use crate::weight::weigh;
 
 /// What a function is given and answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +23,6 @@ pub(super) struct Signature {
     pub(super) parameters: Vec<Type>,
     pub(super) result: Type,
     pub(super) span: Span,
-    pub(super) is_defined: bool,
 }
 
 /// A variable of a function.
@@ -35,8 +37,10 @@ pub(super) enum Local {
 /// The function that is being checked.
 #[derive(Default)]
 pub(super) struct Scope {
-    /// Variables, the innermost block last.
-    pub(super) blocks: Vec<HashMap<String, (Local, Span)>>,
+    /// Variables by their names: of several of one name that of the innermost block last, each with the number of its block.
+    pub(super) names: HashMap<String, Vec<(usize, Local, Span)>>,
+    /// The names that the blocks around declare, those of the innermost last.
+    pub(super) blocks: Vec<Vec<String>>,
     /// What has been made of it.
     pub(super) function: ir::Function,
     /// What it answers; nothing for a rule.
@@ -65,7 +69,37 @@ impl Scope {
     }
 
     pub(super) fn local(&self, name: &str) -> Option<&Local> {
-        self.blocks.iter().rev().find_map(|block| block.get(name)).map(|(local, _)| local)
+        self.names.get(name)?.last().map(|(_, local, _)| local)
+    }
+
+    pub(super) fn begin_block(&mut self) {
+        self.blocks.push(Vec::new());
+    }
+
+    /// Forgets the variables of the innermost block.
+    pub(super) fn end_block(&mut self) {
+        for name in self.blocks.pop().unwrap_or_default() {
+            if let Some(named) = self.names.get_mut(&name) {
+                named.pop();
+            }
+        }
+    }
+
+    /// Makes a variable known in the innermost block: where that has another of its name.
+    pub(super) fn declare(&mut self, name: &str, local: Local, span: Span) -> Option<Span> {
+        let number = self.blocks.len();
+        let named = self.names.entry(name.to_owned()).or_default();
+        if let Some(last) = named.last_mut().filter(|last| last.0 == number) {
+            return Some(std::mem::replace(last, (number, local, span)).2);
+        }
+        named.push((number, local, span));
+        self.blocks.last_mut()?.push(name.to_owned());
+        None
+    }
+
+    /// The names of variables that are known here.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.blocks.iter().flatten().map(String::as_str)
     }
 }
 
@@ -80,30 +114,34 @@ impl Checker {
             self.wrong(Code::NotSupported, "a function cannot answer a structure", function.name.span).remedy =
                 Some("give it a pointer to where the answer goes".into());
         }
+        let name_span = function.name.span;
+        self.not_too_many(function.parameters.len(), PARAMETERS_MAX, "parameters of a function", name_span)?;
         let mut parameters = Vec::new();
         for parameter in &function.parameters {
             parameters.push(self.parameter_type(parameter)?);
         }
         let is_defined = function.body.is_some();
-        let signature = Signature { parameters, result, span: function.name.span, is_defined };
+        let signature = Signature { parameters, result, span: function.name.span };
         let name = &function.name.value;
         if let Some((Symbol::Function(index), _)) = self.symbols.get(name) {
-            let (index, before) = (*index, self.signatures[*index].clone());
+            let (index, before) = (*index, Rc::clone(&self.signatures[*index]));
             if (before.parameters != signature.parameters || before.result != signature.result)
-                || (before.is_defined && is_defined)
+                || (self.defined[index] && is_defined)
             {
                 let what = format!("`{name}` is defined twice, or not as it was announced");
                 self.wrong(Code::Twice, what, function.name.span).and(before.span, "the first is here");
             }
-            self.signatures[index].is_defined |= is_defined;
+            self.defined[index] |= is_defined;
             return Ok(());
         }
         if builtins::function(name).is_some() {
             let what = format!("`{name}` is a function of the language");
             self.wrong(Code::Twice, what, function.name.span).remedy = Some("give it another name".into());
         }
+        self.not_too_many(self.signatures.len() + 1, FUNCTIONS_MAX, "functions", function.name.span)?;
         self.name(name, Symbol::Function(self.signatures.len()), function.name.span);
-        self.signatures.push(signature);
+        self.signatures.push(Rc::new(signature));
+        self.defined.push(is_defined);
         self.program.functions.push(ir::Function { name: name.clone(), ..ir::Function::default() });
         Ok(())
     }
@@ -111,6 +149,7 @@ impl Checker {
     /// An array that is a parameter is a pointer to its elements, as C has it; but `page_t` is a type of its own.
     fn parameter_type(&mut self, parameter: &Variable) -> Understood<Type> {
         let is_const = parameter.r#type.is_const;
+        let span = parameter.span;
         let mut base = self.base_type(&parameter.r#type, parameter.pointers)?;
         if parameter.lengths.is_empty() {
             if matches!(base, Type::Structure(_) | Type::Array(..)) {
@@ -119,6 +158,7 @@ impl Checker {
             }
             return Ok(base);
         }
+        self.not_too_deep(&base, parameter.lengths.len(), span)?;
         for length in parameter.lengths[1..].iter().rev() {
             let length = match length {
                 Some(length) => self.length(length)?,
@@ -143,7 +183,7 @@ impl Checker {
     }
 
     fn define_function(&mut self, index: usize, function: &Function, body: &Block, span: Span) {
-        let signature = self.signatures[index].clone();
+        let signature = Rc::clone(&self.signatures[index]);
         self.function = Scope {
             function: ir::Function {
                 name: function.name.value.clone(),
@@ -152,9 +192,9 @@ impl Checker {
                 span,
                 ..ir::Function::default()
             },
-            result: Some(signature.result),
+            result: Some(signature.result.clone()),
             pointed: pointed(body),
-            blocks: vec![HashMap::new()],
+            blocks: vec![Vec::new()],
             ..Scope::default()
         };
         let mut begin = Vec::new();
@@ -162,7 +202,7 @@ impl Checker {
             let Some(r#type) = signature.parameters.get(register) else { continue };
             let Some(name) = &parameter.name else { continue };
             let local = self.parameter(register, r#type.clone(), &name.value, &mut begin);
-            self.function.blocks[0].insert(name.value.clone(), (local, name.span));
+            self.function.declare(&name.value, local, name.span);
         }
         let made = self.finish(begin, body);
         self.program.functions[index] = made;
@@ -189,6 +229,10 @@ impl Checker {
             self.wrong(Code::BadType, what, made.span).remedy = Some("use fistMalloc for what is large".into());
         }
         made.body = begin;
+        self.made = self.made.saturating_add(weigh(&mut made));
+        if self.made > MADE_MAX {
+            let _ = self.not_too_many(usize::MAX, MADE_MAX as usize, "expressions in all functions", made.span);
+        }
         // A call itself takes some room too.
         made.depth = depth::of(&made.body) + 2;
         if made.depth > DEPTH_MAX {
@@ -201,7 +245,7 @@ impl Checker {
     /// Functions that are announced, called perhaps, and nowhere defined.
     pub(super) fn find_undefined(&mut self) {
         for index in 0..self.signatures.len() {
-            if !self.signatures[index].is_defined {
+            if !self.defined[index] {
                 let what = format!("`{}` is announced and nowhere defined", self.program.functions[index].name);
                 self.wrong(Code::UnknownName, what, self.signatures[index].span);
             }

@@ -21,10 +21,10 @@ impl Checker {
                 Ok(())
             }
             (Type::Structure(index), Initializer::List(values, span)) => {
-                let fields = self.structure(*index).fields.clone();
-                self.not_more(values.len(), fields.len(), *span)?;
-                for (value, field) in values.iter().zip(&fields) {
-                    self.initial_bytes(&field.r#type, value, &mut bytes[field.offset as usize..])?;
+                self.not_more(values.len(), self.structure(*index).fields.len(), *span)?;
+                for (number, value) in values.iter().enumerate() {
+                    let (offset, r#type) = self.field_at(*index, number);
+                    self.initial_bytes(&r#type, value, &mut bytes[offset as usize..])?;
                 }
                 Ok(())
             }
@@ -36,6 +36,12 @@ impl Checker {
                 }
             },
         }
+    }
+
+    /// Where a field of a structure is, and its type.
+    fn field_at(&self, structure: usize, number: usize) -> (u64, Type) {
+        let field = &self.structure(structure).fields[number];
+        (field.offset, field.r#type.clone())
     }
 
     fn not_more(&mut self, given: usize, room: usize, span: Span) -> Understood<()> {
@@ -60,7 +66,7 @@ impl Checker {
                 Ok(())
             }
             (Type::Pointer { .. }, E::Text(text)) => {
-                let index = self.text(text.clone());
+                let index = self.text(text.clone(), value.span)?;
                 bytes[..8].copy_from_slice(&crate::memory::data_pointer(index).to_le_bytes());
                 Ok(())
             }
@@ -74,15 +80,17 @@ impl Checker {
     }
 
     /// The data that a string is, by their index, with a zero byte behind it.
-    pub(super) fn text(&mut self, mut text: Vec<u8>) -> usize {
+    pub(super) fn text(&mut self, mut text: Vec<u8>, span: Span) -> Understood<usize> {
         text.push(0);
+        if let Some(known) = self.strings.get(&text) {
+            return Ok(*known);
+        }
+        self.has_room(text.len() as u64, span)?;
+        self.strings.insert(text.clone(), self.program.data.len());
         let r#type = Type::Array(Box::new(Type::Integer(crate::ir::Integer::CHAR)), text.len() as u64);
         let string = Data { name: String::new(), r#type, bytes: text, is_written: false };
-        let known = self.program.data.iter().position(|data| *data == string);
-        known.unwrap_or_else(|| {
-            self.program.data.push(string);
-            self.program.data.len() - 1
-        })
+        self.program.data.push(string);
+        Ok(self.program.data.len() - 1)
     }
 
     /// Writes what a variable in memory begins with: all of it is zero before.
@@ -95,10 +103,11 @@ impl Checker {
     ) -> Understood<()> {
         let at = |offset: u64| Made::Field(Box::new(place.clone()), offset);
         match (r#type, value) {
-            (Type::Array(of, _), Initializer::Value(Expression { kind: E::Text(_), span }))
+            (Type::Array(of, _), Initializer::Value(Expression { kind: E::Text(_), span, .. }))
                 if self.size(of) == Some(1) =>
             {
                 let size = self.size(r#type).unwrap_or(0);
+                self.has_room(size, *span)?;
                 let mut bytes = vec![0; size as usize];
                 self.initial_bytes(r#type, value, &mut bytes)?;
                 self.program.data.push(Data { name: String::new(), r#type: r#type.clone(), bytes, is_written: false });
@@ -115,10 +124,10 @@ impl Checker {
                 Ok(())
             }
             (Type::Structure(index), Initializer::List(values, span)) => {
-                let fields = self.structure(*index).fields.clone();
-                self.not_more(values.len(), fields.len(), *span)?;
-                for (value, field) in values.iter().zip(&fields) {
-                    self.initial_stores(at(field.offset), &field.r#type, value, made)?;
+                self.not_more(values.len(), self.structure(*index).fields.len(), *span)?;
+                for (number, value) in values.iter().enumerate() {
+                    let (offset, r#type) = self.field_at(*index, number);
+                    self.initial_stores(at(offset), &r#type, value, made)?;
                 }
                 Ok(())
             }

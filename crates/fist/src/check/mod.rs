@@ -12,9 +12,11 @@ mod statements;
 mod types;
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use crate::diagnostic::{Code, Diagnostic, Severity};
-use crate::ir::Integer;
+use crate::ir::{Integer, Site};
+use crate::limits::{CHECKS_MAX, DATA_BYTES_MAX, DATA_MAX};
 use crate::program::{Data, Program, Structure, Type};
 use crate::text::Span;
 use crate::tree::{Description, ItemKind};
@@ -33,6 +35,8 @@ pub fn check(description: &Description, name: &str) -> Checked {
     let mut checker = Checker::new(name);
     checker.declare(description);
     checker.define(description);
+    let too_many = std::mem::take(&mut checker.too_many).into_iter().map(|(_, problem)| problem);
+    checker.diagnostics.extend(too_many);
     let is_wrong = checker.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
     let Checker { program, mut diagnostics, .. } = checker;
     diagnostics.sort_by_key(|diagnostic| diagnostic.span);
@@ -80,7 +84,20 @@ struct Checker {
     aliases: HashMap<String, Type>,
     structures: HashMap<String, usize>,
     /// What functions are given and answer, in the order of the program's functions.
-    signatures: Vec<functions::Signature>,
+    signatures: Vec<Rc<functions::Signature>>,
+    /// Which of them have a body.
+    defined: Vec<bool>,
+    /// The program's sites, by what they ask for.
+    sites: HashMap<Site, usize>,
+    /// Strings, by their bytes: the data that they are.
+    strings: HashMap<Vec<u8>, usize>,
+    /// Bytes of data.
+    data_bytes: u64,
+    /// How many expressions have been looked at, and made.
+    looked_at: u32,
+    made: u64,
+    /// What there is too much of, each told once: beside the others, which may be taken back.
+    too_many: Vec<(&'static str, Diagnostic)>,
     /// The function that is being checked.
     function: functions::Scope,
 }
@@ -97,6 +114,13 @@ impl Checker {
             aliases: types::known(),
             structures: HashMap::new(),
             signatures: Vec::new(),
+            defined: Vec::new(),
+            sites: HashMap::new(),
+            strings: HashMap::new(),
+            data_bytes: 0,
+            looked_at: 0,
+            made: 0,
+            too_many: Vec::new(),
             function: functions::Scope::default(),
         }
     }
@@ -132,6 +156,39 @@ impl Checker {
     fn warn(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {
         self.diagnostics.push(Diagnostic::warning(code, message, span));
         self.diagnostics.last_mut().expect("one was just put there")
+    }
+
+    /// Whether there may be so many of something; the first that is too much is told.
+    fn not_too_many(&mut self, count: usize, most: usize, what: &'static str, span: Span) -> Understood<()> {
+        if count <= most {
+            return Ok(());
+        }
+        if self.too_many.iter().all(|(other, _)| *other != what) {
+            let mut problem = Diagnostic::error(Code::TooMany, format!("there are more than {most} {what}"), span);
+            problem.remedy("make several descriptions of it, and stack them");
+            self.too_many.push((what, problem));
+        }
+        Err(Wrong)
+    }
+
+    /// Counts an expression that is looked at. Some are looked at more than once, and those in them too: so there is a limit.
+    fn looks_at(&mut self, span: Span) -> Understood<()> {
+        self.looked_at = self.looked_at.saturating_add(1);
+        self.not_too_many(
+            self.looked_at as usize,
+            CHECKS_MAX as usize,
+            "expressions, as often as they are looked at",
+            span,
+        )
+    }
+
+    /// Whether there is room for data of so many bytes.
+    fn has_room(&mut self, bytes: u64, span: Span) -> Understood<()> {
+        self.not_too_many(self.program.data.len() + 1, DATA_MAX, "data and strings", span)?;
+        let all = self.data_bytes.saturating_add(bytes);
+        self.not_too_many(all as usize, DATA_BYTES_MAX as usize, "bytes of data and strings", span)?;
+        self.data_bytes = all;
+        Ok(())
     }
 
     /// Gives a name outside of functions its meaning; another that it had is told.

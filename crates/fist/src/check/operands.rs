@@ -1,6 +1,6 @@
 //! What FiST adds to C: variables of operations, attributes of objects, globals, and the functions of the language.
 
-use super::expressions::{Typed, nearest, string};
+use super::expressions::{Typed, string};
 use super::places::Place;
 use super::{Checker, Understood, Wrong};
 use crate::builtins::{
@@ -97,7 +97,7 @@ impl Checker {
         let Some(argument) = self.role(name, branch) else {
             let roles = ROLES.iter().map(|(name, ..)| *name);
             let values = OPERATION_VALUES.iter().map(|(_, name, _)| *name);
-            let near = nearest(name, roles.chain(values).chain(["vfs", "mnt"]));
+            let near = self.proposed(name, roles.chain(values).chain(["vfs", "mnt"]));
             let what = format!("operations have no `${name}`");
             self.wrong(Code::UnknownName, what, span).remedy = near.map(|near| format!("perhaps `${near}` is meant"));
             return Err(Wrong);
@@ -181,7 +181,7 @@ impl Checker {
         else {
             let known = ATTRIBUTES.iter().map(|(_, name, _)| *name);
             let what = format!("objects have no attribute `{}`", name.value);
-            let near = nearest(&name.value, known);
+            let near = self.proposed(&name.value, known);
             self.wrong(Code::UnknownName, what, name.span).remedy = Some(match near {
                 Some(near) => format!("perhaps `{near}` is meant"),
                 None => "declare it in `per_vnode { … };`".into(),

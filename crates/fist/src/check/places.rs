@@ -47,6 +47,7 @@ impl Checker {
     /// Where the value of an expression lies.
     pub(super) fn place(&mut self, expression: &Expression) -> Understood<Place> {
         let span = expression.span;
+        self.looks_at(span)?;
         match &expression.kind {
             E::Wrong => Err(Wrong),
             E::Name(name) => self.named_place(name, span),
@@ -176,7 +177,7 @@ impl Checker {
         if let Some(field) = structure.fields.iter().find(|field| field.name == name.value) {
             return Ok((field.offset, field.r#type.clone()));
         }
-        let fields: Vec<_> = structure.fields.iter().map(|field| field.name.clone()).collect();
+        let fields: Vec<_> = structure.fields.iter().take(10).map(|field| field.name.clone()).collect();
         let what = format!("`{}` has no field `{}`", structure.name, name.value);
         self.wrong(Code::UnknownName, what, name.span).remedy = Some(format!("its fields are {}", fields.join(", ")));
         Err(Wrong)

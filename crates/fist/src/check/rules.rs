@@ -1,11 +1,12 @@
 //! Rules and filters: what fires when, and what can never do what it says.
 
-use std::collections::HashMap;
+use std::rc::Rc;
 
 use super::functions::{Scope, pointed};
 use super::{Checker, Symbol};
 use crate::diagnostic::Code;
 use crate::ir::Integer;
+use crate::limits::RULES_MAX;
 use crate::operations::{self, OPERATIONS, Operation, Operations, Part};
 use crate::program::{Rule, Type};
 use crate::text::Span;
@@ -15,8 +16,11 @@ use crate::walk;
 impl Checker {
     /// Checks what all rules do.
     pub(super) fn define_rules(&mut self, rules: &[tree::Rule]) {
-        for rule in rules {
+        for rule in rules.iter().take(RULES_MAX) {
             let _ = self.define_rule(rule);
+        }
+        if let Some(rule) = rules.get(RULES_MAX) {
+            let _ = self.not_too_many(rules.len(), RULES_MAX, "rules", rule.span);
         }
         self.find_shadowed();
     }
@@ -53,7 +57,6 @@ impl Checker {
             function: crate::ir::Function { span: rule.span, ..crate::ir::Function::default() },
             operations: Some(operations),
             pointed: pointed(&rule.body),
-            blocks: vec![HashMap::new()],
             ..Scope::default()
         };
         self.look_for_permission_errors(rule, operations, part);
@@ -182,7 +185,7 @@ impl Checker {
                     Some(format!("write {example} behind the rules"));
                 continue;
             };
-            let (index, signature) = (*index, self.signatures[*index].clone());
+            let (index, signature) = (*index, Rc::clone(&self.signatures[*index]));
             *place = self.is_filter(what, &signature).then_some(index);
             if place.is_none() {
                 let problem = format!("`{name}` is not given what a filter is");

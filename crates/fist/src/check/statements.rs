@@ -1,11 +1,12 @@
 //! Statements: control, and the variables of blocks.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::functions::Local;
 use super::{Checker, Understood, Wrong};
 use crate::diagnostic::Code;
 use crate::ir::{Expression as Made, Integer, Statement as Done};
+use crate::limits::OBJECT_BYTES_MAX;
 use crate::program::Type;
 use crate::text::Span;
 use crate::tree::{Block, Expression, Initializer, Statement, StatementKind as S, SwitchPart, Variable};
@@ -13,20 +14,20 @@ use crate::tree::{Block, Expression, Initializer, Statement, StatementKind as S,
 impl Checker {
     /// The statements of a block, with variables of its own. What is wrong in one does not hide what is wrong in others.
     pub(super) fn block(&mut self, block: &Block) -> Vec<Done> {
-        self.function.blocks.push(HashMap::new());
+        self.function.begin_block();
         let mut made = Vec::new();
         for statement in &block.statements {
             let _ = self.statement(statement, &mut made);
         }
-        self.function.blocks.pop();
+        self.function.end_block();
         made
     }
 
     fn boxed_statement(&mut self, statement: &Statement) -> Box<Done> {
         let mut made = Vec::new();
-        self.function.blocks.push(HashMap::new());
+        self.function.begin_block();
         let _ = self.statement(statement, &mut made);
-        self.function.blocks.pop();
+        self.function.end_block();
         Box::new(match made.len() {
             1 => made.remove(0),
             _ => Done::Block(made),
@@ -59,12 +60,19 @@ impl Checker {
             S::While { condition, body } => {
                 let before = self.condition(condition);
                 let body = self.looped(body);
-                made.push(Done::Loop { before: Some(before?), body, step: None, after: None, span: statement.span });
+                made.push(Done::Loop {
+                    before: Some(before?),
+                    body,
+                    step: None,
+                    after: None,
+                    weight: 1,
+                    span: statement.span,
+                });
             }
             S::DoWhile { body, condition } => {
                 let body = self.looped(body);
                 let after = Some(self.condition(condition)?);
-                made.push(Done::Loop { before: None, body, step: None, after, span: statement.span });
+                made.push(Done::Loop { before: None, body, step: None, after, weight: 1, span: statement.span });
             }
             S::For { first, condition, step, body } => {
                 let done = self.for_loop(first, condition.as_ref(), step.as_ref(), body, statement.span)?;
@@ -128,25 +136,25 @@ impl Checker {
         body: &Statement,
         span: Span,
     ) -> Understood<Done> {
-        self.function.blocks.push(HashMap::new());
+        self.function.begin_block();
         let mut made = Vec::new();
         let first = self.statement(first, &mut made);
         let before = condition.map(|condition| self.condition(condition)).transpose();
         let step = step.map(|step| self.effect(step)).transpose();
         let body = self.looped(body);
-        self.function.blocks.pop();
+        self.function.end_block();
         first?;
-        made.push(Done::Loop { before: before?, body, step: step?, after: None, span });
+        made.push(Done::Loop { before: before?, body, step: step?, after: None, weight: 1, span });
         Ok(Done::Block(made))
     }
 
     fn switch(&mut self, value: &Expression, body: &[SwitchPart]) -> Understood<Done> {
         let value = self.integer(value);
         let integer = value.as_ref().map_or(Integer::INT, |(_, integer)| integer.promoted());
-        let (mut cases, mut parts): (Vec<(i64, usize)>, Vec<_>) = (Vec::new(), Vec::new());
+        let (mut cases, mut parts) = (BTreeMap::new(), Vec::new());
         let mut otherwise = None;
         self.function.breakable += 1;
-        self.function.blocks.push(HashMap::new());
+        self.function.begin_block();
         for (index, part) in body.iter().enumerate() {
             for (label, span) in &part.labels {
                 let is_twice = match label {
@@ -154,9 +162,7 @@ impl Checker {
                     Some(label) => {
                         let Ok(value) = self.constant(label) else { continue };
                         let value = integer.wrap(value);
-                        let is_twice = cases.iter().any(|(other, _)| *other == value);
-                        cases.push((value, index));
-                        is_twice
+                        cases.insert(value, index).is_some()
                     }
                 };
                 if is_twice {
@@ -169,10 +175,11 @@ impl Checker {
             }
             parts.push(made);
         }
-        self.function.blocks.pop();
+        self.function.end_block();
         self.function.breakable -= 1;
         let (value, from) = value?;
         let value = super::expressions::converted(value, from, integer);
+        let cases = cases.into_iter().collect();
         Ok(Done::Switch { value, cases, otherwise: otherwise.unwrap_or(parts.len()), parts })
     }
 
@@ -211,7 +218,7 @@ impl Checker {
         }
         let is_memory = is_pointed || matches!(r#type, Type::Array(..) | Type::Structure(_));
         let size = self.size(&r#type).unwrap_or(0);
-        if is_memory && size <= super::types::OBJECT_BYTES_MAX {
+        if is_memory && size <= OBJECT_BYTES_MAX {
             let object = self.function.object(size);
             self.declare_local(name, Local::Object(object, r#type.clone()));
             made.push(Done::Clear(object));
@@ -245,8 +252,7 @@ impl Checker {
     }
 
     fn declare_local(&mut self, name: &crate::tree::Name, local: Local) {
-        let Some(block) = self.function.blocks.last_mut() else { return };
-        if let Some((_, before)) = block.insert(name.value.clone(), (local, name.span)) {
+        if let Some(before) = self.function.declare(&name.value, local, name.span) {
             let what = format!("`{}` is declared twice in this block", name.value);
             self.wrong(Code::Twice, what, name.span).and(before, "the first is here");
         }

@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use super::{Checker, Understood, Wrong};
 use crate::diagnostic::Code;
 use crate::ir::Integer;
+use crate::limits::{FIELDS_MAX, OBJECT_BYTES_MAX, TYPE_DEPTH_MAX};
 use crate::program::{Field, Structure, Type};
 use crate::text::Span;
 use crate::tree::{self, BaseType, Expression, TypeName, Variable};
 
 /// Bytes of a page: what filters are given at a time.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// The largest array or structure, bytes.
-pub(super) const OBJECT_BYTES_MAX: u64 = 16 << 20;
 
 /// The names of types that every description has.
 pub(super) fn known() -> HashMap<String, Type> {
@@ -40,12 +39,28 @@ impl Checker {
                 None => return self.unknown_type(alias, name.span),
             },
         };
+        self.not_too_deep(&r#type, pointers as usize, name.span)?;
         let mut is_const = name.is_const;
         for _ in 0..pointers {
             r#type = Type::Pointer { to: Box::new(r#type), is_const };
             is_const = false;
         }
         Ok(r#type)
+    }
+
+    /// Whether so many pointers and arrays can be made of a type: the one limit of what types are made of, so that whatever
+    /// walks through one comes to its end soon.
+    pub(super) fn not_too_deep(&mut self, of: &Type, more: usize, span: Span) -> Understood<()> {
+        let (mut depth, mut inner) = (more, of);
+        while let Type::Pointer { to: next, .. } | Type::Array(next, _) = inner {
+            (depth, inner) = (depth + 1, next);
+        }
+        if depth <= TYPE_DEPTH_MAX as usize {
+            return Ok(());
+        }
+        let what = format!("a type is made of more than {TYPE_DEPTH_MAX} pointers and arrays");
+        self.wrong(Code::TooDeep, what, span).remedy = Some("put a structure in between".into());
+        Err(Wrong)
     }
 
     fn unknown_type(&mut self, name: &str, span: Span) -> Understood<Type> {
@@ -69,6 +84,7 @@ impl Checker {
 
     /// An array of arrays, the outermost length first.
     pub(super) fn array(&mut self, base: Type, lengths: &[u64], span: Span) -> Understood<Type> {
+        self.not_too_deep(&base, lengths.len(), span)?;
         let r#type = lengths.iter().rev().fold(base, |of, length| Type::Array(Box::new(of), *length));
         match self.size(&r#type) {
             Some(size) if size <= OBJECT_BYTES_MAX => Ok(r#type),
@@ -127,6 +143,10 @@ impl Checker {
     pub(super) fn structure_of(&mut self, name: &str, fields: &[tree::Field]) -> usize {
         let mut structure = Structure { name: name.to_owned(), fields: Vec::new(), size: 0, alignment: 1 };
         for field in fields {
+            let most = structure.fields.len() + 1;
+            if self.not_too_many(most, FIELDS_MAX, "fields of a structure", field.name.span).is_err() {
+                break;
+            }
             let Ok(r#type) = self.field_type(field) else { continue };
             if structure.fields.iter().any(|other| other.name == field.name.value) {
                 let what = format!("`{name}` has two fields `{}`", field.name.value);
@@ -138,8 +158,19 @@ impl Checker {
             structure.fields.push(Field { name: field.name.value.clone(), r#type, offset });
         }
         structure.size = structure.size.next_multiple_of(structure.alignment);
+        if let Some(last) = fields.last() {
+            structure.size = self.not_too_large(structure.size, OBJECT_BYTES_MAX, name, last.name.span);
+        }
         self.program.structures.push(structure);
         self.program.structures.len() - 1
+    }
+
+    /// The size of declared data, which has a limit.
+    pub(super) fn not_too_large(&mut self, size: u64, most: u64, name: &str, span: Span) -> u64 {
+        if size > most {
+            self.wrong(Code::TooMany, format!("`{name}` has {size} bytes, and may have {most}"), span);
+        }
+        size.min(most)
     }
 
     /// Basic types only (FiST, section 2.2): what can be copied from and to programs.

@@ -25,7 +25,7 @@ impl Translator<'_, '_> {
         let room = i64::from(DEPTH_MAX) - i64::from(function.depth) - i64::from(self.scope.depth);
         let is_too_deep = self.compare(IntCC::SignedGreaterThan, self.depth, room);
         self.stop_if(is_too_deep, Why::TooDeep, span);
-        self.step(span);
+        self.step(function.weight, span);
         if facts.is_inlined {
             return self.inlined(index, &given);
         }

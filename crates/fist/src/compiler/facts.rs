@@ -1,6 +1,8 @@
 //! What is known of the functions of a program before they are compiled: that they are whole, what their registers hold
 //! and where their pointers lead, which of them call out of the program, and which are made part of those that call them.
 
+use std::collections::HashSet;
+
 use super::CompileError;
 use super::range::Range;
 use crate::interpreter::DEPTH_MAX;
@@ -10,13 +12,21 @@ use crate::visit::{each_expression, each_statement};
 
 /// Functions of more expressions are not made part of those that call them.
 const INLINED_MAX: usize = 80;
+/// A function for which so much code is made is not compiled: what makes the code takes more than twice as long for twice as much.
+const FUNCTION_MAX: usize = 32 << 10;
+/// The same for all functions.
+const PROGRAM_MAX: usize = 64 << 10;
+/// Looking up a base is as much code as so many expressions.
+const LOOKUP: usize = 16;
+/// How often what registers hold is looked for: by then it is found, but in functions that nobody writes.
+const ROUNDS_MAX: usize = 16;
 /// Clearing an object of so many bytes is written out.
 pub(super) const CLEARED_MAX: u64 = 64;
 /// Elements and fields farther apart than this are reached by no pointer.
 const SIZE_MAX: u64 = 1 << 31;
 
 /// What a pointer may be made of: one whose region is looked up once, at the beginning of a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Base {
     /// What a parameter is at the beginning.
     Parameter(Register),
@@ -66,8 +76,9 @@ pub(super) struct Facts {
     pub(super) roots: Vec<Root>,
     /// Parameters that something writes to, and that are nevertheless made of nothing but their roots.
     pub(super) is_certain: Vec<bool>,
-    /// What memory is reached by.
+    /// What memory is reached by, in the order in which it is found.
     pub(super) bases: Vec<Base>,
+    reached: HashSet<Base>,
     /// What it answers.
     pub(super) answer: Range,
     /// It calls out of the program, or something that it calls does.
@@ -76,8 +87,12 @@ pub(super) struct Facts {
     pub(super) is_inlined: bool,
     /// So many expressions, with those of the functions that are made part of it.
     size: usize,
-    /// The functions that it calls.
+    /// The same of its statements.
+    statements: usize,
+    /// The functions that it calls, as often as it does.
     calls: Vec<usize>,
+    /// How often regions are looked up anew behind a call: of a function that calls out, or out of the program.
+    lookups: usize,
 }
 
 /// What is known of each function.
@@ -85,15 +100,20 @@ pub(super) struct Facts {
 /// # Errors
 /// A function that is not whole.
 pub(super) fn all(program: &Program) -> Result<Vec<Facts>, CompileError> {
-    let mut all = Vec::new();
+    let mut all = Vec::with_capacity(program.functions.len());
     for function in &program.functions {
         whole(function, program).map_err(|what| CompileError::new(&function.name, what))?;
         all.push(of_one(function));
     }
     calls_out(&mut all);
-    let mut states = vec![State::Unseen; all.len()];
-    for index in 0..all.len() {
-        settle(index, program, &mut all, &mut states);
+    settle_all(program, &mut all);
+    let mut whole = 0_usize;
+    for (function, facts) in program.functions.iter().zip(&all) {
+        let made = facts.made();
+        whole = whole.saturating_add(made);
+        if made > FUNCTION_MAX || whole > PROGRAM_MAX {
+            return Err(CompileError::new(&function.name, "it is too large to be compiled in short time"));
+        }
     }
     Ok(all)
 }
@@ -143,11 +163,14 @@ fn of_one(function: &Function) -> Facts {
         roots: vec![Root::Nothing; function.registers],
         is_certain: vec![false; function.registers],
         bases: Vec::new(),
+        reached: HashSet::new(),
         answer: Range::exactly(0),
         calls_out: false,
         is_inlined: false,
         size: 0,
+        statements: 0,
         calls: Vec::new(),
+        lookups: 0,
     };
     if function.depth > DEPTH_MAX {
         return facts;
@@ -165,13 +188,17 @@ fn of_one(function: &Function) -> Facts {
                 sets.push((*register, &**value));
             }
             E::Call(index, ..) => facts.calls.push(*index),
-            E::Site(..) => facts.calls_out = true,
+            E::Site(..) => {
+                facts.calls_out = true;
+                facts.lookups += 1;
+            }
             _ => {}
         }
     });
     facts.follow(&sets);
     facts.make_certain(function.parameters, &sets);
     each_statement(&function.body, &mut |statement| {
+        facts.statements += 1;
         if let S::Return(Some(value)) = statement {
             facts.answer = facts.answer.or(facts.range(value));
         }
@@ -180,9 +207,15 @@ fn of_one(function: &Function) -> Facts {
 }
 
 impl Facts {
+    /// How much code is made of it: what stands in it, and the looking up of every base behind every call that needs it.
+    fn made(&self) -> usize {
+        let looked_up = self.bases.len().saturating_mul(self.lookups.saturating_add(1)).saturating_mul(LOOKUP);
+        self.size.saturating_add(self.statements).saturating_add(looked_up).saturating_add(self.is_set.len())
+    }
+
     /// What registers hold by all that is written to them.
     fn follow(&mut self, sets: &[(Register, &E)]) {
-        for round in 0.. {
+        for round in 0..ROUNDS_MAX {
             let mut is_same = true;
             for (register, value) in sets {
                 let range = if round < 8 { self.ranges[*register].or(self.range(value)) } else { Range::FULL };
@@ -191,8 +224,11 @@ impl Facts {
                 (self.ranges[*register], self.roots[*register]) = (range, root);
             }
             if is_same {
-                break;
+                return;
             }
+        }
+        for (register, _) in sets {
+            (self.ranges[*register], self.roots[*register]) = (Range::FULL, Root::Unknown);
         }
     }
 
@@ -201,15 +237,19 @@ impl Facts {
         for register in 0..parameters {
             self.is_certain[register] = self.roots[register].base().is_some();
         }
-        loop {
-            let wrong = sets.iter().find(|(register, value)| {
-                self.is_certain[*register] && self.certain_root(value) != self.roots[*register].base()
-            });
-            match wrong {
-                Some((register, _)) => self.is_certain[*register] = false,
-                None => return,
+        for _ in 0..ROUNDS_MAX {
+            let mut is_same = true;
+            for (register, value) in sets {
+                if self.is_certain[*register] && self.certain_root(value) != self.roots[*register].base() {
+                    self.is_certain[*register] = false;
+                    is_same = false;
+                }
+            }
+            if is_same {
+                return;
             }
         }
+        sets.iter().for_each(|(register, _)| self.is_certain[*register] = false);
     }
 
     /// What a pointer is certainly made of: it is not one to nothing.
@@ -253,7 +293,7 @@ impl Facts {
 
     fn reach(&mut self, root: Root) {
         if let Some(base) = root.base()
-            && !self.bases.contains(&base)
+            && self.reached.insert(base)
         {
             self.bases.push(base);
         }
@@ -262,14 +302,17 @@ impl Facts {
 
 /// A function that calls one which calls out does so too.
 fn calls_out(all: &mut [Facts]) {
-    loop {
-        let found: Vec<usize> = (0..all.len())
-            .filter(|index| !all[*index].calls_out && all[*index].calls.iter().any(|called| all[*called].calls_out))
-            .collect();
-        if found.is_empty() {
-            return;
+    let mut callers = vec![Vec::new(); all.len()];
+    for (index, facts) in all.iter().enumerate() {
+        facts.calls.iter().for_each(|called| callers[*called].push(index));
+    }
+    let mut found: Vec<usize> = (0..all.len()).filter(|index| all[*index].calls_out).collect();
+    while let Some(called) = found.pop() {
+        for caller in std::mem::take(&mut callers[called]) {
+            if !std::mem::replace(&mut all[caller].calls_out, true) {
+                found.push(caller);
+            }
         }
-        found.into_iter().for_each(|index| all[index].calls_out = true);
     }
 }
 
@@ -280,30 +323,48 @@ enum State {
     Settled,
 }
 
-/// Decides whether a function is made part of others, and finds what it reaches memory by: those that it calls come first.
-fn settle(index: usize, program: &Program, all: &mut Vec<Facts>, states: &mut [State]) {
-    if states[index] != State::Unseen {
-        return;
+/// Settles all functions, those that one calls before itself. Functions may call each other in chains of any length: so those
+/// that are begun are kept in a list.
+fn settle_all(program: &Program, all: &mut [Facts]) {
+    let mut states = vec![State::Unseen; all.len()];
+    for first in 0..all.len() {
+        let mut begun = vec![(first, 0)];
+        while let Some((index, next)) = begun.pop() {
+            if states[index] == State::Settled || (states[index] == State::Begun && next == 0) {
+                continue;
+            }
+            states[index] = State::Begun;
+            match all[index].calls.get(next) {
+                Some(called) => begun.extend([(index, next + 1), (*called, 0)]),
+                None => {
+                    settle(index, program, all, &states);
+                    states[index] = State::Settled;
+                }
+            }
+        }
     }
-    states[index] = State::Begun;
+}
+
+/// Decides whether a function is made part of others, and finds what it reaches memory by, when those that it calls are settled.
+fn settle(index: usize, program: &Program, all: &mut [Facts], states: &[State]) {
     let function = &program.functions[index];
     if function.depth > DEPTH_MAX {
-        states[index] = State::Settled;
         return;
     }
-    for called in all[index].calls.clone() {
-        settle(called, program, all, states);
-    }
     reach(index, function, all, states);
+    let is_part = |called: &usize| states[*called] == State::Settled && all[*called].is_inlined;
     let calls = &all[index].calls;
-    let has_parts_only = calls.iter().all(|called| states[*called] == State::Settled && all[*called].is_inlined);
-    let size = all[index].size + calls.iter().map(|called| all[*called].size).sum::<usize>();
+    let has_parts_only = calls.iter().all(is_part);
+    let parts = || calls.iter().filter(|called| is_part(called)).map(|called| &all[*called]);
+    let size = all[index].size + parts().map(|part| part.size).sum::<usize>();
+    let statements = all[index].statements + parts().map(|part| part.statements).sum::<usize>();
+    let called_out = calls.iter().filter(|called| all[**called].calls_out).count();
     let mut loops = false;
     each_statement(&function.body, &mut |statement| loops |= matches!(statement, S::Loop { .. } | S::Switch { .. }));
-    all[index].size = size;
-    all[index].is_inlined =
-        has_parts_only && size <= INLINED_MAX && !loops && !all[index].calls_out && function.objects.is_empty();
-    states[index] = State::Settled;
+    let facts = &mut all[index];
+    (facts.size, facts.statements, facts.lookups) = (size, statements, facts.lookups + called_out);
+    facts.is_inlined =
+        has_parts_only && size <= INLINED_MAX && !loops && !facts.calls_out && function.objects.is_empty();
 }
 
 /// Finds what a function reaches memory by.

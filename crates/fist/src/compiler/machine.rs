@@ -2,9 +2,10 @@
 
 use std::any::Any;
 
-use crate::interpreter::Outside;
+use crate::interpreter::{Outside, STEPS_MAX};
 use crate::ir::Integer;
 use crate::memory::{self, Frame, Memory, Region};
+use crate::meter::Steps;
 use crate::stop::{Stop, Why};
 use crate::text::Span;
 
@@ -47,6 +48,8 @@ pub(super) struct Machine<'r, 'm> {
     memory: &'r mut Memory<'m>,
     outside: &'r mut dyn Outside,
     frames: Vec<Frame>,
+    /// Steps after those that compiled code counts.
+    steps: Steps,
     stop: Option<Stop>,
     panic: Option<Box<dyn Any + Send>>,
 }
@@ -58,8 +61,8 @@ impl<'r, 'm> Machine<'r, 'm> {
         outside: &'r mut dyn Outside,
     ) -> Machine<'r, 'm> {
         let tables = tables(memory);
-        let frames = Vec::new();
-        Machine { tables, stopped: RUNS, answer: 0, numbers, memory, outside, frames, stop: None, panic: None }
+        let (frames, (steps, _)) = (Vec::new(), Steps::new(STEPS_MAX));
+        Machine { tables, stopped: RUNS, answer: 0, numbers, memory, outside, frames, steps, stop: None, panic: None }
     }
 
     /// What came of the run, when compiled code has come back.
@@ -128,6 +131,12 @@ impl<'r, 'm> Machine<'r, 'm> {
             Err(why) => Err(self.at(place)(why)),
             Ok(()) => panic!("compiled code refuses a valid access"),
         }
+    }
+
+    /// Steps up to the next look at the clock, where less than none are left.
+    pub(super) fn more(&mut self, left: i64, place: i64) -> Result<i64, Stop> {
+        let more = self.steps.more(left.unsigned_abs(), self.memory.meter());
+        more.map(|steps| steps as i64).map_err(self.at(place))
     }
 
     /// Copies bytes.

@@ -89,6 +89,7 @@ callbacks! {
     refuse(pointer, bytes, is_write, place);
     copy(to, from, bytes, place);
     clear(pointer);
+    more(left, place);
     enter(function, place);
     leave();
 }
@@ -111,13 +112,14 @@ unsafe extern "C" fn site(
 }
 
 /// What compiled code calls: the name, the address, and how many values it is given besides the machine.
-pub(super) fn callbacks() -> [(&'static str, *const u8, usize); 8] {
+pub(super) fn callbacks() -> [(&'static str, *const u8, usize); 9] {
     [
         ("load", load as *const u8, 3),
         ("store", store as *const u8, 4),
         ("refuse", refuse as *const u8, 4),
         ("copy", copy as *const u8, 4),
         ("clear", clear as *const u8, 1),
+        ("more", more as *const u8, 2),
         ("enter", enter as *const u8, 2),
         ("leave", leave as *const u8, 0),
         ("site", site as *const u8, 4),

@@ -29,7 +29,7 @@ pub(super) struct Round<'e> {
     pub(super) reads: Vec<Counted<'e>>,
     /// Tables, and how many bytes of them are looked at.
     pub(super) tables: Vec<(&'e E, i64)>,
-    /// How many calls are made.
+    /// How many steps the calls take.
     pub(super) calls: u32,
     /// How deep they go.
     pub(super) depth: u32,
@@ -383,7 +383,7 @@ impl<'e> Finder<'e> {
             registers.insert(register, (self.kept(lane), range));
         }
         let depth = around.depth.unwrap_or(0) + function.depth;
-        (self.calls, self.depth) = (self.calls + 1, self.depth.max(depth));
+        (self.calls, self.depth) = (self.calls + function.weight, self.depth.max(depth));
         let inner = Surroundings {
             registers,
             has_written: around.has_written,

@@ -65,8 +65,8 @@ impl<'a> Translator<'_, 'a> {
             S::Clear(object) => self.clear(*object),
             S::Block(all) => self.statements(all),
             S::If(condition, then, otherwise) => self.either(condition, then, otherwise),
-            S::Loop { before, body, step, after, span } => {
-                self.repeat(before.as_ref(), body, (step.as_ref(), after.as_ref()), *span);
+            S::Loop { before, body, step, after, weight, span } => {
+                self.repeat(before.as_ref(), body, (step.as_ref(), after.as_ref()), (*weight, *span));
             }
             S::Switch { value, cases, otherwise, parts } => self.switch(value, cases, *otherwise, parts),
             S::Break => match self.scope.exits.last() {
@@ -131,9 +131,9 @@ impl<'a> Translator<'_, 'a> {
         before: Option<&'a E>,
         body: &'a S,
         (step, after): (Option<&'a E>, Option<&'a E>),
-        span: Span,
+        (weight, span): (u32, Span),
     ) {
-        self.strips(before, body, step, after);
+        self.strips(before, body, step, after, weight);
         let (head, next, end) = (self.block(), self.block(), self.block());
         let is_short = before.is_some_and(|condition| self.is_short(condition));
         if let (Some(condition), true) = (before, is_short) {
@@ -161,7 +161,7 @@ impl<'a> Translator<'_, 'a> {
             self.branch(after, again, end);
             self.start(again);
         }
-        self.step(span);
+        self.step(weight, span);
         if let (Some(condition), true) = (before, is_short) {
             self.branch(condition, head, end);
         } else {
@@ -189,7 +189,6 @@ impl<'a> Translator<'_, 'a> {
         let part = |index: usize| blocks.get(index).copied().unwrap_or(end);
         let mut switch = Switch::new();
         for (case, index) in cases {
-            // The first of a value counts.
             let case = u128::from(*case as u64);
             if !switch.entries().contains_key(&case) {
                 switch.set_entry(case, part(*index));

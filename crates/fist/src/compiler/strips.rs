@@ -20,6 +20,8 @@ struct Strip<'s> {
     copy: Option<Register>,
     bound: &'s E,
     round: Round<'s>,
+    /// The steps that a round takes, with those of its calls.
+    steps: i64,
 }
 
 /// Where bytes are read or written.
@@ -67,17 +69,24 @@ pub(super) fn counted_up(step: &E) -> Option<(Register, Option<Register>, Intege
 
 impl<'a> Translator<'_, 'a> {
     /// Begins a loop with as many rounds as can be done sixteen at a time.
-    pub(super) fn strips(&mut self, before: Option<&'a E>, body: &'a S, step: Option<&'a E>, after: Option<&'a E>) {
+    pub(super) fn strips(
+        &mut self,
+        before: Option<&'a E>,
+        body: &'a S,
+        step: Option<&'a E>,
+        after: Option<&'a E>,
+        weight: u32,
+    ) {
         if has_lanes()
             && let (Some(before), Some(step), None) = (before, step, after)
-            && let Some(strip) = self.strip(before, body, step)
+            && let Some(strip) = self.strip(before, body, step, weight)
             && self.is_settled(&strip.round)
         {
             self.rounds(&strip);
         }
     }
 
-    fn strip(&self, before: &'a E, body: &'a S, step: &'a E) -> Option<Strip<'a>> {
+    fn strip(&self, before: &'a E, body: &'a S, step: &'a E, weight: u32) -> Option<Strip<'a>> {
         let (counter, copy, integer) = counted_up(step)?;
         let E::Compare(Comparison::Less, compared, one, bound) = before else { return None };
         let bounds = Range::of(integer);
@@ -101,7 +110,8 @@ impl<'a> Translator<'_, 'a> {
             return None;
         }
         let round = rounds::round((self.program, self.facts), self.index, (counter, copy), body)?;
-        Some(Strip { counter, copy, bound, round })
+        let steps = i64::from(weight) + i64::from(round.calls);
+        Some(Strip { counter, copy, bound, round, steps })
     }
 
     /// Whether all pointers stay what they are, and the regions are known that they point into.
@@ -180,8 +190,7 @@ impl<'a> Translator<'_, 'a> {
         for access in reads.iter().chain([to]) {
             end = self.less_of(end, access.end);
         }
-        // A round takes a step, and one for each call.
-        let (steps, each) = (self.builder.use_var(self.steps), self.constant(i64::from(strip.round.calls) + 1));
+        let (steps, each) = (self.builder.use_var(self.steps), self.constant(strip.steps));
         let rounds = self.builder.ins().udiv(steps, each);
         let affordable = self.builder.ins().iadd(first, rounds);
         end = self.less_of(end, affordable);
@@ -249,7 +258,7 @@ impl<'a> Translator<'_, 'a> {
     /// The steps that were taken, and what the counter was copied to.
     fn settle_rounds(&mut self, strip: &Strip<'a>, first: Value, count: Value) {
         let rounds = self.builder.ins().isub(count, first);
-        let each = self.constant(i64::from(strip.round.calls) + 1);
+        let each = self.constant(strip.steps);
         let taken = self.builder.ins().imul(rounds, each);
         let steps = self.builder.use_var(self.steps);
         let left = self.builder.ins().isub(steps, taken);

@@ -298,15 +298,22 @@ impl<'t, 'a> Translator<'t, 'a> {
         self.jump(block);
     }
 
-    /// Takes a step, or stops the run if none is left.
-    pub(super) fn step(&mut self, span: Span) {
+    /// Takes so many steps, or stops the run if they are not left. Now and then the clock is looked at.
+    pub(super) fn step(&mut self, weight: u32, span: Span) {
         let steps = self.builder.use_var(self.steps);
-        let one = self.constant(1);
-        let left = self.builder.ins().isub(steps, one);
-        let nothing = self.constant(0);
-        let is_over = self.builder.ins().icmp(IntCC::SignedLessThan, left, nothing);
-        self.stop_if(is_over, Why::TooManySteps, span);
+        let taken = self.constant(weight.into());
+        let left = self.builder.ins().isub(steps, taken);
         self.builder.def_var(self.steps, left);
+        let is_over = self.compare(IntCC::SignedLessThan, left, 0);
+        let (over, next) = (self.block(), self.block());
+        self.builder.set_cold_block(over);
+        self.builder.ins().brif(is_over, over, &[], next, &[]);
+        self.go_on(over);
+        let place = self.place(span);
+        let more = self.ask("more", &[left, place]);
+        self.builder.def_var(self.steps, more);
+        self.builder.ins().jump(next, &[]);
+        self.go_on(next);
     }
 
     pub(super) fn constant(&mut self, value: i64) -> Value {

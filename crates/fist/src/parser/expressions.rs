@@ -1,7 +1,6 @@
 //! Expressions, by precedence climbing.
 
-use super::{DEPTH_MAX, Parser, Read, Unreadable};
-use crate::diagnostic::Code;
+use super::{Parser, Read, Unreadable};
 use crate::text::Span;
 use crate::token::TokenKind;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
@@ -10,12 +9,10 @@ impl Parser<'_> {
     /// An expression, of several parted by commas the last one's value.
     pub(super) fn expression(&mut self) -> Read<Expression> {
         let mut left = self.assignment()?;
-        let mut count = 0;
         while self.eat(",") {
-            self.count(&mut count)?;
             let right = self.assignment()?;
             let span = left.span.to(right.span);
-            left = Expression { kind: E::Sequence(Box::new(left), Box::new(right)), span };
+            left = self.made(E::Sequence(Box::new(left), Box::new(right)), span)?;
         }
         Ok(left)
     }
@@ -29,7 +26,7 @@ impl Parser<'_> {
             parser.next();
             let right = parser.assignment()?;
             let span = left.span.to(right.span);
-            Ok(Expression { kind: E::Assign(operator, Box::new(left), Box::new(right)), span })
+            parser.made(E::Assign(operator, Box::new(left), Box::new(right)), span)
         })
     }
 
@@ -42,35 +39,30 @@ impl Parser<'_> {
         self.expect(":")?;
         let otherwise = self.deeper(Self::conditional)?;
         let span = condition.span.to(otherwise.span);
-        Ok(Expression { kind: E::Conditional(Box::new(condition), Box::new(then), Box::new(otherwise)), span })
+        self.made(E::Conditional(Box::new(condition), Box::new(then), Box::new(otherwise)), span)
     }
 
     /// Operators that bind at least so strongly.
     fn binary(&mut self, weakest: u8) -> Read<Expression> {
         let mut left = self.unary()?;
-        let mut count = 0;
         while let TokenKind::Mark(mark) = self.peek().kind
             && let Some((operator, strength)) = operator(mark)
             && strength >= weakest
             && !self.at_border()
         {
-            self.count(&mut count)?;
             self.next();
             let right = self.deeper(|parser| parser.binary(strength + 1))?;
             let span = left.span.to(right.span);
-            left = Expression { kind: E::Binary(operator, Box::new(left), Box::new(right)), span };
+            left = self.made(E::Binary(operator, Box::new(left), Box::new(right)), span)?;
         }
         Ok(left)
     }
 
-    /// One operator more in a row: each lies deeper than the one before.
-    fn count(&mut self, count: &mut u32) -> Read<()> {
-        *count += 1;
-        if *count <= DEPTH_MAX {
-            return Ok(());
-        }
-        self.wrong(Code::TooDeep, format!("more than {DEPTH_MAX} operators follow each other here"));
-        Err(Unreadable)
+    /// An expression, which lies around its parts: those before an operator too, as each that follows lies around them all.
+    fn made(&mut self, kind: E, span: Span) -> Read<Expression> {
+        let made = Expression::new(kind, span);
+        self.within_depth(made.depth - 1)?;
+        Ok(made)
     }
 
     fn unary(&mut self) -> Read<Expression> {
@@ -87,27 +79,26 @@ impl Parser<'_> {
                 self.next();
                 let target = Box::new(self.deeper(Self::unary)?);
                 let kind = E::Step { target, is_increment: mark == "++", is_postfix: false };
-                return Ok(Expression { kind, span: self.since(start) });
+                return self.made(kind, self.since(start));
             }
             "(" if self.is_type_ahead(1) => return self.cast(),
             _ => return self.postfix(),
         };
         self.next();
         let value = self.deeper(Self::unary)?;
-        Ok(Expression { kind: E::Unary(operator, Box::new(value)), span: self.since(start) })
+        self.made(E::Unary(operator, Box::new(value)), self.since(start))
     }
 
     fn cast(&mut self) -> Read<Expression> {
         let start = self.next().span;
-        let (to, pointers) = (self.type_name()?, self.pointers());
+        let (to, pointers) = (self.type_name()?, self.pointers()?);
         self.expect(")")?;
         let value = Box::new(self.deeper(Self::unary)?);
-        Ok(Expression { kind: E::Cast { to, pointers, value }, span: self.since(start) })
+        self.made(E::Cast { to, pointers, value }, self.since(start))
     }
 
     fn postfix(&mut self) -> Read<Expression> {
         let mut value = self.operand()?;
-        let mut count = 0;
         loop {
             let start = value.span;
             let of = |value| Box::new(value);
@@ -124,8 +115,7 @@ impl Parser<'_> {
             } else {
                 return Ok(value);
             };
-            self.count(&mut count)?;
-            value = Expression { kind, span: self.since(start) };
+            value = self.made(kind, self.since(start))?;
         }
     }
 
@@ -164,7 +154,7 @@ impl Parser<'_> {
                 return Err(Unreadable);
             }
         };
-        Ok(Expression { kind, span: self.since(start) })
+        self.made(kind, self.since(start))
     }
 
     /// Strings side by side are one.
@@ -186,24 +176,23 @@ impl Parser<'_> {
         }
         let kind =
             if self.at("(") { E::Call { arguments: self.arguments()?, function: name } } else { E::Name(name.value) };
-        Ok(Expression { kind, span: self.since(start) })
+        self.made(kind, self.since(start))
     }
 
     fn size_of(&mut self, start: Span) -> Read<Expression> {
         let kind = if self.at("(") && self.is_type_ahead(1) {
             self.next();
-            let (of, pointers) = (self.type_name()?, self.pointers());
+            let (of, pointers) = (self.type_name()?, self.pointers()?);
             let mut lengths = Vec::new();
             while self.eat("[") {
-                lengths.push(self.assignment()?);
-                self.expect("]")?;
+                self.length(&mut lengths, Self::assignment)?;
             }
             self.expect(")")?;
             E::SizeOfType { of, pointers, lengths }
         } else {
             E::SizeOfValue(Box::new(self.deeper(Self::unary)?))
         };
-        Ok(Expression { kind, span: self.since(start) })
+        self.made(kind, self.since(start))
     }
 
     fn arguments(&mut self) -> Read<Vec<Expression>> {
@@ -213,7 +202,7 @@ impl Parser<'_> {
             // An argument may be left out where another follows (FiST, section 2.3.2).
             if self.at(",") {
                 let span = self.next().span;
-                arguments.push(Expression { kind: E::Name(String::new()), span });
+                arguments.push(self.made(E::Name(String::new()), span)?);
                 continue;
             }
             arguments.push(self.assignment()?);

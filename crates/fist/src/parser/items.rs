@@ -65,7 +65,7 @@ impl Parser<'_> {
 
     fn variable_or_function(&mut self, r#type: &TypeName) -> Read<Declared> {
         let before = self.position;
-        let result_pointers = self.pointers();
+        let result_pointers = self.pointers()?;
         let name = self.name("the name of a function or of data")?;
         if !self.at("(") {
             self.position = before;
@@ -156,7 +156,7 @@ impl Parser<'_> {
         }
         if tokens[1].kind == TokenKind::End {
             let one = crate::tree::ExpressionKind::Integer { value: 1, is_unsigned: false, is_long: false };
-            return Ok(I::Constant(name, Expression { kind: one, span: line }));
+            return Ok(I::Constant(name, Expression::new(one, line)));
         }
         let mut inner = Parser {
             text: self.text,

@@ -12,6 +12,7 @@ use std::collections::HashSet;
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lexer::lex;
+use crate::limits::DEPTH_MAX;
 use crate::text::{Span, Spanned};
 use crate::token::{Comment, Token, TokenKind};
 use crate::tree::{Description, Name};
@@ -43,9 +44,6 @@ pub fn parse(text: &str) -> Parsed {
     diagnostics.sort_by_key(|diagnostic| diagnostic.span);
     Parsed { description, comments: lexed.comments, diagnostics }
 }
-
-/// How deep statements and expressions may lie in each other, and how many operators may follow each other.
-const DEPTH_MAX: u32 = 256;
 
 struct Parser<'a> {
     text: &'a str,
@@ -205,15 +203,21 @@ impl<'a> Parser<'a> {
 
     /// One level deeper, unless that is too deep.
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
-        if self.depth >= DEPTH_MAX {
-            let what = format!("more than {DEPTH_MAX} levels lie in each other here");
-            self.wrong(Code::TooDeep, what).remedy = Some("put a part of it in a function of its own".into());
-            return Err(Unreadable);
-        }
+        self.within_depth(self.depth)?;
         self.depth += 1;
         let result = read(self);
         self.depth -= 1;
         result
+    }
+
+    /// Whether one level more may lie in so many: the one limit of all that lies in each other.
+    fn within_depth(&mut self, depth: u32) -> Read<()> {
+        if depth < DEPTH_MAX {
+            return Ok(());
+        }
+        let what = format!("more than {DEPTH_MAX} levels lie in each other here");
+        self.wrong(Code::TooDeep, what).remedy = Some("put a part of it in a function of its own".into());
+        Err(Unreadable)
     }
 
     /// Whether a rule or a section begins here: there reading can go on after any error.

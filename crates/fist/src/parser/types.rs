@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::{Parser, Read, Unreadable};
 use crate::diagnostic::Code;
+use crate::limits::TYPE_DEPTH_MAX;
 use crate::text::Span;
 use crate::token::TokenKind;
 use crate::tree::{BaseType, Expression, Field, Initializer, TypeName, Variable};
@@ -109,13 +110,32 @@ impl Parser<'_> {
         Ok(TypeName { is_const, base, span: self.since(start) })
     }
 
-    pub(super) fn pointers(&mut self) -> u32 {
+    pub(super) fn pointers(&mut self) -> Read<u32> {
         let mut count = 0;
         while self.eat("*") {
             count += 1;
+            self.within_type_depth(count)?;
             while self.eat_word("const") || self.eat_word("volatile") {}
         }
-        count
+        Ok(count)
+    }
+
+    /// Whether a type may be made of so many pointers, or arrays.
+    fn within_type_depth(&mut self, count: u32) -> Read<()> {
+        if count <= TYPE_DEPTH_MAX {
+            return Ok(());
+        }
+        let what = format!("a type is made of more than {TYPE_DEPTH_MAX} pointers and arrays");
+        self.wrong(Code::TooDeep, what).remedy = Some("put a structure in between".into());
+        Err(Unreadable)
+    }
+
+    /// The next length of an array that has these already.
+    pub(super) fn length<T>(&mut self, lengths: &mut Vec<T>, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<()> {
+        let length = read(self)?;
+        lengths.push(length);
+        self.within_type_depth(lengths.len() as u32)?;
+        self.expect("]").map(drop)
     }
 
     /// The fields of declared data, with the braces around them.
@@ -143,8 +163,7 @@ impl Parser<'_> {
             let name = self.name("the name of a field")?;
             let mut lengths = Vec::new();
             while self.eat("[") {
-                lengths.push(self.assignment()?);
-                self.expect("]")?;
+                self.length(&mut lengths, Self::assignment)?;
             }
             fields.push(Field { r#type: r#type.clone(), name, lengths });
             if !self.eat(",") {
@@ -157,7 +176,7 @@ impl Parser<'_> {
     /// What follows a type: pointers, a name, arrays, and what it begins with.
     pub(super) fn variable(&mut self, r#type: &TypeName, needs_name: bool) -> Read<Variable> {
         let start = self.peek().span;
-        let pointers = self.pointers();
+        let pointers = self.pointers()?;
         let name = match self.word() {
             None if !needs_name => None,
             _ => Some(self.name("the name of a variable")?),
@@ -170,8 +189,8 @@ impl Parser<'_> {
     fn lengths(&mut self) -> Read<Vec<Option<Expression>>> {
         let mut lengths = Vec::new();
         while self.eat("[") {
-            lengths.push(if self.at("]") { None } else { Some(self.assignment()?) });
-            self.expect("]")?;
+            let read = |parser: &mut Self| if parser.at("]") { Ok(None) } else { parser.assignment().map(Some) };
+            self.length(&mut lengths, read)?;
         }
         Ok(lengths)
     }

@@ -1,14 +1,17 @@
 //! A file system for programs that need none: it notes what it is asked for.
 #![allow(dead_code, reason = "each test uses a part")]
 
+use std::time::{Duration, Instant};
+
 use fist::builtins::{Attribute, Global, OperationValue};
 use fist::calls::{Calls, Host, Object, Place};
 use fist::check::check;
 use fist::compiler::Compiled;
 use fist::ir::Argument;
 use fist::memory::Memory;
+use fist::meter::{Meter, WORK_MAX};
 use fist::program::Program;
-use fist::stop::Stop;
+use fist::stop::{Stop, Why};
 
 /// Checks a description that has no errors.
 pub fn program(name: &str, text: &str) -> Program {
@@ -36,6 +39,12 @@ pub struct Notes {
     pub data: Vec<Vec<u8>>,
     pub ioctl: Option<(usize, Vec<u8>)>,
     pub done: Vec<String>,
+    /// How much work a run takes at most.
+    pub work: u64,
+    /// How long a run computes at most.
+    pub time_limit: Duration,
+    /// How long the file system below computes to unlink something.
+    pub unlinks_for: Duration,
 }
 
 impl Notes {
@@ -47,6 +56,8 @@ impl Notes {
             mount: zeros(program.mount),
             vnode: zeros(program.vnode),
             data: program.data.iter().map(|data| data.bytes.clone()).collect(),
+            work: WORK_MAX,
+            time_limit: Duration::from_secs(3600),
             ..Notes::default()
         }
     }
@@ -86,13 +97,14 @@ impl Host for Notes {
         b"name".to_vec()
     }
 
-    fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8])) {
+    fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8])) -> Result<(), Why> {
         match place {
             Place::Vfs => see(&mut self.vfs),
             Place::Mount => see(&mut self.mount),
             Place::Argument(_) | Place::Object(_) => see(&mut self.vnode),
             Place::Data(index) => see(&mut self.data[index]),
         }
+        Ok(())
     }
 
     fn last_error(&mut self) -> i32 {
@@ -128,6 +140,8 @@ impl Host for Notes {
     }
 
     fn unlink(&mut self, _: &Object, name: &[u8]) -> i32 {
+        let begin = Instant::now();
+        while begin.elapsed() < self.unlinks_for {}
         self.note(format!("unlink {}", name.escape_ascii()))
     }
 
@@ -192,7 +206,8 @@ pub fn interpret(
     input: &[u8],
     output: &mut [u8],
 ) -> Result<i64, Stop> {
-    let mut memory = Memory::new(&program.data, input, output);
+    let mut memory =
+        Memory::new(&program.data, input, output).metered(Meter::new(notes.time_limit).with_work(notes.work));
     fist::interpreter::run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
 }
 
@@ -206,6 +221,7 @@ pub fn run_compiled(
     input: &[u8],
     output: &mut [u8],
 ) -> Result<i64, Stop> {
-    let mut memory = Memory::new(&program.data, input, output);
+    let mut memory =
+        Memory::new(&program.data, input, output).metered(Meter::new(notes.time_limit).with_work(notes.work));
     compiled.run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
 }

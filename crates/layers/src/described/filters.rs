@@ -1,6 +1,7 @@
 //! Filters: names and pages of data through the functions of a description.
 
 use ::fist::memory::Memory;
+use ::fist::meter::Meter;
 use vnode::layer::LayerVnode;
 use vnode::{Caller, Errno, Name, Result};
 
@@ -120,6 +121,11 @@ impl Loaded {
         Ok(())
     }
 
+    /// The memory of a run of its own.
+    fn memory<'m>(&'m self, from: &'m [u8], to: &'m mut [u8]) -> Memory<'m> {
+        Memory::new(&self.program.data, from, to).within(&self.heap).metered(Meter::new(self.time_limit))
+    }
+
     fn filter_chunk(
         &self,
         function: usize,
@@ -132,7 +138,7 @@ impl Loaded {
         let room = to.len();
         let values = [Memory::INPUT, from.len() as i64, Memory::OUTPUT, room as i64, number as i64];
         let values = &values[..self.program.functions[function].parameters];
-        let mut memory = Memory::new(&self.program.data, from, to);
+        let mut memory = self.memory(from, to);
         let mut host = Running::new(self, node, caller);
         match self.run(&mut host, function, values, &mut memory) {
             Ok(made) if (0..=room as i64).contains(&made) => Ok(made as usize),
@@ -153,7 +159,7 @@ impl Loaded {
     ) -> Result<()> {
         // What a filter leaves as it was is zero.
         to.fill(0);
-        let mut memory = Memory::new(&self.program.data, from, to);
+        let mut memory = self.memory(from, to);
         let mut host = Running::new(self, node, caller);
         match self.run(&mut host, function, values, &mut memory) {
             Ok(done) if done == from.len() as i64 => Ok(()),
@@ -181,7 +187,7 @@ impl Loaded {
         let length = name.as_bytes().len() as i64;
         let mut host = Running::new(self, directory, caller);
         let is_given_room = self.program.functions[function].parameters == 4;
-        let mut memory = Memory::new(&self.program.data, &text, &mut out);
+        let mut memory = self.memory(&text, &mut out);
         let answer = if is_given_room {
             let values = [Memory::INPUT, length, Memory::OUTPUT, NAME_BYTES_MAX as i64];
             self.run(&mut host, function, &values, &mut memory).map(|done| (done, Memory::OUTPUT))

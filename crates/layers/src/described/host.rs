@@ -9,13 +9,17 @@ use ::fist::builtins::{Attribute, Global, OperationValue};
 use ::fist::calls::{Host, Object, Place};
 use ::fist::ir::{Argument, Role};
 use ::fist::memory::Memory;
-use ::fist::stop::Why;
+use ::fist::meter::Meter;
+use ::fist::stop::{Stop, Why};
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{Attributes, Caller, Entry, Errno, Name, Result, VnodeRef};
 
 use super::Described;
 use super::listing::Names;
 use super::loaded::{Loaded, Rules};
+
+/// An operation with more rules has the clock looked at before each: by itself none may compute for long enough.
+const RUNS_MAX: u32 = 8;
 
 /// Something that the operation is asked to do.
 pub(super) enum Work<'w> {
@@ -60,6 +64,10 @@ pub(super) struct Running<'a> {
     pub(super) ioctl: Option<(usize, Vec<u8>)>,
     /// The names that are listed.
     pub(super) listing: Option<&'a mut Names>,
+    /// What is left of the work and the time of all rules of the operation.
+    meter: Meter,
+    /// How many of them have run.
+    run: u32,
 }
 
 impl<'a> Running<'a> {
@@ -79,6 +87,8 @@ impl<'a> Running<'a> {
             values: Vec::new(),
             ioctl: None,
             listing: None,
+            meter: Meter::new(loaded.time_limit),
+            run: 0,
         }
     }
 
@@ -123,12 +133,29 @@ impl<'a> Running<'a> {
     pub(super) fn rule(&mut self, function: usize) {
         let loaded = self.loaded;
         let mut memory = Memory::new(&loaded.program.data, &[], &mut []);
-        if let Err(why) = loaded.run(self, function, &[], &mut memory) {
+        memory = memory.within(&loaded.heap).metered(std::mem::take(&mut self.meter));
+        memory.meter().resume();
+        self.run += 1;
+        let is_late = self.run > RUNS_MAX && memory.meter().look().is_err();
+        let done = match is_late {
+            true => {
+                Err(loaded.stopped(function, Stop { why: Why::TooLong, span: loaded.program.functions[function].span }))
+            }
+            false => loaded.run(self, function, &[], &mut memory),
+        };
+        memory.meter().pause();
+        self.meter = memory.meter().clone();
+        if let Err(why) = done {
             self.is_finished = true;
             if why != Why::Finished {
                 self.error = Errno::EIO.number();
             }
         }
+    }
+
+    /// What follows has all the work and the time of an operation.
+    pub(super) fn begin_anew(&mut self) {
+        (self.meter, self.run) = (Meter::new(self.loaded.time_limit), 0);
     }
 
     /// Runs a rule in the place of the operation, or of one name that is listed.
@@ -260,7 +287,7 @@ impl Host for Running<'_> {
         }
     }
 
-    fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8])) {
+    fn shared(&mut self, place: Place, see: &mut dyn FnMut(&mut [u8])) -> std::result::Result<(), Why> {
         let shared = match place {
             Place::Vfs => &self.loaded.vfs,
             Place::Mount => &self.loaded.mount,
@@ -269,6 +296,7 @@ impl Host for Running<'_> {
             Place::Object(value) => return self.shared_vnode(&Object::Value(value), see),
         };
         see(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(())
     }
 
     fn last_error(&mut self) -> i32 {

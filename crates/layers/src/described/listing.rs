@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use vnode::layer::{LayerVnode, Operation};
-use vnode::{Caller, DirectoryEntry, FileKind, NameBuf, OpenDirectory, OpenDirectoryRef, Result};
+use vnode::{Caller, DirectoryEntry, Errno, FileKind, NameBuf, OpenDirectory, OpenDirectoryRef, Result};
 
 use super::Described;
 use super::host::Running;
@@ -17,6 +17,9 @@ use super::loaded::Loaded;
 
 /// Cookies of entries begin here: 0 is the start, and 1 and 2 are `.` and `..`.
 const COOKIE_MIN: u64 = 3;
+
+/// Most bytes of names, with what is kept of each, that rules add to a listing.
+const ADDED_BYTES_MAX: usize = 64 << 20;
 
 /// Where to go on behind a name.
 fn cookie(name: &NameBuf) -> u64 {
@@ -41,6 +44,8 @@ pub(super) struct Names {
     /// The name that the rules are asked about.
     current: Option<NameBuf>,
     is_skipped: bool,
+    /// What rules have added.
+    added_bytes: usize,
 }
 
 impl Names {
@@ -76,12 +81,19 @@ impl Names {
     /// Adds the names of another directory.
     pub(super) fn read(&mut self, node: &LayerVnode<Described>, caller: &Caller, leaves_out_known: bool) -> Result<()> {
         let directory = node.forward_open_directory(caller)?;
+        let mut is_too_much = false;
         directory.read(caller, 0, &mut |entry| {
             if !(leaves_out_known && self.known.contains(&entry.name.to_owned())) {
+                self.added_bytes += entry.name.as_bytes().len() + std::mem::size_of::<Listed>();
+                is_too_much = self.added_bytes > ADDED_BYTES_MAX;
+                if is_too_much {
+                    return ControlFlow::Break(());
+                }
                 self.add(entry);
             }
             ControlFlow::Continue(())
-        })
+        })?;
+        if is_too_much { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 }
 
@@ -122,7 +134,14 @@ impl Listing {
 
     /// Shows each name of the directory to the rule in the operation's place.
     fn read_all(&self, caller: &Caller, rule: Option<usize>, running: &mut Running<'_>) -> Result<()> {
+        let mut cancelled = Ok(());
         self.opened.read(caller, 0, &mut |entry| {
+            cancelled = caller.cancellation().check();
+            if cancelled.is_err() {
+                return ControlFlow::Break(());
+            }
+            // Each name is an operation of its own to the rules.
+            running.begin_anew();
             if let Some(names) = &mut running.listing {
                 names.current = Some(entry.name.to_owned());
                 names.is_skipped = false;
@@ -137,7 +156,8 @@ impl Listing {
                 }
             }
             if running.is_finished { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
+        })?;
+        cancelled
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use ::fist::budget::Budget;
 use ::fist::calls::{Calls, Host};
 use ::fist::compiler::Compiled;
 use ::fist::idle;
@@ -20,6 +22,11 @@ use vnode::{AccessControl, Caller, Errno, Properties, Result, TimesTell};
 use super::Described;
 use super::options::{self, Tier};
 use crate::OptionError;
+
+/// Most bytes that all runs of a description on a mount allocate at a time, besides the first 64 KiB of each.
+const HEAP_BYTES_MAX: u64 = 256 << 20;
+/// Most bytes of the `%per_vnode` fields of all objects in use.
+const OBJECTS_BYTES_MAX: u64 = 256 << 20;
 
 /// A description that is ready to run.
 pub(super) struct Loaded {
@@ -56,6 +63,12 @@ pub(super) struct Loaded {
     pub(super) mount: Mutex<Vec<u8>>,
     /// The description's data that are written to; empty for others.
     pub(super) data: Vec<Mutex<Vec<u8>>>,
+    /// What runs allocate.
+    pub(super) heap: Arc<Budget>,
+    /// What is kept for objects.
+    pub(super) objects: Arc<Budget>,
+    /// How long an operation's rules, or a filter, compute at most.
+    pub(super) time_limit: Duration,
     /// Files of auxiliary data are changed one at a time.
     pub(super) file_data: Mutex<()>,
     /// Where lines of the text begin.
@@ -129,6 +142,9 @@ impl Loaded {
             vfs: Mutex::new(zeros(program.vfs)),
             mount: Mutex::new(options.mount),
             data: data.map(Mutex::new).collect(),
+            heap: Budget::new(HEAP_BYTES_MAX),
+            objects: Budget::new(OBJECTS_BYTES_MAX),
+            time_limit: options.time_limit,
             file_data: Mutex::new(()),
             lines: std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at as u32 + 1)).collect(),
             program,
@@ -227,14 +243,17 @@ impl Loaded {
             Some(compiled) => compiled.run(&self.program, memory, &mut calls, function, values),
             None => ::fist::interpreter::run(&self.program, memory, &mut calls, function, values),
         };
-        answer.map_err(|Stop { why, span }| {
-            if why != Why::Finished {
-                let name = &self.program.functions[function].name;
-                let line = self.lines.partition_point(|start| *start <= span.start);
-                tracing::error!(target: "fist", "{}:{line}: {name} was stopped: {why}", self.kind);
-            }
-            why
-        })
+        answer.map_err(|stop| self.stopped(function, stop))
+    }
+
+    /// Logs where a function was stopped, and why.
+    pub(super) fn stopped(&self, function: usize, Stop { why, span }: Stop) -> Why {
+        if why != Why::Finished {
+            let name = &self.program.functions[function].name;
+            let line = self.lines.partition_point(|start| *start <= span.start);
+            tracing::error!(target: "fist", "{}:{line}: {name} was stopped: {why}", self.kind);
+        }
+        why
     }
 }
 
@@ -247,8 +266,7 @@ fn needs_places(program: &Program) -> bool {
     let filters =
         [program.filters.data, program.filters.name].into_iter().flatten().flat_map(|(one, other)| [one, other]);
     let rules = program.rules.iter().filter(|rule| !is_named(rule)).map(|rule| rule.function);
-    let mut sites = rules.chain(filters).flat_map(|function| reach::sites(program, function));
-    sites.any(|site| {
+    reach::sites(program, rules.chain(filters)).into_iter().any(|site| {
         use ::fist::builtins::{Attribute, BuiltIn, OperationValue};
         match &program.sites[site] {
             Site::Attribute(Attribute::Name, _) | Site::OperationValue(OperationValue::Name) => true,

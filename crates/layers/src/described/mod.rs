@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
+use ::fist::budget::Lease;
 use ::fist::program::Program;
 use vnode::layer::{self, DataShape, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
 use vnode::{
@@ -101,10 +102,20 @@ pub struct State(OnceLock<Box<Kept>>);
 /// What is kept for an object.
 #[derive(Default)]
 struct Kept {
-    /// For each level the `%per_vnode` fields, and which layout they have; nothing until somebody asks.
-    fields: Mutex<Vec<(u64, Vec<u8>)>>,
+    /// For each level the `%per_vnode` fields; nothing until somebody asks.
+    fields: Mutex<Vec<Fields>>,
     /// Where it was looked up.
     place: Mutex<Place>,
+}
+
+/// The `%per_vnode` fields of an object.
+#[derive(Default)]
+struct Fields {
+    /// Which layout they have.
+    layout: u64,
+    bytes: Vec<u8>,
+    /// The room that they take from that of the mount.
+    _lease: Lease,
 }
 
 /// Where an object was looked up.

@@ -1,7 +1,9 @@
 //! The options of a description: what it declares as `%mntdata` and `%mntflag`, and `errno`.
 
 use std::path::Path;
+use std::time::Duration;
 
+use ::fist::meter::TIME_LIMIT;
 use ::fist::program::{MountField, Program, Type};
 
 use super::loaded::intern;
@@ -19,6 +21,8 @@ pub(super) struct Given {
     pub(super) tier: Tier,
     /// It may be one layer with others.
     pub(super) collapses: bool,
+    /// How long an operation's rules, or a filter, compute at most.
+    pub(super) time_limit: Duration,
 }
 
 /// How functions are run.
@@ -39,6 +43,10 @@ const ERRORS: &str = "errno";
 const TIER: &str = "tier";
 /// An option that every description has: whether it may be one layer with the descriptions above and below it.
 const COLLAPSE: &str = "collapse";
+/// An option that every description has: how many seconds an operation's rules, or a filter, compute at most.
+const TIME_LIMIT_SECONDS: &str = "time-limit";
+/// The seconds that it may be.
+const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=3600.0;
 /// An option of those with a filter of data: whether pages of zeros are holes below.
 const HOLES: &str = "holes";
 
@@ -51,6 +59,7 @@ pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, Str
         has_holes: true,
         tier: Tier::Chosen,
         collapses: true,
+        time_limit: TIME_LIMIT,
     };
     for (index, (key, value)) in pairs.iter().enumerate() {
         let error = |problem| Err(OptionError { layer, key: key.clone(), problem });
@@ -68,6 +77,7 @@ pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, Str
             }
             .map(|tier| given.tier = tier),
             None if key == COLLAPSE => yes_or_no(value).map(|collapses| given.collapses = collapses),
+            None if key == TIME_LIMIT_SECONDS => seconds(value).map(|limit| given.time_limit = limit),
             None if key == HOLES && program.filters.data.is_some() => {
                 yes_or_no(value).map(|has_holes| given.has_holes = has_holes)
             }
@@ -75,7 +85,7 @@ pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, Str
                 let holes = program.filters.data.is_some().then_some(HOLES);
                 let known = program.mount_fields.iter().map(|field| intern(&field.name));
                 return error(OptionProblem::UnknownKey {
-                    valid: known.chain([ERRORS, TIER, COLLAPSE]).chain(holes).collect(),
+                    valid: known.chain([ERRORS, TIER, COLLAPSE, TIME_LIMIT_SECONDS]).chain(holes).collect(),
                 });
             }
         };
@@ -91,6 +101,14 @@ fn yes_or_no(value: &str) -> Result<bool, String> {
         "yes" => Ok(true),
         "no" => Ok(false),
         _ => Err("yes or no".to_owned()),
+    }
+}
+
+/// A time limit, or what is expected.
+fn seconds(value: &str) -> Result<Duration, String> {
+    match value.parse() {
+        Ok(seconds) if SECONDS.contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("seconds from {} to {}, as 0.5", SECONDS.start(), SECONDS.end())),
     }
 }
 

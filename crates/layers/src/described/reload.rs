@@ -82,6 +82,7 @@ impl Loaded {
     fn keep(&mut self, old: &Loaded) {
         self.below.clone_from(&old.below);
         self.level = old.level;
+        (self.heap, self.objects) = (Arc::clone(&old.heap), Arc::clone(&old.objects));
         let fields =
             |program: &Program, structure: Option<usize>| structure.map(|index| program.structures[index].clone());
         if fields(&self.program, self.program.vfs) == fields(&old.program, old.program.vfs) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use fist::diagnostic::Severity;
 use fist::load;
 use fist::program::Program;
-use fist::report::{Colours, report};
+use fist::report::{Colours, TOLD_MAX, report};
 use layers::OptionError;
 use layers::described::Prepared;
 
@@ -24,7 +24,7 @@ impl Description {
         let report = |diagnostics: &[_]| report(&loaded.file, &loaded.text, diagnostics, Colours::Never);
         match loaded.program {
             Some(program) => {
-                for warning in loaded.diagnostics.chunks(1) {
+                for warning in loaded.diagnostics.chunks(1).take(TOLD_MAX) {
                     tracing::warn!("{}", report(warning));
                 }
                 Ok(Description { program, text: loaded.text })

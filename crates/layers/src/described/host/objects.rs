@@ -2,14 +2,16 @@
 
 use std::sync::{Arc, PoisonError};
 
+use ::fist::budget::Lease;
 use ::fist::builtins::{Attribute, OperationValue};
 use ::fist::calls::Object;
 use ::fist::ir::Role;
+use ::fist::stop::Why;
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
 
-use super::super::Described;
 use super::super::fan::FanVnode;
+use super::super::{Described, Fields};
 use super::{Found, Running};
 
 impl Running<'_> {
@@ -169,20 +171,34 @@ impl Running<'_> {
     }
 
     /// Shows the `%per_vnode` fields of an object.
-    pub(super) fn shared_vnode(&mut self, object: &Object, see: &mut dyn FnMut(&mut [u8])) {
-        let Some(structure) = self.loaded.program.vnode else { return };
-        let Some(found) = self.find(object) else { return };
+    ///
+    /// # Errors
+    /// [`Why::OutOfMemory`] if the mount has no room for those of one more object.
+    pub(super) fn shared_vnode(
+        &mut self,
+        object: &Object,
+        see: &mut dyn FnMut(&mut [u8]),
+    ) -> std::result::Result<(), Why> {
+        let Some(structure) = self.loaded.program.vnode else { return Ok(()) };
+        let Some(found) = self.find(object) else { return Ok(()) };
         let node = self.node.wrap(found.lower);
         let mut levels = node.state().kept().fields.lock().unwrap_or_else(PoisonError::into_inner);
         if levels.len() <= self.loaded.level {
-            levels.resize(self.loaded.level + 1, Default::default());
+            levels.resize_with(self.loaded.level + 1, Fields::default);
         }
-        let (layout, fields) = &mut levels[self.loaded.level];
-        if *layout != self.loaded.layout {
-            (*layout, *fields) = (self.loaded.layout, Vec::new());
+        let fields = &mut levels[self.loaded.level];
+        let size = self.loaded.program.structures[structure].size;
+        if fields.layout != self.loaded.layout || fields.bytes.len() as u64 != size {
+            // Those of another layout are given back first.
+            *fields = Fields::default();
+            let mut lease = Lease::of(Arc::clone(&self.loaded.objects));
+            if !lease.grow_to(size) {
+                return Err(Why::OutOfMemory);
+            }
+            *fields = Fields { layout: self.loaded.layout, bytes: vec![0; size as usize], _lease: lease };
         }
-        fields.resize(self.loaded.program.structures[structure].size as usize, 0);
-        see(fields);
+        see(&mut fields.bytes);
+        Ok(())
     }
 
     /// The name that the operation's object was looked up by.

@@ -1,0 +1,83 @@
+//! A budget of memory that runs, or objects, share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// So many bytes at most, of which leases are given.
+#[derive(Debug)]
+pub struct Budget {
+    most: u64,
+    used: AtomicU64,
+}
+
+impl Budget {
+    /// Of so many bytes.
+    pub fn new(most: u64) -> Arc<Budget> {
+        Arc::new(Budget { most, used: AtomicU64::new(0) })
+    }
+
+    /// Bytes that are lent.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|used| *used <= self.most)
+        });
+        taken.is_ok()
+    }
+}
+
+/// Bytes of a budget, which are given back at its end.
+#[derive(Debug, Default)]
+pub struct Lease {
+    budget: Option<Arc<Budget>>,
+    bytes: u64,
+}
+
+impl Lease {
+    /// Nothing yet, of a budget.
+    pub fn of(budget: Arc<Budget>) -> Lease {
+        Lease { budget: Some(budget), bytes: 0 }
+    }
+
+    /// Makes it one of so many bytes; false if there are not so many. One of no budget may have any.
+    #[must_use]
+    pub fn grow_to(&mut self, bytes: u64) -> bool {
+        if bytes <= self.bytes {
+            return true;
+        }
+        let is_there = self.budget.as_ref().is_none_or(|budget| budget.take(bytes - self.bytes));
+        if is_there {
+            self.bytes = bytes;
+        }
+        is_there
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(budget) = &self.budget {
+            budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_share_a_budget_and_give_it_back() {
+        let budget = Budget::new(100);
+        let (mut one, mut other) = (Lease::of(Arc::clone(&budget)), Lease::of(Arc::clone(&budget)));
+        assert!(one.grow_to(60) && one.grow_to(50) && other.grow_to(40));
+        assert!(!other.grow_to(41) && budget.used() == 100);
+        drop(one);
+        assert!(other.grow_to(100) && !other.grow_to(u64::MAX) && budget.used() == 100);
+        drop(other);
+        assert_eq!(budget.used(), 0);
+        assert!(Lease::default().grow_to(u64::MAX));
+    }
+}
