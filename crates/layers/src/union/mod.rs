@@ -37,7 +37,6 @@ mod placement;
 mod recent;
 mod record;
 mod refresh;
-mod refusal;
 mod register;
 mod remove;
 mod rename;

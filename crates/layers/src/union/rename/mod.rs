@@ -85,12 +85,6 @@ impl Node {
             return Err(Errno::ENOENT);
         }
         [&here, &there].into_iter().filter_map(|search| search.found.as_ref()).try_for_each(Found::is_movable)?;
-        for (spot, search) in [(source, &here), (target, &there)] {
-            match &search.found {
-                Some(found) => spot.directory.may_take_away(caller, &found.attributes)?,
-                None => spot.directory.may_change_names(caller)?,
-            }
-        }
         if source.settle(caller, &here, Some(&node))? | target.settle(caller, &there, other.as_ref())? {
             return Err(Errno::EAGAIN);
         }
