@@ -96,6 +96,30 @@ fn names_are_taken_away_while_branches_come_and_go() {
 }
 
 #[test]
+fn what_somebody_else_brings_to_a_branch_is_seen_by_all_who_look_at_once() {
+    const THREADS: usize = 4;
+    const ROUNDS: usize = 5_000;
+    let scene = scene(&[(ReadWrite, &["d/"]), (ReadWrite, &["d/"]), (ReadWrite, &["d/"])]);
+    let (d, theirs) = (at(&scene.union, "d").unwrap(), at(&scene.branches[2], "d").unwrap());
+    let looks = |own: usize| {
+        for round in 0..ROUNDS {
+            // Each learns anew what the branches have, and forgets it when it has changed.
+            let file = format!("{own} {round}");
+            assert!(d.lookup(&server(), name(&file)).is_err());
+            write(&theirs, &file, b"new");
+            assert!(d.lookup(&server(), name(&file)).is_ok(), "{file} is not seen");
+            theirs.unlink(&server(), name(&file)).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        for own in 0..THREADS {
+            let looks = &looks;
+            scope.spawn(move || looks(own));
+        }
+    });
+}
+
+#[test]
 fn what_is_written_to_a_branch_that_became_read_only_is_copied() {
     let scene = scene(&[(ReadWrite, &["d/x"])]);
     let new = memory();

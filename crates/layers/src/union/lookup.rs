@@ -56,14 +56,30 @@ struct Question {
     has_more: bool,
     /// It is in the last of all branches.
     is_last: bool,
-    /// In a view's branches others write too, and are seen at once.
-    is_view: bool,
+    /// What is known of names is not believed.
+    is_fresh: bool,
+}
+
+/// By what a search answers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// Also by what is known of names in the branches.
+    KnownNames,
+    /// By what the branches say now.
+    Branches,
+}
+
+impl By {
+    /// Whether one of a directory's instances is known to have nothing by a name. The leftmost is asked in any case.
+    fn is_needless(self, place: &Instance, index: usize, stored: Name<'_>) -> bool {
+        index > 0 && self == Self::KnownNames && place.names.excludes(stored)
+    }
 }
 
 impl Question {
     /// Asks for a name. The leftmost instance is asked as the caller, the others as the server.
     fn ask(self, place: &Instance, caller: &Caller, stored: Name<'_>) -> Result<Answer> {
-        let names = if self.is_view { ANYTHING } else { place.names.ask(&place.vnode, stored)? };
+        let names = if self.is_fresh { ANYTHING } else { place.names.ask(&place.vnode, stored)? };
         if !self.is_first && names.is_nothing() {
             return Ok(Answer::Nothing);
         }
@@ -124,7 +140,13 @@ impl Union {
     /// What there is by a name in a directory with these instances. The leftmost is asked as the caller, whose right to
     /// search it decides; the others as the server.
     pub(super) fn search(&self, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
-        let search = self.search_known(directory, caller, stored)?;
+        // In a view's branches others write too, and are seen at once.
+        if self.private.is_some() {
+            return self.search_by(By::Branches, directory, caller, stored);
+        }
+        let replacements = || directory.iter().map(|place| place.names.replacements()).fold(0, u64::wrapping_add);
+        let before = replacements();
+        let search = self.search_by(By::KnownNames, directory, caller, stored)?;
         // That nothing is there has to be true now, also if somebody else has just changed a branch; and so has where a
         // directory is that was not known: it is kept for longer than names are.
         let holders = match &search.found {
@@ -132,33 +154,33 @@ impl Union {
             Some(found) if found.kind() == FileKind::Directory && !self.is_live(found)? => &found.instances,
             Some(_) => return Ok(search),
         };
-        let mut is_outdated = false;
+        let mut is_outdated = replacements() != before;
         for place in directory {
             if !holders.iter().any(|instance| Arc::ptr_eq(&instance.member, &place.member)) {
                 is_outdated |= place.names.is_outdated(&place.vnode)?;
             }
         }
-        if is_outdated { self.search_known(directory, caller, stored) } else { Ok(search) }
+        if is_outdated { self.search_by(By::Branches, directory, caller, stored) } else { Ok(search) }
     }
 
-    /// As [`Union::search`], by what is known of names in the branches.
-    fn search_known(&self, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
+    /// As [`Union::search`], for once.
+    fn search_by(&self, by: By, directory: &[Instance], caller: &Caller, stored: Name<'_>) -> Result<Search> {
         let mut search = Search::default();
         let generation = self.branches.generation();
         let mut answers: Option<Answers<Result<Answer>>> = None;
         let mut in_vain = 0;
         for (index, place) in directory.iter().enumerate() {
-            if self.is_needless(place, index, stored) {
+            if by.is_needless(place, index, stored) {
                 continue;
             }
             // A directory is asked for in all branches, and what some do not have is likely to be far away.
             let ask_all = search.found.is_some() || in_vain >= MISSES_BEFORE_ALL;
             if answers.is_none() && (ask_all || place.member.pace.is_slow()) {
-                answers = Some(self.ask_ahead(directory, index, caller, stored, ask_all));
+                answers = Some(self.ask_ahead(by, directory, index, caller, stored, ask_all));
             }
             let answer = match answers.as_ref().and_then(|answers| answers.take(index, caller.cancellation())) {
                 Some(answer) => answer?,
-                None => self.question(directory, index).ask(place, caller, stored),
+                None => self.question(by, directory, index).ask(place, caller, stored),
             };
             let (entry, marks) = match answer? {
                 Answer::Nothing => {
@@ -196,33 +218,29 @@ impl Union {
         Ok(search)
     }
 
-    /// Whether one of a directory's instances is known to have nothing by a name. The leftmost is asked in any case.
-    fn is_needless(&self, place: &Instance, index: usize, stored: Name<'_>) -> bool {
-        index > 0 && self.private.is_none() && place.names.excludes(stored)
-    }
-
     /// What one of a directory's instances is to be asked.
-    fn question(&self, directory: &[Instance], index: usize) -> Question {
+    fn question(&self, by: By, directory: &[Instance], index: usize) -> Question {
         Question {
             is_first: index == 0,
             has_more: index + 1 < directory.len(),
             is_last: self.is_last(&directory[index].member),
-            is_view: self.private.is_some(),
+            is_fresh: by == By::Branches,
         }
     }
 
     /// Has instances from one on asked at once: those that are slow, or all.
     fn ask_ahead(
         &self,
+        by: By,
         directory: &[Instance],
         from: usize,
         caller: &Caller,
         stored: Name<'_>,
         all: bool,
     ) -> Answers<Result<Answer>> {
-        let questions: Vec<Question> = (0..directory.len()).map(|index| self.question(directory, index)).collect();
+        let questions: Vec<Question> = (0..directory.len()).map(|index| self.question(by, directory, index)).collect();
         let is_needed = |index: usize, place: &Instance| {
-            index >= from && (all || place.member.pace.is_slow()) && !self.is_needless(place, index, stored)
+            index >= from && (all || place.member.pace.is_slow()) && !by.is_needless(place, index, stored)
         };
         let of_helper = caller.cancellation().of_helper();
         let (caller, asked) = (caller.clone().cancelled_by(of_helper), stored.to_owned());

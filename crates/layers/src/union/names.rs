@@ -3,11 +3,12 @@
 //!
 //! A directory is read after it was asked in vain, the more often the larger it is, and believed for a while.
 //! Names that this union changes are asked for again; what others change is seen by the directory's times when that while is
-//! over, or when nothing is found.
+//! over, or when nothing is found. Two changes in one step of a coarse clock have the same times: that nothing is there is
+//! believed only of a directory that has rested for longer.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashSet;
@@ -36,6 +37,8 @@ pub(super) struct NameCache {
     misses: AtomicU32,
     /// How many names it had at least when it was last read.
     size: AtomicU32,
+    /// How often what is known was replaced or forgotten.
+    replacements: AtomicU64,
 }
 
 struct Known {
@@ -111,7 +114,7 @@ impl NameCache {
             self.size.store(names.len() as u32, Ordering::Relaxed);
             let (unsure, checked) = (HashSet::new(), Instant::now());
             let known = Known { names, unsure, has_whiteouts, times, is_settled: times.are_settled(), checked };
-            *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+            self.replace(&mut self.write(), Some(known));
         }
     }
 
@@ -120,11 +123,18 @@ impl NameCache {
         self.misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether somebody else has changed the directory since its names were learnt; then they are forgotten. A change in the
-    /// same step of a coarse clock as the one before shows when they are not believed any more.
+    /// How often what is known was replaced. Where that has changed since a question, [`NameCache::is_outdated`] says nothing of
+    /// what the answer came from: another thread has learnt or forgotten meanwhile.
+    pub(super) fn replacements(&self) -> u64 {
+        self.replacements.load(Ordering::Acquire)
+    }
+
+    /// Whether somebody else may have changed the directory since its names were learnt; then they are forgotten.
     pub(super) fn is_outdated(&self, directory: &VnodeRef) -> Result<bool> {
-        let Some(times) = self.read().as_ref().map(|known| known.times) else { return Ok(false) };
-        let is_outdated = times != Times::of(&directory.getattr(&Caller::server())?);
+        let Some((times, is_settled)) = self.read().as_ref().map(|known| (known.times, known.is_settled)) else {
+            return Ok(false);
+        };
+        let is_outdated = !is_settled || times != Times::of(&directory.getattr(&Caller::server())?);
         if is_outdated {
             self.forget();
         }
@@ -134,11 +144,11 @@ impl NameCache {
     /// A name in the directory may have been changed, and its whiteout.
     pub(super) fn changed(&self, stored: u64) {
         if self.read().is_some() {
-            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.write();
             if let Some(inside) = &mut *known {
                 inside.unsure.insert(stored);
                 if inside.unsure.len() > UNSURE_MAX {
-                    *known = None;
+                    self.replace(&mut known, None);
                 }
             }
         }
@@ -147,7 +157,7 @@ impl NameCache {
     /// Any name in the directory may have been changed.
     pub(super) fn forget(&self) {
         if self.read().is_some() {
-            *self.known.write().unwrap_or_else(PoisonError::into_inner) = None;
+            self.replace(&mut self.write(), None);
         }
     }
 
@@ -159,12 +169,12 @@ impl NameCache {
     /// Reads the directory, unless it is as it was.
     fn learn(&self, directory: &VnodeRef) -> Result<()> {
         let times = Times::of(&directory.getattr(&Caller::server())?);
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.write();
         if let Some(same) = known.as_mut().filter(|known| known.is_settled && known.times == times) {
             same.checked = Instant::now();
             return Ok(());
         }
-        *known = None;
+        self.replace(&mut known, None);
         let limit = self.size.load(Ordering::Relaxed).saturating_mul(8).clamp(NAMES_AT_FIRST, NAMES_MAX);
         let read = Known::read(directory, times, limit)?;
         let size = read.as_ref().map_or(limit, |known| known.names.len() as u32);
@@ -172,6 +182,16 @@ impl NameCache {
         self.misses.store(0, Ordering::Relaxed);
         *known = read;
         Ok(())
+    }
+
+    /// Replaces what is known, by nothing or by what was just learnt.
+    fn replace(&self, known: &mut Option<Known>, by: Option<Known>) {
+        *known = by;
+        self.replacements.fetch_add(1, Ordering::Release);
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Option<Known>> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Option<Known>> {

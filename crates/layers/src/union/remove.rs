@@ -311,8 +311,10 @@ pub(super) enum Reached {
 pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec<(&'a Instance, Reached)>, Leaves) {
     let (mut reached, mut leaves) = (Vec::new(), Leaves::Nothing);
     for place in places {
+        let before = place.names.replacements();
         let Ok(names) = place.names.ask(&place.vnode, stored) else { return (reached, Leaves::Something) };
-        if names.is_nothing() && place.names.is_outdated(&place.vnode) != Ok(false) {
+        let is_replaced = place.names.replacements() != before;
+        if names.is_nothing() && (is_replaced || place.names.is_outdated(&place.vnode) != Ok(false)) {
             // Somebody else may just have put something there.
             leaves = Leaves::Something;
         }
