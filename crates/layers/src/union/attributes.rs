@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{
-    AccessMode, Attributes, Caller, Entry, Errno, FileKind, Result, SetAttributes, SetTime, VnodeRef, XattrMode,
-};
+use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Result, SetAttributes, VnodeRef, XattrMode};
 
 use super::copy_up::Extent;
 use super::node::{NO_COUNT, Node};
@@ -53,17 +51,13 @@ impl Node {
 
     /// Changes them, in a copy where the branch may not be changed.
     pub(super) fn set_attributes(self: &Arc<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        // Data that come or go on the way come as the server.
-        if !self.is_writable() || (changes.size.is_some() && self.is_metadata_only()?) {
-            if changes.size.is_some() && self.kind == FileKind::Regular {
-                self.may(caller, AccessMode::WRITE)?;
-            }
-            if changes.mode.is_some() && self.kind == FileKind::Symlink {
-                return Err(Errno::EOPNOTSUPP);
-            }
-            if !self.may_set(caller, changes)? {
-                return Err(Errno::EPERM);
-            }
+        if !self.is_writable() && changes.mode.is_some() && self.kind == FileKind::Symlink {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.may_set(caller, changes)?;
+        if changes.size.is_some() && self.is_metadata_only()? {
+            // Data that come or go on the way come as the server.
+            self.may(caller, AccessMode::WRITE)?;
         }
         let Some(size) = changes.size else {
             let (_object, instance) = self.held_writable(caller, Extent::Nothing)?;
@@ -72,18 +66,6 @@ impl Node {
         let (_object, instance) = self.held_writable(caller, Extent::UpTo(size))?;
         // A copy that is as short shows already what is still to be done.
         Ok(self.shown(instance.vnode.setattr(&caller.uncancelled(), changes)?))
-    }
-
-    /// Whether changes could be allowed at all, so that nothing is copied for somebody who may not change it. The branch
-    /// of the copy decides then.
-    fn may_set(&self, caller: &Caller, changes: &SetAttributes) -> Result<bool> {
-        let to_now = |time: Option<SetTime>| !matches!(time, Some(SetTime::To(_)));
-        let owner_only = changes.mode.is_some()
-            || changes.uid.is_some()
-            || changes.gid.is_some()
-            || !to_now(changes.atime)
-            || !to_now(changes.mtime);
-        Ok(!owner_only || caller.is_superuser() || self.leftmost().vnode.getattr(caller)?.uid == caller.uid)
     }
 
     /// Whether the caller may do this.
@@ -120,16 +102,7 @@ impl Node {
         if whiteout::is_own_attribute(name) {
             return Err(Errno::EPERM);
         }
-        let has_user_attributes = matches!(self.kind, FileKind::Regular | FileKind::Directory);
-        if !self.is_writable() && has_user_attributes && name.starts_with(b"user.") {
-            const STICKY: u32 = 0o1000;
-            let attributes = self.leftmost().vnode.getattr(caller)?;
-            let is_shared = attributes.is_directory() && attributes.mode & STICKY != 0;
-            if is_shared && caller.uid != attributes.uid && !caller.is_superuser() {
-                return Err(Errno::EPERM);
-            }
-            self.may(caller, AccessMode::WRITE)?;
-        }
+        self.may_change_xattr(caller, name, Some(value))?;
         // Nothing could give it back in one step that is taken from a file by writing.
         let extent = if name == b"security.capability" { Extent::All } else { Extent::Nothing };
         let (_object, instance) = self.held_writable(caller, extent)?;
@@ -146,6 +119,7 @@ impl Node {
                 result => result,
             };
         }
+        self.may_change_xattr(caller, name, None)?;
         let (_object, instance) = self.held_writable(caller, Extent::Nothing)?;
         instance.vnode.removexattr(caller, name)
     }

@@ -63,6 +63,7 @@ impl Node {
     /// Makes an unnamed file and opens it.
     pub(super) fn make_unnamed(self: &Arc<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
         self.only_directory()?;
+        self.may_change_names(caller)?;
         let mut full = FullBranches::default();
         let (target, created) = loop {
             let (target, place) = self.place_of_new(caller, usize::MAX, &mut full)?;
@@ -128,6 +129,7 @@ impl Node {
             return Err(Errno::EPERM);
         }
         self.may_be_copied(caller)?;
+        self.may_change_names(caller)?;
         let mut limit = usize::MAX;
         for _ in 0..ATTEMPTS {
             let Instance { member, vnode, .. } = match target.writable_within(caller, Extent::Nothing, limit) {
@@ -187,6 +189,7 @@ impl Node {
                 // Before directories are made for nothing.
                 return Err(Errno::EEXIST);
             }
+            self.may_change_names(caller)?;
             let (target, place) = match self.place_of_new(caller, limit, &mut full) {
                 // The directory has just been moved to where it cannot be in that branch.
                 Err(Errno::EXDEV) => continue,

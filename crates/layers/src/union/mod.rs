@@ -37,6 +37,7 @@ mod placement;
 mod recent;
 mod record;
 mod refresh;
+mod refusal;
 mod register;
 mod remove;
 mod rename;

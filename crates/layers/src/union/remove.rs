@@ -98,6 +98,7 @@ impl Node {
                 _ => return Err(Errno::ENOENT),
             };
             before.is_movable()?;
+            self.may_take_away(caller, &before.attributes)?;
             if before.is_borrowed {
                 self.settle(caller, &before, &node, stored)?;
                 continue;

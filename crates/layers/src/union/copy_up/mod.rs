@@ -137,6 +137,7 @@ impl Node {
 
     /// As [`Node::writable`] for a change of the flags of chattr(1), which may be that it is not immutable any more.
     pub(super) fn writable_to_flag(self: &Arc<Self>, caller: &Caller) -> Result<Instance> {
+        self.may_flag(caller)?;
         if !caller.may_change_flags() {
             self.may_be_copied(caller)?;
         }

@@ -15,7 +15,7 @@ use vnode::{AccessMode, Caller, Errno, FileKind, Name, RenameMode, Result, Vnode
 use super::branches::Member;
 use super::copy_up::Extent;
 use super::durable::sync_directory;
-use super::lookup::Found;
+use super::lookup::{Found, Search};
 use super::node::{Node, Whereabouts};
 use super::settings::Deletion;
 use super::whiteout;
@@ -85,6 +85,7 @@ impl Node {
             return Err(Errno::ENOENT);
         }
         [&here, &there].into_iter().filter_map(|search| search.found.as_ref()).try_for_each(Found::is_movable)?;
+        may_rename(caller, (source, &here, &node), (target, &there, other.as_ref()), mode)?;
         if source.settle(caller, &here, Some(&node))? | target.settle(caller, &there, other.as_ref())? {
             return Err(Errno::EAGAIN);
         }
@@ -132,6 +133,62 @@ impl Node {
     }
 }
 
+/// Whether the caller may rename what is there, so that nothing is copied for it; whatever is only read of it. The branch decides
+/// then.
+fn may_rename(
+    caller: &Caller,
+    (source, here, node): (Spot<'_>, &Search, &Arc<Node>),
+    (target, there, other): (Spot<'_>, &Search, Option<&Arc<Node>>),
+    mode: RenameMode,
+) -> Result<()> {
+    let objects = [Some(source.directory), Some(target.directory), Some(node), other];
+    let is_same = other.is_some_and(|other| Arc::ptr_eq(other, node));
+    if is_same || !objects.into_iter().flatten().any(|object| object.is_asked(caller)) {
+        return Ok(());
+    }
+    check_nesting(source, target, node, other, mode)?;
+    for (spot, search) in [(source, here), (target, there)] {
+        match &search.found {
+            Some(found) => spot.directory.could_take_away(caller, &found.attributes)?,
+            None => spot.directory.could_change_names(caller)?,
+        }
+    }
+    if let (Some(other), false) = (other, mode == RenameMode::Exchange) {
+        check_replacement(node, other)?;
+    }
+    if Arc::ptr_eq(source.directory, target.directory) {
+        return Ok(());
+    }
+    let other = other.filter(|_| mode == RenameMode::Exchange);
+    let is_directory = |node: &&Arc<Node>| node.kind == FileKind::Directory;
+    // The entry of a directory for the one above it changes.
+    let mut moved = [Some(node), other].into_iter().flatten().filter(is_directory);
+    moved.try_for_each(|directory| directory.may(caller, AccessMode::WRITE))
+}
+
+/// Refuses to move a directory into itself, and to replace one that has in it what is moved: that is not empty, and its lock comes
+/// before that of what is in it.
+fn check_nesting(
+    source: Spot<'_>,
+    target: Spot<'_>,
+    node: &Arc<Node>,
+    other: Option<&Arc<Node>>,
+    mode: RenameMode,
+) -> Result<()> {
+    let is_above = |node: &Arc<Node>, spot: Spot<'_>| {
+        node.kind == FileKind::Directory && (Arc::ptr_eq(node, spot.directory) || spot.directory.is_below(node))
+    };
+    if is_above(node, target) {
+        return Err(Errno::EINVAL);
+    }
+    match other {
+        Some(other) if is_above(other, source) => {
+            Err(if mode == RenameMode::Exchange { Errno::EINVAL } else { Errno::ENOTEMPTY })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Puts the source in the place of the target, if there is one. `EAGAIN` if they are not as they were prepared.
 fn replace(
     caller: &Caller,
@@ -154,9 +211,7 @@ fn replace(
     {
         return Err(Errno::EAGAIN);
     }
-    if is_directory && (Arc::ptr_eq(target.directory, node) || target.directory.is_below(node)) {
-        return Err(Errno::EINVAL);
-    }
+    check_nesting(source, target, node, None, mode)?;
     let victim = match &there.found {
         Some(_) if mode == RenameMode::NoReplace => return Err(Errno::EEXIST),
         Some(victim) => Some(node.union.node(victim.clone())?),
@@ -166,12 +221,7 @@ fn replace(
         // Two names of one file: nothing happens.
         return Ok(());
     }
-    if let Some(victim) = &victim
-        && (Arc::ptr_eq(source.directory, victim) || source.directory.is_below(victim))
-    {
-        // It is not empty, and its lock comes before that of what is in it.
-        return Err(Errno::ENOTEMPTY);
-    }
+    check_nesting(source, target, node, victim.as_ref(), mode)?;
     let (from, to) = (source.place(member)?, target.place(member)?);
     source.directory.may_remove(caller, &from, &found.attributes)?;
     if let Some(found) = &there.found {
@@ -273,11 +323,7 @@ fn exchange(caller: &Caller, source: Spot<'_>, target: Spot<'_>, member: &Arc<Me
     }
     let one = source.directory.child(one, source.stored)?;
     let other = target.directory.child(other, target.stored)?;
-    let is_above =
-        |node: &Arc<Node>, spot: Spot<'_>| Arc::ptr_eq(node, spot.directory) || spot.directory.is_below(node);
-    if is_above(&one, target) || is_above(&other, source) {
-        return Err(Errno::EINVAL);
-    }
+    check_nesting(source, target, &one, Some(&other), RenameMode::Exchange)?;
     for (node, spot) in [(&one, target), (&other, source)] {
         if node.kind == FileKind::Directory {
             prepare_directory(caller, spot, node, member)?;

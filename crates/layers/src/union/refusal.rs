@@ -1,0 +1,158 @@
+//! What a branch would refuse a caller, asked of the original before anything is copied for it: who may change nothing makes no
+//! copies either. The branch of the copy has the last word.
+//!
+//! The order of the questions is that of Linux: what an object cannot have at all comes before whose it is.
+
+use rustix::thread::CapabilitySet;
+use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime};
+
+use super::node::Node;
+
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
+
+impl Node {
+    /// Whether this caller is to be asked whether it may change the object: it would be copied, and nobody has asked yet.
+    pub(super) fn is_asked(&self, caller: &Caller) -> bool {
+        !caller.is_superuser()
+            && !caller.is_admitted_by_kernel()
+            && !self.is_writable()
+            // Else nothing is copied, and that is the answer.
+            && self.union.can_write(&self.leftmost().member)
+    }
+
+    fn original(&self) -> Result<Attributes> {
+        self.leftmost().vnode.getattr(&Caller::server())
+    }
+
+    /// Whether the caller may make names in this directory.
+    pub(super) fn may_change_names(&self, caller: &Caller) -> Result<()> {
+        if self.is_asked(caller) { self.could_change_names(caller) } else { Ok(()) }
+    }
+
+    /// The same, also where nothing is copied.
+    pub(super) fn could_change_names(&self, caller: &Caller) -> Result<()> {
+        self.may(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))
+    }
+
+    /// Whether the caller may take a name of an object with these attributes away from this directory.
+    pub(super) fn may_take_away(&self, caller: &Caller, object: &Attributes) -> Result<()> {
+        if self.is_asked(caller) { self.could_take_away(caller, object) } else { Ok(()) }
+    }
+
+    /// The same, also where nothing is copied.
+    pub(super) fn could_take_away(&self, caller: &Caller, object: &Attributes) -> Result<()> {
+        const STICKY: u32 = 0o1000;
+        let directory = self.original()?;
+        only(!directory.only_grows_or_stays() && !object.only_grows_or_stays())?;
+        self.could_change_names(caller)?;
+        let is_shared = directory.mode & STICKY != 0;
+        only(!is_shared || is_owner(caller, &directory) || is_owner(caller, object))
+    }
+
+    /// Whether the caller may make these changes of attributes.
+    pub(super) fn may_set(&self, caller: &Caller, changes: &SetAttributes) -> Result<()> {
+        if !self.is_asked(caller) {
+            return Ok(());
+        }
+        if changes.size.is_some() {
+            match self.kind {
+                FileKind::Regular => self.may(caller, AccessMode::WRITE)?,
+                FileKind::Directory => return Err(Errno::EISDIR),
+                _ => return Err(Errno::EINVAL),
+            }
+        }
+        let now = self.original()?;
+        may_give(caller, &now, changes)?;
+        if changes.mode.is_some() {
+            if self.kind == FileKind::Symlink {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            only(is_owner(caller, &now))?;
+        }
+        let times = [changes.atime, changes.mtime];
+        if times == [None, None] || is_owner(caller, &now) {
+            return Ok(());
+        }
+        let is_given = times.iter().flatten().any(|time| !matches!(time, SetTime::Now));
+        // Both to now, or with a change of the size any to now, is for all who may write.
+        only(!is_given && (changes.size.is_some() || !times.contains(&None)))?;
+        self.may(caller, AccessMode::WRITE)
+    }
+
+    /// Whether the caller may set the extended attribute to this value, or take it away (xattr(7)).
+    pub(super) fn may_change_xattr(&self, caller: &Caller, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        const STICKY: u32 = 0o1000;
+        if !self.is_asked(caller) {
+            return Ok(());
+        }
+        let original = self.original()?;
+        if name == ACCESS_LIST || name == DEFAULT_LIST {
+            check_form(value.unwrap_or_default())?;
+            return match self.kind {
+                FileKind::Symlink => Err(Errno::EOPNOTSUPP),
+                // It has none, which can be taken away by everybody.
+                kind if name == DEFAULT_LIST && kind != FileKind::Directory => {
+                    if value.is_some_and(|value| !value.is_empty()) { Err(Errno::EACCES) } else { Ok(()) }
+                }
+                _ => only(is_owner(caller, &original)),
+            };
+        }
+        if name == b"security.capability" {
+            let is_own = original.uid == caller.uid;
+            let may_of_own = caller.may_give_capabilities(value.unwrap_or_default(), original.uid)
+                || caller.may_give_own_files_capabilities();
+            return only(is_own && may_of_own);
+        }
+        if name.starts_with(b"trusted.") || name.starts_with(b"security.") {
+            return only(caller.may_administer());
+        }
+        if name.starts_with(b"system.") {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if name.starts_with(b"user.") {
+            only(matches!(self.kind, FileKind::Regular | FileKind::Directory))?;
+            let is_shared = original.is_directory() && original.mode & STICKY != 0;
+            only(!is_shared || is_owner(caller, &original))?;
+        }
+        self.may(caller, AccessMode::WRITE)
+    }
+
+    /// Whether the caller may change the flags of chattr(1).
+    pub(super) fn may_flag(&self, caller: &Caller) -> Result<()> {
+        if self.is_asked(caller) { only(is_owner(caller, &self.original()?)) } else { Ok(()) }
+    }
+}
+
+fn only(may: bool) -> Result<()> {
+    if may { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+fn has(caller: &Caller, capability: CapabilitySet) -> bool {
+    caller.capabilities() & capability.bits() != 0
+}
+
+fn is_owner(caller: &Caller, object: &Attributes) -> bool {
+    object.uid == caller.uid || has(caller, CapabilitySet::FOWNER)
+}
+
+/// Whether the caller may give an object with these attributes away as the changes say.
+fn may_give(caller: &Caller, now: &Attributes, changes: &SetAttributes) -> Result<()> {
+    if changes.uid == Some(u32::MAX) || changes.gid == Some(u32::MAX) {
+        return Err(Errno::EINVAL);
+    }
+    let is_own = caller.uid == now.uid;
+    let keeps_owner = changes.uid.is_none_or(|uid| is_own && uid == now.uid);
+    let is_own_group = |gid| is_own && (gid == now.gid || caller.is_in_group(gid));
+    only(has(caller, CapabilitySet::CHOWN) || (keeps_owner && changes.gid.is_none_or(is_own_group)))
+}
+
+/// Whether a value has the form of an access control list: its version, and entries of eight bytes.
+fn check_form(list: &[u8]) -> Result<()> {
+    match list.split_first_chunk::<4>() {
+        None if list.is_empty() => Ok(()),
+        Some((&[2, 0, 0, 0], entries)) if entries.len().is_multiple_of(8) => Ok(()),
+        Some((&[2, 0, 0, 0], _)) | None => Err(Errno::EINVAL),
+        Some(_) => Err(Errno::EOPNOTSUPP),
+    }
+}

@@ -1,0 +1,94 @@
+//! What a caller may not do to what is in a branch that is only read makes no copy of it.
+
+mod common;
+
+use common::unions::{Scene, at, list, name, scene, server};
+use common::user;
+use layers::BranchMode::{ReadOnly, ReadWrite};
+use vnode::{Caller, Creation, OpenFlags, RenameMode, Result, SetAttributes, SetTime, XattrMode};
+
+/// A list that lets one user write more than the mode says; the version and its entries.
+const LIST: &[u8] = &[
+    2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 6, 0, 9, 0, 0, 0, 4, 0, 4, 0, 255, 255, 255, 255, 16, 0, 6, 0,
+    255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
+];
+
+type Refused = (&'static str, fn(&Scene, &Caller) -> Result<()>);
+
+/// What neither the owner of `d/f` may do, nor others.
+const REFUSED_TO_ALL: &[Refused] = &[
+    ("chown", |scene, caller| set(scene, caller, SetAttributes { uid: Some(9), ..SetAttributes::default() })),
+    ("chgrp", |scene, caller| set(scene, caller, SetAttributes { gid: Some(9), ..SetAttributes::default() })),
+    ("trusted", |scene, caller| set_attribute(scene, caller, b"trusted.x", b"y")),
+    ("security", |scene, caller| set_attribute(scene, caller, b"security.x", b"y")),
+    ("capability", |scene, caller| set_attribute(scene, caller, b"security.capability", &[0; 20])),
+    ("removal of trusted", |scene, caller| at(&scene.union, "d/f")?.removexattr(caller, b"trusted.there")),
+    ("link", |scene, caller| at(&scene.union, "d")?.link(caller, &at(&scene.union, "d/f")?, name("g")).map(drop)),
+    ("rename", |scene, caller| {
+        let directory = at(&scene.union, "d")?;
+        directory.rename(caller, name("f"), &directory, name("g"), RenameMode::Replace)
+    }),
+    ("exchange", |scene, caller| {
+        let directory = at(&scene.union, "d")?;
+        directory.rename(caller, name("f"), &directory, name("h"), RenameMode::Exchange)
+    }),
+    ("unlink", |scene, caller| at(&scene.union, "d")?.unlink(caller, name("f"))),
+    ("rmdir", |scene, caller| at(&scene.union, "d")?.rmdir(caller, name("empty"))),
+    ("create", |scene, caller| {
+        let how = Creation { mode: 0o644, flags: OpenFlags::READ_WRITE };
+        at(&scene.union, "d")?.create(caller, name("new"), &how).map(drop)
+    }),
+    ("mkdir", |scene, caller| at(&scene.union, "d")?.mkdir(caller, name("new"), 0o755).map(drop)),
+    ("symlink", |scene, caller| at(&scene.union, "d")?.symlink(caller, name("new"), b"to").map(drop)),
+];
+
+/// What only its owner may do.
+const REFUSED_TO_OTHERS: &[Refused] = &[
+    ("chmod", |scene, caller| set(scene, caller, SetAttributes { mode: Some(0o666), ..SetAttributes::default() })),
+    ("truncate", |scene, caller| set(scene, caller, SetAttributes { size: Some(0), ..SetAttributes::default() })),
+    ("touch", |scene, caller| {
+        let now = Some(SetTime::Now);
+        set(scene, caller, SetAttributes { atime: now, mtime: now, ..SetAttributes::default() })
+    }),
+    ("a time", |scene, caller| {
+        let time = Some(SetTime::To(vnode::Timestamp { seconds: 7, nanoseconds: 0 }));
+        set(scene, caller, SetAttributes { mtime: time, ..SetAttributes::default() })
+    }),
+    ("user", |scene, caller| set_attribute(scene, caller, b"user.x", b"y")),
+    ("removal of user", |scene, caller| at(&scene.union, "d/f")?.removexattr(caller, b"user.there")),
+    ("list", |scene, caller| set_attribute(scene, caller, b"system.posix_acl_access", LIST)),
+    ("open to write", |scene, caller| at(&scene.union, "d/f")?.open(caller, OpenFlags::READ_WRITE).map(drop)),
+    ("open to truncate", |scene, caller| {
+        at(&scene.union, "d/f")?.open(caller, OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).map(drop)
+    }),
+];
+
+fn set(scene: &Scene, caller: &Caller, changes: SetAttributes) -> Result<()> {
+    at(&scene.union, "d/f")?.setattr(caller, &changes).map(drop)
+}
+
+fn set_attribute(scene: &Scene, caller: &Caller, name: &[u8], value: &[u8]) -> Result<()> {
+    at(&scene.union, "d/f")?.setxattr(caller, name, value, XattrMode::Set)
+}
+
+#[test]
+fn what_is_refused_copies_nothing() {
+    const OWNER: u32 = 5;
+    let mut copied = Vec::new();
+    for (caller, refused) in [(user(OWNER), vec![REFUSED_TO_ALL]), (user(6), vec![REFUSED_TO_ALL, REFUSED_TO_OTHERS])] {
+        for (what, refused) in refused.into_iter().flatten() {
+            let scene = scene(&[(ReadWrite, &[][..]), (ReadOnly, &["d/f", "d/h", "d/empty/"])]);
+            let file = at(&scene.branches[1], "d/f").unwrap();
+            for attribute in [&b"trusted.there"[..], b"user.there"] {
+                file.setxattr(&server(), attribute, b"y", XattrMode::Set).unwrap();
+            }
+            let (uid, gid) = (Some(OWNER), Some(OWNER));
+            file.setattr(&server(), &SetAttributes { uid, gid, ..SetAttributes::default() }).unwrap();
+            let result = refused(&scene, &caller);
+            if result.is_ok() || !list(&scene.branches[0], "").is_empty() {
+                copied.push(format!("{what} by {}: {result:?}, {:?}", caller.uid, list(&scene.branches[0], "")));
+            }
+        }
+    }
+    assert_eq!(copied, Vec::<String>::new());
+}
