@@ -66,9 +66,7 @@ pub fn run(arguments: &Status) -> Outcome {
 fn lines_of(wanted: Option<&Path>) -> Vec<Line> {
     let mut table = mount_table::read();
     table.retain(|entry| entry.is_plyfs() && wanted.is_none_or(|wanted| entry.mount_point == wanted));
-    let mut answering = client::mounts_on(wanted);
-    answering.retain(|mount| wanted.is_none_or(|wanted| wanted.to_string_lossy() == mount.report.mount_point));
-    let answering = answering.into_iter().map(|mount| {
+    let answering = client::mounts_on(wanted).into_iter().map(|mount| {
         let is_listed = |entry: &mount_table::Entry| entry.mount_point.to_string_lossy() == mount.report.mount_point;
         let is_elsewhere = is_in_another_name_space(mount.report.pid);
         let state = if is_elsewhere || table.iter().any(is_listed) { State::Serving } else { State::Detached };

@@ -39,7 +39,7 @@ pub fn mounts() -> Vec<Mount> {
     mounts_on(None)
 }
 
-/// The same; where only those on one mount point are wanted, as the kernel lists it, perhaps without others.
+/// The same; if one mount point is wanted, as the kernel lists it, only those on it.
 pub fn mounts_on(wanted: Option<&Path>) -> Vec<Mount> {
     let table = mount_table::read();
     let listed = table.iter().filter(|entry| Some(&*entry.mount_point) == wanted).count();
@@ -47,6 +47,9 @@ pub fn mounts_on(wanted: Option<&Path>) -> Vec<Mount> {
     let mut mounts = answering(runtime_directory::all(), &is_enough);
     mounts.retain(|mount| {
         let mount_point = Path::new(&mount.report.mount_point);
+        if wanted.is_some_and(|wanted| wanted != mount_point) {
+            return false;
+        }
         let entry = table.iter().rfind(|entry| entry.mount_point == mount_point);
         entry.is_none_or(|entry| entry.user == Some(mount.report.uid))
     });

@@ -317,7 +317,10 @@ pub(super) fn state_of(root: &VnodeRef) -> Result<Option<VnodeRef>> {
 
 /// Whether there is none, or one that is believed.
 pub(super) fn has_believed_state(root: &VnodeRef) -> Result<bool> {
-    Ok(find(root, name(STATE))?.is_none_or(|state| trusted::is_private(&state.attributes)))
+    match state_of(root) {
+        Err(Errno::EPERM) => Ok(false),
+        found => found.map(|_| true),
+    }
 }
 
 fn made_directory(parent: &VnodeRef, bytes: &'static [u8]) -> Result<VnodeRef> {
