@@ -238,7 +238,7 @@ impl UnionFile {
                 _ => false,
             };
             if !is_elsewhere {
-                return changed;
+                return changed.map_err(|error| self.node.judged(error));
             }
         }
     }
@@ -292,7 +292,7 @@ impl Drop for UnionFile {
 impl OpenFile for UnionFile {
     fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let _working = enter(KIND.name);
-        self.current()?.read_at(caller, offset, buffer)
+        self.current().and_then(|file| file.read_at(caller, offset, buffer)).map_err(|error| self.node.judged(error))
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
@@ -302,7 +302,8 @@ impl OpenFile for UnionFile {
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
         let _working = enter(KIND.name);
-        Ok(self.node.shown(self.current()?.getattr(caller)?))
+        let attributes = self.current().and_then(|file| file.getattr(caller));
+        Ok(self.node.shown(attributes.map_err(|error| self.node.judged(error))?))
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
