@@ -4,12 +4,16 @@
 mod common;
 
 use std::cell::Cell;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bases::dir::{DirectoryFileSystem, Options};
+use frontends::fuse::{Mount, MountOptions, MountPoint, UnmountMode};
 use layers::BranchMode;
 use vnode::{
     ControlError, Creation, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
@@ -276,6 +280,49 @@ fn an_open_listing_tells_that_a_branch_has_failed() {
 }
 
 #[test]
+fn a_listing_under_way_does_not_end_as_if_it_were_whole() {
+    for failure in FAILURES {
+        let failing = Failing::at(1, failure, &[]);
+        fill(&failing.scene.branches[1], 1, "only/second");
+        let open = at(&failing.scene.union, "only").unwrap().open_directory(&server()).unwrap();
+        let mut cookie = 0;
+        let mut next = |names: &mut Vec<String>| {
+            let mut seen = None;
+            let read = open.read(&server(), cookie, &mut |entry| {
+                seen = Some((entry.cookie, String::from_utf8_lossy(entry.name.as_bytes()).into_owned()));
+                ControlFlow::Break(())
+            });
+            let is_more = seen.is_some();
+            if let Some((next, name)) = seen {
+                cookie = next;
+                names.push(name);
+            }
+            read.map(|()| is_more)
+        };
+        let mut names = Vec::new();
+        assert_eq!(next(&mut names), Ok(true));
+        failing.fail(failure);
+        let end = loop {
+            match next(&mut names) {
+                Ok(true) => {}
+                end => break end,
+            }
+        };
+        assert_eq!(end, Err(Errno::EIO), "{failure:?}: {names:?}");
+    }
+}
+
+#[test]
+fn a_handle_of_what_a_failed_branch_has_is_not_stale() {
+    let failing = Failing::at(1, Failure::RootRemoved, &[]);
+    let handles = ["own", "merged/own", "only"].map(|path| at(&failing.scene.union, path).unwrap().handle());
+    failing.fail(Failure::RootRemoved);
+    for handle in handles {
+        assert_eq!(failing.scene.union.resolve(&handle).map(drop), Err(Errno::EIO));
+    }
+}
+
+#[test]
 fn an_entry_that_cannot_be_asked_for_is_not_left_out_of_a_listing() {
     for (place, path) in [(1, "only"), (0, "only"), (1, "merged")] {
         let failing = Failing::at(place, Failure::Answers("EIO"), &[]);
@@ -404,7 +451,7 @@ fn what_was_removed_while_a_branch_had_failed_stays_removed() {
 }
 
 #[test]
-fn a_failed_branch_can_be_taken_out() {
+fn a_failed_branch_can_be_taken_out_and_added_again() {
     for failure in FAILURES {
         let failing = Failing::at(1, failure, &[]);
         let known = known(&failing);
@@ -414,5 +461,97 @@ fn a_failed_branch_can_be_taken_out() {
         assert_eq!(names_of(&known.top).unwrap(), ["both", "hidden", "left", "leftmost", "merged", "right"]);
         assert_eq!(names_of(&known.merged).unwrap(), ["hidden", "left", "right"]);
         create(&known.top, "new").unwrap();
+        let again = memory();
+        OWN.iter().for_each(|path| fill(&again, 1, path));
+        failing.scene.offer("branch 1", &again);
+        failing.scene.tell("add", &[("branch", "branch 1=rw"), ("at", "1")]).unwrap();
+        assert_eq!(
+            names_of(&known.top).unwrap(),
+            ["both", "left", "leftmost", "merged", "new", "only", "own", "right"]
+        );
     }
+}
+
+#[test]
+fn a_root_that_was_replaced_is_not_taken_for_the_branch() {
+    let failing = Failing::at(1, Failure::RootRemoved, &[]);
+    let known = known(&failing);
+    failing.fail(Failure::RootRemoved);
+    std::fs::create_dir(&failing.root).unwrap();
+    thread::sleep(ASKED_AGAIN);
+    assert_eq!(names_of(&known.top), Err(Errno::EIO));
+    assert_eq!(known.top.lookup(&server(), name("hidden")).map(drop), Err(Errno::EIO));
+    assert!(failing.branches().contains("branch 1=rw (failed)"));
+}
+
+const SERVE: &str = "PLYFS_TEST_SERVE";
+
+/// In the process of a server, the server of the branch that fails. Elsewhere, nothing.
+#[test]
+fn serve_if_asked() {
+    let Ok(directory) = std::env::var(SERVE) else { return };
+    let served = memory();
+    OWN.iter().for_each(|path| fill(&served, 1, path));
+    let mount = Mount::new(served, Path::new(&directory), &MountOptions::default()).unwrap();
+    println!("\nready");
+    std::io::stdout().flush().unwrap();
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    drop(mount);
+}
+
+/// Where a server that is killed has mounted something.
+struct Mounted(tempfile::TempDir);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = MountPoint::open(self.0.path()).and_then(|point| point.unmount(UnmountMode::Lazy));
+    }
+}
+
+#[test]
+fn a_branch_whose_server_was_killed_has_failed() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        println!("skipped: mounting needs root and /dev/fuse");
+        return;
+    }
+    let mounted = Mounted(tempfile::tempdir().unwrap());
+    let directory = &mounted.0;
+    let mut served = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "serve_if_asked", "--nocapture"])
+        .env(SERVE, directory.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(served.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with("ready")), "the server ended");
+    let [left, right] = [(0, &LEFT[..]), (2, &RIGHT)].map(|(index, paths)| {
+        let branch = memory();
+        paths.iter().for_each(|path| fill(&branch, index, path));
+        branch
+    });
+    let own: FileSystemRef = Arc::new(DirectoryFileSystem::open(directory.path(), Options::default()).unwrap());
+    let modes = [BranchMode::ReadWrite, BranchMode::ReadWrite, BranchMode::ReadOnly];
+    let scene = joined_with(&[], modes.into_iter().zip([left, own, right]).collect());
+    let find = |path| at(&scene.union, path).unwrap();
+    let known = Known { top: scene.union.root(), merged: find("merged"), left: find("left"), own: find("own") };
+    assert_eq!(names_of(&known.merged).unwrap(), ["left", "own", "right"]);
+    served.kill().unwrap();
+    served.wait().unwrap();
+    // What the kernel has cached of it still answers.
+    let begin = Instant::now();
+    while !scene.tell("branches", &[]).unwrap().contains("branch 1=rw (failed)") {
+        assert!(begin.elapsed() < Duration::from_secs(30), "it has not failed");
+        thread::sleep(BELIEVED);
+    }
+    let mut problems = Vec::new();
+    for (operations, expected) in [(NEED_IT, Err(Errno::EIO)), (GO_ON, Ok(()))] {
+        for (title, operation) in operations {
+            let answer = operation(&known);
+            if answer != expected {
+                problems.push(format!("{title}: {answer:?}"));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }

@@ -56,6 +56,11 @@ impl Health {
         }
     }
 
+    /// Whether the branch has failed, as far as is known.
+    fn is_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
     /// Whether the root has not been asked for in so long; then the caller is to do it.
     fn is_due(&self, interval: Duration) -> bool {
         let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -112,17 +117,19 @@ fn is_suspicious(error: Errno) -> bool {
 impl Base {
     /// Whether the branch has failed. One that has is asked again after a while.
     fn has_failed(&self) -> bool {
-        self.health.has_failed.load(Ordering::Relaxed) && (!self.health.is_due(RETRY) || self.fails())
+        self.health.is_failed() && (!self.health.is_due(RETRY) || self.fails())
     }
 
     /// Whether the branch has failed, as it is found to be now.
     fn has_failed_now(&self) -> bool {
-        if self.health.has_failed.load(Ordering::Relaxed) { self.has_failed() } else { self.fails() }
+        if self.health.is_failed() { self.has_failed() } else { self.fails() }
     }
 
-    /// Whether the branch has failed just now.
-    fn has_just_failed(&self) -> bool {
-        !self.health.has_failed.load(Ordering::Relaxed) && self.fails()
+    /// Whether an error, which may come from anywhere, shows that the branch has failed just now. That something is not there
+    /// is mostly no error.
+    fn has_just_failed(&self, error: Errno) -> bool {
+        let is_asked = !self.health.is_failed() && (error != Errno::ENOENT || self.health.is_due(BELIEVED));
+        is_asked && self.fails()
     }
 
     /// The error that users are to see where the branch has answered this one: `EIO` if it has failed.
@@ -185,7 +192,7 @@ impl Member {
 impl Slot {
     /// What the branch is used for, as it is listed.
     pub(super) fn state(&self) -> String {
-        let note = if self.member.has_failed() { " (failed)" } else { "" };
+        let note = if self.member.base.health.is_failed() { " (failed)" } else { "" };
         format!("{}{note}", self.mode)
     }
 }
@@ -213,10 +220,10 @@ impl Union {
         }
     }
 
-    /// A branch that has failed, if there is one.
+    /// A branch that is known to have failed, if there is one.
     pub(super) fn failed_branch(&self) -> Option<String> {
         let slots = self.branches.slots();
-        slots.iter().find(|slot| slot.member.has_failed()).map(|slot| slot.member.base.label.clone())
+        slots.iter().find(|slot| slot.member.base.health.is_failed()).map(|slot| slot.member.base.label.clone())
     }
 }
 
@@ -238,7 +245,7 @@ impl Node {
         // In a directory, what was already known has been heeded.
         let has_own_failed = (error != Errno::ENOENT || self.kind != FileKind::Directory)
             && instances.iter().any(|instance| instance.member.has_failed());
-        let is_failure = own.chain(written).any(|member| member.base.has_just_failed()) || has_own_failed;
+        let is_failure = own.chain(written).any(|member| member.base.has_just_failed(error)) || has_own_failed;
         if is_failure { Errno::EIO } else { error }
     }
 }

@@ -88,9 +88,11 @@ impl Listing {
                 }
             }
         });
-        read.map_err(|error| self.place.member.judged(error)).and(failed)?;
-        // A directory that was removed has no entries.
-        if is_over { self.place.member.has_nothing() } else { Ok(()) }
+        if is_over || read.is_err() {
+            // A directory that was removed has no entries, and none of the places in it.
+            self.place.member.has_nothing()?;
+        }
+        read.map_err(|error| self.place.member.judged(error)).and(failed)
     }
 
     /// What there is from this moment on, or what was gathered at the start of this reading.

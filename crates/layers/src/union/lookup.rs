@@ -84,7 +84,12 @@ impl Question {
             return Ok(Answer::Nothing);
         }
         let server = Caller::server().cancelled_with(caller);
-        place.member.pace.time(|| self.ask_branch(place, if self.is_first { caller } else { &server }, stored, names))
+        let caller = if self.is_first { caller } else { &server };
+        let answer = place.member.pace.time(|| self.ask_branch(place, caller, stored, names))?;
+        if matches!(answer, Answer::Nothing) {
+            place.member.has_nothing()?;
+        }
+        Ok(answer)
     }
 
     /// Asks for a name of which this much is known.
@@ -189,7 +194,6 @@ impl Union {
             let judged = |error| place.member.judged(error);
             let (entry, marks) = match answer.map_err(judged)? {
                 Answer::Nothing => {
-                    place.member.has_nothing()?;
                     in_vain += 1;
                     continue;
                 }
