@@ -245,9 +245,14 @@ fn a_known_file_of_a_failed_branch_answers_eio() {
     for failure in FAILURES {
         let failing = Failing::at(1, failure, &[]);
         let known = known(&failing);
+        let open = known.own.open(&server(), OpenFlags::READ_WRITE).unwrap();
         failing.fail(failure);
         for time in 0..2 {
             let answers = [
+                open.read_at(&server(), 0, &mut [0; 10]).map(drop),
+                open.write_at(&server(), 0, b"new", false).map(drop),
+                open.getattr(&server()).map(drop),
+                open.fsync(&server(), false),
                 known.own.getattr(&server()).map(drop),
                 known.own.open(&server(), OpenFlags::READ).map(drop),
                 known

@@ -2,7 +2,7 @@
 //! tree any more, or somebody has removed it.
 //!
 //! Such a branch is not an empty one. What needs it answers `EIO` until its root is there again. That is looked for on errors
-//! and where a branch says that it has nothing, so that healthy branches cost nothing.
+//! and where a branch says that it has nothing, so that healthy branches cost next to nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,7 +61,7 @@ impl Health {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Whether the root has not been asked for in so long; then the caller is to do it.
+    /// Whether the root was last asked for at least this long ago; then the caller is to ask.
     fn is_due(&self, interval: Duration) -> bool {
         let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX);
         let asked = self.asked.load(Ordering::Relaxed);

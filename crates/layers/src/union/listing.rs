@@ -344,17 +344,18 @@ impl OpenDirectory for Listing {
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(KIND.name);
-        let _steady = self.node.begin()?;
-        for place in self.node.instances().iter() {
-            if self.node.union.branches.may_change(&place.member) {
-                match place.vnode.open_directory(&Caller::server())?.fsync(caller, data_only) {
-                    Err(Errno::EROFS) => {}
-                    result => result?,
+        self.node.reading(|node| {
+            for place in node.instances().iter() {
+                if node.union.branches.may_change(&place.member) {
+                    match place.vnode.open_directory(&Caller::server())?.fsync(caller, data_only) {
+                        Err(Errno::EROFS) => {}
+                        result => result?,
+                    }
+                    node.sync_arrival(&place.member)?;
                 }
-                self.node.sync_arrival(&place.member)?;
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -185,7 +185,7 @@ impl Vnode for Node {
         let _working = enter(KIND.name);
         let node = self.for_caller(caller)?;
         let _steady = node.union.steady();
-        node.union.space(caller)
+        node.union.space(caller).map_err(|error| node.judged(error))
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
@@ -225,5 +225,6 @@ impl Vnode for Node {
             };
             instance.vnode.ioctl(caller, command, input, output)
         })
+        .map_err(|error| node.judged(error))
     }
 }
