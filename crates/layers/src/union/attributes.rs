@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Result, SetAttributes, VnodeRef, XattrMode};
 
 use super::copy_up::Extent;
-use super::node::{NO_COUNT, Node};
+use super::node::{Instance, NO_COUNT, Node};
 use super::whiteout;
 
 impl Node {
@@ -46,7 +46,12 @@ impl Node {
 
     /// The attributes now.
     pub(super) fn attributes(&self, caller: &Caller) -> Result<Attributes> {
-        Ok(self.shown(self.leftmost().vnode.getattr(caller)?))
+        let Instance { member, vnode, .. } = self.leftmost();
+        let attributes = vnode.getattr(caller).map_err(|error| member.judged(error))?;
+        if attributes.nlink == 0 && self.kind == FileKind::Directory {
+            member.has_nothing()?;
+        }
+        Ok(self.shown(attributes))
     }
 
     /// Changes them, in a copy where the branch may not be changed.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use vnode::{Caller, Errno, FileSystemRef, Name, Result, VnodeRef};
 
+use super::health::Health;
 use super::history::{self, History};
 use super::marks::MarkCache;
 use super::parallel::Pace;
@@ -29,6 +30,8 @@ pub(super) struct Base {
     /// What it may be used for, but for its snapshots and those of branches on its left.
     pub(super) mode: Mutex<BranchMode>,
     pub(super) history: Mutex<History>,
+    /// Whether it is there.
+    pub(super) health: Health,
 }
 
 /// A tree of the union: a branch, or a layer of one.
@@ -175,16 +178,19 @@ impl Branches {
         self.mode(member).is_some_and(|mode| mode != BranchMode::ReadOnly)
     }
 
-    /// Whether something may be created in the member.
+    /// Whether something may be created in the member, which is there.
     pub(super) fn may_create(&self, member: &Member) -> bool {
-        self.mode(member) == Some(BranchMode::ReadWrite)
+        self.mode(member) == Some(BranchMode::ReadWrite) && !member.has_failed()
     }
 
     /// The nearest member in which something may be created, from a place to the left.
     pub(super) fn writable_at_or_left_of(&self, position: usize) -> Option<Arc<Member>> {
         let slots = self.slots();
         let left = slots.get(..=position)?.iter().rev();
-        left.filter(|slot| slot.mode == BranchMode::ReadWrite).map(|slot| &slot.member).next().cloned()
+        left.filter(|slot| slot.mode == BranchMode::ReadWrite && !slot.member.has_failed())
+            .map(|slot| &slot.member)
+            .next()
+            .cloned()
     }
 
     fn mode(&self, member: &Member) -> Option<BranchMode> {
@@ -297,7 +303,8 @@ pub(super) fn slots_of(
         let (tag, serial) = register.enter(&label);
         let mode = if file_system.properties().read_only { BranchMode::ReadOnly } else { mode.unwrap_or(default) };
         let (label, mode, history) = (label.clone(), Mutex::new(mode), Mutex::new(history));
-        let base = Arc::new(Base { tag, serial, label, file_system, root, mode, history });
+        let health = Health::of(&root);
+        let base = Arc::new(Base { tag, serial, label, file_system, root, mode, history, health });
         let slot = |layer| Ok(Slot::read_only(&Member::of_layer(&base, layer)?));
         layers.into_iter().map(slot).collect()
     };

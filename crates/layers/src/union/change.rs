@@ -28,7 +28,10 @@ impl Union {
             return answer;
         }
         match control.command.as_str() {
-            "branches" => Ok(self.list()),
+            "branches" => {
+                self.ask_all_branches();
+                Ok(self.list())
+            }
             "add" => self.add(arguments.required("branch")?, arguments.position()?),
             "remove" => self.remove(arguments.required("branch")?),
             "mode" => self.set_mode(arguments.required("branch")?, arguments.mode()?),
@@ -69,7 +72,7 @@ impl Union {
         let slots = self.branches.slots();
         let newest =
             slots.chunk_by(|one, other| Arc::ptr_eq(&one.member.base, &other.member.base)).map(|group| &group[0]);
-        let lines = newest.map(|slot| format!("{}={}", slot.member.base.label, slot.mode));
+        let lines = newest.map(|slot| format!("{}={}", slot.member.base.label, slot.state()));
         lines.chain(self.missing_lines()).map(|line| line + "\n").collect()
     }
 

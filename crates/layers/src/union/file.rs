@@ -111,7 +111,12 @@ impl UnionFile {
         patiently(|| self.current_at_once())
     }
 
-    /// The same without waiting for a lease: [`LEASED`].
+    /// Asks the open file of the object as it is now for something.
+    fn asking<T>(&self, ask: impl FnOnce(OpenFileRef) -> Result<T>) -> Result<T> {
+        self.current().and_then(ask).map_err(|error| self.node.judged(error))
+    }
+
+    /// As [`Self::current`], without waiting for a lease: [`LEASED`].
     fn current_at_once(&self) -> Result<OpenFileRef> {
         let union = &self.node.union;
         if self.node.generation.load(Ordering::Acquire) != union.branches.generation() {
@@ -238,7 +243,7 @@ impl UnionFile {
                 _ => false,
             };
             if !is_elsewhere {
-                return changed;
+                return changed.map_err(|error| self.node.judged(error));
             }
         }
     }
@@ -292,7 +297,7 @@ impl Drop for UnionFile {
 impl OpenFile for UnionFile {
     fn read_at(&self, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let _working = enter(KIND.name);
-        self.current()?.read_at(caller, offset, buffer)
+        self.asking(|file| file.read_at(caller, offset, buffer))
     }
 
     fn write_at(&self, caller: &Caller, offset: u64, data: &[u8], kill_privileges: bool) -> Result<usize> {
@@ -302,7 +307,7 @@ impl OpenFile for UnionFile {
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
         let _working = enter(KIND.name);
-        Ok(self.node.shown(self.current()?.getattr(caller)?))
+        Ok(self.node.shown(self.asking(|file| file.getattr(caller))?))
     }
 
     fn truncate(&self, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
@@ -313,7 +318,7 @@ impl OpenFile for UnionFile {
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
         let _working = enter(KIND.name);
         self.node.forget_locks(owner);
-        self.current()?.flush(caller, owner)
+        self.asking(|file| file.flush(caller, owner))
     }
 
     fn closing_tells(&self) -> bool {
@@ -331,9 +336,9 @@ impl OpenFile for UnionFile {
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(KIND.name);
         if !self.node.is_arriving() {
-            return self.current()?.fsync(caller, data_only);
+            return self.asking(|file| file.fsync(caller, data_only));
         }
-        patiently(|| self.sync_with_arrival(caller))
+        patiently(|| self.sync_with_arrival(caller)).map_err(|error| self.node.judged(error))
     }
 
     fn allocate(&self, caller: &Caller, mode: AllocateMode, offset: u64, length: u64) -> Result<()> {
@@ -343,7 +348,7 @@ impl OpenFile for UnionFile {
 
     fn seek(&self, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
         let _working = enter(KIND.name);
-        self.current()?.seek(caller, offset, target)
+        self.asking(|file| file.seek(caller, offset, target))
     }
 
     fn copy_range(&self, caller: &Caller, offset: u64, to: &OpenFileRef, to_offset: u64, length: u64) -> Result<u64> {
@@ -378,7 +383,7 @@ impl OpenFile for UnionFile {
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
         let _working = enter(KIND.name);
         if !ioctl::changes(command) {
-            return self.current()?.ioctl(caller, command, input, output);
+            return self.asking(|file| file.ioctl(caller, command, input, output));
         }
         patiently(|| {
             let _steady = self.node.union.steady();
@@ -390,7 +395,7 @@ impl OpenFile for UnionFile {
 
     fn poll(&self, caller: &Caller, events: u32) -> Result<u32> {
         let _working = enter(KIND.name);
-        self.current()?.poll(caller, events)
+        self.asking(|file| file.poll(caller, events))
     }
 
     fn backing(&self) -> Option<BorrowedFd<'_>> {

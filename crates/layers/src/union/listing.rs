@@ -52,6 +52,7 @@ impl Listing {
     pub(super) fn open(node: Arc<Node>, caller: &Caller) -> Result<Self> {
         node.only_directory()?;
         let place = node.leftmost();
+        place.member.must_be_there()?;
         let leftmost = place.vnode.open_directory(caller)?;
         let is_merged = AtomicBool::new(node.instances().len() > 1);
         Ok(Self { node, place, leftmost, is_merged, gathered: Mutex::default() })
@@ -65,7 +66,10 @@ impl Listing {
     ) -> Result<()> {
         let _names = self.node.shared();
         let place = std::slice::from_ref(&self.place);
-        self.leftmost.read(caller, cookie, &mut |entry| {
+        self.place.member.must_be_there()?;
+        let (mut failed, mut is_over) = (Ok(()), true);
+        let read = self.leftmost.read(caller, cookie, &mut |entry| {
+            is_over = false;
             let Meaning::Object(shown) = whiteout::meaning(entry.name.as_bytes()) else {
                 return ControlFlow::Continue(());
             };
@@ -77,9 +81,18 @@ impl Listing {
             match seen {
                 Ok(Some((ino, kind))) => sink(DirectoryEntry { name, ino, kind, cookie: entry.cookie }),
                 // Gone meanwhile, or hidden.
-                Ok(None) | Err(_) => ControlFlow::Continue(()),
+                Ok(None) | Err(Errno::ENOENT | Errno::ESTALE) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Err(error);
+                    ControlFlow::Break(())
+                }
             }
-        })
+        });
+        if is_over || read.is_err() {
+            // A directory that was removed has no entries, and none of the places in it.
+            self.place.member.has_nothing()?;
+        }
+        read.map_err(|error| self.place.member.judged(error)).and(failed)
     }
 
     /// What there is from this moment on, or what was gathered at the start of this reading.
@@ -114,6 +127,7 @@ impl Node {
         cancellation: &Cancellation,
     ) -> Result<Gathering> {
         let instances = self.instances();
+        instances.iter().try_for_each(|place| place.member.must_be_there())?;
         let own = opened.and_then(|(place, opened)| {
             Some((instances.iter().position(|known| known.is_same(place))?, Arc::clone(opened)))
         });
@@ -127,7 +141,8 @@ impl Node {
         let mut listed = Vec::with_capacity(instances.len());
         for (index, place) in instances.iter().enumerate() {
             let read = answers.take(index, cancellation);
-            listed.push(read.unwrap_or_else(|| Ok(list(&reader, index, place)))??);
+            let read = read.unwrap_or_else(|| Ok(list(&reader, index, place)))?;
+            listed.push(read.map_err(|error| place.member.judged(error))?);
         }
         let mut gathering = Gathering::default();
         for (index, entries) in listed.iter().enumerate() {
@@ -218,6 +233,10 @@ impl Listed {
         let times = Times::of(&place.vnode.getattr(reader)?);
         let mut listed = Self::default();
         opened.read(reader, 0, &mut |entry| listed.push(&entry))?;
+        if listed.entries.is_empty() {
+            // A directory that was removed has no entries.
+            place.member.has_nothing()?;
+        }
         place.names.learn_from(listed.entries.iter().map(|entry| entry.hashed), listed.has_marks, times);
         Ok(listed)
     }
@@ -325,17 +344,18 @@ impl OpenDirectory for Listing {
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(KIND.name);
-        let _steady = self.node.begin()?;
-        for place in self.node.instances().iter() {
-            if self.node.union.branches.may_change(&place.member) {
-                match place.vnode.open_directory(&Caller::server())?.fsync(caller, data_only) {
-                    Err(Errno::EROFS) => {}
-                    result => result?,
+        self.node.reading(|node| {
+            for place in node.instances().iter() {
+                if node.union.branches.may_change(&place.member) {
+                    match place.vnode.open_directory(&Caller::server())?.fsync(caller, data_only) {
+                        Err(Errno::EROFS) => {}
+                        result => result?,
+                    }
+                    node.sync_arrival(&place.member)?;
                 }
-                self.node.sync_arrival(&place.member)?;
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

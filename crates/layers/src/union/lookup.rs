@@ -84,7 +84,12 @@ impl Question {
             return Ok(Answer::Nothing);
         }
         let server = Caller::server().cancelled_with(caller);
-        place.member.pace.time(|| self.ask_branch(place, if self.is_first { caller } else { &server }, stored, names))
+        let caller = if self.is_first { caller } else { &server };
+        let answer = place.member.pace.time(|| self.ask_branch(place, caller, stored, names))?;
+        if matches!(answer, Answer::Nothing) {
+            place.member.has_nothing()?;
+        }
+        Ok(answer)
     }
 
     /// Asks for a name of which this much is known.
@@ -156,8 +161,11 @@ impl Union {
         };
         let mut is_outdated = replacements() != before;
         for place in directory {
-            if !holders.iter().any(|instance| Arc::ptr_eq(&instance.member, &place.member)) {
-                is_outdated |= place.names.is_outdated(&place.vnode)?;
+            // One that has failed has not been needed.
+            let is_believed = || holders.iter().any(|instance| Arc::ptr_eq(&instance.member, &place.member));
+            if !place.member.has_failed() && !is_believed() {
+                let outdated = place.names.is_outdated(&place.vnode).map_err(|error| place.member.judged(error));
+                is_outdated |= if place.member.has_failed() { true } else { outdated? };
             }
         }
         if is_outdated { self.search_by(By::Branches, directory, caller, stored) } else { Ok(search) }
@@ -170,6 +178,7 @@ impl Union {
         let mut answers: Option<Answers<Result<Answer>>> = None;
         let mut in_vain = 0;
         for (index, place) in directory.iter().enumerate() {
+            place.member.must_be_there()?;
             if by.is_needless(place, index, stored) {
                 continue;
             }
@@ -182,7 +191,8 @@ impl Union {
                 Some(answer) => answer?,
                 None => self.question(by, directory, index).ask(place, caller, stored),
             };
-            let (entry, marks) = match answer? {
+            let judged = |error| place.member.judged(error);
+            let (entry, marks) = match answer.map_err(judged)? {
                 Answer::Nothing => {
                     in_vain += 1;
                     continue;
@@ -197,7 +207,11 @@ impl Union {
             if search.found.is_some() && !entry.attributes.is_directory() {
                 break;
             }
-            let copy = if entry.attributes.is_directory() { None } else { self.shared_copy(&place.member, &entry)? };
+            let copy = if entry.attributes.is_directory() {
+                None
+            } else {
+                self.shared_copy(&place.member, &entry).map_err(judged)?
+            };
             let is_borrowed = copy.is_some();
             let (instance, Entry { attributes, .. }) = copy.unwrap_or_else(|| (place.with(&entry), entry));
             match &mut search.found {

@@ -20,6 +20,7 @@ mod file;
 mod fold;
 mod fork;
 mod gate;
+mod health;
 mod helpers;
 mod history;
 mod identity;
@@ -228,8 +229,9 @@ impl Union {
         }
         let (tag, lower) = identity::parts(handle).ok_or(Errno::ESTALE)?;
         let base = self.branches.tagged(tag).ok_or(Errno::ESTALE)?;
-        let path = Member::path_in_layer(&base, &base.file_system.resolve(&lower)?)?;
-        let node = self.node_at(&path).map_err(|_| Errno::ESTALE)?;
+        let object = base.file_system.resolve(&lower).map_err(|error| base.judged(error))?;
+        let path = Member::path_in_layer(&base, &object)?;
+        let node = self.node_at(&path).map_err(|error| if error == Errno::EIO { error } else { Errno::ESTALE })?;
         if node.identity.handle == *handle { Ok(node) } else { Err(Errno::ESTALE) }
     }
 

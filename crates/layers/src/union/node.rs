@@ -318,7 +318,7 @@ impl Node {
         }
         match self.leftmost().vnode.getattr(&Caller::server()) {
             Ok(attributes) => attributes.nlink == 0,
-            Err(error) => matches!(error, Errno::ENOENT | Errno::ESTALE),
+            Err(error) => matches!(self.leftmost().member.judged(error), Errno::ENOENT | Errno::ESTALE),
         }
     }
 

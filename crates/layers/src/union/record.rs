@@ -58,20 +58,24 @@ impl Spot {
     /// # Errors
     /// Where that cannot be told now: what is left to be done stays recorded.
     fn directory_in(&self, member: &Member) -> Result<Option<VnodeRef>> {
-        if let Some(directory) = if_there(member.base.file_system.resolve(&self.directory))? {
+        if let Some(directory) = if_there(member, member.base.file_system.resolve(&self.directory))? {
             return Ok(Some(directory));
         }
         let Some(path) = &self.path else { return Ok(None) };
         let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
-        if_there(names.into_iter().try_fold(member.base.root.clone(), |directory, name| {
-            Ok(directory.lookup(&Caller::server(), Name::new(name)?)?.vnode)
-        }))
+        if_there(
+            member,
+            names.into_iter().try_fold(member.base.root.clone(), |directory, name| {
+                Ok(directory.lookup(&Caller::server(), Name::new(name)?)?.vnode)
+            }),
+        )
     }
 
     /// The directory and whether the object is a directory, if it is there.
     fn find(&self, member: &Member) -> Result<Option<(VnodeRef, bool)>> {
         let Some(directory) = self.directory_in(member)? else { return Ok(None) };
-        match directory.lookup(&Caller::server(), self.name.as_name()) {
+        let found = directory.lookup(&Caller::server(), self.name.as_name());
+        match found.map_err(|error| member.judged(error)) {
             Ok(entry) if entry.attributes.ino == self.ino => Ok(Some((directory, entry.attributes.is_directory()))),
             Ok(_) | Err(Errno::ENOENT | Errno::ESTALE) => Ok(None),
             Err(error) => Err(error),
@@ -187,8 +191,8 @@ impl Union {
 }
 
 /// What was asked for, unless the answer says that it is not there any more.
-fn if_there<T>(answer: Result<T>) -> Result<Option<T>> {
-    match answer {
+fn if_there<T>(member: &Member, answer: Result<T>) -> Result<Option<T>> {
+    match answer.map_err(|error| member.judged(error)) {
         Ok(found) => Ok(Some(found)),
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE) => Ok(None),
         Err(error) => Err(error),

@@ -79,6 +79,11 @@ impl Node {
         Ok(steady)
     }
 
+    /// Does an operation that changes nothing.
+    pub(super) fn reading<T>(self: &Arc<Self>, read: impl FnOnce(&Arc<Self>) -> Result<T>) -> Result<T> {
+        self.begin().and_then(|_steady| read(self)).map_err(|error| self.judged(error))
+    }
+
     /// Does an operation that changes something. If a branch has become read-only below us, once more without it, as if
     /// it had been given so (Unionfs, section 2).
     pub(super) fn changing<T>(self: &Arc<Self>, change: impl Fn(&Arc<Self>) -> Result<T>) -> Result<T> {
@@ -96,7 +101,7 @@ impl Node {
             match changed {
                 Err(Errno::EROFS) if self.union.learn_what_is_read_only() => {}
                 Err(LEASED) => patience.wait()?,
-                changed => return changed,
+                changed => return changed.map_err(|error| self.judged(error)),
             }
         }
     }
@@ -106,11 +111,21 @@ impl Node {
         let now = self.union.branches.generation();
         if self.generation.load(Ordering::Acquire) != now {
             for node in self.way_to_current(now).into_iter().rev() {
-                node.follow()?;
-                node.generation.fetch_max(now, Ordering::AcqRel);
+                match node.follow() {
+                    // It is looked for again when it is next used.
+                    Err(_) if self.union.failed_branch().is_some() => node.keep_what_is_left(),
+                    followed => {
+                        followed?;
+                        node.generation.fetch_max(now, Ordering::AcqRel);
+                    }
+                }
             }
         } else if self.kind == FileKind::Directory && self.has_grown_old() {
-            self.follow()?;
+            match self.follow() {
+                // What is known of it holds until the branch is there again.
+                Err(_) if self.union.failed_branch().is_some() => {}
+                followed => followed?,
+            }
         }
         if self.is_stale.load(Ordering::Relaxed) || self.union.is_removed() { Err(Errno::ESTALE) } else { Ok(()) }
     }

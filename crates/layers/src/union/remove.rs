@@ -232,7 +232,11 @@ impl Removal<'_> {
         if self.right.is_empty() {
             return Ok(false);
         }
-        Ok(directory.union.search(self.right, &Caller::server(), self.stored)?.found.is_some())
+        match directory.union.search(self.right, &Caller::server(), self.stored) {
+            // Perhaps, in a branch that has failed: a whiteout of nothing is in nobody's way.
+            Err(Errno::EIO) if self.right.iter().any(|place| place.member.has_failed()) => Ok(true),
+            search => Ok(search?.found.is_some()),
+        }
     }
 
     /// Leaves nothing but a whiteout.
@@ -312,6 +316,9 @@ pub(super) enum Reached {
 pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec<(&'a Instance, Reached)>, Leaves) {
     let (mut reached, mut leaves) = (Vec::new(), Leaves::Nothing);
     for place in places {
+        if place.member.has_nothing().is_err() {
+            return (reached, Leaves::Something);
+        }
         let before = place.names.replacements();
         let Ok(names) = place.names.ask(&place.vnode, stored) else { return (reached, Leaves::Something) };
         let is_replaced = place.names.replacements() != before;

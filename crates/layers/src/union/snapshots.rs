@@ -27,6 +27,12 @@ impl Union {
     /// Answers a command on snapshots.
     pub(super) fn snapshot_command(self: &Arc<Self>, control: &Control) -> Answer {
         let arguments = Arguments(control);
+        if control.command.starts_with("snapshot-") {
+            self.ask_all_branches();
+            if let Some(label) = self.failed_branch() {
+                return Err(refused(&format!("the branch {label} has failed; nothing was changed")));
+            }
+        }
         match control.command.as_str() {
             "snapshots" => Ok(self.snapshots()),
             "snapshot-take" => self.take(arguments.required("name")?),

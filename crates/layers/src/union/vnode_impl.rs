@@ -53,9 +53,7 @@ impl Vnode for Node {
 
     fn getattr(&self, caller: &Caller) -> Result<Attributes> {
         let _working = enter(KIND.name);
-        let node = self.for_caller(caller)?;
-        let _steady = node.begin()?;
-        node.attributes(caller)
+        self.for_caller(caller)?.reading(|node| node.attributes(caller))
     }
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
@@ -65,9 +63,7 @@ impl Vnode for Node {
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
         let _working = enter(KIND.name);
-        let node = self.for_caller(caller)?;
-        let _steady = node.begin()?;
-        node.may(caller, mode)
+        self.for_caller(caller)?.reading(|node| node.may(caller, mode))
     }
 
     fn lookup(&self, caller: &Caller, name: Name<'_>) -> Result<Entry> {
@@ -156,9 +152,7 @@ impl Vnode for Node {
 
     fn readlink(&self, caller: &Caller) -> Result<Vec<u8>> {
         let _working = enter(KIND.name);
-        let node = self.reference();
-        let _steady = node.begin()?;
-        node.leftmost().vnode.readlink(caller)
+        self.reference().reading(|node| node.leftmost().vnode.readlink(caller))
     }
 
     fn open(&self, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
@@ -177,26 +171,26 @@ impl Vnode for Node {
 
     fn open_directory(&self, caller: &Caller) -> Result<OpenDirectoryRef> {
         let _working = enter(KIND.name);
-        let node = self.for_caller(caller)?;
-        let _steady = node.begin()?;
-        if self.union.family.is_split() {
-            return Ok(Arc::new(SplitListing::open(self.reference(), Arc::clone(&node), caller)?));
-        }
-        Ok(Arc::new(Listing::open(Arc::clone(&node), caller)?))
+        self.for_caller(caller)?.reading(|node| {
+            if self.union.family.is_split() {
+                return Ok(
+                    Arc::new(SplitListing::open(self.reference(), Arc::clone(node), caller)?) as OpenDirectoryRef
+                );
+            }
+            Ok(Arc::new(Listing::open(Arc::clone(node), caller)?))
+        })
     }
 
     fn statfs(&self, caller: &Caller) -> Result<StatFs> {
         let _working = enter(KIND.name);
         let node = self.for_caller(caller)?;
         let _steady = node.union.steady();
-        node.union.space(caller)
+        node.union.space(caller).map_err(|error| node.judged(error))
     }
 
     fn getxattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
         let _working = enter(KIND.name);
-        let node = self.for_caller(caller)?;
-        let _steady = node.begin()?;
-        node.xattr(caller, name)
+        self.for_caller(caller)?.reading(|node| node.xattr(caller, name))
     }
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
@@ -206,9 +200,7 @@ impl Vnode for Node {
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
         let _working = enter(KIND.name);
-        let node = self.for_caller(caller)?;
-        let _steady = node.begin()?;
-        node.xattr_names(caller)
+        self.for_caller(caller)?.reading(|node| node.xattr_names(caller))
     }
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
@@ -233,5 +225,6 @@ impl Vnode for Node {
             };
             instance.vnode.ioctl(caller, command, input, output)
         })
+        .map_err(|error| node.judged(error))
     }
 }

@@ -139,8 +139,8 @@ impl Check<'_> {
     pub(super) fn is_gone(&self, identity: &Identity) -> bool {
         let Some((tag, lower)) = identity::parts(&identity.handle) else { return true };
         let Some(member) = self.union.branches.tagged(tag) else { return false };
-        member.file_system.properties().persistent_handles
-            && matches!(member.file_system.resolve(&lower), Err(Errno::ESTALE | Errno::ENOENT))
+        let found = || member.file_system.resolve(&lower).map_err(|error| member.judged(error));
+        member.file_system.properties().persistent_handles && matches!(found(), Err(Errno::ESTALE | Errno::ENOENT))
     }
 
     fn state_directory(&self) -> Result<Option<VnodeRef>> {

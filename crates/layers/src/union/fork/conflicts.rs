@@ -188,9 +188,11 @@ impl Commit<'_> {
         if tag != self.lower.base.tag {
             return Ok(false);
         }
-        match self.file_system.resolve(&original).and_then(|original| original.getattr(&Caller::server())) {
+        let found = self.file_system.resolve(&original).and_then(|original| original.getattr(&Caller::server()));
+        match found.map_err(|error| self.lower.judged(error)) {
             Ok(attributes) => Ok(attributes.nlink == 0 || attributes.ctime > self.options.since),
             Err(Errno::ESTALE | Errno::ENOENT) => Ok(true),
+            Err(error @ Errno::EIO) => Err(error),
             Err(_) => Ok(false),
         }
     }

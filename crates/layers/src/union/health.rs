@@ -1,0 +1,251 @@
+//! Branches that have failed: whose root cannot be reached or is gone, as where storage breaks, a server does not know the
+//! tree any more, or somebody has removed it.
+//!
+//! Such a branch is not an empty one. What needs it answers `EIO` until its root is there again. That is looked for on errors
+//! and where a branch says that it has nothing, so that healthy branches cost next to nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use vnode::{Attributes, Caller, Errno, FileKind, Result, VnodeRef};
+
+use super::Union;
+use super::branches::{Base, Member, Slot};
+use super::node::Node;
+use crate::BranchMode;
+
+/// A failed branch is asked again after this time.
+const RETRY: Duration = Duration::from_secs(1);
+/// For this time a branch that was found healthy is believed that it has nothing.
+const BELIEVED: Duration = Duration::from_millis(20);
+/// A list of branches waits for this time until a branch answers.
+const LIST_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Whether a branch is there.
+pub(super) struct Health {
+    root: VnodeRef,
+    /// The root's inode number and whether it had links, when the branch came.
+    known: Option<(u64, bool)>,
+    has_failed: AtomicBool,
+    created: Instant,
+    /// When the root was last asked for, in milliseconds after `created`.
+    asked: AtomicU64,
+}
+
+/// Why a branch has failed.
+#[derive(Clone, Copy)]
+enum Cause {
+    Error(Errno),
+    /// The root was removed, or is another object.
+    Gone,
+}
+
+impl Health {
+    /// That of the branch with this root, which is there.
+    pub(super) fn of(root: &VnodeRef) -> Self {
+        let attributes = root.getattr(&Caller::server()).ok();
+        Self {
+            root: root.clone(),
+            known: attributes.map(|attributes| (attributes.ino, attributes.nlink > 0)),
+            has_failed: AtomicBool::new(false),
+            created: Instant::now(),
+            asked: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the branch has failed, as far as is known.
+    fn is_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether the root was last asked for at least this long ago; then the caller is to ask.
+    fn is_due(&self, interval: Duration) -> bool {
+        let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let asked = self.asked.load(Ordering::Relaxed);
+        now.saturating_sub(asked) >= interval.as_millis() as u64
+            && self.asked.compare_exchange(asked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn cause(&self) -> Option<Cause> {
+        match self.root.getattr(&Caller::server()) {
+            Ok(attributes) => (!self.is_known(&attributes)).then_some(Cause::Gone),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Some(Cause::Gone),
+            Err(error) => is_failure(error).then_some(Cause::Error(error)),
+        }
+    }
+
+    fn is_known(&self, attributes: &Attributes) -> bool {
+        let is_root = |(ino, had_links): (u64, bool)| attributes.ino == ino && (attributes.nlink > 0 || !had_links);
+        attributes.kind == FileKind::Directory && self.known.is_none_or(is_root)
+    }
+}
+
+/// Whether an error says that storage or a server fails, rather than what is there.
+fn is_failure(error: Errno) -> bool {
+    const OF_SERVERS: [i32; 8] = [
+        libc::ENOTCONN,
+        libc::ESHUTDOWN,
+        libc::ECONNABORTED,
+        libc::ECONNRESET,
+        libc::EHOSTDOWN,
+        libc::EHOSTUNREACH,
+        libc::EREMOTEIO,
+        libc::ENOMEDIUM,
+    ];
+    matches!(
+        error,
+        Errno::EIO
+            | Errno::ESTALE
+            | Errno::ENODEV
+            | Errno::ENXIO
+            | Errno::ETIMEDOUT
+            | Errno::ECONNREFUSED
+            | Errno::EUCLEAN
+            | Errno::EBADMSG
+            | Errno::EPROTO
+    ) || OF_SERVERS.contains(&error.number())
+}
+
+/// Whether what has failed so may be a branch.
+fn is_suspicious(error: Errno) -> bool {
+    error == Errno::ENOENT || is_failure(error)
+}
+
+impl Base {
+    /// Whether the branch has failed. One that has is asked again after a while.
+    fn has_failed(&self) -> bool {
+        self.health.is_failed() && (!self.health.is_due(RETRY) || self.fails())
+    }
+
+    /// Whether the branch has failed, as it is found to be now.
+    fn has_failed_now(&self) -> bool {
+        if self.health.is_failed() { self.has_failed() } else { self.fails() }
+    }
+
+    /// Whether an error, which may come from anywhere, shows that the branch has failed just now. That something is not there
+    /// is mostly no error.
+    fn has_just_failed(&self, error: Errno) -> bool {
+        let is_asked = !self.health.is_failed() && (error != Errno::ENOENT || self.health.is_due(BELIEVED));
+        is_asked && self.fails()
+    }
+
+    /// The error that users are to see where the branch has answered this one: `EIO` if it has failed.
+    pub(super) fn judged(&self, error: Errno) -> Errno {
+        if is_suspicious(error) && self.has_failed_now() { Errno::EIO } else { error }
+    }
+
+    /// Asks for the root, and reports what has changed.
+    fn fails(&self) -> bool {
+        let label = &self.label;
+        // One call that fails is no failed branch.
+        let cause = self.health.cause().and_then(|_| self.health.cause());
+        if self.health.has_failed.swap(cause.is_some(), Ordering::Relaxed) == cause.is_some() {
+            return cause.is_some();
+        }
+        match cause {
+            Some(Cause::Error(error)) => tracing::warn!(
+                target: "union",
+                "the branch {label} has failed: {error}; what needs it answers EIO until it is there again: check its \
+                 storage or server, or take it out with plyfs union remove"
+            ),
+            Some(Cause::Gone) => tracing::warn!(
+                target: "union",
+                "the branch {label} has failed: its root directory was removed or replaced; what needs it answers EIO: \
+                 take it out with plyfs union remove, and once it is there again, add it with plyfs union add"
+            ),
+            None => tracing::info!(target: "union", "the branch {label} is there again"),
+        }
+        cause.is_some()
+    }
+}
+
+impl Member {
+    /// As [`Base::has_failed`].
+    pub(super) fn has_failed(&self) -> bool {
+        self.base.has_failed()
+    }
+
+    /// # Errors
+    /// `EIO` if the branch has failed.
+    pub(super) fn must_be_there(&self) -> Result<()> {
+        if self.has_failed() { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// The branch has said that it does not have something, which is true if it is there.
+    ///
+    /// # Errors
+    /// `EIO` if the branch has failed.
+    pub(super) fn has_nothing(&self) -> Result<()> {
+        let fails = self.has_failed() || (self.base.health.is_due(BELIEVED) && self.base.fails());
+        if fails { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// As [`Base::judged`].
+    pub(super) fn judged(&self, error: Errno) -> Errno {
+        self.base.judged(error)
+    }
+}
+
+impl Slot {
+    /// What the branch is used for, as it is listed.
+    pub(super) fn state(&self) -> String {
+        let note = if self.member.base.health.is_failed() { " (failed)" } else { "" };
+        format!("{}{note}", self.mode)
+    }
+}
+
+impl Union {
+    /// Asks all branches whether they are there, and waits a moment for those that do not answer.
+    pub(super) fn ask_all_branches(&self) {
+        let slots = self.branches.slots();
+        let (sender, answers) = channel();
+        let mut count = 0;
+        for group in slots.chunk_by(|one, other| Arc::ptr_eq(&one.member.base, &other.member.base)) {
+            let (base, sender) = (Arc::clone(&group[0].member.base), sender.clone());
+            // Nobody waits any more for what took long.
+            let ask = vnode::as_server(move || {
+                let _ = sender.send(base.has_failed_now());
+            });
+            count += usize::from(thread::Builder::new().name("branch".to_owned()).spawn(ask).is_ok());
+        }
+        let deadline = Instant::now() + LIST_PATIENCE;
+        for _ in 0..count {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if answers.recv_timeout(left).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// A branch that is known to have failed, if there is one.
+    pub(super) fn failed_branch(&self) -> Option<String> {
+        let slots = self.branches.slots();
+        slots.iter().find(|slot| slot.member.base.health.is_failed()).map(|slot| slot.member.base.label.clone())
+    }
+}
+
+impl Node {
+    /// The error that users are to see where an operation on the object has failed with this one: `EIO` if a branch that has
+    /// it, or to which something new would go, has failed.
+    pub(super) fn judged(&self, error: Errno) -> Errno {
+        let slots = self.union.branches.slots();
+        if error == Errno::EROFS {
+            let is_lost = |slot: &Slot| slot.mode == BranchMode::ReadWrite && slot.member.has_failed();
+            return if slots.iter().any(is_lost) { Errno::EIO } else { error };
+        }
+        if !is_suspicious(error) {
+            return error;
+        }
+        let instances = self.instances();
+        let own = instances.iter().map(|instance| &instance.member);
+        let written = slots.iter().filter(|slot| slot.mode != BranchMode::ReadOnly).map(|slot| &slot.member);
+        // In a directory, what was already known has been heeded.
+        let has_own_failed = (error != Errno::ENOENT || self.kind != FileKind::Directory)
+            && instances.iter().any(|instance| instance.member.has_failed());
+        let is_failure = own.chain(written).any(|member| member.base.has_just_failed(error)) || has_own_failed;
+        if is_failure { Errno::EIO } else { error }
+    }
+}
