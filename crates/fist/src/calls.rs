@@ -39,6 +39,10 @@ pub enum Place {
 
 /// The file system that runs a program. Numbers of errors are below zero.
 pub trait Host {
+    /// Fills bytes at random. Default: such that nobody can guess them.
+    fn random(&mut self, bytes: &mut [u8]) {
+        crate::ciphers::random(bytes);
+    }
     /// `%uid` and its like.
     fn global(&mut self, global: Global) -> i64;
     /// A number that the operation was called with; -1 where it has none.

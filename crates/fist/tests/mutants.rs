@@ -1,13 +1,19 @@
-//! Descriptions that were damaged: whatever they are, they are read, refused, or run to an end.
+//! Descriptions that were damaged: whatever they are, they are read, refused, or run to an end, the same in both tiers.
 
 mod common;
 
 use std::time::{Duration, Instant};
 
 use common::Notes;
-use fist::calls::Calls;
+use common::red_zones::RedZones;
 use fist::check::check;
+use fist::compiler::Compiled;
 use fist::memory::Memory;
+use fist::program::Program;
+use fist::stop::Stop;
+
+#[global_allocator]
+static ALLOCATOR: RedZones = RedZones;
 
 /// Words that make a difference where they stand.
 const WORDS: [&str; 40] = [
@@ -88,30 +94,77 @@ fn damage(text: &str, random: &mut fastrand::Rng) -> String {
     text
 }
 
-/// Reads, checks and runs every function with values that mean nothing.
-fn run_all(name: &str, text: &str) {
-    let parsed = fist::parser::parse(text);
-    let checked = check(&parsed.description, name);
-    let Some(program) = checked.program.filter(|_| parsed.diagnostics.is_empty()) else { return };
-    let mut notes = Notes::new(&program);
+/// Values that functions are given: none means anything to them.
+const GIVEN: [[i64; 5]; 3] = [
+    [Memory::INPUT, Memory::OUTPUT, 4096, 1, 0],
+    [Memory::INPUT + 4080, Memory::OUTPUT + 16, -16, i64::MIN, i32::MAX as i64],
+    [Memory::OUTPUT, Memory::OUTPUT + 3, 40, -1, i64::MAX],
+];
+
+/// Results of all runs, and all that they changed.
+#[derive(Debug, PartialEq)]
+struct Done {
+    answers: Vec<Result<i64, Stop>>,
+    notes: Notes,
+    output: Box<[u8]>,
+}
+
+/// Runs every function of a program.
+fn run_functions(
+    program: &Program,
+    mut run: impl FnMut(&mut Notes, usize, &[i64], &[u8], &mut [u8]) -> Result<i64, Stop>,
+) -> Done {
+    let mut notes = Notes::new(program);
     notes.ioctl = program
         .ioctls
         .first()
         .map(|ioctl| (ioctl.structure, vec![1; program.structures[ioctl.structure].size as usize]));
+    let (mut answers, mut output) = (Vec::new(), vec![0; 4096].into_boxed_slice());
     for (index, function) in program.functions.iter().enumerate() {
-        let mut output = [0; 4096];
-        let mut memory = Memory::new(&program.data, &[3; 4096], &mut output);
-        let values = [Memory::INPUT, Memory::OUTPUT, 4096, 1, 0, 0, 0, 0];
-        let values: Vec<_> = (0..function.parameters).map(|at| values[at % values.len()]).collect();
-        // Whether it is stopped or not: it ends.
-        let _ = fist::interpreter::run(
-            &program,
-            &mut memory,
-            &mut Calls { program: &program, host: &mut notes },
-            index,
-            &values,
-        );
+        let given = if function.parameters == 0 { &GIVEN[..1] } else { &GIVEN[..] };
+        for values in given {
+            let input: Box<[u8]> = (0..4096).map(|at| (at * 31 % 253) as u8).collect();
+            let values: Vec<_> = (0..function.parameters).map(|at| values[at % values.len()]).collect();
+            answers.push(run(&mut notes, index, &values, &input, &mut output));
+        }
     }
+    Done { answers, notes, output }
+}
+
+/// Number of damaged descriptions that were run, in which tiers.
+#[derive(Debug, Default)]
+struct Counts {
+    both_tiers: u64,
+    interpreted_only: u64,
+    refused: u64,
+}
+
+/// Reads and checks a description, and runs what is one in both tiers.
+fn run_all(name: &str, text: &str, counts: &mut Counts) {
+    let parsed = fist::parser::parse(text);
+    let checked = check(&parsed.description, name);
+    let Some(program) = checked.program.filter(|_| parsed.diagnostics.is_empty()) else {
+        counts.refused += 1;
+        return;
+    };
+    let interpreted = || {
+        run_functions(&program, |notes, function, values, input, output| {
+            common::interpret(&program, notes, function, values, input, output)
+        })
+    };
+    // Whether runs are stopped or not: they end.
+    let Ok(compiled) = Compiled::new(&program) else {
+        interpreted();
+        counts.interpreted_only += 1;
+        return;
+    };
+    let compiled = || {
+        run_functions(&program, |notes, function, values, input, output| {
+            common::run_compiled(&compiled, &program, notes, function, values, input, output)
+        })
+    };
+    let _ = common::in_both_tiers(interpreted, compiled, || name.to_owned());
+    counts.both_tiers += 1;
 }
 
 #[test]
@@ -121,16 +174,19 @@ fn damaged_descriptions_are_refused_or_run_to_an_end() {
         std::env::var("PLYFS_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let samples = samples();
     assert!(samples.len() >= 10);
-    samples.iter().for_each(|(name, text)| run_all(name, text));
+    let mut counts = Counts::default();
+    samples.iter().for_each(|(name, text)| run_all(name, text, &mut counts));
+    assert_eq!(counts.both_tiers, samples.len() as u64, "{counts:?}");
     let (start, mut count) = (Instant::now(), 0);
     while start.elapsed() < Duration::from_secs(seconds) {
         let seed = first.wrapping_add(count);
         let mut random = fastrand::Rng::with_seed(seed);
         let (name, text) = &samples[random.usize(0..samples.len())];
         let text = damage(text, &mut random);
-        let outcome = std::panic::catch_unwind(|| run_all(name, &text));
+        let run = std::panic::AssertUnwindSafe(|| run_all(name, &text, &mut counts));
+        let outcome = std::panic::catch_unwind(run);
         assert!(outcome.is_ok(), "PLYFS_FUZZ_SEED={seed}\n{text}");
         count += 1;
     }
-    println!("{count} descriptions from PLYFS_FUZZ_SEED={first}");
+    println!("{count} descriptions from PLYFS_FUZZ_SEED={first}: {counts:?}");
 }

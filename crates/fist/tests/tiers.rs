@@ -5,9 +5,11 @@
 mod common;
 mod random;
 
+use std::alloc::{GlobalAlloc, Layout};
 use std::time::{Duration, Instant};
 
 use common::Notes;
+use common::red_zones::RedZones;
 use fist::calls::Calls;
 use fist::check::check;
 use fist::compiler::Compiled;
@@ -15,6 +17,9 @@ use fist::interpreter::{self, Outside};
 use fist::memory::Memory;
 use fist::program::Program;
 use fist::stop::{Stop, Why};
+
+#[global_allocator]
+static ALLOCATOR: RedZones = RedZones;
 
 /// What a program did: what its runs answered, and what they changed.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,16 +72,18 @@ fn agree(seed: u64, counts: &mut Counts) {
         return;
     };
     let compiled = Compiled::new(&program).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
-    let interpreted = all_runs(&program, |memory, outside, function, values| {
-        interpreter::run(&program, memory, outside, function, values)
-    });
-    let done = all_runs(&program, |memory, outside, function, values| {
-        compiled.run(&program, memory, outside, function, values)
-    });
-    let differing = done.answers.iter().zip(&interpreted.answers).position(|(one, other)| one != other);
-    assert!(
-        done == interpreted,
-        "FIST_TIERS_SEED={seed}: interpreted {interpreted:?}\ncompiled {done:?}\nfirst differing run {differing:?}\n{text}"
+    let done = common::in_both_tiers(
+        || {
+            all_runs(&program, |memory, outside, function, values| {
+                interpreter::run(&program, memory, outside, function, values)
+            })
+        },
+        || {
+            all_runs(&program, |memory, outside, function, values| {
+                compiled.run(&program, memory, outside, function, values)
+            })
+        },
+        || format!("FIST_TIERS_SEED={seed}\n{text}"),
     );
     counts.statements += statements;
     for answer in &done.answers {
@@ -85,6 +92,27 @@ fn agree(seed: u64, counts: &mut Counts) {
             Err(stop) => counts.stops[Why::ALL.iter().position(|why| *why == stop.why).unwrap_or(0)] += 1,
         }
     }
+}
+
+/// Runs the first function of a program in both tiers, on bytes to read and bytes to write.
+fn on_bytes(
+    program: &Program,
+    compiled: &Compiled,
+    values: &[i64],
+    (input, output): (&[u8], &[u8]),
+    what: &dyn std::fmt::Display,
+) {
+    let run = |is_compiled: bool| {
+        // Allocations of their own, with red zones close to the first and the last byte.
+        let (input, mut output): (Box<[u8]>, Box<[u8]>) = (input.into(), output.into());
+        let notes = &mut Notes::new(program);
+        let answer = match is_compiled {
+            true => common::run_compiled(compiled, program, notes, 0, values, &input, &mut output),
+            false => common::interpret(program, notes, 0, values, &input, &mut output),
+        };
+        (answer, output)
+    };
+    let _ = common::in_both_tiers(|| run(false), || run(true), || what.to_string());
 }
 
 #[derive(Debug, Default)]
@@ -133,6 +161,33 @@ fn random_programs_do_the_same_in_both_tiers() {
 }
 
 #[test]
+fn accesses_beside_an_allocation_are_noticed() {
+    let layout = Layout::array::<u8>(40).unwrap();
+    let around = |fill| {
+        common::red_zones::filled_with(fill, || {
+            // SAFETY: the layout is not empty, and what is read is in the red zones, which the allocator has initialized.
+            unsafe {
+                let bytes = RedZones.alloc(layout);
+                let around = (*bytes.sub(1), *bytes.add(40));
+                RedZones.dealloc(bytes, layout);
+                around
+            }
+        })
+    };
+    assert_eq!((around(7), around(9)), ((7, 7), (9, 9)));
+    let before = common::red_zones::damaged();
+    for distance in [-16, -1, 0, 39, 40, 55] {
+        // SAFETY: the layout is not empty, and what is written to is the allocation or in its red zones.
+        unsafe {
+            let bytes = RedZones.alloc(layout);
+            *bytes.offset(distance) = 2;
+            RedZones.dealloc(bytes, layout);
+        }
+    }
+    assert_eq!(common::red_zones::damaged() - before, 4);
+}
+
+#[test]
 fn loops_of_bytes_stop_where_they_would_byte_by_byte() {
     // Without optimization all steps of a run take seconds.
     let most = if cfg!(debug_assertions) { 1 } else { 3 };
@@ -160,11 +215,7 @@ fn loops_of_bytes_reach_up_to_the_end_and_over_themselves() {
     let compiled = Compiled::new(&program).unwrap();
     let both = |from: i64, to: i64, count: i64, input: &[u8], output: &[u8]| {
         let values = [from, to, count, 5];
-        let (mut one, mut other) = (output.to_vec(), output.to_vec());
-        let notes = &mut Notes::new(&program);
-        let interpreted = common::interpret(&program, notes, 0, &values, input, &mut one);
-        let answer = common::run_compiled(&compiled, &program, notes, 0, &values, input, &mut other);
-        assert_eq!((interpreted, one), (answer, other), "{from:x} {to:x} {count}");
+        on_bytes(&program, &compiled, &values, (input, output), &format!("{from:x} {to:x} {count}"));
     };
     let text = *b"a filter makes bytes of bytes, sixteen at a time. A filter makes bytes of bytes.";
     for count in [0, 15, 16, 17, 47, 48, 49, 64, -1] {
@@ -196,11 +247,8 @@ fn loops_may_begin_and_end_anywhere_in_the_range_of_their_counter() {
             for to in &all {
                 for place in [Memory::OUTPUT, Memory::OUTPUT + 20] {
                     let values = [Memory::INPUT, place, *from, *to];
-                    let (mut one, mut other) = ([7; 64], [7; 64]);
-                    let notes = &mut Notes::new(&program);
-                    let interpreted = common::interpret(&program, notes, 0, &values, &input, &mut one);
-                    let answer = common::run_compiled(&compiled, &program, notes, 0, &values, &input, &mut other);
-                    assert_eq!((interpreted, one), (answer, other), "{counter}: {from} to {to}, {place:x}");
+                    let what = format_args!("{counter}: {from} to {to}, {place:x}");
+                    on_bytes(&program, &compiled, &values, (&input, &[7; 64]), &what);
                 }
             }
         }
@@ -265,14 +313,10 @@ fn rounds_of_loops_do_the_same_many_at_a_time() {
                 (Memory::OUTPUT, Memory::OUTPUT + 5),
                 (Memory::OUTPUT + 20, Memory::OUTPUT),
             ] {
-                let (mut one, mut other) = ([7; 56], [7; 56]);
-                one[..input.len()].copy_from_slice(&input);
-                other[..input.len()].copy_from_slice(&input);
-                let notes = &mut Notes::new(&program);
-                let values = [from, to, count, 5];
-                let interpreted = common::interpret(&program, notes, 0, &values, &input, &mut one);
-                let answer = common::run_compiled(&compiled, &program, notes, 0, &values, &input, &mut other);
-                assert_eq!((interpreted, one), (answer, other), "{round}: {from:x} {to:x} {count}");
+                let mut output = [7; 56];
+                output[..input.len()].copy_from_slice(&input);
+                let what = format_args!("{round}: {from:x} {to:x} {count}");
+                on_bytes(&program, &compiled, &[from, to, count, 5], (&input, &output), &what);
             }
         }
     }

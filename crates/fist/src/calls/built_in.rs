@@ -290,7 +290,7 @@ impl Calls<'_> {
                 memory.meter().charge(CIPHER_WORK.of(length))?;
                 memory.passes(length)?;
                 let mut bytes = memory::filled(0, length)?;
-                ciphers::random(&mut bytes);
+                self.host.random(&mut bytes);
                 given[0].write(&bytes, memory, self.host)?;
             }
             _ => {

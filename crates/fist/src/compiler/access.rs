@@ -195,7 +195,7 @@ impl Translator<'_, '_> {
     }
 
     /// The lowest 32 bits.
-    fn low_half(&mut self, value: Value) -> Value {
+    pub(super) fn low_half(&mut self, value: Value) -> Value {
         let half = self.builder.ins().ireduce(types::I32, value);
         self.builder.ins().uextend(types::I64, half)
     }

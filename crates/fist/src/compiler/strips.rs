@@ -6,10 +6,10 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::facts::Base;
+use super::guard::{Guard, Table, WIDTH, Window};
 use super::range::Range;
 use super::rounds::{self, Round};
-use super::translator::{FLAGS, Operand, Place, Translator};
-use super::vectors::{Ground, Look, WIDTH};
+use super::translator::{Operand, Place, Translator};
 use crate::interpreter::DEPTH_MAX;
 use crate::ir::{Comparison, Expression as E, Integer, Operator, Register, Statement as S};
 
@@ -22,14 +22,6 @@ struct Strip<'s> {
     round: Round<'s>,
     /// The steps that a round takes, with those of its calls.
     steps: i64,
-}
-
-/// Where bytes are read or written.
-struct Access {
-    /// The address of the first.
-    address: Value,
-    /// The counter is to be less than this.
-    end: Value,
 }
 
 /// Whether this machine computes on sixteen bytes at a time in all the ways that are used here.
@@ -126,133 +118,71 @@ impl<'a> Translator<'_, 'a> {
         })
     }
 
-    /// Where a settled pointer points, and how many bytes are reached from there.
-    fn place_of(&mut self, pointer: &E, is_write: bool) -> Option<Access> {
-        let Operand::Pointer { base, offset, .. } = self.value(pointer) else { return None };
-        let (address, limit) = self.extent(base, is_write);
-        let address = self.builder.ins().iadd(address, offset);
-        Some(Access { address, end: self.builder.ins().isub(limit, offset) })
-    }
-
-    /// Where bytes are counted.
-    fn access(&mut self, (pointer, length): (&E, Option<u64>), is_write: bool) -> Option<Access> {
-        let mut access = self.place_of(pointer, is_write)?;
-        if let Some(length) = length {
-            let length = self.constant(i64::try_from(length).unwrap_or(i64::MAX));
-            access.end = self.less_of(access.end, length);
-        }
-        Some(access)
-    }
-
     /// Whether no byte is read that one of the fifteen rounds before has written.
-    fn is_apart(&mut self, read: &Access, to: &Access) -> Value {
-        let further = self.builder.ins().isub(to.address, read.address);
+    fn is_apart(&mut self, read: &Window, to: &Window) -> Value {
+        let further = self.builder.ins().isub(to.address(), read.address());
         let one = self.constant(1);
         let before = self.builder.ins().isub(further, one);
         self.compare(IntCC::UnsignedGreaterThanOrEqual, before, WIDTH - 1)
     }
 
-    /// Whether a table is there, so many bytes of it, and none of them is written to between two values of the counter.
-    fn is_table(&mut self, table: &Access, bytes: i64, to: &Access, (first, end): (Value, Value)) -> Value {
-        let is_there = self.compare(IntCC::SignedGreaterThanOrEqual, table.end, bytes);
+    /// Whether none of so many bytes of a table is written to between two values of the counter.
+    fn is_kept(&mut self, table: &Table, bytes: i64, to: &Window, (first, end): (Value, Value)) -> Value {
         let bytes = self.constant(bytes);
-        let behind = self.builder.ins().iadd(table.address, bytes);
-        let (written, beyond) = (self.builder.ins().iadd(to.address, first), self.builder.ins().iadd(to.address, end));
+        let behind = self.builder.ins().iadd(table.address(), bytes);
+        let written = self.builder.ins().iadd(to.address(), first);
+        let beyond = self.builder.ins().iadd(to.address(), end);
         let is_before = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, behind, written);
-        let is_behind = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, beyond, table.address);
-        let is_apart = self.builder.ins().bor(is_before, is_behind);
-        self.builder.ins().band(is_there, is_apart)
+        let is_behind = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, beyond, table.address());
+        self.builder.ins().bor(is_before, is_behind)
     }
 
-    fn less_of(&mut self, one: Value, other: Value) -> Value {
-        let is_less = self.builder.ins().icmp(IntCC::SignedLessThan, one, other);
-        self.builder.ins().select(is_less, one, other)
-    }
-
-    /// Where bytes are read, where the tables are, and where bytes are written.
-    fn places_of(&mut self, round: &Round<'a>) -> Option<(Vec<Access>, Vec<Access>, Access)> {
-        let reads = round.reads.iter().map(|read| self.access(*read, false)).collect::<Option<_>>()?;
-        let tables = round.tables.iter().map(|(table, _)| self.place_of(table, false)).collect::<Option<_>>()?;
-        Some((reads, tables, self.access(round.to, true)?))
-    }
-
-    /// Whether sixteen rounds can be begun at all, and the last value of the counter with which they can be.
-    fn last(
-        &mut self,
-        strip: &Strip<'a>,
-        (reads, tables, to): (&[Access], &[Access], &Access),
-        first: Value,
-    ) -> (Value, Value) {
+    /// What the counter stays below: the bound, as far as pointers are moved at a time and steps are left.
+    fn wanted_end(&mut self, strip: &Strip<'a>, first: Value) -> Value {
         let (bound, _) = self.integer(strip.bound);
-        // Pointers are not moved farther at a time.
         let most = self.constant(Range::STEP.high);
-        let mut end = self.less_of(bound, most);
-        for access in reads.iter().chain([to]) {
-            end = self.less_of(end, access.end);
-        }
+        let end = self.lesser(IntCC::SignedLessThan, bound, most);
         let (steps, each) = (self.builder.use_var(self.steps), self.constant(strip.steps));
         let rounds = self.builder.ins().udiv(steps, each);
         let affordable = self.builder.ins().iadd(first, rounds);
-        end = self.less_of(end, affordable);
+        self.lesser(IntCC::SignedLessThan, end, affordable)
+    }
+
+    /// All that is read and written.
+    fn guard_of(&mut self, strip: &Strip<'a>, first: Value) -> Option<Guard> {
+        let round = &strip.round;
+        let reads = round.reads.iter().map(|read| self.window(*read, false)).collect::<Option<_>>()?;
+        let tables = round.tables.iter().map(|(table, bytes)| self.table(table, *bytes)).collect::<Option<_>>()?;
+        let to = self.window(round.to, true)?;
+        let wanted = self.wanted_end(strip, first);
+        Some(self.guard(reads, tables, to, wanted))
+    }
+
+    /// Whether sixteen rounds at a time do the same as one by one, and calls do not go too deep.
+    fn is_same(&mut self, strip: &Strip<'a>, guard: &Guard, first: Value) -> Value {
         let room = i64::from(DEPTH_MAX) - i64::from(self.scope.depth) - i64::from(strip.round.depth);
-        let has_room = self.compare(IntCC::SignedLessThanOrEqual, self.depth, room);
-        let is_natural = self.compare(IntCC::SignedGreaterThanOrEqual, first, 0);
-        let mut is_possible = self.builder.ins().band(has_room, is_natural);
-        for read in reads {
-            let apart = self.is_apart(read, to);
-            is_possible = self.builder.ins().band(is_possible, apart);
+        let mut is_same = self.compare(IntCC::SignedLessThanOrEqual, self.depth, room);
+        for read in &guard.reads {
+            let apart = self.is_apart(read, &guard.to);
+            is_same = self.builder.ins().band(is_same, apart);
         }
-        for (table, (_, bytes)) in tables.iter().zip(&strip.round.tables) {
-            let is_table = self.is_table(table, *bytes, to, (first, end));
-            is_possible = self.builder.ins().band(is_possible, is_table);
+        for (table, (_, bytes)) in guard.tables.iter().zip(&strip.round.tables) {
+            let is_kept = self.is_kept(table, *bytes, &guard.to, (first, guard.end));
+            is_same = self.builder.ins().band(is_same, is_kept);
         }
-        // What is subtracted from it does not make it wrap around.
-        let has_some = self.compare(IntCC::SignedGreaterThan, end, 0);
-        let is_possible = self.builder.ins().band(is_possible, has_some);
-        let width = self.constant(WIDTH);
-        (is_possible, self.builder.ins().isub(end, width))
+        is_same
     }
 
     fn rounds(&mut self, strip: &Strip<'a>) {
         let Place::Changing { variable: counter, .. } = self.scope.registers[strip.counter] else { return };
-        let Some((reads, tables, to)) = self.places_of(&strip.round) else { return };
         let first = self.builder.use_var(counter);
-        let (is_possible, last) = self.last(strip, (&reads, &tables, &to), first);
-        let (head, body, done) = (self.block(), self.block(), self.block());
-        self.builder.ins().brif(is_possible, head, &[], done, &[]);
-        self.scope.latest.clear();
-        self.builder.switch_to_block(head);
-        let count = self.builder.use_var(counter);
-        let goes_on = self.builder.ins().icmp(IntCC::SignedLessThanOrEqual, count, last);
-        self.builder.ins().brif(goes_on, body, &[], done, &[]);
-        self.start(body);
-        let looks = tables.iter().zip(&strip.round.tables);
-        let looks = looks.map(|(table, (pointer, bytes))| Look {
-            address: table.address,
-            is_small: *bytes <= WIDTH && self.has_bytes(pointer, WIDTH),
-        });
-        let ground = Ground { count, reads: reads.iter().map(|read| read.address).collect(), tables: looks.collect() };
-        let value = self.vectors(&strip.round, ground);
-        let address = self.builder.ins().iadd(to.address, count);
-        self.builder.ins().store(FLAGS, value, address, 0);
-        let width = self.constant(WIDTH);
-        let next = self.builder.ins().iadd(count, width);
-        self.builder.def_var(counter, next);
-        self.builder.ins().jump(head, &[]);
-        self.builder.seal_block(head);
-        self.start(done);
-        let count = self.builder.use_var(counter);
+        let Some(guard) = self.guard_of(strip, first) else { return };
+        let is_same = self.is_same(strip, &guard, first);
+        let guarded = self.begin_guarded(&guard, counter, is_same);
+        let value = self.vectors(&strip.round, &guard, &guarded.count);
+        self.guarded_write(&guard, &guarded.count, value);
+        let count = self.end_guarded(guarded);
         self.settle_rounds(strip, first, count);
-    }
-
-    /// Whether what a pointer points to certainly has so many bytes.
-    fn has_bytes(&self, pointer: &E, bytes: i64) -> bool {
-        let has = match pointer {
-            E::Object(object) => self.function().objects[*object],
-            E::Data(index) if !self.program.data[*index].is_written => self.program.data[*index].bytes.len() as u64,
-            _ => 0,
-        };
-        has >= bytes as u64
     }
 
     /// The steps that were taken, and what the counter was copied to.

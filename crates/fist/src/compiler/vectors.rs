@@ -2,40 +2,23 @@
 
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
+use super::guard::{Counted, Guard, WIDTH};
 use super::lanes::{Lane, Shift};
 use super::rounds::Round;
-use super::translator::{FLAGS, Translator};
+use super::translator::Translator;
 use crate::ir::{Expression as E, Operator};
 
-/// How many bytes at a time.
-pub(super) const WIDTH: i64 = 16;
-
-/// What lanes are made of.
-pub(super) struct Ground {
-    /// What the loop has counted to.
-    pub(super) count: Value,
-    /// The addresses of what is read: where the counter is 0.
-    pub(super) reads: Vec<Value>,
-    pub(super) tables: Vec<Look>,
-}
-
-/// Where a table is.
-pub(super) struct Look {
-    pub(super) address: Value,
-    /// It has sixteen bytes at least, and none beyond them is looked at.
-    pub(super) is_small: bool,
-}
-
-/// What has been made.
-struct Made {
-    ground: Ground,
+/// What lanes are made of: bytes that the guard reaches, and what has been computed.
+struct Made<'g> {
+    guard: &'g Guard,
+    count: &'g Counted,
     computed: Vec<Value>,
 }
 
 impl<'a> Translator<'_, 'a> {
     /// The bytes that sixteen rounds write.
-    pub(super) fn vectors(&mut self, round: &Round<'a>, ground: Ground) -> Value {
-        let mut made = Made { ground, computed: Vec::new() };
+    pub(super) fn vectors(&mut self, round: &Round<'a>, guard: &Guard, count: &Counted) -> Value {
+        let mut made = Made { guard, count, computed: Vec::new() };
         for lane in &round.computed {
             let value = self.vector(lane, &made);
             made.computed.push(value);
@@ -48,7 +31,7 @@ impl<'a> Translator<'_, 'a> {
         self.builder.ins().splat(types::I8X16, byte)
     }
 
-    fn vector(&mut self, lane: &Lane, made: &Made) -> Value {
+    fn vector(&mut self, lane: &Lane, made: &Made<'_>) -> Value {
         match lane {
             Lane::Constant(value) => {
                 let byte = self.builder.ins().iconst(types::I8, value & 0xff);
@@ -58,23 +41,15 @@ impl<'a> Translator<'_, 'a> {
                 let (value, _) = self.integer(&E::Register(*register));
                 self.splat(value)
             }
-            Lane::Counter => self.counted(made.ground.count),
-            Lane::Read(index) => {
-                let address = self.builder.ins().iadd(made.ground.reads[*index], made.ground.count);
-                self.builder.ins().load(types::I8X16, FLAGS, address, 0)
-            }
+            Lane::Counter => self.counted(made.count.value()),
+            Lane::Read(index) => self.guarded_read(made.guard, *index, made.count),
             Lane::Looked(table, index) => {
-                let table = &made.ground.tables[*table];
+                let table = &made.guard.tables[*table];
                 match **index {
-                    Lane::Read(read) if !table.is_small => {
-                        let address = self.builder.ins().iadd(made.ground.reads[read], made.ground.count);
-                        self.gathered(table, |this, lane| {
-                            this.builder.ins().uload8(types::I64, FLAGS, address, i32::from(lane))
-                        })
-                    }
+                    Lane::Read(read) => self.guarded_look_by_read(made.guard, table, read, made.count),
                     _ => {
                         let indexes = self.vector(index, made);
-                        self.looked(table, indexes)
+                        self.guarded_look(table, indexes)
                     }
                 }
             }
@@ -126,30 +101,5 @@ impl<'a> Translator<'_, 'a> {
         let numbers = self.builder.func.dfg.constants.insert(numbers.into());
         let numbers = self.builder.ins().vconst(types::I8X16, numbers);
         self.builder.ins().iadd(first, numbers)
-    }
-
-    /// The bytes of a table that have these indexes.
-    fn looked(&mut self, table: &Look, indexes: Value) -> Value {
-        if table.is_small {
-            let all = self.builder.ins().load(types::I8X16, FLAGS, table.address, 0);
-            return self.builder.ins().swizzle(all, indexes);
-        }
-        self.gathered(table, |this, lane| {
-            let index = this.builder.ins().extractlane(indexes, lane);
-            this.builder.ins().uextend(types::I64, index)
-        })
-    }
-
-    /// The same, one by one, where each has its own index.
-    fn gathered(&mut self, table: &Look, mut index: impl FnMut(&mut Self, u8) -> Value) -> Value {
-        let nothing = self.builder.ins().iconst(types::I8, 0);
-        let mut bytes = self.builder.ins().splat(types::I8X16, nothing);
-        for lane in 0..WIDTH as u8 {
-            let index = index(self, lane);
-            let address = self.builder.ins().iadd(table.address, index);
-            let byte = self.builder.ins().load(types::I8, FLAGS, address, 0);
-            bytes = self.builder.ins().insertlane(bytes, byte, lane);
-        }
-        bytes
     }
 }

@@ -1,6 +1,9 @@
 //! A file system for programs that need none: it notes what it is asked for.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod red_zones;
+
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use fist::builtins::{Attribute, Global, OperationValue};
@@ -69,6 +72,11 @@ impl Notes {
 }
 
 impl Host for Notes {
+    /// The same in each run.
+    fn random(&mut self, bytes: &mut [u8]) {
+        bytes.fill(0x77);
+    }
+
     fn global(&mut self, global: Global) -> i64 {
         match global {
             Global::User => 1000,
@@ -224,4 +232,21 @@ pub fn run_compiled(
     let mut memory =
         Memory::new(&program.data, input, output).metered(Meter::new(notes.time_limit).with_work(notes.work));
     compiled.run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
+}
+
+/// Does the same interpreted and compiled: the results and all that changed have to be equal, and nothing is read or written
+/// beside any allocation, as far as the allocator is [`red_zones::RedZones`].
+pub fn in_both_tiers<T: PartialEq + Debug>(
+    interpreted: impl FnOnce() -> T,
+    compiled: impl Fn() -> T,
+    what: impl Fn() -> String,
+) -> T {
+    let expected = interpreted();
+    let damaged = red_zones::damaged();
+    for fill in [0x5a, 0xc3] {
+        let found = red_zones::filled_with(fill, &compiled);
+        assert!(found == expected, "{}\ninterpreted {expected:?}\ncompiled {found:?}", what());
+    }
+    assert_eq!(red_zones::damaged(), damaged, "compiled code wrote beside an allocation: {}", what());
+    expected
 }

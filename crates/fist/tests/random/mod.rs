@@ -77,6 +77,11 @@ pub fn description(seed: u64) -> (String, usize) {
     (maker.text, maker.statements)
 }
 
+/// A number as it is written: the least one has no literal.
+fn literal(number: i64) -> String {
+    if number == i64::MIN { "(-9223372036854775807 - 1)".into() } else { format!("({number})") }
+}
+
 impl Maker {
     /// Functions that make bytes of bytes, as filters do.
     fn bytes(&mut self) {
@@ -96,27 +101,83 @@ impl Maker {
             let (body, r#type, given) = (chosen(self), self.integer_type().0, self.integer_type().0);
             let _ = writeln!(self.text, "static {type} {name}({given} c) {{ {body} }}");
         }
-        for name in ["map", "mix"] {
-            let (mut counter, bound) = (self.integer_type().0, ["n", "n", "n", "n", "20", "36", "64"][self.below(7)]);
-            let (start, step) =
-                (["0", "0", "1", "k & 3", "0", "0", "2", "-2"][self.below(8)], ["i++", "++i", "i += 1"][self.below(3)]);
-            let depth = 1 + self.below(3);
-            let (value, r#type) = (self.byte("in[i]", depth, true), ["char", "unsigned char"][self.below(2)]);
-            let place = if self.one_in(12) { "kept[i]" } else { "out[i]" };
-            let round = self.round(place, value);
-            // Sometimes what the last round has left is wanted.
-            let last = if self.one_in(8) { " + late" } else { "" };
-            let (given, mut count) =
-                (["char", "unsigned char"][self.below(2)], ["int", "long", "unsigned"][self.below(3)]);
-            if self.one_in(2) {
-                (counter, count) = ("int", "int");
+        for name in ["map", "mix", "wild"] {
+            self.bytes_by_bytes(name);
+        }
+    }
+
+    /// A loop that makes bytes of bytes at the same place, or at places that are moved against each other.
+    fn bytes_by_bytes(&mut self, name: &str) {
+        let mut counter = self.integer_type().0;
+        let is_wild = name == "wild";
+        let head = if is_wild { self.wild_head() } else { self.usual_head() };
+        let read = if is_wild && self.one_in(3) { format!("in[{}]", self.moved()) } else { "in[i]".into() };
+        let depth = 1 + self.below(3);
+        let (value, r#type) = (self.byte(&read, depth, true), ["char", "unsigned char"][self.below(2)]);
+        let written = if is_wild && self.one_in(3) { self.moved() } else { "i".into() };
+        let place = if self.one_in(12) { format!("kept[{written}]") } else { format!("out[{written}]") };
+        let round = self.round(&place, value);
+        // Sometimes what the last round has left is wanted.
+        let last = if self.one_in(8) { " + late" } else { "" };
+        let given = ["char", "unsigned char"][self.below(2)];
+        let mut count = self.integer_type().0;
+        if self.one_in(2) {
+            (counter, count) = ("int", "int");
+        }
+        let key = ["int", "long"][self.below(2)];
+        let _ = writeln!(
+            self.text,
+            "static long {name}(const {given} *in, {type} *out, {count} n, {key} k) {{ char kept[60]; {counter} i; int late; \
+             for ({head}) {round} return i + kept[k & 7]{last}; }}"
+        );
+        self.statements += 3;
+    }
+
+    /// How filters count: near zero, up by one.
+    fn usual_head(&mut self) -> String {
+        let bound = ["n", "n", "n", "n", "20", "36", "64"][self.below(7)];
+        let (start, step) =
+            (["0", "0", "1", "k & 3", "0", "0", "2", "-2"][self.below(8)], ["i++", "++i", "i += 1"][self.below(3)]);
+        format!("i = {start}; i < {bound}; {step}")
+    }
+
+    /// A loop that begins and ends anywhere. What it reaches ends it, if nothing else does: each round writes farther on.
+    fn wild_head(&mut self) -> String {
+        let (start, bound) = (self.edge(), if self.one_in(2) { "n".into() } else { self.edge() });
+        let test = ["<", "<", "<", "<=", "!=", ">", ">="][self.below(7)];
+        let steps = ["i++", "i++", "++i", "i += 1", "i--", "i += 2", "i += 3", "i -= 1", "i += 16", "i -= 16"];
+        format!("i = {start}; i {test} {bound}; {}", steps[self.below(steps.len())])
+    }
+
+    /// A number near a limit: of vectors, buffers and types, or one that is given.
+    fn edge(&mut self) -> String {
+        let near = self.below(7) as i64 - 3;
+        match self.below(12) {
+            0..=2 => near.to_string(),
+            3..=4 => (near + [-16, -32, 16, 32, -48, -64][self.below(6)]).to_string(),
+            5 => (near + [36, 40, 48, 60, 90][self.below(5)]).to_string(),
+            6 => (near + [127, 128, 255, 256, -128, 32_767, 65_535, -32_768, 4096, -4096][self.below(10)]).to_string(),
+            7 => (near + [1 << 31, -(1 << 31), (1 << 32) - 1, 1 << 32, -(1 << 32)][self.below(5)]).to_string(),
+            8 => format!("(-9223372036854775807 + {})", self.below(20)),
+            9 => format!("(9223372036854775807 - {})", self.below(20)),
+            10 => ["k", "-k", "(k & 63)", "(n - 16)", "(n - 32)", "(n - 17)", "-n"][self.below(7)].into(),
+            _ => format!("(k + {})", self.below(40)),
+        }
+    }
+
+    /// An index that is moved against the counter.
+    fn moved(&mut self) -> String {
+        let by = self.below(20);
+        match self.below(10) {
+            0..=2 => format!("i + {by}"),
+            3..=5 => format!("i - {by}"),
+            6 => format!("i {} k", ["+", "-"][self.below(2)]),
+            7 => "i + (k & 15)".into(),
+            8 => ["n - i", "i * 2", "i + n", "(char)i", "(unsigned char)i", "(unsigned)i"][self.below(6)].into(),
+            _ => {
+                let edge = self.edge();
+                format!("i + {edge}")
             }
-            let _ = writeln!(
-                self.text,
-                "static long {name}(const {given} *in, {type} *out, {count} n, int k) {{ char kept[60]; {counter} i; int late; \
-                 for (i = {start}; i < {bound}; {step}) {round} return i + kept[k & 7]{last}; }}"
-            );
-            self.statements += 3;
         }
     }
 
@@ -238,13 +299,11 @@ impl Maker {
         }
         if name == "f" {
             let (at, length) = (self.below(20), self.below(40));
+            let (from, to, count) = (self.below(40), self.below(40), self.below(52));
             let _ = writeln!(
                 self.text,
                 "unsigned char wide[90]; fistMemCpy(wide + {at}, in, {length}); a += map(in, wide, {length}, b); \
-                 b += mix(wide + {}, wide + {}, {}, a);",
-                self.random.usize(..40),
-                self.random.usize(..40),
-                self.random.usize(..52)
+                 b += mix(wide + {from}, wide + {to}, {count}, a);"
             );
             self.add("wide", Kind::Array(1, 90), false);
         }
@@ -256,7 +315,23 @@ impl Maker {
             self.statement(3);
         }
         let value = self.integer(3);
+        if name == "f" {
+            // At the end, for it may well be stopped.
+            let (from, to, count, key) = (self.start(), self.start(), self.count(), self.number());
+            let (read, written) = (["in", "wide", "wide"][self.below(3)], ["out", "wide", "wide"][self.below(3)]);
+            let _ = writeln!(self.text, "a += wild({read} + {from}, {written} + {to}, {count}, {key});");
+        }
         let _ = writeln!(self.text, "return {value};\n}}");
+    }
+
+    /// Where bytes begin: a few before what they lie in.
+    fn start(&mut self) -> i64 {
+        self.below(40) as i64 - if self.one_in(6) { 40 } else { 0 }
+    }
+
+    /// Number of bytes; a few can be none.
+    fn count(&mut self) -> String {
+        if self.one_in(4) { literal(self.limit()) } else { self.below(70).to_string() }
     }
 
     fn integer_type(&mut self) -> (&'static str, u8) {
@@ -370,6 +445,26 @@ impl Maker {
                 self.block(depth);
                 let _ = write!(self.text, "while ({name}{step} < {rounds});");
             }
+            2 => {
+                // A counter from anywhere in the range of its type, which may wrap around.
+                let (r#type, _) = self.integer_type();
+                let first = self.limit();
+                let (by, test) =
+                    [("++", "<"), ("++", "!="), ("--", "!="), ("--", ">"), (" += 3", "!="), (" -= 16", "!=")]
+                        [self.below(6)];
+                let each = match by {
+                    "++" => 1,
+                    "--" => -1,
+                    " += 3" => 3,
+                    _ => -16,
+                };
+                let last = first.wrapping_add(each * rounds as i64);
+                let [first, last] = [first, last].map(literal);
+                let _ =
+                    write!(self.text, "{{ for ({type} {name} = {first}; {name} {test} ({type}){last}; {name}{by}) ");
+                self.add(&name, Kind::Integer, true);
+                self.block(depth);
+            }
             _ => {
                 let (r#type, _) = self.integer_type();
                 let _ = write!(self.text, "{{ for ({type} {name} = 0; {name} < {rounds}; {name}{step}) ");
@@ -438,7 +533,14 @@ impl Maker {
     fn index(&mut self, length: usize, depth: usize) -> String {
         match self.below(40) {
             0 => self.integer(depth.min(1)),
-            1..=12 => self.below(length).to_string(),
+            1 => {
+                let by = self.below(18) as i64 - 9;
+                match self.pick(|one| one.counts) {
+                    Some(counter) => format!("{} - {}", counter.name, literal(self.limit().wrapping_add(by))),
+                    None => self.below(length).to_string(),
+                }
+            }
+            2..=12 => self.below(length).to_string(),
             _ => {
                 let value = self.integer(depth.min(1));
                 format!("(unsigned)({value}) % {length}")
@@ -532,7 +634,7 @@ impl Maker {
         let (pointer, value, index) = (self.pointer(4, true, 1), self.integer(1), self.index(3, 1));
         let _ = match self.below(6) {
             4 | 5 => {
-                let (from, to, count) = (self.pointer(1, false, 1), self.pointer(1, true, 1), self.random.usize(..70));
+                let (from, to, count) = (self.pointer(1, false, 1), self.pointer(1, true, 1), self.below(70));
                 let name = ["map", "mix"][self.below(2)];
                 writeln!(self.text, "a += {name}({from}, {to}, {count}, {value});")
             }
@@ -586,6 +688,26 @@ impl Maker {
             }
             _ => name,
         }
+    }
+
+    /// A number near a limit of a type, or near zero.
+    fn limit(&mut self) -> i64 {
+        const LIMITS: [i64; 13] = [
+            0,
+            -16,
+            -32,
+            127,
+            -128,
+            255,
+            32_767,
+            65_535,
+            i32::MAX as i64,
+            i32::MIN as i64,
+            u32::MAX as i64,
+            i64::MAX,
+            i64::MIN,
+        ];
+        LIMITS[self.below(LIMITS.len())].wrapping_add(self.below(9) as i64 - 4)
     }
 
     fn number(&mut self) -> String {

@@ -1,0 +1,266 @@
+//! The accesses of sixteen bytes at a time: all that keeps them within their regions.
+//!
+//! Whatever is believed about a loop decides what is computed. Where it reads and writes is decided here, in unsigned arithmetic
+//! and from nothing but the regions as they were looked up, so no error in what is believed can reach other memory:
+//!
+//! - A [`Window`] has `room` bytes from its address on: its offset is one of 32 bits, and `room` is the limit of the region less
+//!   the offset, or 0 if the offset is larger. So `room` is less than 2^32.
+//! - `end` is at most the room of every window. Sixteen rounds are begun only if `end` is at least 16, so `end - 16` is not
+//!   negative; and only at a count that, as an unsigned number, is at most `end - 16`. So from this count on every window has
+//!   sixteen bytes. [`Counted`] is such a count: only the head of the loop makes one, and every access takes one.
+//! - A [`Table`] is looked into only if its window has so many bytes as an index may be; a larger index is made the largest.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
+use cranelift_frontend::Variable;
+
+use super::range::Range;
+use super::translator::{FLAGS, Operand, Translator};
+use crate::ir::Expression as E;
+
+/// Number of bytes that are read or written at a time.
+pub(super) const WIDTH: i64 = 16;
+/// Number of indexes that a byte can be.
+const INDEXES: i64 = 256;
+/// Offsets in a region.
+const OFFSETS: Range = Range { low: 0, high: 0xffff_ffff };
+
+/// Bytes that a loop counts, from where the counter is 0.
+pub(super) struct Window {
+    address: Value,
+    room: Value,
+}
+
+impl Window {
+    /// The address of the first byte, to be compared with others.
+    pub(super) fn address(&self) -> Value {
+        self.address
+    }
+}
+
+/// Bytes that are looked up by an index of one byte.
+pub(super) struct Table {
+    window: Window,
+    /// Number of bytes that can be looked up, 1 to 256.
+    bytes: i64,
+    /// All that can be looked up is in its first sixteen bytes, which are read as a whole.
+    is_small: bool,
+}
+
+impl Table {
+    /// The address of the first byte, to be compared with others.
+    pub(super) fn address(&self) -> Value {
+        self.window.address
+    }
+}
+
+/// All that a loop reaches, sixteen bytes at a time.
+pub(super) struct Guard {
+    pub(super) reads: Vec<Window>,
+    pub(super) tables: Vec<Table>,
+    pub(super) to: Window,
+    /// The counter is to be less than this: what was wanted, or less.
+    pub(super) end: Value,
+}
+
+/// A count from which on every window of the guard has sixteen bytes.
+pub(super) struct Counted(Value);
+
+impl Counted {
+    /// The count, to be computed with.
+    pub(super) fn value(&self) -> Value {
+        self.0
+    }
+}
+
+/// A loop over a guard's windows that has been begun.
+pub(super) struct GuardedLoop {
+    pub(super) count: Counted,
+    counter: Variable,
+    head: Block,
+    done: Block,
+}
+
+impl Translator<'_, '_> {
+    /// The bytes at a pointer into a region that has been looked up, and at most so many of them.
+    pub(super) fn window(&mut self, (pointer, length): (&E, Option<u64>), is_write: bool) -> Option<Window> {
+        let Operand::Pointer { base, offset, range, .. } = self.value(pointer) else { return None };
+        let offset = if range.is_within(OFFSETS) { offset } else { self.low_half(offset) };
+        let (address, limit) = self.extent(base, is_write);
+        let (nothing, rest) = (self.constant(0), self.builder.ins().isub(limit, offset));
+        let is_inside = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, offset, limit);
+        let mut room = self.builder.ins().select(is_inside, rest, nothing);
+        if let Some(length) = length {
+            let length = self.constant(i64::try_from(length).unwrap_or(i64::MAX));
+            room = self.lesser(IntCC::UnsignedLessThan, room, length);
+        }
+        Some(Window { address: self.builder.ins().iadd(address, offset), room })
+    }
+
+    /// The bytes at a pointer that are looked up by indexes less than this.
+    pub(super) fn table(&mut self, pointer: &E, bytes: i64) -> Option<Table> {
+        let window = self.window((pointer, None), false)?;
+        let bytes = bytes.clamp(1, INDEXES);
+        Some(Table { window, bytes, is_small: bytes <= WIDTH && self.static_bytes(pointer) >= WIDTH as u64 })
+    }
+
+    /// Number of bytes that an object or constant data have.
+    fn static_bytes(&self, pointer: &E) -> u64 {
+        match pointer {
+            E::Object(object) => self.function().objects[*object],
+            E::Data(index) if !self.program.data[*index].is_written => self.program.data[*index].bytes.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// The guard of a loop that is to count up to an end, a signed number.
+    pub(super) fn guard(&mut self, reads: Vec<Window>, tables: Vec<Table>, to: Window, wanted: Value) -> Guard {
+        // Rooms are less than 2^32, so they are the same number with a sign.
+        let mut end = self.lesser(IntCC::SignedLessThan, wanted, to.room);
+        for window in &reads {
+            end = self.lesser(IntCC::SignedLessThan, end, window.room);
+        }
+        Guard { reads, tables, to, end }
+    }
+
+    /// Begins the loop, in which the counter is at most the guard's end less sixteen. None of it is done unless the last value is true.
+    pub(super) fn begin_guarded(&mut self, guard: &Guard, counter: Variable, is_wanted: Value) -> GuardedLoop {
+        let has_some = self.compare(IntCC::SignedGreaterThanOrEqual, guard.end, WIDTH);
+        let mut is_possible = self.builder.ins().band(is_wanted, has_some);
+        for table in &guard.tables {
+            let needed = if table.is_small { WIDTH } else { table.bytes };
+            let is_there = self.compare(IntCC::UnsignedGreaterThanOrEqual, table.window.room, needed);
+            is_possible = self.builder.ins().band(is_possible, is_there);
+        }
+        let width = self.constant(WIDTH);
+        let last = self.builder.ins().isub(guard.end, width);
+        let (head, body, done) = (self.block(), self.block(), self.block());
+        self.builder.ins().brif(is_possible, head, &[], done, &[]);
+        self.scope.latest.clear();
+        self.builder.switch_to_block(head);
+        let count = self.builder.use_var(counter);
+        let is_inside = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, count, last);
+        self.builder.ins().brif(is_inside, body, &[], done, &[]);
+        self.start(body);
+        GuardedLoop { count: Counted(count), counter, head, done }
+    }
+
+    /// Counts up, and ends the loop. The answer is what the counter is behind it.
+    pub(super) fn end_guarded(&mut self, GuardedLoop { count, counter, head, done }: GuardedLoop) -> Value {
+        let width = self.constant(WIDTH);
+        let next = self.builder.ins().iadd(count.0, width);
+        self.builder.def_var(counter, next);
+        self.builder.ins().jump(head, &[]);
+        self.builder.seal_block(head);
+        self.start(done);
+        self.builder.use_var(counter)
+    }
+
+    /// Reads sixteen bytes of a window of the guard.
+    pub(super) fn guarded_read(&mut self, guard: &Guard, read: usize, count: &Counted) -> Value {
+        let address = self.builder.ins().iadd(guard.reads[read].address, count.0);
+        self.builder.ins().load(types::I8X16, FLAGS, address, 0)
+    }
+
+    /// Writes sixteen bytes.
+    pub(super) fn guarded_write(&mut self, guard: &Guard, count: &Counted, value: Value) {
+        let address = self.builder.ins().iadd(guard.to.address, count.0);
+        self.builder.ins().store(FLAGS, value, address, 0);
+    }
+
+    /// The bytes of a table that have these indexes.
+    pub(super) fn guarded_look(&mut self, table: &Table, mut indexes: Value) -> Value {
+        if table.is_small {
+            let all = self.builder.ins().load(types::I8X16, FLAGS, table.window.address, 0);
+            return self.builder.ins().swizzle(all, indexes);
+        }
+        if table.bytes < INDEXES {
+            let most = self.builder.ins().iconst(types::I8, table.bytes - 1);
+            let most = self.builder.ins().splat(types::I8X16, most);
+            indexes = self.builder.ins().umin(indexes, most);
+        }
+        self.gathered(table, |this, lane| {
+            let index = this.builder.ins().extractlane(indexes, lane);
+            this.builder.ins().uextend(types::I64, index)
+        })
+    }
+
+    /// The bytes of a table that have the indexes that are read from a window.
+    pub(super) fn guarded_look_by_read(&mut self, guard: &Guard, table: &Table, read: usize, count: &Counted) -> Value {
+        if table.is_small || table.bytes < INDEXES {
+            let indexes = self.guarded_read(guard, read, count);
+            return self.guarded_look(table, indexes);
+        }
+        let address = self.builder.ins().iadd(guard.reads[read].address, count.0);
+        self.gathered(table, |this, lane| this.builder.ins().uload8(types::I64, FLAGS, address, i32::from(lane)))
+    }
+
+    /// The bytes of a table, one by one. Every index is less than the number of the table's bytes.
+    fn gathered(&mut self, table: &Table, mut index: impl FnMut(&mut Self, u8) -> Value) -> Value {
+        let nothing = self.builder.ins().iconst(types::I8, 0);
+        let mut bytes = self.builder.ins().splat(types::I8X16, nothing);
+        for lane in 0..WIDTH as u8 {
+            let index = index(self, lane);
+            let address = self.builder.ins().iadd(table.window.address, index);
+            let byte = self.builder.ins().load(types::I8, FLAGS, address, 0);
+            bytes = self.builder.ins().insertlane(bytes, byte, lane);
+        }
+        bytes
+    }
+
+    /// The one of two values that is less.
+    pub(super) fn lesser(&mut self, how: IntCC, one: Value, other: Value) -> Value {
+        let is_less = self.builder.ins().icmp(how, one, other);
+        self.builder.ins().select(is_less, one, other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Compiled, facts};
+    use super::*;
+    use crate::interpreter::Outside;
+    use crate::memory::Memory;
+    use crate::stop::Why;
+
+    struct Nobody;
+
+    impl Outside for Nobody {
+        fn call(&mut self, _: &mut Memory<'_>, _: usize, _: &[i64]) -> Result<i64, Why> {
+            Ok(0)
+        }
+    }
+
+    /// The bytes that 32 rounds take from a table, if it is believed that the third parameter is less than this.
+    fn written(table: &str, believed: i64, key: i64) -> Vec<u8> {
+        let numbers = |count: u8| (1..=count).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
+        let text = format!(
+            "%%\n%%\nconst char few[16] = {{{}}};\nconst char more[20] = {{{}}};\n\
+             long f(const unsigned char *in, unsigned char *out, long k) {{\n\
+             for (int i = 0; i < 32; i++) out[i] = {table}[k]; return 0; }}\n",
+            numbers(16),
+            numbers(20)
+        );
+        let parsed = crate::parser::parse(&text);
+        let program = crate::check::check(&parsed.description, "test").program.expect("a program");
+        let mut facts = facts::all(&program).unwrap();
+        facts[0].ranges[2] = Range { low: 0, high: believed - 1 };
+        let compiled = Compiled::by_facts(&program, &facts).unwrap();
+        let mut output = vec![7; 32];
+        let mut memory = Memory::new(&program.data, &[1; 32], &mut output);
+        let values = [Memory::INPUT, Memory::OUTPUT, key];
+        compiled.run(&program, &mut memory, &mut Nobody, 0, &values).unwrap();
+        output
+    }
+
+    #[test]
+    fn wrong_beliefs_about_an_index_reach_no_other_memory() {
+        let all = |byte: u8| vec![byte; 32];
+        assert_eq!((written("more", 20, 1), written("few", 16, 15)), (all(2), all(16)));
+        // The lowest byte is the index: one that is too large is that of the last element, or finds nothing.
+        for key in [20, 21, 36, 200, 255, -1, i64::MAX] {
+            assert_eq!((written("more", 20, key), written("few", 16, key)), (all(20), all(0)), "{key}");
+        }
+        assert_eq!(written("more", 20, 256 + 2), all(3));
+    }
+}
