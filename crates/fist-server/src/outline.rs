@@ -61,7 +61,7 @@ impl Outline<'_> {
             D::MountFlag(name, fields) => self.with_fields(named(name, SymbolKind::STRUCT), fields),
             D::PerVfs(fields) => self.with_fields(plain("per_vfs"), fields),
             D::PerVnode(fields) => self.with_fields(plain("per_vnode"), fields),
-            D::AccessMode(_) | D::Debug(_) | D::FanOut(_) | D::MountStyle(_) | D::Filter(_) => {
+            D::AccessMode(_) | D::Debug(_) | D::Operations(_) | D::FanOut(_) | D::MountStyle(_) | D::Filter(_) => {
                 let name = one_line(whole.of(text).trim_start_matches('%').trim_end_matches(';'));
                 self.symbol(&name, SymbolKind::PROPERTY, None, whole, whole)
             }

@@ -116,7 +116,7 @@ impl Finder<'_> {
                 D::MountData(fields) | D::MountFlag(_, fields) => self.fields("mntdata", fields),
                 D::PerVfs(fields) => self.fields("per_vfs", fields),
                 D::PerVnode(fields) => self.fields("per_vnode", fields),
-                D::AccessMode(_) | D::Debug(_) | D::FanOut(_) | D::MountStyle(_) | D::Filter(_) => {}
+                D::AccessMode(_) | D::Debug(_) | D::Operations(_) | D::FanOut(_) | D::MountStyle(_) | D::Filter(_) => {}
             }
         }
     }

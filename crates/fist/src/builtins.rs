@@ -96,8 +96,9 @@ built_ins! {
         "adds the names of a directory to those that are listed; with NODUPS those that are not there yet";
     SkipName ["fistSkipName"] (name: String) 0 Nothing "leaves the name out of the listing";
     Operate ["fistOp"] (object: Object) 1 Integer "does the operation on another object";
-    Rename ["fistRename"] (directory: Object, name: String, to_directory: Object, to_name: String) 4 Integer
-        "renames an object below, replacing what stands there";
+    Rename ["fistRename"]
+        (directory: Object, name: String, to_directory: Object, to_name: String, flags: Integer) 4 Integer
+        "renames an object below, replacing what stands there; with NOREPLACE that is -EEXIST";
     Unlink ["fistUnlink"] (directory: Object, name: String) 2 Integer "removes a name below";
     MakeDirectory ["fistMkdir"] (directory: Object, name: String, mode: Integer) 3 Integer "makes a directory below";
     CopyFile ["fistCopyFile"] (from: Object, to: String, directory: Object) 2 Integer
@@ -211,6 +212,6 @@ named! {
         NewSize "size" "the size that setattr or truncate sets; -1 if it sets none";
         Offset "offset" "where in the file is read, written or allocated";
         Length "length" "how many bytes are read, written or allocated";
-        Flags "flags" "how a file is opened: O_RDONLY and so on; what access asks for";
+        Flags "flags" "how a file is opened: O_RDONLY and so on; what access asks for; how fallocate works";
     }
 }

@@ -11,6 +11,9 @@ use crate::memory::{self, Memory};
 use crate::program::Program;
 use crate::stop::Why;
 
+/// A flag of `fistRename`: what has the name stays.
+pub(crate) const NO_REPLACE: i64 = 1;
+
 /// An object that a call is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
@@ -81,8 +84,8 @@ pub trait Host {
     fn skip_name(&mut self, name: Option<&[u8]>);
     /// Does the operation on another object.
     fn operate(&mut self, object: &Object) -> i32;
-    /// Renames an object.
-    fn rename(&mut self, from: &Object, name: &[u8], to: &Object, to_name: &[u8]) -> i32;
+    /// Renames an object; where something has the name and it replaces nothing, that is `EEXIST`.
+    fn rename(&mut self, from: &Object, name: &[u8], to: &Object, to_name: &[u8], replaces: bool) -> i32;
     /// Takes a name away.
     fn unlink(&mut self, directory: &Object, name: &[u8]) -> i32;
     /// Makes a directory.

@@ -49,6 +49,9 @@ fn declared(program: &Program) -> Vec<String> {
     if program.is_overlay {
         lines.push("is mounted over its base".to_owned());
     }
+    if program.is_serial {
+        lines.push("does operations with rules one at a time".to_owned());
+    }
     if program.traces {
         lines.push("logs each operation".to_owned());
     }

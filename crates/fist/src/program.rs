@@ -44,6 +44,8 @@ pub struct Program {
     pub sites: Vec<Site>,
     /// Its rules, in the order of the text.
     pub rules: Vec<Rule>,
+    /// Operations with rules are done one at a time on a mount.
+    pub is_serial: bool,
 }
 
 /// Functions that encode and decode, by their index.
@@ -55,6 +57,16 @@ pub struct Filters {
     pub name: Option<(usize, usize)>,
     /// The encoded form of data has another size.
     pub changes_size: bool,
+}
+
+impl Program {
+    /// Whether a filter of data is told which page or chunk is the last of its file: that has a form of its own then, and there
+    /// are no holes.
+    pub fn marks_last(&self) -> bool {
+        let told = if self.filters.changes_size { 6 } else { 5 };
+        let is_told = |function: usize| self.functions[function].parameters >= told;
+        self.filters.data.is_some_and(|(encode, decode)| is_told(encode) || is_told(decode))
+    }
 }
 
 /// A command that programs can give.

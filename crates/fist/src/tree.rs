@@ -34,6 +34,8 @@ pub enum DeclarationKind {
     AccessMode(Spanned<Access>),
     /// `debug`: whether each operation is traced.
     Debug(Spanned<bool>),
+    /// `operations`: whether those with rules are done one at a time.
+    Operations(Spanned<bool>),
     /// `errorcode`: a name for an error number, a new one if none is given.
     ErrorCode(Name, Option<Spanned<u64>>),
     /// `fanout`: how many file systems lie immediately below.

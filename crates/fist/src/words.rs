@@ -19,7 +19,7 @@ pub struct Declaration {
 }
 
 /// The declarations (FiST, section 2.2).
-pub const DECLARATIONS: [Declaration; 12] = [
+pub const DECLARATIONS: [Declaration; 13] = [
     Declaration {
         name: "accessmode",
         usage: "accessmode readonly;",
@@ -94,6 +94,12 @@ pub const DECLARATIONS: [Declaration; 12] = [
             ("regular", "what lies below can be reached beside the mount"),
             ("overlay", "the mount lies over it and hides it"),
         ],
+    },
+    Declaration {
+        name: "operations",
+        usage: "operations serial;",
+        summary: "whether operations with rules run at the same time",
+        choices: &[("serial", "they are done one at a time on a mount"), ("parallel", "they run at the same time")],
     },
     Declaration {
         name: "per_vfs",

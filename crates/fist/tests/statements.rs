@@ -124,6 +124,40 @@ fn pages_are_filtered() {
 }
 
 #[test]
+fn filters_may_ask_which_part_is_the_last() {
+    let filter = |size: &str, given: &str| {
+        let text = format!(
+            "filter:data;{size}\n%%\n%%\nint test_encode_data({given}) {{ return is_last; }}\n\
+            int test_decode_data({given}) {{ return is_last; }}\n"
+        );
+        (codes(&text), text)
+    };
+    for (size, given, last) in [
+        ("", "const page_t *in, page_t *out, int length, long page, int is_last", 5),
+        ("filter:size;", "const char *in, int length, char *out, int room, long number, int is_last", 6),
+    ] {
+        let (wrong, text) = filter(size, given);
+        assert_eq!(wrong, [""; 0]);
+        let program = program("test", &text);
+        assert!(program.marks_last());
+        let mut values = vec![0; last];
+        values[last - 1] = 1;
+        assert_eq!(run(&program, &mut Notes::new(&program), "test_encode_data", &values), Ok(1));
+        assert_eq!(filter(size, &format!("{given}, int more")).0, ["F0302"; 2], "no more than that");
+    }
+}
+
+#[test]
+fn a_rename_that_is_to_replace_nothing_does_not() {
+    let text = "operations serial;\n%%\n%%\nlong f() { fistRename($dir, \"a\", $dir, \"b\"); fistRename($dir, \"a\", $dir, \"c\", NOREPLACE); return 0; }\n";
+    let program = program("test", text);
+    assert!(program.is_serial);
+    let mut notes = Notes::new(&program);
+    assert_eq!(run(&program, &mut notes, "f", &[]), Ok(0));
+    assert_eq!(notes.done, ["rename a b", "rename a c without replacing"]);
+}
+
+#[test]
 fn shared_data_are_changed_in_place() {
     let text = "per_vfs { int count; char key[4]; };\nmntdata { int limit; };\nper_vnode { int opens; };\n\
         %%\n%op:open:precall { $vfs.count++; $0.opens += 2; if ($vfs.count > $mnt.limit) fistRetErr(EBUSY); fistSetErr(-ENOENT); }\n\

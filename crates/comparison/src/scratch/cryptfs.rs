@@ -1,4 +1,4 @@
-//! Cryptfs enciphers data and names with Blowfish. The key is set by an ioctl.
+//! Cryptfs enciphers data and names with Blowfish. The superuser sets the key by an ioctl.
 //!
 //! One initialization vector for all pages shows which pages are the same: see sealfs for a file system that keeps
 //! secrets.
@@ -33,6 +33,9 @@ pub struct Cryptfs {
 impl Cryptfs {
     /// Shows what lies there, under a key of zeros until one is set.
     pub fn new(below: PassThrough) -> Self {
+        if caller.user != 0 {
+            return Err(Errno::PERM);
+        }
         let key = Blowfish::new_from_slice(&[0; KEY_BYTES]).expect("a key may have so many bytes");
         Self { below: Filtered::over(below, Cipher { key: RwLock::new(key) }) }
     }

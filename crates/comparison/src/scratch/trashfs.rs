@@ -1,4 +1,5 @@
-//! Trashfs renames what is deleted to a name with .deleted behind it. What has that name already is deleted.
+//! Trashfs renames what is deleted to a name with .deleted behind it. What has such a name already is deleted;
+//! where the new name is taken, nothing is.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -33,6 +34,6 @@ impl Operations for Trashfs {
             return self.below.unlink(caller, parent, name);
         }
         let renamed = [bytes, ENDING].concat();
-        self.below.rename(caller, (parent, name), (parent, OsStr::from_bytes(&renamed)), RenameFlags::empty())
+        self.below.rename(caller, (parent, name), (parent, OsStr::from_bytes(&renamed)), RenameFlags::NOREPLACE)
     }
 }

@@ -88,6 +88,9 @@ impl Layer for Cryptfs {
                 None => node.forward_ioctl(caller, command, input, output),
             };
         }
+        if caller.uid != 0 {
+            return Err(Errno::EPERM);
+        }
         let key = input.try_into().map_err(|_| Errno::EFAULT)?;
         *self.cipher.write().unwrap_or_else(PoisonError::into_inner) = cipher(key);
         Ok(0)

@@ -1,4 +1,5 @@
-//! Trashfs renames what is deleted to a name with .deleted behind it. What has that name already is deleted.
+//! Trashfs renames what is deleted to a name with .deleted behind it. What has such a name already is deleted; where the
+//! new name is taken, nothing is.
 
 use vnode::layer::{Layer, LayerVnode};
 use vnode::{Caller, Name, Properties, RenameMode, Result, VnodeRef};
@@ -26,6 +27,6 @@ impl Layer for Trashfs {
         }
         let directory: VnodeRef = node.shared();
         let deleted = [name.as_bytes(), DELETED].concat();
-        node.forward_rename(caller, name, &directory, Name::new(&deleted)?, RenameMode::Replace)
+        node.forward_rename(caller, name, &directory, Name::new(&deleted)?, RenameMode::NoReplace)
     }
 }

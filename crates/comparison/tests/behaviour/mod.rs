@@ -90,7 +90,7 @@ pub fn can_mount() -> bool {
 }
 
 /// What a shell prints as another user, or `None` if it fails.
-fn as_user(commands: &str) -> Option<String> {
+pub fn as_user(commands: &str) -> Option<String> {
     let mut shell = Command::new("sh");
     shell.args(["-c", commands]).stdin(Stdio::null()).uid(USER).gid(USER);
     let output = shell.output().expect("a shell runs");
@@ -98,7 +98,7 @@ fn as_user(commands: &str) -> Option<String> {
 }
 
 /// The names in a directory, sorted.
-fn names(directory: &Path) -> Vec<String> {
+pub fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
     names.sort();
@@ -106,12 +106,12 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 /// The error number of what should have failed.
-fn error<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {
+pub fn error<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {
     result.unwrap_err().raw_os_error().expect("an error of the system")
 }
 
 /// Does the ioctl `_IOW('F', 1, data)` to a file or directory.
-fn set(path: &Path, data: &[u8]) -> std::io::Result<()> {
+pub fn set(path: &Path, data: &[u8]) -> std::io::Result<()> {
     let file = fs::File::open(path)?;
     let command = 1 << 30 | (data.len() as u64) << 16 | u64::from(b'F') << 8 | 1;
     // SAFETY: the command says how many bytes are read, and so many are there.

@@ -125,7 +125,11 @@ impl Calls<'_> {
             B::Rename => {
                 let (name, to_name) = (given[1].string(memory, self.host)?, given[3].string(memory, self.host)?);
                 let (from, to) = (given[0].object()?, given[2].object()?);
-                self.below(memory, |host| host.rename(&from, &name, &to, &to_name))?
+                let replaces = match &given[4] {
+                    Given::Missing => true,
+                    flags => flags.integer()? & super::NO_REPLACE == 0,
+                };
+                self.below(memory, |host| host.rename(&from, &name, &to, &to_name, replaces))?
             }
             B::Unlink => {
                 let name = given[1].string(memory, self.host)?;

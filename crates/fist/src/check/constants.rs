@@ -66,7 +66,7 @@ pub(crate) const ERRORS: [(&str, i32); 52] = [
 ];
 
 /// Kinds of objects, permission bits, ways to open, and what built-in functions take.
-pub(crate) const NUMBERS: [(&str, i64); 34] = [
+pub(crate) const NUMBERS: [(&str, i64); 38] = [
     ("S_IFMT", libc::S_IFMT as i64),
     ("S_IFREG", libc::S_IFREG as i64),
     ("S_IFDIR", libc::S_IFDIR as i64),
@@ -95,7 +95,11 @@ pub(crate) const NUMBERS: [(&str, i64); 34] = [
     ("O_TRUNC", libc::O_TRUNC as i64),
     ("O_CREAT", libc::O_CREAT as i64),
     ("O_EXCL", libc::O_EXCL as i64),
+    ("FALLOC_FL_KEEP_SIZE", libc::FALLOC_FL_KEEP_SIZE as i64),
+    ("FALLOC_FL_PUNCH_HOLE", libc::FALLOC_FL_PUNCH_HOLE as i64),
+    ("FALLOC_FL_INSERT_RANGE", libc::FALLOC_FL_INSERT_RANGE as i64),
     ("NODUPS", 1),
+    ("NOREPLACE", crate::calls::NO_REPLACE),
     ("BF_ENCRYPT", 1),
     ("BF_DECRYPT", 0),
     ("NAME_MAX", 255),

@@ -60,6 +60,10 @@ impl Checker {
                 self.once(once, "debug", span);
                 self.program.traces = *value;
             }
+            D::Operations(Spanned { value, .. }) => {
+                self.once(once, "operations", span);
+                self.program.is_serial = *value;
+            }
             D::MountStyle(Spanned { value, .. }) => {
                 self.once(once, "mntstyle", span);
                 self.program.is_overlay = *value == Style::Overlay;

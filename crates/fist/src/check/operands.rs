@@ -43,7 +43,7 @@ fn operations_with(value: OperationValue) -> Operations {
         V::NewSize => &["setattr", "truncate"],
         V::Offset => &["read", "write", "fallocate", "lseek", "copy_file_range"],
         V::Length => &["read", "write", "fallocate", "copy_file_range"],
-        V::Flags => &["open", "create", "tmpfile", "access"],
+        V::Flags => &["open", "create", "tmpfile", "access", "fallocate"],
     };
     let bits = names.iter().filter_map(|name| Operation::by_name(name)).map(|operation| 1 << operation.0);
     Operations(bits.fold(0, |all, bit: u64| all | bit))

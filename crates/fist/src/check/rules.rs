@@ -193,10 +193,11 @@ impl Checker {
                 self.wrong(Code::MissingFilter, problem, signature.span).remedy = Some(
                     if what == "data" && changes_size {
                         "a filter that changes sizes is (const char *in, int length, char *out, int room), then perhaps \
-                     (…, long number)"
+                     (…, long number, int is_last)"
                         .into()
                     } else if what == "data" {
-                        "a filter of data is (const page_t *in, page_t *out), then perhaps (…, int length, long page)"
+                        "a filter of data is (const page_t *in, page_t *out), then perhaps \
+                     (…, int length, long page, int is_last)"
                             .into()
                     } else {
                         "a filter of names is (const char *name, int length, char *out, int room), or \
@@ -217,11 +218,11 @@ impl Checker {
         let fits = match (&signature.parameters[..], what) {
             ([from, length, to, room, rest @ ..], "data") if self.program.filters.changes_size => {
                 let are_bytes = is_bytes(from) && is_bytes(to) && is_integer(length) && is_integer(room);
-                are_bytes && rest.len() <= 1 && rest.iter().all(is_integer)
+                are_bytes && rest.len() <= 2 && rest.iter().all(is_integer)
             }
             (_, "data") if self.program.filters.changes_size => false,
             ([from, to, rest @ ..], "data") => {
-                is_bytes(from) && is_bytes(to) && rest.len() <= 2 && rest.iter().all(is_integer)
+                is_bytes(from) && is_bytes(to) && rest.len() <= 3 && rest.iter().all(is_integer)
             }
             ([name, length, out, rest @ ..], _) => {
                 let is_room = matches!(rest, [room] if is_integer(room)) && is_bytes(out);

@@ -7,7 +7,7 @@ use crate::token::TokenKind;
 use crate::tree::{Access, Declaration, DeclarationKind as D, Direction, Filter, Name, Style};
 
 /// The words that declarations begin with.
-pub(crate) const KINDS: [&str; 12] = [
+pub(crate) const KINDS: [&str; 13] = [
     "accessmode",
     "debug",
     "errorcode",
@@ -18,6 +18,7 @@ pub(crate) const KINDS: [&str; 12] = [
     "mntdata",
     "mntflag",
     "mntstyle",
+    "operations",
     "per_vfs",
     "per_vnode",
 ];
@@ -67,6 +68,7 @@ impl Parser<'_> {
             "mntstyle" => D::MountStyle(
                 self.choice("regular or overlay", &[("regular", Style::Regular), ("overlay", Style::Overlay)])?,
             ),
+            "operations" => D::Operations(self.choice("serial or parallel", &[("serial", true), ("parallel", false)])?),
             "filter" => D::Filter(self.choice(
                 "data, name or size",
                 &[("data", Filter::Data), ("name", Filter::Name), ("size", Filter::Size)],

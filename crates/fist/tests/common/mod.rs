@@ -143,8 +143,9 @@ impl Host for Notes {
         self.note(format!("operate {object:?}"))
     }
 
-    fn rename(&mut self, _: &Object, name: &[u8], _: &Object, to_name: &[u8]) -> i32 {
-        self.note(format!("rename {} {}", name.escape_ascii(), to_name.escape_ascii()))
+    fn rename(&mut self, _: &Object, name: &[u8], _: &Object, to_name: &[u8], replaces: bool) -> i32 {
+        let how = if replaces { "" } else { " without replacing" };
+        self.note(format!("rename {} {}{how}", name.escape_ascii(), to_name.escape_ascii()))
     }
 
     fn unlink(&mut self, _: &Object, name: &[u8]) -> i32 {

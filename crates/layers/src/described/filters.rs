@@ -20,13 +20,22 @@ const LENGTH_BYTES: usize = 4;
 /// Bytes that an encoded name may take, before it is found too long.
 const NAME_BYTES_MAX: usize = 4096;
 
+/// A page or chunk of a file.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    /// Its number, from 0.
+    pub(super) number: u64,
+    /// The file ends with it; told only where a filter asks.
+    pub(super) is_last: bool,
+}
+
 impl Loaded {
     /// Encodes a block of data.
     pub(super) fn encode_block(
         &self,
         node: &LayerVnode<Described>,
         caller: &Caller,
-        block: u64,
+        block: Block,
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
@@ -50,7 +59,7 @@ impl Loaded {
         &self,
         node: &LayerVnode<Described>,
         caller: &Caller,
-        block: u64,
+        block: Block,
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
@@ -68,13 +77,13 @@ impl Loaded {
         function: usize,
         node: &LayerVnode<Described>,
         caller: &Caller,
-        page: u64,
+        page: Block,
         from: &[u8],
         to: &mut [u8],
     ) -> Result<()> {
         let is_told = self.program.functions[function].parameters > 2;
         let length = from.len();
-        let values = [Memory::INPUT, Memory::OUTPUT, length as i64, page as i64];
+        let values = [Memory::INPUT, Memory::OUTPUT, length as i64, page.number as i64, page.is_last.into()];
         let values = &values[..self.program.functions[function].parameters];
         if length == PAGE_BYTES || is_told {
             return self.filter_bytes(function, node, caller, values, from, to);
@@ -92,7 +101,7 @@ impl Loaded {
         function: usize,
         node: &LayerVnode<Described>,
         caller: &Caller,
-        number: u64,
+        number: Block,
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
@@ -109,7 +118,7 @@ impl Loaded {
         function: usize,
         node: &LayerVnode<Described>,
         caller: &Caller,
-        number: u64,
+        number: Block,
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
@@ -131,12 +140,19 @@ impl Loaded {
         function: usize,
         node: &LayerVnode<Described>,
         caller: &Caller,
-        number: u64,
+        number: Block,
         from: &[u8],
         to: &mut [u8],
     ) -> Result<usize> {
         let room = to.len();
-        let values = [Memory::INPUT, from.len() as i64, Memory::OUTPUT, room as i64, number as i64];
+        let values = [
+            Memory::INPUT,
+            from.len() as i64,
+            Memory::OUTPUT,
+            room as i64,
+            number.number as i64,
+            number.is_last.into(),
+        ];
         let values = &values[..self.program.functions[function].parameters];
         let mut memory = self.memory(from, to);
         let mut host = Running::new(self, node, caller);

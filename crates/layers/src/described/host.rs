@@ -12,7 +12,7 @@ use ::fist::memory::Memory;
 use ::fist::meter::Meter;
 use ::fist::stop::{Stop, Why};
 use vnode::layer::{LayerVnode, Operation};
-use vnode::{Attributes, Caller, Entry, Errno, Name, Result, VnodeRef};
+use vnode::{Attributes, Caller, Entry, Errno, Name, RenameMode, Result, VnodeRef};
 
 use super::Described;
 use super::listing::Names;
@@ -309,7 +309,7 @@ impl Host for Running<'_> {
 
     fn print(&mut self, message: &[u8]) {
         let message = String::from_utf8_lossy(message);
-        tracing::warn!(target: "fist", "{}: {}", self.loaded.kind, message.trim_end_matches('\n'));
+        tracing::warn!(target: "fist", "{}: {}", self.loaded.kind, printable(message.trim_end_matches('\n')));
     }
 
     fn lookup(
@@ -391,8 +391,9 @@ impl Host for Running<'_> {
         done
     }
 
-    fn rename(&mut self, from: &Object, name: &[u8], to: &Object, to_name: &[u8]) -> i32 {
-        let done = self.rename_below(from, name, to, to_name);
+    fn rename(&mut self, from: &Object, name: &[u8], to: &Object, to_name: &[u8], replaces: bool) -> i32 {
+        let mode = if replaces { RenameMode::Replace } else { RenameMode::NoReplace };
+        let done = self.rename_below(from, name, to, to_name, mode);
         self.number_of(done)
     }
 
@@ -438,5 +439,25 @@ impl Running<'_> {
             Ok(()) => 0,
             Err(error) => -self.seen(error),
         }
+    }
+}
+
+/// A message with control characters escaped: names that users choose do not begin lines of the log.
+fn printable(message: &str) -> String {
+    let mut printed = String::with_capacity(message.len());
+    for letter in message.chars() {
+        match letter.is_control() {
+            true => printed.extend(letter.escape_default()),
+            false => printed.push(letter),
+        }
+    }
+    printed
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn messages_are_one_line_without_control_characters() {
+        assert_eq!(super::printable("to file a\nsnoopfs \u{1b}[2Jé"), "to file a\\nsnoopfs \\u{1b}[2Jé");
     }
 }

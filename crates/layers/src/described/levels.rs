@@ -9,7 +9,7 @@ use vnode::{Caller, Description, Errno, Name, OpenDirectoryRef, Properties, Resu
 use super::Described;
 use super::act::{Act, Forward};
 use super::duties::Duty;
-use super::filters::{CHUNK_BYTES, CHUNK_ROOM, PAGE_BYTES};
+use super::filters::{Block, CHUNK_BYTES, CHUNK_ROOM, PAGE_BYTES};
 use super::listing::Listing;
 use super::loaded::{Loaded, intern};
 use super::outcome::Outcome;
@@ -24,6 +24,8 @@ pub(super) struct Levels {
     /// The topmost first; there is one at least.
     pub(super) loaded: Vec<Arc<Loaded>>,
     pub(super) kind: &'static str,
+    /// A level has operations with rules done one at a time.
+    pub(super) is_serial: bool,
     /// A bit for each operation for which a level has rules.
     with_rules: u64,
     /// Objects keep something.
@@ -39,6 +41,7 @@ impl Levels {
         let properties = properties.reduce(Properties::stacked_on).unwrap_or(Properties::TRANSPARENT);
         Levels {
             kind: intern(&kinds.join("+")),
+            is_serial: loaded.iter().any(|loaded| loaded.program.is_serial),
             with_rules: loaded.iter().fold(0, |all, loaded| all | loaded.with_rules()),
             keeps_state: loaded.iter().any(|loaded| loaded.keeps_state),
             properties,
@@ -196,6 +199,11 @@ impl Levels {
         self.loaded.iter().filter(|loaded| loaded.program.filters.data.is_some())
     }
 
+    /// Whether a filter is told which block is the last.
+    pub(super) fn marks_last(&self) -> bool {
+        self.filtering().any(|loaded| loaded.program.marks_last())
+    }
+
     pub(super) fn data_shape(&self) -> Option<DataShape> {
         self.filtering().next()?;
         let changes_size = self.filtering().any(|loaded| loaded.program.filters.changes_size);
@@ -213,7 +221,7 @@ impl Levels {
     pub(super) fn encode_data(
         &self,
         (node, caller): (&Node, &Caller),
-        block: u64,
+        block: Block,
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
@@ -232,7 +240,7 @@ impl Levels {
     pub(super) fn decode_data(
         &self,
         (node, caller): (&Node, &Caller),
-        block: u64,
+        block: Block,
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {

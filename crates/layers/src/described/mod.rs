@@ -27,12 +27,14 @@ use ::fist::program::Program;
 use vnode::layer::{self, DataShape, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
 use vnode::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
-    DirectoryEntry, Entry, FileKind, FileSystemRef, Lock, LockOwner, Name, Notifier, OpenDirectoryRef, OpenFileRef,
-    OpenFlags, Properties, RenameMode, Result, SeekTarget, SetAttributes, StatFs, VnodeRef, XattrMode,
+    DirectoryEntry, Entry, FileKind, FileSystemRef, KeyedGuard, KeyedLocks, Lock, LockOwner, Name, Notifier,
+    OpenDirectoryRef, OpenFileRef, OpenFlags, Properties, RenameMode, Result, SeekTarget, SetAttributes, StatFs,
+    VnodeRef, XattrMode,
 };
 
 use crate::OptionError;
 use duties::{Duties, Duty};
+use filters::Block;
 use levels::Levels;
 use loaded::Loaded;
 use outcome::Outcome;
@@ -92,6 +94,8 @@ pub struct Described {
     /// What is kept for objects cannot change.
     keeps_state: bool,
     notifier: OnceLock<Arc<dyn Notifier>>,
+    /// Held by an operation of those that are done one at a time.
+    serial: KeyedLocks<()>,
 }
 
 /// What is kept for each object that is in use: in a place of its own when there is something, since most descriptions keep
@@ -145,7 +149,9 @@ macro_rules! ruled {
     ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident| $forward:expr) => {{
         let operation = $operation;
         if $layer.duties.have_rules(&operation) {
-            $layer.levels.load().act(0, ($node, $caller), &operation, &Outcome::nothing, &mut |$target, $as| $forward)
+            let levels = $layer.levels.load();
+            let _one = $layer.one_at_a_time(&levels, $caller)?;
+            levels.act(0, ($node, $caller), &operation, &Outcome::nothing, &mut |$target, $as| $forward)
         } else {
             let ($target, $as) = ($node, $caller);
             $forward
@@ -157,7 +163,24 @@ impl Described {
     fn new(loaded: Vec<Loaded>) -> Described {
         let levels = Levels::new(loaded.into_iter().map(Arc::new).collect());
         let (keeps_state, duties) = (levels.keeps_state, Duties::new(levels.duties()));
-        Described { levels: ArcSwap::from_pointee(levels), duties, keeps_state, notifier: OnceLock::new() }
+        Described {
+            levels: ArcSwap::from_pointee(levels),
+            duties,
+            keeps_state,
+            notifier: OnceLock::new(),
+            serial: KeyedLocks::default(),
+        }
+    }
+
+    /// Keeps other operations with rules away while one is done, where a description says so.
+    ///
+    /// # Errors
+    /// `EINTR` if the caller is killed while it waits.
+    fn one_at_a_time(&self, levels: &Levels, caller: &Caller) -> Result<Option<KeyedGuard<'_, ()>>> {
+        if !levels.is_serial {
+            return Ok(None);
+        }
+        self.serial.write_unless(caller.cancellation(), ()).map(Some)
     }
 
     /// Notes where an answer's object was looked up, if rules ask for it.
@@ -242,7 +265,7 @@ impl Layer for Described {
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
-        self.levels.load().encode_data((node, caller), block, plain, encoded)
+        self.levels.load().encode_data((node, caller), Block { number: block, is_last: false }, plain, encoded)
     }
 
     fn decode_data(
@@ -253,7 +276,33 @@ impl Layer for Described {
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
-        self.levels.load().decode_data((node, caller), block, encoded, plain)
+        self.levels.load().decode_data((node, caller), Block { number: block, is_last: false }, encoded, plain)
+    }
+
+    fn marks_last_block(&self) -> bool {
+        self.duties.have(Duty::Data) && self.levels.load().marks_last()
+    }
+
+    fn encode_last_data(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        block: u64,
+        plain: &[u8],
+        encoded: &mut [u8],
+    ) -> Result<()> {
+        self.levels.load().encode_data((node, caller), Block { number: block, is_last: true }, plain, encoded)
+    }
+
+    fn decode_last_data(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        block: u64,
+        encoded: &[u8],
+        plain: &mut [u8],
+    ) -> Result<()> {
+        self.levels.load().decode_data((node, caller), Block { number: block, is_last: true }, encoded, plain)
     }
 
     fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {
@@ -358,7 +407,9 @@ impl Layer for Described {
         if !self.duties.have_rules(&Operation::OpenDirectory) && !self.duties.have_rules(&Operation::ReadDirectory) {
             return node.forward_open_directory(caller);
         }
-        self.levels.load().open_directory(0, node, caller)
+        let levels = self.levels.load();
+        let _one = self.one_at_a_time(&levels, caller)?;
+        levels.open_directory(0, node, caller)
     }
 
     fn statfs(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<StatFs> {
@@ -406,7 +457,9 @@ impl Layer for Described {
             Some(file) => file.forward_ioctl(caller, command, input, output),
             None => node.forward_ioctl(caller, command, input, output),
         };
-        self.levels.load().command(0, (node, caller), command, (input, output), forward)
+        let levels = self.levels.load();
+        let _one = self.one_at_a_time(&levels, caller)?;
+        levels.command(0, (node, caller), command, (input, output), forward)
     }
 
     fn read_directory(
@@ -435,13 +488,15 @@ impl Layer for Described {
         if !self.duties.have_rules(&Operation::Write { offset, length: data.len() }) {
             return file.forward_write_at(caller, offset, data, kill_privileges);
         }
+        let levels = self.levels.load();
+        let _one = self.one_at_a_time(&levels, caller)?;
         // What is appended goes to the end, wherever it was to go.
         let seen = if file.flags().appends() { file.forward_getattr(&Caller::server())?.size } else { offset };
         let operation = Operation::Write { offset: seen, length: data.len() };
         let forward =
             &mut |_: &LayerVnode<Self>, caller: &Caller| file.forward_write_at(caller, offset, data, kill_privileges);
         // Where a rule says that all went well, all was written.
-        self.levels.load().act(0, (file.node(), caller), &operation, &|| Some(data.len()), forward)
+        levels.act(0, (file.node(), caller), &operation, &|| Some(data.len()), forward)
     }
 
     fn getattr_open(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<Attributes> {
@@ -516,7 +571,10 @@ impl Layer for Described {
 
     fn release(&self, file: &LayerFile<Self>) {
         if self.duties.have_rules(&Operation::Release) {
-            self.levels.load().release(file);
+            let levels = self.levels.load();
+            // The server is never cancelled.
+            let _one = self.one_at_a_time(&levels, &Caller::server());
+            levels.release(file);
         }
     }
 }

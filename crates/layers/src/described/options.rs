@@ -56,7 +56,7 @@ pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, Str
     let mut given = Given {
         mount: vec![0; size as usize],
         errors: Vec::new(),
-        has_holes: true,
+        has_holes: !program.marks_last(),
         tier: Tier::Chosen,
         collapses: true,
         time_limit: TIME_LIMIT,
@@ -78,9 +78,10 @@ pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, Str
             .map(|tier| given.tier = tier),
             None if key == COLLAPSE => yes_or_no(value).map(|collapses| given.collapses = collapses),
             None if key == TIME_LIMIT_SECONDS => seconds(value).map(|limit| given.time_limit = limit),
-            None if key == HOLES && program.filters.data.is_some() => {
-                yes_or_no(value).map(|has_holes| given.has_holes = has_holes)
-            }
+            None if key == HOLES && program.filters.data.is_some() => match (yes_or_no(value), program.marks_last()) {
+                (Ok(true), true) => Err("no: the filter is told which part of a file is the last".to_owned()),
+                (has_holes, _) => has_holes.map(|has_holes| given.has_holes = has_holes),
+            },
             None => {
                 let holes = program.filters.data.is_some().then_some(HOLES);
                 let known = program.mount_fields.iter().map(|field| intern(&field.name));

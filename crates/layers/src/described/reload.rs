@@ -59,6 +59,7 @@ impl Described {
         let what = if old.program.fan_out != new.program.fan_out {
             "it lies on another number of file systems"
         } else if old.program.filters.changes_size != new.program.filters.changes_size
+            || old.program.marks_last() != new.program.marks_last()
             || old.program.filters.data.is_some() != new.program.filters.data.is_some()
         {
             "it handles the data of files in another way"

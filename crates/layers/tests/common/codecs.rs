@@ -7,12 +7,13 @@ use vnode::layer::{DataShape, Holes, Layer, LayerFile, LayerVnode, Operation, st
 use vnode::{Caller, Errno, FileSystemRef, Properties, Result};
 
 /// Every data layer of the tests, as its name and how to put it on with a block size.
-pub const CODECS: [(&str, PutOn); 5] = [
+pub const CODECS: [(&str, PutOn); 6] = [
     ("plain", |block_size, lower| stack(Plain { block_size }, lower)),
     ("rot13", |block_size, lower| super::layer("rot13", &[("block-size", &block_size.to_string())], lower)),
     ("xor", |block_size, lower| stack(Xor { block_size }, lower)),
     ("checksum", |block_size, lower| stack(Checksum { block_size }, lower)),
     ("packed", |block_size, lower| stack(Packed { block_size }, lower)),
+    ("ended", |block_size, lower| stack(Ended { block_size }, lower)),
 ];
 
 /// Puts a layer with blocks of this size on a file system.
@@ -238,6 +239,94 @@ impl Layer for Packed {
         made.copy_from_slice(&bytes);
         plain[bytes.len()..].fill(0);
         Ok(())
+    }
+}
+
+/// Puts a checksum before each block, another if the file ends with it, and answers `EBADMSG` where it does not hold: so it
+/// tells where blocks were cut off or added.
+pub struct Ended {
+    pub block_size: usize,
+}
+
+impl Ended {
+    /// Another number for the block if it is the last.
+    fn number(block: u64, is_last: bool) -> u64 {
+        block | u64::from(is_last) << 63
+    }
+
+    fn encode(number: u64, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
+        encoded[..CHECKSUM_SIZE].copy_from_slice(&Checksum::sum(number, plain));
+        encoded[CHECKSUM_SIZE..].copy_from_slice(plain);
+        Ok(())
+    }
+
+    fn decode(number: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
+        plain.copy_from_slice(&encoded[CHECKSUM_SIZE..]);
+        if encoded[..CHECKSUM_SIZE] == Checksum::sum(number, plain) { Ok(()) } else { Err(Errno::EBADMSG) }
+    }
+}
+
+impl Layer for Ended {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "ended"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { data_untouched: false, ..Properties::TRANSPARENT }
+    }
+
+    fn data_shape(&self) -> Option<DataShape> {
+        Some(DataShape { block_size: self.block_size, overhead: CHECKSUM_SIZE, holes: Holes::Filled, sparse: false })
+    }
+
+    fn marks_last_block(&self) -> bool {
+        true
+    }
+
+    fn encode_data(
+        &self,
+        _: &LayerVnode<Self>,
+        _: &Caller,
+        block: u64,
+        plain: &[u8],
+        encoded: &mut [u8],
+    ) -> Result<()> {
+        Self::encode(Self::number(block, false), plain, encoded)
+    }
+
+    fn encode_last_data(
+        &self,
+        _: &LayerVnode<Self>,
+        _: &Caller,
+        block: u64,
+        plain: &[u8],
+        encoded: &mut [u8],
+    ) -> Result<()> {
+        Self::encode(Self::number(block, true), plain, encoded)
+    }
+
+    fn decode_data(
+        &self,
+        _: &LayerVnode<Self>,
+        _: &Caller,
+        block: u64,
+        encoded: &[u8],
+        plain: &mut [u8],
+    ) -> Result<()> {
+        Self::decode(Self::number(block, false), encoded, plain)
+    }
+
+    fn decode_last_data(
+        &self,
+        _: &LayerVnode<Self>,
+        _: &Caller,
+        block: u64,
+        encoded: &[u8],
+        plain: &mut [u8],
+    ) -> Result<()> {
+        Self::decode(Self::number(block, true), encoded, plain)
     }
 }
 

@@ -23,9 +23,16 @@ pub(super) struct Change {
     unused: Vec<(u64, u64)>,
     /// Why the last write that was cut short was.
     failure: Errno,
+    /// Size above with which blocks are encoded: what ends there is the last.
+    plain_end: u64,
 }
 
 impl Change {
+    /// Blocks are encoded as those of a file of this size above from now on.
+    pub(super) fn set_plain_end(&mut self, size: u64) {
+        self.plain_end = size;
+    }
+
     /// Size below, as the operation has made it so far.
     pub(super) fn end(&self) -> u64 {
         self.end
@@ -77,7 +84,14 @@ impl<L: Layer> Blocks<'_, L> {
     /// Does an operation that changes the file. If it fails, the file is as it was before.
     /// `size` is that of the file below, which nobody else changes meanwhile.
     pub(super) fn all_or_nothing<T>(&self, size: u64, operation: impl FnOnce(&mut Change) -> Result<T>) -> Result<T> {
-        let mut change = Change { size, end: size, saved: Vec::new(), unused: Vec::new(), failure: Errno::ENOSPC };
+        let mut change = Change {
+            size,
+            end: size,
+            saved: Vec::new(),
+            unused: Vec::new(),
+            failure: Errno::ENOSPC,
+            plain_end: self.shape.plain_size(size),
+        };
         let result = operation(&mut change);
         match &result {
             Ok(_) => self.free_unused(&change),
@@ -121,7 +135,7 @@ impl<L: Layer> Blocks<'_, L> {
         before: Scratch,
         kill_privileges: bool,
     ) -> Result<usize> {
-        let encoded = self.encode(start, plain)?;
+        let encoded = self.encode(change.plain_end, start, plain)?;
         let position = self.position(start);
         let (old_end, end) = (change.end, position + encoded.len() as u64);
         let written = match self.shape.sparse {

@@ -109,9 +109,20 @@ impl<L: Layer> Blocks<'_, L> {
         let size = self.shape.plain_size(size_below);
         let offset = offset.unwrap_or(size);
         self.shape.encoded_size(end(offset)?)?;
+        let end = size.max(end(offset)?);
         self.all_or_nothing(size_below, |change| {
+            // A write that begins before the end encodes the last block anew itself.
+            if end > size && offset >= size {
+                self.unmark_last(change, size, end, kill_privileges)?;
+            }
+            // A short block before the gap is the last until more of it is written.
+            change.set_plain_end(if offset.is_multiple_of(self.block()) { end } else { offset.max(size) });
             let size = if offset > size { self.extend(change, size, offset, kill_privileges)? } else { size };
-            self.write_locked(change, size, offset, data, kill_privileges)
+            change.set_plain_end(end);
+            let written = self.write_locked(change, size, offset, data, kill_privileges)?;
+            // What a short write ends with is not encoded as the last.
+            let is_whole = written == data.len() || end == size || !self.marks_last();
+            if is_whole { Ok(written) } else { Err(change.failure()) }
         })
     }
 
@@ -128,8 +139,12 @@ impl<L: Layer> Blocks<'_, L> {
 
     /// Makes the file shorter, or leaves it as long as it is.
     fn cut(&self, change: &mut Change, old: u64, size: u64, kill_privileges: bool) -> Result<()> {
-        let kept = (size % self.block()) as usize;
+        let kept = match (size % self.block()) as usize {
+            0 if self.marks_last() => self.block().min(size) as usize,
+            kept => kept,
+        };
         if size < old && kept > 0 && self.shape.holes != Holes::ZeroByte {
+            change.set_plain_end(size);
             // The block that becomes the last is encoded anew in its shorter form, before what follows it goes.
             let start = size - kept as u64;
             let mut plain = Scratch::zeros(self.shape.block_size.min((old - start) as usize))?;
@@ -241,6 +256,7 @@ impl<L: Layer> Blocks<'_, L> {
         let skip = (offset % self.block()) as usize;
         let count = (skip + buffer.len()).div_ceil(block_size);
         let mut encoded = Scratch::take(count * encoded_size)?;
+        let size = if self.marks_last() { self.size()? } else { u64::MAX };
         let length = read_fully(self.lower, &self.lower_caller, first * encoded_size as u64, &mut encoded)?;
         let mut done = 0;
         for (index, encoded) in encoded[..length].chunks(encoded_size).enumerate() {
@@ -250,10 +266,10 @@ impl<L: Layer> Blocks<'_, L> {
             let part = (plain_length - from).min(buffer.len() - done);
             let place = &mut buffer[done..done + part];
             if part == plain_length {
-                self.decode(block, encoded, place)?;
+                self.decode(size, block, encoded, place)?;
             } else {
                 let mut whole = Scratch::take(plain_length)?;
-                self.decode(block, encoded, &mut whole)?;
+                self.decode(size, block, encoded, &mut whole)?;
                 place.copy_from_slice(&whole[from..from + part]);
             }
             done += part;
@@ -261,14 +277,42 @@ impl<L: Layer> Blocks<'_, L> {
         Ok(done)
     }
 
-    fn decode(&self, block: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
+    /// Decodes a block of a file of `size` bytes.
+    fn decode(&self, size: u64, block: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
         let whole = encoded.len() == self.shape.encoded_block_size();
         let may_be_hole = self.shape.holes == Holes::ZeroBlock && (whole || self.shape.sparse);
         if may_be_hole && encoded.iter().all(|&byte| byte == 0) {
             plain.fill(0);
             return Ok(());
         }
-        self.node.layer().decode_data(self.node, self.caller, block, encoded, plain)
+        let layer = self.node.layer();
+        match self.is_last(size, block) {
+            true => layer.decode_last_data(self.node, self.caller, block, encoded, plain),
+            false => layer.decode_data(self.node, self.caller, block, encoded, plain),
+        }
+    }
+
+    /// Whether the last block of a file has a form of its own.
+    fn marks_last(&self) -> bool {
+        self.node.layer().marks_last_block()
+    }
+
+    /// Whether this block of a file of `size` bytes has the form of the last.
+    fn is_last(&self, size: u64, block: u64) -> bool {
+        self.marks_last() && (block + 1).saturating_mul(self.block()) >= size
+    }
+
+    /// Encodes the block that a file of `size` bytes ends with anew, if it is whole and a file of `end` bytes has more after it.
+    fn unmark_last(&self, change: &mut Change, size: u64, end: u64, kill_privileges: bool) -> Result<()> {
+        if !self.marks_last() || size == 0 || !size.is_multiple_of(self.block()) {
+            return Ok(());
+        }
+        let start = size - self.block();
+        let mut plain = Scratch::zeros(self.shape.block_size)?;
+        let before = self.bytes_before(change, start, plain.len())?;
+        self.decode_edge(&before, size, start, start, &mut plain)?;
+        change.set_plain_end(end);
+        self.write_all(change, start, &plain, before, kill_privileges)
     }
 
     /// Writes `data` at `offset` into a file of `size` bytes, while the lock is held. What the first and last blocks hold
@@ -335,7 +379,7 @@ impl<L: Layer> Blocks<'_, L> {
         let encoded = &encoded[..encoded.len().min(self.shape.encoded_block_size())];
         let has = encoded.len().checked_sub(self.shape.overhead).filter(|&has| has >= length).ok_or(Errno::EIO)?;
         let mut whole = Scratch::take(has)?;
-        self.decode(at / self.block(), encoded, &mut whole)?;
+        self.decode(size, at / self.block(), encoded, &mut whole)?;
         plain[..length].copy_from_slice(&whole[..length]);
         Ok(())
     }
@@ -345,14 +389,18 @@ impl<L: Layer> Blocks<'_, L> {
         start / self.block() * self.shape.encoded_block_size() as u64
     }
 
-    /// Encodes whole blocks from `start`, the last perhaps short.
-    pub(super) fn encode(&self, start: u64, plain: &[u8]) -> Result<Scratch> {
+    /// Encodes whole blocks from `start`, the last perhaps short, of a file of `size` bytes.
+    pub(super) fn encode(&self, size: u64, start: u64, plain: &[u8]) -> Result<Scratch> {
         let first = start / self.block();
         let overhead = plain.len().div_ceil(self.shape.block_size) * self.shape.overhead;
         let mut encoded = Scratch::take(plain.len() + overhead)?;
         let blocks = encoded.chunks_mut(self.shape.encoded_block_size());
         for (index, (plain, encoded)) in plain.chunks(self.shape.block_size).zip(blocks).enumerate() {
-            self.node.layer().encode_data(self.node, self.caller, first + index as u64, plain, encoded)?;
+            let (layer, block) = (self.node.layer(), first + index as u64);
+            match self.is_last(size, block) {
+                true => layer.encode_last_data(self.node, self.caller, block, plain, encoded)?,
+                false => layer.encode_data(self.node, self.caller, block, plain, encoded)?,
+            }
         }
         Ok(encoded)
     }
@@ -406,6 +454,8 @@ impl<L: Layer> Blocks<'_, L> {
 
     /// Grows the file with zeros, its size below included.
     fn grow(&self, change: &mut Change, size: u64, end: u64, kill_privileges: bool) -> Result<()> {
+        self.unmark_last(change, size, end, kill_privileges)?;
+        change.set_plain_end(end);
         self.extend(change, size, end, kill_privileges)?;
         let encoded = self.shape.encoded_size(end)?;
         self.lower.truncate(&self.lower_caller, encoded, kill_privileges)?;

@@ -159,6 +159,43 @@ pub trait Layer: Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// Whether the last block of a file has another form than the same bytes before others: then
+    /// [`Layer::encode_last_data`] and [`Layer::decode_last_data`] are called for it, and a block is encoded anew when it
+    /// becomes the last, or another follows. Only with [`Holes::Filled`]: a hole has one form. Default: no.
+    fn marks_last_block(&self) -> bool {
+        false
+    }
+
+    /// Encodes the last block of a file, as `encode_data` does others. Default: as those.
+    ///
+    /// # Errors
+    /// As `encode_data`.
+    fn encode_last_data(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        block: u64,
+        plain: &[u8],
+        encoded: &mut [u8],
+    ) -> Result<()> {
+        self.encode_data(node, caller, block, plain, encoded)
+    }
+
+    /// Decodes the last block of a file: undoes `encode_last_data`. Default: as others.
+    ///
+    /// # Errors
+    /// As `decode_data`.
+    fn decode_last_data(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        block: u64,
+        encoded: &[u8],
+        plain: &mut [u8],
+    ) -> Result<()> {
+        self.decode_data(node, caller, block, encoded, plain)
+    }
+
     /// Decodes block number `block`: undoes `encode_data`. Default: a copy.
     ///
     /// # Errors

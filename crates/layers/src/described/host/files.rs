@@ -4,8 +4,8 @@ use std::sync::PoisonError;
 
 use ::fist::calls::Object;
 use vnode::{
-    Caller, Creation, Errno, FileKind, Name, OpenFileRef, OpenFlags, RenameMode, Result, VnodeRef, read_fully,
-    write_fully, zeros,
+    Caller, Creation, Errno, FileKind, Name, OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
+    read_fully, write_fully, zeros,
 };
 
 use super::Running;
@@ -53,10 +53,17 @@ impl Running<'_> {
         Ok(directory.create(self.caller, Name::new(name)?, &how)?.file)
     }
 
-    pub(super) fn rename_below(&mut self, from: &Object, name: &[u8], to: &Object, to_name: &[u8]) -> Result<()> {
+    pub(super) fn rename_below(
+        &mut self,
+        from: &Object,
+        name: &[u8],
+        to: &Object,
+        to_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
         let (from, to) = (self.directory(from)?, self.directory(to)?);
         let to: VnodeRef = to;
-        from.forward_rename(self.caller, Name::new(name)?, &to, Name::new(to_name)?, RenameMode::Replace)
+        from.forward_rename(self.caller, Name::new(name)?, &to, Name::new(to_name)?, mode)
     }
 
     /// Copies a file to a name in a directory, the operation's if none is given. The name stands for the old file, or for the whole copy.
@@ -71,13 +78,29 @@ impl Running<'_> {
             None => self.node.wrap(self.own_directory().ok_or(Errno::ENOTDIR)?),
         };
         let from = found.lower.open(self.caller, OpenFlags::READ)?;
-        let mode = found.lower.getattr(self.caller)?.mode & 0o777;
+        let original = found.lower.getattr(self.caller)?;
+        let mode = original.mode & 0o777;
         // Names are encoded, and data are not: they are copied as they lie below.
         let unfinished = format!(".{:016x}.copy", self.caller.pid as u64 ^ std::ptr::from_ref(self) as u64);
         let unfinished = Name::new(unfinished.as_bytes())?;
-        let how = Creation { mode, flags: OpenFlags::WRITE.with(OpenFlags::EXCLUSIVE) };
-        let target = node.lower().create(self.caller, unfinished, &how)?.file;
-        let copied = copy_data(&from, &target, self.caller).and_then(|()| {
+        // The group of the copy may be another, which gets no more than all others do.
+        let others = mode & 0o707 | (mode & 0o007) << 3 & mode;
+        let how = Creation { mode: others, flags: OpenFlags::WRITE.with(OpenFlags::EXCLUSIVE) };
+        let made = node.lower().create(self.caller, unfinished, &how)?;
+        let target = made.file;
+        let is_as_before = mode == others || made.entry.attributes.gid != original.gid;
+        let permitted = match is_as_before {
+            true => Ok(()),
+            false => {
+                // No more than the umask left of the rest.
+                let mode = made.entry.attributes.mode & 0o777 | mode & 0o070 & !self.caller.umask;
+                made.entry
+                    .vnode
+                    .setattr(self.caller, &SetAttributes { mode: Some(mode), ..SetAttributes::default() })
+                    .map(drop)
+            }
+        };
+        let copied = permitted.and_then(|()| copy_data(&from, &target, self.caller)).and_then(|()| {
             let target: VnodeRef = node.clone();
             use vnode::layer::Layer;
             let encoded = node.layer().encode_name(&node, self.caller, to)?;

@@ -249,6 +249,7 @@ pub(super) fn number(operation: &Operation<'_>, value: OperationValue) -> i64 {
         (V::Length, O::Allocate { length, .. } | O::CopyRange { length, .. }) => Some(*length as i64),
         (V::Flags, O::Open(flags)) => Some(flags.bits().into()),
         (V::Flags, O::Create { how, .. } | O::TemporaryFile(how)) => Some(how.flags.bits().into()),
+        (V::Flags, O::Allocate { mode, .. }) => Some(mode.bits().into()),
         (V::Flags, O::Access(mode)) => Some(mode.bits().into()),
         _ => None,
     };
