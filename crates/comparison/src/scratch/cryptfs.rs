@@ -33,9 +33,6 @@ pub struct Cryptfs {
 impl Cryptfs {
     /// Shows what lies there, under a key of zeros until one is set.
     pub fn new(below: PassThrough) -> Self {
-        if caller.user != 0 {
-            return Err(Errno::PERM);
-        }
         let key = Blowfish::new_from_slice(&[0; KEY_BYTES]).expect("a key may have so many bytes");
         Self { below: Filtered::over(below, Cipher { key: RwLock::new(key) }) }
     }
@@ -104,6 +101,9 @@ impl Operations for Cryptfs {
     fn ioctl(&self, caller: &Caller, number: u64, command: u32, data: &[u8]) -> Result<Vec<u8>> {
         if command != write_command(KEY_BYTES) {
             return self.below.ioctl(caller, number, command, data);
+        }
+        if caller.user != 0 {
+            return Err(Errno::PERM);
         }
         let key = Blowfish::new_from_slice(data).map_err(|_| Errno::INVAL)?;
         *self.below.code.key.write().unwrap_or_else(PoisonError::into_inner) = key;

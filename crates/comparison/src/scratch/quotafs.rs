@@ -1,6 +1,6 @@
 //! Quotafs refuses to let the files of a user grow by more than so many bytes while it is mounted; what shrinks, or is
-//! deleted, counts back. The superuser is free. It counts
-//! writing, cutting and deleting, and not all ways to grow, as the description does.
+//! deleted, counts back. The superuser is free. It counts writing, cutting and deleting, and not all ways to grow, as the
+//! description does.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
