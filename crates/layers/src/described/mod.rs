@@ -19,6 +19,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::ThreadId;
 
 use arc_swap::ArcSwap;
 
@@ -96,6 +97,20 @@ pub struct Described {
     notifier: OnceLock<Arc<dyn Notifier>>,
     /// Held by an operation of those that are done one at a time.
     serial: KeyedLocks<()>,
+    /// The thread that holds it.
+    serial_thread: Mutex<Option<ThreadId>>,
+}
+
+/// The only one of the operations that are done one at a time.
+struct Serial<'a> {
+    thread: &'a Mutex<Option<ThreadId>>,
+    _lock: KeyedGuard<'a, ()>,
+}
+
+impl Drop for Serial<'_> {
+    fn drop(&mut self) {
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// What is kept for each object that is in use: in a place of its own when there is something, since most descriptions keep
@@ -169,18 +184,24 @@ impl Described {
             keeps_state,
             notifier: OnceLock::new(),
             serial: KeyedLocks::default(),
+            serial_thread: Mutex::default(),
         }
     }
 
-    /// Keeps other operations with rules away while one is done, where a description says so.
+    /// Keeps other operations with rules away while one is done, where a description says so. What follows from that one in its
+    /// thread belongs to it, such as the release of a file that was opened to change the size.
     ///
     /// # Errors
     /// `EINTR` if the caller is killed while it waits.
-    fn one_at_a_time(&self, levels: &Levels, caller: &Caller) -> Result<Option<KeyedGuard<'_, ()>>> {
-        if !levels.is_serial {
+    fn one_at_a_time(&self, levels: &Levels, caller: &Caller) -> Result<Option<Serial<'_>>> {
+        let own = Some(std::thread::current().id());
+        let holder = || self.serial_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if !levels.is_serial || *holder() == own {
             return Ok(None);
         }
-        self.serial.write_unless(caller.cancellation(), ()).map(Some)
+        let lock = self.serial.write_unless(caller.cancellation(), ())?;
+        *holder() = own;
+        Ok(Some(Serial { thread: &self.serial_thread, _lock: lock }))
     }
 
     /// Notes where an answer's object was looked up, if rules ask for it.
