@@ -194,9 +194,12 @@ impl Described {
     /// # Errors
     /// `EINTR` if the caller is killed while it waits.
     fn one_at_a_time(&self, levels: &Levels, caller: &Caller) -> Result<Option<Serial<'_>>> {
+        if !levels.is_serial {
+            return Ok(None);
+        }
         let own = Some(std::thread::current().id());
         let holder = || self.serial_thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if !levels.is_serial || *holder() == own {
+        if *holder() == own {
             return Ok(None);
         }
         let lock = self.serial.write_unless(caller.cancellation(), ())?;
