@@ -161,7 +161,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
 
     /// Whether the last block of a file has another form than the same bytes before others: then
     /// [`Layer::encode_last_data`] and [`Layer::decode_last_data`] are called for it, and a block is encoded anew when it
-    /// becomes the last, or another follows. Only with [`Holes::Filled`]: a hole has one form. Default: no.
+    /// becomes the last, or another follows. Only with [`super::Holes::Filled`]: a hole has one form. Default: no.
     fn marks_last_block(&self) -> bool {
         false
     }
