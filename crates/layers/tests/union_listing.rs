@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use bases::dir::{DirectoryFileSystem, Options};
+use common::unions::{fill, joined};
 use common::{memory, name, random};
 use layers::{Branch, BranchMode};
 use vnode::{Caller, Creation, FileSystemRef, OpenFlags, RenameMode, VnodeRef};
@@ -139,4 +140,26 @@ fn listed_while_changing(what: &str, new: New, count: usize, random: &mut fastra
         }
         is_over.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn what_the_server_may_not_look_up_is_listed_all_the_same() {
+    for also_on_the_right in [false, true] {
+        let left = common::layer("faulty", &[], memory());
+        let below = conformance::faults::Below::of(vec![left.clone()]);
+        below.off();
+        let right = memory();
+        fill(&left, 0, "d/sub/");
+        fill(&left, 0, "d/f");
+        if also_on_the_right {
+            fill(&right, 1, "d/g");
+        }
+        let scene = joined(vec![(BranchMode::ReadWrite, left), (BranchMode::ReadOnly, right)]);
+        let directory = scene.union.root().lookup(&Caller::server(), name("d")).unwrap().vnode;
+        below.set(0, &[("operations", "lookup"), ("error", "EACCES"), ("from", "1"), ("times", "100")]);
+        let names = common::list(&directory, &Caller::server());
+        let expected: &[&str] = if also_on_the_right { &["f", "g", "sub"] } else { &["f", "sub"] };
+        assert_eq!(names, expected);
+        below.off();
+    }
 }

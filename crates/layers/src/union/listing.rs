@@ -74,11 +74,12 @@ impl Listing {
                 return ControlFlow::Continue(());
             };
             let Ok(name) = Name::new(&shown) else { return ControlFlow::Continue(()) };
+            let as_listed = (tagged(self.place.member.base.tag, entry.ino), entry.kind);
             let seen = match self.node.is_as_listed(place, entry.kind) {
-                true => Ok(Some((tagged(self.place.member.base.tag, entry.ino), entry.kind))),
+                true => Ok(Some(as_listed)),
                 false => self.node.seen(place, entry.name),
             };
-            match seen {
+            match or_as_listed(seen, as_listed) {
                 Ok(Some((ino, kind))) => sink(DirectoryEntry { name, ino, kind, cookie: entry.cookie }),
                 // Gone meanwhile, or hidden.
                 Ok(None) | Err(Errno::ENOENT | Errno::ESTALE) => ControlFlow::Continue(()),
@@ -148,13 +149,12 @@ impl Node {
         for (index, entries) in listed.iter().enumerate() {
             let (places, tag) = (&instances[index..], instances[index].member.base.tag);
             for (entry, stored) in entries.iter() {
-                let ino = self.is_as_listed(places, entry.kind).then(|| tagged(tag, entry.ino));
-                gathering.add(entry, stored, ino);
+                gathering.add(entry, stored, tagged(tag, entry.ino), self.is_as_listed(places, entry.kind));
             }
             if !gathering.unknown.is_empty() {
                 let (stored, shown): (Vec<_>, Vec<_>) = std::mem::take(&mut gathering.unknown).into_iter().unzip();
-                for (name, seen) in shown.into_iter().zip(self.all_seen(places, stored)) {
-                    match seen? {
+                for (AsListed { name, ino, kind }, seen) in shown.into_iter().zip(self.all_seen(places, stored)) {
+                    match or_as_listed(seen, (ino, kind))? {
                         Some((ino, kind)) => gathering.insert(name, ino, kind),
                         None => gathering.hidden_here.push(name),
                     }
@@ -207,6 +207,11 @@ impl Node {
         }
         Ok(Some((union.present_identity(&found.instances, kind)?.ino, Some(kind))))
     }
+}
+
+/// What users see of an entry that was looked up; as it is listed, where the server may read the directory and not search it.
+fn or_as_listed(seen: Result<Seen>, as_listed: (u64, Option<FileKind>)) -> Result<Seen> {
+    if seen == Err(Errno::EACCES) { Ok(Some(as_listed)) } else { seen }
 }
 
 /// What one branch has in the directory, names in one piece.
@@ -272,14 +277,21 @@ struct Gathering {
     hidden: HashSet<NameBuf>,
     /// What those in the branch that is being read hide.
     hidden_here: Vec<NameBuf>,
-    /// What has to be looked up, by the name in the branch and that which users see.
-    unknown: Vec<(NameBuf, NameBuf)>,
+    /// What has to be looked up: the name in the branch, and what is listed.
+    unknown: Vec<(NameBuf, AsListed)>,
+}
+
+/// An entry of a branch as users see it where it need not be looked up.
+struct AsListed {
+    name: NameBuf,
+    ino: u64,
+    kind: Option<FileKind>,
 }
 
 impl Gathering {
-    /// Adds an entry of a branch, unless a branch on the left has or hides its name. `ino` is what users see as its inode
-    /// number, if that can be said.
-    fn add(&mut self, entry: &ListedEntry, stored: Name<'_>, ino: Option<u64>) {
+    /// Adds an entry of a branch with its inode number, unless a branch on the left has or hides its name. Whether users see it
+    /// as it is listed, may have to be looked up.
+    fn add(&mut self, entry: &ListedEntry, stored: Name<'_>, ino: u64, is_as_listed: bool) {
         let (shown, hashed) = match whiteout::meaning(stored.as_bytes()) {
             Meaning::Mark => return,
             Meaning::Whiteout(name) => return self.hidden_here.extend(NameBuf::new(name.into_owned())),
@@ -297,9 +309,9 @@ impl Gathering {
         if self.hidden.contains(&name) {
             return;
         }
-        match ino {
-            Some(ino) => self.insert(name, ino, entry.kind),
-            None => self.unknown.push((stored.to_owned(), name)),
+        match is_as_listed {
+            true => self.insert(name, ino, entry.kind),
+            false => self.unknown.push((stored.to_owned(), AsListed { name, ino, kind: entry.kind })),
         }
     }
 
