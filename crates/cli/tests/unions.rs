@@ -416,3 +416,49 @@ fn a_snapshot_is_taken_under_a_program_that_writes_and_brings_its_state_back() {
     assert!(unknown.code != 0 && unknown.errors.contains("there is no snapshot first"), "{unknown:?}");
     umount(&mount);
 }
+
+#[test]
+fn a_kernel_overlay_writes_to_a_union() {
+    let has_overlays = fs::read_to_string("/proc/filesystems").is_ok_and(|kinds| kinds.contains("\toverlay\n"));
+    if !can_mount() || !has_overlays {
+        return;
+    }
+    let scratch = Scratch::new();
+    for path in ["merged", "low/d", "low/e"] {
+        fs::create_dir_all(scratch.path(path)).unwrap();
+    }
+    for path in ["low/f", "low/d/g", "low/e/h"] {
+        fs::write(scratch.path(path), path).unwrap();
+    }
+    let union = mounted(&scratch);
+    for path in ["mount/up", "mount/work"] {
+        fs::create_dir(scratch.path(path)).unwrap();
+    }
+    let merged = scratch.name("merged");
+    let options = format!("lowerdir={},upperdir={union}/up,workdir={union}/work,redirect_dir=on", scratch.name("low"));
+    let overlaid = |change: &dyn Fn()| {
+        let mut mount = std::process::Command::new("mount");
+        support::finish(mount.args(["-t", "overlay", "overlay", "-o", &options, &merged]).output()).succeeded();
+        change();
+        support::finish(std::process::Command::new("umount").arg(&merged).output()).succeeded();
+    };
+    overlaid(&|| {
+        fs::rename(scratch.path("merged/f"), scratch.path("merged/moved")).unwrap();
+        fs::remove_file(scratch.path("merged/d/g")).unwrap();
+        fs::rename(scratch.path("merged/e"), scratch.path("merged/d/e")).unwrap();
+        fs::write(scratch.path("merged/d/new"), "new").unwrap();
+    });
+    assert_eq!(
+        fs::metadata(scratch.path("mount/up/f")).map(|status| (status.mode() & libc::S_IFMT, status.rdev())).ok(),
+        Some((libc::S_IFCHR, 0))
+    );
+    overlaid(&|| {
+        let read = |path: &str| fs::read_to_string(scratch.path(&format!("merged/{path}"))).ok();
+        assert_eq!(
+            [read("moved"), read("d/e/h"), read("d/new")].map(|text| text.unwrap_or_default()),
+            ["low/f", "low/e/h", "new"]
+        );
+        assert_eq!([read("f"), read("d/g"), read("e/h")], [None, None, None]);
+    });
+    umount(&union);
+}

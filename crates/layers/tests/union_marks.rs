@@ -101,12 +101,23 @@ fn what_the_owner_of_a_directory_can_say_of_it_shows_nothing_of_another_branch()
         drop(union);
         let doubtful = ["moved", "opaque"].map(|path| (path.to_owned(), Problem::Unbelieved));
         assert_eq!(scene.problems().unwrap(), if is_superusers { vec![] } else { doubtful.to_vec() }, "{prefix}");
-        // Nothing of that kind can be set through the union.
-        let union = scene.join();
-        for attribute in ["user.overlay.redirect", "user.plyfs.origin"] {
-            let moved = at(&union, "moved").vnode;
-            moved.setxattr(&user(7), attribute.as_bytes(), b"/private", vnode::XattrMode::Set).unwrap_err();
+        // What is set through the union means nothing in the branches.
+        let (union, owner, set) = (scene.join(), user(7), vnode::XattrMode::Set);
+        let moved = at(&union, "moved").vnode;
+        moved.setxattr(&owner, b"user.plyfs.origin", b"/private", set).unwrap_err();
+        for (mark, value) in [("redirect", &b"/private"[..]), ("opaque", b"y")] {
+            let (of_user, of_superuser) = (format!("user.overlay.{mark}"), format!("trusted.overlay.{mark}"));
+            moved.setxattr(&owner, of_superuser.as_bytes(), value, set).unwrap_err();
+            for (attribute, caller) in [(of_user, owner.clone()), (of_superuser, Caller::server())] {
+                moved.setxattr(&caller, attribute.as_bytes(), value, set).unwrap();
+                assert_eq!(moved.getxattr(&caller, attribute.as_bytes()).unwrap(), value);
+                let listed = moved.listxattr(&caller).unwrap();
+                assert!(listed.split(|&byte| byte == 0).any(|name| name == attribute.as_bytes()), "{listed:?}");
+            }
         }
+        drop((moved, union));
+        let union = scene.join();
+        assert_eq!(["moved", "opaque"].map(|path| names(&union, path)), expected, "{prefix}");
     }
 }
 

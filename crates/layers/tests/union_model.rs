@@ -13,7 +13,7 @@ use common::{Shared, memory, small_memory};
 use fastrand::Rng;
 use layers::union::CheckOptions;
 use layers::{Branch, BranchMode};
-use vnode::{Attributes, Caller, FileSystemRef, RenameMode, SetAttributes, XattrMode};
+use vnode::{Attributes, Caller, FileSystemRef, SetAttributes, XattrMode};
 
 use BranchMode::{NoCreate, ReadOnly, ReadWrite};
 use operation::{Action, Operation};
@@ -262,7 +262,6 @@ fn is_comparable(operation: &Operation) -> bool {
             | Action::Copy { .. }
             | Action::LinkHeld { .. }
             | Action::InHeld { .. }
-            | Action::Rename { mode: RenameMode::Whiteout | RenameMode::WhiteoutNoReplace, .. }
     )
 }
 

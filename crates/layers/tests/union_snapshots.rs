@@ -500,11 +500,7 @@ fn command(scene: &Scene, union: &Side, kept: &mut Vec<(String, Vec<String>)>, r
 fn is_comparable(operation: &Operation) -> bool {
     !matches!(
         operation.action,
-        Action::Hold { .. }
-            | Action::LinkHeld { .. }
-            | Action::InHeld { .. }
-            | Action::Copy { .. }
-            | Action::Rename { mode: RenameMode::Whiteout | RenameMode::WhiteoutNoReplace, .. }
+        Action::Hold { .. } | Action::LinkHeld { .. } | Action::InHeld { .. } | Action::Copy { .. }
     )
 }
 

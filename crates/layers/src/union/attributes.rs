@@ -90,10 +90,8 @@ impl Node {
 
     /// The value of an extended attribute.
     pub(super) fn xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
-        if whiteout::is_own_attribute(name) {
-            return Err(Errno::ENODATA);
-        }
-        self.leftmost().vnode.getxattr(caller, name)
+        let stored = whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?;
+        self.leftmost().vnode.getxattr(caller, &stored)
     }
 
     /// Sets an extended attribute.
@@ -104,36 +102,33 @@ impl Node {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        if whiteout::is_own_attribute(name) {
-            return Err(Errno::EPERM);
-        }
+        let stored = whiteout::stored_attribute(name).ok_or(Errno::EPERM)?;
         self.may_change_xattr(caller, name, Some(value))?;
         // Nothing could give it back in one step that is taken from a file by writing.
         let extent = if name == b"security.capability" { Extent::All } else { Extent::Nothing };
         let (_object, instance) = self.held_writable(caller, extent)?;
-        instance.vnode.setxattr(caller, name, value, mode)
+        instance.vnode.setxattr(caller, &stored, value, mode)
     }
 
     /// Removes an extended attribute.
     pub(super) fn remove_xattr(self: &Arc<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
+        let stored = whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?;
         let leftmost = self.leftmost();
         if !self.is_writable() && self.xattr(&Caller::server(), name) == Err(Errno::ENODATA) {
             // No copy is made for nothing. The branch has nothing to remove either, but knows how to say so.
-            return match leftmost.vnode.removexattr(caller, name) {
+            return match leftmost.vnode.removexattr(caller, &stored) {
                 Err(Errno::EROFS) => Err(Errno::ENODATA),
                 result => result,
             };
         }
         self.may_change_xattr(caller, name, None)?;
         let (_object, instance) = self.held_writable(caller, Extent::Nothing)?;
-        instance.vnode.removexattr(caller, name)
+        instance.vnode.removexattr(caller, &stored)
     }
 
     /// The names of the extended attributes that are not the union's own.
     pub(super) fn xattr_names(&self, caller: &Caller) -> Result<Vec<u8>> {
-        let names = self.leftmost().vnode.listxattr(caller)?;
-        let shown = names.split_inclusive(|&byte| byte == 0).filter(|name| !whiteout::is_own_attribute(name));
-        Ok(shown.flatten().copied().collect())
+        Ok(whiteout::shown_attributes(&self.leftmost().vnode.listxattr(caller)?))
     }
 }
 

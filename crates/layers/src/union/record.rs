@@ -44,6 +44,8 @@ pub(super) struct Record {
     pub(super) moved: Spot,
     /// What is not to be seen then.
     pub(super) removed: Vec<Spot>,
+    /// Where a user's device that is a whiteout is to be seen then; the number is that of no object.
+    pub(super) device: Option<Spot>,
 }
 
 impl Spot {
@@ -119,6 +121,7 @@ impl Record {
         let mut text = format!("{FORM}\n");
         self.moved.encode("moved", &mut text);
         self.removed.iter().for_each(|removed| removed.encode("remove", &mut text));
+        self.device.iter().for_each(|device| device.encode("whiteout", &mut text));
         text.push_str("end\n");
         text
     }
@@ -131,11 +134,15 @@ impl Record {
             (&"moved", words) => Spot::decode(words)?,
             _ => return None,
         };
-        let removed = lines.map(|line| match line.split_first()? {
-            (&"remove", words) => Spot::decode(words),
-            _ => None,
-        });
-        Some(Self { moved, removed: removed.collect::<Option<_>>()? })
+        let (mut removed, mut device) = (Vec::new(), None);
+        for line in lines {
+            match line.split_first()? {
+                (&"remove", words) if device.is_none() => removed.push(Spot::decode(words)?),
+                (&"whiteout", words) if device.is_none() => device = Some(Spot::decode(words)?),
+                _ => return None,
+            }
+        }
+        Some(Self { moved, removed, device })
     }
 }
 
@@ -185,6 +192,11 @@ impl Union {
                 // The branch is not among them now; when it is again, this is still to be done.
                 None => is_all = false,
             }
+        }
+        if let Some(device) = &record.device
+            && let Some(directory) = device.directory_in(member)?
+        {
+            member.work.leave_users_device(&directory, device.name.as_name(), &Caller::server(), None)?;
         }
         Ok(is_all)
     }
@@ -262,11 +274,13 @@ mod tests {
     #[test]
     fn a_record_says_the_same_when_it_is_read() {
         let removed = vec![spot(7, b"a b\n", Some(b"")), spot(65535, &[200; 255], Some(b"x/y"))];
-        let record = Record { moved: spot(0, b"end", None), removed };
-        let text = record.encode();
-        assert_eq!(Record::decode(&text), Some(record));
-        for length in 0..text.len() {
-            assert_eq!(Record::decode(&text[..length]), None, "cut after {length} bytes");
+        for device in [None, Some(spot(3, b"from", Some(b"x")))] {
+            let record = Record { moved: spot(0, b"end", None), removed: removed.clone(), device };
+            let text = record.encode();
+            assert_eq!(Record::decode(&text), Some(record));
+            for length in 0..text.len() {
+                assert_eq!(Record::decode(&text[..length]), None, "cut after {length} bytes");
+            }
         }
     }
 }

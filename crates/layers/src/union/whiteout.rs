@@ -33,10 +33,45 @@ pub(super) const USERS_DEVICE: &[u8] = b"trusted.plyfs.device";
 /// No path is longer that a moved directory had.
 pub(super) const REDIRECT_MAX: usize = 4096;
 
-/// Extended attributes that are not shown to users.
-pub(super) fn is_own_attribute(name: &[u8]) -> bool {
-    const OWN: [&[u8]; 4] = [b"trusted.overlay.", b"user.overlay.", b"trusted.plyfs.", b"user.plyfs."];
-    OWN.iter().any(|prefix| name.starts_with(prefix))
+/// Prefixes that users' attributes may have too, as those of a kernel overlay on the union do, and how theirs are kept: as
+/// overlayfs keeps those of an overlay on it.
+const SHARED: [(&[u8], &[u8]); 2] =
+    [(b"trusted.overlay.", b"trusted.overlay.overlay."), (b"user.overlay.", b"user.overlay.overlay.")];
+/// Prefixes of the union's own.
+const OWN: [&[u8]; 2] = [b"trusted.plyfs.", b"user.plyfs."];
+
+/// Whether an extended attribute in a branch is one that is not shown to users.
+pub(super) fn is_own_attribute(stored: &[u8]) -> bool {
+    shown_attribute(stored).is_none()
+}
+
+/// The name in branches of what users see as this extended attribute; `None` for one that is not theirs.
+pub(super) fn stored_attribute(shown: &[u8]) -> Option<Cow<'_, [u8]>> {
+    for (prefix, escaped) in SHARED {
+        if let Some(rest) = shown.strip_prefix(prefix) {
+            return Some(Cow::Owned([escaped, rest].concat()));
+        }
+    }
+    (!OWN.iter().any(|prefix| shown.starts_with(prefix))).then_some(Cow::Borrowed(shown))
+}
+
+/// What users see an extended attribute of a branch as; `None` for one of the union's own.
+pub(super) fn shown_attribute(stored: &[u8]) -> Option<Cow<'_, [u8]>> {
+    for (prefix, escaped) in SHARED {
+        if let Some(rest) = stored.strip_prefix(escaped) {
+            return Some(Cow::Owned([prefix, rest].concat()));
+        }
+        if stored.starts_with(prefix) {
+            return None;
+        }
+    }
+    (!OWN.iter().any(|prefix| stored.starts_with(prefix))).then_some(Cow::Borrowed(stored))
+}
+
+/// The names of attributes that users see of these, each with a zero after it.
+pub(super) fn shown_attributes(stored: &[u8]) -> Vec<u8> {
+    let names = stored.split(|&byte| byte == 0).filter(|name| !name.is_empty());
+    names.filter_map(shown_attribute).flat_map(|name| [&name, &b"\0"[..]].concat()).collect()
 }
 
 /// How whiteouts and opaque directories are written.
@@ -417,6 +452,25 @@ mod tests {
         for mark in [STATE, OPAQUE, b".wh..wh.plnk", b".wh..wh.orph", b".wh..wh.aufs"] {
             assert_eq!(meaning(mark), Meaning::Mark);
         }
+    }
+
+    #[test]
+    fn attributes_in_branches_and_attributes_that_users_see() {
+        for shown in [&b"user.x"[..], b"trusted.overlay.opaque", b"user.overlay.overlay.x", b"trusted.overlays"] {
+            let stored = stored_attribute(shown).unwrap();
+            assert_eq!(shown_attribute(&stored).as_deref(), Some(shown), "{stored:?}");
+        }
+        assert_eq!(
+            stored_attribute(b"trusted.overlay.opaque").as_deref(),
+            Some(&b"trusted.overlay.overlay.opaque"[..])
+        );
+        for own in [&b"trusted.plyfs.origin"[..], b"user.plyfs.x"] {
+            assert_eq!((stored_attribute(own), shown_attribute(own)), (None, None));
+        }
+        assert_eq!(
+            shown_attributes(b"trusted.overlay.opaque\0user.x\0user.overlay.overlay.y\0"),
+            b"user.x\0user.overlay.y\0"
+        );
     }
 
     #[test]

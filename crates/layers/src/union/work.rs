@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use vnode::{
-    Caller, Creation, Entry, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, Name, NameBuf, OpenFile,
+    Caller, Creation, Device, Entry, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, Name, NameBuf, OpenFile,
     OpenFileRef, OpenFlags, RenameMode, Result, SetAttributes, Timestamp, VnodeRef, read_fully, write_fully,
 };
 
@@ -294,6 +294,52 @@ impl Work {
         let exchanged = work.rename_surely(&Caller::server(), name.as_name(), directory, stored, RenameMode::Exchange);
         self.discard(&name);
         exchanged
+    }
+
+    /// Makes a user's device that is a whiteout, out of sight: what a rename can leave behind also where no room is left then.
+    ///
+    /// # Errors
+    /// `EINVAL` where the branch has no such devices, or cannot mark them.
+    pub(super) fn make_users_device(&self, owner: &Caller) -> Result<NameBuf> {
+        let (server, work, name) = (Caller::server(), self.directory()?, self.name());
+        let to_owner = SetAttributes { uid: Some(owner.uid), gid: Some(owner.gid), ..SetAttributes::default() };
+        let made = work
+            .mknod(&server, name.as_name(), FileKind::CharacterDevice, 0, Device::default())
+            .and_then(|made| whiteout::mark_as_users(&made.vnode).map(|()| made))
+            .and_then(|made| made.vnode.setattr(&server, &to_owner));
+        match made {
+            Ok(_) => Ok(name),
+            Err(error) => {
+                self.discard(&name);
+                Err(if whiteout::is_incapable(error) { Errno::EINVAL } else { error })
+            }
+        }
+    }
+
+    /// Has a user's device that is a whiteout be seen where nothing is: the one that a rename in the branch has left, or a new
+    /// one of the owner's, or else that which was made before. Until it is marked it hides the name. What hides the name beside
+    /// it goes.
+    pub(super) fn leave_users_device(
+        &self,
+        directory: &VnodeRef,
+        stored: Name<'_>,
+        owner: &Caller,
+        made: Option<&NameBuf>,
+    ) -> Result<()> {
+        let (server, number) = (Caller::server(), Device::default());
+        let device = match directory.lookup(&server, stored) {
+            Err(Errno::ENOENT) => directory.mknod(owner, stored, FileKind::CharacterDevice, 0, number),
+            there => there,
+        };
+        match (device, made) {
+            (Ok(device), _) if whiteout::has_number(&device.attributes) => whiteout::mark_as_users(&device.vnode)?,
+            (Ok(_), _) => return Ok(()),
+            (Err(_), Some(made)) => {
+                self.directory()?.rename_surely(&server, made.as_name(), directory, stored, RenameMode::NoReplace)?;
+            }
+            (Err(error), None) => return Err(error),
+        }
+        whiteout::remove(directory, stored)
     }
 
     /// Removes something in the directory, with all below it. What cannot be removed now is removed when the branch is

@@ -1,8 +1,8 @@
 //! The unions and operations that are tried.
 
 use super::scene::Operation::{
-    Append, Chmod, Create, Device, Exchange, Fifo, Link, Mkdir, OpenAndTruncate, OpenToWrite, Rename, Resize, Rmdir,
-    SetXattr, Snapshot, Symlink, Unlink,
+    Append, Chmod, Create, Device, Exchange, Fifo, Link, Mkdir, OpenAndTruncate, OpenToWrite, Rename, RenameWhiteout,
+    Resize, Rmdir, SetXattr, Snapshot, Symlink, Unlink,
 };
 use super::scene::{Operation, Scenario};
 
@@ -143,6 +143,17 @@ pub const RENAME_FILE: &[Scenario] = &[
     scenario("exchange of files of two writable branches", &[("rw", &["f"]), ("rw", &["d/g"])], Exchange("f", "d/g")),
     scenario("exchange of files", &[("rw", &["f"]), ("ro", &["d/g"])], Exchange("f", "d/g")),
     scenario("exchange of a file and a directory", &[("rw", &["f"]), ("ro", &["d/g"])], Exchange("f", "d")),
+    scenario("rename with a whiteout", &[("rw", &["f", "d/"])], RenameWhiteout("f", "d/g")),
+    scenario(
+        "rename with a whiteout from a read-only branch over a file there",
+        &[("rw", &[]), ("ro", &["f", "g"])],
+        RenameWhiteout("f", "g"),
+    ),
+    scenario(
+        "rename with a whiteout over a file on the left",
+        &[("rw", &["g"]), ("rw", &["f"])],
+        RenameWhiteout("f", "g"),
+    ),
 ];
 
 pub const RENAME_DIRECTORY: &[Scenario] = &[

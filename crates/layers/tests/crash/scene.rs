@@ -43,6 +43,8 @@ pub enum Operation {
     Rename(&'static str, &'static str),
     /// From, to.
     Exchange(&'static str, &'static str),
+    /// From, where a device that is a whiteout stays, to.
+    RenameWhiteout(&'static str, &'static str),
     /// A command on snapshots, and the snapshot's name.
     Snapshot(&'static str, &'static str),
 }
@@ -249,6 +251,7 @@ pub fn perform_from(union: &dyn FileSystem, operation: Operation, ready: impl Fn
             }
         }
         Operation::Exchange(from, to) => rename(union, from, to, RenameMode::Exchange, ready),
+        Operation::RenameWhiteout(from, to) => rename(union, from, to, RenameMode::Whiteout, ready),
     }
 }
 

@@ -56,8 +56,7 @@ impl Layer for Plain {
         match name {
             // No device is a whiteout either.
             _ if name == whiteout::USERS_DEVICE => Ok(b"y".to_vec()),
-            _ if whiteout::is_own_attribute(name) => Err(Errno::ENODATA),
-            _ => node.forward_getxattr(caller, name),
+            _ => node.forward_getxattr(caller, &whiteout::stored_attribute(name).ok_or(Errno::ENODATA)?),
         }
     }
 
@@ -69,12 +68,13 @@ impl Layer for Plain {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        if name == whiteout::USERS_DEVICE { Ok(()) } else { node.forward_setxattr(caller, name, value, mode) }
+        if name == whiteout::USERS_DEVICE {
+            return Ok(());
+        }
+        node.forward_setxattr(caller, &whiteout::stored_attribute(name).ok_or(Errno::EPERM)?, value, mode)
     }
 
     fn listxattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
-        let names = node.forward_listxattr(caller)?;
-        let seen = names.split_inclusive(|&byte| byte == 0).filter(|name| !whiteout::is_own_attribute(name));
-        Ok(seen.flatten().copied().collect())
+        Ok(whiteout::shown_attributes(&node.forward_listxattr(caller)?))
     }
 }

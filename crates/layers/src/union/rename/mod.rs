@@ -10,7 +10,7 @@ mod way;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{AccessMode, Caller, Errno, FileKind, Name, RenameMode, Result, VnodeRef};
+use vnode::{AccessMode, Caller, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::branches::Member;
 use super::copy_up::Extent;
@@ -40,9 +40,11 @@ impl Node {
     ) -> Result<()> {
         self.only_directory()?;
         to.only_directory()?;
-        if matches!(mode, RenameMode::Whiteout | RenameMode::WhiteoutNoReplace) {
-            return Err(Errno::EINVAL);
-        }
+        let (mode, leaves_device) = match mode {
+            RenameMode::Whiteout => (RenameMode::Replace, true),
+            RenameMode::WhiteoutNoReplace => (RenameMode::NoReplace, true),
+            mode => (mode, false),
+        };
         let (stored, to_stored) = (whiteout::stored(name)?, whiteout::stored(to_name)?);
         let source = Spot { directory: self, stored: Name::new(&stored)? };
         let target = Spot { directory: to, stored: Name::new(&to_stored)? };
@@ -56,7 +58,14 @@ impl Node {
             let _locks = Locks::take(source, target, &names)?;
             let done = match mode {
                 RenameMode::Exchange => exchange(caller, source, target, &member),
-                _ => replace(caller, source, target, &node, &member, mode),
+                _ if leaves_device => {
+                    let device = member.work.make_users_device(caller)?;
+                    let done = replace(caller, (source, target), &node, &member, mode, Some(&device));
+                    // It has gone to its place, or is not needed.
+                    member.work.discard(&device);
+                    done
+                }
+                _ => replace(caller, (source, target), &node, &member, mode, None),
             };
             match done {
                 Err(Errno::EAGAIN) => {}
@@ -189,14 +198,15 @@ fn check_nesting(
     }
 }
 
-/// Puts the source in the place of the target, if there is one. `EAGAIN` if they are not as they were prepared.
+/// Puts the source in the place of the target, if there is one, and perhaps a device in the place of the source. `EAGAIN` if they
+/// are not as they were prepared.
 fn replace(
     caller: &Caller,
-    source: Spot<'_>,
-    target: Spot<'_>,
+    (source, target): (Spot<'_>, Spot<'_>),
     node: &Arc<Node>,
     member: &Arc<Member>,
     mode: RenameMode,
+    device: Option<&NameBuf>,
 ) -> Result<()> {
     let found = source.search(caller)?.found.ok_or(Errno::ENOENT)?;
     let there = target.search(caller)?;
@@ -244,25 +254,29 @@ fn replace(
     {
         return Err(Errno::ENOTEMPTY);
     }
-    let leaves_whiteout = source.shows_more(member)?;
+    // Between the rename and the device there is nothing at the name.
+    let leaves_whiteout = device.is_some() || source.shows_more(member)?;
     if is_directory {
         prepare_directory(caller, target, node, member)?;
     }
-    let way = Way { caller, source, target, from: &from, to: &to, member };
+    let way = Way { caller, source, target, from: &from, to: &to, member, device };
     let record = way.go(found.instances[0].ino, there.found.as_ref(), leaves_whiteout)?;
     if let (Some(victim), Some(found)) = (&victim, &there.found) {
         remove_on_the_right(&way, victim, found);
         victim.is_gone_from(target.directory, target.stored);
         victim.has_lost_a_name();
     }
-    record.iter().for_each(|record| member.work.discard(record));
-    if leaves_whiteout && !is_directory && node.union.settings.deletion == Deletion::All {
+    let left = way.leave_device();
+    if left.is_ok() {
+        record.iter().for_each(|record| member.work.discard(record));
+    }
+    if leaves_whiteout && device.is_none() && !is_directory && node.union.settings.deletion == Deletion::All {
         way.take_others_along();
     }
     source.directory.was_changed_in(member);
     target.directory.was_changed_in(member);
     node.has_moved((source.directory, source.stored), (target.directory, target.stored));
-    Ok(())
+    left
 }
 
 /// A file replaces a file and a directory a directory.

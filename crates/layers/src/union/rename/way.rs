@@ -32,6 +32,8 @@ pub(super) struct Way<'a> {
     /// The target's directory in the branch.
     pub(super) to: &'a VnodeRef,
     pub(super) member: &'a Arc<Member>,
+    /// A user's device that is a whiteout, out of sight so far, which takes the source's place.
+    pub(super) device: Option<&'a NameBuf>,
 }
 
 impl Way<'_> {
@@ -75,6 +77,12 @@ impl Way<'_> {
         self.sync_target()?;
         record::remove(member, spot)?;
         Ok(record::sync(member, spot).is_ok())
+    }
+
+    /// Puts the device into the source's place. If that fails, the next union of these branches finds the record.
+    pub(super) fn leave_device(&self) -> Result<()> {
+        let Some(device) = self.device else { return Ok(()) };
+        self.member.work.leave_users_device(self.from, self.source.stored, self.caller, Some(device))
     }
 
     /// Has the rename reach the disk.
@@ -148,11 +156,12 @@ impl Way<'_> {
 
     /// Records what is to be removed when the object with this number has its new name.
     fn write(&self, ino: u64, removed: &[record::Spot]) -> Result<Option<NameBuf>> {
-        if removed.is_empty() {
+        if removed.is_empty() && self.device.is_none() {
             return Ok(None);
         }
         let moved = record::Spot::new(self.member, self.to, self.target.stored, ino);
-        Record { moved, removed: removed.to_vec() }.write(self.member).map(Some)
+        let device = self.device.map(|_| record::Spot::new(self.member, self.from, self.source.stored, 0));
+        Record { moved, removed: removed.to_vec(), device }.write(self.member).map(Some)
     }
 
     /// What the target is in other branches and has to be removed where something replaces it: on the left it would hide
