@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock};
 
 use blowfish::Blowfish;
 use blowfish::cipher::{BlockEncrypt, KeyInit};
-use vnode::layer::{DataShape, Holes, Layer, LayerFile, LayerVnode};
+use vnode::layer::{Block, DataShape, Holes, Layer, LayerFile, LayerVnode};
 use vnode::{Caller, Errno, Name, Properties, Result, StatFs, TimesTell};
 
 use super::ioctl;
@@ -121,14 +121,14 @@ impl Layer for Cryptfs {
         Some(DataShape { block_size: PAGE_BYTES, overhead: 0, holes: Holes::ZeroBlock, sparse: false })
     }
 
-    fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
+    fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: Block, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
         self.apply(true, plain, encoded);
         // A page of zeros below stands for a hole: data that become one are refused.
         let is_hole = encoded.len() == PAGE_BYTES && encoded.iter().all(|byte| *byte == 0);
         if is_hole { Err(Errno::EIO) } else { Ok(()) }
     }
 
-    fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
+    fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: Block, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
         self.apply(false, encoded, plain);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Rot13fs moves letters of data by 13 places.
 
-use vnode::layer::{DataShape, Holes, Layer, LayerVnode};
+use vnode::layer::{Block, DataShape, Holes, Layer, LayerVnode};
 use vnode::{Caller, Properties, Result};
 
 /// Moves letters.
@@ -21,12 +21,12 @@ impl Layer for Rot13fs {
         Some(DataShape { block_size: 4096, overhead: 0, holes: Holes::ZeroByte, sparse: false })
     }
 
-    fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
+    fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: Block, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
         rotate(plain, encoded);
         Ok(())
     }
 
-    fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
+    fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: Block, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
         rotate(encoded, plain);
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock};
 use chacha20poly1305::aead::AeadInPlace;
 use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
 use sha2::{Digest, Sha256};
-use vnode::layer::{DataShape, Holes, Layer, LayerFile, LayerVnode, Operation};
+use vnode::layer::{Block, DataShape, Holes, Layer, LayerFile, LayerVnode, Operation};
 use vnode::{Caller, Errno, Properties, Result, TimesTell};
 
 use super::ioctl;
@@ -90,7 +90,7 @@ impl Layer for Sealfs {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        block: u64,
+        block: Block,
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
@@ -99,7 +99,7 @@ impl Layer for Sealfs {
         getrandom::fill(nonce).map_err(|_| Errno::EIO)?;
         text.copy_from_slice(plain);
         let made = self.with_cipher(|cipher| {
-            let place = block.to_le_bytes();
+            let place = block.number.to_le_bytes();
             cipher.encrypt_in_place_detached(XNonce::from_slice(nonce), &place, text).map_err(|_| Errno::EIO)
         })?;
         tag.copy_from_slice(&made);
@@ -110,14 +110,14 @@ impl Layer for Sealfs {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        block: u64,
+        block: Block,
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
         let (nonce, sealed) = encoded.split_at(NONCE_BYTES);
         let (text, tag) = sealed.split_at(plain.len());
         plain.copy_from_slice(text);
-        let (nonce, place, tag) = (XNonce::from_slice(nonce), block.to_le_bytes(), Tag::from_slice(tag));
+        let (nonce, place, tag) = (XNonce::from_slice(nonce), block.number.to_le_bytes(), Tag::from_slice(tag));
         self.with_cipher(|cipher| {
             cipher.decrypt_in_place_detached(nonce, &place, plain, tag).map_err(|_| Errno::EBADMSG)
         })

@@ -1,6 +1,6 @@
 //! Uuencodefs writes data below as printable characters: each 3 bytes become 4.
 
-use vnode::layer::{DataShape, Holes, Layer, LayerVnode};
+use vnode::layer::{Block, DataShape, Holes, Layer, LayerVnode};
 use vnode::{Caller, Properties, Result};
 
 /// Bytes of a chunk.
@@ -26,7 +26,7 @@ impl Layer for Uuencodefs {
         Some(DataShape { block_size: CHUNK_BYTES, overhead: ROOM_BYTES, holes: Holes::ZeroBlock, sparse: true })
     }
 
-    fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
+    fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: Block, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
         encoded.fill(0);
         for (from, to) in plain.chunks(3).zip(encoded.chunks_mut(4)) {
             let byte = |index: usize| u32::from(from.get(index).copied().unwrap_or(0));
@@ -36,7 +36,7 @@ impl Layer for Uuencodefs {
         Ok(())
     }
 
-    fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
+    fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: Block, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
         for (from, to) in encoded.chunks_exact(4).zip(plain.chunks_mut(3)) {
             let bits = from.iter().fold(0, |bits, byte| bits << 6 | u32::from(byte.wrapping_sub(b' ') & 63));
             to.copy_from_slice(&bits.to_be_bytes()[1..=to.len()]);

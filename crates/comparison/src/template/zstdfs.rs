@@ -1,6 +1,6 @@
 //! Zstdfs compresses data, 64 KiB at a time. What a chunk does not need of its room below is a hole.
 
-use vnode::layer::{DataShape, Holes, Layer, LayerVnode};
+use vnode::layer::{Block, DataShape, Holes, Layer, LayerVnode};
 use vnode::{Caller, Errno, Properties, Result};
 
 /// Bytes of a chunk.
@@ -28,7 +28,7 @@ impl Layer for Zstdfs {
         Some(DataShape { block_size: CHUNK_BYTES, overhead: ROOM_BYTES, holes: Holes::ZeroBlock, sparse: true })
     }
 
-    fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
+    fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: Block, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
         let (length, room) = encoded.split_at_mut(LENGTH_BYTES);
         let level = zstd::DEFAULT_COMPRESSION_LEVEL;
         let made = zstd::bulk::compress_to_buffer(plain, room, level).map_err(|_| Errno::EIO)?;
@@ -37,7 +37,7 @@ impl Layer for Zstdfs {
         Ok(())
     }
 
-    fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
+    fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: Block, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
         let (length, room) = encoded.split_at(LENGTH_BYTES);
         let length = u32::from_le_bytes(length.try_into().map_err(|_| Errno::EBADMSG)?);
         let coded = room.get(..length as usize).ok_or(Errno::EBADMSG)?;

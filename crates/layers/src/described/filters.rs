@@ -2,7 +2,7 @@
 
 use ::fist::memory::Memory;
 use ::fist::meter::Meter;
-use vnode::layer::LayerVnode;
+use vnode::layer::{Block, LayerVnode};
 use vnode::{Caller, Errno, Name, Result};
 
 use super::Described;
@@ -19,15 +19,6 @@ pub(super) const CHUNK_ROOM: usize = 64 << 10;
 const LENGTH_BYTES: usize = 4;
 /// Bytes that an encoded name may take, before it is found too long.
 const NAME_BYTES_MAX: usize = 4096;
-
-/// A page or chunk of a file.
-#[derive(Clone, Copy)]
-pub(super) struct Block {
-    /// Its number, from 0.
-    pub(super) number: u64,
-    /// The file ends with it; told only where a filter asks.
-    pub(super) is_last: bool,
-}
 
 impl Loaded {
     /// Encodes a block of data.

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use vnode::layer::{DataShape, Holes, LayerFile, LayerVnode, Operation};
+use vnode::layer::{Block, DataShape, Holes, LayerFile, LayerVnode, Operation};
 use vnode::{Caller, Description, Errno, Name, OpenDirectoryRef, Properties, Result, zeros};
 
 use super::Described;
 use super::act::{Act, Forward};
 use super::duties::Duty;
-use super::filters::{Block, CHUNK_BYTES, CHUNK_ROOM, PAGE_BYTES};
+use super::filters::{CHUNK_BYTES, CHUNK_ROOM, PAGE_BYTES};
 use super::listing::Listing;
 use super::loaded::{Loaded, intern};
 use super::outcome::Outcome;

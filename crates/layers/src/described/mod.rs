@@ -25,7 +25,7 @@ use arc_swap::ArcSwap;
 
 use ::fist::budget::Lease;
 use ::fist::program::Program;
-use vnode::layer::{self, DataShape, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
+use vnode::layer::{self, Block, DataShape, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
 use vnode::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
     DirectoryEntry, Entry, FileKind, FileSystemRef, KeyedGuard, KeyedLocks, Lock, LockOwner, Name, Notifier,
@@ -35,7 +35,6 @@ use vnode::{
 
 use crate::OptionError;
 use duties::{Duties, Duty};
-use filters::Block;
 use levels::Levels;
 use loaded::Loaded;
 use outcome::Outcome;
@@ -281,52 +280,30 @@ impl Layer for Described {
         if self.duties.have(Duty::Data) { self.levels.load().data_shape() } else { None }
     }
 
+    fn marks_last_block(&self) -> bool {
+        self.duties.have(Duty::Data) && self.levels.load().marks_last()
+    }
+
     fn encode_data(
         &self,
         node: &LayerVnode<Self>,
         caller: &Caller,
-        block: u64,
+        block: Block,
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
-        self.levels.load().encode_data((node, caller), Block { number: block, is_last: false }, plain, encoded)
+        self.levels.load().encode_data((node, caller), block, plain, encoded)
     }
 
     fn decode_data(
         &self,
         node: &LayerVnode<Self>,
         caller: &Caller,
-        block: u64,
+        block: Block,
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
-        self.levels.load().decode_data((node, caller), Block { number: block, is_last: false }, encoded, plain)
-    }
-
-    fn marks_last_block(&self) -> bool {
-        self.duties.have(Duty::Data) && self.levels.load().marks_last()
-    }
-
-    fn encode_last_data(
-        &self,
-        node: &LayerVnode<Self>,
-        caller: &Caller,
-        block: u64,
-        plain: &[u8],
-        encoded: &mut [u8],
-    ) -> Result<()> {
-        self.levels.load().encode_data((node, caller), Block { number: block, is_last: true }, plain, encoded)
-    }
-
-    fn decode_last_data(
-        &self,
-        node: &LayerVnode<Self>,
-        caller: &Caller,
-        block: u64,
-        encoded: &[u8],
-        plain: &mut [u8],
-    ) -> Result<()> {
-        self.levels.load().decode_data((node, caller), Block { number: block, is_last: true }, encoded, plain)
+        self.levels.load().decode_data((node, caller), block, encoded, plain)
     }
 
     fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {

@@ -2,7 +2,7 @@
 
 mod options;
 
-use vnode::layer::{self, DataShape, Holes, Layer, LayerVnode};
+use vnode::layer::{self, Block, DataShape, Holes, Layer, LayerVnode};
 use vnode::{Caller, Properties, Result};
 
 use crate::Kind;
@@ -43,12 +43,12 @@ impl Layer for Rot13 {
         Some(DataShape { block_size: self.block_size, overhead: 0, holes: Holes::ZeroByte, sparse: false })
     }
 
-    fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
+    fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: Block, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
         rotate(plain, encoded);
         Ok(())
     }
 
-    fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
+    fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: Block, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
         rotate(encoded, plain);
         Ok(())
     }

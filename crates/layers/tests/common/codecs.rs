@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use vnode::layer::{DataShape, Holes, Layer, LayerFile, LayerVnode, Operation, stack};
+use vnode::layer::{Block, DataShape, Holes, Layer, LayerFile, LayerVnode, Operation, stack};
 use vnode::{Caller, Errno, FileSystemRef, Properties, Result};
 
 /// Every data layer of the tests, as its name and how to put it on with a block size.
@@ -74,11 +74,11 @@ impl Layer for Xor {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        block: u64,
+        block: Block,
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
-        Self::mix(block, plain, encoded);
+        Self::mix(block.number, plain, encoded);
         Ok(())
     }
 
@@ -86,11 +86,11 @@ impl Layer for Xor {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        block: u64,
+        block: Block,
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
-        Self::mix(block, encoded, plain);
+        Self::mix(block.number, encoded, plain);
         Ok(())
     }
 }
@@ -128,11 +128,11 @@ impl Layer for Checksum {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        block: u64,
+        block: Block,
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
-        encoded[..CHECKSUM_SIZE].copy_from_slice(&Self::sum(block, plain));
+        encoded[..CHECKSUM_SIZE].copy_from_slice(&Self::sum(block.number, plain));
         encoded[CHECKSUM_SIZE..].copy_from_slice(plain);
         Ok(())
     }
@@ -141,12 +141,12 @@ impl Layer for Checksum {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        block: u64,
+        block: Block,
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
         plain.copy_from_slice(&encoded[CHECKSUM_SIZE..]);
-        if encoded[..CHECKSUM_SIZE] == Self::sum(block, plain) { Ok(()) } else { Err(Errno::EBADMSG) }
+        if encoded[..CHECKSUM_SIZE] == Self::sum(block.number, plain) { Ok(()) } else { Err(Errno::EBADMSG) }
     }
 }
 
@@ -200,7 +200,7 @@ impl Layer for Packed {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        block: u64,
+        block: Block,
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
@@ -208,7 +208,7 @@ impl Layer for Packed {
         let packed: Vec<u8> = plain[..kept].chunk_by(|one, next| one == next).flat_map(Self::pack_run).collect();
         encoded.fill(0);
         encoded[..4].copy_from_slice(&(packed.len() as u32 + 1).to_le_bytes());
-        encoded[4..Self::HEADER_SIZE].copy_from_slice(&Checksum::sum(block, &packed));
+        encoded[4..Self::HEADER_SIZE].copy_from_slice(&Checksum::sum(block.number, &packed));
         encoded[Self::HEADER_SIZE..Self::HEADER_SIZE + packed.len()].copy_from_slice(&packed);
         Ok(())
     }
@@ -217,13 +217,13 @@ impl Layer for Packed {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        block: u64,
+        block: Block,
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
         let length = u32::from_le_bytes(encoded[..4].try_into().unwrap()) as usize;
         let packed = encoded[Self::HEADER_SIZE..].get(..length.wrapping_sub(1)).ok_or(Errno::EBADMSG)?;
-        if encoded[4..Self::HEADER_SIZE] != Checksum::sum(block, packed) {
+        if encoded[4..Self::HEADER_SIZE] != Checksum::sum(block.number, packed) {
             return Err(Errno::EBADMSG);
         }
         let (mut bytes, mut packed) = (Vec::new(), packed.iter());
@@ -250,19 +250,8 @@ pub struct Ended {
 
 impl Ended {
     /// Another number for the block if it is the last.
-    fn number(block: u64, is_last: bool) -> u64 {
-        block | u64::from(is_last) << 63
-    }
-
-    fn encode(number: u64, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
-        encoded[..CHECKSUM_SIZE].copy_from_slice(&Checksum::sum(number, plain));
-        encoded[CHECKSUM_SIZE..].copy_from_slice(plain);
-        Ok(())
-    }
-
-    fn decode(number: u64, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
-        plain.copy_from_slice(&encoded[CHECKSUM_SIZE..]);
-        if encoded[..CHECKSUM_SIZE] == Checksum::sum(number, plain) { Ok(()) } else { Err(Errno::EBADMSG) }
+    fn number(block: Block) -> u64 {
+        block.number | u64::from(block.is_last) << 63
     }
 }
 
@@ -289,44 +278,25 @@ impl Layer for Ended {
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        block: u64,
+        block: Block,
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
-        Self::encode(Self::number(block, false), plain, encoded)
-    }
-
-    fn encode_last_data(
-        &self,
-        _: &LayerVnode<Self>,
-        _: &Caller,
-        block: u64,
-        plain: &[u8],
-        encoded: &mut [u8],
-    ) -> Result<()> {
-        Self::encode(Self::number(block, true), plain, encoded)
+        encoded[..CHECKSUM_SIZE].copy_from_slice(&Checksum::sum(Self::number(block), plain));
+        encoded[CHECKSUM_SIZE..].copy_from_slice(plain);
+        Ok(())
     }
 
     fn decode_data(
         &self,
         _: &LayerVnode<Self>,
         _: &Caller,
-        block: u64,
+        block: Block,
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
-        Self::decode(Self::number(block, false), encoded, plain)
-    }
-
-    fn decode_last_data(
-        &self,
-        _: &LayerVnode<Self>,
-        _: &Caller,
-        block: u64,
-        encoded: &[u8],
-        plain: &mut [u8],
-    ) -> Result<()> {
-        Self::decode(Self::number(block, true), encoded, plain)
+        plain.copy_from_slice(&encoded[CHECKSUM_SIZE..]);
+        if encoded[..CHECKSUM_SIZE] == Checksum::sum(Self::number(block), plain) { Ok(()) } else { Err(Errno::EBADMSG) }
     }
 }
 

@@ -69,6 +69,15 @@ impl DataShape {
     }
 }
 
+/// A block of a file, as it is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its number, from 0.
+    pub number: u64,
+    /// The file ends with it. Told only where [`Layer::marks_last_block`]; else no.
+    pub is_last: bool,
+}
+
 /// The encoded blocks of an open file, for one operation.
 pub(super) struct Blocks<'a, L: Layer> {
     pub(super) node: &'a LayerVnode<L>,
@@ -285,11 +294,12 @@ impl<L: Layer> Blocks<'_, L> {
             plain.fill(0);
             return Ok(());
         }
-        let layer = self.node.layer();
-        match self.is_last(size, block) {
-            true => layer.decode_last_data(self.node, self.caller, block, encoded, plain),
-            false => layer.decode_data(self.node, self.caller, block, encoded, plain),
-        }
+        self.node.layer().decode_data(self.node, self.caller, self.numbered(size, block), encoded, plain)
+    }
+
+    /// This block of a file of `size` bytes, as it is told to the layer.
+    fn numbered(&self, size: u64, block: u64) -> Block {
+        Block { number: block, is_last: self.is_last(size, block) }
     }
 
     /// Whether the last block of a file has a form of its own.
@@ -396,11 +406,8 @@ impl<L: Layer> Blocks<'_, L> {
         let mut encoded = Scratch::take(plain.len() + overhead)?;
         let blocks = encoded.chunks_mut(self.shape.encoded_block_size());
         for (index, (plain, encoded)) in plain.chunks(self.shape.block_size).zip(blocks).enumerate() {
-            let (layer, block) = (self.node.layer(), first + index as u64);
-            match self.is_last(size, block) {
-                true => layer.encode_last_data(self.node, self.caller, block, plain, encoded)?,
-                false => layer.encode_data(self.node, self.caller, block, plain, encoded)?,
-            }
+            let block = self.numbered(size, first + index as u64);
+            self.node.layer().encode_data(self.node, self.caller, block, plain, encoded)?;
         }
         Ok(encoded)
     }

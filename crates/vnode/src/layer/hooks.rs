@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{DataShape, LayerDirectory, LayerFile, LayerVnode, Operation};
+use super::{Block, DataShape, LayerDirectory, LayerFile, LayerVnode, Operation};
 use crate::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
     DirectoryEntry, Entry, FileKind, Lock, LockOwner, Name, Notifier, OpenDirectoryRef, OpenFileRef, OpenFlags,
@@ -141,9 +141,15 @@ pub trait Layer: Send + Sync + Sized + 'static {
         None
     }
 
-    /// Encodes block number `block` of a file: `plain` is a whole block, or the shorter last one of the file;
-    /// `encoded` is as long and [`DataShape::overhead`] longer, and has to be filled: what it holds before is of no
-    /// meaning. Default: a copy.
+    /// Whether the last block of a file has another form than the same bytes before others ([`Block::is_last`]): then a
+    /// block is encoded anew when it becomes the last, or another follows. Only with [`super::Holes::Filled`]: a hole has
+    /// one form. Default: no.
+    fn marks_last_block(&self) -> bool {
+        false
+    }
+
+    /// Encodes a block of a file: `plain` is a whole block, or the shorter last one of the file; `encoded` is as long
+    /// and [`DataShape::overhead`] longer, and has to be filled: what it holds before is of no meaning. Default: a copy.
     ///
     /// # Errors
     /// The write fails with it; nothing was written.
@@ -151,7 +157,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         &self,
         node: &LayerVnode<Self>,
         caller: &Caller,
-        block: u64,
+        block: Block,
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
@@ -159,44 +165,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Whether the last block of a file has another form than the same bytes before others: then
-    /// [`Layer::encode_last_data`] and [`Layer::decode_last_data`] are called for it, and a block is encoded anew when it
-    /// becomes the last, or another follows. Only with [`super::Holes::Filled`]: a hole has one form. Default: no.
-    fn marks_last_block(&self) -> bool {
-        false
-    }
-
-    /// Encodes the last block of a file, as `encode_data` does others. Default: as those.
-    ///
-    /// # Errors
-    /// As `encode_data`.
-    fn encode_last_data(
-        &self,
-        node: &LayerVnode<Self>,
-        caller: &Caller,
-        block: u64,
-        plain: &[u8],
-        encoded: &mut [u8],
-    ) -> Result<()> {
-        self.encode_data(node, caller, block, plain, encoded)
-    }
-
-    /// Decodes the last block of a file: undoes `encode_last_data`. Default: as others.
-    ///
-    /// # Errors
-    /// As `decode_data`.
-    fn decode_last_data(
-        &self,
-        node: &LayerVnode<Self>,
-        caller: &Caller,
-        block: u64,
-        encoded: &[u8],
-        plain: &mut [u8],
-    ) -> Result<()> {
-        self.decode_data(node, caller, block, encoded, plain)
-    }
-
-    /// Decodes block number `block`: undoes `encode_data`. Default: a copy.
+    /// Decodes a block: undoes `encode_data`. Default: a copy.
     ///
     /// # Errors
     /// The read fails with it, for instance `EBADMSG` for data that was not encoded by us.
@@ -204,7 +173,7 @@ pub trait Layer: Send + Sync + Sized + 'static {
         &self,
         node: &LayerVnode<Self>,
         caller: &Caller,
-        block: u64,
+        block: Block,
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {

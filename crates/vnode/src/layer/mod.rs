@@ -47,7 +47,7 @@ mod path;
 mod scratch;
 mod vnode;
 
-pub use data::{DataShape, Holes};
+pub use data::{Block, DataShape, Holes};
 pub use directory::LayerDirectory;
 pub use file::LayerFile;
 pub use file_system::{LayerFileSystem, stack};
