@@ -27,6 +27,13 @@ pub trait FileSystem: Send + Sync + 'static {
         Ok(())
     }
 
+    /// The identifier of the file system that the objects are stored in (`f_fsid` of statfs(2), where that is made of its UUID):
+    /// the same whenever and wherever it is mounted, and no other's. Layers over another pass it on. Default: it has none, or
+    /// several.
+    fn fsid(&self) -> Option<u64> {
+        None
+    }
+
     /// What this file system, with all below it, declares. It may change only through [`FileSystem::control`].
     fn properties(&self) -> Properties;
 
@@ -140,4 +147,9 @@ pub trait Notifier: Send + Sync {
     fn entry_changed(&self, directory: &Handle, name: Name<'_>);
     /// Anything may have changed.
     fn everything_changed(&self);
+    /// Has what is kept above of data that were written handed down, by operations: whether all has been. Not from a thread that
+    /// these wait for. Default: nothing is kept.
+    fn write_back(&self) -> bool {
+        true
+    }
 }

@@ -17,6 +17,19 @@ const SET_FLAGS_32: u32 = 0x4004_6602;
 const GET_EXTENDED: u32 = 0x801c_581f;
 const SET_EXTENDED: u32 = 0x401c_5820;
 
+/// `FS_IOC_GETFSUUID`, which came with Linux 6.9: the length of the UUID in one byte, and it.
+const GET_UUID: u32 = 0x8011_1500;
+
+/// The UUID of the file system that a descriptor is on; `None` if it has none, or the kernel does not tell.
+pub fn uuid(descriptor: BorrowedFd<'_>) -> Option<[u8; 16]> {
+    let mut data = [0; 32];
+    // SAFETY: the command writes 17 bytes.
+    unsafe { system::ioctl(descriptor, GET_UUID, &mut data) }.ok()?;
+    let (length, uuid) = data.split_first()?;
+    let uuid: [u8; 16] = uuid.first_chunk().copied()?;
+    (*length == 16 && uuid != [0; 16]).then_some(uuid)
+}
+
 /// A command to a vnode.
 pub fn of_node(node: &Node, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
     // Opening anything else could have effects, and their commands are not ours.

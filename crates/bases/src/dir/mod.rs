@@ -12,6 +12,7 @@ mod credentials;
 mod descriptors;
 mod error;
 mod file;
+mod fsid;
 mod handle;
 mod ioctl;
 mod locks;
@@ -139,6 +140,10 @@ impl FileSystem for DirectoryFileSystem {
             rustix::fs::syncfs(root).map_err(errno)?;
         }
         Ok(())
+    }
+
+    fn fsid(&self) -> Option<u64> {
+        fsid::of(self.tree.mounts.root().handles()?)
     }
 
     fn properties(&self) -> Properties {

@@ -160,9 +160,22 @@ impl Dispatcher {
         self.open_files.written_nodes().len()
     }
 
-    /// Has the kernel hand on what it keeps of the files that are open. For a thread that serves no request.
-    pub(crate) fn write_back(&self) {
-        self.open_files.written_nodes().into_iter().for_each(|node| self.notifications.write_back(node));
+    /// Has the kernel hand on what it keeps of the files that are open: whether it has within this time. Not for a thread that
+    /// serves requests.
+    pub(crate) fn write_back_within(self: &Arc<Self>, patience: Duration) -> bool {
+        if self.written_count() == 0 {
+            return true;
+        }
+        let dispatcher = Arc::clone(self);
+        let (done, is_done) = std::sync::mpsc::channel();
+        let write_back = move || {
+            let nodes = dispatcher.open_files.written_nodes();
+            nodes.into_iter().for_each(|node| dispatcher.notifications.write_back(node));
+            // Nobody may be waiting any more.
+            let _ = done.send(());
+        };
+        let started = std::thread::Builder::new().name("fuse-write-back".into()).spawn(vnode::as_server(write_back));
+        started.is_ok() && is_done.recv_timeout(patience).is_ok()
     }
 
     /// The stack has changed: what it needs now counts for all that is answered from here on.

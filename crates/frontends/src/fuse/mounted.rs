@@ -159,18 +159,7 @@ impl Mount {
     /// Has the kernel hand on what it keeps of all open files, also of a mount that was taken away lazily: whether it has within
     /// this time. Not for a thread that serves requests.
     pub fn write_back(&self, patience: Duration) -> bool {
-        if self.files_written() == 0 {
-            return true;
-        }
-        let dispatcher = Arc::clone(&self.dispatcher);
-        let (done, is_done) = std::sync::mpsc::channel();
-        let write_back = move || {
-            dispatcher.write_back();
-            // Nobody may be waiting any more.
-            let _ = done.send(());
-        };
-        let started = std::thread::Builder::new().name("fuse-write-back".into()).spawn(vnode::as_server(write_back));
-        started.is_ok() && is_done.recv_timeout(patience).is_ok()
+        self.dispatcher.write_back_within(patience)
     }
 
     /// Waits until it is unmounted and the last request is served.

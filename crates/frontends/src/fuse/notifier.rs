@@ -4,6 +4,7 @@ use super::dispatch::Dispatcher;
 use super::expiry::Expiry;
 use super::notify::{NO_DATA, Notification, NotificationSender};
 use std::sync::{OnceLock, Weak};
+use std::time::Duration;
 use vnode::{Handle, Name, Notifier};
 
 /// Translates handles to node ids and passes the news on. Given to the stack before the dispatcher exists, since the
@@ -33,7 +34,15 @@ impl KernelNotifier {
     }
 }
 
+/// So long the kernel may take to hand on what it keeps, while somebody waits for a command.
+const LONGEST_WRITE_BACK: Duration = Duration::from_secs(3);
+
 impl Notifier for KernelNotifier {
+    fn write_back(&self) -> bool {
+        let dispatcher = self.dispatcher.get().and_then(Weak::upgrade);
+        dispatcher.is_none_or(|dispatcher| dispatcher.write_back_within(LONGEST_WRITE_BACK))
+    }
+
     fn attributes_changed(&self, handle: &Handle) {
         self.with_node(handle, |node| {
             self.notifications.send(Notification::InvalidateInode { node, offset: NO_DATA, length: 0 });

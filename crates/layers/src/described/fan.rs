@@ -162,6 +162,10 @@ impl OfBranch {
 }
 
 impl Notifier for OfBranch {
+    fn write_back(&self) -> bool {
+        self.notifier.write_back()
+    }
+
     fn attributes_changed(&self, part: &Handle) {
         self.with(part, |notifier, handle| notifier.attributes_changed(handle));
     }

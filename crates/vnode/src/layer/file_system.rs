@@ -84,6 +84,10 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
         self.0.lower.sync()
     }
 
+    fn fsid(&self) -> Option<u64> {
+        self.0.lower.fsid()
+    }
+
     fn properties(&self) -> Properties {
         self.0.layer.properties().stacked_on(self.0.lower.properties())
     }
@@ -128,6 +132,10 @@ struct Translator<L: Layer> {
 }
 
 impl<L: Layer> Notifier for Translator<L> {
+    fn write_back(&self) -> bool {
+        self.upper.write_back()
+    }
+
     fn attributes_changed(&self, handle: &Handle) {
         self.upper.attributes_changed(handle);
     }
