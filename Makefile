@@ -54,10 +54,11 @@ hostile: ## Try every call on every object as every user, in mounts and beside t
 	@scripts/setup test
 	HOSTILE_SHARE=$(or $(HOSTILE_SHARE),1) $(CARGO) test --package suite --test hostile
 
-fuzz: ## Give the decoder of requests 100 million random messages, and the tools of FiST damaged and random descriptions
+fuzz: ## Give the decoder of requests 100 million random messages, the tools of FiST damaged and random descriptions, and unions damaged branches
 	@scripts/setup build
 	PLYFS_FUZZ_SECONDS=300 $(CARGO) test --release --package fist --test mutants -- --nocapture
 	FIST_TIERS_STATEMENTS=1000000 $(CARGO) test --release --package fist --test tiers -- --nocapture random
+	UNION_DAMAGE=1000000 $(CARGO) test --release --package layers --test union_damage -- --nocapture
 	FUZZ_ROUNDS=100000000 $(CARGO) test --release --package frontends --lib random_bytes_never_panic
 
 soak: ## Work on mounts for MINUTES (60), and see that servers hold no more and more memory, descriptors or threads

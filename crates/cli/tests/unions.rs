@@ -418,6 +418,117 @@ fn a_snapshot_is_taken_under_a_program_that_writes_and_brings_its_state_back() {
 }
 
 #[test]
+fn a_snapshot_has_what_was_written_through_a_mapping_before_and_nothing_of_later() {
+    if !can_mount() {
+        return;
+    }
+    for options in [&[][..], &["-o", "nopassthrough"]] {
+        let scratch = Scratch::new();
+        for name in ["upper", "lower"] {
+            fs::create_dir_all(scratch.path(name)).unwrap();
+        }
+        let (stack, mount) = (stack(&scratch), scratch.name("mount"));
+        support::finish(support::plyfs().arg("mount").args(options).args([&stack, &mount]).output()).succeeded();
+        let (path, upper) = (scratch.path("mount/f"), scratch.path("upper/f"));
+        fs::write(&path, [b'.'; 10_000]).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        // SAFETY: nobody maps it elsewhere, it is not made shorter, and it is unmapped below.
+        let map = unsafe {
+            let (both, shared) =
+                (rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE, rustix::mm::MapFlags::SHARED);
+            let at = rustix::mm::mmap(std::ptr::null_mut(), 10_000, both, shared, &file, 0).unwrap();
+            std::slice::from_raw_parts_mut(at.cast::<u8>(), 10_000)
+        };
+        map[5000..5006].copy_from_slice(b"before");
+        run(["snapshot", "take", &mount, "first"]).succeeded();
+        let frozen = fs::read(&upper).unwrap();
+        assert_eq!(&frozen[5000..5006], b"before", "{options:?}");
+        map[5000..5005].copy_from_slice(b"after");
+        file.sync_all().unwrap();
+        assert!(fs::read(&upper).unwrap() == frozen, "{options:?}: the frozen layer is written");
+        assert_eq!(&fs::read(&path).unwrap()[5000..5006], b"aftere", "{options:?}");
+        // SAFETY: it is what was mapped above, and not used any more.
+        unsafe { rustix::mm::munmap(map.as_mut_ptr().cast(), 10_000).unwrap() };
+        drop(file);
+        umount(&mount);
+    }
+}
+
+#[test]
+fn a_branch_that_fails_is_shown_as_failed_and_comes_back() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for (path, text) in [("upper/own", "own"), ("lower/f", "lower"), ("lower/d/g", "g")] {
+        fs::create_dir_all(scratch.path(path).parent().unwrap()).unwrap();
+        fs::write(scratch.path(path), text).unwrap();
+    }
+    let mount = scratch.name("mount");
+    let stack = format!("{}=rw, ({} | faulty)=ro | union", scratch.name("upper"), scratch.name("lower"));
+    run(["mount", &stack, &mount]).succeeded();
+    let path = |name: &str| scratch.path(&format!("mount/{name}"));
+    let is_failed = || run(["union", "list", &mount]).succeeded().lines().any(|line| line.ends_with("=ro (failed)"));
+    assert!(!is_failed());
+    run(["control", &mount, "faulty", "set", "error=EIO"]).succeeded();
+    support::wait_until("the branch has failed", is_failed);
+    assert!(run(["status", &mount]).succeeded().contains("(failed)"));
+    let errno = |error: std::io::Error| error.raw_os_error();
+    assert_eq!(fs::read(path("f")).map_err(errno), Err(Some(libc::EIO)));
+    let listed: std::io::Result<Vec<_>> = fs::read_dir(path("")).and_then(|entries| entries.collect());
+    assert_eq!(listed.map(drop).map_err(errno), Err(Some(libc::EIO)), "a listing leaves nothing out");
+    assert_eq!(fs::write(path("new"), "").map_err(errno), Err(Some(libc::EIO)), "it may have that name");
+    assert_eq!(fs::read_to_string(path("own")).unwrap(), "own", "what does not need it goes on");
+    run(["control", &mount, "faulty", "off"]).succeeded();
+    support::wait_until("the branch is there again", || !is_failed());
+    assert_eq!(fs::read_to_string(path("d/g")).unwrap(), "g");
+    assert_eq!(fs::read_dir(path("")).unwrap().count(), 3);
+    umount(&mount);
+}
+
+#[test]
+fn a_branch_on_a_device_that_fails_answers_errors_and_no_other_data() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for name in ["upper", "lower", "memory"] {
+        fs::create_dir(scratch.path(name)).unwrap();
+    }
+    let call = |program: &str, words: &[&str]| {
+        support::finish(std::process::Command::new(program).args(words).output()).succeeded();
+    };
+    let (image, lower, mount) = (scratch.name("image"), scratch.name("lower"), scratch.name("mount"));
+    call("mkfs.ext4", &["-q", "-F", "-b", "4096", &image, "16M"]);
+    call("mount", &["-o", "loop,errors=continue", &image, &lower]);
+    let data = vec![7; 1 << 20];
+    for path in ["f", "d/g"] {
+        fs::create_dir_all(scratch.path(&format!("lower/{path}")).parent().unwrap()).unwrap();
+        fs::write(scratch.path(&format!("lower/{path}")), &data).unwrap();
+    }
+    call("umount", &[&lower]);
+    call("mount", &["-o", "loop,errors=continue,ro", &image, &lower]);
+    run(["mount", &stack(&scratch), &mount]).succeeded();
+    let path = |name: &str| scratch.path(&format!("mount/{name}"));
+    assert_eq!(fs::metadata(path("f")).unwrap().len(), data.len() as u64);
+    // The device has no block any more beyond the first ones.
+    File::options().write(true).open(&image).unwrap().set_len(4096).unwrap();
+    let is_error =
+        |result: std::io::Result<Vec<u8>>| result.is_err_and(|error| error.raw_os_error() == Some(libc::EIO));
+    assert!(is_error(fs::read(path("f"))));
+    assert!(is_error(fs::read(path("d/g"))));
+    let changed = fs::set_permissions(path("f"), std::os::unix::fs::PermissionsExt::from_mode(0o600));
+    assert!(
+        changed.is_err_and(|error| error.raw_os_error() == Some(libc::EIO)),
+        "no copy is made of what cannot be read"
+    );
+    assert!(!scratch.path("upper/f").exists());
+    fs::write(path("new"), "new").unwrap_or_else(|error| assert_eq!(error.raw_os_error(), Some(libc::EIO)));
+    umount(&mount);
+    call("umount", &[&lower]);
+}
+
+#[test]
 fn a_kernel_overlay_writes_to_a_union() {
     let has_overlays = fs::read_to_string("/proc/filesystems").is_ok_and(|kinds| kinds.contains("\toverlay\n"));
     if !can_mount() || !has_overlays {

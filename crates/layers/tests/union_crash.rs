@@ -205,7 +205,7 @@ impl Trial {
                 // What is to be done then differs.
                 unfinished.push(format!("{} {}", self.scenario.name, self.options));
             }
-            if matches!(self.scenario.operation, Operation::Snapshot(..)) {
+            if matches!(self.scenario.operation, Operation::Snapshot(..) | Operation::SnapshotOfOpen(..)) {
                 // How far a merge has come is not to be seen in the work directory.
                 unfinished.push(format!("{} {}", self.scenario.name, call / CALLS_OF_A_MERGE));
             }
@@ -250,7 +250,8 @@ impl Trial {
         };
         let again = perform_alone(scene, self.scenario);
         // That a snapshot was taken or merged users do not see.
-        let is_unseen = matches!(self.scenario.operation, Operation::Snapshot(..)) && again == self.again;
+        let is_unseen = matches!(self.scenario.operation, Operation::Snapshot(..) | Operation::SnapshotOfOpen(..))
+            && again == self.again;
         if again != expected && !is_unseen {
             return Err(format!("(done: {is_done}), then again: {again:?}, not {expected:?}"));
         }

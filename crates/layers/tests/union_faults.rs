@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use layers::{Branch, BranchMode};
 use vnode::{
-    Caller, Control, ControlError, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode,
-    SetAttributes, SetTime, Timestamp, VnodeRef, XattrMode, write_fully,
+    Caller, Control, ControlError, Creation, Device, Errno, FileKind, FileSystemRef, OpenFileRef, OpenFlags,
+    RenameMode, SetAttributes, SetTime, Timestamp, VnodeRef, XattrMode, write_fully,
 };
 
+use common::interrupted::Interrupted;
 use common::{layer, memory, name};
 use conformance::faults::{
     Below, MOMENTS, OPERATIONS, Stack, State, difference, pattern, state_of, what_failed_can_be_done,
@@ -113,6 +114,162 @@ fn what_is_written_after_a_command_on_snapshots_has_failed_is_there_after_a_rest
             // One that was nearly forgotten is, when the branch is next used.
             if snapshots(&again) != taken && answer.is_ok() {
                 report("other snapshots after a restart", format!("{:?}, not {taken:?}", snapshots(&again)));
+            }
+        }
+    }
+    println!("{count} calls failed in turn");
+    assert!(problems.is_empty(), "{} of {count}:\n{}", problems.len(), problems.join("\n"));
+}
+
+/// Files that the kernel goes on writing by itself, one of them in a directory, in a branch whose calls fail.
+struct Direct {
+    directory: tempfile::TempDir,
+    told: Interrupted,
+    below: FileSystemRef,
+    union: FileSystemRef,
+    files: Vec<(&'static str, OpenFileRef, std::os::fd::OwnedFd)>,
+}
+
+impl Direct {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let base = bases::dir::DirectoryFileSystem::open(directory.path(), bases::dir::Options::default()).unwrap();
+        let told = Interrupted::default();
+        let below = vnode::layer::stack(told.clone(), Arc::new(base));
+        let (server, union) = (Caller::server(), union(&[], &[("branch", below.clone())]).unwrap());
+        let inner = union.root().mkdir(&server, name("d"), 0o755).unwrap().vnode;
+        let open = |place: &VnodeRef, text: &'static str, path: &'static str| {
+            let file = write(place, text, 700, 1).open(&server, OpenFlags::READ_WRITE).unwrap();
+            let backing = file.backing().expect("the kernel can write it").try_clone_to_owned().unwrap();
+            (path, file, backing)
+        };
+        let files = vec![open(&union.root(), "f", "f"), open(&inner, "g", "d/g")];
+        Self { directory, told, below, union, files }
+    }
+
+    /// What the kernel writes.
+    fn write(&self, text: &str) {
+        for (_, _, backing) in &self.files {
+            rustix::io::pwrite(backing, text.as_bytes(), 0).unwrap();
+        }
+    }
+
+    fn begins(union: &FileSystemRef, path: &str) -> String {
+        let found = common::walk(union, &Caller::server(), path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        String::from_utf8_lossy(&common::contents(&found.vnode, &Caller::server())[..5]).into_owned()
+    }
+}
+
+#[test]
+fn a_snapshot_under_files_that_the_kernel_writes_is_taken_whole_or_not_at_all() {
+    let (mut problems, mut count) = (Vec::new(), 0);
+    let whole = Direct::new();
+    whole.told.fail(0, false);
+    tell(&whole.union, "snapshot-take", Some("first")).unwrap();
+    let calls = whole.told.calls();
+    for (call, is_late) in (1..=calls).flat_map(|call| [false, true].map(|is_late| (call, is_late))) {
+        count += 1;
+        let direct = Direct::new();
+        direct.write("early");
+        direct.told.fail(call, is_late);
+        let answer = tell(&direct.union, "snapshot-take", Some("first"));
+        direct.told.fail(0, false);
+        direct.write("later");
+        let is_taken = snapshots(&direct.union) == ["first"];
+        let mut report = |what: String| problems.push(format!("call {call}, late {is_late} ({answer:?}): {what}"));
+        if answer.is_ok() && !is_taken {
+            report("it is not there".to_owned());
+        }
+        for (path, _, _) in &direct.files {
+            let seen = Direct::begins(&direct.union, path);
+            if seen != "later" {
+                report(format!("{path} is {seen}"));
+            }
+            let frozen = std::fs::read(direct.directory.path().join(path)).unwrap();
+            if is_taken && !frozen.starts_with(b"early") {
+                report(format!("{path} in the snapshot is {}", String::from_utf8_lossy(&frozen[..5])));
+            }
+        }
+        let Direct { below, union: running, files, directory: _directory, .. } = direct;
+        let paths: Vec<_> = files.iter().map(|(path, _, _)| *path).collect();
+        drop((running, files));
+        let again = union(&[], &[("branch", below)]).unwrap();
+        for path in paths {
+            let seen = Direct::begins(&again, path);
+            if seen != "later" {
+                report(format!("{path} is {seen} after a restart"));
+            }
+        }
+        if (snapshots(&again) == ["first"]) != is_taken {
+            report("another answer about the snapshot after a restart".to_owned());
+        }
+        if answer.is_err() && is_taken {
+            // What could be undone is not taken.
+            report("it is taken".to_owned());
+        }
+    }
+    println!("{count} calls failed in turn");
+    assert!(problems.is_empty(), "{} of {count}:\n{}", problems.len(), problems.join("\n"));
+}
+
+/// A union of a branch whose calls fail and one with a file of 700 bytes, perhaps copied to the first without its data.
+fn with_original(is_copied: bool) -> (Below, FileSystemRef, Vec<(&'static str, FileSystemRef)>) {
+    let (server, lower) = (Caller::server(), memory());
+    write(&lower.root(), "file", 700, 1);
+    let (told, upper) = faulty();
+    let branches = vec![("upper", upper), ("lower", lower)];
+    let options: &[_] = if is_copied { &[("metacopy", "on")] } else { &[] };
+    let union = union(options, &branches).unwrap();
+    if is_copied {
+        let change = SetAttributes { mode: Some(0o640), ..SetAttributes::default() };
+        union.root().lookup(&server, name("file")).unwrap().vnode.setattr(&server, &change).unwrap();
+    }
+    (told, union, branches)
+}
+
+#[test]
+fn what_cuts_a_file_off_and_fails_has_cut_nothing() {
+    type Cut = fn(&VnodeRef) -> vnode::Result<()>;
+    fn truncate(file: &VnodeRef, size: u64) -> vnode::Result<()> {
+        let change = SetAttributes { size: Some(size), ..SetAttributes::default() };
+        file.setattr(&Caller::server(), &change).map(drop)
+    }
+    let cuts: [(&str, Cut); 4] = [
+        ("O_TRUNC", |file| file.open(&Caller::server(), OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).map(drop)),
+        ("to nothing", |file| truncate(file, 0)),
+        ("to a part", |file| truncate(file, 100)),
+        ("to more", |file| truncate(file, 9000)),
+    ];
+    let text = |union: &FileSystemRef| {
+        union
+            .root()
+            .lookup(&Caller::server(), name("file"))
+            .map(|entry| common::contents(&entry.vnode, &Caller::server()))
+    };
+    let (mut problems, mut count) = (Vec::new(), 0);
+    for (is_copied, (what, cut)) in [false, true].into_iter().flat_map(|is_copied| cuts.map(|cut| (is_copied, cut))) {
+        let (told, whole, _) = with_original(is_copied);
+        let file = whole.root().lookup(&Caller::server(), name("file")).unwrap().vnode;
+        told.set_all(&[]);
+        cut(&file).unwrap();
+        let calls = told.count(0, "calls");
+        for call in 1..=calls {
+            count += 1;
+            let (told, running, branches) = with_original(is_copied);
+            let file = running.root().lookup(&Caller::server(), name("file")).unwrap().vnode;
+            let before = text(&running);
+            told.set(0, &[("from", &call.to_string()), ("times", "1"), ("error", "EIO")]);
+            let answer = cut(&file);
+            told.off();
+            drop(file);
+            let seen = text(&running);
+            drop(running);
+            let again = text(&union(&[], &branches).unwrap());
+            for (when, seen) in [("at once", seen), ("after a restart", again)] {
+                if answer.is_err() && seen != before {
+                    let length = seen.map(|text| text.len());
+                    problems.push(format!("{what}, copied {is_copied}: call {call}: {length:?} bytes {when}"));
+                }
             }
         }
     }

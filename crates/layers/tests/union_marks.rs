@@ -169,6 +169,35 @@ fn two_objects_that_claim_one_identity_are_two() {
 }
 
 #[test]
+fn two_directories_that_say_they_were_moved_from_one_place_are_two() {
+    for first in ["one", "other", "one/inner"] {
+        let Some(scene) = Scene::new() else { return };
+        fs::create_dir(scene.path("right/d")).unwrap();
+        fs::write(scene.path("right/d/file"), "right").unwrap();
+        for (path, rest) in [("one", "/d"), ("other", "/d"), ("one/inner", "/d"), ("one/inner/root", "/")] {
+            fs::create_dir(scene.path(&format!("left/{path}"))).unwrap();
+            set(&scene.path(&format!("left/{path}")), "trusted.overlay.redirect", rest.as_bytes());
+            fs::write(scene.path(&format!("left/{path}/own {}", path.replace('/', " "))), path).unwrap();
+        }
+        let union = scene.join();
+        let _held = at(&union, first);
+        for _ in 0..2 {
+            assert_eq!(names(&union, "one"), ["file", "inner", "own one"], "{first} first");
+            assert_eq!(names(&union, "other"), ["file", "own other"], "{first} first");
+            assert_eq!(names(&union, "one/inner"), ["file", "own one inner", "root"], "{first} first");
+            assert_eq!(names(&union, "one/inner/root"), ["own one inner root"], "{first} first");
+            assert_eq!(names(&union, "d"), ["file"], "{first} first");
+        }
+        let held: Vec<_> = ["", "d", "one", "other", "one/inner", "one/inner/root"].map(|path| at(&union, path)).into();
+        let numbers: std::collections::HashSet<_> = held.iter().map(|entry| entry.attributes.ino).collect();
+        assert_eq!(numbers.len(), held.len(), "{first} first");
+        fs::remove_file(scene.path("left/other/own other")).unwrap();
+        at(&union, "other").vnode.unlink(&Caller::server(), common::name("file")).unwrap();
+        assert_eq!(names(&union, "one"), ["file", "inner", "own one"], "{first} first");
+    }
+}
+
+#[test]
 fn a_state_directory_that_others_can_have_written_is_not_used() {
     type Make = fn(&Path);
     let wrong: [(&str, Make); 6] = [

@@ -465,14 +465,30 @@ fn data_that_are_not_there_are_an_error() {
 }
 
 #[test]
-fn an_original_that_grows_or_is_replaced_in_its_branch_is_read_as_far_as_the_copy_goes() {
+fn an_original_that_grows_in_its_branch_is_read_as_far_as_the_copy_goes_and_what_replaces_it_is_not() {
     if !is_root() {
         return;
     }
+    // The owner of a directory can put a file there that only others may read, and make one of its own look as old and as long.
+    let mut scene = Scene::new(&[("metacopy", "on")]);
+    let original = fs::metadata(scene.path("right/d/f")).unwrap();
+    scene.chmod("d/f");
+    fs::write(scene.path("right/d/new"), vec![9; DATA.len()]).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(scene.path("right/d/new"))
+        .unwrap()
+        .set_modified(original.modified().unwrap())
+        .unwrap();
+    fs::rename(scene.path("right/d/new"), scene.path("right/d/f")).unwrap();
+    scene.again(&[]);
+    assert_eq!(scene.read("d/f"), Err(Errno::EIO));
+    assert_eq!(scene.at("d/f").open(&server(), OpenFlags::WRITE).err(), Some(Errno::EIO));
+    assert!(scene.has_only_metadata("left/d/f"));
+
     let mut scene = Scene::new(&[("metacopy", "on")]);
     scene.chmod("d/f");
-    fs::write(scene.path("right/d/new"), vec![9; 30_000]).unwrap();
-    fs::rename(scene.path("right/d/new"), scene.path("right/d/f")).unwrap();
+    fs::write(scene.path("right/d/f"), vec![9; 30_000]).unwrap();
     scene.again(&[]);
     assert_eq!(scene.read("d/f").unwrap(), vec![9; DATA.len()]);
     drop(scene.at("d/f").open(&server(), OpenFlags::WRITE).unwrap());

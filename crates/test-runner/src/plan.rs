@@ -110,6 +110,13 @@ const EXTENTS: &[Extent] = &[
         left: "five times the steps of random operations with snapshots",
     },
     Extent {
+        program: "layers union_damage",
+        variable: "UNION_DAMAGE",
+        quick: None,
+        all: Some("20000"),
+        left: "twenty times the walks through unions of damaged branches",
+    },
+    Extent {
         program: "bases mem_and_dir",
         variable: "MODEL_STEPS",
         quick: Some("40000"),
@@ -144,7 +151,11 @@ const ONLY_ALL: &[&str] =
     &["ten minutes of soak on mounts of both transports", "the mounted tests on Linux 6.1, in a User-Mode Linux guest"];
 
 /// What no tier has.
-const BEYOND: &[&str] = &["an hour of soak", "100 million messages and a million statements of fuzzing", "benchmarks"];
+const BEYOND: &[&str] = &[
+    "an hour of soak",
+    "100 million messages, a million statements and a million walks through damaged unions of fuzzing",
+    "benchmarks",
+];
 
 /// The programs that mount without saying how requests come, and the argument that chooses the tests concerned.
 const ON_BOTH_TRANSPORTS: &[(&str, Option<&str>)] = &[

@@ -84,6 +84,11 @@ fn check(branches: &[OsString], options: CheckOptions) -> Outcome {
             let remedy = "check it as the user who owns that directory, or look into it and give it to yours";
             Failure::new(Exit::Permission, format!("{error}; {remedy}"))
         }
+        CheckError::Later(_) => Failure::new(Exit::Stack, format!("{error}; check it with that version")),
+        CheckError::Unmarked(_) => {
+            let remedy = "copy it again with them (cp -a or rsync -aX, as root)";
+            Failure::new(Exit::Stack, format!("{error}; {remedy}"))
+        }
         CheckError::Branch(..) => Failure::new(Exit::Stack, format!("{error}; repair what it lies on")),
     })?;
     printed?;

@@ -53,6 +53,10 @@ pub enum OptionProblem {
     },
     /// It is no option but a branch whose state directory others than the server can have written.
     BranchState,
+    /// It is no option but a branch whose state directory a later version has written.
+    LaterBranch,
+    /// It is no option but a branch with files whose data are elsewhere, which has lost the extended attributes that say so.
+    UnmarkedBranch,
     /// It is no option: what was stopped half-way cannot be finished.
     Unfinished {
         /// Why, in words.
@@ -72,6 +76,11 @@ pub enum OptionProblem {
 impl OptionProblem {
     /// [`OptionProblem::BranchState`] in words.
     pub const STATE_OF_OTHERS: &str = "its .wh..wh.plyfs is not the server's own, so others can have written it";
+    /// [`OptionProblem::LaterBranch`] in words.
+    pub const OF_LATER_VERSION: &str = "a later version of plyfs has written to it";
+    /// [`OptionProblem::UnmarkedBranch`] in words.
+    pub const WITHOUT_MARKS: &str = "it was copied without its extended attributes, and has files whose data are elsewhere: they would \
+                                     be read as zeros";
 }
 
 impl OptionError {
@@ -84,6 +93,8 @@ impl OptionError {
             | OptionProblem::Missing
             | OptionProblem::Branch { .. }
             | OptionProblem::BranchState
+            | OptionProblem::LaterBranch
+            | OptionProblem::UnmarkedBranch
             | OptionProblem::Unfinished { .. }
             | OptionProblem::Conflict { .. } => false,
         }
@@ -114,6 +125,12 @@ impl fmt::Display for OptionError {
             OptionProblem::Branch { error } => write!(formatter, "`{layer}` cannot use the branch {key}: {error}"),
             OptionProblem::BranchState => {
                 write!(formatter, "`{layer}` cannot use the branch {key}: {}", OptionProblem::STATE_OF_OTHERS)
+            }
+            OptionProblem::LaterBranch => {
+                write!(formatter, "`{layer}` cannot use the branch {key}: {}", OptionProblem::OF_LATER_VERSION)
+            }
+            OptionProblem::UnmarkedBranch => {
+                write!(formatter, "`{layer}` cannot use the branch {key}: {}", OptionProblem::WITHOUT_MARKS)
             }
             OptionProblem::Unfinished { message } => {
                 write!(formatter, "`{layer}` cannot finish the merging of snapshots that was stopped: {message}")

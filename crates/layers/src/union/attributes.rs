@@ -1,5 +1,6 @@
 //! Attributes as users see them, and their changes.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -21,7 +22,7 @@ impl Node {
         let names = self.names.load(Ordering::Relaxed);
         if names != NO_COUNT {
             // Those that lead to the original instead of the one that leads there.
-            attributes.nlink = (attributes.nlink + names).saturating_sub(1);
+            attributes.nlink = attributes.nlink.saturating_add(names).saturating_sub(1);
         }
         if self.is_hidden.load(Ordering::Relaxed) {
             attributes.nlink = 0;
@@ -68,9 +69,16 @@ impl Node {
             let (_object, instance) = self.held_writable(caller, Extent::Nothing)?;
             return Ok(self.shown(instance.vnode.setattr(caller, changes)?));
         };
-        let (_object, instance) = self.held_writable(caller, Extent::UpTo(size))?;
         // A copy that is as short shows already what is still to be done.
-        Ok(self.shown(instance.vnode.setattr(&caller.uncancelled(), changes)?))
+        let (setter, done) = (caller.uncancelled(), Cell::default());
+        let cut = |copy: &VnodeRef| copy.setattr(&setter, changes).map(|now| done.set(Some((copy.handle(), now))));
+        let (_object, instance) = self.held_to_cut(caller, size, &cut)?;
+        let attributes = match done.take().filter(|(copy, _)| *copy == instance.vnode.handle()) {
+            // It is done, whether it can be looked at or not.
+            Some((_, then)) => instance.vnode.getattr(&Caller::server()).unwrap_or(then),
+            None => instance.vnode.setattr(&setter, changes)?,
+        };
+        Ok(self.shown(attributes))
     }
 
     /// Whether the caller may do this.

@@ -10,17 +10,15 @@ use super::health::Health;
 use super::history::{self, History};
 use super::marks::MarkCache;
 use super::parallel::Pace;
-use super::register::Register;
+use super::register::{self, Identifiers, Known, Register};
 use super::whiteout::Whiteouts;
 use super::work::{self, Work};
 use crate::{Branch, BranchMode, OptionProblem};
 
 /// A branch as it was given: one tree, or several layers that snapshots have made of it.
 pub(super) struct Base {
-    /// What its handles and inode numbers are marked with: 0 for the one that was there first.
-    pub(super) tag: u16,
-    /// Smaller for those that were there earlier.
-    pub(super) serial: u32,
+    /// What it is known by.
+    pub(super) known: Known,
     /// What it is called: its stack expression.
     pub(super) label: String,
     /// The tree that all layers are in.
@@ -76,6 +74,10 @@ pub(super) enum WhyBad {
     Error(Errno),
     /// Others than the server can have written what it says of itself.
     State,
+    /// A later version has written what it says of itself.
+    Later,
+    /// It has lost its extended attributes, and files whose data are elsewhere with them.
+    Unmarked,
 }
 
 impl std::fmt::Display for WhyBad {
@@ -83,6 +85,8 @@ impl std::fmt::Display for WhyBad {
         match self {
             Self::Error(error) => error.fmt(formatter),
             Self::State => OptionProblem::STATE_OF_OTHERS.fmt(formatter),
+            Self::Later => OptionProblem::OF_LATER_VERSION.fmt(formatter),
+            Self::Unmarked => OptionProblem::WITHOUT_MARKS.fmt(formatter),
         }
     }
 }
@@ -90,7 +94,12 @@ impl std::fmt::Display for WhyBad {
 impl BadBranch {
     fn of(branch: &Branch, error: Errno) -> Self {
         let is_believed = work::has_believed_state(&branch.file_system.root());
-        let why = if is_believed == Ok(false) { WhyBad::State } else { WhyBad::Error(error) };
+        let why = match error {
+            _ if is_believed == Ok(false) => WhyBad::State,
+            register::LATER => WhyBad::Later,
+            work::UNMARKED => WhyBad::Unmarked,
+            error => WhyBad::Error(error),
+        };
         Self { label: branch.label.clone(), why }
     }
 }
@@ -98,6 +107,8 @@ impl BadBranch {
 /// The branches, the one of highest priority first. They are changed only while no operation is under way.
 pub(super) struct Branches {
     slots: ArcSwap<Vec<Slot>>,
+    /// The identifiers of these and of all that the union has had.
+    identifiers: ArcSwap<Identifiers>,
     /// Counts changes.
     generation: AtomicU64,
 }
@@ -123,17 +134,17 @@ impl Branches {
         }
         let mut slots: Vec<Slot> = slots.into_iter().rev().flatten().collect();
         assign_modes(&mut slots);
-        let branches = Self::of_slots(Vec::new());
         for slot in &slots {
             slot.member.work.remember(register.to_text());
         }
-        branches.replace(slots);
+        let branches = Self::of_slots(slots, Arc::new(register.identifiers()));
         Ok((branches, register))
     }
 
     /// These.
-    pub(super) fn of_slots(slots: Vec<Slot>) -> Self {
-        Self { slots: ArcSwap::from_pointee(slots), generation: AtomicU64::new(0) }
+    pub(super) fn of_slots(slots: Vec<Slot>, identifiers: Arc<Identifiers>) -> Self {
+        let slots = ArcSwap::from_pointee(slots);
+        Self { slots, identifiers: ArcSwap::new(identifiers), generation: AtomicU64::new(0) }
     }
 
     /// All of them.
@@ -147,9 +158,20 @@ impl Branches {
     }
 
     /// Puts others in their place.
-    pub(super) fn replace(&self, slots: Vec<Slot>) {
+    pub(super) fn replace(&self, slots: Vec<Slot>, register: &Register) {
         self.slots.store(Arc::new(slots));
+        self.identifiers.store(Arc::new(register.identifiers()));
         self.note_change();
+    }
+
+    /// The identifiers of all branches that the union has or had, by their tags.
+    pub(super) fn identifiers(&self) -> Arc<Identifiers> {
+        self.identifiers.load_full()
+    }
+
+    /// Whether the branch that has a tag here is the one of that identifier: another union may mean another by the tag.
+    pub(super) fn is_known(&self, tag: u16, identifier: u64) -> bool {
+        self.identifiers.load().get(&tag) == Some(&identifier)
     }
 
     /// What is known of objects has to be learnt anew.
@@ -165,12 +187,12 @@ impl Branches {
     /// The branch with that tag.
     pub(super) fn tagged(&self, tag: u16) -> Option<Arc<Base>> {
         let slots = self.slots();
-        slots.iter().map(|slot| &slot.member.base).find(|base| base.tag == tag).cloned()
+        slots.iter().map(|slot| &slot.member.base).find(|base| base.known.tag == tag).cloned()
     }
 
-    /// The newest layer of the branch with that tag: the only one that is ever changed.
-    pub(super) fn newest_tagged(&self, tag: u16) -> Option<Arc<Member>> {
-        self.slots().iter().map(|slot| &slot.member).find(|member| member.base.tag == tag).cloned()
+    /// The newest layer of the branch with that identifier: the only one that is ever changed.
+    pub(super) fn newest_of(&self, identifier: u64) -> Option<Arc<Member>> {
+        self.slots().iter().map(|slot| &slot.member).find(|member| member.base.known.identifier == identifier).cloned()
     }
 
     /// Whether what is in the member may be changed where it is.
@@ -244,7 +266,7 @@ impl Member {
 
     /// Smaller for those that were there earlier.
     pub(super) fn age(&self) -> (u32, u32) {
-        (self.base.serial, self.layer)
+        (self.base.known.serial, self.layer)
     }
 
     /// A layer of a branch.
@@ -300,11 +322,11 @@ pub(super) fn slots_of(
     let make = |register: &mut Register| -> Result<Vec<Slot>> {
         let history = History::of(&root)?;
         let layers = history.layers();
-        let (tag, serial) = register.enter(&label);
+        let known = register.enter(&label, file_system.fsid());
         let mode = if file_system.properties().read_only { BranchMode::ReadOnly } else { mode.unwrap_or(default) };
         let (label, mode, history) = (label.clone(), Mutex::new(mode), Mutex::new(history));
         let health = Health::of(&root);
-        let base = Arc::new(Base { tag, serial, label, file_system, root, mode, history, health });
+        let base = Arc::new(Base { known, label, file_system, root, mode, history, health });
         let slot = |layer| Ok(Slot::read_only(&Member::of_layer(&base, layer)?));
         layers.into_iter().map(slot).collect()
     };

@@ -116,13 +116,16 @@ impl Union {
             if groups.len() == 1 {
                 return Err(refused("the last branch of a union cannot be removed"));
             }
-            register.leave(groups.remove(position)[0].member.base.tag);
+            register.leave(groups.remove(position)[0].member.base.known.tag);
             Ok(())
         })
     }
 
     /// Changes what a branch may be used for.
     fn set_mode(&self, which: &str, mode: BranchMode) -> Answer {
+        if mode == BranchMode::ReadOnly {
+            self.collect_written()?;
+        }
         self.change(|groups, _| {
             let at = find(groups, which)?;
             let newest = &groups[at][0].member;
@@ -169,6 +172,15 @@ impl Union {
             Ok(())
         });
         changed.is_ok()
+    }
+
+    /// Has what programs have written arrive in the branches, also what the front end keeps of it.
+    pub(super) fn collect_written(&self) -> Result<(), ControlError> {
+        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match notifier.is_none_or(|notifier| notifier.write_back()) {
+            true => Ok(()),
+            false => Err(refused("what programs have written does not arrive in the branches; nothing was changed")),
+        }
     }
 
     /// Changes the branches as a whole or not at all. The answer is the list of branches.

@@ -24,7 +24,7 @@ pub(super) fn sync_directory(directory: &VnodeRef) -> Result<()> {
 impl Member {
     /// Whether what is done in the other and here may reach the disk in another order.
     pub(super) fn is_apart_from(&self, other: &Member) -> bool {
-        self.base.tag != other.base.tag
+        self.base.known.tag != other.base.known.tag
     }
 }
 

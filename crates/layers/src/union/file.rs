@@ -89,7 +89,7 @@ impl UnionFile {
         }
         let opening = Opening::new(opener, flags);
         match (flags.truncates(), flags.writes()) {
-            (true, _) => drop(node.writable_to_open(caller, &opening)?),
+            (true, _) => drop(node.writable_to_cut(caller, 0, &|copy| opening.open(copy))?),
             (false, true) => drop(node.writable(caller, Extent::All)?),
             (false, false) => {}
         }
@@ -357,7 +357,8 @@ impl OpenFile for UnionFile {
         if !to.flags.writes() {
             return Err(Errno::EBADF);
         }
-        to.changing(caller, length, |to| self.lower()?.copy_range(caller, offset, to, to_offset, length))
+        let from = self.current()?;
+        to.changing(caller, length, |to| from.copy_range(caller, offset, to, to_offset, length))
     }
 
     fn lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<()> {

@@ -14,13 +14,12 @@ use vnode::{Attributes, Caller, Errno, FileKind, Result, VnodeRef};
 
 use super::Union;
 use super::branches::{Base, Member, Slot};
+use super::names::BELIEVED;
 use super::node::Node;
 use crate::BranchMode;
 
 /// A failed branch is asked again after this time.
 const RETRY: Duration = Duration::from_secs(1);
-/// For this time a branch that was found healthy is believed that it has nothing.
-const BELIEVED: Duration = Duration::from_millis(20);
 /// A list of branches waits for this time until a branch answers.
 const LIST_PATIENCE: Duration = Duration::from_millis(500);
 

@@ -17,6 +17,8 @@ pub(super) struct Identity {
     pub(super) handle: Handle,
     /// The inode number in the union.
     pub(super) ino: u64,
+    /// The identifier of the branch that has the tag of the handle.
+    pub(super) branch: u64,
 }
 
 /// The first byte of a handle.
@@ -32,15 +34,17 @@ impl Identity {
     /// # Errors
     /// `EOVERFLOW` for a handle in the branch that is too long to go into one of the union.
     pub(super) fn native(base: &Base, lower: &Handle, ino: u64) -> Result<Self> {
-        let tag = base.tag.to_le_bytes();
+        let tag = base.known.tag.to_le_bytes();
         let handle = Handle::new(&[&[FORM], &tag[..], lower.as_bytes()].concat())?;
-        Ok(Self { handle, ino: tagged(base.tag, ino) })
+        Ok(Self { handle, ino: tagged(base.known.tag, ino), branch: base.known.identifier })
     }
 
     /// Whether it is that of an object with this handle in a branch which has always been there.
     pub(super) fn is_native(&self, base: &Base, lower: &Handle) -> bool {
         match self.handle.as_bytes() {
-            [FORM, low, high, own @ ..] => u16::from_le_bytes([*low, *high]) == base.tag && own == lower.as_bytes(),
+            [FORM, low, high, own @ ..] => {
+                u16::from_le_bytes([*low, *high]) == base.known.tag && own == lower.as_bytes()
+            }
             _ => false,
         }
     }
@@ -63,16 +67,19 @@ impl Identity {
     /// Gives a copy the identity of what it is a copy of. Where attributes cannot be set it gets another: then it has
     /// this one until the mount ends.
     pub(super) fn bring(&self, writer: &Caller, object: &VnodeRef, names: u32) -> Result<()> {
-        let value = [&self.ino.to_le_bytes()[..], &names.to_le_bytes(), self.handle.as_bytes()].concat();
+        let (ino, names, branch) = (self.ino.to_le_bytes(), names.to_le_bytes(), self.branch.to_le_bytes());
+        let value = [&ino[..], &names, &branch, self.handle.as_bytes()].concat();
         ORIGIN.set(writer, object, &value).map(drop)
     }
 
     pub(super) fn decode(value: &[u8]) -> Option<(Self, u32)> {
         let (ino, rest) = value.split_first_chunk::<8>()?;
-        let (names, handle) = rest.split_first_chunk::<4>()?;
+        let (names, rest) = rest.split_first_chunk::<4>()?;
+        let (branch, handle) = rest.split_first_chunk::<8>()?;
         let handle = Handle::new(handle).ok()?;
         parts(&handle)?;
-        Some((Self { handle, ino: u64::from_le_bytes(*ino) }, u32::from_le_bytes(*names)))
+        let (ino, branch) = (u64::from_le_bytes(*ino), u64::from_le_bytes(*branch));
+        Some((Self { handle, ino, branch }, u32::from_le_bytes(*names)))
     }
 }
 

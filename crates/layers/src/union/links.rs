@@ -33,6 +33,10 @@ impl Union {
         for slot in &self.branches.slots()[..position] {
             let Some(links) = slot.member.work.links_if_there()? else { continue };
             match links.lookup(&Caller::server(), name.as_name()) {
+                // The copy of another file, which was known by this in another union.
+                Ok(entry)
+                    if Identity::brought(&entry.vnode)?.is_some_and(|(copied, _)| copied.branch != identity.branch) => {
+                }
                 Ok(entry) => {
                     let (member, ino) = (Arc::clone(&slot.member), entry.attributes.ino);
                     return Ok(Some((Instance::new(&member, entry.vnode.clone(), ino), entry)));

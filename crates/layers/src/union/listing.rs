@@ -74,7 +74,7 @@ impl Listing {
                 return ControlFlow::Continue(());
             };
             let Ok(name) = Name::new(&shown) else { return ControlFlow::Continue(()) };
-            let as_listed = (tagged(self.place.member.base.tag, entry.ino), entry.kind);
+            let as_listed = (tagged(self.place.member.base.known.tag, entry.ino), entry.kind);
             let seen = match self.node.is_as_listed(place, entry.kind) {
                 true => Ok(Some(as_listed)),
                 false => self.node.seen(place, entry.name),
@@ -147,7 +147,7 @@ impl Node {
         }
         let mut gathering = Gathering::default();
         for (index, entries) in listed.iter().enumerate() {
-            let (places, tag) = (&instances[index..], instances[index].member.base.tag);
+            let (places, tag) = (&instances[index..], instances[index].member.base.known.tag);
             for (entry, stored) in entries.iter() {
                 gathering.add(entry, stored, tagged(tag, entry.ino), self.is_as_listed(places, entry.kind));
             }

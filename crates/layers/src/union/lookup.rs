@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result};
+use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
 
 use super::Union;
 use super::branches::Member;
-use super::identity::Identity;
+use super::identity::{self, Identity};
 use super::names::{self, ANYTHING};
-use super::node::{Instance, NO_COUNT, Node};
+use super::node::{Instance, NO_COUNT, Node, Whereabouts};
 use super::parallel::Answers;
 use super::whiteout::{self, Marks};
 
@@ -319,12 +319,6 @@ impl Union {
         slots[from..].iter().map(|slot| root_of(&slot.member)).collect()
     }
 
-    /// The vnode of what was found.
-    pub(super) fn node(self: &Arc<Self>, found: Found) -> Result<Arc<Node>> {
-        let identity = self.identity(&found.instances, found.kind())?;
-        Ok(self.table.find_or_insert(self, identity, found.kind(), (found.generation, found.instances)))
-    }
-
     /// Whether there is a vnode of what was found.
     fn is_live(&self, found: &Found) -> Result<bool> {
         let (identity, _) = self.identity(&found.instances, found.kind())?;
@@ -353,7 +347,7 @@ impl Union {
         if kind == FileKind::Directory {
             let oldest = instances.iter().min_by_key(|instance| instance.member.age()).ok_or(Errno::ESTALE)?;
             if oldest.member.work.has_copied_directories()
-                && let Some((identity, _)) = Identity::brought(&oldest.vnode)?
+                && let Some((identity, _)) = self.brought(&oldest.vnode)?
             {
                 return Ok((self.fitting(identity)?, NO_COUNT));
             }
@@ -368,8 +362,19 @@ impl Union {
         {
             return Ok((self.fitting(native)?, NO_COUNT));
         }
-        let (identity, names) = Identity::brought(vnode)?.unwrap_or((native, NO_COUNT));
+        let (identity, names) = self.brought(vnode)?.unwrap_or((native, NO_COUNT));
         Ok((self.fitting(identity)?, names))
+    }
+
+    /// The identity that a copied object has brought along, if it was this union or one of the same branches that gave it, and how
+    /// many names lead to its original.
+    pub(super) fn brought(&self, object: &VnodeRef) -> Result<Option<(Identity, u32)>> {
+        Ok(Identity::brought(object)?.filter(|(identity, _)| self.knows(identity)))
+    }
+
+    /// Whether the branch that an identity is of is known here by its tag.
+    pub(super) fn knows(&self, identity: &Identity) -> bool {
+        identity::parts(&identity.handle).is_some_and(|(tag, _)| self.branches.is_known(tag, identity.branch))
     }
 }
 
@@ -391,9 +396,41 @@ impl Node {
         self.union.search(&self.instances(), caller, stored)
     }
 
+    /// The vnode of what was found here by a name. A directory that is seen at another place too, as where two directories say that
+    /// the rest of them is at one place, is another there: it would be in itself.
+    pub(super) fn found_node(self: &Arc<Self>, found: Found, stored: Name<'_>) -> Result<Arc<Node>> {
+        let (identity, names) = self.union.identity(&found.instances, found.kind())?;
+        let live = if found.kind() == FileKind::Directory { self.union.table.find(&identity.handle) } else { None };
+        let identity = match live {
+            Some(live) if live.is_seen_elsewhere(self, stored)? => {
+                let Instance { member, vnode, ino, .. } = &found.instances[0];
+                self.union.fitting(Identity::native(&member.base, &vnode.handle(), *ino)?)?
+            }
+            _ => identity,
+        };
+        let place = (found.generation, found.instances.clone());
+        Ok(self.union.table.find_or_insert(&self.union, (identity, names), found.kind(), place))
+    }
+
+    /// Whether this directory, which was found by a name here, is at another place still.
+    fn is_seen_elsewhere(&self, directory: &Node, stored: Name<'_>) -> Result<bool> {
+        if self.is_root() {
+            return Ok(true);
+        }
+        let Whereabouts::At(above) = self.whereabouts() else { return Ok(false) };
+        if self.was_at(directory, stored) {
+            return Ok(false);
+        }
+        match above.directory.search(&Caller::server(), above.stored.as_name()) {
+            Ok(Search { found: Some(found), .. }) => Ok(self.is_in(&found.instances)),
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The vnode of what was found here. The caller holds the lock.
     pub(super) fn child(self: &Arc<Self>, found: Found, stored: Name<'_>) -> Result<Arc<Node>> {
-        let child = self.union.node(found)?;
+        let child = self.found_node(found, stored)?;
         child.is_at(self, stored);
         Ok(child)
     }

@@ -379,6 +379,8 @@ fn bad_branch(BadBranch { label, why }: BadBranch) -> OptionError {
     let problem = match why {
         WhyBad::Error(error) => OptionProblem::Branch { error },
         WhyBad::State => OptionProblem::BranchState,
+        WhyBad::Later => OptionProblem::LaterBranch,
+        WhyBad::Unmarked => OptionProblem::UnmarkedBranch,
     };
     OptionError { layer: KIND.name, key: label, problem }
 }
@@ -387,6 +389,10 @@ fn bad_branch(BadBranch { label, why }: BadBranch) -> OptionError {
 struct Everything(Arc<dyn Notifier>);
 
 impl Notifier for Everything {
+    fn write_back(&self) -> bool {
+        self.0.write_back()
+    }
+
     fn attributes_changed(&self, _: &Handle) {
         self.0.everything_changed();
     }

@@ -24,8 +24,9 @@ const NAMES_PER_MISS: u32 = 16;
 const NAMES_AT_FIRST: u32 = 512;
 /// A directory of more names is not remembered.
 const NAMES_MAX: u32 = 1 << 15;
-/// After so long it is looked whether somebody else has changed the directory.
-const BELIEVED: Duration = Duration::from_millis(20);
+/// After so long it is looked whether somebody else has changed the directory. For as long a branch that was found healthy is
+/// believed that it has nothing.
+pub(super) const BELIEVED: Duration = Duration::from_millis(20);
 /// If more names have been changed, the directory is read again.
 const UNSURE_MAX: usize = 4096;
 

@@ -304,8 +304,12 @@ impl Node {
         {
             return None;
         }
+        let is_known = |one: &Instance| self.instance_in(&one.member).map(|own| own.handle() == one.vnode.handle());
         let is_another = match self.kind {
-            FileKind::Directory => self.instance_in(member).is_some_and(|own| own.handle() != vnode.handle()),
+            // What was found in no place where it is known to be is not the same directory either.
+            FileKind::Directory => {
+                is_known(claimant) == Some(false) || !instances.iter().any(|one| is_known(one) == Some(true))
+            }
             _ => !self.leftmost().is_same(claimant),
         };
         if is_another { Identity::native(&member.base, &vnode.handle(), *ino).ok() } else { None }

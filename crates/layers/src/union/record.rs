@@ -17,15 +17,15 @@ use super::work::{self, Purpose};
 use super::{Union, identity, whiteout};
 
 /// What the first line of a record says.
-const FORM: &str = "plyfs rename 1";
+const FORM: &str = "plyfs rename 2";
 /// No record of a rename is longer.
 const RECORD_BYTES_MAX: u64 = 1 << 20;
 
 /// An object at a name in a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
-    /// The branch's tag.
-    pub(super) tag: u16,
+    /// The branch's identifier.
+    pub(super) branch: u64,
     /// The directory's handle there.
     directory: Handle,
     /// Its path from the branch's root, whatever layer it is in, for branches whose handles do not outlive a mount.
@@ -52,7 +52,14 @@ impl Spot {
     /// The object with that number at a name in a directory of the branch.
     pub(super) fn new(member: &Member, directory: &VnodeRef, stored: Name<'_>, ino: u64) -> Self {
         let (path, name) = (directory.path().ok(), stored.to_owned());
-        Self { tag: member.base.tag, directory: directory.handle(), path, name, ino, leaves_device: false }
+        Self {
+            branch: member.base.known.identifier,
+            directory: directory.handle(),
+            path,
+            name,
+            ino,
+            leaves_device: false,
+        }
     }
 
     /// The directory, if it is still there.
@@ -89,20 +96,20 @@ impl Spot {
         let (directory, name) = (identity::digits(self.directory.as_bytes()), identity::digits(self.name.as_bytes()));
         // Writing to a string does not fail.
         let device = if self.leaves_device { " device" } else { "" };
-        let _ = writeln!(text, "{verb} {} {directory} {path} {name} {}{device}", self.tag, self.ino);
+        let _ = writeln!(text, "{verb} {} {directory} {path} {name} {}{device}", self.branch, self.ino);
     }
 
     fn decode(words: &[&str]) -> Option<Self> {
         let (words, leaves_device) = words.strip_suffix(&["device"]).map_or((words, false), |words| (words, true));
-        let [tag, directory, path, name, ino] = words else { return None };
+        let [branch, directory, path, name, ino] = words else { return None };
         let path = match path.strip_prefix('/') {
             Some(path) => Some(identity::bytes(path)?),
             None => None,
         };
         let (directory, name) =
             (Handle::new(&identity::bytes(directory)?).ok()?, NameBuf::new(identity::bytes(name)?).ok()?);
-        let (tag, ino) = (tag.parse().ok()?, ino.parse().ok()?);
-        Some(Self { tag, directory, path, name, ino, leaves_device })
+        let (branch, ino) = (branch.parse().ok()?, ino.parse().ok()?);
+        Some(Self { branch, directory, path, name, ino, leaves_device })
     }
 }
 
@@ -182,7 +189,7 @@ impl Union {
         }
         let mut is_all = true;
         for removed in &record.removed {
-            match self.branches.newest_tagged(removed.tag) {
+            match self.branches.newest_of(removed.branch) {
                 Some(other) => {
                     remove(&other, removed)?;
                     if other.is_apart_from(member) {
@@ -266,14 +273,14 @@ fn read(work: &VnodeRef, name: Name<'_>) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn spot(tag: u16, name: &[u8], path: Option<&[u8]>) -> Spot {
+    fn spot(branch: u64, name: &[u8], path: Option<&[u8]>) -> Spot {
         let (directory, name) = (Handle::new(&[1, 0, 255]).unwrap(), NameBuf::new(name.to_vec()).unwrap());
-        Spot { tag, directory, path: path.map(<[u8]>::to_vec), name, ino: u64::MAX, leaves_device: tag == 7 }
+        Spot { branch, directory, path: path.map(<[u8]>::to_vec), name, ino: u64::MAX, leaves_device: branch == 7 }
     }
 
     #[test]
     fn a_record_says_the_same_when_it_is_read() {
-        let removed = vec![spot(7, b"a b\n", Some(b"")), spot(65535, &[200; 255], Some(b"x/y"))];
+        let removed = vec![spot(7, b"a b\n", Some(b"")), spot(u64::MAX, &[200; 255], Some(b"x/y"))];
         for device in [None, Some(spot(3, b"from", Some(b"x")))] {
             let record = Record { moved: spot(0, b"end", None), removed: removed.clone(), device };
             let text = record.encode();

@@ -57,12 +57,7 @@ impl Node {
 
     /// The same, also where nothing is copied.
     pub(super) fn could_take_away(&self, caller: &Caller, object: &Attributes) -> Result<()> {
-        const STICKY: u32 = 0o1000;
-        let directory = self.original()?;
-        only(!directory.only_grows_or_stays() && !object.only_grows_or_stays())?;
-        self.could_change_names(caller)?;
-        let is_shared = directory.mode & STICKY != 0;
-        only(!is_shared || is_owner(caller, &directory) || is_owner(caller, object))
+        take_away(caller, &self.original()?, object, || self.could_change_names(caller))
     }
 
     /// Whether the caller may make these changes of attributes.
@@ -137,6 +132,21 @@ impl Node {
     pub(super) fn may_flag(&self, caller: &Caller) -> Result<()> {
         if self.is_asked(caller) { only(is_owner(caller, &self.original()?)) } else { Ok(()) }
     }
+}
+
+/// Whether the caller may take a name of an object away from a directory, with these attributes. `may_change_names` says whether
+/// it may write and search that.
+pub(super) fn take_away(
+    caller: &Caller,
+    directory: &Attributes,
+    object: &Attributes,
+    may_change_names: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    const STICKY: u32 = 0o1000;
+    only(!directory.only_grows_or_stays() && !object.only_grows_or_stays())?;
+    may_change_names()?;
+    let is_shared = directory.mode & STICKY != 0;
+    only(!is_shared || is_owner(caller, directory) || is_owner(caller, object))
 }
 
 fn only(may: bool) -> Result<()> {

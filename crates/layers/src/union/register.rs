@@ -1,15 +1,30 @@
 //! The register: by which numbers each branch is known, so that identities stay the same when branches come and go.
 //!
-//! It is a file `.wh..wh.plyfs/branches` in every branch that a union has written, one line for each branch that the union
-//! has or had: its tag, its serial number, and its stack expression.
+//! It is a file `.wh..wh.plyfs/branches` in every branch that a union has written: the form that it has, and a line for each
+//! branch that the union has or had: its tag, its serial number, its identifier, that of its file system, and its stack
+//! expression. Another disk at the same place is another branch. Tags are short, and another union may have given one to
+//! another branch; no two branches have one identifier, whichever union asks.
 
-use vnode::{Result, VnodeRef};
+use std::collections::HashMap;
+
+use vnode::{Errno, Result, VnodeRef};
 
 use super::identity::hash;
 use super::work::{self, Work};
 
 /// No register is longer.
 const BYTES_MAX: u64 = 1 << 20;
+
+/// The first line.
+const FORM: &str = "plyfs branches 1";
+/// What the first line of every form begins with.
+const ANY_FORM: &str = "plyfs branches ";
+
+/// Passed up for a register in a form that is not known. No file system answers it.
+pub(super) const LATER: Errno = Errno::EPROTO;
+
+/// The identifiers of branches, by their tags.
+pub(super) type Identifiers = HashMap<u16, u64>;
 
 /// What is known of branches, those of earlier included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,75 +34,136 @@ pub(super) struct Register {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
-    tag: u16,
-    serial: u32,
+    known: Known,
+    /// The identifier of the file system that it is in, if that has one.
+    fsid: Option<u64>,
     label: String,
     /// A branch of this union has the line.
     is_taken: bool,
+}
+
+/// What a branch is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// What its handles and inode numbers are marked with: 0 for the one that was there first.
+    pub(super) tag: u16,
+    /// Smaller for those that were there earlier.
+    pub(super) serial: u32,
+    /// No other branch has it.
+    pub(super) identifier: u64,
+}
+
+impl Line {
+    /// Whether it may be that of a branch. A file system that does not tell its identifier may be the same.
+    fn may_be(&self, label: &str, fsid: Option<u64>) -> bool {
+        self.label == label && (self.fsid == fsid || self.fsid.is_none() || fsid.is_none())
+    }
 }
 
 impl Register {
     /// That of the branch with this root, if it has one.
     ///
     /// # Errors
-    /// Those of reading it: without it, objects would get other numbers.
+    /// Those of reading it: without it, objects would get other numbers. [`LATER`] if it is in a form of later versions.
     pub(super) fn of(root: &VnodeRef) -> Result<Option<Self>> {
         let Some(state) = work::state_of(root)? else { return Ok(None) };
         let Some(file) = work::find(&state, work::name(Work::REGISTER))? else { return Ok(None) };
         // One that is no text is one that is not there: the numbers are made anew.
-        Ok(String::from_utf8(work::read_all(&file, BYTES_MAX)?).ok().map(|text| Self::of_text(&text)))
+        String::from_utf8(work::read_all(&file, BYTES_MAX)?).map_or(Ok(None), |text| Self::of_text(&text))
     }
 
-    /// The tag and serial number of a branch: those that it had, or new ones.
-    pub(super) fn enter(&mut self, label: &str) -> (u16, u32) {
-        if let Some(line) = self.lines.iter_mut().find(|line| line.label == label && !line.is_taken) {
+    /// What a branch is known by: as before, or anew.
+    pub(super) fn enter(&mut self, label: &str, fsid: Option<u64>) -> Known {
+        let is_same = |line: &&mut Line| line.may_be(label, fsid) && !line.is_taken;
+        // The one that surely is, or the latest that may be.
+        let fitting = self.lines.iter_mut().filter(is_same).max_by_key(|line| (line.fsid == fsid, line.known.serial));
+        if let Some(line) = fitting {
             line.is_taken = true;
-            return (line.tag, line.serial);
+            line.fsid = line.fsid.or(fsid);
+            return line.known;
         }
-        let serial = self.lines.iter().map(|line| line.serial + 1).max().unwrap_or(0);
+        let serial = self.next_serial();
+        let hashed = |salt: u32| {
+            let fsid = fsid.map(u64::to_le_bytes);
+            hash(
+                &[label.as_bytes(), b"\n", fsid.as_ref().map_or(&[][..], |fsid| &fsid[..]), &salt.to_le_bytes()]
+                    .concat(),
+            )
+        };
+        let is_new = |identifier: &u64| self.lines.iter().all(|line| line.known.identifier != *identifier);
+        let identifier = (0..).map(hashed).find(is_new).expect("there are more numbers than lines");
         // The first keeps the inode numbers as they are.
-        let mut tag = if serial == 0 { 0 } else { (hash(label.as_bytes()) >> 48) as u16 };
-        while self.lines.iter().any(|line| line.tag == tag) {
+        let mut tag = if serial == 0 { 0 } else { (identifier >> 48) as u16 };
+        while self.lines.iter().any(|line| line.known.tag == tag) {
             tag = tag.wrapping_add(1);
         }
-        self.lines.push(Line { tag, serial, label: label.to_owned(), is_taken: true });
-        (tag, serial)
+        let known = Known { tag, serial, identifier };
+        self.lines.push(Line { known, fsid, label: label.to_owned(), is_taken: true });
+        known
     }
 
-    /// A branch has this tag, unless another has: it is known by it already.
-    pub(super) fn enter_as(&mut self, label: &str, tag: u16) {
-        let serial = self.lines.iter().map(|line| line.serial + 1).max().unwrap_or(0);
-        self.lines.push(Line { tag, serial, label: label.to_owned(), is_taken: true });
+    /// A branch is known as it is in another register, and is there, unless another has its tag.
+    pub(super) fn enter_as(&mut self, other: &Self, tag: u16) {
+        let known = other.lines.iter().find(|line| line.known.tag == tag);
+        if let Some(line) = known.filter(|_| self.lines.iter().all(|line| line.known.tag != tag)) {
+            let known = Known { serial: self.next_serial(), ..line.known };
+            self.lines.push(Line { known, ..line.clone() });
+        }
     }
 
     /// A branch gets the tag that it has in another register, if that is free, when it enters: after all others.
-    pub(super) fn prefer(&mut self, other: &Self, label: &str) {
-        self.lines.retain(|line| line.label != label);
-        let known = other.lines.iter().find(|line| line.label == label);
-        if let Some(known) = known.filter(|known| known.tag != 0 && self.lines.iter().all(|line| line.tag != known.tag))
-        {
-            self.enter_as(label, known.tag);
-            self.leave(known.tag);
+    pub(super) fn prefer(&mut self, other: &Self, label: &str, fsid: Option<u64>) {
+        self.lines.retain(|line| !line.may_be(label, fsid));
+        let known = other.lines.iter().find(|line| line.may_be(label, fsid));
+        if let Some(tag) = known.map(|line| line.known.tag).filter(|tag| *tag != 0) {
+            self.enter_as(other, tag);
+            self.leave(tag);
         }
+    }
+
+    fn next_serial(&self) -> u32 {
+        self.lines.iter().map(|line| line.known.serial + 1).max().unwrap_or(0)
+    }
+
+    /// The identifiers of all branches.
+    pub(super) fn identifiers(&self) -> Identifiers {
+        self.lines.iter().map(|line| (line.known.tag, line.known.identifier)).collect()
     }
 
     /// A branch has left: if it comes back, it is known.
     pub(super) fn leave(&mut self, tag: u16) {
-        self.lines.iter_mut().filter(|line| line.tag == tag).for_each(|line| line.is_taken = false);
+        self.lines.iter_mut().filter(|line| line.known.tag == tag).for_each(|line| line.is_taken = false);
     }
 
     /// As it is written.
     pub(super) fn to_text(&self) -> String {
-        self.lines.iter().map(|line| format!("{} {} {}\n", line.tag, line.serial, line.label)).collect()
+        let line = |Line { known: Known { tag, serial, identifier }, fsid, label, .. }: &Line| {
+            let fsid = fsid.map_or("-".to_owned(), |fsid| format!("{fsid:016x}"));
+            format!("{tag} {serial} {identifier:016x} {fsid} {label}\n")
+        };
+        std::iter::once(format!("{FORM}\n")).chain(self.lines.iter().map(line)).collect()
     }
 
-    fn of_text(text: &str) -> Self {
-        let line = |line: &str| {
-            let mut words = line.splitn(3, ' ');
-            let (tag, serial) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-            Some(Line { tag, serial, label: words.next()?.to_owned(), is_taken: false })
-        };
-        Self { lines: text.lines().filter_map(line).collect() }
+    /// # Errors
+    /// [`LATER`].
+    fn of_text(text: &str) -> Result<Option<Self>> {
+        let (form, lines) = text.split_once('\n').unwrap_or((text, ""));
+        match form {
+            FORM => Ok(Some(Self { lines: lines.lines().filter_map(Line::of_text).collect() })),
+            form if form.starts_with(ANY_FORM) => Err(LATER),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Line {
+    fn of_text(text: &str) -> Option<Self> {
+        let words: Vec<&str> = text.splitn(5, ' ').collect();
+        let [tag, serial, identifier, fsid, label] = words[..] else { return None };
+        let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+        let known = Known { tag: tag.parse().ok()?, serial: serial.parse().ok()?, identifier: number(identifier)? };
+        let fsid = if fsid == "-" { None } else { Some(number(fsid)?) };
+        Some(Self { known, fsid, label: label.to_owned(), is_taken: false })
     }
 }
 
@@ -95,25 +171,80 @@ impl Register {
 mod tests {
     use super::*;
 
+    /// As the next union reads it.
+    fn again(register: &Register) -> Register {
+        Register::of_text(&register.to_text()).unwrap().unwrap()
+    }
+
+    fn identity(known: Known) -> (u16, u64) {
+        (known.tag, known.identifier)
+    }
+
     #[test]
     fn branches_are_known_again() {
         let mut register = Register::default();
-        assert_eq!(register.enter("/a"), (0, 0));
-        let b = register.enter("/b c");
-        assert_eq!((b.0 != 0, b.1), (true, 1));
-        let mut again = Register::of_text(&register.to_text());
-        let new = again.enter("/new");
-        assert_eq!((again.enter("/b c"), again.enter("/a"), new.1), (b, (0, 0), 2));
-        let twice = again.enter("/a");
-        assert!(twice.0 != 0 && twice.1 == 3, "two branches of one name are two");
-        again.leave(b.0);
-        assert_eq!(again.enter("/b c"), b);
+        let a = register.enter("/a", Some(7));
+        assert_eq!((a.tag, a.serial), (0, 0));
+        let b = register.enter("/b c", None);
+        assert_eq!((b.tag != 0, b.serial), (true, 1));
+        let mut again = again(&register);
+        let new = again.enter("/new", None);
+        assert_eq!((again.enter("/b c", None), again.enter("/a", Some(7)), new.serial), (b, a, 2));
+        let twice = again.enter("/a", Some(7));
+        assert!(twice.tag != 0 && twice.serial == 3 && twice.identifier != a.identifier, "two of one name are two");
+        again.leave(b.tag);
+        assert_eq!(again.enter("/b c", None), b);
+    }
+
+    #[test]
+    fn another_disk_at_the_same_place_is_another_branch() {
+        let mut register = Register::default();
+        let first = register.enter("/media", Some(1));
+        let mut changed = again(&register);
+        let second = changed.enter("/media", Some(2));
+        assert!(second.tag != first.tag && second.identifier != first.identifier);
+        let mut back = again(&changed);
+        assert_eq!([back.enter("/media", Some(1)), back.enter("/media", Some(2))], [first, second]);
+        // What does not tell may be the same, and is so from then on when it does.
+        let mut silent = Register::default();
+        let unknown = silent.enter("/nfs", None);
+        let mut telling = again(&silent);
+        assert_eq!(telling.enter("/nfs", Some(3)), unknown);
+        assert_ne!(identity(again(&telling).enter("/nfs", Some(4))), identity(unknown));
+        assert_eq!(again(&telling).enter("/nfs", None), unknown);
+    }
+
+    #[test]
+    fn unions_that_know_nothing_of_each_other_give_a_branch_one_identifier() {
+        let (mut one, mut other) = (Register::default(), Register::default());
+        one.enter("/a", Some(1));
+        let shared = one.enter("/shared", Some(2));
+        assert_eq!(other.enter("/shared", Some(2)).identifier, shared.identifier);
+    }
+
+    #[test]
+    fn a_branch_of_a_view_has_the_tag_that_it_has_in_its_own_register_unless_another_has_it() {
+        let (mut common, mut own) = (Register::default(), Register::default());
+        common.enter("/a", None);
+        own.enter("/a", None);
+        let known = own.enter("/private", Some(5));
+        common.prefer(&own, "/private", Some(5));
+        assert_eq!(identity(common.enter("/private", Some(5))), identity(known));
     }
 
     #[test]
     fn what_cannot_be_read_is_nobody() {
-        let mut register = Register::of_text("x\n1\n70000 1 /a\n\n5 2 /b\n");
-        assert_eq!(register.enter("/b"), (5, 2));
-        assert_eq!(register.enter("/a").1, 3);
+        assert_eq!(Register::of_text("0 0 /a\n"), Ok(None));
+        let text = format!("{FORM}\nx\n1\n70000 1 0 - /a\n\n5 2 0 - /b\n6 3 0 x /c\n");
+        let mut register = Register::of_text(&text).unwrap().unwrap();
+        assert_eq!(register.enter("/b", None), Known { tag: 5, serial: 2, identifier: 0 });
+        assert_eq!(register.enter("/a", None).serial, 3);
+    }
+
+    #[test]
+    fn a_form_of_later_versions_is_not_taken_for_none() {
+        for text in ["plyfs branches 2\nanything", "plyfs branches 10"] {
+            assert_eq!(Register::of_text(text), Err(LATER), "{text}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{AccessMode, Attributes, Caller, Cancellation, Entry, Errno, FileKind, Name, Result, VnodeRef};
+use vnode::{AccessMode, Attributes, Caller, Cancellation, Entry, Errno, FileKind, Name, RenameMode, Result, VnodeRef};
 
 use super::branches::Member;
 use super::copy_up::Extent;
@@ -11,6 +11,7 @@ use super::durable::sync_directory;
 use super::lookup::{Found, Search};
 use super::node::{Changes, Instance, Node, starting_with};
 use super::parallel::Answers;
+use super::refusal::take_away;
 use super::settings::Deletion;
 use super::sure::Sure;
 use super::whiteout::{self, Meaning};
@@ -54,7 +55,7 @@ impl Node {
             if found.kind() != FileKind::Directory {
                 return Err(Errno::ENOTDIR);
             }
-            let node = self.union.node(found.clone())?;
+            let node = self.found_node(found.clone(), stored)?;
             let _names = node.alone();
             if !node.shows_nothing()? {
                 return Err(Errno::ENOTEMPTY);
@@ -129,7 +130,7 @@ impl Node {
                     // It has been copied meanwhile.
                     continue;
                 }
-                let node = self.union.node(found.clone())?;
+                let node = self.found_node(found.clone(), stored)?;
                 (found, node)
             };
             let instances = self.instances();
@@ -177,20 +178,11 @@ impl Node {
 
     /// Whether the caller may take away a name of an object with these attributes, as the branch would decide.
     pub(super) fn may_remove(&self, caller: &Caller, directory: &VnodeRef, victim: &Attributes) -> Result<()> {
-        const STICKY: u32 = 0o1000;
-        let attributes = directory.getattr(caller)?;
-        if attributes.only_grows_or_stays() || victim.only_grows_or_stays() {
-            return Err(Errno::EPERM);
-        }
-        if caller.is_superuser() {
-            return Ok(());
-        }
-        directory.access(caller, AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits()))?;
-        let is_owner = [attributes.uid, victim.uid].contains(&caller.uid);
-        if attributes.mode & STICKY != 0 && !is_owner && !caller.is_superuser() {
-            return Err(Errno::EPERM);
-        }
-        Ok(())
+        let both = AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits());
+        take_away(caller, &directory.getattr(caller)?, victim, || match caller.is_superuser() {
+            true => Ok(()),
+            false => directory.access(caller, both),
+        })
     }
 }
 
@@ -257,11 +249,11 @@ impl Removal<'_> {
         }
         let count = hidden.len();
         let (kind, instances, stored) = (self.found.kind(), self.found.instances.clone(), self.stored.to_owned());
-        let tag = self.member.base.tag;
+        let tag = self.member.base.known.tag;
         let remove = move |index: usize| {
             let (place, entry) = &hidden[index];
             let is_removed = remove_at(place, entry, kind, &instances, stored.as_name())?;
-            if is_removed && place.member.base.tag != tag {
+            if is_removed && place.member.base.known.tag != tag {
                 // What hides it may go next, and is not to be the first of which the disk knows.
                 sync_directory(&place.vnode)?;
             }
@@ -383,7 +375,14 @@ fn has_only_marks(directory: &VnodeRef) -> Result<bool> {
 pub(super) fn remove_own_directory(member: &Member, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     match directory.rmdir_surely(&Caller::server(), stored) {
         Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
+            let (server, work) = (Caller::server(), member.work.directory()?);
             let name = member.work.take(directory, stored)?;
+            // Out of reach of others: what they have put in meanwhile has to stay.
+            let taken = work.lookup(&server, name.as_name()).and_then(|taken| has_only_marks(&taken.vnode));
+            if taken != Ok(true) {
+                work.rename_surely(&server, name.as_name(), directory, stored, RenameMode::NoReplace)?;
+                return Err(taken.err().unwrap_or(Errno::ENOTEMPTY));
+            }
             member.work.discard(&name);
             Ok(())
         }

@@ -28,6 +28,8 @@ impl Union {
     pub(super) fn snapshot_command(self: &Arc<Self>, control: &Control) -> Answer {
         let arguments = Arguments(control);
         if control.command.starts_with("snapshot-") {
+            // What was stopped half-way is finished before anything is built on it.
+            self.finish_folds()?;
             self.ask_all_branches();
             if let Some(label) = self.failed_branch() {
                 return Err(refused(&format!("the branch {label} has failed; nothing was changed")));
@@ -55,6 +57,7 @@ impl Union {
     /// Keeps the state of now.
     fn take(self: &Arc<Self>, name: &str) -> Answer {
         check_name(name)?;
+        self.collect_written()?;
         let changing = self.changing()?;
         let mut groups = changing.groups();
         let at = groups.iter().position(|group| group[0].mode == BranchMode::ReadWrite);
@@ -69,22 +72,40 @@ impl Union {
             self.none_is_direct(&group[0].member)?;
         }
         let kept = self.keep_direct_files(&newest)?;
-        let layer = history.next_layer();
-        let taken = history::now();
+        let (before, layer, taken) = (history.clone(), history.next_layer(), history::now());
         history.snapshots.push(Snapshot { layer: newest.layer, taken, name: name.to_owned() });
         history.current = layer;
         let first = first_layer(&groups[at]);
+        let discard = || kept.iter().for_each(|kept| newest.work.discard(&kept.copy));
         let member = begin_layer(&first, &newest, &history).map_err(|error| {
-            kept.iter().for_each(|kept| newest.work.discard(&kept.copy));
+            discard();
             ControlError::Failed(error)
         })?;
         *base.history() = history;
+        let without = groups.clone();
         groups[at].insert(0, Slot { member: Arc::clone(&member), mode: base.mode() });
         changing.install(groups);
-        let moved = kept.iter().try_for_each(|kept| kept.go_on_in(&member));
+        let moved = go_on_in(&member, &kept);
+        let is_undone = match &moved {
+            Err(_) if kept.iter().rev().all(|kept| kept.comes_back_from(&member)) => before.write(&first.work).is_ok(),
+            _ => false,
+        };
+        if is_undone {
+            *base.history() = before;
+            changing.install(without);
+            discard();
+            // What cannot be removed now is removed when the branch is next used.
+            let _ = history::discard_layer(&first.work, layer);
+        }
         changing.finish();
-        moved.map_err(ControlError::Failed)?;
-        Ok(String::new())
+        match moved {
+            Ok(()) => Ok(String::new()),
+            Err((_, error)) if is_undone => Err(ControlError::Failed(error)),
+            Err((path, error)) => Err(refused(&format!(
+                "the snapshot was taken, but {path}, which is open, could not be kept as it was: {}; drop the snapshot",
+                for_command(error)
+            ))),
+        }
     }
 
     /// Copies of files that the kernel may be writing by itself: the copies are for the snapshot, and the files go on.
@@ -138,7 +159,12 @@ impl Union {
     /// A union of some of the trees, to be read.
     pub(super) fn view_of(&self, slots: Vec<Slot>) -> Arc<Union> {
         let slots = slots.into_iter().map(|slot| Slot { mode: BranchMode::ReadOnly, ..slot }).collect();
-        Arc::new(Union::of(Branches::of_slots(slots), Register::default(), self.settings.clone(), None))
+        Arc::new(Union::of(
+            Branches::of_slots(slots, self.branches.identifiers()),
+            Register::default(),
+            self.settings.clone(),
+            None,
+        ))
     }
 
     /// Forgets a snapshot: what was changed after it is now changed in the layer that it froze.
@@ -174,6 +200,7 @@ impl Union {
 
     /// Goes back to the state of a snapshot. What was changed since is gone, with later snapshots.
     fn restore(self: &Arc<Self>, name: &str) -> Answer {
+        self.collect_written()?;
         let changing = self.changing()?;
         let mut groups = changing.groups();
         let at = history_group(&groups).ok_or_else(|| unknown(name))?;
@@ -243,6 +270,8 @@ impl Union {
         let mut history = lower.base.history().clone();
         history.folding = Some(upper.layer);
         history.write(&first.work).map_err(ControlError::Failed)?;
+        // Also if this one stops: the next command goes on with it first.
+        *lower.base.history() = history.clone();
         let fold = Fold { union: &view, upper: &upper, lower: &lower };
         if let Err(error) = fold.bring_data() {
             history.folding = None;
@@ -299,7 +328,7 @@ impl Kept {
         Ok(Self { node, member: Arc::clone(member), copy })
     }
 
-    /// The file moves to the new layer, and the copy to its place.
+    /// The file moves to the new layer, and the copy to its place. Nothing has changed if that fails.
     fn go_on_in(&self, new: &Arc<Member>) -> Result<()> {
         let Whereabouts::At(above) = self.node.whereabouts() else { return Ok(()) };
         let server = Caller::server();
@@ -311,6 +340,37 @@ impl Kept {
         Ok(())
     }
 
+    /// The file comes back to its place from the new layer, if it has gone there, and the copy out of sight: whether that is so.
+    fn comes_back_from(&self, new: &Arc<Member>) -> bool {
+        let Instance { member, vnode, ino, .. } = self.node.leftmost();
+        if !Arc::ptr_eq(&member, new) {
+            return true;
+        }
+        let Whereabouts::At(above) = self.node.whereabouts() else { return false };
+        let places = (above.directory.instance_in(&self.member), above.directory.instance_in(new));
+        let (Some(old), Some(new)) = places else { return false };
+        let is_back = keeping_times(&old, || self.change_places_again(&old, &new, above.stored.as_name())).is_ok();
+        if is_back {
+            self.node.set_instances(vec![Instance::new(&self.member, vnode, ino)]);
+        }
+        is_back
+    }
+
+    /// Undoes what [`Kept::change_places`] has done.
+    fn change_places_again(&self, old: &VnodeRef, new: &VnodeRef, stored: Name<'_>) -> Result<()> {
+        let (server, work, copy) = (Caller::server(), self.member.work.directory()?, self.copy.as_name());
+        new.rename_surely(&server, stored, &work, copy, RenameMode::NoReplace)?;
+        match work.rename_surely(&server, copy, old, stored, RenameMode::Exchange) {
+            Err(error) if whiteout::is_incapable(error) => {
+                let aside = self.member.work.name();
+                old.rename_surely(&server, stored, &work, aside.as_name(), RenameMode::NoReplace)?;
+                work.rename_surely(&server, copy, old, stored, RenameMode::NoReplace)?;
+                work.rename_surely(&server, aside.as_name(), &work, copy, RenameMode::NoReplace)
+            }
+            exchanged => exchanged,
+        }
+    }
+
     /// The copy gets the file's name in the old layer, and the file its own in the new one.
     fn change_places(&self, old: &VnodeRef, new: &VnodeRef, stored: Name<'_>) -> Result<()> {
         let (server, work, copy) = (Caller::server(), self.member.work.directory()?, self.copy.as_name());
@@ -319,7 +379,9 @@ impl Kept {
         match exchange() {
             Err(error) if whiteout::is_incapable(error) => {
                 old.rename_surely(&server, stored, new, stored, RenameMode::NoReplace)?;
-                return work.rename_surely(&server, copy, old, stored, RenameMode::NoReplace);
+                return work.rename_surely(&server, copy, old, stored, RenameMode::NoReplace).inspect_err(|_| {
+                    let _ = new.rename_surely(&server, stored, old, stored, RenameMode::NoReplace);
+                });
             }
             exchanged => exchanged?,
         }
@@ -328,6 +390,17 @@ impl Kept {
             let _ = exchange();
         })
     }
+}
+
+/// Has all files go on in a new layer.
+///
+/// # Errors
+/// The path of the first that cannot, and why.
+fn go_on_in(new: &Arc<Member>, kept: &[Kept]) -> std::result::Result<(), (String, Errno)> {
+    kept.iter().try_for_each(|kept| {
+        let path = || String::from_utf8_lossy(&kept.node.path().unwrap_or_default()).into_owned();
+        kept.go_on_in(new).map_err(|error| (path(), error))
+    })
 }
 
 /// The branch whose snapshots are those of the union: the first that has any or can be written.

@@ -65,6 +65,12 @@ impl Purpose {
     }
 }
 
+/// Tells that the branch has its extended attributes.
+const MARKED: trusted::Mark = trusted::Mark::new(b"trusted.plyfs.marked", b"user.plyfs.marked");
+
+/// Passed up for a branch that has lost them, and files whose data are elsewhere with them. No file system answers it.
+pub(super) const UNMARKED: Errno = Errno::ENOTUNIQ;
+
 /// The work directory of a branch.
 pub(super) struct Work {
     root: VnodeRef,
@@ -99,7 +105,8 @@ impl Work {
     pub(super) const REGISTER: &[u8] = b"branches";
     /// The mark of [`Work::has_copied_directories`].
     pub(super) const COPIED: &[u8] = b"directories";
-    /// The mark of [`Work::has_metacopies`].
+    /// The mark of [`Work::has_metacopies`], a file that has the attribute [`MARKED`]: without it, it has come from elsewhere by a
+    /// copy without attributes, and so have they.
     pub(super) const METACOPIES: &[u8] = b"metacopies";
     /// The name of the file that [`super::history`] reads.
     pub(super) const HISTORY: &[u8] = b"history";
@@ -115,7 +122,7 @@ impl Work {
     /// That of the branch with this root.
     ///
     /// # Errors
-    /// Those of finding out what the branch has: to take it for less would show what is hidden.
+    /// Those of finding out what the branch has: to take it for less would show what is hidden. [`UNMARKED`].
     pub(super) fn new(root: &VnodeRef) -> Result<Self> {
         let state = state_of(root)?;
         let exists = AtomicBool::new(state.is_some());
@@ -125,6 +132,12 @@ impl Work {
         };
         let has_copied_directories = AtomicBool::new(has(Work::COPIED)?);
         let has_metacopies = AtomicBool::new(has(Work::METACOPIES)?);
+        if let Some(state) = &state
+            && let Some(mark) = find(state, name(Work::METACOPIES))?
+            && !MARKED.is_in(&whiteout::attributes(&mark.vnode)?)
+        {
+            return Err(UNMARKED);
+        }
         let (opened, register, next) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
         let root = root.clone();
         Ok(Self { root, exists, has_copied_directories, has_metacopies, opened, register, next })
@@ -137,7 +150,13 @@ impl Work {
 
     /// Such a directory is about to come.
     pub(super) fn note_copied_directories(&self) -> Result<()> {
-        self.note(&self.has_copied_directories, Work::COPIED)
+        if self.has_copied_directories() {
+            return Ok(());
+        }
+        let how = Creation { mode: 0o600, flags: OpenFlags::READ };
+        self.state()?.create(&Caller::server(), name(Work::COPIED), &how)?;
+        self.has_copied_directories.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether files have come to the branch without their data: then the branches on its right have to stay as they are.
@@ -145,19 +164,29 @@ impl Work {
         self.has_metacopies.load(Ordering::Relaxed)
     }
 
-    /// Such a file is about to come.
-    pub(super) fn note_metacopies(&self) -> Result<()> {
-        self.note(&self.has_metacopies, Work::METACOPIES)
-    }
-
-    fn note(&self, known: &AtomicBool, mark: &'static [u8]) -> Result<()> {
-        if known.load(Ordering::Relaxed) {
-            return Ok(());
+    /// Such a file is about to come: whether it may, for the branch has extended attributes.
+    pub(super) fn note_metacopies(&self) -> Result<bool> {
+        if self.has_metacopies() {
+            return Ok(true);
         }
+        let (server, work, part) = (Caller::server(), self.directory()?, self.name());
         let how = Creation { mode: 0o600, flags: OpenFlags::READ };
-        self.state()?.create(&Caller::server(), name(mark), &how)?;
-        known.store(true, Ordering::Relaxed);
-        Ok(())
+        // It is never seen without its attribute.
+        let made = work.create(&server, part.as_name(), &how)?.entry;
+        let is_marked = MARKED.set(&server, &made.vnode, b"").and_then(|is_marked| match is_marked {
+            true => {
+                work.rename_surely(&server, part.as_name(), &self.state()?, name(Work::METACOPIES), RenameMode::Replace)
+            }
+            false => Err(Errno::EOPNOTSUPP),
+        });
+        match is_marked {
+            Ok(()) => self.has_metacopies.store(true, Ordering::Relaxed),
+            Err(_) => self.discard(&part),
+        }
+        match is_marked {
+            Err(Errno::EOPNOTSUPP) => Ok(false),
+            noted => noted.map(|()| true),
+        }
     }
 
     /// Whether a union has ever written to the branch: otherwise nothing in it comes from another.

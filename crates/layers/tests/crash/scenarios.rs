@@ -2,7 +2,7 @@
 
 use super::scene::Operation::{
     Append, Chmod, Create, Device, Exchange, Fifo, Link, Mkdir, OpenAndTruncate, OpenToWrite, Rename, RenameWhiteout,
-    Resize, Rmdir, SetXattr, Snapshot, Symlink, Unlink,
+    Resize, Rmdir, SetXattr, Snapshot, SnapshotOfOpen, Symlink, Unlink,
 };
 use super::scene::{Operation, Scenario};
 
@@ -304,4 +304,22 @@ pub const SNAPSHOT: &[Scenario] = &[
         Snapshot("snapshot-drop", "first"),
     ),
     later("going back to a snapshot", SNAPSHOT_BRANCHES, CHANGES, Snapshot("snapshot-restore", "first")),
+    later(
+        "taking a snapshot under open files, some written by the kernel",
+        SNAPSHOT_BRANCHES,
+        CHANGES,
+        SnapshotOfOpen("snapshot-take", "second", &["d/x", "g/e/f"], &["l/f", "d/a", "b/new"]),
+    ),
+    later(
+        "merging a snapshot under open files, some written by the kernel",
+        SNAPSHOT_BRANCHES,
+        CHANGES,
+        SnapshotOfOpen("snapshot-drop", "first", &["d/x", "g/e/f"], &["l/f", "d/a", "b/new"]),
+    ),
+    later(
+        "going back to a snapshot under open files",
+        SNAPSHOT_BRANCHES,
+        CHANGES,
+        SnapshotOfOpen("snapshot-restore", "first", &[], &["d/x", "l/f", "l/g"]),
+    ),
 ];

@@ -47,6 +47,8 @@ pub enum Operation {
     RenameWhiteout(&'static str, &'static str),
     /// A command on snapshots, and the snapshot's name.
     Snapshot(&'static str, &'static str),
+    /// The same while files are open for writing: those that the kernel writes by itself, and others.
+    SnapshotOfOpen(&'static str, &'static str, &'static [&'static str], &'static [&'static str]),
 }
 
 /// A union before an operation, and the operation.
@@ -240,18 +242,29 @@ pub fn perform_from(union: &dyn FileSystem, operation: Operation, ready: impl Fn
         }
         Operation::Rename(from, to) => rename(union, from, to, RenameMode::Replace, ready),
         Operation::Snapshot(command, name) => {
-            let arguments = vec![("name".to_owned(), name.to_owned())];
-            let control = Control { target: "union".to_owned(), command: command.to_owned(), arguments };
             ready();
-            match union.control(&control) {
-                Ok(_) => Ok(()),
-                Err(ControlError::Failed(errno)) => Err(errno),
-                // There is, or there is no such snapshot.
-                Err(_) => Err(Errno::EINVAL),
-            }
+            tell(union, command, name)
+        }
+        Operation::SnapshotOfOpen(command, name, direct, others) => {
+            let open = |name: &&'static str| path(name).open(&caller, OpenFlags::READ_WRITE).unwrap();
+            let (direct, _others): (Vec<_>, Vec<_>) =
+                (direct.iter().map(open).collect(), others.iter().map(open).collect());
+            assert!(direct.iter().all(|file| file.backing().is_some()), "the kernel can write them");
+            ready();
+            tell(union, command, name)
         }
         Operation::Exchange(from, to) => rename(union, from, to, RenameMode::Exchange, ready),
         Operation::RenameWhiteout(from, to) => rename(union, from, to, RenameMode::Whiteout, ready),
+    }
+}
+
+fn tell(union: &dyn FileSystem, command: &str, name: &str) -> Result<()> {
+    let arguments = vec![("name".to_owned(), name.to_owned())];
+    match union.control(&Control { target: "union".to_owned(), command: command.to_owned(), arguments }) {
+        Ok(_) => Ok(()),
+        Err(ControlError::Failed(errno)) => Err(errno),
+        // There is, or there is no such snapshot.
+        Err(_) => Err(Errno::EINVAL),
     }
 }
 

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use layers::Branch;
 use layers::union::{CheckOptions, Finding, Problem, check as check_branches};
 use tempfile::TempDir;
-use vnode::FileSystemRef;
+use vnode::{FileKind, FileSystemRef};
 
 use super::commits::with_commits;
 use super::disks::Disks;
@@ -121,6 +121,14 @@ fn look(
 /// A time between before and after is that of a step of the operation, and as good as its last. Data that were written and
 /// not synchronized may be missing, and ext4 clears what is cut off before it is.
 fn settle(found: &mut Object, operation: Operation, before: Option<&Object>, after: Option<&Object>) {
+    // What a rename leaves behind is made again where it is lost, and is as good.
+    if let (Operation::RenameWhiteout(..), Some(after)) = (operation, after)
+        && after.attributes.kind == FileKind::CharacterDevice
+        && before.is_none_or(|before| before.ino != after.ino)
+        && found.attributes.is_but_for_time(&after.attributes)
+    {
+        *found = after.clone();
+    }
     let [Some(before), Some(after)] = [before, after] else { return };
     if before.ino == found.ino && after.ino == found.ino {
         if found.attributes.mtime > before.attributes.mtime {

@@ -25,6 +25,13 @@ pub struct Shown {
     pub xattrs: Vec<(String, String)>,
 }
 
+impl Shown {
+    /// Whether it is the same but for the time.
+    pub fn is_but_for_time(&self, other: &Self) -> bool {
+        *self == Self { mtime: self.mtime, ..other.clone() }
+    }
+}
+
 /// A tree: each path with its object.
 pub type State = BTreeMap<String, Object>;
 

@@ -153,6 +153,12 @@ fn option(formatter: &mut fmt::Formatter<'_>, error: &OptionError) -> fmt::Resul
             "; mount it as the user who owns that directory, or look into it and give it to yours (chown, chmod 700)"
                 .to_owned()
         }
+        OptionProblem::LaterBranch => "; mount it with that version".to_owned(),
+        OptionProblem::UnmarkedBranch => {
+            "; copy it again with them (cp -a or rsync -aX, as root), or remove .wh..wh.plyfs/metacopies in it if no file of it is \
+             such"
+                .to_owned()
+        }
         OptionProblem::File { .. } => "; correct the path or its permissions".to_owned(),
         OptionProblem::FileLine { .. } => "; correct that line".to_owned(),
     };

@@ -53,6 +53,10 @@ pub enum CheckError {
     Branch(String, Errno),
     /// Others than the caller can have written what this branch says of itself.
     State(String),
+    /// A later version has written to this branch.
+    Later(String),
+    /// This branch has lost its extended attributes, and files whose data are elsewhere with them.
+    Unmarked(String),
 }
 
 impl fmt::Display for CheckError {
@@ -60,11 +64,15 @@ impl fmt::Display for CheckError {
         match self {
             Self::InUse(label) => write!(formatter, "a mount is using the branch {label}; unmount it first"),
             Self::Branch(label, errno) => write!(formatter, "cannot read the branch {label}: {errno}"),
-            Self::State(label) => {
-                write!(formatter, "cannot check the branch {label}: {}", OptionProblem::STATE_OF_OTHERS)
-            }
+            Self::State(label) => refused(formatter, label, OptionProblem::STATE_OF_OTHERS),
+            Self::Later(label) => refused(formatter, label, OptionProblem::OF_LATER_VERSION),
+            Self::Unmarked(label) => refused(formatter, label, OptionProblem::WITHOUT_MARKS),
         }
     }
+}
+
+fn refused(formatter: &mut fmt::Formatter<'_>, label: &str, why: &str) -> fmt::Result {
+    write!(formatter, "cannot check the branch {label}: {why}")
 }
 
 impl std::error::Error for CheckError {}
@@ -84,6 +92,8 @@ pub fn check(
     let union = UnionFileSystem::assemble(branches, None, Settings::default()).map_err(|bad| match bad.problem {
         OptionProblem::Branch { error } => CheckError::Branch(bad.key, error),
         OptionProblem::BranchState => CheckError::State(bad.key),
+        OptionProblem::LaterBranch => CheckError::Later(bad.key),
+        OptionProblem::UnmarkedBranch => CheckError::Unmarked(bad.key),
         _ => CheckError::Branch(bad.key, Errno::EIO),
     })?;
     // With the frozen layers of those that may be changed, and those that are kept as they are for what is on their left.

@@ -138,7 +138,7 @@ impl Check<'_> {
     /// Whether the branch that an identity comes from is one of these and has lost the object.
     pub(super) fn is_gone(&self, identity: &Identity) -> bool {
         let Some((tag, lower)) = identity::parts(&identity.handle) else { return true };
-        let Some(member) = self.union.branches.tagged(tag) else { return false };
+        let Some(member) = self.union.branches.tagged(tag).filter(|_| self.union.knows(identity)) else { return false };
         let found = || member.file_system.resolve(&lower).map_err(|error| member.judged(error));
         member.file_system.properties().persistent_handles && matches!(found(), Err(Errno::ESTALE | Errno::ENOENT))
     }

@@ -16,6 +16,7 @@ use vnode::{Caller, Errno, FileKind, NameBuf, OpenFileRef, OpenFlags, RenameMode
 
 use super::branches::Member;
 use super::durable::sync_directory;
+use super::lease::open_at_once;
 use super::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::settings::{Ownership, Rights};
 use super::{Union, links};
@@ -36,7 +37,11 @@ pub(super) enum Extent {
     Nothing,
 }
 
-/// An open file of a copy, opened before anybody sees the copy: one that cuts data off is not to be seen if it cannot be opened.
+/// The step that an operation is about, which cuts data off: done to a copy before anybody sees it, so that none is to be seen that
+/// is cut off where the operation fails.
+pub(super) type Cut<'a> = &'a dyn Fn(&VnodeRef) -> Result<()>;
+
+/// Opens a copy, as a [`Cut`] by `O_TRUNC`.
 pub(super) struct Opening<'a> {
     /// Who opens it.
     caller: &'a Caller,
@@ -49,8 +54,8 @@ impl<'a> Opening<'a> {
         Self { caller, flags, opened: Cell::default() }
     }
 
-    fn open(&self, copy: &VnodeRef) -> Result<()> {
-        self.opened.set(Some((copy.clone(), copy.open(self.caller, self.flags)?)));
+    pub(super) fn open(&self, copy: &VnodeRef) -> Result<()> {
+        self.opened.set(Some((copy.clone(), open_at_once(copy, self.caller, self.flags)?)));
         Ok(())
     }
 
@@ -100,10 +105,10 @@ impl Node {
         self.writable_within(caller, extent, usize::MAX)
     }
 
-    /// As [`Node::writable`] for all that is about to be cut off; a copy is opened before it is seen.
-    pub(super) fn writable_to_open(self: &Arc<Self>, caller: &Caller, opening: &Opening<'_>) -> Result<Instance> {
+    /// As [`Node::writable`] to be cut off after the first bytes: a copy is before it is seen.
+    pub(super) fn writable_to_cut(self: &Arc<Self>, caller: &Caller, size: u64, cut: Cut<'_>) -> Result<Instance> {
         self.may_be_copied(caller)?;
-        self.copied_within(caller, Extent::UpTo(0), usize::MAX, Some(opening))
+        self.copied_within(caller, Extent::UpTo(size), usize::MAX, Some(cut))
     }
 
     /// As [`Node::writable`], of a file with what keeps it there while it is changed.
@@ -112,16 +117,31 @@ impl Node {
         caller: &Caller,
         extent: Extent,
     ) -> Result<(Option<RwLockReadGuard<'_, ()>>, Instance)> {
+        self.held(|| self.writable(caller, extent), || self.shared_unless(caller))
+    }
+
+    /// As [`Node::writable_to_cut`], with what keeps it there.
+    pub(super) fn held_to_cut(
+        self: &Arc<Self>,
+        caller: &Caller,
+        size: u64,
+        cut: Cut<'_>,
+    ) -> Result<(Option<RwLockReadGuard<'_, ()>>, Instance)> {
+        // A copy that is as short shows already what is still to be done.
+        self.held(|| self.writable_to_cut(caller, size, cut), || Ok(self.shared()))
+    }
+
+    fn held<'a>(
+        self: &'a Arc<Self>,
+        writable: impl Fn() -> Result<Instance>,
+        hold: impl Fn() -> Result<RwLockReadGuard<'a, ()>>,
+    ) -> Result<(Option<RwLockReadGuard<'a, ()>>, Instance)> {
         for _ in 0..ATTEMPTS {
-            let instance = self.writable(caller, extent)?;
+            let instance = writable()?;
             if self.kind == FileKind::Directory {
                 return Ok((None, instance));
             }
-            let object = match extent {
-                // A copy that is as short shows already what is still to be done.
-                Extent::UpTo(_) => self.shared(),
-                Extent::All | Extent::Nothing => self.shared_unless(caller)?,
-            };
+            let object = hold()?;
             if self.leftmost().is_same(&instance) {
                 return Ok((Some(object), instance));
             }
@@ -159,19 +179,21 @@ impl Node {
         caller: &Caller,
         extent: Extent,
         limit: usize,
-        opening: Option<&Opening<'_>>,
+        cut: Option<Cut<'_>>,
     ) -> Result<Instance> {
         let leftmost = self.leftmost();
         if self.is_nameless() {
-            return self.with_data(caller, extent);
+            return self.with_data(caller, extent, cut);
         }
         let Some(target) = self.target_of_copy(&leftmost.member, limit)? else {
-            return self.with_data(caller, extent);
+            return self.with_data(caller, extent, cut);
         };
         if self.kind != FileKind::Directory {
-            self.copy_up(caller, extent, limit, opening)?;
-            // Another may have made it.
-            return self.with_data(caller, extent);
+            return match self.copy_up(caller, extent, limit, cut)? {
+                Some(copy) => Ok(copy),
+                // Another has made it.
+                None => self.with_data(caller, extent, cut),
+            };
         }
         self.directory_in(caller, &target)?;
         Ok(self.leftmost())
@@ -179,12 +201,12 @@ impl Node {
 
     /// The leftmost instance, which may be changed where it is, with as much of its data. A metadata-only copy that does not
     /// find room for them may move.
-    fn with_data(self: &Arc<Self>, caller: &Caller, extent: Extent) -> Result<Instance> {
-        match self.bring_data(caller, extent) {
+    fn with_data(self: &Arc<Self>, caller: &Caller, extent: Extent, cut: Option<Cut<'_>>) -> Result<Instance> {
+        match self.bring_data(caller, extent, cut) {
             Err(error) if self.passes_over(error) && !self.is_nameless() => {
                 let position = self.union.branches.position(&self.leftmost().member).ok_or(Errno::ESTALE)?;
-                self.copy_up(caller, extent, position.checked_sub(1).ok_or(error)?, None)?;
-                self.bring_data(caller, extent)?;
+                self.copy_up(caller, extent, position.checked_sub(1).ok_or(error)?, cut)?;
+                self.bring_data(caller, extent, cut)?;
             }
             brought => brought?,
         }
@@ -210,26 +232,27 @@ impl Node {
         }
     }
 
+    /// Copies it, unless that is not needed any more.
     fn copy_up(
         self: &Arc<Self>,
         caller: &Caller,
         extent: Extent,
         mut limit: usize,
-        opening: Option<&Opening<'_>>,
-    ) -> Result<Instance> {
+        cut: Option<Cut<'_>>,
+    ) -> Result<Option<Instance>> {
         let _copying = self.alone_to_copy(caller)?;
         let original = self.leftmost();
         if self.is_nameless() {
-            return Ok(original);
+            return Ok(None);
         }
         loop {
-            let Some(target) = self.target_of_copy(&original.member, limit)? else { return Ok(original) };
-            match self.copy_to(caller, extent, opening, &original, &target) {
+            let Some(target) = self.target_of_copy(&original.member, limit)? else { return Ok(None) };
+            match self.copy_to(caller, extent, cut, &original, &target) {
                 Err(error) if self.passes_over(error) => {
                     let position = self.union.branches.position(&target).ok_or(Errno::ESTALE)?;
                     limit = position.checked_sub(1).ok_or(error)?;
                 }
-                copied => return copied.map(|()| self.leftmost()),
+                copied => return copied.map(|()| Some(self.leftmost())),
             }
         }
     }
@@ -238,7 +261,7 @@ impl Node {
         self: &Arc<Self>,
         caller: &Caller,
         extent: Extent,
-        opening: Option<&Opening<'_>>,
+        cut: Option<Cut<'_>>,
         original: &Instance,
         target: &Arc<Member>,
     ) -> Result<()> {
@@ -248,13 +271,13 @@ impl Node {
         }
         let server = Caller::server();
         let was_shared = self.names.load(Ordering::Relaxed) != NO_COUNT;
-        let rights = if moves { None } else { self.union.rights_of_copy(caller) };
+        // Who only takes a name away, or gives another, gets no file by that.
+        let is_written = extent != Extent::Nothing;
+        let rights = if moves || !is_written { None } else { self.union.rights_of_copy(caller) };
         // What moves is no longer there for its data to be found.
         let can_wait = extent == Extent::Nothing && !moves;
         let mark = if can_wait { self.mark_of_copy(original, target)? } else { None };
-        if mark.is_some() {
-            target.work.note_metacopies()?;
-        }
+        let mark = if mark.is_some() && target.work.note_metacopies()? { mark } else { None };
         let data = self.data()?;
         let writer = server.clone().at_expense_of(caller).cancelled_with(caller);
         let how = How { extent, data, mark, rights, writer };
@@ -263,8 +286,8 @@ impl Node {
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);
         let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();
         // All that is to be known of the copy, before it is seen: from then on nothing may fail.
-        let opened = held.and_then(|held| opening.map_or(Ok(()), |opening| opening.open(&copy)).map(|()| held));
-        let known = opened.and_then(|held| Ok((held, copy.getattr(&server)?.ino)));
+        let is_cut = held.and_then(|held| cut.map_or(Ok(()), |cut| cut(&copy)).map(|()| held));
+        let known = is_cut.and_then(|held| Ok((held, copy.getattr(&server)?.ino)));
         let placed = known.and_then(|known| self.finish_copy(caller, original, target, &name, &copy).map(|()| known));
         let ino = match placed {
             Ok((held, ino)) => {

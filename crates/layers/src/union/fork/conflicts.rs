@@ -184,8 +184,8 @@ impl Commit<'_> {
             return Ok(false);
         }
         let Some((identity, _)) = Identity::brought(&copy.vnode)? else { return Ok(false) };
-        let Some((tag, original)) = identity::parts(&identity.handle) else { return Ok(false) };
-        if tag != self.lower.base.tag {
+        let Some((_, original)) = identity::parts(&identity.handle) else { return Ok(false) };
+        if identity.branch != self.lower.base.known.identifier {
             return Ok(false);
         }
         let found = self.file_system.resolve(&original).and_then(|original| original.getattr(&Caller::server()));

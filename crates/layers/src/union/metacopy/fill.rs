@@ -9,7 +9,7 @@ use vnode::{
     Timestamp, VnodeRef, XattrMode,
 };
 
-use super::super::copy_up::copy_data;
+use super::super::copy_up::{Cut, copy_data};
 use super::super::lease::open_at_once;
 use super::super::node::Instance;
 use super::super::sure::Sure;
@@ -40,13 +40,20 @@ pub(super) fn fill(writer: &Caller, copy: &Instance, data: &VnodeRef) -> Result<
     done
 }
 
-/// Cuts the copy off, which is what is asked for, and brings as much as is left. Users see it done from the first step.
+/// Cuts the copy off, which is what is asked for, and brings as much as is left. Users see it done from the first step, which is
+/// that of whoever asks for it, if it is given.
 ///
 /// # Errors
 /// Those of copying: then the copy is as it was, as far as storage lets it be.
-pub(super) fn cut(writer: &Caller, copy: &Instance, data: Option<&VnodeRef>, size: u64) -> Result<()> {
+pub(super) fn cut(
+    writer: &Caller,
+    copy: &Instance,
+    data: Option<&VnodeRef>,
+    size: u64,
+    first: Option<Cut<'_>>,
+) -> Result<()> {
     let before = copy.vnode.getattr(&Caller::server())?;
-    let done = cut_off(writer, &copy.vnode, data, size);
+    let done = cut_off(writer, &copy.vnode, data, size, first);
     // With the mark all data are still where they were.
     if done.is_err() && is_marked(&copy.vnode) == Ok(true) {
         let (size, mtime) = (Some(before.size), Some(SetTime::To(before.mtime)));
@@ -55,9 +62,12 @@ pub(super) fn cut(writer: &Caller, copy: &Instance, data: Option<&VnodeRef>, siz
     done
 }
 
-fn cut_off(writer: &Caller, copy: &VnodeRef, data: Option<&VnodeRef>, size: u64) -> Result<()> {
+fn cut_off(writer: &Caller, copy: &VnodeRef, data: Option<&VnodeRef>, size: u64, first: Option<Cut<'_>>) -> Result<()> {
     let server = Caller::server();
-    copy.setattr(&server, &SetAttributes { size: Some(size), ..SetAttributes::default() })?;
+    match first {
+        Some(cut) => cut(copy)?,
+        None => drop(copy.setattr(&server, &SetAttributes { size: Some(size), ..SetAttributes::default() })?),
+    }
     if let Some(data) = data {
         write(writer, copy, data, &copy.getattr(&server)?, size)?;
     }

@@ -111,9 +111,15 @@ pub(in super::super) fn is_marked(file: &VnodeRef) -> Result<bool> {
 
 /// Takes the mark away: from then on the file has its data itself.
 pub(super) fn remove(file: &VnodeRef) -> Result<()> {
-    OWN.remove(file)?;
-    OVERLAY.remove(file)?;
-    REDIRECT.remove(file)
+    let names = whiteout::attributes(file)?;
+    for mark in [OWN, OVERLAY].into_iter().filter(|mark| mark.is_in(&names)) {
+        mark.remove(file)?;
+    }
+    if REDIRECT.is_in(&names) {
+        // By itself it says nothing.
+        let _ = REDIRECT.remove(file);
+    }
+    Ok(())
 }
 
 /// Sets one of them: whether that could be. Where there is no room for it, it could not.

@@ -15,8 +15,8 @@ use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, OpenFileRef, OpenFlag
 
 use super::Union;
 use super::branches::Member;
-use super::copy_up::Extent;
-use super::identity::{self, Identity};
+use super::copy_up::{Cut, Extent};
+use super::identity::Identity;
 use super::lease::open_at_once;
 use super::node::{Instance, Node, Whereabouts};
 use super::whiteout;
@@ -76,17 +76,38 @@ impl Union {
             return Ok(None);
         }
         let right = self.roots_right_of(&copy.member);
-        let tag = Identity::brought(&copy.vnode)?.and_then(|(brought, _)| Some(identity::parts(&brought.handle)?.0));
+        let brought = Identity::brought(&copy.vnode)?.map(|(brought, _)| brought);
         let found = self.file_at(&right, path)?;
-        let is_of_branch = |instance: &Instance| Some(instance.member.base.tag) == tag;
         if let Some((instance, _)) = &found
-            && (is_of_branch(instance) || mark.is_of(&instance.vnode)?)
+            && self.is_original(instance, mark, brought.as_ref())?
         {
             return Ok(found);
         }
         // A branch that has come later may have another file by this path.
+        let is_of_branch =
+            |root: &Instance| Some(root.member.base.known.identifier) == brought.map(|brought| brought.branch);
         let own: Vec<Instance> = right.into_iter().skip_while(|root| !is_of_branch(root)).collect();
-        Ok(self.file_at(&own, path)?.filter(|(instance, _)| is_of_branch(instance)))
+        match self.file_at(&own, path)? {
+            Some(found) if is_of_branch(&found.0) && self.is_original(&found.0, mark, brought.as_ref())? => {
+                Ok(Some(found))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether a file is what a metadata-only copy with this mark and identity was made of. Whoever owns a directory of a branch can
+    /// put another file there: so it has to be the same object, where a branch tells that over its mounts.
+    fn is_original(&self, file: &Instance, mark: &Mark, brought: Option<&Identity>) -> Result<bool> {
+        let Some(brought) = brought else { return mark.is_of(&file.vnode) };
+        let base = &file.member.base;
+        if self.knows(brought) && base.file_system.properties().persistent_handles {
+            let own = match Identity::brought(&file.vnode)? {
+                Some((own, _)) => own,
+                None => Identity::native(base, &file.vnode.handle(), file.ino)?,
+            };
+            return Ok(own.handle == brought.handle);
+        }
+        Ok(base.known.identifier == brought.branch || mark.is_of(&file.vnode)?)
     }
 
     /// The file at a path from these roots, as it is there.
@@ -180,8 +201,8 @@ impl Node {
     }
 
     /// Brings the data into a metadata-only copy, which may be changed where it is, or as much as is needed, at the caller's
-    /// expense.
-    pub(super) fn bring_data(&self, caller: &Caller, extent: Extent) -> Result<()> {
+    /// expense. If it is cut off, that is done first, and nothing where it fails.
+    pub(super) fn bring_data(&self, caller: &Caller, extent: Extent, cut: Option<Cut<'_>>) -> Result<()> {
         if extent == Extent::Nothing || !self.is_metadata_only()? {
             return Ok(());
         }
@@ -194,7 +215,7 @@ impl Node {
             match extent {
                 Extent::UpTo(size) if fill::may_be_cut(&copy, size)? => {
                     let data = if size > 0 { self.data()? } else { None };
-                    fill::cut(&writer, &copy, data.as_ref().map(|data| &data.vnode), size)?;
+                    fill::cut(&writer, &copy, data.as_ref().map(|data| &data.vnode), size, cut)?;
                 }
                 _ => fill::fill(&writer, &copy, &self.data()?.ok_or(Errno::EAGAIN)?.vnode)?,
             }
@@ -235,11 +256,11 @@ impl Node {
         }
         let copy = self.leftmost();
         let Some(mark) = Mark::of(&copy.vnode)?.filter(|mark| !mark.tells_path()) else { return Ok(()) };
-        let Whereabouts::At(above) = self.whereabouts() else { return self.bring_data(caller, Extent::All) };
+        let Whereabouts::At(above) = self.whereabouts() else { return self.bring_data(caller, Extent::All, None) };
         let name = mark.path.as_deref().unwrap_or(above.stored.as_bytes());
         let path = [&above.directory.rest_path(&copy.member)?, &b"/"[..], name].concat();
         let writer = Caller::server().at_expense_of(caller);
-        if mark::set_path(&writer, &copy.vnode, &path)? { Ok(()) } else { self.bring_data(caller, Extent::All) }
+        if mark::set_path(&writer, &copy.vnode, &path)? { Ok(()) } else { self.bring_data(caller, Extent::All, None) }
     }
 
     /// The mark of a copy without data that is to be made in a branch; `None` if the data have to come along.

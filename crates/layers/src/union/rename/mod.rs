@@ -217,14 +217,14 @@ fn replace(
         || !Arc::ptr_eq(&found.instances[0].member, member)
         || source.position(member)? > limit(target, &there, mode)?
         || source.position(member)? > limit_behind(target, &there, source.position(member)?, is_directory)?
-        || !Arc::ptr_eq(&node.union.node(found.clone())?, node)
+        || !Arc::ptr_eq(&source.directory.found_node(found.clone(), source.stored)?, node)
     {
         return Err(Errno::EAGAIN);
     }
     check_nesting(source, target, node, None, mode)?;
     let victim = match &there.found {
         Some(_) if mode == RenameMode::NoReplace => return Err(Errno::EEXIST),
-        Some(victim) => Some(node.union.node(victim.clone())?),
+        Some(victim) => Some(target.directory.found_node(victim.clone(), target.stored)?),
         None => None,
     };
     if victim.as_ref().is_some_and(|victim| Arc::ptr_eq(victim, node)) {

@@ -110,13 +110,14 @@ impl Way<'_> {
         let other = self.to.lookup(&Caller::server(), self.target.stored)?.attributes.ino;
         let mut emptied = record::Spot::new(self.member, self.from, self.source.stored, other);
         emptied.leaves_device = leaves_whiteout && !whiteout::can_stand_beside(self.source.stored, self.format());
+        let stood = leaves_whiteout && whiteout::stands(self.from, self.source.stored)?;
         if leaves_whiteout && !emptied.leaves_device {
             self.member.whiteouts.cover(self.from, self.source.stored)?;
         }
         let record = self.write(ino, &[&all[..], std::slice::from_ref(&emptied)].concat())?;
         let give_up = |error| {
             record.iter().for_each(|record| self.member.work.discard(record));
-            if leaves_whiteout {
+            if leaves_whiteout && !stood {
                 let _ = whiteout::remove(self.from, self.source.stored);
             }
             error
@@ -147,10 +148,13 @@ impl Way<'_> {
                 done => return done,
             }
         }
+        let stood = whiteout::stands(self.from, source)?;
         self.member.whiteouts.cover(self.from, source)?;
         self.from.rename_surely(self.caller, source, self.to, target, RenameMode::Replace).inspect_err(|_| {
-            // It is seen beside its whiteout.
-            let _ = whiteout::remove(self.from, source);
+            // It is seen beside its whiteout; one that stood there before has its reasons.
+            if !stood {
+                let _ = whiteout::remove(self.from, source);
+            }
         })
     }
 
@@ -190,7 +194,7 @@ impl Way<'_> {
     }
 
     fn member_of(&self, spot: &record::Spot) -> Result<Arc<Member>> {
-        self.target.directory.union.branches.newest_tagged(spot.tag).ok_or(Errno::ESTALE)
+        self.target.directory.union.branches.newest_of(spot.branch).ok_or(Errno::ESTALE)
     }
 
     fn go_back(&self) -> Result<()> {

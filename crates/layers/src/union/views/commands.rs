@@ -120,7 +120,8 @@ impl Union {
             let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
             (register.clone(), self.branches.slots().to_vec())
         };
-        register.prefer(&Register::of(&root).map_err(|error| cannot(&error))?.unwrap_or_default(), &label);
+        let known = Register::of(&root).map_err(|error| cannot(&error))?.unwrap_or_default();
+        register.prefer(&known, &label, file_system.fsid());
         let own = slots_of(branch, BranchMode::ReadWrite, &mut register).map_err(|bad| cannot(&bad.why))?;
         let base = Arc::clone(&own[0].member.base);
         let mut slots = with_shared(own, &shared);
@@ -135,7 +136,7 @@ impl Union {
         file_system.keep_access_times(self.kept_access_times());
         // The data of a copy without data would be what others go on writing.
         let settings = Settings { metacopy: false, ..self.settings.clone() };
-        let mut union = Union::of(Branches::of_slots(Vec::new()), register.clone(), settings, None);
+        let mut union = Union::of(Branches::of_slots(Vec::new(), Arc::default()), register.clone(), settings, None);
         union.family = Arc::clone(&self.family);
         union.private = Some(private);
         union.notifier = Mutex::new(notifier);

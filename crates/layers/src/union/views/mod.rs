@@ -214,7 +214,7 @@ impl Union {
                     ANOTHER => ANOTHER,
                     _ => FORM,
                 };
-                [&[form], &private.base.tag.to_le_bytes()[..], rest].concat()
+                [&[form], &private.base.known.tag.to_le_bytes()[..], rest].concat()
             }
         };
         Handle::new(&bytes).expect("identities leave room for the view")
@@ -231,7 +231,7 @@ impl Union {
         let [FORM, low, high, rest @ ..] = handle.as_bytes() else { return Ok((Arc::clone(self), *handle)) };
         let tag = u16::from_le_bytes([*low, *high]);
         let views = self.family.views();
-        let view = views.iter().find(|view| view.private().base.tag == tag).ok_or(Errno::ESTALE)?;
+        let view = views.iter().find(|view| view.private().base.known.tag == tag).ok_or(Errno::ESTALE)?;
         let inner = Handle::new(&[&[identity::FORM], rest].concat())?;
         Ok((Arc::clone(&view.union), inner))
     }
@@ -262,8 +262,10 @@ impl Union {
         let own = self.branches.slots().iter().filter(|slot| self.is_own(&slot.member.base)).cloned().collect();
         let slots = with_shared(own, &common.branches.slots());
         let mut register = shared.clone();
-        register.enter_as(&private.base.label, private.base.tag);
-        *self.register.lock().unwrap_or_else(PoisonError::into_inner) = register.clone();
+        let mut own = self.register.lock().unwrap_or_else(PoisonError::into_inner);
+        register.enter_as(&own, private.base.known.tag);
+        *own = register.clone();
+        drop(own);
         self.put(slots, &register);
     }
 
@@ -271,7 +273,7 @@ impl Union {
         for slot in slots.iter().filter(|slot| self.is_own(&slot.member.base)) {
             slot.member.work.remember(register.to_text());
         }
-        self.branches.replace(slots);
+        self.branches.replace(slots, register);
         self.recent.forget();
         // Directories are known by the branch that was there first: where that is another now, those in use have to be found
         // by both.

@@ -160,10 +160,10 @@ impl Node {
     }
 
     /// Whether it is the directory that was found in these places.
-    fn is_in(&self, places: &[Instance]) -> bool {
+    pub(in crate::union) fn is_in(&self, places: &[Instance]) -> bool {
         let is_found = |known: &Instance| {
             places.iter().any(|place| {
-                place.member.base.tag == known.member.base.tag && place.vnode.handle() == known.vnode.handle()
+                place.member.base.known == known.member.base.known && place.vnode.handle() == known.vnode.handle()
             })
         };
         self.instances().iter().any(is_found)
