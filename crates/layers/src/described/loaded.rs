@@ -28,6 +28,9 @@ const HEAP_BYTES_MAX: u64 = 256 << 20;
 /// Most bytes of the `%per_vnode` fields of all objects in use.
 const OBJECTS_BYTES_MAX: u64 = 256 << 20;
 
+/// Data that operations share: each access is made whole.
+pub(super) type Area = Arc<Mutex<Vec<u8>>>;
+
 /// A description that is ready to run.
 pub(super) struct Loaded {
     pub(super) program: Program,
@@ -59,10 +62,11 @@ pub(super) struct Loaded {
     rules: Vec<Rules>,
     /// For each ioctl that is declared.
     ioctl_rules: Vec<Rules>,
-    pub(super) vfs: Mutex<Vec<u8>>,
+    /// The `%per_vfs` fields: shared with the description before a reload, whose operations may still be running.
+    pub(super) vfs: Area,
     pub(super) mount: Mutex<Vec<u8>>,
-    /// The description's data that are written to; empty for others.
-    pub(super) data: Vec<Mutex<Vec<u8>>>,
+    /// The description's data that are written to, shared as the fields are; empty for others.
+    pub(super) data: Vec<Area>,
     /// What runs allocate.
     pub(super) heap: Arc<Budget>,
     /// What is kept for objects.
@@ -70,7 +74,7 @@ pub(super) struct Loaded {
     /// How long an operation's rules, or a filter, compute at most.
     pub(super) time_limit: Duration,
     /// Files of auxiliary data are changed one at a time.
-    pub(super) file_data: Mutex<()>,
+    pub(super) file_data: Arc<Mutex<()>>,
     /// Where lines of the text begin.
     lines: Vec<u32>,
 }
@@ -139,13 +143,13 @@ impl Loaded {
             has_holes: options.has_holes,
             rules,
             ioctl_rules,
-            vfs: Mutex::new(zeros(program.vfs)),
+            vfs: Arc::new(Mutex::new(zeros(program.vfs))),
             mount: Mutex::new(options.mount),
-            data: data.map(Mutex::new).collect(),
+            data: data.map(|bytes| Arc::new(Mutex::new(bytes))).collect(),
             heap: Budget::new(HEAP_BYTES_MAX),
             objects: Budget::new(OBJECTS_BYTES_MAX),
             time_limit: options.time_limit,
-            file_data: Mutex::new(()),
+            file_data: Arc::default(),
             lines: std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at as u32 + 1)).collect(),
             program,
         })
