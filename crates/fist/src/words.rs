@@ -67,7 +67,7 @@ pub const DECLARATIONS: [Declaration; 13] = [
     Declaration {
         name: "ioctl",
         usage: "ioctl:fromuser SETKEY { char key[16]; };",
-        summary: "a command that programs can give",
+        summary: "a command that programs can give; behind its name its number, 1 to 255, if that is to stay",
         choices: &[
             ("fromuser", "its data come from the program"),
             ("touser", "its data go to the program"),

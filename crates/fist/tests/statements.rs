@@ -187,6 +187,27 @@ fn errors_have_numbers_of_their_own_that_the_kernel_takes() {
 }
 
 #[test]
+fn ioctls_have_the_numbers_that_they_are_given_and_others_those_that_are_left() {
+    let numbers = |text: &str| -> Vec<(String, u32)> {
+        let program = common::program("test", text);
+        program.ioctls.iter().map(|ioctl| (ioctl.name.clone(), ioctl.command & 0xff)).collect()
+    };
+    let of = |all: &[(&str, u32)]| all.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect::<Vec<_>>();
+    let (a, b, c) = ("ioctl A 2 { int x; };\n", "ioctl:fromuser B { int x; };\n", "ioctl:touser:C 255 { int x; };\n");
+    assert_eq!(numbers(&[a, b, c].concat()), of(&[("A", 2), ("B", 1), ("C", 255)]));
+    assert_eq!(numbers(&[c, a, b].concat()), of(&[("C", 255), ("A", 2), ("B", 1)]));
+    assert_eq!(
+        numbers(&format!("{b}ioctl both 3 {{ int x; }};\nioctl D {{ int x; }};\n{a}")),
+        of(&[("B", 1), ("both", 3), ("D", 4), ("A", 2),])
+    );
+    // As many as there are numbers, one of them given.
+    let many: String = (0..254).map(|number| format!("ioctl N{number} {{ int x; }};\n")).collect();
+    let all = numbers(&format!("{many}{a}"));
+    let different: std::collections::HashSet<u32> = all.iter().map(|(_, number)| *number).collect();
+    assert!(different.len() == 255 && !different.contains(&0));
+}
+
+#[test]
 fn mistakes_are_told_by_their_codes() {
     for (text, code) in [
         ("%%\n%op:unlink { x = 1; }\n", "F0202"),
@@ -213,6 +234,9 @@ fn mistakes_are_told_by_their_codes() {
         ("errorcode EODD 0;\n%%\n", "F0204"),
         ("errorcode EODD 4294967297;\n%%\n", "F0204"),
         ("errorcode EODD 300;\nerrorcode EVEN 300;\n%%\n", "F0201"),
+        ("ioctl A 0 { int x; };\n%%\n", "F0204"),
+        ("ioctl A 256 { int x; };\n%%\n", "F0204"),
+        ("ioctl A 7 { int x; };\nioctl:touser B 7 { char y[3]; };\n%%\n", "F0201"),
         ("%%\n%op:unlink { return 1; }\n", "F0203"),
         ("%%\n%%\nint f(void);\n", "F0202"),
         ("%%\n%%\nint f(const char *s) { s[0] = 1; return 0; }\n", "F0203"),

@@ -79,6 +79,8 @@ struct Checker {
     written: HashSet<String>,
     /// Numbers that the description gives errors.
     given_errors: HashSet<i32>,
+    /// Numbers that the description gives ioctls.
+    given_ioctls: HashSet<u32>,
     diagnostics: Vec<Diagnostic>,
     symbols: HashMap<String, (Symbol, Span)>,
     aliases: HashMap<String, Type>,
@@ -109,6 +111,7 @@ impl Checker {
             filters: Filters::default(),
             written: HashSet::new(),
             given_errors: HashSet::new(),
+            given_ioctls: HashSet::new(),
             diagnostics: Vec::new(),
             symbols: constants::known(),
             aliases: types::known(),

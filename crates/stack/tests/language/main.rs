@@ -5,7 +5,7 @@ mod reload;
 use std::path::PathBuf;
 
 use stack::syntax;
-use vnode::{Caller, Control, ControlError, Creation, Errno, FileSystemRef, Name, OpenFlags, Result, VnodeRef};
+use vnode::{Caller, Control, ControlError, FileSystemRef, Name, Result, VnodeRef};
 
 /// How functions are run.
 const TIERS: [&str; 2] = ["interpreted", "compiled"];
@@ -53,7 +53,7 @@ impl Described {
         self.file_system.root()
     }
 
-    fn mkdir(&self, at: &str) -> Result<(), Errno> {
+    fn mkdir(&self, at: &str) -> Result<()> {
         self.root().mkdir(&Caller::server(), name(at), 0o755).map(drop)
     }
 
