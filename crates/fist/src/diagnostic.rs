@@ -96,7 +96,7 @@ codes! {
     TooLong = "0001";
     /// A character that nothing begins with.
     UnexpectedCharacter = "0002";
-    /// A comment, string or section that is not closed.
+    /// A comment, string, section or condition that is not closed.
     Unclosed = "0003";
     /// An integer that is none, or too large.
     BadInteger = "0004";

@@ -117,6 +117,8 @@ fn no_text_is_too_deep_or_endless() {
         "%%\n%%\n%%\n%%\n".to_owned(),
         "\"".to_owned(),
         "/*".to_owned(),
+        "#ifdef A\n".repeat(60_000),
+        format!("{}{}", "#ifdef A\n".repeat(40_000), "#else\n".repeat(40_000)),
     ] {
         assert!(!parse(&text).diagnostics.is_empty(), "{}", &text[..text.len().min(40)]);
     }
@@ -140,6 +142,10 @@ fn random_texts_are_read_or_refused() {
         "struct",
         "#define A(",
         "#define B 1",
+        "\n#ifdef A\n",
+        "\n#ifndef EPERM\n",
+        "\n#else\n",
+        "\n#endif\n",
         "\n%{",
         "\n%}",
         "\\",
