@@ -208,6 +208,26 @@ fn ioctls_have_the_numbers_that_they_are_given_and_others_those_that_are_left() 
 }
 
 #[test]
+fn arguments_of_operations_are_assigned() {
+    let done = |body: &str| {
+        let program = common::program("test", &format!("%%\n%op:create:precall {{ {body} }}\n"));
+        let mut notes = common::Notes::new(&program);
+        let ended = common::run(&program, &mut notes, "%op:create:precall", &[]);
+        (ended.map_err(|stop| stop.why), notes.error, notes.done)
+    };
+    let body = "$mode &= 0755; $name = fistStrAdd(\"x\", $name); $mode++; \
+        if (($mode = 7) == 7 && fistStrEq($name = \"y\", \"y\")) fistSetErr(1); $name += 1;";
+    let expected = ["NewMode = 493", "Name = xname", "NewMode = 0", "NewMode = 7", "Name = y", "Name = ame"];
+    assert_eq!(done(body), (Ok(0), 1, expected.map(str::to_owned).to_vec()));
+    // What an argument cannot be ends the operation.
+    for (body, assigned) in
+        [("$name = \"a/b\"; fistSetErr(5);", "Name = a/b"), ("$mode = 99; fistSetErr(5);", "NewMode = 99")]
+    {
+        assert_eq!(done(body), (Err(Why::Finished), libc::EINVAL, vec![assigned.to_owned()]));
+    }
+}
+
+#[test]
 fn mistakes_are_told_by_their_codes() {
     for (text, code) in [
         ("%%\n%op:unlink { x = 1; }\n", "F0202"),
@@ -234,6 +254,14 @@ fn mistakes_are_told_by_their_codes() {
         ("errorcode EODD 0;\n%%\n", "F0204"),
         ("errorcode EODD 4294967297;\n%%\n", "F0204"),
         ("errorcode EODD 300;\nerrorcode EVEN 300;\n%%\n", "F0201"),
+        ("%%\n%op:unlink:postcall { $name = \"x\"; }\n", "F0108"),
+        ("%%\n%%\nint f(void) { $mode = 1; return 0; }\n", "F0108"),
+        ("%%\n%op:unlink { $mode = 1; }\n", "F0206"),
+        ("%%\n%op:readdir { $name = \"x\"; }\n", "F0206"),
+        ("%%\n%op:read { $offset++; }\n", "F0105"),
+        ("%%\n%op:create { const char *p = &$name; }\n", "F0105"),
+        ("%%\n%op:create { $name = 7; }\n", "F0203"),
+        ("%%\n%op:create { $0 = $1; }\n", "F0203"),
         ("ioctl A 0 { int x; };\n%%\n", "F0204"),
         ("ioctl A 256 { int x; };\n%%\n", "F0204"),
         ("ioctl A 7 { int x; };\nioctl:touser B 7 { char y[3]; };\n%%\n", "F0201"),

@@ -56,6 +56,7 @@ impl Checker {
         self.function = Scope {
             function: crate::ir::Function { span: rule.span, ..crate::ir::Function::default() },
             operations: Some(operations),
+            part: Some(part),
             pointed: pointed(&rule.body),
             ..Scope::default()
         };

@@ -93,6 +93,16 @@ impl Host for Notes {
         b"name".to_vec()
     }
 
+    fn set_operation_number(&mut self, value: OperationValue, number: i64) -> Result<(), i32> {
+        self.note(format!("{value:?} = {number}"));
+        if number == 99 { Err(libc::EINVAL) } else { Ok(()) }
+    }
+
+    fn set_operation_text(&mut self, value: OperationValue, text: &[u8]) -> Result<(), i32> {
+        self.note(format!("{value:?} = {}", text.escape_ascii()));
+        if text.contains(&b'/') { Err(libc::EINVAL) } else { Ok(()) }
+    }
+
     fn object(&mut self, argument: Argument) -> i64 {
         argument.branch.into()
     }

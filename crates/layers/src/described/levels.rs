@@ -101,12 +101,13 @@ impl Levels {
         nothing: &dyn Fn() -> Option<T>,
         forward: Forward<'_, T>,
     ) -> Result<T> {
-        let Some(loaded) = self.at(level, node, caller, operation)? else { return forward(node, caller) };
-        let below =
-            &mut |node: &Node, caller: &Caller| self.act(level + 1, (node, caller), operation, nothing, forward);
+        let Some(loaded) = self.at(level, node, caller, operation)? else { return forward(node, caller, operation) };
         if !loaded.has_rules(operation) {
-            return below(node, caller);
+            return self.act(level + 1, (node, caller), operation, nothing, forward);
         }
+        let below = &mut |node: &Node, caller: &Caller, operation: &Operation<'_>| {
+            self.act(level + 1, (node, caller), operation, nothing, forward)
+        };
         Act::new(loaded, node, caller, operation).run_or(nothing(), below)
     }
 
@@ -116,10 +117,10 @@ impl Levels {
         let Some(loaded) = self.at(level, node, caller, &operation)? else {
             return node.forward_open_directory(caller);
         };
-        let below = &mut |node: &Node, caller: &Caller| self.open_directory(level + 1, node, caller);
         let opened = match loaded.has_rules(&operation) {
-            true => Act::new(loaded, node, caller, &operation).run(below)?,
-            false => below(node, caller)?,
+            true => Act::new(loaded, node, caller, &operation)
+                .run(&mut |node, caller, _| self.open_directory(level + 1, node, caller))?,
+            false => self.open_directory(level + 1, node, caller)?,
         };
         let sees_names = loaded.has_rules(&Operation::ReadDirectory);
         Ok(if sees_names { Listing::open(Arc::clone(loaded), node.shared(), opened) } else { opened })
@@ -139,13 +140,13 @@ impl Levels {
         if let Some(ioctl) = loaded.ioctl(command) {
             return Act::new(loaded, node, caller, &operation).run_ioctl(ioctl, input, output);
         }
-        let below = &mut |node: &Node, caller: &Caller| {
+        let mut below = |node: &Node, caller: &Caller| {
             self.command(level + 1, (node, caller), command, (input, &mut *output), forward)
         };
         if !loaded.has_rules(&operation) {
             return below(node, caller);
         }
-        Act::new(loaded, node, caller, &operation).run(below)
+        Act::new(loaded, node, caller, &operation).run(&mut |node, caller, _| below(node, caller))
     }
 
     /// An open file is closed.
@@ -153,7 +154,8 @@ impl Levels {
         for loaded in &self.loaded {
             if loaded.has_rules(&Operation::Release) {
                 // Nobody waits for an error.
-                let _ = Act::new(loaded, file.node(), &Caller::server(), &Operation::Release).run(&mut |_, _| Ok(()));
+                let _ =
+                    Act::new(loaded, file.node(), &Caller::server(), &Operation::Release).run(&mut |_, _, _| Ok(()));
             }
         }
     }

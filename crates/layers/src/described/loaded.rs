@@ -313,9 +313,14 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
     });
     // Names that rules change are not changed through the front end, which would keep what it knows of them.
     let changes_names = program.sites.iter().any(|site| {
-        use ::fist::builtins::BuiltIn as B;
-        let Site::BuiltIn(function, _) = site else { return false };
-        matches!(function, B::Rename | B::Unlink | B::MakeDirectory | B::CopyFile | B::SetFileData | B::Operate)
+        use ::fist::builtins::{BuiltIn as B, OperationValue as V};
+        match site {
+            Site::BuiltIn(function, _) => {
+                matches!(function, B::Rename | B::Unlink | B::MakeDirectory | B::CopyFile | B::SetFileData | B::Operate)
+            }
+            Site::Assign(value, _) => matches!(value, V::Name | V::ToName),
+            _ => false,
+        }
     });
     let filters = &program.filters;
     let names_change = filters.name.is_some() && !program.ioctls.is_empty();

@@ -3,6 +3,7 @@
 //! Operations without rules cost nothing more than the template does, and data that no filter touches go past the layer.
 
 mod act;
+mod arguments;
 mod collapse;
 mod duties;
 mod fan;
@@ -159,19 +160,22 @@ impl State {
     }
 }
 
-/// Does an operation as its rules say, or, if there are none, as the template does.
+/// Does an operation as its rules say, or, if there are none, as the template does: with the arguments that rules have left it.
 macro_rules! ruled {
-    ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident| $forward:expr) => {{
+    ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident, $given:ident| $forward:expr) => {{
         let operation = $operation;
         if $layer.duties.have_rules(&operation) {
             let levels = $layer.levels.load();
             let _one = $layer.one_at_a_time(&levels, $caller)?;
-            levels.act(0, ($node, $caller), &operation, &Outcome::nothing, &mut |$target, $as| $forward)
+            levels.act(0, ($node, $caller), &operation, &Outcome::nothing, &mut |$target, $as, $given| $forward)
         } else {
-            let ($target, $as) = ($node, $caller);
+            let ($target, $as, $given) = ($node, $caller, &operation);
             $forward
         }
     }};
+    ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident| $forward:expr) => {
+        ruled!($layer, $node, $caller, $operation, |$target, $as, _given| $forward)
+    };
 }
 
 impl Described {
@@ -334,8 +338,8 @@ impl Layer for Described {
     }
 
     fn setattr(&self, node: &LayerVnode<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        ruled!(self, node, caller, Operation::SetAttributes(changes), |node, caller| node
-            .forward_setattr(caller, changes))
+        ruled!(self, node, caller, Operation::SetAttributes(changes), |node, caller, given| node
+            .forward_setattr(caller, arguments::changes(given, changes)))
     }
 
     fn access(&self, node: &LayerVnode<Self>, caller: &Caller, mode: AccessMode) -> Result<()> {
@@ -343,8 +347,8 @@ impl Layer for Described {
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        let entry =
-            ruled!(self, node, caller, Operation::Lookup(name), |node, caller| node.forward_lookup(caller, name));
+        let entry = ruled!(self, node, caller, Operation::Lookup(name), |node, caller, given| node
+            .forward_lookup(caller, arguments::name(given, name)));
         self.named(node, name, entry)
     }
 
@@ -353,14 +357,14 @@ impl Layer for Described {
     }
 
     fn create(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-        let made = ruled!(self, node, caller, Operation::Create { name, how }, |node, caller| node
-            .forward_create(caller, name, how));
+        let made = ruled!(self, node, caller, Operation::Create { name, how }, |node, caller, given| node
+            .forward_create(caller, arguments::name(given, name), arguments::how(given, how)));
         self.named(node, name, made)
     }
 
     fn mkdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        let made = ruled!(self, node, caller, Operation::MakeDirectory { name, mode }, |node, caller| node
-            .forward_mkdir(caller, name, mode));
+        let made = ruled!(self, node, caller, Operation::MakeDirectory { name, mode }, |node, caller, given| node
+            .forward_mkdir(caller, arguments::name(given, name), arguments::made_mode(given, mode)));
         self.named(node, name, made)
     }
 
@@ -373,29 +377,31 @@ impl Layer for Described {
         mode: u32,
         device: Device,
     ) -> Result<Entry> {
-        let made = ruled!(self, node, caller, Operation::MakeNode { name, kind, mode }, |node, caller| node
-            .forward_mknod(caller, name, kind, mode, device));
+        let made = ruled!(self, node, caller, Operation::MakeNode { name, kind, mode }, |node, caller, given| node
+            .forward_mknod(caller, arguments::name(given, name), kind, arguments::made_mode(given, mode), device));
         self.named(node, name, made)
     }
 
     fn symlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        let made = ruled!(self, node, caller, Operation::MakeSymlink { name, target }, |node, caller| node
-            .forward_symlink(caller, name, target));
+        let made = ruled!(self, node, caller, Operation::MakeSymlink { name, target }, |node, caller, given| node
+            .forward_symlink(caller, arguments::name(given, name), arguments::target(given, target)));
         self.named(node, name, made)
     }
 
     fn link(&self, node: &LayerVnode<Self>, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        let made = ruled!(self, node, caller, Operation::Link { name, target }, |node, caller| node
-            .forward_link(caller, target, name));
+        let made = ruled!(self, node, caller, Operation::Link { name, target }, |node, caller, given| node
+            .forward_link(caller, target, arguments::name(given, name)));
         self.named(node, name, made)
     }
 
     fn unlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
-        ruled!(self, node, caller, Operation::Unlink(name), |node, caller| node.forward_unlink(caller, name))
+        ruled!(self, node, caller, Operation::Unlink(name), |node, caller, given| node
+            .forward_unlink(caller, arguments::name(given, name)))
     }
 
     fn rmdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
-        ruled!(self, node, caller, Operation::RemoveDirectory(name), |node, caller| node.forward_rmdir(caller, name))
+        ruled!(self, node, caller, Operation::RemoveDirectory(name), |node, caller, given| node
+            .forward_rmdir(caller, arguments::name(given, name)))
     }
 
     fn rename(
@@ -407,10 +413,20 @@ impl Layer for Described {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        let moved =
-            if self.duties.have(Duty::Places) { node.forward_lookup(&Caller::server(), name).ok() } else { None };
-        ruled!(self, node, caller, Operation::Rename { name, to, to_name, mode }, |node, caller| node
-            .forward_rename(caller, name, to, to_name, mode))?;
+        let keeps_places = self.duties.have(Duty::Places);
+        let look_up = |name: Name<'_>| match keeps_places {
+            true => node.forward_lookup(&Caller::server(), name).ok(),
+            false => None,
+        };
+        let mut moved = look_up(name);
+        let original = name;
+        ruled!(self, node, caller, Operation::Rename { name, to, to_name, mode }, |node, caller, given| {
+            let name = arguments::name(given, name);
+            if name != original {
+                moved = look_up(name);
+            }
+            node.forward_rename(caller, name, to, arguments::to_name(given, to_name), mode)
+        })?;
         if let Some(moved) = &moved
             && let Some(moved) = moved.vnode.as_any().downcast_ref::<LayerVnode<Self>>()
         {
@@ -465,7 +481,8 @@ impl Layer for Described {
     }
 
     fn tmpfile(&self, node: &LayerVnode<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
-        ruled!(self, node, caller, Operation::TemporaryFile(how), |node, caller| node.forward_tmpfile(caller, how))
+        ruled!(self, node, caller, Operation::TemporaryFile(how), |node, caller, given| node
+            .forward_tmpfile(caller, arguments::how(given, how)))
     }
 
     fn ioctl(
@@ -517,8 +534,9 @@ impl Layer for Described {
         // What is appended goes to the end, wherever it was to go.
         let seen = if file.flags().appends() { file.forward_getattr(&Caller::server())?.size } else { offset };
         let operation = Operation::Write { offset: seen, length: data.len() };
-        let forward =
-            &mut |_: &LayerVnode<Self>, caller: &Caller| file.forward_write_at(caller, offset, data, kill_privileges);
+        let forward = &mut |_: &LayerVnode<Self>, caller: &Caller, _: &Operation<'_>| {
+            file.forward_write_at(caller, offset, data, kill_privileges)
+        };
         // Where a rule says that all went well, all was written.
         levels.act(0, (file.node(), caller), &operation, &|| Some(data.len()), forward)
     }
@@ -528,9 +546,9 @@ impl Layer for Described {
     }
 
     fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        ruled!(self, file.node(), caller, Operation::Truncate { size }, |_node, caller| file.forward_truncate(
+        ruled!(self, file.node(), caller, Operation::Truncate { size }, |_node, caller, given| file.forward_truncate(
             caller,
-            size,
+            arguments::new_size(given, size),
             kill_privileges
         ))
     }

@@ -1,11 +1,15 @@
 //! What descriptions do, as the reference and the paper say it: on file systems in memory, in both tiers.
 
+mod arguments;
 mod reload;
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use stack::syntax;
-use vnode::{Caller, Control, ControlError, FileSystemRef, Name, Result, VnodeRef};
+use vnode::{
+    Attributes, Caller, Control, ControlError, Created, Creation, FileSystemRef, Name, OpenFlags, Result, VnodeRef,
+};
 
 /// How functions are run.
 const TIERS: [&str; 2] = ["interpreted", "compiled"];
@@ -48,9 +52,53 @@ fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).expect("a name")
 }
 
+/// The names in a directory, sorted.
+fn names_in(directory: &VnodeRef) -> Vec<String> {
+    let mut names = Vec::new();
+    let opened = directory.open_directory(&Caller::server()).expect("it is opened");
+    let read = opened.read(&Caller::server(), 0, &mut |entry| {
+        names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
+        ControlFlow::Continue(())
+    });
+    read.expect("it is listed");
+    names.sort();
+    names
+}
+
+fn attributes(directory: &VnodeRef, at: &str) -> Attributes {
+    directory
+        .lookup(&Caller::server(), name(at))
+        .and_then(|found| found.vnode.getattr(&Caller::server()))
+        .expect("it is there")
+}
+
+/// Makes a file in a directory, with permissions for its owner and readers.
+fn create(directory: &VnodeRef, caller: &Caller, at: &str) -> Result<Created> {
+    directory.create(caller, name(at), &Creation { mode: 0o644, flags: OpenFlags::READ_WRITE })
+}
+
+/// Makes a file with this text.
+fn write(directory: &VnodeRef, caller: &Caller, at: &str, text: &[u8]) -> Result<()> {
+    create(directory, caller, at)?.file.write_at(caller, 0, text, false).map(drop)
+}
+
+/// All that a file holds.
+fn read(directory: &VnodeRef, caller: &Caller, at: &str) -> Result<Vec<u8>> {
+    let file = directory.lookup(caller, name(at))?.vnode.open(caller, OpenFlags::READ)?;
+    let mut text = vec![0; 1 << 20];
+    let length = file.read_at(caller, 0, &mut text)?;
+    text.truncate(length);
+    Ok(text)
+}
+
 impl Described {
     fn root(&self) -> VnodeRef {
         self.file_system.root()
+    }
+
+    /// The root of a file system below; the first is 0.
+    fn root_below(&self, branch: usize) -> VnodeRef {
+        self.below[branch].root()
     }
 
     fn mkdir(&self, at: &str) -> Result<()> {
