@@ -148,4 +148,10 @@ codes! {
     MissingFilter = "0302";
     /// An error that Linux does not answer there.
     PermissionError = "0303";
+    /// A rule behind look-up that keeps names out of the kernel's cache.
+    SeesLookups = "0304";
+    /// An initialization vector or a nonce that is always the same.
+    FixedVector = "0305";
+    /// A lock that is held while something is done below that changes nothing.
+    HeldLock = "0306";
 }

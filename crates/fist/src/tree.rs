@@ -293,7 +293,7 @@ impl Expression {
 
 impl ExpressionKind {
     /// Shows the expressions that it is made of.
-    pub fn parts(&self, see: &mut dyn FnMut(&Expression)) {
+    pub fn parts<'t>(&'t self, see: &mut dyn FnMut(&'t Expression)) {
         use ExpressionKind as E;
         match self {
             E::Wrong

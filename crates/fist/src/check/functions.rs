@@ -208,6 +208,7 @@ impl Checker {
         }
         let made = self.finish(begin, body);
         self.program.functions[index] = made;
+        self.find_fixed_vectors(body, &function.parameters);
     }
 
     /// A parameter that is pointed to is copied to memory.

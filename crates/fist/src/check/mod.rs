@@ -1,5 +1,6 @@
 //! The checker: from the tree to the intermediate form, with everything told that is wrong.
 
+mod cautions;
 pub(crate) mod constants;
 mod declarations;
 mod expressions;
@@ -149,6 +150,7 @@ impl Checker {
         self.define_rules(&description.rules);
         self.find_filters();
         self.find_undefined();
+        self.find_costs();
     }
 
     fn wrong(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {

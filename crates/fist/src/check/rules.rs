@@ -68,6 +68,7 @@ impl Checker {
         }
         self.function.function.name = title.clone();
         let function = self.finish(Vec::new(), &rule.body);
+        self.find_fixed_vectors(&rule.body, &[]);
         self.program.functions.push(function);
         let function = self.program.functions.len() - 1;
         self.program.rules.push(Rule { title, operations, ioctl, part, function, span: title_span });
