@@ -50,6 +50,9 @@ impl<'a> Act<'a> {
         running.operation = Some(self.operation);
         running.perform = Some(&mut perform);
         running.all(self.loaded.rules(self.operation));
+        if self.loaded.program.traces {
+            running.log_assigned();
+        }
         if let Some(error) = running.answer() {
             return Err(error);
         }

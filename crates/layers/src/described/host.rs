@@ -14,10 +14,10 @@ use ::fist::stop::{Stop, Why};
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{Attributes, Caller, Entry, Errno, Name, RenameMode, Result, VnodeRef};
 
-use super::Described;
 use super::arguments::Assigned;
 use super::listing::Names;
 use super::loaded::{Loaded, Rules};
+use super::{Described, trace};
 
 /// An operation with more rules has the clock looked at before each: by itself none may compute for long enough.
 const RUNS_MAX: u32 = 8;
@@ -215,6 +215,13 @@ impl<'a> Running<'a> {
             }
         };
         -self.error
+    }
+
+    /// Logs the arguments that rules have assigned.
+    pub(super) fn log_assigned(&self) {
+        if let (Some(before), Some(now)) = (self.operation, self.current()) {
+            trace::log_assigned(self.loaded.kind, before, &now);
+        }
     }
 
     /// The operation with the arguments that it has now.

@@ -16,10 +16,9 @@ use ::fist::program::{Field, Program, Rule, Type};
 use ::fist::reach;
 use ::fist::stop::{Stop, Why};
 use ::fist::tree::{Access, Direction};
-use vnode::layer::{LayerVnode, Operation};
-use vnode::{AccessControl, Caller, Errno, Properties, Result, TimesTell};
+use vnode::layer::Operation;
+use vnode::{AccessControl, Errno, Properties, Result, TimesTell};
 
-use super::Described;
 use super::options::{self, Tier};
 use crate::OptionError;
 
@@ -162,11 +161,7 @@ impl Loaded {
     }
 
     /// Whether the operation may be done.
-    pub(super) fn admit(&self, node: &LayerVnode<Described>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
-        if self.program.traces {
-            tracing::debug!(target: "fist", description = self.kind, user = caller.uid, process = caller.pid,
-                operation = operation.name(), name = ?operation.entry_name(), path = %super::display_path(node));
-        }
+    pub(super) fn admit(&self, operation: &Operation<'_>) -> Result<()> {
         match (self.program.access, operation) {
             (None, _) => Ok(()),
             (Some(Access::ReadOnly), Operation::Ioctl { command }) if crate::ioctl::changes(*command) => {

@@ -15,6 +15,7 @@ mod loaded;
 mod options;
 mod outcome;
 mod reload;
+mod trace;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -35,6 +36,7 @@ use vnode::{
 };
 
 use crate::OptionError;
+use act::Forward;
 use duties::{Duties, Duty};
 use filters::Block;
 use levels::Levels;
@@ -164,10 +166,8 @@ impl State {
 macro_rules! ruled {
     ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident, $given:ident| $forward:expr) => {{
         let operation = $operation;
-        if $layer.duties.have_rules(&operation) {
-            let levels = $layer.levels.load();
-            let _one = $layer.one_at_a_time(&levels, $caller)?;
-            levels.act(0, ($node, $caller), &operation, &Outcome::nothing, &mut |$target, $as, $given| $forward)
+        if $layer.duties.concern(&operation) {
+            $layer.ruled(($node, $caller), &operation, &Outcome::nothing, &mut |$target, $as, $given| $forward)
         } else {
             let ($target, $as, $given) = ($node, $caller, &operation);
             $forward
@@ -209,6 +209,41 @@ impl Described {
         let lock = self.serial.write_unless(caller.cancellation(), ())?;
         *holder() = own;
         Ok(Some(Serial { thread: &self.serial_thread, _lock: lock }))
+    }
+
+    /// Does an operation that has rules, or is logged; `nothing` is the answer where a rule says that all went well, and nothing
+    /// was done.
+    fn ruled<T: Outcome>(
+        &self,
+        (node, caller): (&LayerVnode<Self>, &Caller),
+        operation: &Operation<'_>,
+        nothing: &dyn Fn() -> Option<T>,
+        forward: Forward<'_, T>,
+    ) -> Result<T> {
+        let levels = self.levels.load();
+        let answer = match self.duties.have_rules(operation) {
+            true => self
+                .one_at_a_time(&levels, caller)
+                .and_then(|_one| levels.act(0, (node, caller), operation, nothing, forward)),
+            false => forward(node, caller, operation),
+        };
+        self.log(&levels, (node, caller), operation, &answer);
+        answer
+    }
+
+    /// Logs an operation, if that is wanted.
+    fn log<T: Outcome>(
+        &self,
+        levels: &Levels,
+        of: (&LayerVnode<Self>, &Caller),
+        operation: &Operation<'_>,
+        answer: &Result<T>,
+    ) {
+        if self.duties.have(Duty::Traces)
+            && let Some(level) = levels.tracing()
+        {
+            trace::log(level.kind, of, operation, || answer.as_ref().map(Outcome::told).map_err(|error| *error));
+        }
     }
 
     /// Notes where an answer's object was looked up, if rules ask for it.
@@ -264,7 +299,15 @@ impl Layer for Described {
     }
 
     fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
-        if self.duties.have(Duty::Admission) { self.levels.load().admit(node, caller, operation) } else { Ok(()) }
+        if !self.duties.have(Duty::Admission) {
+            return Ok(());
+        }
+        let levels = self.levels.load();
+        let admitted = levels.admit(operation);
+        if admitted.is_err() {
+            self.log(&levels, (node, caller), operation, &admitted);
+        }
+        admitted
     }
 
     fn encode_name<'a>(&self, directory: &LayerVnode<Self>, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
@@ -444,12 +487,14 @@ impl Layer for Described {
     }
 
     fn open_directory(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<OpenDirectoryRef> {
-        if !self.duties.have_rules(&Operation::OpenDirectory) && !self.duties.have_rules(&Operation::ReadDirectory) {
+        let operation = Operation::OpenDirectory;
+        if !self.duties.concern(&operation) && !self.duties.have_rules(&Operation::ReadDirectory) {
             return node.forward_open_directory(caller);
         }
         let levels = self.levels.load();
-        let _one = self.one_at_a_time(&levels, caller)?;
-        levels.open_directory(0, node, caller)
+        let opened = self.one_at_a_time(&levels, caller).and_then(|_one| levels.open_directory(0, node, caller));
+        self.log(&levels, (node, caller), &operation, &opened);
+        opened
     }
 
     fn statfs(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<StatFs> {
@@ -499,8 +544,11 @@ impl Layer for Described {
             None => node.forward_ioctl(caller, command, input, output),
         };
         let levels = self.levels.load();
-        let _one = self.one_at_a_time(&levels, caller)?;
-        levels.command(0, (node, caller), command, (input, output), forward)
+        let answer = self
+            .one_at_a_time(&levels, caller)
+            .and_then(|_one| levels.command(0, (node, caller), command, (input, output), forward));
+        self.log(&levels, (node, caller), &Operation::Ioctl { command }, &answer);
+        answer
     }
 
     fn read_directory(
@@ -510,7 +558,11 @@ impl Layer for Described {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        directory.forward_read(caller, cookie, sink)
+        let read = directory.forward_read(caller, cookie, sink);
+        if self.duties.have(Duty::Traces) {
+            self.log(&self.levels.load(), (directory.node(), caller), &Operation::ReadDirectory, &read);
+        }
+        read
     }
 
     fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
@@ -526,7 +578,7 @@ impl Layer for Described {
         data: &[u8],
         kill_privileges: bool,
     ) -> Result<usize> {
-        if !self.duties.have_rules(&Operation::Write { offset, length: data.len() }) {
+        if !self.duties.concern(&Operation::Write { offset, length: data.len() }) {
             return file.forward_write_at(caller, offset, data, kill_privileges);
         }
         let levels = self.levels.load();
@@ -534,11 +586,10 @@ impl Layer for Described {
         // What is appended goes to the end, wherever it was to go.
         let seen = if file.flags().appends() { file.forward_getattr(&Caller::server())?.size } else { offset };
         let operation = Operation::Write { offset: seen, length: data.len() };
-        let forward = &mut |_: &LayerVnode<Self>, caller: &Caller, _: &Operation<'_>| {
-            file.forward_write_at(caller, offset, data, kill_privileges)
-        };
         // Where a rule says that all went well, all was written.
-        levels.act(0, (file.node(), caller), &operation, &|| Some(data.len()), forward)
+        self.ruled((file.node(), caller), &operation, &|| Some(data.len()), &mut |_, caller, _| {
+            file.forward_write_at(caller, offset, data, kill_privileges)
+        })
     }
 
     fn getattr_open(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<Attributes> {
@@ -618,10 +669,8 @@ impl Layer for Described {
             let _one = self.one_at_a_time(&levels, &Caller::server());
             levels.release(file);
         }
+        if self.duties.have(Duty::Traces) {
+            self.log(&self.levels.load(), (file.node(), &Caller::server()), &Operation::Release, &Ok(()));
+        }
     }
-}
-
-/// Where an object is, for messages.
-fn display_path(node: &LayerVnode<Described>) -> String {
-    vnode::Vnode::path(node).map(|path| String::from_utf8_lossy(&path).into_owned()).unwrap_or_default()
 }

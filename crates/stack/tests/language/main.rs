@@ -2,6 +2,7 @@
 
 mod arguments;
 mod reload;
+mod trace;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -41,6 +42,16 @@ fn in_both_tiers(name: &str, text: &str, test: impl Fn(&Described)) {
     for tier in TIERS {
         test(&described(name, text, &[("tier", tier)]));
     }
+}
+
+/// What is logged, at whatever level, while something is done.
+fn logged(work: impl FnOnce()) -> String {
+    let file = tempfile::NamedTempFile::new().expect("a file is made");
+    let writer = std::sync::Arc::new(file.reopen().expect("it is opened"));
+    let subscriber =
+        tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_max_level(tracing::Level::DEBUG);
+    tracing::subscriber::with_default(subscriber.finish(), work);
+    std::fs::read_to_string(file.path()).expect("text")
 }
 
 /// A user with a group of the same number.
