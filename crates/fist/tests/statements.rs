@@ -228,6 +228,20 @@ fn arguments_of_operations_are_assigned() {
 }
 
 #[test]
+fn arguments_that_may_be_left_out_are_left_out_between_others_too() {
+    let text = "%%\n%op:lookup:postcall { fistLookup($dir, \"a\", , 7); fistLookup($dir, \"b\", , , 8); fistLookup($dir, \"c\"); }\n";
+    let program = common::program("test", text);
+    let mut notes = common::Notes::new(&program);
+    assert_eq!(common::run(&program, &mut notes, "%op:lookup:postcall", &[]), Ok(0));
+    let users: Vec<_> = notes.done.iter().filter_map(|done| done.rsplit_once(" as ")).map(|(_, who)| who).collect();
+    assert_eq!(users, ["Some(7), None", "None, Some(8)", "None, None"]);
+    for call in ["fistLookup($dir, , $1)", "fistLookup(, $name)", "fistPrintf(\"%d %d\", , 1)", "f(, 1)", "f(1, , 1)"] {
+        let text = format!("%%\n%op:lookup:postcall {{ {call}; }}\n%%\nint f(int a, int b) {{ return a + b; }}\n");
+        assert!(codes(&text).contains(&"F0205"), "{call}: {:?}", codes(&text));
+    }
+}
+
+#[test]
 fn mistakes_are_told_by_their_codes() {
     for (text, code) in [
         ("%%\n%op:unlink { x = 1; }\n", "F0202"),

@@ -285,6 +285,12 @@ impl Checker {
         }
         let mut call = Call { operands: Vec::new(), values: Vec::new(), structure: None };
         for (index, argument) in arguments.iter().enumerate() {
+            if is_left_out(argument) {
+                // Another follows: nothing is given here, as at the end (FiST, section 2.3.2).
+                self.may_be_left_out(signature, index, argument.span)?;
+                call.operands.push(Operand::Missing);
+                continue;
+            }
             let parameter = signature.parameters.get(index).map_or(Parameter::Value, |(_, parameter)| *parameter);
             match parameter {
                 Parameter::Values => self.operand(Parameter::Value, signature, argument, &mut call)?,
@@ -301,6 +307,21 @@ impl Checker {
         call.operands.extend(missing.map(|_| Operand::Missing));
         let made = self.site(Site::BuiltIn(signature.function, call.operands), call.values, span);
         self.finish_call(signature, made)
+    }
+
+    /// Whether an argument may be left out: none that is needed, and no value for a format.
+    fn may_be_left_out(&mut self, signature: &Signature, index: usize, span: Span) -> Understood<()> {
+        let parameter = signature.parameters.get(index);
+        let may_be = index >= signature.needed && parameter.is_some_and(|(_, one)| *one != Parameter::Values);
+        if may_be {
+            return Ok(());
+        }
+        let what = match parameter {
+            Some((name, _)) => format!("`{}` needs its argument `{name}`", signature.names[0]),
+            None => format!("an argument of `{}` is left out", signature.names[0]),
+        };
+        self.wrong(Code::BadCall, what, span);
+        Err(Wrong)
     }
 
     fn finish_call(&mut self, signature: &Signature, made: Made) -> Understood<Typed> {
@@ -557,6 +578,10 @@ impl Checker {
                 return Err(Wrong);
             }
         };
+        if let Some(missing) = values.iter().find(|value| is_left_out(value)) {
+            self.wrong(Code::BadCall, "a value for the format is left out", missing.span);
+            return Err(Wrong);
+        }
         if conversions.len() != values.len() {
             let what =
                 format!("the format has {} conversions, and there are {} values", conversions.len(), values.len());
@@ -573,6 +598,11 @@ impl Checker {
         }
         Ok(text.clone())
     }
+}
+
+/// Whether an argument is left out before another, as the parser gives it: a name without letters.
+pub(super) fn is_left_out(argument: &Expression) -> bool {
+    matches!(&argument.kind, E::Name(name) if name.is_empty())
 }
 
 /// A call of a built-in function, as far as it has been checked.

@@ -30,42 +30,7 @@ fn formatted(text: &str) -> String {
     made
 }
 
-const ACLFS: &str = r#"mntstyle overlay;
-ioctl:fromuser SETACL {int u; int g;};
-fileformat ACLDATA {int us; int gr;};
-%%
-%op:ioctl:SETACL {
-  if ($0.owner == %uid) {
-    int u2, g2;
-    if (fistGetIoctlData(SETACL, u, &u2) < 0 ||
-        fistGetIoctlData(SETACL, g, &g2) < 0)
-      fistSetErr(EFAULT);
-    else {
-      fistSetFileData(".acl", ACLDATA, us, u2);
-      fistSetFileData(".acl", ACLDATA, gr, g2);
-    }
-  } else
-    fistSetErr(EPERM);
-}
-%op:lookup:postcall {
-  int u2, g2;
-  if (fistLastErr() == EPERM &&
-      fistGetFileData(".acl", ACLDATA, us, u2)>=0 &&
-      fistGetFileData(".acl", ACLDATA, gr, g2)>=0 &&
-      (%uid == u2 || %gid == g2))
-        fistLookup($dir:1, $name, $1,
-                   $dir:1.owner, $dir:1.group);
-}
-%op:lookup:precall {
-  if (fistStrEq($name, ".acl") &&
-      $dir.owner != %uid)
-    fistReturnErr(ENOENT);
-}
-%op:readdir:call {
-  if (fistStrEq($name, ".acl"))
-    fistSkipName($name);
-}
-"#;
+const ACLFS: &str = include_str!("../../tests/paper/aclfs.fist");
 
 #[test]
 fn the_listings_of_the_paper() {

@@ -137,8 +137,15 @@ impl Host for Notes {
         self.printed.push(String::from_utf8_lossy(message).into_owned());
     }
 
-    fn lookup(&mut self, directory: &Object, name: &[u8], _: Option<Argument>, _: Option<u32>, _: Option<u32>) -> i32 {
-        self.note(format!("lookup {directory:?} {}", name.escape_ascii()))
+    fn lookup(
+        &mut self,
+        directory: &Object,
+        name: &[u8],
+        _: Option<Argument>,
+        user: Option<u32>,
+        group: Option<u32>,
+    ) -> i32 {
+        self.note(format!("lookup {directory:?} {} as {user:?}, {group:?}", name.escape_ascii()))
     }
 
     fn read_directory(&mut self, directory: &Object, leaves_out_known: bool) -> i32 {

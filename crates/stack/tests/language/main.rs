@@ -1,6 +1,8 @@
 //! What descriptions do, as the reference and the paper say it: on file systems in memory, in both tiers.
 
 mod arguments;
+mod examples;
+mod paper;
 mod reload;
 mod trace;
 
@@ -63,6 +65,12 @@ fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).expect("a name")
 }
 
+/// The command of an ioctl that a description of this name declares.
+fn command(called: &str, text: &str, ioctl: &str) -> u32 {
+    let program = fist::load::Loaded::of(called, text.to_owned()).program.expect("nothing is wrong in it");
+    program.ioctls.iter().find(|one| one.name == ioctl).expect("it is declared").command
+}
+
 /// The names in a directory, sorted.
 fn names_in(directory: &VnodeRef) -> Vec<String> {
     let mut names = Vec::new();
@@ -110,6 +118,12 @@ impl Described {
     /// The root of a file system below; the first is 0.
     fn root_below(&self, branch: usize) -> VnodeRef {
         self.below[branch].root()
+    }
+
+    /// Gives an object an ioctl.
+    fn ioctl(&self, vnode: &VnodeRef, caller: &Caller, command: u32, data: &mut [u8]) -> Result<i32> {
+        let given = data.to_vec();
+        vnode.ioctl(caller, command, &given, data)
     }
 
     fn mkdir(&self, at: &str) -> Result<()> {
