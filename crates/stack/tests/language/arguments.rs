@@ -197,6 +197,25 @@ fn rules_below_see_what_rules_above_have_assigned() {
     }
 }
 
+/// Whether the caller may set it is asked below, which a rule there for that would see.
+#[test]
+fn rules_that_set_attributes_are_no_one_layer_with_rules_for_asking() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |at: &str, text: &str| {
+        let path = directory.path().join(at);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let lower = file("lower.fist", "%%\n%op:getattr:precall { fistPrintf(\"asked\"); }\n");
+    for (body, expected) in [("$mode = 0700;", false), ("if ($mode) fistPrintf(\"set\");", true)] {
+        let upper = file("upper.fist", &format!("%%\n%op:setattr:precall {{ {body} }}\n"));
+        let stack = format!("mem: | {lower} | {upper}");
+        let file_system = stack::build(&stack::syntax::parse(&stack).unwrap()).unwrap();
+        let is_one = file_system.describe().iter().any(|member| member.details.contains("in one layer with"));
+        assert_eq!(is_one, expected, "{body}");
+    }
+}
+
 #[test]
 fn what_a_rule_reads_is_what_it_has_assigned() {
     let rules = "%%\n%op:unlink:precall {\n    if ($0.size != 1) fistRetErr(EIO);\n    $name = \"two\";\n\
