@@ -462,6 +462,42 @@ fn declared_commands_are_given_by_their_names() {
     }
 }
 
+/// Names are found, made, moved and removed as rules make them, whatever the kernel has kept.
+#[test]
+fn rules_assign_names_through_a_mount() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let path = scratch.path("lower.fist");
+    let rules = "%%\n%op:name:precall { $name = lower($name); }\n%op:rename:precall { $toname = lower($toname); }\n\
+        %createops:all:precall { $mode &= ~077; }\n%%\nstatic char *lower(const char *name)\n{\n    \
+        char *made = fistStrAdd(name, \"\");\n    for (int i = 0; made[i]; i++)\n        \
+        if (made[i] >= 'A' && made[i] <= 'Z')\n            made[i] += 'a' - 'A';\n    return made;\n}\n";
+    fs::write(&path, rules).unwrap();
+    fs::create_dir(scratch.path("base")).unwrap();
+    run(["mount", &format!("{} | {}", scratch.name("base"), path.display()), &scratch.name("mount")]).succeeded();
+    let mount = scratch.mount();
+    assert!(!mount.join("readme").exists() && !mount.join("README").exists());
+    fs::write(mount.join("README"), "text").unwrap();
+    assert_eq!(names(&scratch.path("base")), ["readme"]);
+    assert_eq!(fs::metadata(scratch.path("base/readme")).unwrap().mode() & 0o777, 0o600);
+    for name in ["readme", "ReadMe", "README"] {
+        assert_eq!(fs::read_to_string(mount.join(name)).unwrap(), "text", "{name}");
+    }
+    fs::create_dir(mount.join("Directory")).unwrap();
+    fs::rename(mount.join("ReadMe"), mount.join("DIRECTORY/New")).unwrap();
+    assert!(!mount.join("README").exists() && !mount.join("readme").exists());
+    assert_eq!(fs::read_to_string(mount.join("directory/NEW")).unwrap(), "text");
+    fs::hard_link(mount.join("directory/new"), mount.join("LINK")).unwrap();
+    fs::remove_file(mount.join("Directory/nEW")).unwrap();
+    assert_eq!(fs::read_to_string(mount.join("link")).unwrap(), "text");
+    assert_eq!(fs::read_dir(mount.join("directory")).unwrap().count(), 0);
+    fs::remove_dir(mount.join("DIRECTORY")).unwrap();
+    assert!(!mount.join("Directory").exists());
+    assert_eq!(names(&mount), ["link"]);
+}
+
 /// Descriptions that are one layer are still told of, given commands, and read again, each by itself.
 #[test]
 fn each_description_of_a_layer_is_reached_by_its_name() {

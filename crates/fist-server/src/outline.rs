@@ -56,7 +56,7 @@ impl Outline<'_> {
         match &declaration.kind {
             D::ErrorCode(name, _) => named(name, SymbolKind::CONSTANT),
             D::FileFormat(name, fields) => self.with_fields(named(name, SymbolKind::STRUCT), fields),
-            D::Ioctl(_, name, fields) => self.with_fields(named(name, SymbolKind::EVENT), fields),
+            D::Ioctl(_, name, _, fields) => self.with_fields(named(name, SymbolKind::EVENT), fields),
             D::MountData(fields) => self.with_fields(plain("mntdata"), fields),
             D::MountFlag(name, fields) => self.with_fields(named(name, SymbolKind::STRUCT), fields),
             D::PerVfs(fields) => self.with_fields(plain("per_vfs"), fields),

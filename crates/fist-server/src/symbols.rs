@@ -109,7 +109,7 @@ impl Finder<'_> {
                     self.add(name, Kind::Format, detail, None);
                     self.fields(&name.value, fields);
                 }
-                D::Ioctl(_, name, fields) => {
+                D::Ioctl(_, name, _, fields) => {
                     self.add(name, Kind::Ioctl, detail, None);
                     self.fields(&name.value, fields);
                 }

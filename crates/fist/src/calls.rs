@@ -10,6 +10,7 @@ use crate::ir::{Area, Argument, Integer, Operator, Shared, Site};
 use crate::memory::{self, Memory};
 use crate::program::Program;
 use crate::stop::Why;
+use given::Given;
 
 /// A flag of `fistRename`: what has the name stays.
 pub(crate) const NO_REPLACE: i64 = 1;
@@ -52,6 +53,16 @@ pub trait Host {
     fn operation_number(&mut self, value: OperationValue) -> i64;
     /// A string that the operation was called with; empty where it has none.
     fn operation_text(&mut self, value: OperationValue) -> Vec<u8>;
+    /// Makes this number what the operation is called with below. An operation that has no such number stays as it is.
+    ///
+    /// # Errors
+    /// The error, above zero, with which the operation ends: for a number that it cannot have, or that the caller may not ask for.
+    fn set_operation_number(&mut self, value: OperationValue, number: i64) -> Result<(), i32>;
+    /// Makes this string what the operation is called with below. An operation that has no such string stays as it is.
+    ///
+    /// # Errors
+    /// The error, above zero, with which the operation ends: for a string that it cannot have.
+    fn set_operation_text(&mut self, value: OperationValue, text: &[u8]) -> Result<(), i32>;
     /// An object of the operation as a value; 0 where there is none.
     fn object(&mut self, argument: Argument) -> i64;
     /// A number that is an attribute; -1 of nothing.
@@ -121,6 +132,11 @@ impl Outside for Calls<'_> {
             Site::Global(global @ Global::BlockSize) => self.below(memory, |host| host.global(*global)),
             Site::Global(global) => Ok(self.host.global(*global)),
             Site::OperationValue(value) => self.operation_value(memory, *value),
+            Site::Assign(value, operand) => {
+                let given = given::one(operand, values, memory)?;
+                self.assign(memory, *value, &given)?;
+                Ok(values.first().copied().unwrap_or(0))
+            }
             Site::Attribute(attribute, operand) => {
                 let object = given::one(operand, values, memory)?.object()?;
                 match attribute {
@@ -172,6 +188,22 @@ impl Calls<'_> {
             }
             _ => Ok(self.host.operation_number(value)),
         }
+    }
+
+    /// Assigns an argument of the operation. What it cannot be ends the operation.
+    fn assign(&mut self, memory: &mut Memory<'_>, value: OperationValue, given: &Given<'_>) -> Result<(), Why> {
+        let assigned = match given {
+            // Whether the caller may ask for it is found out below.
+            Given::Integer(number, _) => self.below(memory, |host| host.set_operation_number(value, *number))?,
+            text => {
+                let text = text.string(memory, self.host)?;
+                self.host.set_operation_text(value, &text)
+            }
+        };
+        assigned.map_err(|error| {
+            self.host.set_error(error);
+            Why::Finished
+        })
     }
 
     fn update(

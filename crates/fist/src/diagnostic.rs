@@ -96,7 +96,7 @@ codes! {
     TooLong = "0001";
     /// A character that nothing begins with.
     UnexpectedCharacter = "0002";
-    /// A comment, string or section that is not closed.
+    /// A comment, string, section or condition that is not closed.
     Unclosed = "0003";
     /// An integer that is none, or too large.
     BadInteger = "0004";
@@ -148,4 +148,10 @@ codes! {
     MissingFilter = "0302";
     /// An error that Linux does not answer there.
     PermissionError = "0303";
+    /// A rule behind look-up that keeps names out of the kernel's cache.
+    SeesLookups = "0304";
+    /// An initialization vector or a nonce that is always the same.
+    FixedVector = "0305";
+    /// A lock that is held while something is done below that changes nothing.
+    HeldLock = "0306";
 }

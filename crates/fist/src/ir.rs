@@ -248,6 +248,8 @@ pub enum Site {
     Global(Global),
     /// What the operation was called with: a number, or a pointer to a string.
     OperationValue(OperationValue),
+    /// Assigns what the operation is called with below; the value is what was assigned.
+    Assign(OperationValue, Operand),
     /// An attribute of the object of the operand: a number, or a pointer to a string.
     Attribute(Attribute, Operand),
     /// An object that the operation is about, as a value.

@@ -10,13 +10,13 @@ use crate::token::{Comment, MARKS, Token, TokenKind};
 pub struct Lexed {
     /// The tokens, the last of them [`TokenKind::End`].
     pub tokens: Vec<Token>,
-    /// The comments, in their order.
+    /// The comments, in their order, with conditions of the preprocessor and what these leave out.
     pub comments: Vec<Comment>,
     /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Cuts a text into tokens.
+/// Cuts a text into tokens, without those that its conditions of the preprocessor leave out.
 pub fn lex(text: &str) -> Lexed {
     let mut lexer = Lexer { text, position: 0, begins_line: true, lexed: Lexed::none() };
     if text.len() > TEXT_BYTES_MAX {
@@ -26,7 +26,9 @@ pub fn lex(text: &str) -> Lexed {
         lexer.run();
     }
     lexer.push(TokenKind::End, lexer.position);
-    lexer.lexed
+    let mut lexed = lexer.lexed;
+    crate::conditional::resolve(text, &mut lexed);
+    lexed
 }
 
 impl Lexed {

@@ -7,6 +7,7 @@ pub mod calls;
 pub mod check;
 pub mod ciphers;
 pub mod compiler;
+mod conditional;
 mod depth;
 pub mod diagnostic;
 pub mod explain;

@@ -21,6 +21,12 @@ impl Operations {
         Operations(self.0 | other.0)
     }
 
+    /// Those that are not this one.
+    #[must_use]
+    pub const fn without(self, operation: Operation) -> Operations {
+        Operations(self.0 & !(1 << operation.0))
+    }
+
     /// Whether the operation is one of them.
     pub const fn contains(self, operation: Operation) -> bool {
         self.0 >> operation.0 & 1 != 0

@@ -54,7 +54,8 @@ pub enum TokenKind {
     End,
 }
 
-/// A comment, which says nothing to the compiler, and is kept for whoever writes the text anew.
+/// A comment, or a condition of the preprocessor with what it leaves out: it says nothing to the parser, and is kept for whoever
+/// writes the text anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comment {
     /// Where it stands, its marks included.

@@ -46,8 +46,8 @@ pub enum DeclarationKind {
     Filter(Spanned<Filter>),
     /// `fileformat`: what a file of auxiliary data holds.
     FileFormat(Name, Vec<Field>),
-    /// `ioctl`: a command that programs can give.
-    Ioctl(Direction, Name, Vec<Field>),
+    /// `ioctl`: a command that programs can give, and its number, if it is to have this one.
+    Ioctl(Direction, Name, Option<Spanned<u64>>, Vec<Field>),
     /// `mntdata`: what is given when the file system is mounted.
     MountData(Vec<Field>),
     /// `mntflag`: the same by the name of one group.
@@ -293,7 +293,7 @@ impl Expression {
 
 impl ExpressionKind {
     /// Shows the expressions that it is made of.
-    pub fn parts(&self, see: &mut dyn FnMut(&Expression)) {
+    pub fn parts<'t>(&'t self, see: &mut dyn FnMut(&'t Expression)) {
         use ExpressionKind as E;
         match self {
             E::Wrong

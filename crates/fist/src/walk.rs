@@ -3,17 +3,42 @@
 use crate::tree::{Block, Expression, ExpressionKind as E, Initializer, Statement, StatementKind as S, Variable};
 
 /// Shows every expression of a block, the outer before the inner ones.
-pub fn block(block: &Block, see: &mut dyn FnMut(&Expression)) {
+pub fn block<'t>(block: &'t Block, see: &mut dyn FnMut(&'t Expression)) {
     statements(&block.statements, see);
 }
 
-fn statements(all: &[Statement], see: &mut dyn FnMut(&Expression)) {
+/// Shows every variable that a block declares, also in blocks within it.
+pub fn variables<'t>(block: &'t Block, see: &mut dyn FnMut(&'t Variable)) {
+    block.statements.iter().for_each(|one| variables_of(one, see));
+}
+
+fn variables_of<'t>(statement: &'t Statement, see: &mut dyn FnMut(&'t Variable)) {
+    match &statement.kind {
+        S::Declaration(all) => all.iter().for_each(see),
+        S::Block(inner) => variables(inner, see),
+        S::If { then, otherwise, .. } => {
+            variables_of(then, see);
+            otherwise.iter().for_each(|otherwise| variables_of(otherwise, see));
+        }
+        S::While { body, .. } | S::DoWhile { body, .. } => variables_of(body, see),
+        S::For { first, body, .. } => {
+            variables_of(first, see);
+            variables_of(body, see);
+        }
+        S::Switch { body, .. } => {
+            body.iter().flat_map(|part| &part.statements).for_each(|one| variables_of(one, see));
+        }
+        S::Empty | S::Expression(_) | S::Break | S::Continue | S::Return(_) => {}
+    }
+}
+
+fn statements<'t>(all: &'t [Statement], see: &mut dyn FnMut(&'t Expression)) {
     for one in all {
         statement(one, see);
     }
 }
 
-fn statement(statement_: &Statement, see: &mut dyn FnMut(&Expression)) {
+fn statement<'t>(statement_: &'t Statement, see: &mut dyn FnMut(&'t Expression)) {
     match &statement_.kind {
         S::Empty | S::Break | S::Continue | S::Return(None) => {}
         S::Expression(value) | S::Return(Some(value)) => expression(value, see),
@@ -45,14 +70,14 @@ fn statement(statement_: &Statement, see: &mut dyn FnMut(&Expression)) {
     }
 }
 
-fn variable(variable: &Variable, see: &mut dyn FnMut(&Expression)) {
+fn variable<'t>(variable: &'t Variable, see: &mut dyn FnMut(&'t Expression)) {
     variable.lengths.iter().flatten().for_each(|length| expression(length, see));
     if let Some(value) = &variable.value {
         initializer(value, see);
     }
 }
 
-fn initializer(value: &Initializer, see: &mut dyn FnMut(&Expression)) {
+fn initializer<'t>(value: &'t Initializer, see: &mut dyn FnMut(&'t Expression)) {
     match value {
         Initializer::Value(value) => expression(value, see),
         Initializer::List(values, _) => values.iter().for_each(|value| initializer(value, see)),
@@ -60,7 +85,7 @@ fn initializer(value: &Initializer, see: &mut dyn FnMut(&Expression)) {
 }
 
 /// Shows an expression and every one within it.
-pub fn expression(whole: &Expression, see: &mut dyn FnMut(&Expression)) {
+pub fn expression<'t>(whole: &'t Expression, see: &mut dyn FnMut(&'t Expression)) {
     see(whole);
     whole.kind.parts(&mut |part| expression(part, see));
 }

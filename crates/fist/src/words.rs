@@ -1,6 +1,6 @@
 //! The words of the language with what they mean, for editors and the reference. What the compiler has tables of comes from those.
 
-use crate::builtins::{Answer, Parameter, Signature};
+use crate::builtins::{Answer, BuiltIn, Parameter, Signature};
 use crate::check::constants::{ERRORS, NUMBERS};
 use crate::check::operands::ROLES;
 use crate::parser::types::{INTEGERS, WORDS};
@@ -67,7 +67,7 @@ pub const DECLARATIONS: [Declaration; 13] = [
     Declaration {
         name: "ioctl",
         usage: "ioctl:fromuser SETKEY { char key[16]; };",
-        summary: "a command that programs can give",
+        summary: "a command that programs can give; behind its name its number, 1 to 255, if that is to stay",
         choices: &[
             ("fromuser", "its data come from the program"),
             ("touser", "its data go to the program"),
@@ -186,6 +186,39 @@ pub fn usage(signature: &Signature) -> String {
     }
     usage.push_str(if signature.needed < signature.parameters.len() { "])" } else { ")" });
     usage
+}
+
+/// How a built-in function is declared, with what its arguments are: those in brackets may be left out.
+pub fn prototype(signature: &Signature) -> String {
+    let answer = match (signature.function, signature.answer) {
+        (BuiltIn::Allocate, _) => "void *",
+        (_, Answer::Nothing) => "void ",
+        (_, Answer::Integer) => "int ",
+        (_, Answer::Memory) => "char *",
+    };
+    let mut prototype = format!("{answer}{}(", signature.names[0]);
+    for (index, (name, parameter)) in signature.parameters.iter().enumerate() {
+        prototype.push_str(if index == signature.needed { "[" } else { "" });
+        prototype.push_str(if index > 0 { ", " } else { "" });
+        let declared = match parameter {
+            Parameter::Integer if matches!(*name, "length" | "room" | "number") => format!("long {name}"),
+            Parameter::Integer => format!("int {name}"),
+            Parameter::Object | Parameter::Slot => format!("vnode {name}"),
+            Parameter::String | Parameter::Format => format!("const char *{name}"),
+            Parameter::Input => format!("const void *{name}"),
+            Parameter::Output => format!("void *{name}"),
+            // Declared data, their fields, and what is of the type of a field.
+            Parameter::Ioctl | Parameter::FileFormat | Parameter::Field => name.to_uppercase(),
+            Parameter::Answer if signature.parameters.iter().any(|(_, one)| *one == Parameter::Field) => {
+                format!("TYPE *{name}")
+            }
+            Parameter::Answer => format!("int *{name}"),
+            Parameter::Value => format!("TYPE {name}"),
+            Parameter::Values => "…".to_owned(),
+        };
+        prototype.push_str(&declared);
+    }
+    prototype + if signature.needed < signature.parameters.len() { "])" } else { ")" }
 }
 
 #[cfg(test)]

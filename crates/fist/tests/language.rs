@@ -6,7 +6,7 @@ mod common;
 fn the_examples_of_the_reference_are_descriptions() {
     let reference = include_str!("../../../docs/language.md");
     let examples: Vec<_> = reference.split("```fist\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(examples.len() >= 7);
+    assert!(examples.len() >= 9);
     for example in examples {
         let program = common::program("example", example);
         assert!(!program.functions.is_empty());
@@ -23,6 +23,33 @@ fn the_reference_names_all_that_there_is() {
     let globals = fist::builtins::GLOBALS.iter().map(|(_, name, _)| *name);
     for name in functions.chain(operations).chain(attributes).chain(values).chain(globals) {
         assert!(reference.contains(name), "{name}");
+    }
+}
+
+/// Each function has its prototype, with what may be left out.
+#[test]
+fn the_reference_has_the_prototype_of_each_function() {
+    let reference = include_str!("../../../docs/language.md");
+    for signature in fist::builtins::SIGNATURES {
+        let prototype = format!("`{}`", fist::words::prototype(signature));
+        assert!(reference.contains(&prototype), "{prototype}");
+        assert!(
+            signature
+                .names
+                .iter()
+                .all(|name| reference.contains(&format!("{name}`")) || reference.contains(&format!("{name}(")))
+        );
+    }
+}
+
+/// The index of codes has each, once, with what it means.
+#[test]
+fn the_reference_has_an_index_of_codes() {
+    let reference = include_str!("../../../docs/language.md");
+    for code in fist::diagnostic::Code::ALL {
+        let row = format!("| {} | {} |\n", code.name(), code.meaning().trim_end_matches('.'));
+        let is_both = matches!(code.name(), "F0301");
+        assert_eq!(reference.matches(&row).count(), 1 + usize::from(is_both), "{row}");
     }
 }
 

@@ -187,6 +187,61 @@ fn errors_have_numbers_of_their_own_that_the_kernel_takes() {
 }
 
 #[test]
+fn ioctls_have_the_numbers_that_they_are_given_and_others_those_that_are_left() {
+    let numbers = |text: &str| -> Vec<(String, u32)> {
+        let program = common::program("test", text);
+        program.ioctls.iter().map(|ioctl| (ioctl.name.clone(), ioctl.command & 0xff)).collect()
+    };
+    let of = |all: &[(&str, u32)]| all.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect::<Vec<_>>();
+    let (a, b, c) = ("ioctl A 2 { int x; };\n", "ioctl:fromuser B { int x; };\n", "ioctl:touser:C 255 { int x; };\n");
+    assert_eq!(numbers(&[a, b, c].concat()), of(&[("A", 2), ("B", 1), ("C", 255)]));
+    assert_eq!(numbers(&[c, a, b].concat()), of(&[("C", 255), ("A", 2), ("B", 1)]));
+    assert_eq!(
+        numbers(&format!("{b}ioctl both 3 {{ int x; }};\nioctl D {{ int x; }};\n{a}")),
+        of(&[("B", 1), ("both", 3), ("D", 4), ("A", 2),])
+    );
+    // As many as there are numbers, one of them given.
+    let many: String = (0..254).map(|number| format!("ioctl N{number} {{ int x; }};\n")).collect();
+    let all = numbers(&format!("{many}{a}"));
+    let different: std::collections::HashSet<u32> = all.iter().map(|(_, number)| *number).collect();
+    assert!(different.len() == 255 && !different.contains(&0));
+}
+
+#[test]
+fn arguments_of_operations_are_assigned() {
+    let done = |body: &str| {
+        let program = common::program("test", &format!("%%\n%op:create:precall {{ {body} }}\n"));
+        let mut notes = common::Notes::new(&program);
+        let ended = common::run(&program, &mut notes, "%op:create:precall", &[]);
+        (ended.map_err(|stop| stop.why), notes.error, notes.done)
+    };
+    let body = "$mode &= 0755; $name = fistStrAdd(\"x\", $name); $mode++; \
+        if (($mode = 7) == 7 && fistStrEq($name = \"y\", \"y\")) fistSetErr(1); $name += 1;";
+    let expected = ["NewMode = 493", "Name = xname", "NewMode = 0", "NewMode = 7", "Name = y", "Name = ame"];
+    assert_eq!(done(body), (Ok(0), 1, expected.map(str::to_owned).to_vec()));
+    // What an argument cannot be ends the operation.
+    for (body, assigned) in
+        [("$name = \"a/b\"; fistSetErr(5);", "Name = a/b"), ("$mode = 99; fistSetErr(5);", "NewMode = 99")]
+    {
+        assert_eq!(done(body), (Err(Why::Finished), libc::EINVAL, vec![assigned.to_owned()]));
+    }
+}
+
+#[test]
+fn arguments_that_may_be_left_out_are_left_out_between_others_too() {
+    let text = "%%\n%op:lookup:postcall { fistLookup($dir, \"a\", , 7); fistLookup($dir, \"b\", , , 8); fistLookup($dir, \"c\"); }\n";
+    let program = common::program("test", text);
+    let mut notes = common::Notes::new(&program);
+    assert_eq!(common::run(&program, &mut notes, "%op:lookup:postcall", &[]), Ok(0));
+    let users: Vec<_> = notes.done.iter().filter_map(|done| done.rsplit_once(" as ")).map(|(_, who)| who).collect();
+    assert_eq!(users, ["Some(7), None", "None, Some(8)", "None, None"]);
+    for call in ["fistLookup($dir, , $1)", "fistLookup(, $name)", "fistPrintf(\"%d %d\", , 1)", "f(, 1)", "f(1, , 1)"] {
+        let text = format!("%%\n%op:lookup:postcall {{ {call}; }}\n%%\nint f(int a, int b) {{ return a + b; }}\n");
+        assert!(codes(&text).contains(&"F0205"), "{call}: {:?}", codes(&text));
+    }
+}
+
+#[test]
 fn mistakes_are_told_by_their_codes() {
     for (text, code) in [
         ("%%\n%op:unlink { x = 1; }\n", "F0202"),
@@ -213,6 +268,17 @@ fn mistakes_are_told_by_their_codes() {
         ("errorcode EODD 0;\n%%\n", "F0204"),
         ("errorcode EODD 4294967297;\n%%\n", "F0204"),
         ("errorcode EODD 300;\nerrorcode EVEN 300;\n%%\n", "F0201"),
+        ("%%\n%op:unlink:postcall { $name = \"x\"; }\n", "F0108"),
+        ("%%\n%%\nint f(void) { $mode = 1; return 0; }\n", "F0108"),
+        ("%%\n%op:unlink { $mode = 1; }\n", "F0206"),
+        ("%%\n%op:readdir { $name = \"x\"; }\n", "F0206"),
+        ("%%\n%op:read { $offset++; }\n", "F0105"),
+        ("%%\n%op:create { const char *p = &$name; }\n", "F0105"),
+        ("%%\n%op:create { $name = 7; }\n", "F0203"),
+        ("%%\n%op:create { $0 = $1; }\n", "F0203"),
+        ("ioctl A 0 { int x; };\n%%\n", "F0204"),
+        ("ioctl A 256 { int x; };\n%%\n", "F0204"),
+        ("ioctl A 7 { int x; };\nioctl:touser B 7 { char y[3]; };\n%%\n", "F0201"),
         ("%%\n%op:unlink { return 1; }\n", "F0203"),
         ("%%\n%%\nint f(void);\n", "F0202"),
         ("%%\n%%\nint f(const char *s) { s[0] = 1; return 0; }\n", "F0203"),

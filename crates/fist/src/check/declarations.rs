@@ -20,6 +20,9 @@ const ERROR_MAX: i32 = 511;
 /// The most bytes of an ioctl, as its number holds them (`_IOC_SIZEBITS`).
 const IOCTL_BYTES_MAX: u64 = (1 << 14) - 1;
 
+/// Numbers of ioctls, as their commands hold them (`_IOC_NRBITS`).
+const IOCTL_NUMBERS: std::ops::RangeInclusive<u32> = 1..=255;
+
 /// Where declarations that may stand once stand.
 #[derive(Default)]
 struct Once(Vec<(&'static str, Span)>);
@@ -32,10 +35,19 @@ fn given_error(declaration: &Declaration) -> Option<i32> {
     }
 }
 
+/// The number that a declaration gives an ioctl.
+fn given_ioctl(declaration: &Declaration) -> Option<u32> {
+    match &declaration.kind {
+        D::Ioctl(_, _, Some(number), _) => u32::try_from(number.value).ok(),
+        _ => None,
+    }
+}
+
 impl Checker {
     pub(super) fn declare_declarations(&mut self, description: &Description) {
         let mut once = Once::default();
         self.given_errors = description.declarations.iter().filter_map(given_error).collect();
+        self.given_ioctls = description.declarations.iter().filter_map(given_ioctl).collect();
         let mut mount = Structure { name: "mntdata".into(), fields: Vec::new(), size: 0, alignment: 1 };
         for declaration in &description.declarations {
             self.declare_one(declaration, &mut once, &mut mount);
@@ -91,7 +103,9 @@ impl Checker {
                 let structure = self.structure_of(&name.value, fields);
                 self.program.formats.push(structure);
             }
-            D::Ioctl(direction, name, fields) => self.declare_ioctl(*direction, name, fields),
+            D::Ioctl(direction, name, number, fields) => {
+                self.declare_ioctl(*direction, name, number.as_ref(), fields);
+            }
             D::MountData(fields) => self.declare_mount(mount, fields, false),
             D::MountFlag(_, fields) => self.declare_mount(mount, fields, true),
             D::PerVfs(fields) => {
@@ -163,7 +177,13 @@ impl Checker {
         self.name(&name.value, Symbol::Constant(value.into(), Integer::INT), name.span);
     }
 
-    fn declare_ioctl(&mut self, direction: Direction, name: &Name, fields: &[tree::Field]) {
+    fn declare_ioctl(
+        &mut self,
+        direction: Direction,
+        name: &Name,
+        number: Option<&Spanned<u64>>,
+        fields: &[tree::Field],
+    ) {
         let most = self.program.ioctls.len() + 1;
         if self.not_too_many(most, DECLARED_MAX, "ioctls", name.span).is_err() {
             return;
@@ -182,9 +202,35 @@ impl Checker {
             Direction::ToUser => 2,
             Direction::Both => 3,
         };
-        let number = self.program.ioctls.len() as u32 + 1;
+        let number = self.ioctl_number(name, number);
         let command = way << 30 | (size as u32) << 16 | u32::from(b'F') << 8 | number;
         self.program.ioctls.push(Ioctl { name: name.value.clone(), direction, structure, command });
+    }
+
+    /// The number of an ioctl: the one that it is given, or the first that no other is given or has; 0 where that is wrong.
+    fn ioctl_number(&mut self, name: &Name, given: Option<&Spanned<u64>>) -> u32 {
+        let is_taken = |number: u32| self.program.ioctls.iter().find(|ioctl| ioctl.command & 0xff == number);
+        let Some(given) = given else {
+            let is_free = |number: &u32| is_taken(*number).is_none() && !self.given_ioctls.contains(number);
+            // There are no more ioctls than numbers, and each takes one.
+            return IOCTL_NUMBERS.clone().find(is_free).unwrap_or(0);
+        };
+        let Some(number) = u32::try_from(given.value).ok().filter(|number| IOCTL_NUMBERS.contains(number)) else {
+            let what = format!(
+                "the number of an ioctl is {} to {}, not {}",
+                IOCTL_NUMBERS.start(),
+                IOCTL_NUMBERS.end(),
+                given.value
+            );
+            self.wrong(Code::BadConstant, what, given.span);
+            return 0;
+        };
+        if let Some(other) = is_taken(number) {
+            let what = format!("the ioctls `{}` and `{}` have the number {number}", other.name, name.value);
+            self.wrong(Code::Twice, what, given.span);
+            return 0;
+        }
+        number
     }
 
     fn declare_mount(&mut self, mount: &mut Structure, fields: &[tree::Field], is_flag: bool) {

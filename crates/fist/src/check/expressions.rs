@@ -390,6 +390,11 @@ impl Checker {
             self.wrong(Code::BadCall, what, span).and(signature.span, "it is declared here");
             return Err(Wrong);
         }
+        if let Some(missing) = arguments.iter().find(|argument| super::operands::is_left_out(argument)) {
+            let what = format!("an argument of `{}` is left out", function.value);
+            self.wrong(Code::BadCall, what, missing.span).and(signature.span, "it is declared here");
+            return Err(Wrong);
+        }
         let mut values = Vec::new();
         for (argument, parameter) in arguments.iter().zip(&signature.parameters) {
             let value = self.value(argument)?;

@@ -10,7 +10,7 @@ use crate::diagnostic::Code;
 use crate::interpreter::DEPTH_MAX;
 use crate::ir::{self, Register};
 use crate::limits::{FUNCTIONS_MAX, MADE_MAX, PARAMETERS_MAX};
-use crate::operations::Operations;
+use crate::operations::{Operations, Part};
 use crate::program::Type;
 use crate::text::Span;
 use crate::tree::{Block, Expression, ExpressionKind as E, Function, Item, ItemKind, UnaryOperator, Variable};
@@ -47,6 +47,8 @@ pub(super) struct Scope {
     pub(super) result: Option<Type>,
     /// The operations of a rule; nothing for a function.
     pub(super) operations: Option<Operations>,
+    /// The part of them that a rule is for.
+    pub(super) part: Option<Part>,
     /// Names of variables that are pointed to.
     pub(super) pointed: HashSet<String>,
     /// How many loops are around.
@@ -206,6 +208,7 @@ impl Checker {
         }
         let made = self.finish(begin, body);
         self.program.functions[index] = made;
+        self.find_fixed_vectors(body, &function.parameters);
     }
 
     /// A parameter that is pointed to is copied to memory.

@@ -1,5 +1,6 @@
 //! The checker: from the tree to the intermediate form, with everything told that is wrong.
 
+mod cautions;
 pub(crate) mod constants;
 mod declarations;
 mod expressions;
@@ -79,6 +80,8 @@ struct Checker {
     written: HashSet<String>,
     /// Numbers that the description gives errors.
     given_errors: HashSet<i32>,
+    /// Numbers that the description gives ioctls.
+    given_ioctls: HashSet<u32>,
     diagnostics: Vec<Diagnostic>,
     symbols: HashMap<String, (Symbol, Span)>,
     aliases: HashMap<String, Type>,
@@ -109,6 +112,7 @@ impl Checker {
             filters: Filters::default(),
             written: HashSet::new(),
             given_errors: HashSet::new(),
+            given_ioctls: HashSet::new(),
             diagnostics: Vec::new(),
             symbols: constants::known(),
             aliases: types::known(),
@@ -146,6 +150,7 @@ impl Checker {
         self.define_rules(&description.rules);
         self.find_filters();
         self.find_undefined();
+        self.find_costs();
     }
 
     fn wrong(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {

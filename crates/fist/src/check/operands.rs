@@ -8,7 +8,7 @@ use crate::builtins::{
 };
 use crate::diagnostic::Code;
 use crate::ir::{Area, Argument, Expression as Made, Integer, Operand, Role, Shared, Site};
-use crate::operations::{Operation, Operations};
+use crate::operations::{self, Operation, Operations, Part};
 use crate::program::Type;
 use crate::text::Span;
 use crate::tree::{Expression, ExpressionKind as E, Name, UnaryOperator as U};
@@ -47,6 +47,16 @@ fn operations_with(value: OperationValue) -> Operations {
     };
     let bits = names.iter().filter_map(|name| Operation::by_name(name)).map(|operation| 1 << operation.0);
     Operations(bits.fold(0, |all, bit: u64| all | bit))
+}
+
+/// The operations in which rules can assign a value: its argument is what the operation is given below.
+fn assignable(value: OperationValue) -> Option<Operations> {
+    use OperationValue as V;
+    match value {
+        V::Name => Some(operations::of_type("name")?.without(Operation::by_name("readdir")?)),
+        V::ToName | V::Target | V::NewMode | V::NewOwner | V::NewGroup | V::NewSize => Some(operations_with(value)),
+        V::Xattr | V::Offset | V::Length | V::Flags => None,
+    }
 }
 
 impl Checker {
@@ -140,6 +150,40 @@ impl Checker {
         }
         let argument = self.object_argument(name, branch, span)?;
         Ok(Typed { made: self.site(Site::Object(argument), Vec::new(), span), r#type: Type::Vnode })
+    }
+
+    /// `$name` where it is assigned: in a rule before the operation or in its place.
+    pub(super) fn argument_place(&mut self, name: &str, branch: Option<u32>, span: Span) -> Understood<Place> {
+        let (Some(value), None) = (builtins::find(OPERATION_VALUES, name), branch) else { return self.no_place(span) };
+        let Some(operations) = assignable(value) else {
+            let all = OPERATION_VALUES.iter().filter(|(value, ..)| assignable(*value).is_some());
+            let names: Vec<_> = all.map(|(_, name, _)| format!("${name}")).collect();
+            self.wrong(Code::NotSupported, format!("`${name}` is not assigned"), span).remedy =
+                Some(format!("what can be assigned is {}", names.join(", ")));
+            return Err(Wrong);
+        };
+        let wrong = match (self.function.operations, self.function.part) {
+            (None, _) => Some((
+                "in a function no argument of the operation is assigned",
+                "assign what the function answers in the rule",
+            )),
+            (_, Some(Part::PostCall)) => Some((
+                "behind the operation its arguments are what they were",
+                "assign it in a rule for precall or call",
+            )),
+            _ => None,
+        };
+        if let Some((what, remedy)) = wrong {
+            self.wrong(Code::Misplaced, what, span).remedy = Some(remedy.into());
+            return Err(Wrong);
+        }
+        if self.function.operations.is_some_and(|own| own.and(operations).is_empty()) {
+            let having: Vec<_> = operations.iter().map(|operation| operation.kind().name).collect();
+            let what = format!("the operations of this rule have no `${name}` that could be assigned");
+            self.wrong(Code::NotHere, what, span).remedy = Some(format!("it is there in {}", having.join(", ")));
+        }
+        let r#type = if is_text(value) { string(true) } else { Type::Integer(Integer::LONG) };
+        Ok(Place::Operation { value, r#type })
     }
 
     /// An object, as calls out take it.
@@ -241,6 +285,12 @@ impl Checker {
         }
         let mut call = Call { operands: Vec::new(), values: Vec::new(), structure: None };
         for (index, argument) in arguments.iter().enumerate() {
+            if is_left_out(argument) {
+                // Another follows: nothing is given here, as at the end (FiST, section 2.3.2).
+                self.may_be_left_out(signature, index, argument.span)?;
+                call.operands.push(Operand::Missing);
+                continue;
+            }
             let parameter = signature.parameters.get(index).map_or(Parameter::Value, |(_, parameter)| *parameter);
             match parameter {
                 Parameter::Values => self.operand(Parameter::Value, signature, argument, &mut call)?,
@@ -257,6 +307,21 @@ impl Checker {
         call.operands.extend(missing.map(|_| Operand::Missing));
         let made = self.site(Site::BuiltIn(signature.function, call.operands), call.values, span);
         self.finish_call(signature, made)
+    }
+
+    /// Whether an argument may be left out: none that is needed, and no value for a format.
+    fn may_be_left_out(&mut self, signature: &Signature, index: usize, span: Span) -> Understood<()> {
+        let parameter = signature.parameters.get(index);
+        let may_be = index >= signature.needed && parameter.is_some_and(|(_, one)| *one != Parameter::Values);
+        if may_be {
+            return Ok(());
+        }
+        let what = match parameter {
+            Some((name, _)) => format!("`{}` needs its argument `{name}`", signature.names[0]),
+            None => format!("an argument of `{}` is left out", signature.names[0]),
+        };
+        self.wrong(Code::BadCall, what, span);
+        Err(Wrong)
     }
 
     fn finish_call(&mut self, signature: &Signature, made: Made) -> Understood<Typed> {
@@ -513,6 +578,10 @@ impl Checker {
                 return Err(Wrong);
             }
         };
+        if let Some(missing) = values.iter().find(|value| is_left_out(value)) {
+            self.wrong(Code::BadCall, "a value for the format is left out", missing.span);
+            return Err(Wrong);
+        }
         if conversions.len() != values.len() {
             let what =
                 format!("the format has {} conversions, and there are {} values", conversions.len(), values.len());
@@ -529,6 +598,11 @@ impl Checker {
         }
         Ok(text.clone())
     }
+}
+
+/// Whether an argument is left out before another, as the parser gives it: a name without letters.
+pub(super) fn is_left_out(argument: &Expression) -> bool {
+    matches!(&argument.kind, E::Name(name) if name.is_empty())
 }
 
 /// A call of a built-in function, as far as it has been checked.

@@ -2,9 +2,10 @@
 
 use super::expressions::{Typed, converted};
 use super::{Checker, Understood, Wrong};
+use crate::builtins::OperationValue;
 use crate::check::constants::computing;
 use crate::diagnostic::Code;
-use crate::ir::{Area, Expression as Made, Integer, Operator, Register, Shared, Site};
+use crate::ir::{Area, Expression as Made, Integer, Operand, Operator, Register, Shared, Site};
 use crate::program::Type;
 use crate::text::Span;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
@@ -16,6 +17,8 @@ pub(super) enum Place {
     Register(Register, Type),
     /// In memory.
     Memory { pointer: Made, r#type: Type, is_const: bool },
+    /// An argument of the operation.
+    Operation { value: OperationValue, r#type: Type },
     /// In what operations share: the values are those of the indexes, and of an object if it has one.
     Shared { shared: Shared, values: Vec<Made>, r#type: Type },
 }
@@ -23,7 +26,10 @@ pub(super) enum Place {
 impl Place {
     pub(super) fn r#type(&self) -> &Type {
         match self {
-            Place::Register(_, r#type) | Place::Memory { r#type, .. } | Place::Shared { r#type, .. } => r#type,
+            Place::Register(_, r#type)
+            | Place::Memory { r#type, .. }
+            | Place::Operation { r#type, .. }
+            | Place::Shared { r#type, .. } => r#type,
         }
     }
 }
@@ -51,17 +57,20 @@ impl Checker {
         match &expression.kind {
             E::Wrong => Err(Wrong),
             E::Name(name) => self.named_place(name, span),
+            E::Argument { name, branch } => self.argument_place(name, *branch, span),
             E::Index(of, index) => self.element(of, index, span),
             E::Member { of, name, is_arrow } => self.member(of, name, *is_arrow, span),
             E::Unary(U::Dereference, of) => {
                 let pointer = self.value(of)?;
                 self.pointed_to(pointer, of.span)
             }
-            _ => {
-                self.wrong(Code::BadType, "this is a value, and no place that has one", span);
-                Err(Wrong)
-            }
+            _ => self.no_place(span),
         }
+    }
+
+    pub(super) fn no_place<T>(&mut self, span: Span) -> Understood<T> {
+        self.wrong(Code::BadType, "this is a value, and no place that has one", span);
+        Err(Wrong)
     }
 
     /// Data of the description.
@@ -167,7 +176,7 @@ impl Checker {
                 shared.offset += offset;
                 Place::Shared { shared, values, r#type }
             }
-            Place::Register(..) => return Err(Wrong),
+            Place::Register(..) | Place::Operation { .. } => return Err(Wrong),
         })
     }
 
@@ -187,6 +196,9 @@ impl Checker {
     pub(super) fn load(&mut self, place: Place, span: Span) -> Understood<Typed> {
         match place {
             Place::Register(register, r#type) => Ok(Typed { made: Made::Register(register), r#type }),
+            Place::Operation { value, r#type } => {
+                Ok(Typed { made: self.site(Site::OperationValue(value), Vec::new(), span), r#type })
+            }
             Place::Memory { pointer, r#type: Type::Array(of, _), is_const } => {
                 Ok(Typed { made: pointer, r#type: Type::Pointer { to: of, is_const } })
             }
@@ -224,6 +236,11 @@ impl Checker {
                 Ok(Typed { made: pointer, r#type: Type::Pointer { to: Box::new(r#type), is_const } })
             }
             Place::Shared { .. } => self.shared_pointer(span),
+            Place::Operation { .. } => {
+                self.wrong(Code::NotSupported, "nothing points to an argument of the operation", span).remedy =
+                    Some("assign it, and use its value".into());
+                Err(Wrong)
+            }
             Place::Register(..) => {
                 self.wrong(Code::NotSupported, "nothing points to an object of a file system", span);
                 Err(Wrong)
@@ -235,6 +252,13 @@ impl Checker {
     pub(super) fn store(&mut self, place: Place, value: Made, span: Span) -> Understood<Made> {
         match place {
             Place::Register(register, _) => Ok(Made::Set(register, boxed(value))),
+            Place::Operation { value: argument, r#type } => {
+                let operand = match r#type {
+                    Type::Integer(integer) => Operand::Integer(integer),
+                    _ => Operand::Pointer(None),
+                };
+                Ok(self.site(Site::Assign(argument, operand), vec![value], span))
+            }
             Place::Memory { is_const: true, .. } => {
                 self.wrong(Code::BadType, "this is not written to: it is `const`", span);
                 Err(Wrong)

@@ -56,6 +56,7 @@ impl Checker {
         self.function = Scope {
             function: crate::ir::Function { span: rule.span, ..crate::ir::Function::default() },
             operations: Some(operations),
+            part: Some(part),
             pointed: pointed(&rule.body),
             ..Scope::default()
         };
@@ -67,6 +68,7 @@ impl Checker {
         }
         self.function.function.name = title.clone();
         let function = self.finish(Vec::new(), &rule.body);
+        self.find_fixed_vectors(&rule.body, &[]);
         self.program.functions.push(function);
         let function = self.program.functions.len() - 1;
         self.program.rules.push(Rule { title, operations, ioctl, part, function, span: title_span });

@@ -30,42 +30,7 @@ fn formatted(text: &str) -> String {
     made
 }
 
-const ACLFS: &str = r#"mntstyle overlay;
-ioctl:fromuser SETACL {int u; int g;};
-fileformat ACLDATA {int us; int gr;};
-%%
-%op:ioctl:SETACL {
-  if ($0.owner == %uid) {
-    int u2, g2;
-    if (fistGetIoctlData(SETACL, u, &u2) < 0 ||
-        fistGetIoctlData(SETACL, g, &g2) < 0)
-      fistSetErr(EFAULT);
-    else {
-      fistSetFileData(".acl", ACLDATA, us, u2);
-      fistSetFileData(".acl", ACLDATA, gr, g2);
-    }
-  } else
-    fistSetErr(EPERM);
-}
-%op:lookup:postcall {
-  int u2, g2;
-  if (fistLastErr() == EPERM &&
-      fistGetFileData(".acl", ACLDATA, us, u2)>=0 &&
-      fistGetFileData(".acl", ACLDATA, gr, g2)>=0 &&
-      (%uid == u2 || %gid == g2))
-        fistLookup($dir:1, $name, $1,
-                   $dir:1.owner, $dir:1.group);
-}
-%op:lookup:precall {
-  if (fistStrEq($name, ".acl") &&
-      $dir.owner != %uid)
-    fistReturnErr(ENOENT);
-}
-%op:readdir:call {
-  if (fistStrEq($name, ".acl"))
-    fistSkipName($name);
-}
-"#;
+const ACLFS: &str = include_str!("../../tests/paper/aclfs.fist");
 
 #[test]
 fn the_listings_of_the_paper() {
@@ -149,6 +114,16 @@ fn comments_stay_where_they_stand() {
 }
 
 #[test]
+fn conditions_and_what_they_leave_out_stay_as_they_are() {
+    let text = "%{\n  #ifdef  SMALL\n#define LIMIT 10\n   #else\n#define   LIMIT 100\n#endif // SMALL\n%}\nfanout  2;\n\
+        #ifdef LATER\nfanout   3;\n#endif\n%%\n%op:unlink {\nf( );\n#ifndef EPERM\n  g( );\n  #endif\n}";
+    let expected = "%{\n#ifdef  SMALL\n#define LIMIT 10\n   #else\n#define   LIMIT 100\n#endif // SMALL\n%}\n\nfanout 2;\n\n\
+        #ifdef LATER\nfanout   3;\n#endif\n%%\n\n%op:unlink {\n    f();\n    #ifndef EPERM\n  g( );\n  #endif\n}\n";
+    assert_eq!(formatted(text), expected);
+    formatted("%%\n%op:unlink {\n  if (a\n#ifdef NONE\n  && b\n#endif\n  ) f(1,\n#ifndef NONE\n 2\n#endif\n);\n}");
+}
+
+#[test]
 fn fields_are_on_one_line_if_they_were_and_fit() {
     assert_eq!(formatted("per_vfs {int a;};"), "per_vfs { int a; };\n");
     assert_eq!(formatted("per_vfs {};"), "per_vfs {};\n");
@@ -211,6 +186,8 @@ impl Maker {
                 2 => "/* one\n  * two */",
                 3 => "\n\n\n",
                 4 => "/* a\n b\n*/\n",
+                58 => "\n#ifdef NONE\n  a { ( // b\n #endif\n",
+                59 => "\n #ifndef NONE // none\n#else\n}\n#endif\n",
                 5..=12 => "\n",
                 13..=16 => "\t",
                 _ => " ",

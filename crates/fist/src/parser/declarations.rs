@@ -149,13 +149,16 @@ impl Parser<'_> {
         let directions = [("fromuser", Direction::FromUser), ("touser", Direction::ToUser), ("both", Direction::Both)];
         let given = self.word().and_then(|word| directions.iter().find(|(name, _)| *name == word));
         // A command may be called as a direction is.
-        let is_direction = given.is_some() && !matches!(self.ahead(1).kind, TokenKind::Mark("{"));
+        let is_name = matches!(self.ahead(1).kind, TokenKind::Mark("{") | TokenKind::Integer { .. });
+        let is_direction = given.is_some() && !is_name;
         let direction = given.filter(|_| is_direction).map(|(_, direction)| *direction);
         if direction.is_some() {
             self.next();
             self.eat(":");
         }
         let name = self.name("the name of an ioctl")?;
-        Ok(D::Ioctl(direction.unwrap_or_default(), name, self.fields()?))
+        let has_number = matches!(self.peek().kind, TokenKind::Integer { .. });
+        let number = if has_number { Some(self.integer("a number")?) } else { None };
+        Ok(D::Ioctl(direction.unwrap_or_default(), name, number, self.fields()?))
     }
 }

@@ -1,6 +1,7 @@
 //! Items: functions, data, types and constants, of the first section and the last.
 
 use super::{Parser, Read, Unreadable};
+use crate::conditional::directive;
 use crate::diagnostic::Code;
 use crate::lexer::lex;
 use crate::text::{Span, Spanned};
@@ -120,17 +121,18 @@ impl Parser<'_> {
         Ok(I::Enumeration(values))
     }
 
-    /// A line for the preprocessor: `#include` and `#define` of a constant have a meaning.
+    /// A line for the preprocessor: `#include` and `#define` of a constant have a meaning. Conditions have been left out.
     fn directive(&mut self) -> Read<Option<I>> {
         let span = self.next().span;
-        let line = span.of(self.text).trim_start_matches('#').trim_start();
-        let (word, rest) = line.split_at(line.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(line.len()));
+        let (word, rest) = directive(span.of(self.text));
         match word {
             "include" => Ok(Some(I::Include(rest.trim().to_owned()))),
             "define" => self.constant(span, rest).map(Some),
             _ => {
-                self.wrong_at(Code::Directive, format!("`#{word}` is not known"), span).remedy =
-                    Some("descriptions have #include, which does nothing, and #define of a constant".into());
+                self.wrong_at(Code::Directive, format!("`#{word}` is not known"), span).remedy = Some(
+                    "there are #include, which does nothing, #define of a constant, #ifdef, #ifndef, #else and #endif"
+                        .into(),
+                );
                 // The line has been read: what follows it is fine.
                 Ok(None)
             }

@@ -11,64 +11,12 @@ fn codes(text: &str) -> Vec<Code> {
     parse(text).diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
 }
 
-/// The paper's listings, apart from the misprints of the scan.
-pub(crate) const SNOOPFS: &str = r#"%%
-%op:lookup:postcall {
-if ((fistLastErr() == EPERM ||
-        fistLastErr() == ENOENT) &&
-        $0.owner != %uid && %uid != 0)
-    fistPrintf("snoopfs detected access by uid %d,\
-pid %d, to file %s\n", %uid, %pid, $name);
-}
-"#;
+/// The paper's listings as they are printed.
+pub(crate) const SNOOPFS: &str = include_str!("../../tests/paper/snoopfs.fist");
 
-pub(crate) const CRYPTFS: &str = r#"%{
-#include <blowfish.h>
-%}
-filter:data;
-filter:name;
-ioctl:fromuser SETKEY {char ukey[16];};
-per_vfs {char key[16];};
-%%
-%op:ioctl:SETKEY {
-  char temp_buf[16];
-  if (fistGetIoctlData(SETKEY, ukey, temp_buf) < 0)
-    fistSetErr(EFAULT);
-  else
-    BF_set_key(&$vfs.key, 16, temp_buf);
-}
-%%
-unsigned char global_iv[8] = {
-  0xfe,0xdc,0xba,0x98,0x76,0x54,0x32,0x10 };
-int cryptfs_encode_data(const page_t *in,
-                        page_t *out)
-{
-  int n = 0; /* blowfish variables */
-  unsigned char iv[8];
-  fistMemCpy(iv, global_iv, 8);
-  BF_cfb64_encrypt(in, out, %pagesize,
-                   &($vfs.key), iv, &n,
-                   BF_ENCRYPT);
-  return %pagesize;
-}
-"#;
+pub(crate) const CRYPTFS: &str = include_str!("../../tests/paper/cryptfs.fist");
 
-pub(crate) const UNIONFS: &str = r#"fanout 2;
-%%
-%op:lookup:postcall {
-   if (fistLastErr() == ENOENT)
-      fistSetErr(fistLookup($dir:2, $name));
-}
-%op:readdir:postcall {
-   fistSetErr(fistReaddir($dir:2, NODUPS));
-}
-%delops:all:postcall {
-   fistSetErr(fistOp($2));
-}
-%writeops:all:call {
-   fistSetErr(fistOp($1));
-}
-"#;
+pub(crate) const UNIONFS: &str = include_str!("../../tests/paper/unionfs.fist");
 
 #[test]
 fn the_listings_of_the_paper_are_read() {
@@ -117,6 +65,8 @@ fn no_text_is_too_deep_or_endless() {
         "%%\n%%\n%%\n%%\n".to_owned(),
         "\"".to_owned(),
         "/*".to_owned(),
+        "#ifdef A\n".repeat(60_000),
+        format!("{}{}", "#ifdef A\n".repeat(40_000), "#else\n".repeat(40_000)),
     ] {
         assert!(!parse(&text).diagnostics.is_empty(), "{}", &text[..text.len().min(40)]);
     }
@@ -140,6 +90,10 @@ fn random_texts_are_read_or_refused() {
         "struct",
         "#define A(",
         "#define B 1",
+        "\n#ifdef A\n",
+        "\n#ifndef EPERM\n",
+        "\n#else\n",
+        "\n#endif\n",
         "\n%{",
         "\n%}",
         "\\",

@@ -93,6 +93,16 @@ impl Host for Notes {
         b"name".to_vec()
     }
 
+    fn set_operation_number(&mut self, value: OperationValue, number: i64) -> Result<(), i32> {
+        self.note(format!("{value:?} = {number}"));
+        if number == 99 { Err(libc::EINVAL) } else { Ok(()) }
+    }
+
+    fn set_operation_text(&mut self, value: OperationValue, text: &[u8]) -> Result<(), i32> {
+        self.note(format!("{value:?} = {}", text.escape_ascii()));
+        if text.contains(&b'/') { Err(libc::EINVAL) } else { Ok(()) }
+    }
+
     fn object(&mut self, argument: Argument) -> i64 {
         argument.branch.into()
     }
@@ -127,8 +137,15 @@ impl Host for Notes {
         self.printed.push(String::from_utf8_lossy(message).into_owned());
     }
 
-    fn lookup(&mut self, directory: &Object, name: &[u8], _: Option<Argument>, _: Option<u32>, _: Option<u32>) -> i32 {
-        self.note(format!("lookup {directory:?} {}", name.escape_ascii()))
+    fn lookup(
+        &mut self,
+        directory: &Object,
+        name: &[u8],
+        _: Option<Argument>,
+        user: Option<u32>,
+        group: Option<u32>,
+    ) -> i32 {
+        self.note(format!("lookup {directory:?} {} as {user:?}, {group:?}", name.escape_ascii()))
     }
 
     fn read_directory(&mut self, directory: &Object, leaves_out_known: bool) -> i32 {

@@ -16,8 +16,8 @@ pub(super) struct Act<'a> {
     operation: &'a Operation<'a>,
 }
 
-/// Does the operation as the template does: on an object, as somebody.
-pub(super) type Forward<'f, T> = &'f mut dyn FnMut(&LayerVnode<Described>, &Caller) -> Result<T>;
+/// Does the operation as the template does: on an object, as somebody, with the arguments that it has now.
+pub(super) type Forward<'f, T> = &'f mut dyn FnMut(&LayerVnode<Described>, &Caller, &Operation<'_>) -> Result<T>;
 
 impl<'a> Act<'a> {
     pub(super) fn new(
@@ -39,7 +39,7 @@ impl<'a> Act<'a> {
         let mut outcome = None;
         let mut perform = |work: Work<'_>| {
             let done = match work {
-                Work::Operate(node, caller) => Some(forward(node, caller)?),
+                Work::Operate(node, caller, operation) => Some(forward(node, caller, operation)?),
                 Work::Take(entry) => T::found(entry),
             };
             let entry = done.as_ref().and_then(Outcome::entry).cloned();
@@ -50,6 +50,9 @@ impl<'a> Act<'a> {
         running.operation = Some(self.operation);
         running.perform = Some(&mut perform);
         running.all(self.loaded.rules(self.operation));
+        if self.loaded.program.traces {
+            running.log_assigned();
+        }
         if let Some(error) = running.answer() {
             return Err(error);
         }

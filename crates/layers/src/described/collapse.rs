@@ -72,8 +72,11 @@ fn reached(loaded: &Loaded) -> Vec<&'static str> {
         if sees_object {
             reached.extend(["lookup", "getattr"]);
         }
-        if let Site::BuiltIn(function, _) = site {
-            reached.extend(done_by(*function));
+        match site {
+            Site::BuiltIn(function, _) => reached.extend(done_by(*function)),
+            // Whether the caller may set it is asked below.
+            Site::Assign(..) => reached.extend(["getattr", "access"]),
+            _ => {}
         }
     }
     reached

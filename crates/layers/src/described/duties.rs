@@ -7,7 +7,9 @@ use vnode::layer::Operation;
 /// What there may be to do besides rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Duty {
-    /// Operations are refused, or told of.
+    /// Operations are logged.
+    Traces = 59,
+    /// Operations are refused.
     Admission = 60,
     /// Names are encoded.
     Names = 61,
@@ -41,6 +43,12 @@ impl Duties {
         self.0.load(Ordering::Acquire) >> duty as u64 & 1 != 0
     }
 
+    /// Whether rules are to run at an operation that is no declared ioctl, or it is to be logged.
+    pub(super) fn concern(&self, operation: &Operation<'_>) -> bool {
+        let all = self.0.load(Ordering::Acquire);
+        (all >> operation.index() | all >> Duty::Traces as u64) & 1 != 0
+    }
+
     /// Whether anything is to be done at an operation that is no declared ioctl.
     pub(super) fn have_rules(&self, operation: &Operation<'_>) -> bool {
         self.0.load(Ordering::Acquire) >> operation.index() & 1 != 0
@@ -48,4 +56,4 @@ impl Duties {
 }
 
 // The operations have their bits below those of the other duties.
-const _: () = assert!(Operation::NAMES.len() <= Duty::Admission as usize);
+const _: () = assert!(Operation::NAMES.len() <= Duty::Traces as usize);

@@ -14,17 +14,18 @@ use ::fist::stop::{Stop, Why};
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{Attributes, Caller, Entry, Errno, Name, RenameMode, Result, VnodeRef};
 
-use super::Described;
+use super::arguments::Assigned;
 use super::listing::Names;
 use super::loaded::{Loaded, Rules};
+use super::{Described, trace};
 
 /// An operation with more rules has the clock looked at before each: by itself none may compute for long enough.
 const RUNS_MAX: u32 = 8;
 
 /// Something that the operation is asked to do.
 pub(super) enum Work<'w> {
-    /// It, on an object, as somebody.
-    Operate(&'w LayerVnode<Described>, &'w Caller),
+    /// It, on an object, as somebody, with the arguments that it has now.
+    Operate(&'w LayerVnode<Described>, &'w Caller, &'w Operation<'w>),
     /// This is what was looked up.
     Take(Entry),
 }
@@ -45,6 +46,8 @@ pub(super) struct Running<'a> {
     pub(super) node: &'a LayerVnode<Described>,
     pub(super) caller: &'a Caller,
     pub(super) operation: Option<&'a Operation<'a>>,
+    /// The arguments of the operation that rules have assigned.
+    assigned: Assigned,
     pub(super) perform: Option<Perform<'a>>,
     /// The error of the operation so far, as rules see it.
     pub(super) error: i32,
@@ -77,6 +80,7 @@ impl<'a> Running<'a> {
             node,
             caller,
             operation: None,
+            assigned: Assigned::default(),
             perform: None,
             error: 0,
             is_finished: false,
@@ -194,8 +198,9 @@ impl<'a> Running<'a> {
     /// Does the operation, on another object if one is given: the error is the operation's.
     fn operate_on(&mut self, node: Option<&LayerVnode<Described>>) -> i32 {
         let (node, caller) = (node.unwrap_or(self.node), self.caller);
-        let Some(perform) = &mut self.perform else { return -libc::ENOTSUP };
-        self.error = match perform(Work::Operate(node, caller)) {
+        let (Some(perform), Some(operation)) = (&mut self.perform, self.operation) else { return -libc::ENOTSUP };
+        let operation = self.assigned.within(operation);
+        self.error = match perform(Work::Operate(node, caller, &operation)) {
             Ok(entry) => {
                 if let Some(entry) = entry {
                     self.named = Some(self.below_of(&entry));
@@ -210,6 +215,18 @@ impl<'a> Running<'a> {
             }
         };
         -self.error
+    }
+
+    /// Logs the arguments that rules have assigned.
+    pub(super) fn log_assigned(&self) {
+        if let (Some(before), Some(now)) = (self.operation, self.current()) {
+            trace::log_assigned(self.loaded.kind, before, &now);
+        }
+    }
+
+    /// The operation with the arguments that it has now.
+    fn current(&self) -> Option<Operation<'_>> {
+        self.operation.map(|operation| self.assigned.within(operation))
     }
 
     fn below_of(&self, entry: &Entry) -> Option<Found> {
@@ -234,12 +251,12 @@ impl Host for Running<'_> {
     }
 
     fn operation_number(&mut self, value: OperationValue) -> i64 {
-        self.operation.map_or(-1, |operation| objects::number(operation, value))
+        self.current().map_or(-1, |operation| objects::number(&operation, value))
     }
 
     fn operation_text(&mut self, value: OperationValue) -> Vec<u8> {
         let listed = self.listing.as_ref().and_then(|names| names.current()).map(<[u8]>::to_vec);
-        let text = match (self.operation, value) {
+        let text = match (self.current(), value) {
             (_, OperationValue::Name) if listed.is_some() => listed,
             (Some(operation), OperationValue::Name) => operation.entry_name().map(|name| name.as_bytes().to_vec()),
             (Some(Operation::Rename { to_name, .. }), OperationValue::ToName) => Some(to_name.as_bytes().to_vec()),
@@ -255,6 +272,24 @@ impl Host for Running<'_> {
             (None, OperationValue::Name) => self.own_name(),
             _ => Vec::new(),
         }
+    }
+
+    fn set_operation_number(&mut self, value: OperationValue, number: i64) -> std::result::Result<(), i32> {
+        let Some(operation) = self.operation else { return Ok(()) };
+        let assigned = self.may_assign(value, number).and_then(|()| self.assigned.set_number(operation, value, number));
+        assigned.map_err(Errno::number)
+    }
+
+    fn set_operation_text(&mut self, value: OperationValue, text: &[u8]) -> std::result::Result<(), i32> {
+        let Some(operation) = self.operation else { return Ok(()) };
+        self.assigned.set_text(operation, value, text).map_err(Errno::number)?;
+        // What the name stands for is looked up anew.
+        match value {
+            OperationValue::Name => self.named = None,
+            OperationValue::ToName => self.replaced = None,
+            _ => {}
+        }
+        Ok(())
     }
 
     fn object(&mut self, argument: Argument) -> i64 {

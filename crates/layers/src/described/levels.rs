@@ -49,6 +49,11 @@ impl Levels {
         }
     }
 
+    /// The level that has operations logged: the topmost, since none of those can lie under another.
+    pub(super) fn tracing(&self) -> Option<&Arc<Loaded>> {
+        self.loaded.iter().find(|loaded| loaded.program.traces)
+    }
+
     /// The level that is called so, the topmost of several.
     pub(super) fn at_kind(&self, kind: &str) -> Option<&Arc<Loaded>> {
         self.loaded.iter().find(|loaded| loaded.kind == kind)
@@ -73,7 +78,8 @@ impl Levels {
     pub(super) fn duties(&self) -> u64 {
         let any = |is_one: &dyn Fn(&Loaded) -> bool| self.loaded.iter().any(|loaded| is_one(loaded));
         self.with_rules
-            | Duty::Admission.of(any(&|loaded| loaded.program.traces || loaded.program.access.is_some()))
+            | Duty::Traces.of(any(&|loaded| loaded.program.traces))
+            | Duty::Admission.of(any(&|loaded| loaded.program.access.is_some()))
             | Duty::Names.of(any(&|loaded| loaded.program.filters.name.is_some()))
             | Duty::Data.of(any(&|loaded| loaded.program.filters.data.is_some()))
             | Duty::Places.of(any(&|loaded| loaded.needs_places))
@@ -85,10 +91,10 @@ impl Levels {
     }
 
     /// Whether the operation may be done: where rules run in between, the levels below are asked behind those.
-    pub(super) fn admit(&self, node: &Node, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
+    pub(super) fn admit(&self, operation: &Operation<'_>) -> Result<()> {
         let asks_one = self.have_rules(operation) || matches!(operation, Operation::Ioctl { .. });
         let asked = if asks_one { &self.loaded[..1] } else { &self.loaded[..] };
-        asked.iter().try_for_each(|loaded| loaded.admit(node, caller, operation))
+        asked.iter().try_for_each(|loaded| loaded.admit(operation))
     }
 
     /// Does an operation as the rules say from a level on; `nothing` is the answer where a rule says that all went well,
@@ -101,25 +107,26 @@ impl Levels {
         nothing: &dyn Fn() -> Option<T>,
         forward: Forward<'_, T>,
     ) -> Result<T> {
-        let Some(loaded) = self.at(level, node, caller, operation)? else { return forward(node, caller) };
-        let below =
-            &mut |node: &Node, caller: &Caller| self.act(level + 1, (node, caller), operation, nothing, forward);
+        let Some(loaded) = self.at(level, operation)? else { return forward(node, caller, operation) };
         if !loaded.has_rules(operation) {
-            return below(node, caller);
+            return self.act(level + 1, (node, caller), operation, nothing, forward);
         }
+        let below = &mut |node: &Node, caller: &Caller, operation: &Operation<'_>| {
+            self.act(level + 1, (node, caller), operation, nothing, forward)
+        };
         Act::new(loaded, node, caller, operation).run_or(nothing(), below)
     }
 
     /// Opens a directory as the rules say from a level on, and has them see the names.
     pub(super) fn open_directory(&self, level: usize, node: &Node, caller: &Caller) -> Result<OpenDirectoryRef> {
         let operation = Operation::OpenDirectory;
-        let Some(loaded) = self.at(level, node, caller, &operation)? else {
+        let Some(loaded) = self.at(level, &operation)? else {
             return node.forward_open_directory(caller);
         };
-        let below = &mut |node: &Node, caller: &Caller| self.open_directory(level + 1, node, caller);
         let opened = match loaded.has_rules(&operation) {
-            true => Act::new(loaded, node, caller, &operation).run(below)?,
-            false => below(node, caller)?,
+            true => Act::new(loaded, node, caller, &operation)
+                .run(&mut |node, caller, _| self.open_directory(level + 1, node, caller))?,
+            false => self.open_directory(level + 1, node, caller)?,
         };
         let sees_names = loaded.has_rules(&Operation::ReadDirectory);
         Ok(if sees_names { Listing::open(Arc::clone(loaded), node.shared(), opened) } else { opened })
@@ -135,17 +142,17 @@ impl Levels {
         forward: ForwardCommand<'_>,
     ) -> Result<i32> {
         let operation = Operation::Ioctl { command };
-        let Some(loaded) = self.at(level, node, caller, &operation)? else { return forward(node, caller, output) };
+        let Some(loaded) = self.at(level, &operation)? else { return forward(node, caller, output) };
         if let Some(ioctl) = loaded.ioctl(command) {
             return Act::new(loaded, node, caller, &operation).run_ioctl(ioctl, input, output);
         }
-        let below = &mut |node: &Node, caller: &Caller| {
+        let mut below = |node: &Node, caller: &Caller| {
             self.command(level + 1, (node, caller), command, (input, &mut *output), forward)
         };
         if !loaded.has_rules(&operation) {
             return below(node, caller);
         }
-        Act::new(loaded, node, caller, &operation).run(below)
+        Act::new(loaded, node, caller, &operation).run(&mut |node, caller, _| below(node, caller))
     }
 
     /// An open file is closed.
@@ -153,21 +160,16 @@ impl Levels {
         for loaded in &self.loaded {
             if loaded.has_rules(&Operation::Release) {
                 // Nobody waits for an error.
-                let _ = Act::new(loaded, file.node(), &Caller::server(), &Operation::Release).run(&mut |_, _| Ok(()));
+                let _ =
+                    Act::new(loaded, file.node(), &Caller::server(), &Operation::Release).run(&mut |_, _, _| Ok(()));
             }
         }
     }
 
     /// A level, if there is one, and it admits the operation. The topmost was asked before.
-    fn at(
-        &self,
-        level: usize,
-        node: &Node,
-        caller: &Caller,
-        operation: &Operation<'_>,
-    ) -> Result<Option<&Arc<Loaded>>> {
+    fn at(&self, level: usize, operation: &Operation<'_>) -> Result<Option<&Arc<Loaded>>> {
         match self.loaded.get(level) {
-            Some(loaded) if level > 0 => loaded.admit(node, caller, operation).map(|()| Some(loaded)),
+            Some(loaded) if level > 0 => loaded.admit(operation).map(|()| Some(loaded)),
             topmost => Ok(topmost),
         }
     }

@@ -16,10 +16,9 @@ use ::fist::program::{Field, Program, Rule, Type};
 use ::fist::reach;
 use ::fist::stop::{Stop, Why};
 use ::fist::tree::{Access, Direction};
-use vnode::layer::{LayerVnode, Operation};
-use vnode::{AccessControl, Caller, Errno, Properties, Result, TimesTell};
+use vnode::layer::Operation;
+use vnode::{AccessControl, Errno, Properties, Result, TimesTell};
 
-use super::Described;
 use super::options::{self, Tier};
 use crate::OptionError;
 
@@ -27,6 +26,9 @@ use crate::OptionError;
 const HEAP_BYTES_MAX: u64 = 256 << 20;
 /// Most bytes of the `%per_vnode` fields of all objects in use.
 const OBJECTS_BYTES_MAX: u64 = 256 << 20;
+
+/// Data that operations share: each access is made whole.
+pub(super) type Area = Arc<Mutex<Vec<u8>>>;
 
 /// A description that is ready to run.
 pub(super) struct Loaded {
@@ -59,10 +61,11 @@ pub(super) struct Loaded {
     rules: Vec<Rules>,
     /// For each ioctl that is declared.
     ioctl_rules: Vec<Rules>,
-    pub(super) vfs: Mutex<Vec<u8>>,
+    /// The `%per_vfs` fields: shared with the description before a reload, whose operations may still be running.
+    pub(super) vfs: Area,
     pub(super) mount: Mutex<Vec<u8>>,
-    /// The description's data that are written to; empty for others.
-    pub(super) data: Vec<Mutex<Vec<u8>>>,
+    /// The description's data that are written to, shared as the fields are; empty for others.
+    pub(super) data: Vec<Area>,
     /// What runs allocate.
     pub(super) heap: Arc<Budget>,
     /// What is kept for objects.
@@ -70,7 +73,7 @@ pub(super) struct Loaded {
     /// How long an operation's rules, or a filter, compute at most.
     pub(super) time_limit: Duration,
     /// Files of auxiliary data are changed one at a time.
-    pub(super) file_data: Mutex<()>,
+    pub(super) file_data: Arc<Mutex<()>>,
     /// Where lines of the text begin.
     lines: Vec<u32>,
 }
@@ -139,13 +142,13 @@ impl Loaded {
             has_holes: options.has_holes,
             rules,
             ioctl_rules,
-            vfs: Mutex::new(zeros(program.vfs)),
+            vfs: Arc::new(Mutex::new(zeros(program.vfs))),
             mount: Mutex::new(options.mount),
-            data: data.map(Mutex::new).collect(),
+            data: data.map(|bytes| Arc::new(Mutex::new(bytes))).collect(),
             heap: Budget::new(HEAP_BYTES_MAX),
             objects: Budget::new(OBJECTS_BYTES_MAX),
             time_limit: options.time_limit,
-            file_data: Mutex::new(()),
+            file_data: Arc::default(),
             lines: std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at as u32 + 1)).collect(),
             program,
         })
@@ -158,11 +161,7 @@ impl Loaded {
     }
 
     /// Whether the operation may be done.
-    pub(super) fn admit(&self, node: &LayerVnode<Described>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
-        if self.program.traces {
-            tracing::debug!(target: "fist", description = self.kind, user = caller.uid, process = caller.pid,
-                operation = operation.name(), name = ?operation.entry_name(), path = %super::display_path(node));
-        }
+    pub(super) fn admit(&self, operation: &Operation<'_>) -> Result<()> {
         match (self.program.access, operation) {
             (None, _) => Ok(()),
             (Some(Access::ReadOnly), Operation::Ioctl { command }) if crate::ioctl::changes(*command) => {
@@ -309,9 +308,14 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
     });
     // Names that rules change are not changed through the front end, which would keep what it knows of them.
     let changes_names = program.sites.iter().any(|site| {
-        use ::fist::builtins::BuiltIn as B;
-        let Site::BuiltIn(function, _) = site else { return false };
-        matches!(function, B::Rename | B::Unlink | B::MakeDirectory | B::CopyFile | B::SetFileData | B::Operate)
+        use ::fist::builtins::{BuiltIn as B, OperationValue as V};
+        match site {
+            Site::BuiltIn(function, _) => {
+                matches!(function, B::Rename | B::Unlink | B::MakeDirectory | B::CopyFile | B::SetFileData | B::Operate)
+            }
+            Site::Assign(value, _) => matches!(value, V::Name | V::ToName),
+            _ => false,
+        }
     });
     let filters = &program.filters;
     let names_change = filters.name.is_some() && !program.ioctls.is_empty();

@@ -3,6 +3,7 @@
 //! Operations without rules cost nothing more than the template does, and data that no filter touches go past the layer.
 
 mod act;
+mod arguments;
 mod collapse;
 mod duties;
 mod fan;
@@ -14,6 +15,7 @@ mod loaded;
 mod options;
 mod outcome;
 mod reload;
+mod trace;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -34,6 +36,7 @@ use vnode::{
 };
 
 use crate::OptionError;
+use act::Forward;
 use duties::{Duties, Duty};
 use levels::Levels;
 use loaded::Loaded;
@@ -158,19 +161,20 @@ impl State {
     }
 }
 
-/// Does an operation as its rules say, or, if there are none, as the template does.
+/// Does an operation as its rules say, or, if there are none, as the template does: with the arguments that rules have left it.
 macro_rules! ruled {
-    ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident| $forward:expr) => {{
+    ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident, $given:ident| $forward:expr) => {{
         let operation = $operation;
-        if $layer.duties.have_rules(&operation) {
-            let levels = $layer.levels.load();
-            let _one = $layer.one_at_a_time(&levels, $caller)?;
-            levels.act(0, ($node, $caller), &operation, &Outcome::nothing, &mut |$target, $as| $forward)
+        if $layer.duties.concern(&operation) {
+            $layer.ruled(($node, $caller), &operation, &Outcome::nothing, &mut |$target, $as, $given| $forward)
         } else {
-            let ($target, $as) = ($node, $caller);
+            let ($target, $as, $given) = ($node, $caller, &operation);
             $forward
         }
     }};
+    ($layer:ident, $node:expr, $caller:ident, $operation:expr, |$target:ident, $as:ident| $forward:expr) => {
+        ruled!($layer, $node, $caller, $operation, |$target, $as, _given| $forward)
+    };
 }
 
 impl Described {
@@ -204,6 +208,41 @@ impl Described {
         let lock = self.serial.write_unless(caller.cancellation(), ())?;
         *holder() = own;
         Ok(Some(Serial { thread: &self.serial_thread, _lock: lock }))
+    }
+
+    /// Does an operation that has rules, or is logged; `nothing` is the answer where a rule says that all went well, and nothing
+    /// was done.
+    fn ruled<T: Outcome>(
+        &self,
+        (node, caller): (&LayerVnode<Self>, &Caller),
+        operation: &Operation<'_>,
+        nothing: &dyn Fn() -> Option<T>,
+        forward: Forward<'_, T>,
+    ) -> Result<T> {
+        let levels = self.levels.load();
+        let answer = match self.duties.have_rules(operation) {
+            true => self
+                .one_at_a_time(&levels, caller)
+                .and_then(|_one| levels.act(0, (node, caller), operation, nothing, forward)),
+            false => forward(node, caller, operation),
+        };
+        self.log(&levels, (node, caller), operation, &answer);
+        answer
+    }
+
+    /// Logs an operation, if that is wanted.
+    fn log<T: Outcome>(
+        &self,
+        levels: &Levels,
+        of: (&LayerVnode<Self>, &Caller),
+        operation: &Operation<'_>,
+        answer: &Result<T>,
+    ) {
+        if self.duties.have(Duty::Traces)
+            && let Some(level) = levels.tracing()
+        {
+            trace::log(level.kind, of, operation, || answer.as_ref().map(Outcome::told).map_err(|error| *error));
+        }
     }
 
     /// Notes where an answer's object was looked up, if rules ask for it.
@@ -259,7 +298,15 @@ impl Layer for Described {
     }
 
     fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
-        if self.duties.have(Duty::Admission) { self.levels.load().admit(node, caller, operation) } else { Ok(()) }
+        if !self.duties.have(Duty::Admission) {
+            return Ok(());
+        }
+        let levels = self.levels.load();
+        let admitted = levels.admit(operation);
+        if admitted.is_err() {
+            self.log(&levels, (node, caller), operation, &admitted);
+        }
+        admitted
     }
 
     fn encode_name<'a>(&self, directory: &LayerVnode<Self>, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
@@ -311,8 +358,8 @@ impl Layer for Described {
     }
 
     fn setattr(&self, node: &LayerVnode<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-        ruled!(self, node, caller, Operation::SetAttributes(changes), |node, caller| node
-            .forward_setattr(caller, changes))
+        ruled!(self, node, caller, Operation::SetAttributes(changes), |node, caller, given| node
+            .forward_setattr(caller, arguments::changes(given, changes)))
     }
 
     fn access(&self, node: &LayerVnode<Self>, caller: &Caller, mode: AccessMode) -> Result<()> {
@@ -320,8 +367,8 @@ impl Layer for Described {
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        let entry =
-            ruled!(self, node, caller, Operation::Lookup(name), |node, caller| node.forward_lookup(caller, name));
+        let entry = ruled!(self, node, caller, Operation::Lookup(name), |node, caller, given| node
+            .forward_lookup(caller, arguments::name(given, name)));
         self.named(node, name, entry)
     }
 
@@ -330,14 +377,14 @@ impl Layer for Described {
     }
 
     fn create(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
-        let made = ruled!(self, node, caller, Operation::Create { name, how }, |node, caller| node
-            .forward_create(caller, name, how));
+        let made = ruled!(self, node, caller, Operation::Create { name, how }, |node, caller, given| node
+            .forward_create(caller, arguments::name(given, name), arguments::how(given, how)));
         self.named(node, name, made)
     }
 
     fn mkdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        let made = ruled!(self, node, caller, Operation::MakeDirectory { name, mode }, |node, caller| node
-            .forward_mkdir(caller, name, mode));
+        let made = ruled!(self, node, caller, Operation::MakeDirectory { name, mode }, |node, caller, given| node
+            .forward_mkdir(caller, arguments::name(given, name), arguments::made_mode(given, mode)));
         self.named(node, name, made)
     }
 
@@ -350,29 +397,31 @@ impl Layer for Described {
         mode: u32,
         device: Device,
     ) -> Result<Entry> {
-        let made = ruled!(self, node, caller, Operation::MakeNode { name, kind, mode }, |node, caller| node
-            .forward_mknod(caller, name, kind, mode, device));
+        let made = ruled!(self, node, caller, Operation::MakeNode { name, kind, mode }, |node, caller, given| node
+            .forward_mknod(caller, arguments::name(given, name), kind, arguments::made_mode(given, mode), device));
         self.named(node, name, made)
     }
 
     fn symlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        let made = ruled!(self, node, caller, Operation::MakeSymlink { name, target }, |node, caller| node
-            .forward_symlink(caller, name, target));
+        let made = ruled!(self, node, caller, Operation::MakeSymlink { name, target }, |node, caller, given| node
+            .forward_symlink(caller, arguments::name(given, name), arguments::target(given, target)));
         self.named(node, name, made)
     }
 
     fn link(&self, node: &LayerVnode<Self>, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
-        let made = ruled!(self, node, caller, Operation::Link { name, target }, |node, caller| node
-            .forward_link(caller, target, name));
+        let made = ruled!(self, node, caller, Operation::Link { name, target }, |node, caller, given| node
+            .forward_link(caller, target, arguments::name(given, name)));
         self.named(node, name, made)
     }
 
     fn unlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
-        ruled!(self, node, caller, Operation::Unlink(name), |node, caller| node.forward_unlink(caller, name))
+        ruled!(self, node, caller, Operation::Unlink(name), |node, caller, given| node
+            .forward_unlink(caller, arguments::name(given, name)))
     }
 
     fn rmdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
-        ruled!(self, node, caller, Operation::RemoveDirectory(name), |node, caller| node.forward_rmdir(caller, name))
+        ruled!(self, node, caller, Operation::RemoveDirectory(name), |node, caller, given| node
+            .forward_rmdir(caller, arguments::name(given, name)))
     }
 
     fn rename(
@@ -384,10 +433,20 @@ impl Layer for Described {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        let moved =
-            if self.duties.have(Duty::Places) { node.forward_lookup(&Caller::server(), name).ok() } else { None };
-        ruled!(self, node, caller, Operation::Rename { name, to, to_name, mode }, |node, caller| node
-            .forward_rename(caller, name, to, to_name, mode))?;
+        let keeps_places = self.duties.have(Duty::Places);
+        let look_up = |name: Name<'_>| match keeps_places {
+            true => node.forward_lookup(&Caller::server(), name).ok(),
+            false => None,
+        };
+        let mut moved = look_up(name);
+        let original = name;
+        ruled!(self, node, caller, Operation::Rename { name, to, to_name, mode }, |node, caller, given| {
+            let name = arguments::name(given, name);
+            if name != original {
+                moved = look_up(name);
+            }
+            node.forward_rename(caller, name, to, arguments::to_name(given, to_name), mode)
+        })?;
         if let Some(moved) = &moved
             && let Some(moved) = moved.vnode.as_any().downcast_ref::<LayerVnode<Self>>()
         {
@@ -405,12 +464,14 @@ impl Layer for Described {
     }
 
     fn open_directory(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<OpenDirectoryRef> {
-        if !self.duties.have_rules(&Operation::OpenDirectory) && !self.duties.have_rules(&Operation::ReadDirectory) {
+        let operation = Operation::OpenDirectory;
+        if !self.duties.concern(&operation) && !self.duties.have_rules(&Operation::ReadDirectory) {
             return node.forward_open_directory(caller);
         }
         let levels = self.levels.load();
-        let _one = self.one_at_a_time(&levels, caller)?;
-        levels.open_directory(0, node, caller)
+        let opened = self.one_at_a_time(&levels, caller).and_then(|_one| levels.open_directory(0, node, caller));
+        self.log(&levels, (node, caller), &operation, &opened);
+        opened
     }
 
     fn statfs(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<StatFs> {
@@ -442,7 +503,8 @@ impl Layer for Described {
     }
 
     fn tmpfile(&self, node: &LayerVnode<Self>, caller: &Caller, how: &Creation) -> Result<Created> {
-        ruled!(self, node, caller, Operation::TemporaryFile(how), |node, caller| node.forward_tmpfile(caller, how))
+        ruled!(self, node, caller, Operation::TemporaryFile(how), |node, caller, given| node
+            .forward_tmpfile(caller, arguments::how(given, how)))
     }
 
     fn ioctl(
@@ -459,8 +521,11 @@ impl Layer for Described {
             None => node.forward_ioctl(caller, command, input, output),
         };
         let levels = self.levels.load();
-        let _one = self.one_at_a_time(&levels, caller)?;
-        levels.command(0, (node, caller), command, (input, output), forward)
+        let answer = self
+            .one_at_a_time(&levels, caller)
+            .and_then(|_one| levels.command(0, (node, caller), command, (input, output), forward));
+        self.log(&levels, (node, caller), &Operation::Ioctl { command }, &answer);
+        answer
     }
 
     fn read_directory(
@@ -470,7 +535,11 @@ impl Layer for Described {
         cookie: u64,
         sink: &mut dyn FnMut(DirectoryEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        directory.forward_read(caller, cookie, sink)
+        let read = directory.forward_read(caller, cookie, sink);
+        if self.duties.have(Duty::Traces) {
+            self.log(&self.levels.load(), (directory.node(), caller), &Operation::ReadDirectory, &read);
+        }
+        read
     }
 
     fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
@@ -486,7 +555,7 @@ impl Layer for Described {
         data: &[u8],
         kill_privileges: bool,
     ) -> Result<usize> {
-        if !self.duties.have_rules(&Operation::Write { offset, length: data.len() }) {
+        if !self.duties.concern(&Operation::Write { offset, length: data.len() }) {
             return file.forward_write_at(caller, offset, data, kill_privileges);
         }
         let levels = self.levels.load();
@@ -494,10 +563,10 @@ impl Layer for Described {
         // What is appended goes to the end, wherever it was to go.
         let seen = if file.flags().appends() { file.forward_getattr(&Caller::server())?.size } else { offset };
         let operation = Operation::Write { offset: seen, length: data.len() };
-        let forward =
-            &mut |_: &LayerVnode<Self>, caller: &Caller| file.forward_write_at(caller, offset, data, kill_privileges);
         // Where a rule says that all went well, all was written.
-        levels.act(0, (file.node(), caller), &operation, &|| Some(data.len()), forward)
+        self.ruled((file.node(), caller), &operation, &|| Some(data.len()), &mut |_, caller, _| {
+            file.forward_write_at(caller, offset, data, kill_privileges)
+        })
     }
 
     fn getattr_open(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<Attributes> {
@@ -505,9 +574,9 @@ impl Layer for Described {
     }
 
     fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
-        ruled!(self, file.node(), caller, Operation::Truncate { size }, |_node, caller| file.forward_truncate(
+        ruled!(self, file.node(), caller, Operation::Truncate { size }, |_node, caller, given| file.forward_truncate(
             caller,
-            size,
+            arguments::new_size(given, size),
             kill_privileges
         ))
     }
@@ -577,10 +646,8 @@ impl Layer for Described {
             let _one = self.one_at_a_time(&levels, &Caller::server());
             levels.release(file);
         }
+        if self.duties.have(Duty::Traces) {
+            self.log(&self.levels.load(), (file.node(), &Caller::server()), &Operation::Release, &Ok(()));
+        }
     }
-}
-
-/// Where an object is, for messages.
-fn display_path(node: &LayerVnode<Described>) -> String {
-    vnode::Vnode::path(node).map(|path| String::from_utf8_lossy(&path).into_owned()).unwrap_or_default()
 }

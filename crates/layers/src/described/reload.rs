@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use ::fist::load;
-use ::fist::program::{Program, Type};
+use ::fist::program::{Field, Program, Structure, Type};
 use ::fist::report::{Colours, report};
 use vnode::{ControlError, Properties};
 
@@ -79,26 +79,52 @@ impl Described {
 }
 
 impl Loaded {
-    /// Takes over what is kept, where it is of the same layout.
+    /// Takes over what is kept, where it is of the same layout: shared, so that what operations of the old description still
+    /// write is not lost. Fields that another layout of `%per_vfs` has too are copied.
     fn keep(&mut self, old: &Loaded) {
         self.below.clone_from(&old.below);
         self.level = old.level;
         (self.heap, self.objects) = (Arc::clone(&old.heap), Arc::clone(&old.objects));
+        self.file_data = Arc::clone(&old.file_data);
         let fields =
             |program: &Program, structure: Option<usize>| structure.map(|index| program.structures[index].clone());
-        if fields(&self.program, self.program.vfs) == fields(&old.program, old.program.vfs) {
-            self.vfs = old.vfs.lock().unwrap_or_else(PoisonError::into_inner).clone().into();
+        match (fields(&self.program, self.program.vfs), fields(&old.program, old.program.vfs)) {
+            (new, before) if new == before => self.vfs = Arc::clone(&old.vfs),
+            (Some(new), Some(before)) => self.copy_fields(&new, old, &before),
+            _ => {}
         }
         let same = fields(&self.program, self.program.vnode) == fields(&old.program, old.program.vnode);
         self.layout = if same { old.layout } else { old.layout + 1 };
-        let is_plain = |r#type: &Type| !matches!(r#type, Type::Pointer { .. } | Type::Structure(_));
         for (index, data) in self.program.data.iter().enumerate().filter(|(_, data)| data.is_written) {
             let known = old.program.data.iter().position(|other| {
                 other.is_written && other.name == data.name && other.r#type == data.r#type && is_plain(&data.r#type)
             });
             if let Some(known) = known {
-                self.data[index] = old.data[known].lock().unwrap_or_else(PoisonError::into_inner).clone().into();
+                self.data[index] = Arc::clone(&old.data[known]);
             }
         }
+    }
+
+    /// Copies the fields that have the same name and type in both layouts of `%per_vfs`.
+    fn copy_fields(&self, new: &Structure, old: &Loaded, before: &Structure) {
+        let from = old.vfs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut to = self.vfs.lock().unwrap_or_else(PoisonError::into_inner);
+        for field in new.fields.iter().filter(|field| is_plain(&field.r#type)) {
+            let same = |other: &&Field| other.name == field.name && other.r#type == field.r#type;
+            if let Some(other) = before.fields.iter().find(same) {
+                let size = self.program.size(&field.r#type) as usize;
+                let (to_offset, offset) = (field.offset as usize, other.offset as usize);
+                to[to_offset..to_offset + size].copy_from_slice(&from[offset..offset + size]);
+            }
+        }
+    }
+}
+
+/// Whether a type means the same in every description: structures are numbered in each.
+fn is_plain(r#type: &Type) -> bool {
+    match r#type {
+        Type::Array(of, _) => is_plain(of),
+        Type::Pointer { .. } | Type::Structure(_) => false,
+        _ => true,
     }
 }

@@ -8,7 +8,7 @@ use ::fist::calls::Object;
 use ::fist::ir::Role;
 use ::fist::stop::Why;
 use vnode::layer::{LayerVnode, Operation};
-use vnode::{Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
+use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};
 
 use super::super::fan::FanVnode;
 use super::super::{Described, Fields};
@@ -42,20 +42,27 @@ impl Running<'_> {
 
     /// What the operation is done to: of one with a name, what that stands for.
     fn this(&mut self) -> Option<Found> {
-        let Some(name) = self.operation.and_then(Operation::entry_name) else {
-            return Some(Found { lower: VnodeRef::clone(self.node.lower()), attributes: None });
-        };
+        let lower = VnodeRef::clone(self.node.lower());
+        if self.operation.and_then(Operation::entry_name).is_none() {
+            return Some(Found { lower, attributes: None });
+        }
         if self.named.is_none() {
-            self.named = Some(self.peek(&VnodeRef::clone(self.node.lower()), name));
+            let name = self.current();
+            let found = name.and_then(|operation| self.peek(&lower, operation.entry_name()?));
+            self.named = Some(found);
         }
         self.named.clone().flatten()
     }
 
     fn replaced(&mut self) -> Option<Found> {
-        let Some(Operation::Rename { to, to_name, .. }) = self.operation else { return None };
+        let Some(Operation::Rename { to, .. }) = self.operation else { return None };
         if self.replaced.is_none() {
             let directory = VnodeRef::clone(self.node.lower_of(to).ok()?);
-            self.replaced = Some(self.peek(&directory, *to_name));
+            let found = match self.current() {
+                Some(Operation::Rename { to_name, .. }) => self.peek(&directory, to_name),
+                _ => None,
+            };
+            self.replaced = Some(found);
         }
         self.replaced.clone().flatten()
     }
@@ -84,9 +91,9 @@ impl Running<'_> {
         };
         let part = node.in_branch(branch as usize - 1)?;
         if let Some(Operation::Unlink(name) | Operation::RemoveDirectory(name) | Operation::Rename { name, .. }) =
-            self.operation
+            self.current()
         {
-            self.peek(&part, *name)?;
+            self.peek(&part, name)?;
         }
         Some(self.node.wrap(part))
     }
@@ -137,6 +144,43 @@ impl Running<'_> {
     pub(super) fn directory(&mut self, object: &Object) -> Result<Arc<LayerVnode<Described>>> {
         let found = self.find(object).ok_or(Errno::ENOENT)?;
         Ok(self.node.wrap(found.lower))
+    }
+
+    /// Whether the caller might have asked for what a rule assigns to an attribute that setattr sets: rules give nobody more than
+    /// he could have had.
+    ///
+    /// # Errors
+    /// `EPERM` if not, as chmod(2) and chown(2), or what access(2) answers for a size.
+    pub(super) fn may_assign(&self, value: OperationValue, number: i64) -> Result<()> {
+        let Some(Operation::SetAttributes(changes)) = self.operation else { return Ok(()) };
+        if number < 0 || self.caller.is_superuser() {
+            return Ok(());
+        }
+        if value == OperationValue::NewSize {
+            // Who sets a size already may set this one.
+            return if changes.size.is_some() {
+                Ok(())
+            } else {
+                self.node.forward_access(self.caller, AccessMode::WRITE)
+            };
+        }
+        let Attributes { uid, gid, .. } = self.node.forward_getattr(&Caller::server())?;
+        let is_owner = self.caller.uid == uid;
+        let may = match value {
+            // For a group that the caller is not in Linux takes the bit away that it asks for.
+            OperationValue::NewMode => {
+                let is_group_set = |mode: i64| mode & i64::from(libc::S_ISGID) != 0;
+                let is_asked_for = changes.mode.is_some_and(|mode| is_group_set(mode.into()));
+                is_owner
+                    && (!is_group_set(number) || is_asked_for || self.caller.is_in_group(changes.gid.unwrap_or(gid)))
+            }
+            OperationValue::NewOwner => is_owner && number == i64::from(uid),
+            OperationValue::NewGroup => {
+                is_owner && u32::try_from(number).is_ok_and(|group| group == gid || self.caller.is_in_group(group))
+            }
+            _ => true,
+        };
+        if may { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     pub(super) fn look_up(

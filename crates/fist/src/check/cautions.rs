@@ -1,0 +1,217 @@
+//! Warnings of what works and costs or gives away more than its author may think: look-ups that the kernel does not keep, a lock
+//! that is held while something is done below, initialization vectors that are always the same.
+
+use std::collections::HashMap;
+
+use super::{Checker, Symbol};
+use crate::builtins::{self, BuiltIn};
+use crate::diagnostic::{Code, Severity};
+use crate::idle;
+use crate::operations::{OPERATIONS, Operation, Part};
+use crate::text::Span;
+use crate::tree::{Block, Expression, ExpressionKind as E, Initializer, UnaryOperator as U, Variable};
+use crate::walk;
+
+/// Operations that change nothing, but belong to changes: a lock is held over them for a reason.
+const AROUND_CHANGES: [&str; 4] = ["open", "flush", "fsync", "release"];
+/// So many names of operations stand in a message.
+const NAMED_MAX: usize = 4;
+
+/// How a variable is used in a function.
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    /// How often it is named.
+    named: u32,
+    /// How often where it gets, or gives, only what is known.
+    known: u32,
+}
+
+/// What a variable is given as, where that should differ each time.
+struct Vector<'a> {
+    name: &'a str,
+    span: Span,
+    function: BuiltIn,
+}
+
+impl Checker {
+    /// Warns of rules that cost more than it seems. Where something is wrong it is too early for that.
+    pub(super) fn find_costs(&mut self) {
+        if self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
+            return;
+        }
+        self.find_lookups();
+        self.find_held_lock();
+    }
+
+    /// Rules behind look-up that see those that went well: for them alone the kernel keeps no names.
+    fn find_lookups(&mut self) {
+        let Some(lookup) = Operation::by_name("lookup") else { return };
+        let rules = self.program.rules.iter().filter(|rule| rule.operations.contains(lookup));
+        if rules.clone().any(|rule| rule.part != Part::PostCall) {
+            return;
+        }
+        let seeing = rules.filter(|rule| !idle::without_error(&self.program, rule.function));
+        let spans: Vec<Span> = seeing.map(|rule| rule.span).collect();
+        for span in spans {
+            let what = "this rule sees each look-up: the kernel keeps no names, and every path is slower";
+            self.warn(Code::SeesLookups, what, span).remedy =
+                Some("if only those that fail are meant, begin it with `if (fistLastErr() == 0) return;`".into());
+        }
+    }
+
+    /// With `operations serial` all wait while one is done below, also where nothing is changed.
+    fn find_held_lock(&mut self) {
+        if !self.program.is_serial {
+            return;
+        }
+        let is_needless = |operation: &Operation| {
+            let kind = operation.kind();
+            kind.changes == Some(false) && !AROUND_CHANGES.contains(&kind.name)
+        };
+        let rules = self.program.rules.iter().map(|rule| {
+            let all = rule.operations.iter().filter(|operation| usize::from(operation.0) < OPERATIONS.len());
+            let names: Vec<_> = all.filter(is_needless).map(|operation| operation.kind().name).collect();
+            (rule.span, names)
+        });
+        let held: Vec<_> = rules.filter(|(_, names)| !names.is_empty()).collect();
+        for (span, names) in held {
+            let more = names.len().saturating_sub(NAMED_MAX);
+            let mut named = names[..names.len() - more].join(", ");
+            if more > 0 {
+                named.push_str(&format!(" and {more} more"));
+            }
+            let what = format!("`operations serial` holds the lock of the mount while this is done below: {named}");
+            self.warn(Code::HeldLock, what, span).remedy = Some(
+                "one that is slow keeps all others waiting: leave it out of the rule, or `operations serial` away"
+                    .into(),
+            );
+        }
+    }
+
+    /// Initialization vectors of a function that are the same each time.
+    pub(super) fn find_fixed_vectors(&mut self, body: &Block, parameters: &[Variable]) {
+        let mut declared: HashMap<&str, bool> = HashMap::new();
+        walk::variables(body, &mut |variable| {
+            if let Some(name) = &variable.name {
+                let is_known = variable.value.as_ref().is_none_or(|value| self.is_known_value(value));
+                declared.entry(&name.value).and_modify(|all| *all &= is_known).or_insert(is_known);
+            }
+        });
+        for name in parameters.iter().filter_map(|parameter| parameter.name.as_ref()) {
+            declared.insert(&name.value, false);
+        }
+        let mut uses: HashMap<&str, Use> = HashMap::new();
+        let mut vectors = Vec::new();
+        walk::block(body, &mut |expression| self.note_use(expression, &declared, &mut uses, &mut vectors));
+        let fixed: Vec<_> = vectors
+            .iter()
+            .filter(|vector| match declared.get(vector.name) {
+                Some(is_known) => *is_known && uses.get(vector.name).is_some_and(|one| one.named == one.known),
+                None => self.is_fixed_data(vector.name),
+            })
+            .map(|vector| (vector.span, vector.function))
+            .collect();
+        for (span, function) in fixed {
+            let (what, remedy) = match function {
+                BuiltIn::Seal => (
+                    "this nonce is always the same: of what is sealed with it twice, much can be read without the key",
+                    "fill it with fistRandom, and keep it beside the data",
+                ),
+                _ => (
+                    "this initialization vector is always the same: data that begin alike are enciphered alike, which shows",
+                    "make it of what differs, as the number of the page, or use fistSeal",
+                ),
+            };
+            self.warn(Code::FixedVector, what, span).remedy = Some(remedy.into());
+        }
+    }
+
+    /// Notes how an expression uses variables.
+    fn note_use<'a>(
+        &self,
+        expression: &'a Expression,
+        declared: &HashMap<&str, bool>,
+        uses: &mut HashMap<&'a str, Use>,
+        vectors: &mut Vec<Vector<'a>>,
+    ) {
+        let mut known = |of: &'a Expression| {
+            if let Some(name) = walk::root(place(of)) {
+                uses.entry(name).or_default().known += 1;
+            }
+        };
+        match &expression.kind {
+            E::Name(name) => uses.entry(name).or_default().named += 1,
+            E::Assign(None, target, value) if self.is_known(value) => known(target),
+            E::SizeOfValue(of) => known(of),
+            E::Call { function, arguments } => {
+                let function = builtins::function(&function.value).map(|signature| signature.function);
+                match (function, &arguments[..]) {
+                    (Some(BuiltIn::MemoryCopy), [to, from, ..]) if self.is_fixed(from, declared) => known(to),
+                    (Some(BuiltIn::MemorySet), [to, value, ..]) if self.is_known(value) => known(to),
+                    (Some(BuiltIn::Unseal), [_, _, _, _, nonce, ..]) => known(nonce),
+                    (Some(function @ (BuiltIn::Seal | BuiltIn::BlowfishCfb)), [_, _, _, _, vector, ..]) => {
+                        known(vector);
+                        let name = walk::root(place(vector));
+                        if let Some(name) = name.filter(|_| !is_deciphering(function, arguments)) {
+                            vectors.push(Vector { name, span: vector.span, function });
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a value is known when the description is checked.
+    fn is_known(&self, value: &Expression) -> bool {
+        match &value.kind {
+            E::Integer { .. } | E::Character(_) => true,
+            E::Name(name) => matches!(self.symbols.get(name), Some((Symbol::Constant(..), _))),
+            E::Unary(U::Plus | U::Negate | U::Not | U::Complement, _) | E::Binary(..) | E::Cast { .. } => {
+                let mut all = true;
+                value.kind.parts(&mut |part| all &= self.is_known(part));
+                all
+            }
+            _ => false,
+        }
+    }
+
+    fn is_known_value(&self, value: &Initializer) -> bool {
+        match value {
+            Initializer::Value(Expression { kind: E::Text(_), .. }) => true,
+            Initializer::Value(value) => self.is_known(value),
+            Initializer::List(values, _) => values.iter().all(|value| self.is_known_value(value)),
+        }
+    }
+
+    /// Whether bytes are those of a string, or of data that nothing writes to.
+    fn is_fixed(&self, from: &Expression, declared: &HashMap<&str, bool>) -> bool {
+        match (&from.kind, walk::root(place(from))) {
+            (E::Text(_), _) => true,
+            (_, Some(name)) => !declared.contains_key(name) && self.is_fixed_data(name),
+            _ => false,
+        }
+    }
+
+    fn is_fixed_data(&self, name: &str) -> bool {
+        matches!(self.symbols.get(name), Some((Symbol::Data(_), _))) && !self.written.contains(name)
+    }
+}
+
+/// What an address is of, or the expression itself.
+fn place(of: &Expression) -> &Expression {
+    match &of.kind {
+        E::Unary(U::AddressOf, of) => of,
+        _ => of,
+    }
+}
+
+fn is_deciphering(function: BuiltIn, arguments: &[Expression]) -> bool {
+    let is_none = |direction: &Expression| match &direction.kind {
+        E::Name(name) => name == "BF_DECRYPT",
+        E::Integer { value, .. } => *value == 0,
+        _ => false,
+    };
+    function == BuiltIn::BlowfishCfb && arguments.last().is_some_and(is_none)
+}

@@ -1,0 +1,267 @@
+//! Conditions of the preprocessor (FiST, section 2.4): `#ifdef`, `#ifndef`, `#else` and `#endif` leave tokens out.
+//!
+//! What is left out, and the lines with conditions, count as comments: whoever writes the text anew keeps them as they are.
+
+use std::collections::HashSet;
+
+use crate::check::constants::{ERRORS, NUMBERS};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::lexer::Lexed;
+use crate::text::Span;
+use crate::token::{Comment, Token, TokenKind};
+
+/// Leaves out of a text's tokens what its conditions exclude, and tells conditions that are wrong.
+pub(crate) fn resolve(text: &str, lexed: &mut Lexed) {
+    let is_directive = |token: &Token| token.kind == TokenKind::Directive;
+    if !lexed.tokens.iter().any(is_directive) {
+        return;
+    }
+    let mut conditions = Conditions::new(text);
+    lexed.tokens.retain(|token| conditions.keeps(token));
+    conditions.finish();
+    let Conditions { left_out, diagnostics, .. } = conditions;
+    let within = |span: Span| {
+        let next = left_out.partition_point(|other| other.end <= span.start);
+        left_out.get(next).is_some_and(|other| other.start <= span.start)
+    };
+    lexed.comments.retain(|comment| !within(comment.span));
+    lexed.diagnostics.retain(|problem| !within(problem.span));
+    lexed.comments.extend(left_out.iter().map(|span| Comment { span: *span, begins_line: true }));
+    lexed.comments.sort_by_key(|comment| comment.span.start);
+    lexed.diagnostics.extend(diagnostics);
+}
+
+/// The word behind `#` of a line for the preprocessor, and what follows it.
+pub(crate) fn directive(line: &str) -> (&str, &str) {
+    let line = line.trim_start_matches('#').trim_start();
+    line.split_at(line.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(line.len()))
+}
+
+/// The name that a line goes on with, and what follows it.
+fn name(rest: &str) -> Option<(&str, &str)> {
+    let rest = rest.trim_start();
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let (name, rest) = rest.split_at(rest.find(|letter| !is_part(letter)).unwrap_or(rest.len()));
+    name.starts_with(|first: char| !first.is_ascii_digit()).then_some((name, rest))
+}
+
+/// A condition that no `#endif` has closed yet.
+struct Condition {
+    /// Its line.
+    span: Span,
+    /// It holds, so that what stands before `#else` is kept.
+    holds: bool,
+    /// Where its `#else` stands, if that has come.
+    otherwise: Option<Span>,
+}
+
+impl Condition {
+    /// Whether what stands here is kept, as far as this condition says.
+    fn keeps(&self) -> bool {
+        self.holds == self.otherwise.is_none()
+    }
+}
+
+struct Conditions<'a> {
+    text: &'a str,
+    /// Constants that have been defined up to here.
+    defined: HashSet<&'a str>,
+    open: Vec<Condition>,
+    /// How many of them leave out what stands here.
+    excluding: usize,
+    /// Where what is left out now begins.
+    left_out_from: Option<u32>,
+    /// Conditions, and what they leave out, in the order of the text.
+    left_out: Vec<Span>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl<'a> Conditions<'a> {
+    fn new(text: &'a str) -> Conditions<'a> {
+        let known = ERRORS.iter().map(|(name, _)| *name).chain(NUMBERS.iter().map(|(name, _)| *name));
+        Conditions {
+            text,
+            defined: known.collect(),
+            open: Vec::new(),
+            excluding: 0,
+            left_out_from: None,
+            left_out: Vec::new(),
+            diagnostics: Vec::new(),
+        }
+    }
+
+    /// Whether a token is kept.
+    fn keeps(&mut self, token: &Token) -> bool {
+        if token.kind == TokenKind::End {
+            return true;
+        }
+        let is_kept = self.excluding == 0;
+        if token.kind != TokenKind::Directive {
+            return is_kept;
+        }
+        let (word, rest) = directive(token.span.of(self.text));
+        match word {
+            "ifdef" | "ifndef" => {
+                let is_defined = self.named(word, rest, token.span).is_some_and(|name| self.defined.contains(name));
+                self.begin(token.span, is_defined == (word == "ifdef"));
+            }
+            "if" | "elif" => {
+                if is_kept {
+                    let remedy = "descriptions ask whether a name is defined: #ifdef";
+                    self.wrong(format!("`#{word}` is not known"), token.span, remedy);
+                }
+                if word == "if" {
+                    self.begin(token.span, true);
+                }
+            }
+            "else" => self.otherwise(token.span),
+            "endif" => match self.open.pop() {
+                Some(condition) => self.excluding -= usize::from(!condition.keeps()),
+                None => self.wrong("`#endif` closes nothing".to_owned(), token.span, "leave it away"),
+            },
+            "define" => {
+                if let Some((name, _)) = name(rest).filter(|_| is_kept) {
+                    self.defined.insert(name);
+                }
+                return is_kept;
+            }
+            _ => return is_kept,
+        }
+        self.note(token.span);
+        false
+    }
+
+    /// The name that a condition asks for.
+    fn named(&mut self, word: &str, rest: &'a str, span: Span) -> Option<&'a str> {
+        match name(rest) {
+            Some((name, rest)) if is_blank(rest) => Some(name),
+            _ => {
+                self.wrong(format!("`#{word}` is followed by one name"), span, "write the name of a constant");
+                None
+            }
+        }
+    }
+
+    fn begin(&mut self, span: Span, holds: bool) {
+        self.open.push(Condition { span, holds, otherwise: None });
+        self.excluding += usize::from(!holds);
+    }
+
+    fn otherwise(&mut self, span: Span) {
+        match self.open.last_mut() {
+            None => self.wrong("`#else` belongs to no condition".to_owned(), span, "leave it away"),
+            Some(Condition { otherwise: Some(before), .. }) => {
+                let before = *before;
+                self.wrong("a condition has two `#else`".to_owned(), span, "leave one away");
+                if let Some(last) = self.diagnostics.last_mut() {
+                    last.and(before, "the first is here");
+                }
+            }
+            Some(condition) => {
+                condition.otherwise = Some(span);
+                match condition.holds {
+                    true => self.excluding += 1,
+                    false => self.excluding -= 1,
+                }
+            }
+        }
+    }
+
+    /// Notes the line of a condition, behind which something may be left out, or nothing any more.
+    fn note(&mut self, line: Span) {
+        let is_kept = self.excluding == 0;
+        match (self.left_out_from, is_kept) {
+            (None, true) => self.left_out.push(line),
+            (None, false) => self.left_out_from = Some(line.start),
+            (Some(start), true) => {
+                self.left_out.push(Span { start, end: line.end });
+                self.left_out_from = None;
+            }
+            (Some(_), false) => {}
+        }
+    }
+
+    /// At the end of the text.
+    fn finish(&mut self) {
+        if let Some(start) = self.left_out_from {
+            self.left_out.push(Span { start, end: self.text.trim_end().len() as u32 });
+        }
+        for condition in std::mem::take(&mut self.open) {
+            let what = "this condition is not closed";
+            let mut problem = Diagnostic::error(Code::Unclosed, what, condition.span);
+            problem.remedy("write `#endif` on a line of its own behind what it is about");
+            self.diagnostics.push(problem);
+        }
+    }
+
+    fn wrong(&mut self, what: String, span: Span, remedy: &str) {
+        let mut problem = Diagnostic::error(Code::Directive, what, span);
+        problem.remedy(remedy);
+        self.diagnostics.push(problem);
+    }
+}
+
+/// Whether the rest of a line is nothing, or a comment.
+fn is_blank(rest: &str) -> bool {
+    let rest = rest.trim();
+    rest.is_empty() || rest.starts_with("//") || rest.starts_with("/*") && rest.ends_with("*/")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lexer::lex;
+    use crate::token::TokenKind;
+
+    /// The words that are kept, and the lines that are not.
+    fn kept(text: &str) -> (String, Vec<&str>) {
+        let lexed = lex(text);
+        assert!(lexed.diagnostics.is_empty(), "{text}\n{:#?}", lexed.diagnostics);
+        let words = lexed.tokens.iter().filter(|token| token.kind != TokenKind::Directive);
+        let words: Vec<_> = words.map(|token| token.span.of(text)).collect();
+        (words.join(" ").trim_end().to_owned(), lexed.comments.iter().map(|comment| comment.span.of(text)).collect())
+    }
+
+    fn problems(text: &str) -> Vec<&'static str> {
+        lex(text).diagnostics.iter().map(|problem| problem.code.name()).collect()
+    }
+
+    #[test]
+    fn what_the_conditions_exclude_is_left_out() {
+        for (text, expected) in [
+            ("#define A\n#ifdef A\na\n#else\nb\n#endif\nc", "a c"),
+            ("#ifdef A\na\n#else\nb\n#endif\nc", "b c"),
+            ("#ifndef A\na\n#else\nb\n#endif\nc", "a c"),
+            ("#ifdef A\n#ifdef EPERM\na\n#else\nb\n#endif\n#else\n#ifndef EPERM\nc\n#else\nd\n#endif\n#endif\n", "d"),
+            ("#ifdef NODUPS // a flag\na\n#endif /* NODUPS */\n", "a"),
+            ("#ifdef A\n#define B\n#endif\n#ifdef B\na\n#endif\nb", "b"),
+            ("#ifdef A\n#define A\n#endif\n  # ifdef A\na\n#endif\nb\n#define A 0\n#ifdef A\nc\n#endif", "b c"),
+            ("#ifdef A\n' @ \" %%\n%%\n/* no end\n*/\n#endif\nb", "b"),
+            ("x\n#ifdef A_LONGER\na\n#endif\n#define A_LONGER_NAME\n", "x"),
+        ] {
+            assert_eq!(kept(text).0, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_a_comment() {
+        let text = "a // one\n#ifdef A\nb // two\n#ifdef B\n#endif\n#else\nc /* three */\n#endif\nd";
+        let expected = ["// one", "#ifdef A\nb // two\n#ifdef B\n#endif\n#else", "/* three */", "#endif"];
+        assert_eq!(kept(text).1, expected);
+    }
+
+    #[test]
+    fn conditions_that_are_wrong_are_told() {
+        for (text, expected) in [
+            ("#ifdef A\na\n", "F0003"),
+            ("#endif\n", "F0107"),
+            ("#else\n", "F0107"),
+            ("#ifdef A\n#else\n#else\n#endif\n", "F0107"),
+            ("#ifdef\n#endif\n", "F0107"),
+            ("#ifdef A B\n#endif\n", "F0107"),
+            ("#ifdef 1\n#endif\n", "F0107"),
+            ("#if 1\na\n#endif\n", "F0107"),
+        ] {
+            assert_eq!(problems(text), [expected], "{text}");
+        }
+    }
+}

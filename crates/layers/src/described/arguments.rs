@@ -1,0 +1,170 @@
+//! Arguments of an operation that rules have assigned: what the operation is given below (FiST, section 2.3.4).
+
+use ::fist::builtins::OperationValue as V;
+use vnode::layer::Operation as O;
+use vnode::{Creation, Errno, Name, NameBuf, Result, SetAttributes};
+
+/// Permission, set-id and sticky bits.
+const MODE_BITS: u32 = 0o7777;
+/// Most bytes of where a symbolic link points to, as Linux has it (PATH_MAX with the zero byte).
+const TARGET_BYTES_MAX: usize = 4095;
+
+/// The arguments that have been assigned.
+#[derive(Default)]
+pub(super) struct Assigned {
+    name: Option<NameBuf>,
+    to_name: Option<NameBuf>,
+    target: Option<Vec<u8>>,
+    /// The mode of a directory or a node that is made.
+    mode: Option<u32>,
+    /// The size of an open file.
+    size: Option<u64>,
+    how: Option<Creation>,
+    changes: Option<SetAttributes>,
+}
+
+impl Assigned {
+    /// The operation with what has been assigned in the place of what it was called with.
+    pub(super) fn within<'o>(&'o self, operation: &O<'o>) -> O<'o> {
+        let name = |before| self.name.as_ref().map_or(before, NameBuf::as_name);
+        match *operation {
+            O::SetAttributes(changes) => O::SetAttributes(self.changes.as_ref().unwrap_or(changes)),
+            O::Lookup(before) => O::Lookup(name(before)),
+            O::Create { name: before, how } => O::Create { name: name(before), how: self.how.as_ref().unwrap_or(how) },
+            O::MakeDirectory { name: before, mode } => {
+                O::MakeDirectory { name: name(before), mode: self.mode.unwrap_or(mode) }
+            }
+            O::MakeNode { name: before, kind, mode } => {
+                O::MakeNode { name: name(before), kind, mode: self.mode.unwrap_or(mode) }
+            }
+            O::MakeSymlink { name: before, target } => {
+                O::MakeSymlink { name: name(before), target: self.target.as_deref().unwrap_or(target) }
+            }
+            O::Link { name: before, target } => O::Link { name: name(before), target },
+            O::Unlink(before) => O::Unlink(name(before)),
+            O::RemoveDirectory(before) => O::RemoveDirectory(name(before)),
+            O::Rename { name: before, to, to_name, mode } => {
+                let to_name = self.to_name.as_ref().map_or(to_name, NameBuf::as_name);
+                O::Rename { name: name(before), to, to_name, mode }
+            }
+            O::TemporaryFile(how) => O::TemporaryFile(self.how.as_ref().unwrap_or(how)),
+            O::Truncate { size } => O::Truncate { size: self.size.unwrap_or(size) },
+            other => other,
+        }
+    }
+
+    /// Assigns a string. An operation that has no such argument stays as it is.
+    ///
+    /// # Errors
+    /// For a name those of [`Name::new`]: it is one component, and no other directory. For what a symbolic link cannot point to
+    /// `ENOENT` and `ENAMETOOLONG`, as symlink(2).
+    pub(super) fn set_text(&mut self, operation: &O<'_>, value: V, text: &[u8]) -> Result<()> {
+        match (value, operation) {
+            (V::Name, _) if operation.entry_name().is_some() => self.name = Some(NameBuf::new(text)?),
+            (V::ToName, O::Rename { .. }) => self.to_name = Some(NameBuf::new(text)?),
+            (V::Target, O::MakeSymlink { .. }) => match text.len() {
+                0 => return Err(Errno::ENOENT),
+                1..=TARGET_BYTES_MAX => self.target = Some(text.to_vec()),
+                _ => return Err(Errno::ENAMETOOLONG),
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Assigns a number; of setattr one below 0 sets nothing. An operation that has no such argument stays as it is.
+    ///
+    /// # Errors
+    /// `EINVAL` for a number that the argument cannot be.
+    pub(super) fn set_number(&mut self, operation: &O<'_>, value: V, number: i64) -> Result<()> {
+        match (value, operation) {
+            (V::NewMode, O::Create { how, .. } | O::TemporaryFile(how)) => {
+                self.how = Some(Creation { mode: mode(number)?, ..**how });
+            }
+            (V::NewMode, O::MakeDirectory { .. } | O::MakeNode { .. }) => self.mode = Some(mode(number)?),
+            (V::NewSize, O::Truncate { .. }) => self.size = Some(size(number)?),
+            (_, O::SetAttributes(changes)) => {
+                let changes = self.changes.get_or_insert(**changes);
+                match value {
+                    V::NewMode => changes.mode = unless_below_zero(number, mode)?,
+                    V::NewOwner => changes.uid = unless_below_zero(number, id)?,
+                    V::NewGroup => changes.gid = unless_below_zero(number, id)?,
+                    V::NewSize => changes.size = unless_below_zero(number, size)?,
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn mode(number: i64) -> Result<u32> {
+    u32::try_from(number).ok().filter(|mode| *mode <= MODE_BITS).ok_or(Errno::EINVAL)
+}
+
+/// A user or group: the largest number is none.
+fn id(number: i64) -> Result<u32> {
+    u32::try_from(number).ok().filter(|id| *id != u32::MAX).ok_or(Errno::EINVAL)
+}
+
+fn size(number: i64) -> Result<u64> {
+    u64::try_from(number).map_err(|_| Errno::EINVAL)
+}
+
+fn unless_below_zero<T>(number: i64, make: impl Fn(i64) -> Result<T>) -> Result<Option<T>> {
+    if number < 0 { Ok(None) } else { make(number).map(Some) }
+}
+
+/// The name of an operation, of one without any another.
+pub(super) fn name<'a>(operation: &O<'a>, otherwise: Name<'a>) -> Name<'a> {
+    operation.entry_name().unwrap_or(otherwise)
+}
+
+/// The new name of a rename.
+pub(super) fn to_name<'a>(operation: &O<'a>, otherwise: Name<'a>) -> Name<'a> {
+    match *operation {
+        O::Rename { to_name, .. } => to_name,
+        _ => otherwise,
+    }
+}
+
+/// Where a symbolic link that is made points to.
+pub(super) fn target<'a>(operation: &O<'a>, otherwise: &'a [u8]) -> &'a [u8] {
+    match *operation {
+        O::MakeSymlink { target, .. } => target,
+        _ => otherwise,
+    }
+}
+
+/// The mode of a directory or a node that is made.
+pub(super) fn made_mode(operation: &O<'_>, otherwise: u32) -> u32 {
+    match *operation {
+        O::MakeDirectory { mode, .. } | O::MakeNode { mode, .. } => mode,
+        _ => otherwise,
+    }
+}
+
+/// How a file is made.
+pub(super) fn how<'a>(operation: &O<'a>, otherwise: &'a Creation) -> &'a Creation {
+    match *operation {
+        O::Create { how, .. } | O::TemporaryFile(how) => how,
+        _ => otherwise,
+    }
+}
+
+/// The changes of setattr.
+pub(super) fn changes<'a>(operation: &O<'a>, otherwise: &'a SetAttributes) -> &'a SetAttributes {
+    match *operation {
+        O::SetAttributes(changes) => changes,
+        _ => otherwise,
+    }
+}
+
+/// The size that an open file gets.
+pub(super) fn new_size(operation: &O<'_>, otherwise: u64) -> u64 {
+    match *operation {
+        O::Truncate { size } => size,
+        _ => otherwise,
+    }
+}

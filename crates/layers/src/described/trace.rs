@@ -1,0 +1,184 @@
+//! What a description with `debug on` logs: each operation with its arguments, and how it went (FiST, section 2.2).
+//!
+//! What is read and written, the values of extended attributes, and the data of ioctls are told by their lengths: they may be secret.
+
+use std::fmt::Write;
+
+use vnode::layer::{LayerVnode, Operation as O};
+use vnode::{Caller, Creation, Errno, Name, Result, SetAttributes, SetTime};
+
+use super::Described;
+
+/// Logs an operation, and what it answered, in words.
+pub(super) fn log(
+    description: &str,
+    (node, caller): (&LayerVnode<Described>, &Caller),
+    operation: &O<'_>,
+    answer: impl FnOnce() -> Result<String>,
+) {
+    if !is_on() {
+        return;
+    }
+    let answer = answer().unwrap_or_else(error);
+    tracing::debug!(target: "fist", description, user = caller.uid, process = caller.pid, path = ?path(node),
+        "{} = {answer}", call(operation));
+}
+
+/// Logs the arguments that rules have left an operation, where they are others.
+pub(super) fn log_assigned(description: &str, before: &O<'_>, now: &O<'_>) {
+    if is_on() {
+        let (before, now) = (call(before), call(now));
+        if before != now {
+            tracing::debug!(target: "fist", description, "{before}: rules have made it {now}");
+        }
+    }
+}
+
+fn is_on() -> bool {
+    tracing::enabled!(target: "fist", tracing::Level::DEBUG)
+}
+
+/// Where an object is.
+fn path(node: &LayerVnode<Described>) -> String {
+    vnode::Vnode::path(node).map(|path| String::from_utf8_lossy(&path).into_owned()).unwrap_or_default()
+}
+
+fn error(error: Errno) -> String {
+    error.name().map_or_else(|| error.number().to_string(), str::to_owned)
+}
+
+/// An operation as a call: `mkdir(name="new", mode=0755)`.
+fn call(operation: &O<'_>) -> String {
+    let mut told = Told::default();
+    if let Some(name) = operation.entry_name() {
+        told.name("name", name);
+    }
+    match *operation {
+        O::SetAttributes(changes) => told.changes(changes),
+        O::Access(mode) => told.value("flags", mode.bits()),
+        O::Create { how, .. } | O::TemporaryFile(how) => told.creation(how),
+        O::MakeDirectory { mode, .. } => told.mode(mode),
+        O::MakeNode { kind, mode, .. } => told.mode(kind.mode_bits() | mode),
+        O::MakeSymlink { target, .. } => told.text("target", target),
+        O::Rename { to_name, mode, .. } => {
+            told.name("toname", to_name);
+            told.word(format_args!("{mode:?}"));
+        }
+        O::Open(flags) => told.flags(flags.bits()),
+        O::GetXattr(name) | O::RemoveXattr(name) => told.text("xattr", name),
+        O::SetXattr { name, value } => {
+            told.text("xattr", name);
+            told.value("length", value.len());
+        }
+        O::Ioctl { command } => told.word(format_args!("command={command:#x}")),
+        O::Read { offset, length } | O::Write { offset, length } => told.range(offset, length as u64),
+        O::Truncate { size } => told.value("size", size),
+        O::Fsync { data_only: true } => told.word(format_args!("data only")),
+        O::Allocate { mode, offset, length } => {
+            told.flags(mode.bits());
+            told.range(offset, length);
+        }
+        O::Seek { offset, target } => {
+            told.value("offset", offset);
+            told.word(format_args!("{target:?}"));
+        }
+        O::CopyRange { offset, to_offset, length } => {
+            told.range(offset, length);
+            told.value("to", to_offset);
+        }
+        O::Lock(lock) | O::TestLock(lock) => {
+            told.word(format_args!("{:?} {:?} {}..={}", lock.family, lock.kind, lock.start, lock.end));
+        }
+        _ => {}
+    }
+    format!("{}({})", operation.name(), told.0)
+}
+
+/// Arguments, with commas between them.
+#[derive(Default)]
+struct Told(String);
+
+impl Told {
+    fn word(&mut self, word: std::fmt::Arguments<'_>) {
+        if !self.0.is_empty() {
+            self.0.push_str(", ");
+        }
+        // Writing to a string cannot fail.
+        let _ = self.0.write_fmt(word);
+    }
+
+    fn value(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.word(format_args!("{name}={value}"));
+    }
+
+    /// In quotes, with escapes: nothing in a name speaks to who reads the log.
+    fn text(&mut self, name: &str, text: &[u8]) {
+        self.word(format_args!("{name}={:?}", String::from_utf8_lossy(text)));
+    }
+
+    fn name(&mut self, what: &str, name: Name<'_>) {
+        self.text(what, name.as_bytes());
+    }
+
+    fn mode(&mut self, mode: u32) {
+        self.word(format_args!("mode=0{mode:o}"));
+    }
+
+    fn flags(&mut self, flags: u32) {
+        self.word(format_args!("flags=0{flags:o}"));
+    }
+
+    fn range(&mut self, offset: u64, length: u64) {
+        self.value("offset", offset);
+        self.value("length", length);
+    }
+
+    fn creation(&mut self, how: &Creation) {
+        self.mode(how.mode);
+        self.flags(how.flags.bits());
+    }
+
+    fn changes(&mut self, changes: &SetAttributes) {
+        changes.mode.into_iter().for_each(|mode| self.mode(mode));
+        changes.uid.into_iter().for_each(|owner| self.value("owner", owner));
+        changes.gid.into_iter().for_each(|group| self.value("group", group));
+        changes.size.into_iter().for_each(|size| self.value("size", size));
+        for (name, time) in [("atime", changes.atime), ("mtime", changes.mtime)] {
+            match time {
+                Some(SetTime::Now) => self.value(name, "now"),
+                Some(SetTime::To(time)) => self.value(name, time.seconds),
+                None => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vnode::OpenFlags;
+
+    use super::*;
+
+    #[test]
+    fn operations_are_told_as_calls() {
+        let name = |text: &'static [u8]| Name::new(text).unwrap();
+        let how = Creation { mode: 0o644, flags: OpenFlags::READ };
+        let changes =
+            SetAttributes { mode: Some(0o600), size: Some(7), atime: Some(SetTime::Now), ..Default::default() };
+        for (operation, expected) in [
+            (O::GetAttributes, "getattr()".to_owned()),
+            (O::Lookup(name(b"a\nb")), r#"lookup(name="a\nb")"#.to_owned()),
+            (O::SetAttributes(&changes), "setattr(mode=0600, size=7, atime=now)".to_owned()),
+            (
+                O::Create { name: name(b"x"), how: &how },
+                format!("create(name=\"x\", mode=0644, flags=0{:o})", OpenFlags::READ.bits()),
+            ),
+            (O::MakeDirectory { name: name(b"d"), mode: 0o755 }, r#"mkdir(name="d", mode=0755)"#.to_owned()),
+            (O::SetXattr { name: b"user.key", value: b"secret" }, r#"setxattr(xattr="user.key", length=6)"#.to_owned()),
+            (O::Write { offset: 4096, length: 10 }, "write(offset=4096, length=10)".to_owned()),
+            (O::Ioctl { command: 0x4601 }, "ioctl(command=0x4601)".to_owned()),
+        ] {
+            assert_eq!(call(&operation), expected);
+        }
+    }
+}
