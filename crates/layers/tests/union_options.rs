@@ -7,12 +7,15 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bases::dir;
 use common::{list, memory, name, walk};
 use layers::{Branch, BranchMode};
+use vnode::layer::{Layer, LayerVnode, Operation};
 use vnode::{
-    Caller, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, VnodeRef,
+    Caller, Creation, Device, Errno, FileKind, FileSystemRef, OpenFlags, RenameMode, Result, SetAttributes, Vnode,
+    VnodeRef,
 };
 
 use BranchMode::{NoCreate, ReadOnly, ReadWrite};
@@ -101,6 +104,54 @@ fn deleting_all_removes_a_file_from_every_branch_and_leaves_no_whiteout() {
     whiteout.union.root().unlink(&server(), name("x")).unwrap();
     assert_eq!(names(&whiteout.branches[0], ""), [".wh.x", "y"]);
     assert_eq!(names(&whiteout.branches[1], ""), ["d", "x"], "by default nothing is removed on the right");
+}
+
+/// Counts how often the root is synchronized, in which files are deleted.
+struct Synchronized(Arc<AtomicUsize>);
+
+impl Layer for Synchronized {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "synchronized"
+    }
+
+    fn observe(&self, node: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>, _: Result<()>) {
+        let is_counted = matches!(operation, Operation::Fsync { .. }) && node.path() == Ok(Vec::new());
+        self.0.fetch_add(usize::from(is_counted), Ordering::SeqCst);
+    }
+}
+
+/// How often something is synchronized when a file is deleted from three branches, or another takes its name.
+fn synchronized(trees: [FileSystemRef; 3]) -> usize {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = |tree: FileSystemRef| {
+        ["x", "y"].iter().for_each(|file| fill(&tree, file, "data"));
+        (vnode::layer::stack(Synchronized(count.clone()), tree) as FileSystemRef, ReadWrite)
+    };
+    let branches = trees.map(counted);
+    let union = join(&[("delete", "all")], &branches);
+    let root = union.root();
+    root.unlink(&server(), name("x")).unwrap();
+    root.rename(&server(), name("y"), &root, name("z"), RenameMode::Replace).unwrap();
+    for (branch, _) in &branches {
+        let mut left = list(&branch.root(), &server());
+        left.retain(|name| name != ".wh..wh.plyfs");
+        assert!(left.iter().all(|name| name == "z"), "{left:?}");
+    }
+    count.load(Ordering::SeqCst)
+}
+
+#[test]
+fn deleting_from_several_branches_of_one_disk_synchronizes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let on_disk = ["a", "b", "c"].map(|name| {
+        let path = directory.path().join(name);
+        fs::create_dir(&path).unwrap();
+        Arc::new(dir::DirectoryFileSystem::open(&path, dir::Options::default()).unwrap()) as FileSystemRef
+    });
+    assert_eq!(synchronized(on_disk), 0);
+    assert!(synchronized([memory(), memory(), memory()]) >= 2, "of several, what is removed first is first on a disk");
 }
 
 #[test]

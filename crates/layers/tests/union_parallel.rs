@@ -3,7 +3,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,23 +11,38 @@ use bases::dir::{DirectoryFileSystem, Options};
 use common::{list, memory, name, root};
 use layers::{Branch, BranchMode};
 use vnode::layer::{Layer, LayerVnode};
-use vnode::{Caller, CancellationSource, Entry, Errno, FileSystemRef, Name, OpenDirectoryRef, Result};
+use vnode::{
+    Attributes, Caller, CancellationSource, Creation, Entry, Errno, FileSystemRef, Name, OpenDirectoryRef, OpenFlags,
+    Result, StatFs,
+};
 
 /// How many branches are being asked, and the most that ever were.
 #[derive(Default)]
 struct Asked {
     now: AtomicUsize,
     most: AtomicUsize,
+    /// How often somebody began to ask when nobody was asking.
+    rounds: AtomicUsize,
+    /// What is asked for slowly: [`NAMES`], [`ATTRIBUTES`] or [`SPACE`].
+    slow: AtomicU8,
     /// None answers while this is so, whoever waits for it.
     is_stuck: AtomicBool,
 }
 
-/// Takes its time to look up and to open directories, as over a network.
+const NAMES: u8 = 0;
+const ATTRIBUTES: u8 = 1;
+const SPACE: u8 = 2;
+
+/// Takes its time to look up and to open directories, or to do something else, as over a network.
 struct Far(Arc<Asked>);
 
 impl Far {
-    fn slowly<T>(&self, answer: impl FnOnce() -> T) -> T {
+    fn slowly<T>(&self, question: u8, answer: impl FnOnce() -> T) -> T {
+        if self.0.slow.load(Ordering::SeqCst) != question {
+            return answer();
+        }
         let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.rounds.fetch_add(usize::from(now == 1), Ordering::SeqCst);
         self.0.most.fetch_max(now, Ordering::SeqCst);
         thread::sleep(Duration::from_millis(20));
         while self.0.is_stuck.load(Ordering::SeqCst) {
@@ -47,28 +62,47 @@ impl Layer for Far {
     }
 
     fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
-        self.slowly(|| node.forward_lookup(caller, name))
+        self.slowly(NAMES, || node.forward_lookup(caller, name))
     }
 
     fn open_directory(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<OpenDirectoryRef> {
-        self.slowly(|| node.forward_open_directory(caller))
+        self.slowly(NAMES, || node.forward_open_directory(caller))
+    }
+
+    fn getattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Attributes> {
+        self.slowly(ATTRIBUTES, || node.forward_getattr(caller))
+    }
+
+    fn statfs(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<StatFs> {
+        self.slowly(SPACE, || node.forward_statfs(caller))
     }
 }
 
 /// A union of a branch at hand and that many far ones, in each of which is a directory `d` with files of its own.
 fn scene(far: usize) -> (FileSystemRef, Arc<Asked>) {
+    scene_with(far, BranchMode::ReadOnly, &[])
+}
+
+/// The same with far branches of that mode, and these options.
+fn scene_with(far: usize, mode_of_far: BranchMode, options: &[(&str, &str)]) -> (FileSystemRef, Arc<Asked>) {
     let (server, asked) = (Caller::server(), Arc::new(Asked::default()));
+    let options: Vec<_> = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let branches = (0..=far).map(|index| {
         let tree = memory();
+        let how = Creation { mode: 0o644, flags: OpenFlags::WRITE };
+        tree.root().create(&server, name("everywhere"), &how).unwrap();
+        if index == 0 {
+            tree.root().mkdir(&server, name("at hand"), 0o755).unwrap();
+        }
         let d = tree.root().mkdir(&server, name("d"), 0o755).unwrap().vnode;
         d.mkdir(&server, name("common"), 0o755).unwrap();
         d.mkdir(&server, name(&format!("own {index}")), 0o755).unwrap();
         let file_system =
             if index == 0 { tree } else { vnode::layer::stack(Far(Arc::clone(&asked)), tree) as FileSystemRef };
-        let mode = if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly };
+        let mode = if index == 0 { BranchMode::ReadWrite } else { mode_of_far };
         Branch { file_system, mode: Some(mode), label: format!("branch {index}") }
     });
-    let union = layers::kind("union").unwrap().join(&[], branches.collect(), None).unwrap();
+    let union = layers::kind("union").unwrap().join(&options, branches.collect(), None).unwrap();
     // By now it is known how slow they are.
     for missing in 0..4 {
         let found = union.root().lookup(&server, name(&format!("missing {missing}")));
@@ -99,7 +133,8 @@ fn slow_branches_are_listed_at_once() {
     let mut expected: Vec<_> = (0..=8).map(|index| format!("own {index}")).collect();
     expected.insert(0, "common".to_owned());
     assert_eq!(names, expected);
-    assert_eq!(asked.most.load(Ordering::SeqCst), 8);
+    // A helper may look up another name in all of them meanwhile.
+    assert!(asked.most.load(Ordering::SeqCst) >= 8);
 }
 
 type Question<'a> = dyn Fn(&Caller) -> Result<()> + Sync + 'a;
@@ -170,4 +205,60 @@ fn branches_are_free_when_their_union_has_ended() {
         drop(union);
         assert_eq!(asked.now.load(Ordering::SeqCst), 0, "round {round}: nobody is left asking");
     }
+}
+
+#[test]
+fn slow_branches_tell_at_once_whether_they_have_changed() {
+    let (union, asked) = scene(8);
+    let server = Caller::server();
+    // What has just been changed may be changed again without a sign.
+    thread::sleep(Duration::from_millis(2_500));
+    asked.slow.store(ATTRIBUTES, Ordering::SeqCst);
+    // Names are learnt after some misses, and then a branch is asked for nothing but its times.
+    for missing in 0..3 {
+        assert_eq!(union.root().lookup(&server, name(&format!("none {missing}"))).map(drop), Err(Errno::ENOENT));
+    }
+    asked.rounds.store(0, Ordering::SeqCst);
+    assert_eq!(union.root().lookup(&server, name("none of all")).map(drop), Err(Errno::ENOENT));
+    let rounds = asked.rounds.load(Ordering::SeqCst);
+    assert!(rounds < 8, "{rounds} rounds");
+    assert_eq!(asked.now.load(Ordering::SeqCst), 0, "nobody is left asking");
+}
+
+#[test]
+fn slow_branches_are_asked_for_their_space_at_once() {
+    for options in [("create", "most-free"), ("create", "least-used"), ("minimum-free", "1k")] {
+        let (union, asked) = scene_with(8, BranchMode::ReadWrite, &[options]);
+        asked.slow.store(SPACE, Ordering::SeqCst);
+        asked.most.store(0, Ordering::SeqCst);
+        let how = Creation { mode: 0o644, flags: OpenFlags::WRITE };
+        union.root().create(&Caller::server(), name("new"), &how).unwrap();
+        assert_eq!(asked.most.load(Ordering::SeqCst), 8, "{options:?}");
+    }
+}
+
+#[test]
+fn slow_branches_are_asked_at_once_whether_a_directory_would_show_in_one() {
+    let (union, asked) = scene_with(8, BranchMode::ReadWrite, &[("create", "round-robin")]);
+    let (server, how) = (Caller::server(), Creation { mode: 0o644, flags: OpenFlags::WRITE });
+    let directory = union.root().lookup(&server, name("at hand")).unwrap().vnode;
+    // The first goes where the directory is, and the last to the last of all branches.
+    let rounds = (0..9).map(|index| {
+        asked.rounds.store(0, Ordering::SeqCst);
+        directory.create(&server, name(&format!("new {index}")), &how).unwrap();
+        asked.rounds.load(Ordering::SeqCst)
+    });
+    let most = rounds.max().unwrap();
+    assert!(most < 20, "{most} rounds");
+}
+
+#[test]
+fn slow_branches_are_asked_at_once_what_is_to_be_deleted_in_them() {
+    let (union, asked) = scene_with(8, BranchMode::ReadWrite, &[("delete", "all")]);
+    let server = Caller::server();
+    asked.rounds.store(0, Ordering::SeqCst);
+    union.root().unlink(&server, name("everywhere")).unwrap();
+    let rounds = asked.rounds.load(Ordering::SeqCst);
+    assert!(rounds < 10, "{rounds} rounds");
+    assert_eq!(union.root().lookup(&server, name("everywhere")).map(drop), Err(Errno::ENOENT));
 }

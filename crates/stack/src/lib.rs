@@ -19,5 +19,5 @@ pub use explain::explain;
 pub use layers::Branch as OpenBranch;
 pub use layers::union::{
     Change, CheckError, CheckOptions, CommitError, CommitOptions, Conflict, Difference, Finding, Fork,
-    attributes_of_marks, check as check_union, to_json as differences_to_json,
+    attributes_of_marks, check as check_union, remove_tree, to_json as differences_to_json,
 };

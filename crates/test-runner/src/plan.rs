@@ -117,6 +117,20 @@ const EXTENTS: &[Extent] = &[
         left: "twenty times the walks through unions of damaged branches",
     },
     Extent {
+        program: "layers union_deep",
+        variable: "DEEP_LEVELS",
+        quick: Some("20000"),
+        all: None,
+        left: "trees of 100,000 nested directories in unions (20,000 here)",
+    },
+    Extent {
+        program: "cli deep_trees",
+        variable: "DEEP_LEVELS",
+        quick: Some("10000"),
+        all: None,
+        left: "trees of 100,000 nested directories in mounted unions (10,000 here)",
+    },
+    Extent {
         program: "bases mem_and_dir",
         variable: "MODEL_STEPS",
         quick: Some("40000"),

@@ -23,6 +23,7 @@ mod open_file;
 mod overlays;
 mod process;
 pub mod profile;
+pub mod progress;
 mod properties;
 pub mod shortage;
 mod threads;

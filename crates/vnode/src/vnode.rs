@@ -62,6 +62,13 @@ pub trait Vnode: Send + Sync + 'static {
         Err(Errno::EOPNOTSUPP)
     }
 
+    /// A number of the storage that keeps the names in this directory. Changes of names in directories with the same number
+    /// reach storage in the order in which they are made, as through one journal; so nothing has to be synchronized to keep
+    /// that order. `None` (the default) where nothing is known of it. Cheap: no system call.
+    fn storage(&self) -> Option<u64> {
+        None
+    }
+
     /// The object itself, for the file system that made it to know its own vnodes again in link and rename.
     fn as_any(&self) -> &dyn Any;
 

@@ -27,6 +27,10 @@ impl Vnode for Node {
         paths::path(self)
     }
 
+    fn storage(&self) -> Option<u64> {
+        Some(self.mount().device)
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

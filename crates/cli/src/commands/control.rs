@@ -1,8 +1,7 @@
 //! `plyfs control`: a command to a layer or base of a running mount.
 
-use super::{print, running};
+use super::{command_to, print, running};
 use crate::arguments::Control;
-use crate::control::Request;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Runs the command.
@@ -13,11 +12,7 @@ pub fn run(arguments: &Control) -> Outcome {
         })?;
         Ok((key.to_owned(), value.to_owned()))
     };
-    let request = Request::Control {
-        target: arguments.layer.clone(),
-        name: arguments.command.clone(),
-        arguments: arguments.arguments.iter().map(pair).collect::<Outcome<_>>()?,
-    };
-    let answer = running(&arguments.mount_point)?.text(&request)?;
+    let pairs = arguments.arguments.iter().map(pair).collect::<Outcome<_>>()?;
+    let answer = command_to(&running(&arguments.mount_point)?, &arguments.layer, &arguments.command, pairs)?;
     if answer.is_empty() { Ok(()) } else { print(&format!("{}\n", answer.trim_end())) }
 }

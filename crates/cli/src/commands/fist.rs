@@ -14,9 +14,8 @@ use fist::program::Program;
 use fist::report::{self, Colours};
 use stack::syntax::LayerName;
 
-use super::{print, report as tell, running, tools};
+use super::{command_to, print, report as tell, running, tools};
 use crate::arguments::Fist;
-use crate::control::Request;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Runs the command.
@@ -79,8 +78,7 @@ fn reload(mount_point: &Path, description: Option<&str>) -> Outcome {
         };
         return Err(Failure::new(Exit::Usage, message));
     };
-    let request = Request::Control { target: kind.clone(), name: "reload".to_owned(), arguments: Vec::new() };
-    print(&format!("{}\n", server.text(&request)?))
+    print(&format!("{}\n", command_to(&server, kind, "reload", Vec::new())?))
 }
 
 /// The file names of the descriptions in a stack.

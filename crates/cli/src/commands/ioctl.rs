@@ -79,7 +79,7 @@ fn declared(path: &Path) -> Outcome<Vec<Command>> {
     };
     let mut commands = Vec::new();
     for target in descriptions(&mount.report.stack).into_iter().rev() {
-        let request = Request::Control { target, name: "ioctls".to_owned(), arguments: Vec::new() };
+        let request = Request::Control { target, name: "ioctls".to_owned(), arguments: Vec::new(), follows: false };
         let answer = mount.text(&request)?;
         let listed: Vec<Command> = serde_json::from_str(&answer).map_err(|error| {
             Failure::new(Exit::Failure, format!("the mount's answer cannot be read: {error}; mount it again"))

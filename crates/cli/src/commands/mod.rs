@@ -6,6 +6,7 @@ pub mod fist;
 pub mod ioctl;
 pub mod log_level;
 pub mod mount;
+pub mod progress;
 pub mod run;
 pub mod shell;
 pub mod snapshot;
@@ -28,6 +29,7 @@ use crate::control::client::{self, Mount};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::front_end::MountPoint;
 use crate::mount_table;
+use progress::ProgressLine;
 
 /// The running mount on this path.
 fn running(path: &Path) -> Outcome<Mount> {
@@ -38,8 +40,15 @@ fn running(path: &Path) -> Outcome<Mount> {
 /// Sends the union of the running mount on this path a command: its answer.
 fn ask_union(mount_point: &Path, command: &str, arguments: &[(&str, &str)]) -> Outcome<String> {
     let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let request = Request::Control { target: "union".to_owned(), name: command.to_owned(), arguments };
-    running(mount_point)?.text(&request)
+    command_to(&running(mount_point)?, "union", command, arguments)
+}
+
+/// Sends a member of a mount's stack a command: its answer. As long as there is none, it is shown how far the command is.
+fn command_to(mount: &Mount, target: &str, command: &str, arguments: Vec<(String, String)>) -> Outcome<String> {
+    let (target, name) = (target.to_owned(), command.to_owned());
+    let line = ProgressLine::new(&command.replace('-', " "));
+    let request = Request::Control { target, name, arguments, follows: true };
+    mount.text_with_progress(&request, &mut |objects| line.show(objects))
 }
 
 /// Names come from others: nothing in them may speak to the terminal.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use stack::{CheckError, CheckOptions, Finding, OpenBranch};
 
-use super::{ask_union, print};
+use super::{ask_union, print, progress};
 use crate::arguments::{Subject, Union, View};
 use crate::control::{Request, client};
 use crate::exit::{Exit, Failure, Outcome};
@@ -71,14 +71,18 @@ fn check(branches: &[OsString], options: CheckOptions) -> Outcome {
     let branches = expression.build_branches()?;
     refuse_mounted(&branches)?;
     let (mut findings, mut left, mut printed) = (0, 0, Ok(()));
-    let report = &mut |finding: Finding| {
-        findings += 1;
-        left += usize::from(finding.repair != Some(Ok(())));
-        if printed.is_ok() {
-            printed = print(&line(&finding));
-        }
-    };
-    stack::check_union(branches, &options, report).map_err(|error| match error {
+    let checked = progress::follow("union check", |progress| {
+        let report = &mut |finding: Finding| {
+            findings += 1;
+            left += usize::from(finding.repair != Some(Ok(())));
+            if printed.is_ok() {
+                progress.hide();
+                printed = print(&line(&finding));
+            }
+        };
+        stack::check_union(branches, &options, report)
+    });
+    checked.map_err(|error| match error {
         CheckError::InUse(_) => Failure::new(Exit::Busy, error),
         CheckError::State(_) => {
             let remedy = "check it as the user who owns that directory, or look into it and give it to yours";
@@ -117,7 +121,8 @@ fn refuse_mounted(branches: &[OpenBranch]) -> Outcome {
         let ask = |name: &str| {
             let (target, name) = ("union".to_owned(), name.to_owned());
             // One that has no union, or does not answer, knows no branches.
-            mount.text(&Request::Control { target, name, arguments: Vec::new() }).unwrap_or_default()
+            let request = Request::Control { target, name, arguments: Vec::new(), follows: false };
+            mount.text(&request).unwrap_or_default()
         };
         let (branches, views) = (ask("branches"), ask("views"));
         let shared = branches.lines().filter_map(|line| line.rsplit_once('=')).map(|(label, _)| label);

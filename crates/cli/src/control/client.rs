@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use rustix::process::{Pid, geteuid};
 use serde_json::Value;
 
-use super::{Answer, PATIENCE, Report, Request, Statistics, receive, send};
+use super::{Answer, Lines, PATIENCE, Report, Request, Statistics, send};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mount_table;
 use crate::runtime_directory::{self, Directory};
@@ -138,7 +138,7 @@ impl Asked {
     /// What it has begun to answer.
     fn answer(self, deadline: Instant) -> Option<Mount> {
         let Self { stream, pid, uid } = self;
-        match receive_answer(&stream, deadline) {
+        match receive_answer(&mut Lines::of(&stream), deadline) {
             Ok(Answer::Status(report)) => Some(Mount { report: Report { pid, uid, ..*report }, stream }),
             _ => None,
         }
@@ -158,7 +158,12 @@ impl Mount {
 
     /// Asks for a text.
     pub fn text(&self, request: &Request) -> Outcome<String> {
-        match self.answer(request)? {
+        self.text_with_progress(request, &mut |_| {})
+    }
+
+    /// The same of a request that may be [followed](Request::Control): it is told how many objects have been dealt with.
+    pub fn text_with_progress(&self, request: &Request, progress: &mut dyn FnMut(u64)) -> Outcome<String> {
+        match self.answer(request, progress)? {
             Answer::Text(text) => Ok(text),
             _ => Err(self.another_question()),
         }
@@ -171,16 +176,16 @@ impl Mount {
             Exit::Failure => Failure::new(failure.exit, format!("{failure}; {remedy}")),
             _ => failure,
         };
-        match self.answer(&Request::Statistics).map_err(older)? {
+        match self.answer(&Request::Statistics, &mut |_| {}).map_err(older)? {
             Answer::Statistics(statistics) => Ok(*statistics),
             _ => Err(self.another_question()),
         }
     }
 
     /// What it answers, unless that it cannot.
-    fn answer(&self, request: &Request) -> Outcome<Answer> {
+    fn answer(&self, request: &Request, progress: &mut dyn FnMut(u64)) -> Outcome<Answer> {
         let name = &self.report.mount_point;
-        match ask(&self.stream, request, Instant::now() + PATIENCE) {
+        match follow(&self.stream, request, PATIENCE, progress) {
             Ok(Answer::Error(message)) => Err(Failure::of_lines(Exit::Failure, &format!("{name}: {message}"))),
             Ok(answer) => Ok(answer),
             Err(error) => Err(no_answer(name, error)),
@@ -223,16 +228,29 @@ fn connection(directory: &Directory, name: OsString) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-fn ask(stream: &UnixStream, request: &Request, deadline: Instant) -> io::Result<Answer> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    stream.set_write_timeout(Some(left.max(Duration::from_millis(1))))?;
+/// Asks, and waits for the answer as long as no more than the patience passes without a line.
+pub(super) fn follow(
+    stream: &UnixStream,
+    request: &Request,
+    patience: Duration,
+    progress: &mut dyn FnMut(u64),
+) -> io::Result<Answer> {
+    stream.set_write_timeout(Some(patience))?;
     send(stream, request)?;
-    receive_answer(stream, deadline)
+    let (mut lines, mut text) = (Lines::of(stream), String::new());
+    loop {
+        match receive_answer(&mut lines, Instant::now() + patience)? {
+            Answer::Progress(objects) => progress(objects),
+            Answer::Part(part) => text.push_str(&part),
+            Answer::Text(end) if !text.is_empty() => return Ok(Answer::Text(text + &end)),
+            answer => return Ok(answer),
+        }
+    }
 }
 
-fn receive_answer(stream: &UnixStream, deadline: Instant) -> io::Result<Answer> {
-    let mut answer: Value = receive(stream, deadline)?.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-    let has_lines = answer.get("text").is_some();
+fn receive_answer(lines: &mut Lines<'_>, deadline: Instant) -> io::Result<Answer> {
+    let mut answer: Value = lines.receive(deadline)?.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+    let has_lines = answer.get("text").or(answer.get("part")).is_some();
     clean(&mut answer, has_lines);
     Ok(serde_json::from_value(answer)?)
 }

@@ -11,14 +11,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::process::geteuid;
+use vnode::progress::Progress;
 
-use super::{Answer, PATIENCE, Request, receive, send};
+use super::{Answer, Lines, PART_BYTES, PATIENCE, PROGRESS_INTERVAL, Request, send};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::runtime_directory::{self, Directory};
 
@@ -130,7 +132,7 @@ impl Control {
 const IDLE: Duration = Duration::from_secs(4 * PATIENCE.as_secs());
 
 /// Answers one connection's requests until it ends.
-fn converse(stream: &UnixStream, answerer: &dyn Answerer) {
+pub(super) fn converse(stream: &UnixStream, answerer: &dyn Answerer) {
     if !is_allowed(stream) {
         let _ =
             send(stream, &Answer::Error("only root and the user who mounted may do this; become one of them".into()));
@@ -139,19 +141,56 @@ fn converse(stream: &UnixStream, answerer: &dyn Answerer) {
     if stream.set_write_timeout(Some(PATIENCE)).is_err() {
         return;
     }
+    let mut requests = Lines::of(stream);
     loop {
-        let answer = match receive::<Request>(stream, Instant::now() + IDLE) {
-            Ok(Some(request)) => answerer.answer(request),
+        let answered = match requests.receive::<Request>(Instant::now() + IDLE) {
+            Ok(Some(request @ Request::Control { follows: true, .. })) => answer_follower(stream, request, answerer),
+            Ok(Some(request)) => send(stream, &answerer.answer(request)),
             Ok(None) => return,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                Answer::Error(format!("not a request: {error}"))
+                send(stream, &Answer::Error(format!("not a request: {error}")))
             }
             Err(_) => return,
         };
-        if send(stream, &answer).is_err() {
+        if answered.is_err() {
             return;
         }
     }
+}
+
+/// Answers a request, and until then tells how far it is. A long text is sent in parts.
+fn answer_follower(stream: &UnixStream, request: Request, answerer: &dyn Answerer) -> io::Result<()> {
+    let text = match answer_with_progress(stream, request, answerer) {
+        Answer::Text(text) => text,
+        other => return send(stream, &other),
+    };
+    let mut rest = text.as_str();
+    while rest.len() > PART_BYTES {
+        let (part, after) = rest.split_at(rest.floor_char_boundary(PART_BYTES));
+        send(stream, &Answer::Part(part.to_owned()))?;
+        rest = after;
+    }
+    send(stream, &Answer::Text(rest.to_owned()))
+}
+
+fn answer_with_progress(stream: &UnixStream, request: Request, answerer: &dyn Answerer) -> Answer {
+    let progress = Progress::default();
+    let (over, is_over) = channel::<()>();
+    thread::scope(|scope| {
+        let counted = &progress;
+        let tell = move || {
+            while is_over.recv_timeout(PROGRESS_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                if send(stream, &Answer::Progress(counted.objects())).is_err() {
+                    return;
+                }
+            }
+        };
+        // Where it cannot be started, whoever asks waits no longer than for other requests.
+        let _ = thread::Builder::new().name("progress".into()).spawn_scoped(scope, vnode::as_server(tell));
+        let answer = progress.of(|| answerer.answer(request));
+        drop(over);
+        answer
+    })
 }
 
 fn is_allowed(stream: &UnixStream) -> bool {

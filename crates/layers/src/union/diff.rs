@@ -3,14 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use vnode::progress::object_done;
 use vnode::{Attributes, Caller, Entry, Errno, FileKind, NameBuf, Result, VnodeRef};
 
 use super::node::{Instance, Node};
+use super::tree_path::TreePath;
 use super::whiteout::{self, Meaning};
 use super::work;
 
 /// How often what has a name may change before it is taken as it is.
 const ATTEMPTS: usize = 64;
+
+/// Bytes of a path that a program can give to the kernel at once (`PATH_MAX`). What is in a new directory whose path is longer is
+/// not listed, since the paths of a tree that is deep enough would take more memory than there is.
+const PATH_MAX: usize = 4096;
+/// Bytes that longer paths may take together. Whatever differs beyond that is told by the last directory with a shorter path.
+const DEEP_BYTES_MAX: usize = 64 << 20;
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,11 +63,56 @@ pub fn to_json(differences: &[Difference]) -> String {
     serde_json::Value::Array(differences.iter().map(entry).collect()).to_string()
 }
 
+/// The differences that were found so far.
+#[derive(Default)]
+struct Differences {
+    list: Vec<Difference>,
+    /// Bytes of the paths that are longer than [`PATH_MAX`].
+    deep_bytes: usize,
+    /// No more of these are listed.
+    is_full: bool,
+}
+
+impl Differences {
+    fn add(&mut self, change: Change, path: &TreePath, entry: &Entry) {
+        if path.length() > PATH_MAX {
+            self.is_full |= self.deep_bytes + path.length() > DEEP_BYTES_MAX;
+            if self.is_full {
+                return self.add_whole(path);
+            }
+            self.deep_bytes += path.length();
+        }
+        self.list.push(Difference { change, path: path.to_bytes(), kind: entry.attributes.kind });
+    }
+
+    /// Whether what is in a directory is to be compared; if not, something in it counts as changed.
+    fn may_go_into(&mut self, path: &TreePath) -> bool {
+        let may = !self.is_full || path.length() <= PATH_MAX;
+        if !may {
+            self.add_whole(path);
+        }
+        may
+    }
+
+    /// Something at a path that is too long to be listed differs.
+    fn add_whole(&mut self, path: &TreePath) {
+        let path = path.start(PATH_MAX).to_bytes();
+        self.list.push(Difference { change: Change::Changed, path, kind: FileKind::Directory });
+    }
+
+    /// All of them, by their paths.
+    fn sorted(mut self) -> Vec<Difference> {
+        self.list.sort_by(|one, other| one.path.cmp(&other.path));
+        self.list.dedup();
+        self.list
+    }
+}
+
 /// What is different in the newer directory, with all below it. What both have from the same branches is not looked at.
 pub(super) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Difference>> {
-    let mut differences = Vec::new();
+    let mut differences = Differences::default();
     // Not by recursion: a tree may be deeper than a thread's stack.
-    let mut open = vec![(Vec::new(), Arc::clone(older), Arc::clone(newer))];
+    let mut open = vec![(TreePath::root(), Arc::clone(older), Arc::clone(newer))];
     while let Some((path, older, newer)) = open.pop() {
         if is_same(&older.instances(), &newer.instances()) {
             continue;
@@ -68,7 +121,8 @@ pub(super) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Differ
         let (mut before, mut after) = (entries(&older, changed.as_ref())?, entries(&newer, changed.as_ref())?);
         let names: BTreeSet<NameBuf> = before.keys().chain(after.keys()).cloned().collect();
         for name in names {
-            let path = join(&path, name.as_bytes());
+            object_done();
+            let path = path.join(name.as_name());
             let pair = match (before.remove(&name), after.remove(&name)) {
                 (Some(old), Some(new)) if is_same_entry(&old, &new) => continue,
                 _ => both(&older, &newer, &name)?,
@@ -76,24 +130,25 @@ pub(super) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Differ
             match pair {
                 (None, None) => {}
                 (None, Some(entry)) => added(entry, path, &mut differences)?,
-                (Some(old), None) => differences.push(difference(Change::Deleted, &path, &old)),
+                (Some(old), None) => differences.add(Change::Deleted, &path, &old),
                 (Some(old), Some(entry)) if is_directory(&old) && is_directory(&entry) => {
                     if !is_directory_unchanged(&old, &entry)? {
-                        differences.push(difference(Change::Changed, &path, &entry));
+                        differences.add(Change::Changed, &path, &entry);
                     }
-                    open.push((path, node(&old.vnode), node(&entry.vnode)));
+                    if differences.may_go_into(&path) {
+                        open.push((path, node(&old.vnode), node(&entry.vnode)));
+                    }
                 }
                 (Some(old), Some(entry)) if is_directory(&old) || is_directory(&entry) => {
-                    differences.push(difference(Change::Deleted, &path, &old));
+                    differences.add(Change::Deleted, &path, &old);
                     added(entry, path, &mut differences)?;
                 }
                 (Some(old), Some(entry)) if is_unchanged(&old, &entry)? => {}
-                (Some(_), Some(entry)) => differences.push(difference(Change::Changed, &path, &entry)),
+                (Some(_), Some(entry)) => differences.add(Change::Changed, &path, &entry),
             }
         }
     }
-    differences.sort_by(|one, other| one.path.cmp(&other.path));
-    Ok(differences)
+    Ok(differences.sorted())
 }
 
 /// What has a name in either directory at one time: others may be changing what both are made of.
@@ -115,13 +170,14 @@ fn both(older: &Arc<Node>, newer: &Arc<Node>, name: &NameBuf) -> Result<(Option<
 }
 
 /// An object with all below it is new.
-fn added(entry: Entry, path: Vec<u8>, differences: &mut Vec<Difference>) -> Result<()> {
+fn added(entry: Entry, path: TreePath, differences: &mut Differences) -> Result<()> {
     let mut new = vec![(path, entry)];
     while let Some((path, entry)) = new.pop() {
-        differences.push(difference(Change::Added, &path, &entry));
-        if is_directory(&entry) {
+        object_done();
+        differences.add(Change::Added, &path, &entry);
+        if is_directory(&entry) && path.length() <= PATH_MAX {
             let below = entries(&node(&entry.vnode), None)?;
-            new.extend(below.into_iter().map(|(name, entry)| (join(&path, name.as_bytes()), entry)));
+            new.extend(below.into_iter().map(|(name, entry)| (path.join(name.as_name()), entry)));
         }
     }
     Ok(())
@@ -226,14 +282,6 @@ fn is_same(one: &[Instance], other: &[Instance]) -> bool {
 
 fn is_directory(entry: &Entry) -> bool {
     entry.attributes.is_directory()
-}
-
-fn difference(change: Change, path: &[u8], entry: &Entry) -> Difference {
-    Difference { change, path: path.to_vec(), kind: entry.attributes.kind }
-}
-
-fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
 }
 
 fn node(vnode: &VnodeRef) -> Arc<Node> {

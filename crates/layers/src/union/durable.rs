@@ -21,6 +21,13 @@ pub(super) fn sync_directory(directory: &VnodeRef) -> Result<()> {
     }
 }
 
+/// Whether what is done in a directory of one branch and in a directory of another may reach the disk in another order. Of
+/// branches on one disk it does not.
+pub(super) fn are_apart((one, here): (&Member, &VnodeRef), (other, there): (&Member, &VnodeRef)) -> bool {
+    let is_one_storage = || here.storage().is_some_and(|storage| there.storage() == Some(storage));
+    one.is_apart_from(other) && !is_one_storage()
+}
+
 impl Member {
     /// Whether what is done in the other and here may reach the disk in another order.
     pub(super) fn is_apart_from(&self, other: &Member) -> bool {

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use vnode::progress::object_done;
 use vnode::{Caller, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::branches::{Member, Slot};
@@ -31,9 +32,13 @@ pub(super) struct Fold<'a> {
 /// Copies of files with several names, by the names that lead to them.
 type Copies = HashMap<NameBuf, VnodeRef>;
 
-/// A directory of the upper layer.
+/// A directory of the upper layer, with as much of its path as it does not share with the one before it in a list.
 struct Directory {
-    path: Vec<NameBuf>,
+    /// The number of names, from the root on, that its path has in common with that one's.
+    shared: usize,
+    /// The names behind these.
+    names: Vec<NameBuf>,
+    upper: VnodeRef,
     /// What the rest of it is known by while it is on its way.
     key: NameBuf,
     /// Where the rest of it is, if it has been moved.
@@ -153,6 +158,7 @@ impl Fold<'_> {
         below: &[Instance],
     ) -> Result<Option<Pair>> {
         let server = Caller::server();
+        object_done();
         let Some(entry) = work::find(upper, name)? else { return Ok(None) };
         if whiteout::is_device(&entry)? {
             self.hide(lower, name, below)?;
@@ -216,8 +222,15 @@ impl Fold<'_> {
         for directory in moved {
             self.take_rest(directory, &on_the_way)?;
         }
-        // The highest first: they have been found in that order.
-        directories.iter().try_for_each(|directory| self.bring_rest(directory, &on_the_way))
+        // The highest first: they have been found in that order. The way to one begins where it leaves the way to the one before.
+        let (mut path, mut way) = (Vec::new(), vec![(self.upper.root.clone(), self.lower.root.clone())]);
+        for directory in &directories {
+            path.truncate(directory.shared);
+            path.extend(directory.names.iter().cloned());
+            way.truncate(directory.shared + 1);
+            self.bring_rest(directory, &path, &mut way, &on_the_way)?;
+        }
+        Ok(())
     }
 
     /// Takes the rest of a moved directory out of the lower layer. Where that has none of it a directory is made, for the
@@ -232,13 +245,7 @@ impl Fold<'_> {
         let Resolved { in_lower, below } = self.resolve(path)?;
         let (from, name) = match in_lower {
             Some(place) => place,
-            None => {
-                let mut upper = self.upper.root.clone();
-                for part in &directory.path {
-                    upper = upper.lookup(&server, part.as_name())?.vnode;
-                }
-                self.make_like(&upper)?
-            }
+            None => self.make_like(&directory.upper)?,
         };
         let rest = from.lookup(&server, name.as_name())?.vnode;
         match below {
@@ -257,17 +264,26 @@ impl Fold<'_> {
         Ok(self.union.search_path(&self.union.roots(), path)?.is_some_and(is_directory))
     }
 
-    fn bring_rest(&self, directory: &Directory, on_the_way: &VnodeRef) -> Result<()> {
+    /// Has the rest of a directory with this path come to its place. The way to that in both layers, of which the beginning is
+    /// known, is known to its end then.
+    fn bring_rest(
+        &self,
+        directory: &Directory,
+        path: &[NameBuf],
+        way: &mut Vec<(VnodeRef, VnodeRef)>,
+        on_the_way: &VnodeRef,
+    ) -> Result<()> {
         let server = Caller::server();
         if work::find(on_the_way, directory.key.as_name())?.is_none() {
             return Ok(());
         }
-        let Some((name, above)) = directory.path.split_last() else { return Ok(()) };
-        let (mut upper, mut lower) = (self.upper.root.clone(), self.lower.root.clone());
-        for part in above {
-            lower = self.directory_like(&upper, &lower, part.as_name())?;
-            upper = upper.lookup(&server, part.as_name())?.vnode;
+        let Some((name, above)) = path.split_last() else { return Ok(()) };
+        while let (Some((upper, lower)), Some(part)) = (way.last(), above.get(way.len() - 1)) {
+            let lower = self.directory_like(upper, lower, part.as_name())?;
+            let upper = upper.lookup(&server, part.as_name())?.vnode;
+            way.push((upper, lower));
         }
+        let Some((upper, lower)) = way.last().cloned() else { return Ok(()) };
         let moved = upper.lookup(&server, name.as_name())?.vnode;
         // From here on it is seen together with its rest.
         whiteout::remove(&upper, name.as_name())?;
@@ -413,6 +429,7 @@ impl Fold<'_> {
                 if name.as_bytes() == whiteout::STATE {
                     continue;
                 }
+                object_done();
                 let Entry { vnode, attributes } = directory.lookup(&Caller::server(), name.as_name())?;
                 if attributes.is_directory() {
                     way.push(vnode);
@@ -485,18 +502,20 @@ fn hides(above: &VnodeRef, name: Name<'_>, directory: &VnodeRef) -> Result<bool>
 /// The directories in this one that were moved, each before those in it, and those whose rest has been taken by a fold that was
 /// stopped. Not by recursion: a tree may be deeper than a thread's stack.
 fn moved_directories(root: &VnodeRef, taken: &HashSet<NameBuf>) -> Result<Vec<Directory>> {
-    let (mut found, mut path) = (Vec::new(), Vec::new());
+    let (mut found, mut path, mut shared) = (Vec::new(), Vec::new(), 0);
     let mut way = vec![(root.clone(), subdirectories(root)?)];
     while let Some((directory, left)) = way.last_mut() {
         let Some(name) = left.pop() else {
             way.pop();
             path.pop();
+            shared = shared.min(path.len());
             continue;
         };
         let entry = directory.lookup(&Caller::server(), name.as_name())?;
         if !entry.attributes.is_directory() {
             continue;
         }
+        object_done();
         path.push(name);
         let rest = whiteout::redirect(&entry.vnode)?;
         if rest.as_ref().is_some_and(|rest| !rest.starts_with(b"/")) {
@@ -505,7 +524,8 @@ fn moved_directories(root: &VnodeRef, taken: &HashSet<NameBuf>) -> Result<Vec<Di
         }
         let key = links::name_of_handle(&entry.vnode.handle());
         if rest.is_some() || taken.contains(&key) {
-            found.push(Directory { path: path.clone(), key, rest });
+            found.push(Directory { shared, names: path[shared..].to_vec(), upper: entry.vnode.clone(), key, rest });
+            shared = path.len();
         }
         let left = subdirectories(&entry.vnode)?;
         way.push((entry.vnode, left));

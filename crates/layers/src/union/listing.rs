@@ -18,7 +18,7 @@ use vnode::{
 
 use super::KIND;
 use super::identity::{hash, tagged};
-use super::names::Times;
+use super::names::{Times, Whole, may_be_device, remembered};
 use super::node::{Instance, Node};
 use super::parallel::Answers;
 use super::whiteout::{self, Meaning};
@@ -242,7 +242,12 @@ impl Listed {
             // A directory that was removed has no entries.
             place.member.has_nothing()?;
         }
-        place.names.learn_from(listed.entries.iter().map(|entry| entry.hashed), listed.has_marks, times);
+        place.names.learn_from(Whole {
+            names: listed.entries.iter().map(|entry| remembered(entry.hashed, entry.kind)),
+            has_whiteouts: listed.has_marks,
+            has_devices: listed.entries.iter().any(|entry| may_be_device(entry.kind)),
+            times,
+        });
         Ok(listed)
     }
 

@@ -159,16 +159,9 @@ impl Union {
             Some(found) if found.kind() == FileKind::Directory && !self.is_live(found)? => &found.instances,
             Some(_) => return Ok(search),
         };
-        let mut is_outdated = replacements() != before;
-        for place in directory {
-            // One that has failed has not been needed.
-            let is_believed = || holders.iter().any(|instance| Arc::ptr_eq(&instance.member, &place.member));
-            if !place.member.has_failed() && !is_believed() {
-                let outdated = place.names.is_outdated(&place.vnode).map_err(|error| place.member.judged(error));
-                is_outdated |= if place.member.has_failed() { true } else { outdated? };
-            }
-        }
-        if is_outdated { self.search_by(By::Branches, directory, caller, stored) } else { Ok(search) }
+        let is_replaced = replacements() != before;
+        let is_outdated = are_outdated(directory, holders, caller)?;
+        if is_replaced || is_outdated { self.search_by(By::Branches, directory, caller, stored) } else { Ok(search) }
     }
 
     /// As [`Union::search`], for once.
@@ -376,6 +369,26 @@ impl Union {
     pub(super) fn knows(&self, identity: &Identity) -> bool {
         identity::parts(&identity.handle).is_some_and(|(tag, _)| self.branches.is_known(tag, identity.branch))
     }
+}
+
+/// Whether somebody else may have changed one of a directory's instances since its names were learnt, but for those that the
+/// holders are in. All are asked, slow ones at once.
+fn are_outdated(directory: &[Instance], holders: &[Instance], caller: &Caller) -> Result<bool> {
+    // One that has failed has not been needed.
+    let is_asked = |place: &Instance| {
+        let is_believed = || holders.iter().any(|instance| Arc::ptr_eq(&instance.member, &place.member));
+        !place.member.has_failed() && !is_believed()
+    };
+    let ask = |place: &Instance| place.names.is_outdated(&place.vnode);
+    let is_needed = |_, place: &Instance| place.names.are_known() && is_asked(place);
+    let answers = Answers::of_slow(directory, is_needed, move |_, place| ask(place));
+    let mut is_outdated = false;
+    for (index, place) in directory.iter().enumerate().filter(|(_, place)| is_asked(place)) {
+        let outdated = answers.take(index, caller.cancellation()).unwrap_or_else(|| Ok(ask(place)))?;
+        let outdated = outdated.map_err(|error| place.member.judged(error));
+        is_outdated |= if place.member.has_failed() { true } else { outdated? };
+    }
+    Ok(is_outdated)
 }
 
 impl Instance {

@@ -4,6 +4,7 @@
 //! long as that stays the same.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,13 +14,32 @@ use super::whiteout::{self, Marks};
 
 /// A change may have the time of one as long ago.
 const CLOCK_STEP: Duration = Duration::from_secs(2);
-/// No more directories are remembered of a branch.
+/// No more directories are remembered of all branches of a server, each of which has an equal part.
 const DIRECTORIES_MAX: usize = 1 << 16;
+/// A part is no smaller.
+const DIRECTORIES_OF_BRANCH_MIN: usize = 1 << 10;
+/// Bytes of a path above which the mark of a moved directory is not remembered.
+const REDIRECT_MAX: usize = 256;
+
+/// How many caches there are.
+static CACHES: AtomicUsize = AtomicUsize::new(0);
 
 /// What is known of the marks of a branch's directories.
-#[derive(Default)]
 pub(super) struct MarkCache {
     known: Mutex<HashMap<Handle, (Timestamp, Marks)>>,
+}
+
+impl Default for MarkCache {
+    fn default() -> Self {
+        CACHES.fetch_add(1, Ordering::Relaxed);
+        Self { known: Mutex::default() }
+    }
+}
+
+impl Drop for MarkCache {
+    fn drop(&mut self) {
+        CACHES.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl MarkCache {
@@ -33,9 +53,10 @@ impl MarkCache {
             return Ok(marks.clone());
         }
         let marks = whiteout::marks(directory)?;
-        if is_settled(attributes.ctime) {
+        let is_short = marks.redirect.as_ref().is_none_or(|path| path.len() <= REDIRECT_MAX);
+        if is_short && is_settled(attributes.ctime) {
             let mut known = lock();
-            if known.len() >= DIRECTORIES_MAX {
+            if known.len() >= directories_of_branch(CACHES.load(Ordering::Relaxed)) {
                 known.clear();
             }
             known.insert(handle, (attributes.ctime, marks.clone()));
@@ -44,9 +65,25 @@ impl MarkCache {
     }
 }
 
+/// How many directories each of so many branches may be remembered with.
+fn directories_of_branch(branches: usize) -> usize {
+    (DIRECTORIES_MAX / branches.max(1)).max(DIRECTORIES_OF_BRANCH_MIN)
+}
+
 /// Whether no later change can have this time.
 pub(super) fn is_settled(time: Timestamp) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = u64::try_from(time.seconds).unwrap_or(0);
     now.saturating_sub(Duration::new(seconds, time.nanoseconds)) > CLOCK_STEP
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_share_what_is_remembered() {
+        assert_eq!([1, 2, 16].map(|branches| branches * directories_of_branch(branches)), [DIRECTORIES_MAX; 3]);
+        assert_eq!(directories_of_branch(1 << 20), DIRECTORIES_OF_BRANCH_MIN);
+    }
 }

@@ -45,6 +45,7 @@ mod rename;
 mod settings;
 mod snapshots;
 mod sure;
+mod tree_path;
 mod trusted;
 mod views;
 mod vnode_impl;
@@ -75,6 +76,7 @@ use register::Register;
 use settings::Settings;
 pub use trusted::attributes_of_marks;
 use views::{Family, Private};
+pub use work::remove_tree;
 
 /// What whoever builds stacks knows of it.
 pub const KIND: Kind = Kind {

@@ -5,18 +5,23 @@
 //! Names that this union changes are asked for again; what others change is seen by the directory's times when that while is
 //! over, or when nothing is found. Two changes in one step of a coarse clock have the same times: that nothing is there is
 //! believed only of a directory that has rested for longer.
+//!
+//! All caches of a server together hold no more than [`NAMES_OF_ALL_MAX`] names: see [`budget`].
+
+mod budget;
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashSet;
-use vnode::{Attributes, Caller, Name, Result, Timestamp, VnodeRef};
+use vnode::{Attributes, Caller, FileKind, Name, Result, Timestamp, VnodeRef};
 
 use super::identity::hash;
 use super::marks::is_settled;
 use super::whiteout;
+use budget::{Budget, Charge};
 
 /// To read so many names costs about as much as one question in vain.
 const NAMES_PER_MISS: u32 = 16;
@@ -24,16 +29,34 @@ const NAMES_PER_MISS: u32 = 16;
 const NAMES_AT_FIRST: u32 = 512;
 /// A directory of more names is not remembered.
 const NAMES_MAX: u32 = 1 << 15;
+/// Names that all directories together are remembered with at most. One takes up to 20 bytes.
+const NAMES_OF_ALL_MAX: usize = 1 << 20;
 /// After so long it is looked whether somebody else has changed the directory. For as long a branch that was found healthy is
 /// believed that it has nothing.
 pub(super) const BELIEVED: Duration = Duration::from_millis(20);
 /// If more names have been changed, the directory is read again.
 const UNSURE_MAX: usize = 4096;
 
-/// What is known of the names in a directory of a branch.
-#[derive(Default)]
-pub(super) struct NameCache {
-    known: RwLock<Option<Known>>,
+/// What all caches of the server may hold.
+static BUDGET: Budget = Budget::new(NAMES_OF_ALL_MAX);
+
+/// What is known of the names in a directory of a branch. Anything but a directory has no cache, and nothing is known of it.
+#[derive(Clone)]
+pub(super) struct Names(Option<Arc<NameCache>>);
+
+/// Bytes that a cache takes of which nothing is known.
+#[cfg(test)]
+pub(super) const CACHE_BYTES: usize = size_of::<NameCache>() + 2 * size_of::<usize>();
+
+/// What is known of the names in one directory.
+struct NameCache {
+    this: Weak<NameCache>,
+    budget: &'static Budget,
+    known: RwLock<Option<Box<Known>>>,
+    /// The budget has it among those that may be told to forget.
+    is_queued: AtomicBool,
+    /// Something was answered by it since it was last passed over when others had to forget.
+    is_used: AtomicBool,
     /// How often the directory was asked in vain since its names were last known.
     misses: AtomicU32,
     /// How many names it had at least when it was last read.
@@ -43,14 +66,18 @@ pub(super) struct NameCache {
 }
 
 struct Known {
+    /// The hashes of the names, each as it is [remembered].
     names: HashSet<u64>,
-    /// Names that were changed since.
+    /// The hashes of names that were changed since.
     unsure: HashSet<u64>,
     has_whiteouts: bool,
+    /// Some are devices', or may be: a device may be a whiteout.
+    has_devices: bool,
     times: Times,
     /// When it was read, no later change could have these times.
     is_settled: bool,
     checked: Instant,
+    charge: Charge,
 }
 
 /// When a directory was last changed. Its mtime may have been set back since, but not its ctime.
@@ -76,62 +103,154 @@ pub(super) struct Answer {
     pub(super) may_have_object: bool,
     /// As a file of its own.
     pub(super) may_have_whiteout: bool,
+    /// The object may be a directory, or a device, which may be a whiteout.
+    pub(super) may_have_other: bool,
 }
 
 /// What has to be asked.
-pub(super) const ANYTHING: Answer = Answer { may_have_object: true, may_have_whiteout: true };
+pub(super) const ANYTHING: Answer = Answer { may_have_object: true, may_have_whiteout: true, may_have_other: true };
 
 impl Answer {
     /// Whether the directory has neither.
     pub(super) fn is_nothing(self) -> bool {
         !self.may_have_object && !self.may_have_whiteout
     }
+
+    /// Whether it has something by it that is neither a directory nor a device, and no whiteout beside that.
+    pub(super) fn is_file(self) -> bool {
+        self.may_have_object && !self.may_have_whiteout && !self.may_have_other
+    }
+}
+
+/// What a whole directory was read to have.
+pub(super) struct Whole<T> {
+    /// The hashes of its names, each as it is [remembered].
+    pub(super) names: T,
+    pub(super) has_whiteouts: bool,
+    pub(super) has_devices: bool,
+    /// Its times before it was read.
+    pub(super) times: Times,
+}
+
+impl Names {
+    /// Of an object of that kind, of which nothing is known yet.
+    pub(super) fn of(kind: FileKind) -> Self {
+        Self((kind == FileKind::Directory).then(|| NameCache::new(&BUDGET)))
+    }
+
+    /// What the directory may have by a name.
+    pub(super) fn ask(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<Answer> {
+        self.0.as_ref().map_or(Ok(ANYTHING), |cache| cache.ask(directory, stored))
+    }
+
+    /// Whether it is known without asking that the directory has nothing by a name.
+    pub(super) fn excludes(&self, stored: Name<'_>) -> bool {
+        self.0.as_ref().is_some_and(|cache| cache.excludes(stored))
+    }
+
+    /// Whether it is known without asking what the directory has by a name: nothing, or a file without a whiteout.
+    pub(super) fn tell(&self, stored: Name<'_>) -> bool {
+        let Some(cache) = &self.0 else { return false };
+        let known = cache.read();
+        let answer = known.as_ref().filter(|known| known.is_believed()).map(|known| known.answer(stored));
+        answer.is_some_and(|answer| answer.is_nothing() || answer.is_file())
+    }
+
+    /// Somebody has just read the whole directory. This union has changed no name meanwhile.
+    pub(super) fn learn_from(&self, whole: Whole<impl Iterator<Item = u64>>) {
+        if let Some(cache) = &self.0 {
+            cache.learn_from(whole);
+        }
+    }
+
+    /// The directory was asked, and has nothing by the name.
+    pub(super) fn has_missed(&self) {
+        if let Some(cache) = &self.0 {
+            cache.misses.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often what is known was replaced. Where that has changed since a question, [`Names::is_outdated`] says nothing of
+    /// what the answer came from: another thread has learnt or forgotten meanwhile.
+    pub(super) fn replacements(&self) -> u64 {
+        self.0.as_ref().map_or(0, |cache| cache.replacements.load(Ordering::Acquire))
+    }
+
+    /// Whether anything is known, so that it may be [outdated](Names::is_outdated).
+    pub(super) fn are_known(&self) -> bool {
+        self.0.as_ref().is_some_and(|cache| cache.read().is_some())
+    }
+
+    /// Whether somebody else may have changed the directory since its names were learnt; then they are forgotten.
+    pub(super) fn is_outdated(&self, directory: &VnodeRef) -> Result<bool> {
+        self.0.as_ref().map_or(Ok(false), |cache| cache.is_outdated(directory))
+    }
+
+    /// A name in the directory may have been changed, and its whiteout.
+    pub(super) fn changed(&self, stored: u64) {
+        if let Some(cache) = &self.0 {
+            cache.changed(stored);
+        }
+    }
+
+    /// Any name in the directory may have been changed.
+    pub(super) fn forget(&self) {
+        if let Some(cache) = &self.0 {
+            cache.forget();
+        }
+    }
 }
 
 impl NameCache {
-    /// What the directory may have by a name.
-    pub(super) fn ask(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<Answer> {
+    fn new(budget: &'static Budget) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            budget,
+            known: RwLock::default(),
+            is_queued: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
+            misses: AtomicU32::new(0),
+            size: AtomicU32::new(0),
+            replacements: AtomicU64::new(0),
+        })
+    }
+
+    fn ask(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<Answer> {
         if let Some(known) = self.read().as_ref().filter(|known| known.is_believed()) {
+            self.note_use();
             return Ok(known.answer(stored));
         }
         if self.misses.load(Ordering::Relaxed) < self.price() {
             return Ok(ANYTHING);
         }
         self.learn(directory)?;
+        self.budget.make_room();
         Ok(self.read().as_ref().map_or(ANYTHING, |known| known.answer(stored)))
     }
 
-    /// Whether it is known without asking that the directory has nothing by a name.
-    pub(super) fn excludes(&self, stored: Name<'_>) -> bool {
+    fn excludes(&self, stored: Name<'_>) -> bool {
         let known = self.read();
-        known.as_ref().is_some_and(|known| known.is_believed() && known.answer(stored).is_nothing())
+        let excludes = known.as_ref().is_some_and(|known| known.is_believed() && known.answer(stored).is_nothing());
+        if excludes {
+            self.note_use();
+        }
+        excludes
     }
 
-    /// Somebody has just read the whole directory: the hashes of its names, and its times before that. This union has
-    /// changed no name meanwhile.
-    pub(super) fn learn_from(&self, names: impl Iterator<Item = u64>, has_whiteouts: bool, times: Times) {
+    fn learn_from(&self, whole: Whole<impl Iterator<Item = u64>>) {
+        let Whole { names, has_whiteouts, has_devices, times } = whole;
         let names: HashSet<u64> = names.take(NAMES_MAX as usize + 1).collect();
         if names.len() <= NAMES_MAX as usize {
             self.size.store(names.len() as u32, Ordering::Relaxed);
-            let (unsure, checked) = (HashSet::new(), Instant::now());
-            let known = Known { names, unsure, has_whiteouts, times, is_settled: times.are_settled(), checked };
+            let (unsure, checked, is_settled) = (HashSet::new(), Instant::now(), times.are_settled());
+            let charge = Charge::new(self.budget, names.len());
+            let known = Known { names, unsure, has_whiteouts, has_devices, times, is_settled, checked, charge };
             self.replace(&mut self.write(), Some(known));
+            self.budget.make_room();
         }
     }
 
-    /// The directory was asked, and has nothing by the name.
-    pub(super) fn has_missed(&self) {
-        self.misses.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How often what is known was replaced. Where that has changed since a question, [`NameCache::is_outdated`] says nothing of
-    /// what the answer came from: another thread has learnt or forgotten meanwhile.
-    pub(super) fn replacements(&self) -> u64 {
-        self.replacements.load(Ordering::Acquire)
-    }
-
-    /// Whether somebody else may have changed the directory since its names were learnt; then they are forgotten.
-    pub(super) fn is_outdated(&self, directory: &VnodeRef) -> Result<bool> {
+    fn is_outdated(&self, directory: &VnodeRef) -> Result<bool> {
         let Some((times, is_settled)) = self.read().as_ref().map(|known| (known.times, known.is_settled)) else {
             return Ok(false);
         };
@@ -142,12 +261,13 @@ impl NameCache {
         Ok(is_outdated)
     }
 
-    /// A name in the directory may have been changed, and its whiteout.
-    pub(super) fn changed(&self, stored: u64) {
+    fn changed(&self, stored: u64) {
         if self.read().is_some() {
             let mut known = self.write();
             if let Some(inside) = &mut *known {
-                inside.unsure.insert(stored);
+                if inside.unsure.insert(stored) {
+                    inside.charge.grow();
+                }
                 if inside.unsure.len() > UNSURE_MAX {
                     self.replace(&mut known, None);
                 }
@@ -155,8 +275,7 @@ impl NameCache {
         }
     }
 
-    /// Any name in the directory may have been changed.
-    pub(super) fn forget(&self) {
+    fn forget(&self) {
         if self.read().is_some() {
             self.replace(&mut self.write(), None);
         }
@@ -177,43 +296,62 @@ impl NameCache {
         }
         self.replace(&mut known, None);
         let limit = self.size.load(Ordering::Relaxed).saturating_mul(8).clamp(NAMES_AT_FIRST, NAMES_MAX);
-        let read = Known::read(directory, times, limit)?;
+        let read = Known::read(directory, times, limit, self.budget)?;
         let size = read.as_ref().map_or(limit, |known| known.names.len() as u32);
         self.size.store(size, Ordering::Relaxed);
         self.misses.store(0, Ordering::Relaxed);
-        *known = read;
+        // Who reads `replacements` meanwhile has seen that it was forgotten.
+        self.set(&mut known, read);
         Ok(())
     }
 
     /// Replaces what is known, by nothing or by what was just learnt.
-    fn replace(&self, known: &mut Option<Known>, by: Option<Known>) {
-        *known = by;
+    fn replace(&self, known: &mut Option<Box<Known>>, by: Option<Known>) {
+        self.set(known, by);
         self.replacements.fetch_add(1, Ordering::Release);
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Option<Known>> {
+    fn set(&self, known: &mut Option<Box<Known>>, to: Option<Known>) {
+        *known = to.map(Box::new);
+        if known.is_some() && !self.is_queued.swap(true, Ordering::SeqCst) {
+            self.budget.enqueue(Weak::clone(&self.this));
+        }
+    }
+
+    /// It is not the first to forget.
+    fn note_use(&self) {
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Option<Box<Known>>> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Option<Known>> {
+    fn read(&self) -> RwLockReadGuard<'_, Option<Box<Known>>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Known {
     /// The names of a directory; `None` if they are more than that.
-    fn read(directory: &VnodeRef, times: Times, limit: u32) -> Result<Option<Self>> {
+    fn read(directory: &VnodeRef, times: Times, limit: u32, budget: &'static Budget) -> Result<Option<Self>> {
         let server = Caller::server();
-        let (mut names, mut has_whiteouts) = (HashSet::new(), false);
+        let (mut names, mut has_whiteouts, mut has_devices) = (HashSet::new(), false, false);
         let (checked, is_settled) = (Instant::now(), times.are_settled());
         directory.open_directory(&server)?.read(&server, 0, &mut |entry| {
             has_whiteouts |= whiteout::is_special(entry.name.as_bytes());
-            names.insert(hash(entry.name.as_bytes()));
+            has_devices |= may_be_device(entry.kind);
+            names.insert(remembered(hash(entry.name.as_bytes()), entry.kind));
             if names.len() > limit as usize { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         let unsure = HashSet::new();
         let is_whole = names.len() <= limit as usize;
-        Ok(is_whole.then_some(Self { names, unsure, has_whiteouts, times, is_settled, checked }))
+        Ok(is_whole.then(|| {
+            let charge = Charge::new(budget, names.len());
+            Self { names, unsure, has_whiteouts, has_devices, times, is_settled, checked, charge }
+        }))
     }
 
     fn is_believed(&self) -> bool {
@@ -226,7 +364,93 @@ impl Known {
             return ANYTHING;
         }
         let may_have_whiteout = self.has_whiteouts
-            && whiteout::whiteout_name(stored).is_ok_and(|name| self.names.contains(&hash(name.as_bytes())));
-        Answer { may_have_object: self.names.contains(&hashed), may_have_whiteout }
+            && whiteout::whiteout_name(stored).is_ok_and(|name| self.names.contains(&as_file(hash(name.as_bytes()))));
+        let (is_file, is_directory) =
+            (self.names.contains(&as_file(hashed)), self.names.contains(&as_directory(hashed)));
+        let may_have_object = is_file || is_directory;
+        Answer { may_have_object, may_have_whiteout, may_have_other: is_directory || (is_file && self.has_devices) }
+    }
+}
+
+/// As what a name is remembered that is not a directory's: with the last bit of its hash cleared.
+fn as_file(hashed: u64) -> u64 {
+    hashed & !1
+}
+
+/// As what a directory's name is remembered: with that bit set.
+fn as_directory(hashed: u64) -> u64 {
+    hashed | 1
+}
+
+/// As what a name is remembered that is listed with this kind.
+pub(super) fn remembered(hashed: u64, kind: Option<FileKind>) -> u64 {
+    if kind == Some(FileKind::Directory) { as_directory(hashed) } else { as_file(hashed) }
+}
+
+/// Whether an entry that is listed with this kind may be a device.
+pub(super) fn may_be_device(kind: Option<FileKind>) -> bool {
+    matches!(kind, None | Some(FileKind::CharacterDevice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: usize = 1_000;
+
+    fn learn(cache: &NameCache, names: std::ops::Range<u64>) {
+        let times = Times { mtime: Timestamp::default(), ctime: Timestamp::default() };
+        cache.learn_from(Whole { names, has_whiteouts: false, has_devices: false, times });
+    }
+
+    fn is_known(cache: &NameCache) -> bool {
+        cache.read().is_some()
+    }
+
+    #[test]
+    fn all_caches_together_hold_no_more_than_the_budget() {
+        let budget: &Budget = Box::leak(Box::new(Budget::new(MAX)));
+        let caches: Vec<_> = (0..100).map(|_| NameCache::new(budget)).collect();
+        for cache in &caches {
+            learn(cache, 0..100);
+            assert!(budget.held() <= MAX, "{}", budget.held());
+            assert!(is_known(cache), "the newest is kept");
+        }
+        assert!(caches.iter().filter(|cache| is_known(cache)).count() > 5);
+        assert!(!is_known(&caches[0]), "the oldest has gone");
+        let before = caches[0].replacements.load(Ordering::Acquire);
+        assert!(before >= 2, "who has asked it sees that it forgot");
+        caches[99].changed(1_000_000);
+        drop(caches);
+        assert_eq!(budget.held(), 0, "what is dropped is given back");
+    }
+
+    #[test]
+    fn what_is_in_use_is_kept_for_longer() {
+        let budget: &Budget = Box::leak(Box::new(Budget::new(MAX)));
+        let used = NameCache::new(budget);
+        learn(&used, 0..100);
+        let others: Vec<_> = (0..50).map(|_| NameCache::new(budget)).collect();
+        for other in &others {
+            learn(other, 0..100);
+            used.note_use();
+        }
+        assert!(is_known(&used));
+        assert!(budget.held() <= MAX);
+    }
+
+    #[test]
+    fn caches_that_are_gone_leave_nothing_in_the_budget() {
+        let budget: &Budget = Box::leak(Box::new(Budget::new(MAX)));
+        for _ in 0..100_000 {
+            learn(&NameCache::new(budget), 0..1);
+        }
+        assert!(budget.queued() < 10_000, "{}", budget.queued());
+    }
+
+    #[test]
+    fn only_directories_have_a_cache() {
+        assert!(Names::of(FileKind::Regular).0.is_none());
+        assert!(Names::of(FileKind::Directory).0.is_some());
     }
 }

@@ -15,7 +15,7 @@ use super::branches::Member;
 use super::file::UnionFile;
 use super::identity::{Identity, hash};
 use super::metacopy;
-use super::names::NameCache;
+use super::names::Names;
 use super::views::Hosting;
 
 /// An object in one branch.
@@ -26,13 +26,14 @@ pub(super) struct Instance {
     /// Its inode number there.
     pub(super) ino: u64,
     /// Of a directory, what is known of the names in it.
-    pub(super) names: Arc<NameCache>,
+    pub(super) names: Names,
 }
 
 impl Instance {
     /// The object in a branch, with that inode number.
     pub(super) fn new(member: &Arc<Member>, vnode: VnodeRef, ino: u64) -> Self {
-        Self { member: Arc::clone(member), vnode, ino, names: Arc::default() }
+        let names = Names::of(vnode.kind());
+        Self { member: Arc::clone(member), vnode, ino, names }
     }
 }
 
@@ -241,7 +242,7 @@ impl Node {
         if self.kind == FileKind::Directory && generation == before {
             for instance in &mut instances {
                 if let Some(same) = known.iter().find(|known| known.is_same(instance)) {
-                    instance.names = Arc::clone(&same.names);
+                    instance.names = same.names.clone();
                 }
             }
         }
@@ -513,6 +514,8 @@ impl Drop for Node {
 }
 
 const SHARDS: usize = 64;
+/// So much room is kept.
+const ROOM_MIN: usize = 256;
 
 /// The live vnodes by their handles.
 pub(super) struct Table {
@@ -607,11 +610,46 @@ impl Table {
         let mut shard = self.shard(handle);
         if shard.get(handle).is_some_and(|node| node.strong_count() == 0) {
             shard.remove(handle);
+            give_back(&mut shard);
         }
     }
 
     fn shard(&self, handle: &Handle) -> MutexGuard<'_, HashMap<Handle, Weak<Node>>> {
         let shard = self.hasher.hash_one(handle) as usize % SHARDS;
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives memory back of which but an eighth is needed.
+fn give_back<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > ROOM_MIN && map.capacity() / 8 > map.len() {
+        map.shrink_to(2 * map.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `docs/layers.md` says, with what the table of vnodes has of each and what the allocator adds.
+    #[test]
+    fn vnodes_take_no_more_memory_than_is_documented() {
+        const COUNTS: usize = 2 * size_of::<usize>();
+        // Of the slots of a table that has just grown, seven of sixteen are in use.
+        let slot = size_of::<(Handle, Weak<Node>)>() + 1;
+        let file = COUNTS + size_of::<Node>() + COUNTS + size_of::<Instance>() + slot * 16 / 7;
+        let instance = size_of::<Instance>() + super::super::names::CACHE_BYTES;
+        assert!(file <= 640, "{file}");
+        assert!(instance <= 128, "{instance}");
+    }
+
+    #[test]
+    fn a_table_that_is_not_needed_any_more_gives_its_memory_back() {
+        let mut map: HashMap<usize, usize> = (0..100_000).map(|number| (number, number)).collect();
+        for number in 0..100_000 {
+            map.remove(&number);
+            give_back(&mut map);
+        }
+        assert!(map.capacity() <= 2 * ROOM_MIN, "{}", map.capacity());
     }
 }

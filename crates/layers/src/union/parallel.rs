@@ -128,13 +128,32 @@ impl<T: Send + 'static> Answers<T> {
         is_needed: impl Fn(usize, &Instance) -> bool,
         ask: impl Fn(usize, &Instance) -> T + Send + Sync + 'static,
     ) -> Self {
+        Self::of_places(places, is_needed, ask, true)
+    }
+
+    /// As [`Answers::of`], for a question that is too short to wake a helper for: only slow branches are asked by others.
+    pub(super) fn of_slow(
+        places: &[Instance],
+        is_needed: impl Fn(usize, &Instance) -> bool,
+        ask: impl Fn(usize, &Instance) -> T + Send + Sync + 'static,
+    ) -> Self {
+        let has_slow = places.iter().filter(|place| place.member.pace.is_slow()).nth(1).is_some();
+        if has_slow { Self::of_places(places, is_needed, ask, false) } else { Self(None) }
+    }
+
+    fn of_places(
+        places: &[Instance],
+        is_needed: impl Fn(usize, &Instance) -> bool,
+        ask: impl Fn(usize, &Instance) -> T + Send + Sync + 'static,
+        may_help: bool,
+    ) -> Self {
         let needed: Vec<bool> = places.iter().enumerate().map(|(index, place)| is_needed(index, place)).collect();
         let pace = |index: usize| &places[index].member.pace;
         let indices = || (0..places.len()).filter(|index| needed[*index]);
         let has_slow = indices().filter(|index| pace(*index).is_slow()).nth(1).is_some();
         let at_hand = indices().filter(|index| !pace(*index).is_slow());
         let (count, expected) = at_hand.fold((0, 0), |(count, sum), index| (count + 1, sum + pace(index).expected()));
-        let has_many = count >= MANY && expected >= LONG && helpers::are_waiting();
+        let has_many = may_help && count >= MANY && expected >= LONG && helpers::are_waiting();
         if !has_slow && !has_many {
             return Self(None);
         }

@@ -4,13 +4,15 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{Caller, Errno, Result, StatFs, VnodeRef};
+use vnode::{Caller, Cancellation, Errno, Name, Result, StatFs, VnodeRef};
 
 use super::branches::Member;
 use super::copy_up::Extent;
+use super::lookup::root_of;
 use super::node::{Above, Instance, Node, Whereabouts};
+use super::parallel::Answers;
 use super::settings::Policy;
-use super::whiteout;
+use super::{whiteout, work};
 
 /// Branches that had no room for something new.
 #[derive(Default)]
@@ -80,19 +82,21 @@ impl Node {
             .min(attributes.size)
             .saturating_add(bytes)
             .saturating_add(self.union.settings.minimum_free);
+        let (mut members, mut positions) = (Vec::new(), Vec::new());
         while let Some(left) = position.checked_sub(1)
             && let Some(member) = branches.writable_at_or_left_of(left)
             && let Some(found) = branches.position(&member)
         {
-            let has_room = space_of(&member).is_some_and(|space| free(&space) >= wanted);
-            let original = self.leftmost();
-            let moved = || self.writable_within(caller, Extent::All, found).is_ok_and(|now| !now.is_same(&original));
-            if has_room && moved() {
-                return true;
-            }
+            members.push(member);
+            positions.push(found);
             position = found;
         }
-        false
+        spaces_of(&members).into_iter().zip(positions).any(|(space, found)| {
+            let has_room = space.is_some_and(|space| free(&space) >= wanted);
+            let original = self.leftmost();
+            let moved = || self.writable_within(caller, Extent::All, found).is_ok_and(|now| !now.is_same(&original));
+            has_room && moved()
+        })
     }
 
     /// The nearest branch in which something may be created, from a place to the left, that the directory can be in.
@@ -130,26 +134,19 @@ impl Node {
         if branches.position(&self.leftmost().member).is_some_and(|leftmost| own < leftmost) {
             return Ok(true);
         }
-        let stored = above.stored.as_name();
-        for place in above.directory.instances().iter() {
-            let position = branches.position(&place.member).ok_or(Errno::ESTALE)?;
-            if position > own {
-                break;
-            }
-            if whiteout::stands(&place.vnode, stored)? {
-                return Ok(false);
-            }
-            let found = match place.vnode.lookup(&Caller::server(), stored) {
-                Ok(entry) => entry,
-                Err(Errno::ENOENT) => continue,
-                Err(error) => return Err(error),
-            };
-            let leads_on = position < own
-                && found.attributes.is_directory()
-                && !whiteout::is_opaque(&found.vnode)?
-                && whiteout::redirect(&found.vnode)?.is_none();
-            if !leads_on {
-                return Ok(false);
+        let instances = above.directory.instances();
+        let position = |place: &Instance| branches.position(&place.member).ok_or(Errno::ESTALE);
+        let positions = instances.iter().map(position).collect::<Result<Vec<usize>>>()?;
+        let places = &instances[..positions.partition_point(|position| *position <= own)];
+        let stored = above.stored.clone();
+        let ask = move |place: &Instance| Through::of(place, stored.as_name());
+        let by_others = ask.clone();
+        let answers = Answers::of(places, |_, _| true, move |_, place| by_others(place));
+        for (index, place) in places.iter().enumerate() {
+            match answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(ask(place)))?? {
+                Through::Nothing => {}
+                Through::Directory if positions[index] < own => {}
+                Through::Directory | Through::Hidden => return Ok(false),
             }
         }
         Ok(true)
@@ -167,13 +164,12 @@ impl Node {
             }
             Policy::MostFree => {
                 let mut members = self.writable_branches(limit);
-                members
-                    .sort_by_cached_key(|member| std::cmp::Reverse(space_of(member).map_or(0, |space| free(&space))));
+                sort_by_space(&mut members, |space| std::cmp::Reverse(space.map_or(0, free)));
                 members
             }
             Policy::LeastUsed => {
                 let mut members = self.writable_branches(limit);
-                members.sort_by_cached_key(|member| space_of(member).map_or(u64::MAX, |space| used(&space)));
+                sort_by_space(&mut members, |space| space.map_or(u64::MAX, used));
                 members
             }
             Policy::Random => {
@@ -190,9 +186,7 @@ impl Node {
             }
         };
         if settings.minimum_free > 0 {
-            let is_full =
-                |member: &Arc<Member>| space_of(member).is_none_or(|space| free(&space) < settings.minimum_free);
-            members.sort_by_cached_key(is_full);
+            sort_by_space(&mut members, |space| space.is_none_or(|space| free(space) < settings.minimum_free));
         }
         Ok(members)
     }
@@ -220,8 +214,45 @@ impl Node {
     }
 }
 
-fn space_of(member: &Member) -> Option<StatFs> {
-    member.root.statfs(&Caller::server()).ok()
+/// What one of a directory's instances lets show of those on its right, by a name.
+enum Through {
+    /// It has nothing: everything.
+    Nothing,
+    /// It has a directory, which is merged with theirs.
+    Directory,
+    /// It hides the name, or leads elsewhere.
+    Hidden,
+}
+
+impl Through {
+    fn of(place: &Instance, stored: Name<'_>) -> Result<Self> {
+        if whiteout::stands(&place.vnode, stored)? {
+            return Ok(Self::Hidden);
+        }
+        let Some(found) = work::find(&place.vnode, stored)? else { return Ok(Self::Nothing) };
+        let leads_on = found.attributes.is_directory()
+            && !whiteout::is_opaque(&found.vnode)?
+            && whiteout::redirect(&found.vnode)?.is_none();
+        Ok(if leads_on { Self::Directory } else { Self::Hidden })
+    }
+}
+
+/// Sorts branches by what is made of their space, of which one that does not tell has none. Those that are slow are asked at
+/// once.
+fn sort_by_space<K: Ord>(members: &mut Vec<Arc<Member>>, key: impl Fn(Option<&StatFs>) -> K) {
+    let keys = spaces_of(members).into_iter().map(|space| key(space.as_ref()));
+    let mut keyed: Vec<(K, Arc<Member>)> = keys.zip(std::mem::take(members)).collect();
+    keyed.sort_by(|(one, _), (other, _)| one.cmp(other));
+    members.extend(keyed.into_iter().map(|(_, member)| member));
+}
+
+/// The space of each of these branches, slow ones asked at once; `None` for one that does not tell.
+fn spaces_of(members: &[Arc<Member>]) -> Vec<Option<StatFs>> {
+    let roots: Vec<Instance> = members.iter().map(root_of).collect();
+    let ask = |place: &Instance| place.vnode.statfs(&Caller::server());
+    let answers = Answers::of_slow(&roots, |_, _| true, move |_, place| ask(place));
+    let answer = |(index, root)| answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(ask(root)));
+    roots.iter().enumerate().map(|place| answer(place).flatten().ok()).collect()
 }
 
 /// The bytes that users can still write.

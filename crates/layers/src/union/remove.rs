@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{AccessMode, Attributes, Caller, Cancellation, Entry, Errno, FileKind, Name, RenameMode, Result, VnodeRef};
+use vnode::{AccessMode, Attributes, Caller, Cancellation, Errno, FileKind, Name, RenameMode, Result, VnodeRef};
 
 use super::branches::Member;
 use super::copy_up::Extent;
-use super::durable::sync_directory;
+use super::durable::{are_apart, sync_directory};
 use super::lookup::{Found, Search};
+use super::names::Answer;
 use super::node::{Changes, Instance, Node, starting_with};
 use super::parallel::Answers;
 use super::refusal::take_away;
@@ -249,11 +250,12 @@ impl Removal<'_> {
         }
         let count = hidden.len();
         let (kind, instances, stored) = (self.found.kind(), self.found.instances.clone(), self.stored.to_owned());
-        let tag = self.member.base.known.tag;
+        let is_apart = |place: &Instance| are_apart((&place.member, &place.vnode), (self.member, self.directory));
+        let apart: Vec<bool> = hidden.iter().map(|(place, _)| is_apart(place)).collect();
         let remove = move |index: usize| {
             let (place, entry) = &hidden[index];
             let is_removed = remove_at(place, entry, kind, &instances, stored.as_name())?;
-            if is_removed && place.member.base.known.tag != tag {
+            if is_removed && apart[index] {
                 // What hides it may go next, and is not to be the first of which the disk knows.
                 sync_directory(&place.vnode)?;
             }
@@ -303,42 +305,68 @@ pub(super) enum Reached {
     Other,
 }
 
+/// What one of the places has by a name.
+struct Has {
+    object: Option<Reached>,
+    /// A search that comes from the left ends here.
+    ends_search: bool,
+    /// Nobody else can just have put something there.
+    is_sure: bool,
+}
+
+impl Has {
+    /// Asks the place, as far as it is not known.
+    fn of(place: &Instance, stored: Name<'_>) -> Result<Self> {
+        place.member.has_nothing()?;
+        let before = place.names.replacements();
+        let names = place.names.ask(&place.vnode, stored)?;
+        let is_replaced = place.names.replacements() != before;
+        if names.is_nothing() {
+            let is_sure = !is_replaced && place.names.is_outdated(&place.vnode) == Ok(false);
+            return Ok(Self { object: None, ends_search: false, is_sure });
+        }
+        if names.is_file() {
+            return Ok(Self { object: Some(Reached::Other), ends_search: false, is_sure: true });
+        }
+        place.member.pace.time(|| Self::asked(place, stored, names))
+    }
+
+    fn asked(place: &Instance, stored: Name<'_>, names: Answer) -> Result<Self> {
+        let found = if names.may_have_object { work::find(&place.vnode, stored)? } else { None };
+        let object = match found {
+            // It is the whiteout.
+            Some(entry) if whiteout::is_device(&entry)? => {
+                return Ok(Self { object: None, ends_search: true, is_sure: true });
+            }
+            Some(entry) if entry.attributes.is_directory() => Some(Reached::Directory(entry.vnode)),
+            other => other.map(|_| Reached::Other),
+        };
+        // One that stands beside an object hides what is on the right of that, too.
+        let ends_search = names.may_have_whiteout && whiteout::stands(&place.vnode, stored)?;
+        if names.may_have_whiteout && !ends_search {
+            place.names.has_missed();
+        }
+        Ok(Self { object, ends_search, is_sure: true })
+    }
+}
+
 /// Those of the places that have something by the name and that a search from the left comes to: up to a whiteout of the
-/// name.
+/// name. The places are asked at once where that pays.
 pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec<(&'a Instance, Reached)>, Leaves) {
     let (mut reached, mut leaves) = (Vec::new(), Leaves::Nothing);
-    for place in places {
-        if place.member.has_nothing().is_err() {
-            return (reached, Leaves::Something);
-        }
-        let before = place.names.replacements();
-        let Ok(names) = place.names.ask(&place.vnode, stored) else { return (reached, Leaves::Something) };
-        let is_replaced = place.names.replacements() != before;
-        if names.is_nothing() && (is_replaced || place.names.is_outdated(&place.vnode) != Ok(false)) {
-            // Somebody else may just have put something there.
+    let asked = stored.to_owned();
+    // What is known of a slow one costs a question for its times.
+    let is_needed = |_, place: &Instance| place.member.pace.is_slow() || !place.names.tell(stored);
+    let answers = Answers::of(places, is_needed, move |_, place| Has::of(place, asked.as_name()));
+    for (index, place) in places.iter().enumerate() {
+        let has = answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(Has::of(place, stored)));
+        let Ok(Ok(has)) = has else { return (reached, Leaves::Something) };
+        if !has.is_sure {
             leaves = Leaves::Something;
         }
-        if names.may_have_object {
-            match place.vnode.lookup(&Caller::server(), stored) {
-                Ok(Entry { vnode, attributes }) if attributes.is_directory() => {
-                    reached.push((place, Reached::Directory(vnode)));
-                }
-                Ok(entry) => match whiteout::is_device(&entry) {
-                    Ok(false) => reached.push((place, Reached::Other)),
-                    Ok(true) => return (reached, leaves),
-                    Err(_) => return (reached, Leaves::Something),
-                },
-                Err(Errno::ENOENT) => {}
-                Err(_) => return (reached, Leaves::Something),
-            }
-        }
-        if names.may_have_whiteout {
-            match whiteout::stands(&place.vnode, stored) {
-                Ok(false) => place.names.has_missed(),
-                // It hides what is on the right of what it stands beside, too.
-                Ok(true) => return (reached, leaves),
-                Err(_) => return (reached, Leaves::Something),
-            }
+        reached.extend(has.object.map(|object| (place, object)));
+        if has.ends_search {
+            break;
         }
     }
     (reached, leaves)

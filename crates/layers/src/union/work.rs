@@ -527,18 +527,24 @@ fn unshare(state: &VnodeRef, copy: &Entry) -> Result<()> {
     found.iter().try_for_each(|name| links.unlink_surely(&server, name.as_name()))
 }
 
-/// Removes an object with all below it. Not by recursion: a tree may be deeper than a thread's stack.
-pub(super) fn remove_tree(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+/// Removes the object by this name in a directory, as the server, with all below it, however deep that is. Each object counts
+/// for the [progress](vnode::progress) of this thread.
+///
+/// # Errors
+/// `ENOENT` if there is none; those of unlink(2), rmdir(2) and reading directories: the rest stays.
+pub fn remove_tree(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     let server = Caller::server();
     let entry = directory.lookup(&server, stored)?;
     if !entry.attributes.is_directory() {
         return directory.unlink_surely(&server, stored);
     }
-    // Directories are brought up beside the first, one level at a time, and removed when they are empty.
+    // Not by recursion: a tree may be deeper than a thread's stack.
+    // A directory stays below those in it, and is removed when it is empty.
     let mut way = vec![(directory.clone(), stored.to_owned(), entry.vnode)];
     while let Some((parent, name, inner)) = way.pop() {
         let mut below = Vec::new();
         for (name, kind) in entries(&inner)? {
+            vnode::progress::object_done();
             let is_directory = match kind {
                 Some(kind) => kind == FileKind::Directory,
                 None => inner.lookup(&server, name.as_name())?.attributes.is_directory(),

@@ -304,6 +304,10 @@ impl<L: Layer> Vnode for LayerVnode<L> {
         path::decoded(self)
     }
 
+    fn storage(&self) -> Option<u64> {
+        self.lower.storage()
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -12,7 +12,7 @@ use signal_hook::iterator::Signals;
 use vnode::{Control, FileSystemRef};
 
 use super::Job;
-use crate::commands::{explain, print};
+use crate::commands::{explain, print, progress};
 use crate::control::server::{Answerer, Server as ControlSocket};
 use crate::control::{Answer, Report, Request, Statistics};
 use crate::exit::{Exit, Failure, Outcome};
@@ -48,7 +48,8 @@ pub fn start(job: &Job, point: MountPoint) -> Outcome<Server> {
     // Registered first: a signal that comes while the mount is being made ends it as soon as it is there.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::new(Exit::Failure, format!("cannot watch for signals: {error}; try again")))?;
-    let file_system = job.expression.build()?;
+    // What a server before this one left half-way is finished, which may take long.
+    let file_system = progress::follow("mount", |_| job.expression.build())?;
     if job.explain {
         print(&explain::text(&job.expression, file_system.as_ref(), &job.plan))?;
     }
@@ -113,7 +114,7 @@ impl Answerer for Mounted {
                 }
                 Err(failure) => Answer::Error(failure.message),
             },
-            Request::Control { target, name, arguments } => {
+            Request::Control { target, name, arguments, .. } => {
                 match self.file_system.control(&Control { target, command: name, arguments }) {
                     Ok(text) => {
                         self.served.settle();

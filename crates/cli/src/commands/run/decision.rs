@@ -7,7 +7,7 @@ use stack::{Change, CommitError, CommitOptions, Conflict, Difference, Fork};
 use super::scratch::Scratch;
 use super::{lists, session, tell};
 use crate::arguments::Run;
-use crate::commands::{print, snapshot};
+use crate::commands::{print, progress, snapshot};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// What is to be done.
@@ -20,7 +20,7 @@ pub enum Decision {
 
 /// Shows the differences, and does with them what was asked for, now or by option.
 pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, has_succeeded: bool) -> Outcome {
-    let differences = fork.differences().map_err(|errno| {
+    let differences = progress::follow("run: comparing", |_| fork.differences()).map_err(|errno| {
         let path = scratch.path().display();
         Failure::new(Exit::Failure, format!("cannot compare the fork: {errno}; its changes are kept in {path}"))
     })?;
@@ -77,7 +77,7 @@ fn refuse_lost_lists(fork: &Fork, differences: &[Difference], scratch: &Scratch)
 
 fn commit(arguments: &Run, fork: &Fork, scratch: &Scratch) -> Outcome {
     let options = CommitOptions { since: scratch.began(), force: arguments.force };
-    match fork.commit(&options) {
+    match progress::follow("run: committing", |_| fork.commit(&options)) {
         Ok(_) => scratch.remove(),
         Err(error) => {
             if let CommitError::Conflicts { conflicts, .. } = &error {

@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use vnode::{FileSystemRef, Timestamp};
+use vnode::{FileSystemRef, Name, Timestamp};
 
+use crate::commands::progress;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// The file that tells what was forked.
@@ -294,8 +295,19 @@ impl Directory {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(not_removed(&self.path, &error)),
             _ => Ok(()),
         };
-        is_gone(fs::remove_dir_all(self.at(CHANGES)))?;
+        self.remove_changes()?;
         is_gone(fs::remove_file(self.at(REMOVED)))
+    }
+
+    /// Removes the branch of changes, which may be deeper than the stack of a recursion.
+    fn remove_changes(&self) -> Outcome {
+        let directory =
+            stack::build_directory(&place_of(&self.file)).map_err(|error| not_removed(&self.path, &error))?;
+        let changes = Name::new(CHANGES.as_bytes()).map_err(|error| not_removed(&self.path, &error))?;
+        match progress::follow("run: discarding", |_| stack::remove_tree(&directory.root(), changes)) {
+            Err(error) if error != vnode::Errno::ENOENT => Err(not_removed(&self.path, &error)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -304,7 +316,7 @@ fn place_of(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-fn not_removed(path: &Path, error: &io::Error) -> Failure {
+fn not_removed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     let message = format!("cannot remove {}: {error}; remove what is left of it", path.display());
     Failure::new(Exit::Failure, message)
 }

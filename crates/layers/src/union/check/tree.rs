@@ -3,19 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use vnode::progress::object_done;
 use vnode::{Caller, Entry, Errno, FileKind, Handle, Name, Result, VnodeRef};
 
 use super::super::identity::Identity;
 use super::super::lookup::root_of;
 use super::super::metacopy::{self, Beside};
 use super::super::node::Instance;
+use super::super::tree_path::TreePath;
 use super::super::whiteout::{self, Format, Meaning, PREFIX, STATE};
 use super::super::work;
-use super::{Check, Problem, below};
+use super::{Check, Problem};
 
 /// A directory of the branch that is to be looked through.
 struct Place {
-    path: Vec<u8>,
+    path: TreePath,
     own: Instance,
     /// Where the branches on the right have it.
     right: Vec<Instance>,
@@ -29,13 +31,13 @@ impl Place {
 }
 
 /// Which file of the branch has an identity: its inode number and path.
-type Known = HashMap<Handle, (u64, Vec<u8>)>;
+type Known = HashMap<Handle, (u64, TreePath)>;
 
 impl Check<'_> {
     /// Looks through the branch, all but the union's own directory.
     pub(super) fn tree(&mut self) -> Result<()> {
         let (own, right) = (root_of(self.member), self.union.roots_right_of(self.member));
-        let mut way = vec![Place { path: Vec::new(), own, right }];
+        let mut way = vec![Place { path: TreePath::root(), own, right }];
         let mut known = Known::new();
         while let Some(place) = way.pop() {
             self.directory(&place, &mut known, &mut way)?;
@@ -45,9 +47,10 @@ impl Check<'_> {
 
     fn directory(&mut self, place: &Place, known: &mut Known, way: &mut Vec<Place>) -> Result<()> {
         for (stored, _) in work::entries(&place.own.vnode)? {
-            if place.path.is_empty() && stored.as_bytes() == STATE {
+            if place.path.is_root() && stored.as_bytes() == STATE {
                 continue;
             }
+            object_done();
             match whiteout::meaning(stored.as_bytes()) {
                 Meaning::Mark => {}
                 Meaning::Whiteout(_) => self.whiteout(place, Name::new(&stored.as_bytes()[PREFIX.len()..])?)?,
@@ -68,26 +71,26 @@ impl Check<'_> {
     /// Checks a whiteout that is a file of its own.
     fn whiteout(&mut self, place: &Place, hidden: Name<'_>) -> Result<()> {
         let directory = &place.own.vnode;
-        let path = below(&place.path, hidden.as_bytes());
+        let path = || place.path.join(hidden).to_bytes();
         let remove = || whiteout::remove(directory, hidden);
         let entry = match directory.lookup(&Caller::server(), hidden) {
             Ok(entry) => entry,
             Err(Errno::ENOENT) => {
                 if self.options.idle && !place.shows_on_the_right(self, hidden)? {
-                    let path = below(&place.path, &[PREFIX, hidden.as_bytes()].concat());
-                    self.found(path, Problem::IdleWhiteout, remove);
+                    let name = whiteout::whiteout_name(hidden)?;
+                    self.found(place.path.join(name.as_name()).to_bytes(), Problem::IdleWhiteout, remove);
                 }
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
         if whiteout::is_device(&entry)? {
-            self.found(path, Problem::TwoWhiteouts, remove);
+            self.found(path(), Problem::TwoWhiteouts, remove);
         } else if !entry.attributes.is_directory() {
-            self.found(path, Problem::BesideWhiteout, remove);
+            self.found(path(), Problem::BesideWhiteout, remove);
         } else {
             let hides = whiteout::redirect(&entry.vnode)?.is_none() && place.shows_on_the_right(self, hidden)?;
-            self.found(path, Problem::DirectoryBesideWhiteout, || {
+            self.found(path(), Problem::DirectoryBesideWhiteout, || {
                 if hides && !whiteout::is_opaque(&entry.vnode)? {
                     whiteout::set_opaque(&entry.vnode, Format::Names)?;
                 }
@@ -99,18 +102,18 @@ impl Check<'_> {
 
     /// Checks the marks of a directory. The answer is where to go on.
     fn subdirectory(&mut self, place: &Place, stored: Name<'_>, entry: &Entry) -> Result<Place> {
-        let path = below(&place.path, stored.as_bytes());
+        let path = place.path.join(stored);
         let own = Instance::new(self.member, entry.vnode.clone(), entry.attributes.ino);
         let instances = [std::slice::from_ref(&place.own), &place.right[..]].concat();
         let found = self.union.search(&instances, &Caller::server(), stored)?.found;
         let right: Vec<Instance> = found.map_or_else(Vec::new, |found| found.instances.into_iter().skip(1).collect());
         let directory = &entry.vnode;
         if whiteout::marks(directory)?.is_doubtful {
-            self.found(path.clone(), Problem::Unbelieved, || Err(Errno::EPERM));
+            self.found(path.to_bytes(), Problem::Unbelieved, || Err(Errno::EPERM));
         }
         match whiteout::redirect(directory)? {
             None if whiteout::has_redirect(directory)? => {
-                self.found(path.clone(), Problem::UnreadableRedirect, || whiteout::remove_redirect(directory));
+                self.found(path.to_bytes(), Problem::UnreadableRedirect, || whiteout::remove_redirect(directory));
             }
             Some(from) => self.moved(place, stored, directory, &path, from, right.is_empty())?,
             None => {}
@@ -124,20 +127,20 @@ impl Check<'_> {
         place: &Place,
         stored: Name<'_>,
         directory: &VnodeRef,
-        path: &[u8],
+        path: &TreePath,
         from: Vec<u8>,
         has_no_rest: bool,
     ) -> Result<()> {
         if has_no_rest && !self.is_last() {
             let hides = place.shows_on_the_right(self, stored)?;
-            self.found(path.to_vec(), Problem::MovedFromNowhere(from), || {
+            self.found(path.to_bytes(), Problem::MovedFromNowhere(from), || {
                 if hides {
                     whiteout::set_opaque(directory, Format::Names)?;
                 }
                 whiteout::remove_redirect(directory)
             });
         } else if whiteout::is_opaque(directory)? {
-            self.found(path.to_vec(), Problem::OpaqueAndMoved, || whiteout::remove_opaque(directory));
+            self.found(path.to_bytes(), Problem::OpaqueAndMoved, || whiteout::remove_opaque(directory));
         }
         Ok(())
     }
@@ -150,63 +153,66 @@ impl Check<'_> {
 
     /// Checks the marks and the identity of anything but a directory.
     fn file(&mut self, place: &Place, stored: Name<'_>, entry: &Entry, known: &mut Known) -> Result<()> {
-        let (path, file) = (below(&place.path, stored.as_bytes()), &entry.vnode);
+        let (path, file) = (place.path.join(stored), &entry.vnode);
         if whiteout::is_device(entry)? {
             if self.options.idle && !place.shows_on_the_right(self, stored)? {
-                self.found(path, Problem::IdleWhiteout, || place.own.vnode.unlink(&Caller::server(), stored));
+                self.found(path.to_bytes(), Problem::IdleWhiteout, || {
+                    place.own.vnode.unlink(&Caller::server(), stored)
+                });
             }
             return Ok(());
         }
         if whiteout::is_opaque_file(file)? {
-            self.found(path.clone(), Problem::OpaqueFile, || whiteout::remove_opaque(file));
+            self.found(path.to_bytes(), Problem::OpaqueFile, || whiteout::remove_opaque(file));
         }
         if whiteout::has_redirect(file)? && !metacopy::is_marked(file)? {
-            self.found(path.clone(), Problem::MovedFile, || whiteout::remove_redirect(file));
+            self.found(path.to_bytes(), Problem::MovedFile, || whiteout::remove_redirect(file));
         }
         self.data(place, stored, &path, entry)?;
         self.identity(path, entry, known)
     }
 
     /// Checks that the data of a metadata-only copy are there. If they are not, nothing can be repaired.
-    fn data(&mut self, place: &Place, stored: Name<'_>, path: &[u8], entry: &Entry) -> Result<()> {
+    fn data(&mut self, place: &Place, stored: Name<'_>, path: &TreePath, entry: &Entry) -> Result<()> {
         if entry.attributes.kind != FileKind::Regular {
             return Ok(());
         }
         let Some(mark) = metacopy::Mark::of(&entry.vnode)? else { return Ok(()) };
         self.has_metacopies = true;
         if !mark.is_believed {
-            self.found(path.to_vec(), Problem::DataUnbelieved, || Err(Errno::EPERM));
+            self.found(path.to_bytes(), Problem::DataUnbelieved, || Err(Errno::EPERM));
             return Ok(());
         }
         let copy = Instance::new(self.member, entry.vnode.clone(), entry.attributes.ino);
         let beside = Beside { directories: place.right.clone(), name: stored.to_owned() };
         let from = mark.path.clone();
         if !self.is_last() && self.union.data_of(&copy, mark, || Some(beside)).is_err() {
-            self.found(path.to_vec(), Problem::DataGone(from), || Err(Errno::EIO));
+            self.found(path.to_bytes(), Problem::DataGone(from), || Err(Errno::EIO));
         }
         Ok(())
     }
 
-    fn identity(&mut self, path: Vec<u8>, entry: &Entry, known: &mut Known) -> Result<()> {
+    fn identity(&mut self, path: TreePath, entry: &Entry, known: &mut Known) -> Result<()> {
         let file = &entry.vnode;
         if !Identity::is_brought(file)? {
             return Ok(());
         }
         let forget = || Identity::forget(file);
         let Some((identity, _)) = Identity::brought(file)? else {
-            self.found(path, Problem::UnreadableOrigin, forget);
+            self.found(path.to_bytes(), Problem::UnreadableOrigin, forget);
             return Ok(());
         };
         let ino = entry.attributes.ino;
         match known.get(&identity.handle) {
             Some((other, of)) if *other != ino => {
-                self.found_in_newest(path, Problem::SameIdentity(of.clone()), forget);
+                let of = of.to_bytes();
+                self.found_in_newest(path.to_bytes(), Problem::SameIdentity(of), forget);
             }
             Some(_) => {}
             None => {
                 known.insert(identity.handle, (ino, path.clone()));
                 if self.options.idle && self.is_gone(&identity) {
-                    self.found_in_newest(path, Problem::OriginGone, forget);
+                    self.found_in_newest(path.to_bytes(), Problem::OriginGone, forget);
                 }
             }
         }

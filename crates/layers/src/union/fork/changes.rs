@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 
+use vnode::progress::object_done;
 use vnode::{Caller, Entry, Errno, NameBuf, Result, VnodeRef};
 
+use super::super::tree_path::TreePath;
 use super::super::whiteout::{self, Meaning, STATE};
 use super::super::work;
 use super::is_directory;
@@ -19,8 +21,8 @@ pub(super) struct Changes {
 /// Something in the branch of changes.
 pub(super) struct Object {
     pub(super) name: NameBuf,
-    /// From the root, by the names in branches, with a slash before each.
-    pub(super) path: Vec<u8>,
+    /// From the root, by the names in branches.
+    pub(super) path: TreePath,
     pub(super) entry: Entry,
     /// Of a directory.
     pub(super) below: Below,
@@ -44,10 +46,11 @@ impl Changes {
     ///
     /// # Errors
     /// `EXDEV` for a moved directory whose rest is not told by a path from the root, as only overlayfs writes it.
-    pub(super) fn of(directory: &VnodeRef, path: &[u8]) -> Result<Self> {
+    pub(super) fn of(directory: &VnodeRef, path: &TreePath) -> Result<Self> {
         let server = Caller::server();
         let (mut found, mut hidden) = (Vec::new(), HashSet::new());
         for (name, _) in work::entries(directory)? {
+            object_done();
             match whiteout::meaning(name.as_bytes()) {
                 _ if name.as_bytes() == STATE => {}
                 Meaning::Mark => {}
@@ -67,7 +70,7 @@ impl Changes {
         let mut objects = Vec::with_capacity(found.len());
         for (name, entry) in found {
             let stands = hidden.remove(&name);
-            let path = join(path, &name);
+            let path = path.join(name.as_name());
             objects.push(Object { below: Below::of(&entry, &path, stands)?, name, path, entry });
         }
         Ok(Self { objects, gone: hidden.into_iter().collect() })
@@ -75,12 +78,12 @@ impl Changes {
 }
 
 impl Below {
-    fn of(entry: &Entry, path: &[u8], has_whiteout: bool) -> Result<Self> {
+    fn of(entry: &Entry, path: &TreePath, has_whiteout: bool) -> Result<Self> {
         if !is_directory(entry) {
             return Ok(Self::Same);
         }
         Ok(match whiteout::redirect(&entry.vnode)? {
-            Some(rest) if rest == path => Self::Own,
+            Some(rest) if path.is(&rest) => Self::Own,
             Some(rest) if rest.starts_with(b"/") => Self::Elsewhere(rest),
             Some(_) => return Err(Errno::EXDEV),
             None if has_whiteout || whiteout::is_opaque(&entry.vnode)? => Self::Nothing,

@@ -17,10 +17,15 @@ use super::super::copy_up::{copy_whole, keeping_times, replace_attributes};
 use super::super::lease::patiently;
 use super::super::node::Instance;
 use super::super::sure::Sure;
+use super::super::tree_path::TreePath;
 use super::super::{whiteout, work};
-use super::changes::{Changes, join, shown};
+use super::changes::{Changes, shown};
 use super::journal::{Copied, Journal};
 use super::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, conflicts, is_directory, moves};
+
+/// Bytes of the longest path that is noted in the journal: of a tree that is deep enough, all paths would be more than a disk has
+/// room for.
+const PATH_MAX: usize = 4096;
 
 /// A commit under way.
 pub(super) struct Commit<'a> {
@@ -46,7 +51,7 @@ pub(super) struct Commit<'a> {
 /// A directory of the fork and the one in the file system that has become it.
 struct Pair {
     /// From the root, by the names in branches.
-    path: Vec<u8>,
+    path: TreePath,
     upper: VnodeRef,
     base: VnodeRef,
     /// Nothing stays in it but what the fork has.
@@ -98,9 +103,9 @@ impl<'a> Commit<'a> {
     }
 
     fn make_changes(&mut self) -> Step {
-        self.journal.begin().at(&[])?;
+        self.journal.begin().at(&TreePath::root())?;
         // As soon as the disk knows of a change to the file system, it knows what is to be done again.
-        self.upper.base.file_system.sync().at(&[])?;
+        self.upper.base.file_system.sync().at(&TreePath::root())?;
         let moved = moves::find_moved(&self.upper.root)?;
         self.bring_moved(moved)?;
         let pairs = self.put_all()?;
@@ -114,14 +119,14 @@ impl<'a> Commit<'a> {
         for pair in pairs.iter().rev() {
             self.finish_directory(pair)?;
         }
-        self.journal.sync().and_then(|()| self.file_system.sync()).at(&[])
+        self.journal.sync().and_then(|()| self.file_system.sync()).at(&TreePath::root())
     }
 
     /// Brings everything that is new or changed to its place. The directories of the fork, each before those in it.
     fn put_all(&mut self) -> Step<Vec<Pair>> {
         let mut pairs = Vec::new();
         let (upper, base) = (self.upper.root.clone(), self.root.clone());
-        let mut open = vec![Pair { path: Vec::new(), upper, base, hides: false, gone: Vec::new() }];
+        let mut open = vec![Pair { path: TreePath::root(), upper, base, hides: false, gone: Vec::new() }];
         while let Some(mut pair) = open.pop() {
             if self.journal.is_resumed {
                 self.remove_leftovers(&pair.base).at(&pair.path)?;
@@ -139,8 +144,9 @@ impl<'a> Commit<'a> {
             }
             pair.gone = gone;
             if pair.hides {
+                let kept: HashSet<&NameBuf> = objects.iter().map(|object| &object.name).collect();
                 let names = work::entries(&pair.base).at(&pair.path)?.into_iter().map(|(name, _)| name);
-                pair.gone.extend(names.filter(|name| !objects.iter().any(|object| object.name == *name)));
+                pair.gone.extend(names.filter(|name| !kept.contains(name)));
             }
             pairs.push(pair);
         }
@@ -148,7 +154,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Has the file system have an object of the fork by this name.
-    fn put(&mut self, spot: Spot<'_>, object: &Entry, inherits: bool, path: &[u8]) -> Step {
+    fn put(&mut self, spot: Spot<'_>, object: &Entry, inherits: bool, path: &TreePath) -> Step {
         let there = work::find(spot.0, spot.1.as_name()).at(path)?;
         let known = self.journal.copy_of(&object.vnode.handle(), &object.attributes);
         if let (Some(known), Some(there)) = (&known, &there)
@@ -180,7 +186,7 @@ impl<'a> Commit<'a> {
         object: &Entry,
         known: Option<Copied>,
         inherits: bool,
-        path: &[u8],
+        path: &TreePath,
     ) -> Result<()> {
         let server = Caller::server();
         if let Some(copy) = known.and_then(|known| self.find_copy(&known)) {
@@ -195,7 +201,9 @@ impl<'a> Commit<'a> {
         if inherits {
             replace_attributes(&object.vnode, &copy)?;
         }
-        let copied = Copied { handle: copy.handle(), path: path.to_vec() };
+        // By a longer path it is not looked for again, but copied again.
+        let path = if path.length() <= PATH_MAX { path.slashed() } else { Vec::new() };
+        let copied = Copied { handle: copy.handle(), path };
         self.journal.note_copy(&object.vnode.handle(), &object.attributes, copied)?;
         if object.attributes.nlink > 1 {
             self.linked.insert(copy.handle(), copy);
@@ -241,7 +249,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Has the file system have a directory by this name. One that is new is nobody's until it is complete.
-    pub(super) fn ensure_directory(&mut self, base: &VnodeRef, name: &NameBuf, path: &[u8]) -> Step<VnodeRef> {
+    pub(super) fn ensure_directory(&mut self, base: &VnodeRef, name: &NameBuf, path: &TreePath) -> Step<VnodeRef> {
         let there = work::find(base, name.as_name()).at(path)?;
         if let Some(there) = there.as_ref().filter(|there| is_directory(there)) {
             return Ok(there.vnode.clone());
@@ -260,7 +268,7 @@ impl<'a> Commit<'a> {
     fn remove_gone(&mut self, pair: &Pair) -> Step {
         let server = Caller::server();
         for name in &pair.gone {
-            let path = join(&pair.path, name);
+            let path = pair.path.join(name.as_name());
             let Some(there) = work::find(&pair.base, name.as_name()).at(&path)? else { continue };
             self.done += 1;
             if is_directory(&there) {
@@ -293,11 +301,11 @@ impl<'a> Commit<'a> {
     }
 
     /// Stops at what others have changed since it was looked at.
-    fn refuse_changed(&self, there: &Entry, path: &[u8]) -> Step {
+    fn refuse_changed(&self, there: &Entry, path: &TreePath) -> Step {
         if self.options.force || is_directory(there) || !self.is_changed(there) {
             return Ok(());
         }
-        Err(Failed { path: path.to_vec(), errno: Errno::EBUSY, is_conflict: true })
+        Err(Failed { path: path.slashed(), errno: Errno::EBUSY, is_conflict: true })
     }
 
     /// Removes what a commit that was stopped has left in a directory.

@@ -9,15 +9,16 @@ use std::collections::HashSet;
 use vnode::{Attributes, Caller, Entry, Errno, Handle, NameBuf, Result, VnodeRef};
 
 use super::super::identity::{self, Identity};
+use super::super::tree_path::TreePath;
 use super::super::{whiteout, work};
-use super::changes::{Below, Changes, Object, join, shown};
+use super::changes::{Below, Changes, Object, shown};
 use super::commit::Commit;
 use super::moves::{self, Moved};
 use super::{AtPath, Conflict, Deed, Step, is_directory};
 
 /// A directory of the fork and the one in the file system that it changes.
 struct Pair {
-    path: Vec<u8>,
+    path: TreePath,
     upper: VnodeRef,
     base: Option<VnodeRef>,
     hides: bool,
@@ -32,8 +33,8 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, path: &[u8], deed: Deed) {
-        self.conflicts.push(Conflict { path: shown(path), deed });
+    fn add(&mut self, path: &TreePath, deed: Deed) {
+        self.conflicts.push(Conflict { path: shown(&path.to_bytes()), deed });
     }
 }
 
@@ -42,8 +43,12 @@ impl Commit<'_> {
     pub(super) fn find_conflicts(&mut self, moved: &[Moved]) -> Step<Vec<Conflict>> {
         let rests = self.rests(moved)?;
         let mut found = Found::default();
-        let root =
-            Pair { path: Vec::new(), upper: self.upper.root.clone(), base: Some(self.root.clone()), hides: false };
+        let root = Pair {
+            path: TreePath::root(),
+            upper: self.upper.root.clone(),
+            base: Some(self.root.clone()),
+            hides: false,
+        };
         // Not by recursion: a tree may be deeper than a thread's stack.
         let mut open = vec![root];
         while let Some(pair) = open.pop() {
@@ -57,11 +62,12 @@ impl Commit<'_> {
             }
             let mut leaving = gone;
             if let (true, Some(base)) = (pair.hides, &pair.base) {
+                let kept: HashSet<&NameBuf> = objects.iter().map(|object| &object.name).collect();
                 let names = work::entries(base).at(&pair.path)?.into_iter().map(|(name, _)| name);
-                leaving.extend(names.filter(|name| !objects.iter().any(|object| object.name == *name)));
+                leaving.extend(names.filter(|name| !kept.contains(name)));
             }
             for name in leaving.into_iter().filter(|name| !self.journal.is_temporary(name)) {
-                let path = join(&pair.path, &name);
+                let path = pair.path.join(name.as_name());
                 if let Some(there) = self.there(&pair, &name).at(&path)? {
                     self.check_leaving(there, path, &rests, &mut found)?;
                 }
@@ -198,7 +204,7 @@ impl Commit<'_> {
     }
 
     /// Looks at what is to be replaced or removed, with all below it, but for directories that move elsewhere.
-    fn check_leaving(&self, there: Entry, path: Vec<u8>, rests: &HashSet<Handle>, found: &mut Found) -> Step {
+    fn check_leaving(&self, there: Entry, path: TreePath, rests: &HashSet<Handle>, found: &mut Found) -> Step {
         let mut open = vec![(path, there)];
         while let Some((path, there)) = open.pop() {
             if !is_directory(&there) {
@@ -211,7 +217,7 @@ impl Commit<'_> {
             } else if !rests.contains(&there.vnode.handle()) {
                 let entries = work::entries(&there.vnode).at(&path)?;
                 for (name, _) in entries.into_iter().filter(|(name, _)| !self.journal.is_temporary(name)) {
-                    let path = join(&path, &name);
+                    let path = path.join(name.as_name());
                     open.extend(work::find(&there.vnode, name.as_name()).at(&path)?.map(|entry| (path, entry)));
                 }
             }

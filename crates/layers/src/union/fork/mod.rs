@@ -18,6 +18,7 @@ use vnode::{Caller, Errno, FileSystemRef, Result, Timestamp, layer};
 use super::copy_up::copy_attributes;
 use super::diff;
 use super::settings::Settings;
+use super::tree_path::TreePath;
 use super::{Member, Union, UnionFileSystem};
 use crate::{Branch, BranchMode, OptionError};
 use commit::Commit;
@@ -215,12 +216,29 @@ type Step<T = ()> = std::result::Result<T, Failed>;
 
 /// Tells where an error happened.
 trait AtPath<T> {
-    fn at(self, path: &[u8]) -> Step<T>;
+    fn at(self, path: &impl Location) -> Step<T>;
 }
 
 impl<T> AtPath<T> for Result<T> {
-    fn at(self, path: &[u8]) -> Step<T> {
-        self.map_err(|errno| Failed { path: path.to_vec(), errno, is_conflict: false })
+    fn at(self, path: &impl Location) -> Step<T> {
+        self.map_err(|errno| Failed { path: path.to_path(), errno, is_conflict: false })
+    }
+}
+
+/// Something that says where it is: by the names in branches, with a slash before each.
+trait Location {
+    fn to_path(&self) -> Vec<u8>;
+}
+
+impl Location for Vec<u8> {
+    fn to_path(&self) -> Vec<u8> {
+        self.clone()
+    }
+}
+
+impl Location for TreePath {
+    fn to_path(&self) -> Vec<u8> {
+        self.slashed()
     }
 }
 

@@ -8,6 +8,7 @@ use vnode::{Caller, Entry, Errno, NameBuf, RenameMode, Result, VnodeRef};
 use super::super::copy_up::keeping_times;
 use super::super::durable::sync_directory;
 use super::super::sure::Sure;
+use super::super::tree_path::TreePath;
 use super::super::{links, whiteout, work};
 use super::changes::{Below, Changes, Object, join};
 use super::commit::Commit;
@@ -36,7 +37,7 @@ pub(super) struct Place {
 impl Moved {
     /// This directory, of which the rest is there.
     pub(super) fn of(object: &Object, rest: &[u8]) -> Self {
-        let (path, name, upper) = (object.path.clone(), object.name.clone(), object.entry.vnode.clone());
+        let (path, name, upper) = (object.path.slashed(), object.name.clone(), object.entry.vnode.clone());
         Self { path, name, parent: None, upper, rest: rest.to_vec() }
     }
 
@@ -60,7 +61,7 @@ fn depth(path: &[u8]) -> usize {
 /// All directories that the fork has moved.
 pub(super) fn find_moved(root: &VnodeRef) -> Step<Vec<Moved>> {
     let mut moved = Vec::new();
-    let mut open = vec![(Vec::new(), root.clone())];
+    let mut open = vec![(TreePath::root(), root.clone())];
     while let Some((path, directory)) = open.pop() {
         for object in Changes::of(&directory, &path).at(&path)?.objects {
             if let Below::Elsewhere(rest) = &object.below {
@@ -109,7 +110,7 @@ impl Commit<'_> {
         if moved.is_empty() {
             return Ok(());
         }
-        self.journal.sync().at(&[])?;
+        self.journal.sync().at(&TreePath::root())?;
         // The deepest first: a path is right as long as nothing above it has moved.
         moved.sort_by_key(|directory| std::cmp::Reverse(depth(&directory.rest)));
         for directory in &moved {
@@ -153,7 +154,7 @@ impl Commit<'_> {
 
     /// The directory that it can move to at once: one that stays where it is and has nothing by its name.
     fn free_place(&self, moved: &Moved) -> Result<Option<VnodeRef>> {
-        let (mut upper, mut base, mut path) = (self.upper.root.clone(), self.root.clone(), Vec::new());
+        let (mut upper, mut base, mut path) = (self.upper.root.clone(), self.root.clone(), TreePath::root());
         for part in moved.above() {
             let part = part?;
             let found = Changes::of(&upper, &path)?.objects.into_iter().find(|object| object.name == part);
@@ -161,7 +162,7 @@ impl Commit<'_> {
                 return Ok(None);
             };
             match work::find(&base, part.as_name())?.filter(is_directory) {
-                Some(entry) => (upper, base, path) = (object.entry.vnode, entry.vnode, join(&path, &part)),
+                Some(entry) => (upper, base, path) = (object.entry.vnode, entry.vnode, object.path),
                 None => return Ok(None),
             }
         }
@@ -190,10 +191,10 @@ impl Commit<'_> {
 
     /// The directory that it moves to, made if need be.
     fn place_for(&mut self, moved: &Moved) -> Step<VnodeRef> {
-        let (mut base, mut path) = (self.root.clone(), Vec::new());
+        let (mut base, mut path) = (self.root.clone(), TreePath::root());
         for part in moved.above() {
             let part = part.at(&moved.path)?;
-            path = join(&path, &part);
+            path = path.join(part.as_name());
             base = self.ensure_directory(&base, &part, &path)?;
         }
         Ok(base)
@@ -228,7 +229,7 @@ impl Commit<'_> {
     pub(super) fn remove_staging(&self) -> Step {
         match work::remove_tree(&self.root, self.staging_name().as_name()) {
             Err(Errno::ENOENT) => Ok(()),
-            result => result.at(&[]),
+            result => result.at(&TreePath::root()),
         }
     }
 

@@ -22,6 +22,7 @@ pub(super) fn settle_names(union: &Arc<Union>, upper: &Arc<Member>) -> Result<()
     let mut open = vec![union.root_node()];
     while let Some(directory) = open.pop() {
         for (name, kind, ino) in entries(&directory)? {
+            vnode::progress::object_done();
             if kind.is_none_or(|kind| kind == FileKind::Directory) {
                 let found = directory.look_up(&Caller::server(), name.as_name())?;
                 let node = found.vnode.as_any().downcast_ref::<Node>().map(Node::reference);

@@ -149,6 +149,7 @@ impl Union {
                 if !may_be_either || name.as_bytes() == whiteout::STATE {
                     continue;
                 }
+                vnode::progress::object_done();
                 let Entry { vnode, attributes } = directory.lookup(&Caller::server(), name.as_name())?;
                 match attributes.kind {
                     FileKind::Directory => way.push(vnode),

@@ -48,8 +48,8 @@ impl Union {
                 Some((instance, path)) if path.starts_with(b"/") => {
                     behind = self.path_behind(self.roots_right_of(&instance.member), &path, position)?;
                 }
-                Some((_, name)) => behind = [&behind[..], b"/", &name].concat(),
-                None => behind = [&behind[..], b"/", name].concat(),
+                Some((_, name)) => behind.extend([b"/", &name[..]].concat()),
+                None => behind.extend([b"/", name].concat()),
             }
             places = found.instances;
         }

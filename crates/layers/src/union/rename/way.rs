@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vnode::{Caller, Errno, FileKind, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::super::branches::Member;
-use super::super::durable::sync_directory;
+use super::super::durable::{are_apart, sync_directory};
 use super::super::lookup::Found;
 use super::super::node::Instance;
 use super::super::record::{self, Record};
@@ -214,7 +214,7 @@ impl Way<'_> {
         for (place, reached) in reached.into_iter().rev() {
             let is_other = matches!(reached, Reached::Other);
             if is_other && self.target.directory.union.branches.may_change(&place.member) {
-                let is_apart = place.member.is_apart_from(self.member);
+                let is_apart = are_apart((&place.member, &place.vnode), (self.member, self.to));
                 if is_apart && self.sync_target().is_err() {
                     // What hides it is not on the disk.
                     return;

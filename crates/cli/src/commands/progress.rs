@@ -1,0 +1,109 @@
+//! A line on the terminal of standard error that says how far a long command is. It is there only as long as the command works,
+//! and nowhere else than on a terminal.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossterm::queue;
+use crossterm::terminal::{Clear, ClearType, size};
+use vnode::progress::Progress;
+
+/// What is over sooner shows nothing.
+const DELAY: Duration = Duration::from_millis(400);
+/// How often the line of what this process does itself is drawn anew.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// The line of one command. It is taken away when this is dropped.
+pub struct ProgressLine {
+    command: String,
+    began: Instant,
+    /// `None` where standard error is no terminal, else whether the line is there.
+    is_shown: Option<Mutex<bool>>,
+}
+
+impl ProgressLine {
+    /// That of a command which begins now.
+    pub fn new(command: &str) -> Self {
+        let is_shown = stderr().is_terminal().then(Mutex::default);
+        Self { command: command.to_owned(), began: Instant::now(), is_shown }
+    }
+
+    /// Draws it, when so many objects have been dealt with.
+    pub fn show(&self, objects: u64) {
+        let elapsed = self.began.elapsed();
+        let Some(mut is_shown) = self.lock().filter(|_| elapsed >= DELAY) else { return };
+        // A terminal that nobody looks at may have none.
+        let columns = size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0).unwrap_or(80);
+        // The last column stays free: a terminal may begin a new line behind it.
+        let line: String = text(&self.command, objects, elapsed).chars().take(columns.saturating_sub(1)).collect();
+        let mut output = stderr().lock();
+        let _ = write!(output, "\r{line}");
+        let _ = queue!(output, Clear(ClearType::UntilNewLine));
+        let _ = output.flush();
+        *is_shown = true;
+    }
+
+    /// Takes it away, so that something can be printed in its place.
+    pub fn hide(&self) {
+        if let Some(mut is_shown) = self.lock().filter(|is_shown| **is_shown) {
+            let mut output = stderr().lock();
+            let _ = write!(output, "\r");
+            let _ = queue!(output, Clear(ClearType::UntilNewLine));
+            let _ = output.flush();
+            *is_shown = false;
+        }
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, bool>> {
+        self.is_shown.as_ref().map(|is_shown| is_shown.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.hide();
+    }
+}
+
+/// Has this process do long work, and shows meanwhile how far it is.
+pub fn follow<T>(command: &str, work: impl FnOnce(&ProgressLine) -> T) -> T {
+    let (line, progress) = (ProgressLine::new(command), Progress::default());
+    if line.is_shown.is_none() {
+        return work(&line);
+    }
+    let (over, is_over) = channel::<()>();
+    thread::scope(|scope| {
+        let (shown, counted) = (&line, &progress);
+        let draw = move || {
+            while is_over.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                shown.show(counted.objects());
+            }
+        };
+        // Where it cannot be started, nothing is shown.
+        let _ = thread::Builder::new().name("progress".into()).spawn_scoped(scope, vnode::as_server(draw));
+        let result = progress.of(|| work(&line));
+        drop(over);
+        result
+    })
+}
+
+/// How many objects have been dealt with, for how long, and how fast.
+fn text(command: &str, objects: u64, elapsed: Duration) -> String {
+    let each_second = objects as f64 / elapsed.as_secs_f64();
+    format!("{command}: {objects} objects, {} s, {each_second:.0}/s", elapsed.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_how_much_is_done_and_how_fast() {
+        let after = Duration::from_millis(2_500);
+        assert_eq!(text("snapshot merge", 5_000, after), "snapshot merge: 5000 objects, 2 s, 2000/s");
+        assert_eq!(text("union check", 0, after), "union check: 0 objects, 2 s, 0/s");
+    }
+}

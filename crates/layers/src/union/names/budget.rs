@@ -1,0 +1,110 @@
+//! What all name caches of a server may hold together: the one that has to forget is the oldest that nobody has used since it
+//! was last passed over.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::NameCache;
+
+/// What a directory that is remembered counts for beside its names.
+const DIRECTORY_COST: usize = 16;
+/// Number of caches in the queue from which on those that are gone are taken out.
+const SWEEP_MIN: usize = 1024;
+
+/// A limit of names, and who holds them.
+pub(super) struct Budget {
+    max: usize,
+    held: AtomicUsize,
+    holders: Mutex<Holders>,
+}
+
+/// The caches that may hold names, each once, in the order in which they came.
+struct Holders {
+    queue: VecDeque<Weak<NameCache>>,
+    sweep_at: usize,
+}
+
+impl Budget {
+    pub(super) const fn new(max: usize) -> Self {
+        let holders = Holders { queue: VecDeque::new(), sweep_at: SWEEP_MIN };
+        Self { max, held: AtomicUsize::new(0), holders: Mutex::new(holders) }
+    }
+
+    /// A cache that is not in the queue holds something.
+    pub(super) fn enqueue(&self, cache: Weak<NameCache>) {
+        let mut holders = self.lock();
+        if holders.queue.len() >= holders.sweep_at {
+            holders.queue.retain(|cache| cache.strong_count() > 0);
+            holders.sweep_at = (2 * holders.queue.len()).max(SWEEP_MIN);
+        }
+        holders.queue.push_back(cache);
+    }
+
+    /// Has caches forget as long as all hold too much. The caller holds the lock of none.
+    pub(super) fn make_room(&self) {
+        while self.held.load(Ordering::Relaxed) > self.max {
+            let Some(cache) = self.next() else { return };
+            cache.forget();
+        }
+    }
+
+    /// Takes out of the queue who is to forget next.
+    fn next(&self) -> Option<Arc<NameCache>> {
+        let mut holders = self.lock();
+        // One that is in use is passed over, once.
+        for _ in 0..=2 * holders.queue.len() {
+            let cache = holders.queue.pop_front()?;
+            let Some(found) = cache.upgrade() else { continue };
+            if found.is_used.swap(false, Ordering::Relaxed) {
+                holders.queue.push_back(cache);
+                continue;
+            }
+            // What it learns from here on puts it into the queue again.
+            found.is_queued.store(false, Ordering::SeqCst);
+            return Some(found);
+        }
+        None
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Holders> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.lock().queue.len()
+    }
+}
+
+/// A part of a budget, given back when it is dropped.
+pub(super) struct Charge {
+    budget: &'static Budget,
+    names: usize,
+}
+
+impl Charge {
+    /// For a directory with that many names.
+    pub(super) fn new(budget: &'static Budget, names: usize) -> Self {
+        let names = names + DIRECTORY_COST;
+        budget.held.fetch_add(names, Ordering::Relaxed);
+        Self { budget, names }
+    }
+
+    /// One more name.
+    pub(super) fn grow(&mut self) {
+        self.names += 1;
+        self.budget.held.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.held.fetch_sub(self.names, Ordering::Relaxed);
+    }
+}

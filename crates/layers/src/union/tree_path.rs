@@ -1,0 +1,112 @@
+//! Where a walk through a tree is. A path shares what is above it with those of all others there, so that a walk takes as long
+//! for each object of a deep tree as for one of a flat tree, and no more memory.
+
+use std::sync::Arc;
+
+use vnode::Name;
+
+/// A path from the root that a walk began at.
+#[derive(Clone, Default)]
+pub(super) struct TreePath(Option<Arc<Part>>);
+
+struct Part {
+    above: TreePath,
+    name: Box<[u8]>,
+    /// Of the whole path, in bytes, with slashes between the names.
+    length: usize,
+}
+
+impl TreePath {
+    /// That of the root.
+    pub(super) fn root() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The path of what has this name in the directory here.
+    pub(super) fn join(&self, name: Name<'_>) -> Self {
+        let above = if self.is_root() { 0 } else { self.length() + 1 };
+        let name: Box<[u8]> = name.as_bytes().into();
+        Self(Some(Arc::new(Part { length: above + name.len(), above: self.clone(), name })))
+    }
+
+    /// The path of the last on the way here whose path has no more than that many bytes.
+    pub(super) fn start(&self, length_max: usize) -> &Self {
+        let mut path = self;
+        while let Some(part) = path.0.as_ref().filter(|part| part.length > length_max) {
+            path = &part.above;
+        }
+        path
+    }
+
+    /// In bytes, with slashes between the names.
+    pub(super) fn length(&self) -> usize {
+        self.0.as_ref().map_or(0, |part| part.length)
+    }
+
+    /// The names from the root on, with slashes between them.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![b'/'; self.length()];
+        let mut path = self;
+        while let Some(part) = &path.0 {
+            bytes[part.length - part.name.len()..part.length].copy_from_slice(&part.name);
+            path = &part.above;
+        }
+        bytes
+    }
+
+    /// The names from the root on, with a slash before each.
+    pub(super) fn slashed(&self) -> Vec<u8> {
+        if self.is_root() { Vec::new() } else { [b"/", &*self.to_bytes()].concat() }
+    }
+
+    /// Whether it is the path that these bytes say, with a slash before each name.
+    pub(super) fn is(&self, slashed: &[u8]) -> bool {
+        match slashed.split_first() {
+            None => self.is_root(),
+            Some((slash, names)) => *slash == b'/' && names.len() == self.length() && self.to_bytes() == names,
+        }
+    }
+}
+
+impl Drop for TreePath {
+    fn drop(&mut self) {
+        // One after the other: each may be the last to hold the one above, and the way up longer than the stack.
+        let mut above = self.0.take();
+        while let Some(part) = above {
+            above = Arc::into_inner(part).and_then(|mut part| part.above.0.take());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name<'_> {
+        Name::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn paths_are_their_names_with_slashes_between_them() {
+        let root = TreePath::root();
+        let below = root.join(name("a")).join(name("bc"));
+        assert_eq!((root.to_bytes(), below.to_bytes()), (Vec::new(), b"a/bc".to_vec()));
+        assert_eq!((root.slashed(), below.slashed()), (Vec::new(), b"/a/bc".to_vec()));
+        assert_eq!([0, 1, 3, 4].map(|max| below.start(max).to_bytes()), [&b""[..], b"a", b"a", b"a/bc"]);
+        assert!(root.is(b"") && below.is(b"/a/bc"));
+        assert!(!root.is(b"/a") && !below.is(b"a/bc") && !below.is(b"/a/bd") && !below.is(b"/a/b"));
+    }
+
+    #[test]
+    fn a_path_may_be_longer_than_the_stack() {
+        let mut path = TreePath::root();
+        for _ in 0..1_000_000 {
+            path = path.join(name("d"));
+        }
+        assert_eq!(path.length(), 1_999_999);
+    }
+}
