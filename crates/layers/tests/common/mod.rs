@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 pub mod codecs;
+pub mod plain;
 pub mod steps;
 pub mod unions;
 
