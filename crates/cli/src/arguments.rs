@@ -217,6 +217,9 @@ pub enum Union {
         /// Find also what is in nobody's way: whiteouts that hide nothing, and copies of files that are gone
         #[arg(long)]
         idle: bool,
+        /// Find also copies that are without what the branch does not keep, such as owners and extended attributes on FAT
+        #[arg(long)]
+        losses: bool,
     },
     /// Take a branch out of the union; nothing in it is changed, and files open in it stay open
     #[command(alias = "rm")]

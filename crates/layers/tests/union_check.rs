@@ -98,7 +98,7 @@ impl Scene {
     }
 }
 
-const IDLE: CheckOptions = CheckOptions { repair: false, idle: true };
+const IDLE: CheckOptions = CheckOptions { repair: false, idle: true, losses: false };
 
 fn server() -> Caller {
     Caller::server()
@@ -277,7 +277,7 @@ fn a_branch_that_is_being_written_to_is_left_alone() {
     let union = scene.union();
     chmod(&union, "a");
     for repair in [false, true] {
-        let options = CheckOptions { repair, idle: false };
+        let options = CheckOptions { repair, idle: false, losses: false };
         let checked = check(scene.branches(), &options, &mut |finding| panic!("{finding:?}"));
         assert_eq!(checked, Err(CheckError::InUse("left".to_owned())));
     }
@@ -348,7 +348,7 @@ fn what_is_wrong_in_layers_of_snapshots() {
 
     // What something in a snapshot is known by stays.
     fs::remove_file(scene.path("right/c")).unwrap();
-    let found = scene.check(CheckOptions { repair: true, idle: true });
+    let found = scene.check(CheckOptions { repair: true, idle: true, losses: false });
     let gone: Vec<_> = found.iter().filter(|finding| finding.problem == Problem::OriginGone).collect();
     assert_eq!((gone.len(), gone[0].repair), (1, Some(Err(vnode::Errno::EROFS))), "{found:?}");
 }

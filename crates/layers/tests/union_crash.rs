@@ -372,7 +372,7 @@ fn repair(scene: &Scene<'_>, expected: impl Fn(&Problem) -> bool) -> std::result
         // Threads that ask a slow branch may have it for a moment longer than the union that they ask for.
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
-            let (mut findings, options) = (Vec::<Finding>::new(), CheckOptions { repair, idle: false });
+            let (mut findings, options) = (Vec::<Finding>::new(), CheckOptions { repair, idle: false, losses: false });
             match check_branches(scene.branches(), &options, &mut |finding| findings.push(finding)) {
                 Ok(()) => return findings,
                 Err(CheckError::InUse(_)) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),

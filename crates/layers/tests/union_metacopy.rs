@@ -457,7 +457,7 @@ fn data_that_are_not_there_are_an_error() {
             assert_eq!(scene.at("d/f").open(&server(), OpenFlags::WRITE).err(), Some(Errno::EIO));
             scene.union = memory();
             let gone = Problem::DataGone(Some(b"/d/f".to_vec()));
-            let found = |repair| scene.check(CheckOptions { repair, idle: false });
+            let found = |repair| scene.check(CheckOptions { repair, idle: false, losses: false });
             assert_eq!(found(false).into_iter().map(|finding| finding.problem).collect::<Vec<_>>(), [gone]);
             assert_eq!(found(true)[0].repair, Some(Err(Errno::EIO)), "nothing can be repaired");
         }
@@ -577,7 +577,7 @@ fn the_branches_with_the_data_stay_as_they_are_in_later_unions() {
     scene.at("d").unlink(&server(), name("f")).unwrap();
     assert!(scene.path("right/d/f").exists());
     scene.union = memory();
-    let idle = CheckOptions { repair: true, idle: true };
+    let idle = CheckOptions { repair: true, idle: true, losses: false };
     let found = scene.check(idle).into_iter().map(|finding| finding.problem).collect::<Vec<_>>();
     assert_eq!(found, [Problem::NoMetacopies], "when there are no such copies any more it can be changed again");
     scene.again_of(&[], &[("left", ReadWrite), ("right", ReadWrite)]);
@@ -737,7 +737,7 @@ fn the_kernel_reads_and_fills_what_the_union_copies() {
     assert_eq!((scene.read("e/f").unwrap(), scene.read("again").unwrap()), (DATA.into(), DATA.into()));
     assert_eq!(&scene.read("e/g").unwrap()[..4], b"new\x07");
     scene.union = memory();
-    let found = scene.check(CheckOptions { repair: true, idle: false });
+    let found = scene.check(CheckOptions { repair: true, idle: false, losses: false });
     assert_eq!(found.len(), 1, "the kernel leaves the path when it has brought the data: {found:?}");
     assert_eq!((&found[0].problem, found[0].repair), (&Problem::MovedFile, Some(Ok(()))));
 }

@@ -53,6 +53,7 @@ fn declarations(properties: &Properties, whole: bool) -> Vec<String> {
         (properties.needs_every_data_operation, "has to see every read and write"),
         (properties.needs_fresh_attributes, "attributes may change at any time"),
         (properties.opens_differ, "one file opened twice may be two files below"),
+        (properties.folds_names, "finds objects by other spellings of their names"),
         (properties.read_only, "read-only"),
         (properties.overlay, "is mounted over its base"),
     ];

@@ -204,6 +204,7 @@ const HEAVY: &[(&str, u32)] = &[
     ("suite faults", 16),
     ("fist tiers", 35),
     ("layers union_model", 30),
+    ("cli real_branches", 28),
     ("fist mutants", 25),
     ("bases mem_and_dir", 20),
     ("frontends lib", 15),

@@ -64,6 +64,9 @@ pub struct Properties {
     pub names_untouched: bool,
     /// Attributes are those of the base.
     pub attributes_untouched: bool,
+    /// An object may be found by other spellings of its name than the one that its directory lists, as where upper and lower case
+    /// are one.
+    pub folds_names: bool,
     /// How what is admitted follows from the attributes that are shown.
     pub access_control: AccessControl,
     /// Every look-up must reach the stack: no name may be cached.
@@ -107,6 +110,7 @@ impl Properties {
         data_untouched: true,
         names_untouched: true,
         attributes_untouched: true,
+        folds_names: false,
         access_control: AccessControl::AsShown,
         needs_every_lookup: false,
         needs_failed_lookups: false,
@@ -133,6 +137,7 @@ impl Properties {
             data_untouched: self.data_untouched && lower.data_untouched,
             names_untouched: self.names_untouched && lower.names_untouched,
             attributes_untouched: self.attributes_untouched && lower.attributes_untouched,
+            folds_names: self.folds_names || lower.folds_names,
             access_control: self.access_control.stacked_on(lower.access_control),
             needs_every_lookup: self.needs_every_lookup || lower.needs_every_lookup,
             needs_failed_lookups: self.needs_failed_lookups || lower.needs_failed_lookups,

@@ -21,6 +21,7 @@ mod names;
 mod node;
 mod open_directory;
 mod paths;
+mod removed;
 mod restrictions;
 mod shares;
 mod status;
@@ -154,6 +155,7 @@ impl FileSystem for DirectoryFileSystem {
             nothing_to_flush: false,
             reading_changes_times: self.tree.mounts.root().keeps_access_times() && !self.tree.keeps_times_of_files(),
             persistent_handles: self.tree.mounts.root().handles().is_some(),
+            folds_names: self.tree.mounts.root().folds_names(),
             ..Properties::TRANSPARENT
         }
     }

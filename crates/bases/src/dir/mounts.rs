@@ -47,6 +47,12 @@ struct Behaviour {
     is_local: bool,
     keeps_access_times: bool,
     is_overlay: bool,
+    /// An object is found by other spellings of its name.
+    folds_names: bool,
+    /// An inode number is of an object only as long as somebody uses that: it has none on storage.
+    lends_numbers: bool,
+    /// A file that is removed while something holds it gets another name in its directory until it is let go (`.nfs…`).
+    renames_removed: bool,
 }
 
 struct Handles {
@@ -242,6 +248,21 @@ impl Mount {
         self.behaviour.keeps_access_times
     }
 
+    /// Whether an object is found by other spellings of its name than the one that its directory lists.
+    pub fn folds_names(&self) -> bool {
+        self.behaviour.folds_names
+    }
+
+    /// Whether an object has its inode number only as long as it is in use, and another one afterwards.
+    pub fn lends_numbers(&self) -> bool {
+        self.behaviour.lends_numbers
+    }
+
+    /// Whether a file that is removed while something holds it gets another name in its directory.
+    pub fn renames_removed(&self) -> bool {
+        self.behaviour.renames_removed
+    }
+
     /// When it was first seen, in nanoseconds as times of creation, if it is an overlay of the kernel's: an object there gets another
     /// time of creation, and keeps its number, as it is copied to the layer that may be changed.
     pub fn overlay_seen_at(&self) -> Option<u64> {
@@ -396,17 +417,27 @@ impl Behaviour {
             libc::F2FS_SUPER_MAGIC,
         ];
         const WITHOUT: u64 = libc::ST_NOATIME | libc::ST_RDONLY;
+        /// CIFS, SMB 2 and later, HFS, HFS+.
+        const FOLDING: [libc::c_long; 4] = [0xff53_4d42, 0xfe53_4d42, 0x4244, 0x482b];
         let Ok(state) = rustix::fs::fstatfs(object) else { return Self::default() };
         let is_local = LOCAL.contains(&state.f_type);
         let keeps_access_times = is_local && state.f_flags as u64 & WITHOUT == 0;
-        Self { is_local, keeps_access_times, is_overlay: state.f_type == libc::OVERLAYFS_SUPER_MAGIC }
+        let lends_numbers = FAT.contains(&state.f_type);
+        let folds_names = lends_numbers || FOLDING.contains(&state.f_type);
+        let is_overlay = state.f_type == libc::OVERLAYFS_SUPER_MAGIC;
+        let renames_removed = state.f_type == libc::NFS_SUPER_MAGIC;
+        Self { is_local, keeps_access_times, is_overlay, folds_names, lends_numbers, renames_removed }
     }
 }
 
+/// FAT and exFAT, which have no inodes.
+const FAT: [libc::c_long; 2] = [libc::MSDOS_SUPER_MAGIC, 0x2011_bab0];
+
 /// Whether objects of the file system that `object` is on can be opened by handle: tried with the object itself.
 fn probe(acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Option<Handles> {
-    // A FUSE file system answers handles, but forgets what they mean when the kernel forgets the inode.
-    if rustix::fs::fstatfs(object).map_err(errno).ok()?.f_type == libc::FUSE_SUPER_MAGIC {
+    // FUSE and FAT answer handles, but forget what they mean when the kernel forgets the inode.
+    let kind = rustix::fs::fstatfs(object).map_err(errno).ok()?.f_type;
+    if kind == libc::FUSE_SUPER_MAGIC || FAT.contains(&kind) {
         return None;
     }
     // Opening anything else could have effects, such as a device's.

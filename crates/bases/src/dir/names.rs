@@ -12,7 +12,7 @@ use super::shares::may_keep;
 use super::status::Status;
 use super::table::fingerprint;
 use super::tree::{Found, PATH_ONLY, Tree};
-use super::{errno, system};
+use super::{errno, removed, system};
 
 /// The object by that name.
 pub fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<Entry> {
@@ -52,7 +52,13 @@ fn remove(directory: &Node, caller: &Caller, name: Name<'_>, flags: AtFlags) -> 
     let _name = directory.tree().name_lock(directory, name);
     let acting = thread.act_for(caller)?;
     let victim = Victim::find(directory, &acting, descriptor.as_fd(), name)?;
-    acting.remove_at(&descriptor, name.as_bytes(), flags).map_err(errno)?;
+    let removed = match acting.remove_at(&descriptor, name.as_bytes(), flags) {
+        Err(rustix::io::Errno::NOTEMPTY) if directory.mount().renames_removed() => {
+            removed::remove_directory(&acting, descriptor.as_fd(), name.as_bytes())
+        }
+        removed => removed,
+    };
+    removed.map_err(errno)?;
     if let Some(victim) = victim {
         victim.keep();
     }

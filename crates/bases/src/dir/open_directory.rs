@@ -13,6 +13,7 @@ use super::file::{open_tolerantly, without_trace};
 use super::mounts::Mount;
 use super::names::only_directory;
 use super::node::Node;
+use super::removed::is_name_of_removed;
 use super::shares::{HeldDescriptor, Share};
 use super::status::number_at;
 use super::{errno, system};
@@ -117,6 +118,9 @@ impl Directory {
     fn entry<'a>(&self, record: &Record<'a>) -> Result<Option<DirectoryEntry<'a>>> {
         // A damaged file system may hold anything; `.` and `..` are not given.
         let Ok(name) = Name::new(record.name) else { return Ok(None) };
+        if self.mount.renames_removed() && is_name_of_removed(record.name) {
+            return Ok(None);
+        }
         let cookie = match record.next {
             small @ 0..=2 => SMALL_OFFSETS + small,
             offset if offset >= 1 << 63 => return Err(Errno::EOVERFLOW),

@@ -16,6 +16,7 @@ use super::mounts::{Mount, Mounts};
 use super::node::{Identity, Node, Place};
 use super::paths::is_known_outside;
 use super::restrictions::{self, Restrictions};
+use super::shares::may_keep;
 use super::status::Status;
 use super::submounts::{Point, Submounts};
 use super::table::{Table, fingerprint};
@@ -172,7 +173,9 @@ impl Tree {
             }
             return Ok((node, attributes));
         }
-        if mount.handles().is_none() {
+        if mount.lends_numbers() {
+            // Found by its descriptor, below.
+        } else if mount.handles().is_none() {
             let status = self.status_at(&acting, &mount, descriptor, name.as_bytes())?;
             // One file system may show several devices, such as overlayfs.
             let is_known = |mount: &Arc<Mount>| mount.handles().is_none() && mount.has_enough(&status);
@@ -225,7 +228,24 @@ impl Tree {
             Some(_) => usable(system::name_to_handle_at(object, b"", system::EMPTY_PATH))?,
             None => None,
         };
-        Ok(self.vnode(&mount, &status, handle.as_ref(), found))
+        let (node, attributes) = self.vnode(&mount, &status, handle.as_ref(), found);
+        if mount.lends_numbers() {
+            self.keep_number(thread, &node, object);
+        }
+        Ok((node, attributes))
+    }
+
+    /// Keeps an object open as long as it has a vnode, which would be another one if its inode number changed. Where descriptors are
+    /// short, that may happen.
+    fn keep_number(&self, thread: &mut Thread, node: &Node, object: BorrowedFd<'_>) {
+        if node.pinned().is_none()
+            && !node.is_root()
+            && let Ok(acting) = thread.act_as_server()
+            && let Ok(descriptor) = acting.reopen(object, PATH_ONLY)
+            && may_keep(&descriptor)
+        {
+            node.pin(descriptor);
+        }
     }
 
     /// The one vnode of an object.

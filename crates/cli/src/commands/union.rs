@@ -29,7 +29,9 @@ pub fn run(command: &Union) -> Outcome {
             tell(mount_point, "move", &[("branch", &known(branch)?), ("at", &at.to_string())])
         }
         Union::View(view) => change_views(view),
-        Union::Check { branches, repair, idle } => check(branches, CheckOptions { repair: *repair, idle: *idle }),
+        Union::Check { branches, repair, idle, losses } => {
+            check(branches, CheckOptions { repair: *repair, idle: *idle, losses: *losses })
+        }
     }
 }
 

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::{ArcSwap, Guard};
 use vnode::{Caller, Errno, FileSystemRef, Name, Result, VnodeRef};
 
+use super::exact::with_exact_names;
 use super::health::Health;
 use super::history::{self, History};
+use super::losses::Losses;
 use super::marks::MarkCache;
 use super::parallel::Pace;
 use super::register::{self, Identifiers, Known, Register};
@@ -251,6 +253,16 @@ impl Member {
         self.whiteouts.uncover(directory, stored, &self.base.label);
     }
 
+    /// Notes what the branch does not keep of a copy that has come to its place there.
+    pub(super) fn note_losses(&self, copy: &VnodeRef, lost: Losses) {
+        if !lost.is_empty()
+            && let Ok(path) = Self::path_in_layer(&self.base, copy)
+        {
+            // The copy is made, whether that can be noted or not.
+            let _ = self.work.note_losses(&path, lost);
+        }
+    }
+
     /// A directory of the branch by this name has marks that are not believed. The first is reported.
     pub(super) fn doubts(&self, stored: Name<'_>) {
         if !self.has_doubts.swap(true, Ordering::Relaxed) {
@@ -316,6 +328,7 @@ pub(super) fn slots_of(
     default: BranchMode,
     register: &mut Register,
 ) -> std::result::Result<Vec<Slot>, BadBranch> {
+    let branch = Branch { file_system: with_exact_names(branch.file_system), ..branch };
     let bad = |error| BadBranch::of(&branch, error);
     let Branch { file_system, mode, label } = branch.clone();
     let root = file_system.root();

@@ -43,7 +43,8 @@ impl Node {
                 opened => return opened,
             }
         }
-        Err(Errno::EAGAIN)
+        // It does not vanish so often: the branch has another spelling of the name, and cannot have both.
+        Err(Errno::EEXIST)
     }
 
     fn open_existing(self: &Arc<Self>, caller: &Caller, name: Name<'_>, flags: OpenFlags) -> Result<Created> {

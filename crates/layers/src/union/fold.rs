@@ -377,7 +377,7 @@ impl Fold<'_> {
     fn keep_identity(&self, upper: &VnodeRef, made: &VnodeRef) -> Result<()> {
         let identity = self.identity_of(upper, upper.getattr(&Caller::server())?.ino)?;
         self.lower.work.note_copied_directories()?;
-        identity.bring(&Caller::server(), made, NO_COUNT)
+        identity.bring(&Caller::server(), made, NO_COUNT).map(drop)
     }
 
     /// The copies of files with several names that the upper layer has, by the names that lead to them.
@@ -454,7 +454,7 @@ impl Fold<'_> {
         let part = self.lower.work.name_for(purpose);
         work.link_surely(&server, copy, part.as_name())?;
         let count = |left: fn(u32) -> u32| {
-            counted.as_ref().map_or(Ok(()), |(identity, names)| identity.bring(&server, copy, left(*names)))
+            counted.as_ref().map_or(Ok(()), |(identity, names)| identity.bring(&server, copy, left(*names)).map(drop))
         };
         let placed = count(|names| names.saturating_sub(1))
             .and_then(|()| work.rename_surely(&server, part.as_name(), directory, name, RenameMode::Replace));

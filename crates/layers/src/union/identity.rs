@@ -64,12 +64,11 @@ impl Identity {
         ORIGIN.remove(object)
     }
 
-    /// Gives a copy the identity of what it is a copy of. Where attributes cannot be set it gets another: then it has
-    /// this one until the mount ends.
-    pub(super) fn bring(&self, writer: &Caller, object: &VnodeRef, names: u32) -> Result<()> {
+    /// Gives a copy the identity of what it is a copy of: whether that could be. Where attributes cannot be set it has another.
+    pub(super) fn bring(&self, writer: &Caller, object: &VnodeRef, names: u32) -> Result<bool> {
         let (ino, names, branch) = (self.ino.to_le_bytes(), names.to_le_bytes(), self.branch.to_le_bytes());
         let value = [&ino[..], &names, &branch, self.handle.as_bytes()].concat();
-        ORIGIN.set(writer, object, &value).map(drop)
+        ORIGIN.set(writer, object, &value)
     }
 
     pub(super) fn decode(value: &[u8]) -> Option<(Self, u32)> {

@@ -105,7 +105,7 @@ impl Node {
         let (work, name) = (member.work.directory()?, member.work.name_for(Purpose::Name(names)));
         work.link_surely(writer, copy, name.as_name())?;
         let left = names.saturating_sub(1);
-        let placed = self.identity.bring(writer, copy, left).and_then(|()| place(&work, &name));
+        let placed = self.identity.bring(writer, copy, left).and_then(|_| place(&work, &name));
         match placed {
             Ok(()) => self.names.store(left, Ordering::Relaxed),
             Err(_) => {

@@ -12,8 +12,8 @@ use vnode::{Attributes, Handle, Result, Timestamp, VnodeRef};
 
 use super::whiteout::{self, Marks};
 
-/// A change may have the time of one as long ago.
-const CLOCK_STEP: Duration = Duration::from_secs(2);
+/// A change may have the time of one as long ago: FAT keeps times to two seconds, of a clock that may lag behind by a tick.
+const CLOCK_STEP: Duration = Duration::from_millis(2_100);
 /// No more directories are remembered of all branches of a server, each of which has an equal part.
 const DIRECTORIES_MAX: usize = 1 << 16;
 /// A part is no smaller.

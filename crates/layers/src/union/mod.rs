@@ -16,6 +16,7 @@ mod copy_up;
 mod create;
 mod diff;
 mod durable;
+mod exact;
 mod file;
 mod fold;
 mod fork;
@@ -28,6 +29,7 @@ mod lease;
 mod links;
 mod listing;
 mod lookup;
+mod losses;
 mod marks;
 mod metacopy;
 mod names;
@@ -69,6 +71,7 @@ use branches::{BadBranch, Branches, Member, WhyBad};
 pub use check::{CheckError, CheckOptions, Finding, Problem, check};
 use file::UnionFile;
 pub use fork::{Change, CommitError, CommitOptions, Conflict, Deed, Difference, Fork, to_json};
+pub use losses::{Loss, Losses};
 use node::{Node, Table};
 pub use options::create;
 use recent::Recent;
@@ -300,6 +303,8 @@ impl FileSystem for UnionFileSystem {
             needs_every_lookup: all.needs_every_lookup || is_split,
             needs_failed_lookups: all.needs_failed_lookups || is_split,
             needs_fresh_attributes: all.needs_fresh_attributes || is_split,
+            // Those of branches are exact in the union.
+            folds_names: false,
             ..all
         }
     }

@@ -426,7 +426,10 @@ impl Union {
         if is_counted || node.shown(found.attributes).nlink < 2 {
             return Ok(false);
         }
-        node.writable(caller, Extent::Nothing)?;
-        Ok(true)
+        match node.writable(caller, Extent::Nothing) {
+            // No branch can have its names: they are not counted.
+            Err(Errno::EMLINK) => Ok(false),
+            copied => copied.map(|_| true),
+        }
     }
 }

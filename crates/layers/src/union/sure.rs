@@ -14,7 +14,7 @@ pub(super) trait Sure {
     fn rmdir_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()>;
     /// As [`Vnode::link`].
     fn link_surely(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry>;
-    /// As [`Vnode::rename`].
+    /// As [`Vnode::rename`], also where the branch knows no [`RenameMode::NoReplace`]: then it is looked whether the name is free.
     fn rename_surely(
         &self,
         caller: &Caller,
@@ -54,14 +54,23 @@ impl Sure for dyn Vnode {
             RenameMode::Exchange => Some(self.lookup(&Caller::server(), name)?.vnode.handle()),
             _ => None,
         };
-        self.rename(caller, name, to, to_name, mode).or_else(|error| {
-            unless_done(error, || match &exchanged {
+        self.rename(caller, name, to, to_name, mode).or_else(|error| match mode {
+            RenameMode::NoReplace if is_of_unknown_mode(error) => match to.lookup(&Caller::server(), to_name) {
+                Err(Errno::ENOENT) => self.rename_surely(caller, name, to, to_name, RenameMode::Replace),
+                there => there.and(Err(Errno::EEXIST)),
+            },
+            _ => unless_done(error, || match &exchanged {
                 Some(handle) => found(&**to, to_name, handle).is_some(),
                 // A whiteout that stays is no object.
                 None => !stands_for_object(self, name) && stands_for_object(&**to, to_name),
-            })
+            }),
         })
     }
+}
+
+/// Whether the error says that a branch knows none of the flags of renameat2(2), as NFS and many others, or may say so.
+fn is_of_unknown_mode(error: Errno) -> bool {
+    matches!(error, Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP)
 }
 
 /// The error, unless it may be wrong and the change is seen to have been made.

@@ -263,6 +263,8 @@ pub(super) fn can_stand_beside(stored: Name<'_>, format: Format) -> bool {
 pub(super) struct Whiteouts {
     /// The one that was last made as a file.
     file: Mutex<Option<VnodeRef>>,
+    /// The branch has no hard links.
+    has_no_names: AtomicBool,
     /// It has been reported that one could not be removed.
     is_reported: AtomicBool,
 }
@@ -285,9 +287,11 @@ impl Whiteouts {
     /// `ENAMETOOLONG` for a name whose whiteout can only stand in its place.
     pub(super) fn cover(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
         let (server, name) = (Caller::server(), whiteout_name(stored)?);
-        let file = self.file().clone();
-        if file.is_some_and(|file| directory.link_surely(&server, &file, name.as_name()).is_ok()) {
-            return Ok(());
+        let file = self.file().clone().filter(|_| !self.has_no_names.load(Ordering::Relaxed));
+        match file.map(|file| directory.link_surely(&server, &file, name.as_name())) {
+            Some(Ok(_)) => return Ok(()),
+            Some(Err(error)) if is_incapable(error) => self.has_no_names.store(true, Ordering::Relaxed),
+            _ => {}
         }
         // There is none yet, or it is gone, or can have no more names.
         match directory.mknod(&server, name.as_name(), FileKind::Regular, 0o444, Device::default()) {

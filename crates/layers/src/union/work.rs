@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use vnode::{
     Caller, Creation, Device, Entry, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, Name, NameBuf, OpenFile,
@@ -15,6 +15,7 @@ use vnode::{
 
 use super::durable::sync_directory;
 use super::identity::Identity;
+use super::losses::{self, Losses};
 use super::metacopy;
 use super::sure::Sure;
 use super::trusted;
@@ -83,6 +84,10 @@ pub(super) struct Work {
     opened: Mutex<Option<Opened>>,
     /// What the register is to say.
     register: Mutex<String>,
+    /// Whether the branch has hard links, once that is known.
+    has_hard_links: OnceLock<bool>,
+    /// Held to note losses, one after the other.
+    losses: Mutex<()>,
     next: AtomicU64,
 }
 
@@ -116,6 +121,8 @@ impl Work {
     pub(super) const COMMIT: &[u8] = b"commit";
     /// Where directories are while a layer is folded.
     pub(super) const MOVING: &[u8] = b"moving";
+    /// The file of [`super::losses`].
+    pub(super) const LOSSES: &[u8] = b"losses";
     /// What a file of the state directory is called before it is whole.
     pub(super) const PART: &[u8] = b"part";
 
@@ -140,7 +147,18 @@ impl Work {
         }
         let (opened, register, next) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
         let root = root.clone();
-        Ok(Self { root, exists, has_copied_directories, has_metacopies, opened, register, next })
+        let (has_hard_links, losses) = (OnceLock::new(), Mutex::default());
+        Ok(Self {
+            root,
+            exists,
+            has_copied_directories,
+            has_metacopies,
+            opened,
+            register,
+            has_hard_links,
+            losses,
+            next,
+        })
     }
 
     /// Whether directories have come to the branch that were known by another: otherwise none has an identity with it.
@@ -187,6 +205,30 @@ impl Work {
             Err(Errno::EOPNOTSUPP) => Ok(false),
             noted => noted.map(|()| true),
         }
+    }
+
+    /// Whether a file of the branch can have several names: tried out once.
+    pub(super) fn has_hard_links(&self) -> Result<bool> {
+        if let Some(known) = self.has_hard_links.get() {
+            return Ok(*known);
+        }
+        let (server, work, name, other) = (Caller::server(), self.directory()?, self.name(), self.name());
+        let linked = work
+            .mknod(&server, name.as_name(), FileKind::Regular, 0o600, Device::default())
+            .and_then(|file| work.link_surely(&server, &file.vnode, other.as_name()));
+        [name, other].iter().for_each(|name| self.discard(name));
+        let has = match linked {
+            Err(error) if whiteout::is_incapable(error) => false,
+            linked => linked.map(|_| true)?,
+        };
+        Ok(*self.has_hard_links.get_or_init(|| has))
+    }
+
+    /// Notes what the branch does not keep of the copy at a path.
+    pub(super) fn note_losses(&self, path: &[u8], lost: Losses) -> Result<()> {
+        let state = self.state()?;
+        let _one_at_a_time = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        losses::note(&state, path, lost)
     }
 
     /// Whether a union has ever written to the branch: otherwise nothing in it comes from another.

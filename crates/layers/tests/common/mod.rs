@@ -4,6 +4,7 @@
 
 pub mod codecs;
 pub mod interrupted;
+pub mod plain;
 pub mod steps;
 pub mod unions;
 

@@ -167,7 +167,7 @@ pub fn join(branches: Vec<Branch>, options: UnionOptions) -> Result<FileSystemRe
 /// Has the check find nothing that a union which has just been there leaves in anybody's way.
 pub fn check(branches: Vec<Branch>) -> Result<(), String> {
     let mut findings = Vec::<Finding>::new();
-    let options = CheckOptions { repair: false, idle: false };
+    let options = CheckOptions { repair: false, idle: false, losses: false };
     check_branches(branches, &options, &mut |finding| findings.push(finding)).map_err(|error| error.to_string())?;
     let is_harmless = |finding: &Finding| {
         use Problem::{BesideWhiteout, DirectoryBesideWhiteout, MovedFile, OrphanedLink, TwoWhiteouts};

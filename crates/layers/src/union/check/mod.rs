@@ -29,6 +29,8 @@ pub struct CheckOptions {
     pub repair: bool,
     /// Find also what is in nobody's way: whiteouts that hide nothing, and identities of files whose originals are gone.
     pub idle: bool,
+    /// Find also what copies are without because the branch could not keep it.
+    pub losses: bool,
 }
 
 /// Something that is wrong.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::super::losses::Losses;
+
 /// What is wrong with an object in a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
@@ -35,6 +37,8 @@ pub enum Problem {
     DataUnbelieved,
     /// It has a mark of directories that others than the server could have set.
     Unbelieved,
+    /// It is a copy that is without this, which the branch could not keep.
+    NotKept(Losses),
     /// It says that the branch has metadata-only copies, and there are none.
     NoMetacopies,
     /// It was being made or removed when a union was stopped.
@@ -75,6 +79,9 @@ impl Problem {
             Self::DataGone(None) => "has its data elsewhere, and no branch on the right has them".into(),
             Self::DataUnbelieved => "says that its data are elsewhere, which the superuser does not believe".into(),
             Self::Unbelieved => "is marked as opaque or moved by an attribute that others could have set".into(),
+            Self::NotKept(losses) => {
+                format!("is a copy without what the branch does not keep: {}", losses.words().replace(',', ", "))
+            }
             Self::NoMetacopies => "says that files have their data elsewhere, and none has".into(),
             Self::LeftOver => "is left over from an operation that was stopped".into(),
             Self::UnfinishedRename => "is the record of a rename that was stopped".into(),
@@ -87,7 +94,7 @@ impl Problem {
 
     /// Whether a repair does it, and not only who looks after the branches.
     pub fn can_be_repaired(&self) -> bool {
-        !matches!(self, Self::DataGone(_) | Self::DataUnbelieved | Self::Unbelieved)
+        !matches!(self, Self::DataGone(_) | Self::DataUnbelieved | Self::Unbelieved | Self::NotKept(_))
     }
 
     /// What a repair does, or who looks after the branches is to do.
@@ -103,6 +110,7 @@ impl Problem {
             Self::DataGone(_) => "bring back the branch that has the data, or delete it",
             Self::DataUnbelieved => "mount the branches once as the user who wrote them, and open it for writing",
             Self::Unbelieved => "mount the branches as the user who wrote them, or remove the attribute",
+            Self::NotKept(_) => "copy it from the original to a branch that keeps it, if it is needed",
             Self::NoMetacopies | Self::LeftOver | Self::OrphanedLink | Self::WrongLink | Self::Unknown => "remove it",
             Self::UnfinishedMerge => "finish the merge",
             Self::UnfinishedRename => "finish or forget the rename",

@@ -1,11 +1,12 @@
 //! Checks the union's own directory in a branch: what was not finished, names of copied files, and what does not belong
 //! there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use vnode::{Caller, ControlError, Entry, Errno, Handle, NameBuf, Result, VnodeRef};
+use vnode::{Caller, ControlError, Entry, Errno, Handle, Name, NameBuf, Result, VnodeRef};
 
 use super::super::identity::{self, Identity};
+use super::super::losses::{self, Losses};
 use super::super::whiteout::STATE;
 use super::super::work::{self, Purpose, Work};
 use super::super::{links, record};
@@ -68,6 +69,7 @@ impl Check<'_> {
                 | Work::PART
                 | Work::COPIED
                 | Work::METACOPIES
+                | Work::LOSSES
                 | Work::COMMIT => !entry.attributes.is_directory(),
                 _ => false,
             };
@@ -78,7 +80,30 @@ impl Check<'_> {
             }
         }
         self.links()?;
+        if self.options.losses {
+            self.losses(&state)?;
+        }
         if self.options.idle { self.layers() } else { Ok(()) }
+    }
+
+    /// Finds what copies are without that are still where they came.
+    fn losses(&mut self, state: &VnodeRef) -> Result<()> {
+        let mut all: BTreeMap<Vec<u8>, Losses> = BTreeMap::new();
+        for (path, lost) in losses::noted(state)? {
+            // The last copy that came there counts.
+            all.insert(path, lost);
+        }
+        for (path, lost) in all {
+            let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+            let at =
+                |directory: VnodeRef, name: &[u8]| Ok(directory.lookup(&Caller::server(), Name::new(name)?)?.vnode);
+            match names.into_iter().try_fold(self.member.root.clone(), at) {
+                Ok(_) => self.found(path, Problem::NotKept(lost), || Err(Errno::EPERM)),
+                Err(Errno::ENOENT | Errno::ENOTDIR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Finds layers that the history does not know.

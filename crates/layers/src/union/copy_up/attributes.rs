@@ -1,33 +1,51 @@
 //! Attributes of copies: owner, permissions, access control lists, extended attributes and times.
 
-use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime, VnodeRef, XattrMode};
+use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime, Timestamp, VnodeRef, XattrMode};
 
+use super::super::losses::{Loss, Losses};
 use super::super::settings::Rights;
 use super::super::whiteout;
 
 /// Gives a copy extended attributes and times of the original, and unless it has others, its owner, access control lists
 /// and permissions, in an order in which none undoes another. The writer is the server, at the expense of whoever needs the copy.
+/// The answer is what the branch does not keep.
+///
+/// # Errors
+/// `EPERM` where the branch keeps neither owner nor permissions, and those that it gives let somebody read or write who may not
+/// read or write the original.
 pub(in super::super) fn copy_attributes(
     writer: &Caller,
     original: &VnodeRef,
     copy: &VnodeRef,
     rights: Option<Rights>,
-) -> Result<()> {
-    let server = Caller::server();
-    let attributes = original.getattr(&server)?;
+) -> Result<Losses> {
+    let attributes = original.getattr(&Caller::server())?;
     let (uid, gid) = rights.map_or((attributes.uid, attributes.gid), |rights| (rights.uid, rights.gid));
-    set_owner(writer, copy, uid, gid)?;
-    copy_xattrs(writer, original, copy, rights.is_none())?;
+    let owned = set_owner(writer, copy, uid, gid)?;
+    let lost = copy_xattrs(writer, original, copy, rights.is_none())?;
     let mode = match (attributes.kind, rights) {
         (FileKind::Symlink, _) => None,
         (_, None) => Some(attributes.mode),
         (FileKind::Directory, Some(rights)) => Some(rights.directory_mode()),
         (_, Some(rights)) => Some(rights.mode),
     };
-    copy.setattr(&server, &SetAttributes { mode, ..times_of(&attributes) }).map(drop)
+    // A program that ran as its owner is not to run as somebody else.
+    let kept = mode.map(|mode| without_set_id_of_others(mode, (uid, gid), &owned));
+    let now = set_mode_and_times(copy, kept, &attributes)?;
+    let wanted = Attributes { uid, gid, mode: mode.unwrap_or(now.mode), ..attributes };
+    if rights.is_none() {
+        check_rights(&wanted, &now)?;
+    }
+    Ok(lost
+        .with_if(is_anothers(&wanted, &now), Loss::Owner)
+        .with_if(now.mode != wanted.mode, Loss::Mode)
+        .with_if(!is_near(now.mtime, wanted.mtime), Loss::Times))
 }
 
 /// Gives a directory owner, mode and access control lists of another instance, if they differ.
+///
+/// # Errors
+/// `EPERM` as [`copy_attributes`].
 pub(super) fn copy_rights(writer: &Caller, from: &VnodeRef, to: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let (wanted, present) = (from.getattr(&server)?, to.getattr(&server)?);
@@ -46,19 +64,93 @@ pub(super) fn copy_rights(writer: &Caller, from: &VnodeRef, to: &VnodeRef) -> Re
             (None, _) => to.removexattr(&server, list)?,
         }
     }
-    if to.getattr(&server)?.mode != wanted.mode {
-        to.setattr(&server, &SetAttributes { mode: Some(wanted.mode), ..SetAttributes::default() })?;
+    let now = to.getattr(&server)?;
+    if now.mode == wanted.mode {
+        return check_rights(&wanted, &now);
     }
-    Ok(())
+    match to.setattr(&server, &SetAttributes { mode: Some(wanted.mode), ..SetAttributes::default() }) {
+        Err(error) if is_refusal(error) => check_rights(&wanted, &now),
+        set => check_rights(&wanted, &set?),
+    }
 }
 
-fn set_owner(writer: &Caller, object: &VnodeRef, uid: u32, gid: u32) -> Result<()> {
+/// Gives an object to its owner, where the branch can: FAT and others have one owner for all. The answer is what it has then.
+fn set_owner(writer: &Caller, object: &VnodeRef, uid: u32, gid: u32) -> Result<Attributes> {
     let owner = SetAttributes { uid: Some(uid), gid: Some(gid), ..SetAttributes::default() };
     match object.setattr(writer, &owner) {
-        // A server that is no superuser owns all that it makes.
-        Err(Errno::EPERM) if !rustix::process::geteuid().is_root() => Ok(()),
-        result => result.map(drop),
+        Err(error) if is_refusal(error) => object.getattr(&Caller::server()),
+        result => result,
     }
+}
+
+/// A mode without the set-id bits that would be those of another owner than wanted, or of another group.
+fn without_set_id_of_others(mode: u32, (uid, gid): (u32, u32), owned: &Attributes) -> u32 {
+    const SET_UID: u32 = 0o4000;
+    const SET_GID: u32 = 0o2000;
+    let of_owner = if owned.uid == uid { SET_UID } else { 0 };
+    // What is made in a directory with that bit has its group.
+    let of_group = if owned.gid == gid || owned.is_directory() { SET_GID } else { 0 };
+    mode & !(SET_UID | SET_GID) | mode & (of_owner | of_group)
+}
+
+/// Sets as much of mode and times as the branch keeps: what the object has then.
+fn set_mode_and_times(object: &VnodeRef, mode: Option<u32>, of: &Attributes) -> Result<Attributes> {
+    const PERMISSIONS: u32 = 0o777;
+    let server = Caller::server();
+    // Some branches have no set-id bits, others nothing that could be set.
+    for mode in [mode, mode.map(|mode| mode & PERMISSIONS), None] {
+        match object.setattr(&server, &SetAttributes { mode, ..times_of(of) }) {
+            Err(error) if is_refusal(error) => {}
+            result => return result,
+        }
+    }
+    object.getattr(&server)
+}
+
+/// Whether the error says that a branch does not have what is to be set, or not for this object.
+fn is_refusal(error: Errno) -> bool {
+    matches!(error, Errno::EPERM | Errno::EACCES | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP)
+}
+
+/// Whether an object belongs to somebody else than wanted, and the server could give it away elsewhere: one that is no superuser owns
+/// all that it makes.
+fn is_anothers(wanted: &Attributes, now: &Attributes) -> bool {
+    (wanted.uid, wanted.gid) != (now.uid, now.gid) && rustix::process::geteuid().is_root()
+}
+
+/// Refuses rights that a branch gives in the place of the wanted ones, where they let somebody do what may not be done.
+fn check_rights(wanted: &Attributes, now: &Attributes) -> Result<()> {
+    const PERMISSIONS: u32 = 0o777;
+    let is_kept = !is_anothers(wanted, now) && (wanted.mode ^ now.mode) & PERMISSIONS == 0;
+    if is_kept || !opens_more(wanted, now, rustix::process::geteuid().as_raw()) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Whether rights let anybody read or write, or search a directory, who may not do so by the wanted ones; the superuser and the
+/// server itself are nobody here.
+fn opens_more(wanted: &Attributes, now: &Attributes, server: u32) -> bool {
+    const SEARCH: u32 = 0o1;
+    let bits = if wanted.is_directory() { 0o6 | SEARCH } else { 0o6 };
+    let classes = |attributes: &Attributes| [6, 3, 0].map(|shift| attributes.mode >> shift & bits);
+    let ([owner, group, others], [new_owner, new_group, new_others]) = (classes(wanted), classes(now));
+    let owner = if wanted.uid == 0 { bits } else { owner };
+    let everybody = owner & group & others;
+    let (is_same_owner, is_same_group) = (wanted.uid == now.uid, wanted.gid == now.gid);
+    let of_owner = match now.uid {
+        0 => bits,
+        uid if uid == server => bits,
+        // An owner may do that to its own at any time.
+        _ if is_same_owner => bits,
+        _ => everybody,
+    };
+    let of_group = if is_same_group { group } else { everybody };
+    let of_others = if is_same_owner && is_same_group { others } else { everybody };
+    new_owner & !of_owner != 0 || new_group & !of_group != 0 || new_others & !of_others != 0
+}
+
+/// Whether a time is another one as a file system keeps it that has steps of two seconds at most.
+fn is_near(kept: Timestamp, wanted: Timestamp) -> bool {
+    const STEP_SECONDS: u64 = 2;
+    kept.seconds.abs_diff(wanted.seconds) <= STEP_SECONDS
 }
 
 /// As [`copy_attributes`], to an object that may have extended attributes which the original does not have.
@@ -67,20 +159,25 @@ pub(in super::super) fn replace_attributes(original: &VnodeRef, copy: &VnodeRef)
     let (wanted, there) = (original.listxattr(&server)?, copy.listxattr(&server)?);
     let is_wanted = |name: &[u8]| wanted.split(|&byte| byte == 0).any(|wanted| wanted == name);
     let surplus = there.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !is_wanted(name));
-    for name in surplus.filter(|name| !whiteout::is_own_attribute(name)) {
+    for name in surplus.filter(|name| !whiteout::is_own_attribute(name) && !is_of_file_system(name)) {
         match copy.removexattr(&server, name) {
             Err(Errno::ENODATA) => {}
             result => result?,
         }
     }
-    copy_attributes(&server, original, copy, None)
+    copy_attributes(&server, original, copy, None).map(drop)
 }
 
-fn copy_xattrs(writer: &Caller, original: &VnodeRef, copy: &VnodeRef, with_rights: bool) -> Result<()> {
+/// Copies extended attributes: the answer is which of them the branch does not keep.
+///
+/// # Errors
+/// Also where the branch keeps no access control lists or capabilities, and the original has such.
+fn copy_xattrs(writer: &Caller, original: &VnodeRef, copy: &VnodeRef, with_rights: bool) -> Result<Losses> {
     let server = Caller::server();
     let names = original.listxattr(&server)?;
+    let mut lost = Losses::NONE;
     for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !whiteout::is_own_attribute(name)) {
-        if !with_rights && decides_access(name) {
+        if !with_rights && (decides_access(name) || is_label(name)) {
             continue;
         }
         let value = match original.getxattr(&server, name) {
@@ -91,17 +188,34 @@ fn copy_xattrs(writer: &Caller, original: &VnodeRef, copy: &VnodeRef, with_right
             Err(error) => return Err(error),
         };
         match copy.setxattr(writer, name, &value, XattrMode::Set) {
+            // Labels are made anew by the security module that looks for them.
+            Err(error) if is_label(name) && is_refusal(error) => lost = lost.with_if(true, Loss::Labels),
             // Those that decide what is allowed may not get lost; others may, where they cannot be kept.
-            Err(Errno::EOPNOTSUPP | Errno::EPERM) if !decides_access(name) => {}
+            Err(Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) if !decides_access(name) => {
+                lost = lost.with_if(!is_of_file_system(name), Loss::Attributes);
+            }
             result => result?,
         }
     }
-    Ok(())
+    Ok(lost)
 }
 
 fn decides_access(name: &[u8]) -> bool {
-    name.starts_with(b"system.posix_acl_") || name.starts_with(b"security.")
+    name.starts_with(POSIX_LISTS) || name == CAPABILITIES
 }
+
+/// Whether it is what a security module knows of the object, such as `security.selinux`.
+fn is_label(name: &[u8]) -> bool {
+    name.starts_with(b"security.") && name != CAPABILITIES
+}
+
+/// Whether it is what one file system alone has, such as the access control lists of NFSv4, for which the mode stands elsewhere.
+fn is_of_file_system(name: &[u8]) -> bool {
+    name.starts_with(b"system.") && !name.starts_with(POSIX_LISTS)
+}
+
+const POSIX_LISTS: &[u8] = b"system.posix_acl_";
+const CAPABILITIES: &[u8] = b"security.capability";
 
 /// Does something to a directory that users are not to see of its times.
 pub(in super::super) fn keeping_times(directory: &VnodeRef, change: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -118,5 +232,68 @@ fn times_of(attributes: &Attributes) -> SetAttributes {
         atime: Some(SetTime::To(attributes.atime)),
         mtime: Some(SetTime::To(attributes.mtime)),
         ..SetAttributes::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vnode::Device;
+
+    use super::*;
+
+    fn rights(kind: FileKind, uid: u32, gid: u32, mode: u32) -> Attributes {
+        let time = Timestamp { seconds: 0, nanoseconds: 0 };
+        Attributes {
+            kind,
+            mode,
+            nlink: 1,
+            uid,
+            gid,
+            rdev: Device::default(),
+            ino: 1,
+            size: 0,
+            blocks: 0,
+            block_size: 4096,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: None,
+            flags: 0,
+            flags_known: 0,
+            is_provisional: false,
+        }
+    }
+
+    #[test]
+    fn rights_that_a_branch_gives_let_nobody_do_more() {
+        use FileKind::{Directory, Regular};
+        let shown_to_all = (0, 0, 0o755);
+        for (kind, wanted, now, opens) in [
+            (Regular, (0, 0, 0o644), shown_to_all, false),
+            (Regular, (0, 0, 0o4755), shown_to_all, false),
+            (Regular, (5, 5, 0o644), shown_to_all, false),
+            (Regular, (5, 5, 0o664), shown_to_all, false),
+            (Regular, (5, 5, 0o640), shown_to_all, true),
+            (Regular, (5, 5, 0o600), shown_to_all, true),
+            (Regular, (5, 5, 0o600), (0, 0, 0o700), false),
+            (Regular, (5, 5, 0o600), (9, 9, 0o700), true),
+            (Regular, (5, 5, 0o644), (9, 9, 0o755), true),
+            (Regular, (5, 5, 0o400), (5, 5, 0o700), false),
+            (Regular, (0, 7, 0o640), (0, 7, 0o640), false),
+            (Regular, (0, 7, 0o640), (0, 8, 0o640), true),
+            (Regular, (5, 7, 0o604), (5, 8, 0o604), true),
+            (Regular, (5, 5, 0o604), (5, 5, 0o604), false),
+            (Directory, (0, 0, 0o755), shown_to_all, false),
+            (Directory, (0, 0, 0o744), shown_to_all, true),
+            (Directory, (0, 0, 0o1777), shown_to_all, false),
+        ] {
+            let of = |(uid, gid, mode)| rights(kind, uid, gid, mode);
+            assert_eq!(opens_more(&of(wanted), &of(now), 0), opens, "{kind:?} {wanted:?} {now:?}");
+        }
+        for (now, kept) in [((5, 5), 0o6755), ((0, 5), 0o2755), ((5, 0), 0o4755), ((0, 0), 0o755)] {
+            assert_eq!(without_set_id_of_others(0o6755, (5, 5), &rights(Regular, now.0, now.1, 0o644)), kept);
+        }
+        // What a server that is no superuser makes is its own.
+        assert!(!opens_more(&rights(Regular, 0, 0, 0o600), &rights(Regular, 9, 9, 0o600), 9));
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use vnode::{Caller, Errno, RenameMode, Result, SetAttributes, SetTime, VnodeRef};
 
 use super::super::branches::Member;
-use super::super::identity::Identity;
 use super::super::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::super::sure::Sure;
 use super::attributes::{copy_attributes, copy_rights, keeping_times};
@@ -81,13 +80,17 @@ impl Node {
         let rights = if is_leftmost { self.union.rights_of_copy(caller) } else { None };
         let (work, name) = (member.work.directory()?, member.work.name());
         let directory = work.mkdir(&writer, name.as_name(), 0o700)?.vnode;
-        let made = copy_attributes(&writer, &self.leftmost().vnode, &directory, rights).and_then(|()| {
+        let made = copy_attributes(&writer, &self.leftmost().vnode, &directory, rights).and_then(|lost| {
             self.keep_identity(&writer, member, &directory)?;
-            keeping_times(parent, || work.rename_surely(&writer, name.as_name(), parent, stored, RenameMode::NoReplace))
+            let place = || work.rename_surely(&writer, name.as_name(), parent, stored, RenameMode::NoReplace);
+            keeping_times(parent, place).map(|()| lost)
         });
-        if let Err(error) = made {
-            member.work.discard(&name);
-            return if error == Errno::EEXIST { self.made_by_others(member, above) } else { Err(error) };
+        match made {
+            Ok(lost) => member.note_losses(&directory, lost),
+            Err(error) => {
+                member.work.discard(&name);
+                return if error == Errno::EEXIST { self.made_by_others(member, above) } else { Err(error) };
+            }
         }
         let ino = directory.getattr(&server)?.ino;
         self.add_instance(Instance::new(member, directory.clone(), ino));
@@ -105,14 +108,12 @@ impl Node {
     }
 
     /// Has this directory be known as it is when it comes to a branch that was there earlier than all that have it.
-    fn keep_identity(&self, writer: &Caller, member: &Member, made: &VnodeRef) -> Result<()> {
+    fn keep_identity(self: &Arc<Self>, writer: &Caller, member: &Member, made: &VnodeRef) -> Result<()> {
         if self.instances().iter().any(|instance| instance.member.age() < member.age()) {
             return Ok(());
         }
         member.work.note_copied_directories()?;
-        self.identity.bring(writer, made, NO_COUNT)?;
-        // Without attributes it cannot be in that branch.
-        if Identity::brought(made)?.is_some() { Ok(()) } else { Err(Errno::EXDEV) }
+        self.bring_identity(writer, member, made, NO_COUNT)
     }
 
     /// Finds where an object is that was reached by its handle, or lost the name that it was reached by.

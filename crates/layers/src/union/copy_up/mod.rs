@@ -16,6 +16,7 @@ use vnode::{Caller, Errno, FileKind, NameBuf, OpenFileRef, OpenFlags, RenameMode
 
 use super::branches::Member;
 use super::durable::sync_directory;
+use super::identity::Identity;
 use super::lease::open_at_once;
 use super::node::{Above, Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::settings::{Ownership, Rights};
@@ -23,7 +24,7 @@ use super::{Union, links};
 use crate::union::sure::Sure;
 pub(super) use attributes::{copy_attributes, keeping_times, replace_attributes};
 pub(super) use data::copy_data;
-use object::{How, copy_of};
+use object::{Copied, How, copy_of};
 pub(super) use object::{copy_untouched, copy_whole};
 
 /// How much of a file's data is copied.
@@ -269,6 +270,7 @@ impl Node {
         if moves {
             self.may_move(original)?;
         }
+        self.can_share_names(original, target)?;
         let server = Caller::server();
         let was_shared = self.names.load(Ordering::Relaxed) != NO_COUNT;
         // Who only takes a name away, or gives another, gets no file by that.
@@ -281,7 +283,7 @@ impl Node {
         let data = self.data()?;
         let writer = server.clone().at_expense_of(caller).cancelled_with(caller);
         let how = How { extent, data, mark, rights, writer };
-        let (name, copy) = copy_of(original, target, &how)?;
+        let Copied { name, copy, lost } = copy_of(original, target, &how)?;
         // Without a name it lives as long as it is open, and nobody may have opened it again yet.
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);
         let held = is_nowhere.then(|| copy.open(&server, OpenFlags::READ)).transpose();
@@ -299,6 +301,7 @@ impl Node {
                 return Err(error);
             }
         };
+        target.note_losses(&copy, lost);
         self.moved_to(Instance::new(target, copy, ino));
         self.call_followers();
         // Where the copy is not on the disk, a power cut would leave neither; the original is hidden by the copy.
@@ -340,6 +343,31 @@ impl Node {
         }
     }
 
+    /// Whether what has several names can have its copy in a branch: in one without hard links the other names cannot lead to it.
+    ///
+    /// # Errors
+    /// `EMLINK`.
+    fn can_share_names(&self, original: &Instance, target: &Member) -> Result<()> {
+        let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
+        if names < 2 || target.work.has_hard_links()? { Ok(()) } else { Err(Errno::EMLINK) }
+    }
+
+    /// Has a copy be known as the original was. Where the branch has no attributes to keep that in, it is so as long as this
+    /// vnode lives.
+    pub(super) fn bring_identity(
+        self: &Arc<Self>,
+        writer: &Caller,
+        target: &Member,
+        copy: &VnodeRef,
+        names: u32,
+    ) -> Result<()> {
+        if !self.identity.bring(writer, copy, names)? {
+            let native = Identity::native(&target.base, &copy.handle(), 0)?;
+            self.union.table.add_name(&native.handle, self);
+        }
+        Ok(())
+    }
+
     /// Gives a copy its identity, has the original's other names lead to it, and puts it into its place.
     fn finish_copy(
         self: &Arc<Self>,
@@ -352,13 +380,13 @@ impl Node {
         let names = self.shown(original.vnode.getattr(&Caller::server())?).nlink;
         let writer = &Caller::server().at_expense_of(caller);
         if names < 2 {
-            self.identity.bring(writer, copy, NO_COUNT)?;
+            self.bring_identity(writer, target, copy, NO_COUNT)?;
             self.place(caller, name, target)?;
             self.names.store(NO_COUNT, Ordering::Relaxed);
             return Ok(());
         }
         // The names of the copy are as many before it comes to its place as after, so that its count is right at any time.
-        self.identity.bring(writer, copy, names - 1)?;
+        self.bring_identity(writer, target, copy, names - 1)?;
         links::share(writer, &self.identity, target, copy)?;
         if let Err(error) = self.place(caller, name, target) {
             links::unshare(&self.identity, target);

@@ -7,6 +7,7 @@ use vnode::{
 use super::super::branches::Member;
 use super::super::identity::Identity;
 use super::super::lease::open_at_once;
+use super::super::losses::Losses;
 use super::super::metacopy::{NewMark, is_marked};
 use super::super::node::{Instance, NO_COUNT};
 use super::super::settings::Rights;
@@ -25,10 +26,10 @@ pub(in super::super) fn copy_untouched(original: &Instance, target: &Member, ide
     let server = Caller::server();
     for _ in 0..ATTEMPTS {
         let before = original.vnode.getattr(&server)?;
-        let (name, copy) = copy_of(original, target, &How::whole())?;
+        let Copied { name, copy, .. } = copy_of(original, target, &How::whole())?;
         let after = original.vnode.getattr(&server)?;
         if (before.ctime, before.size) == (after.ctime, after.size) {
-            return identity.bring(&server, &copy, NO_COUNT).map(|()| name);
+            return identity.bring(&server, &copy, NO_COUNT).map(|_| name);
         }
         target.work.discard(&name);
     }
@@ -55,11 +56,19 @@ impl How {
     }
 }
 
+/// A copy in the work directory of a branch.
+pub(super) struct Copied {
+    pub(super) name: NameBuf,
+    pub(super) copy: VnodeRef,
+    /// What the branch does not keep.
+    pub(super) lost: Losses,
+}
+
 /// Makes a copy in the work directory of a branch, complete but for its identity.
-pub(super) fn copy_of(original: &Instance, target: &Member, how: &How) -> Result<(NameBuf, VnodeRef)> {
+pub(super) fn copy_of(original: &Instance, target: &Member, how: &How) -> Result<Copied> {
     let (work, name) = (target.work.directory()?, target.work.name_for(Purpose::Copy));
     match copy_into(&work, name.as_name(), original, how) {
-        Ok(copy) => Ok((name, copy)),
+        Ok((copy, lost)) => Ok(Copied { name, copy, lost }),
         Err(error) => {
             target.work.discard(&name);
             Err(error)
@@ -75,10 +84,10 @@ pub(in super::super) fn copy_whole(directory: &VnodeRef, name: Name<'_>, origina
     if is_marked(&original.vnode)? {
         return Err(Errno::EIO);
     }
-    copy_into(directory, name, original, &How::whole())
+    copy_into(directory, name, original, &How::whole()).map(|(copy, _)| copy)
 }
 
-fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) -> Result<VnodeRef> {
+fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) -> Result<(VnodeRef, Losses)> {
     let server = Caller::server();
     let (from, rights) = (&original.vnode, how.rights);
     let attributes = from.getattr(&server)?;
@@ -100,19 +109,19 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
                 let data = opened.map_or_else(open, Ok)?;
                 copy_data(&how.writer, &*data, &*made.file, size)?;
             }
-            copy_attributes(&how.writer, from, &made.entry.vnode, rights)?;
+            let lost = copy_attributes(&how.writer, from, &made.entry.vnode, rights)?;
             if size < attributes.size {
                 let changed = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
                 made.entry.vnode.setattr(&server, &changed)?;
             }
             how.writer.cancellation().check()?;
             made.file.fsync(&server, false)?;
-            Ok(made.entry.vnode)
+            Ok((made.entry.vnode, lost))
         }
         FileKind::Symlink => {
             let made = work.symlink(&how.writer, name, &from.readlink(&server)?)?.vnode;
-            copy_attributes(&how.writer, from, &made, rights)?;
-            Ok(made)
+            let lost = copy_attributes(&how.writer, from, &made, rights)?;
+            Ok((made, lost))
         }
         FileKind::Directory => Err(Errno::EISDIR),
         kind => {
@@ -120,8 +129,8 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
             if whiteout::has_number(&attributes) {
                 whiteout::mark_as_users(&made)?;
             }
-            copy_attributes(&how.writer, from, &made, rights)?;
-            Ok(made)
+            let lost = copy_attributes(&how.writer, from, &made, rights)?;
+            Ok((made, lost))
         }
     }
 }

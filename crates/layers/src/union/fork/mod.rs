@@ -137,7 +137,10 @@ impl Fork {
         let upper = self.upper();
         upper.work.directory()?;
         // What that has made there has changed the times of the root.
-        if is_new { copy_attributes(&Caller::server(), &self.stack.root(), &upper.root, None) } else { Ok(()) }
+        if is_new {
+            copy_attributes(&Caller::server(), &self.stack.root(), &upper.root, None)?;
+        }
+        Ok(())
     }
 
     /// The fork as it is seen, to be mounted.

@@ -16,7 +16,7 @@ use super::branches::Member;
 use super::copy_up::Extent;
 use super::durable::sync_directory;
 use super::lookup::{Found, Search};
-use super::node::{Node, Whereabouts};
+use super::node::{Instance, Node, Whereabouts};
 use super::settings::Deletion;
 use super::whiteout;
 use crate::union::sure::Sure;
@@ -103,11 +103,11 @@ impl Node {
         }
         let mut limit = limit(target, &there, mode)?;
         let member = loop {
-            let mut member = node.writable_within(caller, Extent::Nothing, limit)?.member;
+            let mut member = movable_within(caller, &node, limit)?.member;
             if let (RenameMode::Exchange, Some(other)) = (mode, &other) {
                 let within = source.position(&member)?;
-                member = other.writable_within(caller, Extent::Nothing, within)?.member;
-                node.writable_within(caller, Extent::Nothing, source.position(&member)?)?;
+                member = movable_within(caller, other, within)?.member;
+                movable_within(caller, &node, source.position(&member)?)?;
             }
             let position = source.position(&member)?;
             if !source.directory.can_be_in(&member)? || !target.directory.can_be_in(&member)? {
@@ -140,6 +140,15 @@ impl Node {
         }
         false
     }
+}
+
+/// As [`Node::writable_within`] of what is to be moved.
+///
+/// # Errors
+/// `EXDEV` for what has several names, in a branch without hard links: then programs copy.
+fn movable_within(caller: &Caller, node: &Arc<Node>, limit: usize) -> Result<Instance> {
+    let writable = node.writable_within(caller, Extent::Nothing, limit);
+    writable.map_err(|error| if error == Errno::EMLINK { Errno::EXDEV } else { error })
 }
 
 /// Whether the caller may rename what is there, so that nothing is copied for it; whatever is only read of it. The branch decides

@@ -122,12 +122,57 @@ impl Way<'_> {
             }
             error
         };
-        self.exchange().map_err(give_up)?;
+        match self.exchange() {
+            Err(error) if whiteout::is_incapable(error) => {
+                give_up(error);
+                return self.rename_to_emptied(ino, left, &all, leaves_whiteout);
+            }
+            exchanged => exchanged.map_err(give_up)?,
+        }
         if let Err(error) = record::remove(self.member, &emptied) {
             // Everything goes back; if it cannot, the record stays.
             return Err(if self.exchange().is_ok() { give_up(error) } else { error });
         }
         Ok(Moved { left, record })
+    }
+
+    /// Renames to where a directory is that shows nothing, in a branch where two cannot change places: what is there goes first. If
+    /// that is the last thing that is done, an empty directory is missing, and nothing comes to light in its place.
+    fn rename_to_emptied(
+        &self,
+        ino: u64,
+        left: Vec<record::Spot>,
+        others: &[record::Spot],
+        leaves_whiteout: bool,
+    ) -> Result<Moved> {
+        let (server, target) = (Caller::server(), self.target.stored);
+        let stood = whiteout::stands(self.to, target)?;
+        let hides = !stood && self.target.shows_more(self.member)?;
+        if hides {
+            self.member.whiteouts.cover(self.to, target)?;
+        }
+        let uncover = || if hides { whiteout::remove(self.to, target) } else { Ok(()) };
+        let emptied = self.member.work.take(self.to, target).inspect_err(|_| {
+            let _ = uncover();
+        })?;
+        let renamed = self.write(ino, others).and_then(|record| {
+            let renamed = self.rename(leaves_whiteout);
+            renamed.inspect_err(|_| record.iter().for_each(|record| self.member.work.discard(record)))?;
+            Ok(record)
+        });
+        match renamed {
+            Ok(record) => {
+                self.member.work.discard(&emptied);
+                Ok(Moved { left, record })
+            }
+            Err(error) => {
+                // Users see it as it was. If that cannot be, what hid the rest of it still does.
+                let work = self.member.work.directory()?;
+                let mode = RenameMode::NoReplace;
+                let _ = work.rename_surely(&server, emptied.as_name(), self.to, target, mode).and_then(|()| uncover());
+                Err(error)
+            }
+        }
     }
 
     fn exchange(&self) -> Result<()> {

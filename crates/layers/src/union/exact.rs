@@ -1,0 +1,187 @@
+//! Exact names in a branch that folds them: `A` finds `a` there, `x.` is `x`, and `LONGNA~1` finds what has a long name, as on FAT.
+//!
+//! Branches on the right may have each of these as an object of its own, so in such a branch an object has no name but the one that
+//! its directory lists. Nothing is made by a name that the directory would list as another, and none takes the place of what has
+//! another.
+
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
+
+use hashbrown::HashSet;
+use vnode::layer::{self, Layer, LayerVnode};
+use vnode::{
+    Caller, Created, Creation, Description, Device, Entry, Errno, FileKind, FileSystemRef, Name, RenameMode, Result,
+    Timestamp, VnodeRef,
+};
+
+/// The names of larger directories are read for each question.
+const NAMES_MAX: usize = 1 << 15;
+
+/// A file system with exact names.
+pub(super) fn with_exact_names(file_system: FileSystemRef) -> FileSystemRef {
+    if file_system.properties().folds_names { layer::stack(ExactNames, file_system) } else { file_system }
+}
+
+/// The layer that a branch gets which folds names. It is a part of the union, and no description tells of it.
+struct ExactNames;
+
+/// What a directory lists.
+#[derive(Default)]
+struct Listing(Mutex<Option<Listed>>);
+
+struct Listed {
+    names: HashSet<Box<[u8]>>,
+    /// When the directory was last changed, before it was read.
+    times: (Timestamp, Timestamp),
+}
+
+impl Listing {
+    /// Whether the directory lists this name.
+    fn has(&self, directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
+        let server = Caller::server();
+        let attributes = directory.getattr(&server)?;
+        let times = (attributes.mtime, attributes.ctime);
+        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = |listed: &Listed| listed.times == times && listed.names.contains(name.as_bytes());
+        if listed.as_ref().is_some_and(is_known) {
+            return Ok(true);
+        }
+        let (mut names, mut has) = (HashSet::new(), false);
+        directory.open_directory(&server)?.read(&server, 0, &mut |entry| {
+            has |= entry.name == name;
+            if names.len() < NAMES_MAX {
+                names.insert(entry.name.as_bytes().into());
+            }
+            ControlFlow::Continue(())
+        })?;
+        *listed = (names.len() < NAMES_MAX).then_some(Listed { names, times });
+        Ok(has)
+    }
+
+    fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Whether what is found by this name may have another.
+fn may_be_of_another(name: Name<'_>) -> bool {
+    let is_folded = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii() || *byte == b'~';
+    name.as_bytes().iter().any(is_folded) || check_form(name).is_err()
+}
+
+/// Refuses names that lose their end.
+fn check_form(name: Name<'_>) -> Result<()> {
+    if name.as_bytes().ends_with(b".") || name.as_bytes().ends_with(b" ") { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// Refuses a name by which nothing is listed.
+fn only_listed(node: &LayerVnode<ExactNames>, name: Name<'_>) -> Result<()> {
+    if !may_be_of_another(name) || node.state().has(node.lower(), name)? { Ok(()) } else { Err(Errno::ENOENT) }
+}
+
+/// Refuses a name that another object would be found by.
+fn only_free(node: &LayerVnode<ExactNames>, name: Name<'_>) -> Result<()> {
+    check_form(name)?;
+    match node.lower().lookup(&Caller::server(), name) {
+        Err(Errno::ENOENT) => Ok(()),
+        found => found.and_then(|_| only_listed(node, name)).map_err(|error| match error {
+            Errno::ENOENT => Errno::EEXIST,
+            error => error,
+        }),
+    }
+}
+
+/// Does something by a new name.
+fn make<T>(node: &LayerVnode<ExactNames>, name: Name<'_>, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    check_form(name)?;
+    let made = make();
+    node.state().forget();
+    made
+}
+
+/// Takes a name away.
+fn remove(node: &LayerVnode<ExactNames>, name: Name<'_>, remove: impl FnOnce() -> Result<()>) -> Result<()> {
+    only_listed(node, name)?;
+    let removed = remove();
+    node.state().forget();
+    removed
+}
+
+impl Layer for ExactNames {
+    type State = Listing;
+
+    fn kind(&self) -> &'static str {
+        "exact names"
+    }
+
+    fn describe(&self) -> Vec<Description> {
+        Vec::new()
+    }
+
+    fn answers_to(&self, _: &str) -> bool {
+        false
+    }
+
+    fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        let entry = node.forward_lookup(caller, name)?;
+        only_listed(node, name).map(|()| entry)
+    }
+
+    fn create(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        if !how.flags.is_exclusive() {
+            only_free(node, name)?;
+        }
+        make(node, name, || node.forward_create(caller, name, how))
+    }
+
+    fn mkdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        make(node, name, || node.forward_mkdir(caller, name, mode))
+    }
+
+    fn mknod(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+    ) -> Result<Entry> {
+        make(node, name, || node.forward_mknod(caller, name, kind, mode, device))
+    }
+
+    fn symlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        make(node, name, || node.forward_symlink(caller, name, target))
+    }
+
+    fn link(&self, node: &LayerVnode<Self>, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        make(node, name, || node.forward_link(caller, target, name))
+    }
+
+    fn unlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
+        remove(node, name, || node.forward_unlink(caller, name))
+    }
+
+    fn rmdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
+        remove(node, name, || node.forward_rmdir(caller, name))
+    }
+
+    fn rename(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        node.lower_of(to)?;
+        let target = to.as_any().downcast_ref::<LayerVnode<Self>>().ok_or(Errno::EXDEV)?;
+        only_listed(node, name)?;
+        only_free(target, to_name)?;
+        let renamed = node.forward_rename(caller, name, to, to_name, mode);
+        node.state().forget();
+        target.state().forget();
+        renamed
+    }
+}
