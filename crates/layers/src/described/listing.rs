@@ -117,6 +117,9 @@ impl Listing {
     }
 
     fn collect(&self, caller: &Caller) -> Result<Vec<Listed>> {
+        let layer = self.node.layer();
+        let levels = layer.levels.load();
+        let _alone = layer.one_at_a_time(&levels, caller)?;
         let rules = self.loaded.rules(&Operation::ReadDirectory);
         let mut names = Names::default();
         let mut running = Running::new(&self.loaded, &self.node, caller);

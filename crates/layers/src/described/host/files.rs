@@ -100,7 +100,11 @@ impl Running<'_> {
                     .map(drop)
             }
         };
-        let copied = permitted.and_then(|()| copy_data(&from, &target, self.caller)).and_then(|()| {
+        // What is on storage before the copy has its name may be removed or overwritten next.
+        let written = permitted
+            .and_then(|()| copy_data(&from, &target, self.caller))
+            .and_then(|()| target.fsync(self.caller, false));
+        let copied = written.and_then(|()| {
             let target: VnodeRef = node.clone();
             use vnode::layer::Layer;
             let encoded = node.layer().encode_name(&node, self.caller, to)?;
