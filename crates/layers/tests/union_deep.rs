@@ -175,7 +175,7 @@ fn deep_trees_are_checked() {
         write(&last, ".wh.f", b"");
         drop(last);
         let mut findings = Vec::new();
-        let options = CheckOptions { repair: true, idle: true };
+        let options = CheckOptions { repair: true, idle: true, ..CheckOptions::default() };
         check(branches(&trees), &options, &mut |finding| findings.push(finding)).unwrap();
         assert_eq!(findings.len(), 1);
         assert_eq!((findings[0].path.len(), &findings[0].problem), (depth * 101 + 1, &Problem::BesideWhiteout));
