@@ -397,7 +397,7 @@ fn damage_and_walk(seed: u64, begun: &AtomicU64) -> u64 {
             let _ = damage(branch, &mut random);
         }
         if random.u8(..8) == 0 {
-            let options = CheckOptions { repair: random.bool(), idle: random.bool(), losses: random.bool() };
+            let options = CheckOptions { repair: random.bool(), idle: random.bool(), ..CheckOptions::default() };
             let _ = check(scene.named(), &options, &mut |_| {});
         }
         let Ok(union) = scene.join() else {
