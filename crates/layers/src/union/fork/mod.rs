@@ -17,6 +17,7 @@ use vnode::{Caller, Errno, FileSystemRef, Result, Timestamp, layer};
 
 use super::copy_up::copy_attributes;
 use super::diff;
+use super::losses::Loss;
 use super::settings::Settings;
 use super::tree_path::TreePath;
 use super::{Member, Union, UnionFileSystem};
@@ -132,13 +133,16 @@ impl Fork {
     /// Takes the branch of changes for this fork alone, for as long as it is in use. `is_new` says that it has none yet.
     ///
     /// # Errors
-    /// `EBUSY` if it is in use; those of writing to it.
+    /// `EBUSY` if it is in use; `EPERM` if the branch cannot have the owner of the file system's root; those of writing to it.
     pub fn hold(&self, is_new: bool) -> Result<()> {
         let upper = self.upper();
         upper.work.directory()?;
         // What that has made there has changed the times of the root.
         if is_new {
-            copy_attributes(&Caller::server(), &self.stack.root(), &upper.root, None)?;
+            let lost = copy_attributes(&Caller::server(), &self.stack.root(), &upper.root, None)?;
+            if lost.has(Loss::Owner) {
+                return Err(Errno::EPERM);
+            }
         }
         Ok(())
     }
