@@ -23,6 +23,8 @@ pub(super) struct Identity {
 
 /// The first byte of a handle.
 pub(super) const FORM: u8 = 1;
+/// The first byte of handles by which nothing is found: of an object whose identity another has.
+pub(super) const ANOTHER: u8 = 5;
 /// Inode numbers below this keep their digits; the tag is written before them.
 const INO_BITS: u32 = 47;
 /// Where a copied file keeps its identity.
@@ -37,6 +39,13 @@ impl Identity {
         let tag = base.known.tag.to_le_bytes();
         let handle = Handle::new(&[&[FORM], &tag[..], lower.as_bytes()].concat())?;
         Ok(Self { handle, ino: tagged(base.known.tag, ino), branch: base.known.identifier })
+    }
+
+    /// That of an object which is known by this one in its branch, while another that claims it is in use. It lasts as long.
+    pub(super) fn of_another(&self) -> Self {
+        let bytes = [&[ANOTHER], &self.handle.as_bytes()[1..]].concat();
+        let handle = Handle::new(&bytes).expect("it is as long as before");
+        Self { handle, ino: tagged(u16::MAX, hash(&bytes)), ..*self }
     }
 
     /// Whether it is that of an object with this handle in a branch which has always been there.

@@ -298,12 +298,14 @@ impl Node {
     /// branches were changed since this was found, nothing tells.
     fn own_identity_of_another(&self, identity: &Identity, instances: &[Instance]) -> Option<Identity> {
         let claimant @ Instance { member, vnode, ino, .. } = claimant(self.kind, instances)?;
-        if identity.is_native(&member.base, &vnode.handle())
-            || self.generation.load(Ordering::Acquire) != self.union.branches.generation()
+        if self.generation.load(Ordering::Acquire) != self.union.branches.generation()
             // The copy may have its name before it is known here.
             || self.is_being_copied()
         {
             return None;
+        }
+        if identity.is_native(&member.base, &vnode.handle()) {
+            return self.is_no_copy_of(claimant).then(|| identity.of_another());
         }
         let is_known = |one: &Instance| self.instance_in(&one.member).map(|own| own.handle() == one.vnode.handle());
         let is_another = match self.kind {
@@ -314,6 +316,14 @@ impl Node {
             _ => !self.leftmost().is_same(claimant),
         };
         if is_another { Identity::native(&member.base, &vnode.handle(), *ino).ok() } else { None }
+    }
+
+    /// Whether a file that is known by its own handle is not what this one says that it is a copy of: then it would not be seen,
+    /// or by names that lead to the copy.
+    fn is_no_copy_of(&self, original: &Instance) -> bool {
+        self.kind != FileKind::Directory
+            && !self.leftmost().is_same(original)
+            && original.vnode.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink == 1)
     }
 
     /// Whether what users saw of it is gone from its branch, removed by somebody else, and there is this instead.

@@ -27,7 +27,7 @@ use vnode::{Caller, Errno, HANDLE_MAX, Handle, Result};
 use super::branches::{Base, Slot, assign_modes};
 use super::change::Groups;
 use super::gate::Gate;
-use super::identity::Identity;
+use super::identity::{ANOTHER, Identity};
 use super::node::Node;
 use super::refresh::refresh_all;
 use super::register::Register;
@@ -183,11 +183,9 @@ impl View {
 
 /// The first byte of a handle that names a view; the private branch's tag follows, and a handle of its union.
 const FORM: u8 = 2;
-/// The first byte of handles by which nothing is found: of a face in the mount's union, of one in a view, and of a directory of
-/// a view whose identity another has.
+/// The first byte of handles by which nothing is found: of a face in the mount's union, and of one in a view.
 const FACE: u8 = 3;
 const FACE_IN_VIEW: u8 = 4;
-const ANOTHER: u8 = 5;
 /// How much longer than a handle of the view's union that is.
 const LONGER: usize = 2;
 
