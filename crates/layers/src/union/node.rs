@@ -323,6 +323,8 @@ impl Node {
     fn is_no_copy_of(&self, original: &Instance) -> bool {
         self.kind != FileKind::Directory
             && !self.leftmost().is_same(original)
+            // One that somebody else has removed gives way to its original.
+            && !self.has_lost_to(original)
             && original.vnode.getattr(&Caller::server()).is_ok_and(|attributes| attributes.nlink == 1)
     }
 
