@@ -59,7 +59,13 @@ impl Scene {
 
     fn unmount(&mut self) {
         for directory in self.mounted.drain(..) {
-            unmount(directory, UnmountFlags::empty()).unwrap();
+            // A process that another test starts has all that is open for a moment.
+            let mut left = 500;
+            while let Err(error) = unmount(&directory, UnmountFlags::empty()) {
+                left -= 1;
+                assert!(error == rustix::io::Errno::BUSY && left > 0, "{}: {error}", directory.display());
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
         }
     }
 
