@@ -540,6 +540,44 @@ fn a_redirect_leads_out_of_no_branch() {
 }
 
 #[test]
+fn a_copy_with_several_names_and_no_path_has_no_data_by_any_of_them() {
+    if !is_root() {
+        return;
+    }
+    for redirect in [None, Some("f")] {
+        for originals_are_one in [false, true] {
+            let scene = Scene::of(&[], |directory| {
+                let file = directory.join("left/a");
+                fs::write(&file, b"").unwrap();
+                fs::File::options().write(true).open(&file).unwrap().set_len(100).unwrap();
+                setxattr(&file, "trusted.overlay.metacopy", b"", XattrFlags::empty()).unwrap();
+                if let Some(redirect) = redirect {
+                    setxattr(&file, "trusted.overlay.redirect", redirect.as_bytes(), XattrFlags::empty()).unwrap();
+                }
+                fs::create_dir(directory.join("left/d")).unwrap();
+                for name in ["b", "d/f"] {
+                    fs::hard_link(&file, directory.join("left").join(name)).unwrap();
+                }
+                for (number, name) in ["a", "b", "f"].into_iter().enumerate() {
+                    fs::write(directory.join("right").join(name), vec![number as u8; 100]).unwrap();
+                }
+                if originals_are_one {
+                    for name in ["a", "b", "f"] {
+                        let name = directory.join("right").join(name);
+                        fs::remove_file(&name).unwrap();
+                        fs::hard_link(directory.join("right/d/f"), name).unwrap();
+                    }
+                }
+            });
+            for name in ["a", "b", "d/f", "a"] {
+                let expected = if originals_are_one { Ok(DATA[..100].to_vec()) } else { Err(Errno::EIO) };
+                assert_eq!(scene.read(name), expected, "{name}, {redirect:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn branches_come_and_go() {
     if !is_root() {
         return;

@@ -70,7 +70,12 @@ impl Union {
                 Some(name) => NameBuf::new(name.clone()),
                 None => Ok(beside.name.clone()),
             };
-            return name.map_or(Ok(None), |name| file_in(&beside.directories, name));
+            let found = name.map_or(Ok(None), |name| file_in(&beside.directories, name))?;
+            // By each of several names there would be another file, but where these lead to one there too.
+            return match &found {
+                Some((file, _)) if has_several_names(&copy.vnode)? && !has_several_names(&file.vnode)? => Ok(None),
+                _ => Ok(found),
+            };
         };
         if !path[1..].split(|&byte| byte == b'/').all(|name| Name::new(name).is_ok()) {
             return Ok(None);
@@ -294,6 +299,10 @@ impl Node {
         let directories = above.directory.instances().iter().filter(is_right).cloned().collect();
         Some(Beside { directories, name: above.stored })
     }
+}
+
+fn has_several_names(file: &VnodeRef) -> Result<bool> {
+    Ok(file.getattr(&Caller::server())?.nlink > 1)
 }
 
 /// The file that a name in these directories stands for, as it is there, and its name in those on the right of it.
