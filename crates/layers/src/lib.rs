@@ -34,7 +34,7 @@ mod rules;
 mod users;
 
 pub use kind::{Branch, BranchMode, BranchOpener, Kind};
-pub use options::{OptionError, OptionProblem, OptionSpecification};
+pub use options::{OptionError, OptionProblem, OptionSpecification, Refusal};
 
 /// Every layer of this build, by name.
 pub const fn kinds() -> &'static [Kind] {

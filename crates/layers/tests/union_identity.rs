@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bases::dir::{DirectoryFileSystem, Options};
 use common::{contents, walk};
 use layers::union::{CheckError, CheckOptions, check};
-use layers::{Branch, BranchMode, OptionProblem};
+use layers::{Branch, BranchMode, OptionProblem, Refusal};
 use rustix::mount::{UnmountFlags, unmount};
 use tempfile::TempDir;
 use vnode::{Caller, Entry, FileSystemRef, SetAttributes};
@@ -198,8 +198,8 @@ fn what_a_later_version_has_written_is_left_alone() {
     let register = scene.path("left/.wh..wh.plyfs/branches");
     let later = "plyfs branches 77\nanything";
     fs::write(&register, later).unwrap();
-    assert_eq!(scene.try_join(&[], &branches).err(), Some(OptionProblem::LaterBranch));
-    assert_eq!(scene.check(&branches), Err(CheckError::Later("left".to_owned())));
+    assert_eq!(scene.try_join(&[], &branches).err(), Some(OptionProblem::RefusedBranch(Refusal::LaterVersion)));
+    assert_eq!(scene.check(&branches), Err(CheckError::Refused("left".to_owned(), Refusal::LaterVersion)));
     assert_eq!(fs::read_to_string(&register).unwrap(), later);
 }
 
@@ -223,9 +223,12 @@ fn files_whose_data_are_elsewhere_are_not_read_as_zeros_where_their_marks_are_lo
     for mode in [ReadWrite, ReadOnly] {
         let branches = [("plain", mode), ("right", ReadOnly)];
         for options in [&options[..], &[]] {
-            assert_eq!(scene.try_join(options, &branches).err(), Some(OptionProblem::UnmarkedBranch));
+            assert_eq!(
+                scene.try_join(options, &branches).err(),
+                Some(OptionProblem::RefusedBranch(Refusal::WithoutMarks))
+            );
         }
-        assert_eq!(scene.check(&branches), Err(CheckError::Unmarked("plain".to_owned())));
+        assert_eq!(scene.check(&branches), Err(CheckError::Refused("plain".to_owned(), Refusal::WithoutMarks)));
     }
     // As the message says.
     fs::remove_file(scene.path("plain/.wh..wh.plyfs/metacopies")).unwrap();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bases::dir::{DirectoryFileSystem, Options};
 use common::{contents, list, user, walk};
 use layers::union::{CheckError, CheckOptions, Problem, check};
-use layers::{Branch, BranchMode, OptionProblem};
+use layers::{Branch, BranchMode, OptionProblem, Refusal};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use tempfile::TempDir;
 use vnode::{Caller, Entry, FileSystemRef, SetAttributes};
@@ -225,8 +225,12 @@ fn a_state_directory_that_others_can_have_written_is_not_used() {
             let state = scene.path("left/.wh..wh.plyfs");
             make(&state);
             let before = fs::symlink_metadata(&state).unwrap().modified().unwrap();
-            assert_eq!(scene.try_join(mode).err(), Some(OptionProblem::BranchState), "{what}");
-            assert_eq!(scene.problems(), Err(CheckError::State("left".to_owned())), "{what}");
+            assert_eq!(
+                scene.try_join(mode).err(),
+                Some(OptionProblem::RefusedBranch(Refusal::StateOfOthers)),
+                "{what}"
+            );
+            assert_eq!(scene.problems(), Err(CheckError::Refused("left".to_owned(), Refusal::StateOfOthers)), "{what}");
             assert_eq!(fs::symlink_metadata(&state).unwrap().modified().unwrap(), before, "{what}");
         }
     }

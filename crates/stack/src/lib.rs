@@ -16,8 +16,8 @@ pub use build::{
     build_layers, build_telling, fan_out, make_absolute, make_layers_absolute,
 };
 pub use explain::explain;
-pub use layers::Branch as OpenBranch;
 pub use layers::union::{
     Change, CheckError, CheckOptions, CommitError, CommitOptions, Conflict, Difference, Finding, Fork,
     attributes_of_marks, check as check_union, remove_tree, to_json as differences_to_json,
 };
+pub use layers::{Branch as OpenBranch, Refusal};

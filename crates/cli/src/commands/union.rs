@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use stack::{CheckError, CheckOptions, Finding, OpenBranch};
+use stack::{CheckError, CheckOptions, Finding, OpenBranch, Refusal};
 
 use super::{ask_union, print, progress};
 use crate::arguments::{Subject, Union, View};
@@ -86,12 +86,14 @@ fn check(branches: &[OsString], options: CheckOptions) -> Outcome {
     });
     checked.map_err(|error| match error {
         CheckError::InUse(_) => Failure::new(Exit::Busy, error),
-        CheckError::State(_) => {
+        CheckError::Refused(_, Refusal::StateOfOthers) => {
             let remedy = "check it as the user who owns that directory, or look into it and give it to yours";
             Failure::new(Exit::Permission, format!("{error}; {remedy}"))
         }
-        CheckError::Later(_) => Failure::new(Exit::Stack, format!("{error}; check it with that version")),
-        CheckError::Unmarked(_) => {
+        CheckError::Refused(_, Refusal::LaterVersion) => {
+            Failure::new(Exit::Stack, format!("{error}; check it with that version"))
+        }
+        CheckError::Refused(_, Refusal::WithoutMarks) => {
             let remedy = "copy it again with them (cp -a or rsync -aX, as root)";
             Failure::new(Exit::Stack, format!("{error}; {remedy}"))
         }

@@ -51,12 +51,8 @@ pub enum OptionProblem {
         /// Why.
         error: Errno,
     },
-    /// It is no option but a branch whose state directory others than the server can have written.
-    BranchState,
-    /// It is no option but a branch whose state directory a later version has written.
-    LaterBranch,
-    /// It is no option but a branch with files whose data are elsewhere, which has lost the extended attributes that say so.
-    UnmarkedBranch,
+    /// It is no option but a branch that could be read, and is refused.
+    RefusedBranch(Refusal),
     /// It is no option: what was stopped half-way cannot be finished.
     Unfinished {
         /// Why, in words.
@@ -73,14 +69,27 @@ pub enum OptionProblem {
     },
 }
 
-impl OptionProblem {
-    /// [`OptionProblem::BranchState`] in words.
-    pub const STATE_OF_OTHERS: &str = "its .wh..wh.plyfs is not the server's own, so others can have written it";
-    /// [`OptionProblem::LaterBranch`] in words.
-    pub const OF_LATER_VERSION: &str = "a later version of plyfs has written to it";
-    /// [`OptionProblem::UnmarkedBranch`] in words.
-    pub const WITHOUT_MARKS: &str = "it was copied without its extended attributes, and has files whose data are elsewhere: they would \
-                                     be read as zeros";
+/// Why a branch that could be read is refused: for what it says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Others than the server can have written its state directory.
+    StateOfOthers,
+    /// A later version has written its state directory.
+    LaterVersion,
+    /// It has files whose data are elsewhere, and has lost the extended attributes that say so.
+    WithoutMarks,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::StateOfOthers => "its .wh..wh.plyfs is not the server's own, so others can have written it",
+            Self::LaterVersion => "a later version of plyfs has written to it",
+            Self::WithoutMarks => {
+                "it was copied without its extended attributes, and has files whose data are elsewhere: they would be read as zeros"
+            }
+        })
+    }
 }
 
 impl OptionError {
@@ -92,9 +101,7 @@ impl OptionError {
             | OptionProblem::GivenTwice
             | OptionProblem::Missing
             | OptionProblem::Branch { .. }
-            | OptionProblem::BranchState
-            | OptionProblem::LaterBranch
-            | OptionProblem::UnmarkedBranch
+            | OptionProblem::RefusedBranch(_)
             | OptionProblem::Unfinished { .. }
             | OptionProblem::Conflict { .. } => false,
         }
@@ -123,15 +130,7 @@ impl fmt::Display for OptionError {
                 write!(formatter, "option `{key}` of `{layer}`: cannot use `{path}`: {error}")
             }
             OptionProblem::Branch { error } => write!(formatter, "`{layer}` cannot use the branch {key}: {error}"),
-            OptionProblem::BranchState => {
-                write!(formatter, "`{layer}` cannot use the branch {key}: {}", OptionProblem::STATE_OF_OTHERS)
-            }
-            OptionProblem::LaterBranch => {
-                write!(formatter, "`{layer}` cannot use the branch {key}: {}", OptionProblem::OF_LATER_VERSION)
-            }
-            OptionProblem::UnmarkedBranch => {
-                write!(formatter, "`{layer}` cannot use the branch {key}: {}", OptionProblem::WITHOUT_MARKS)
-            }
+            OptionProblem::RefusedBranch(why) => write!(formatter, "`{layer}` cannot use the branch {key}: {why}"),
             OptionProblem::Unfinished { message } => {
                 write!(formatter, "`{layer}` cannot finish the merging of snapshots that was stopped: {message}")
             }

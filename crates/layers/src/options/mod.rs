@@ -7,7 +7,7 @@ mod error;
 
 use std::str::FromStr;
 
-pub use error::{OptionError, OptionProblem};
+pub use error::{OptionError, OptionProblem, Refusal};
 
 /// An option that a layer takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::parallel::Pace;
 use super::register::{self, Identifiers, Known, Register};
 use super::whiteout::Whiteouts;
 use super::work::{self, Work};
-use crate::{Branch, BranchMode, OptionProblem};
+use crate::{Branch, BranchMode, Refusal};
 
 /// A branch as it was given: one tree, or several layers that snapshots have made of it.
 pub(super) struct Base {
@@ -74,21 +74,15 @@ pub(super) struct BadBranch {
 pub(super) enum WhyBad {
     /// It cannot be read.
     Error(Errno),
-    /// Others than the server can have written what it says of itself.
-    State,
-    /// A later version has written what it says of itself.
-    Later,
-    /// It has lost its extended attributes, and files whose data are elsewhere with them.
-    Unmarked,
+    /// It is refused.
+    Refused(Refusal),
 }
 
 impl std::fmt::Display for WhyBad {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Error(error) => error.fmt(formatter),
-            Self::State => OptionProblem::STATE_OF_OTHERS.fmt(formatter),
-            Self::Later => OptionProblem::OF_LATER_VERSION.fmt(formatter),
-            Self::Unmarked => OptionProblem::WITHOUT_MARKS.fmt(formatter),
+            Self::Refused(why) => why.fmt(formatter),
         }
     }
 }
@@ -97,9 +91,9 @@ impl BadBranch {
     fn of(branch: &Branch, error: Errno) -> Self {
         let is_believed = work::has_believed_state(&branch.file_system.root());
         let why = match error {
-            _ if is_believed == Ok(false) => WhyBad::State,
-            register::LATER => WhyBad::Later,
-            work::UNMARKED => WhyBad::Unmarked,
+            _ if is_believed == Ok(false) => WhyBad::Refused(Refusal::StateOfOthers),
+            register::LATER => WhyBad::Refused(Refusal::LaterVersion),
+            work::UNMARKED => WhyBad::Refused(Refusal::WithoutMarks),
             error => WhyBad::Error(error),
         };
         Self { label: branch.label.clone(), why }

@@ -385,9 +385,7 @@ impl Drop for UnionFileSystem {
 fn bad_branch(BadBranch { label, why }: BadBranch) -> OptionError {
     let problem = match why {
         WhyBad::Error(error) => OptionProblem::Branch { error },
-        WhyBad::State => OptionProblem::BranchState,
-        WhyBad::Later => OptionProblem::LaterBranch,
-        WhyBad::Unmarked => OptionProblem::UnmarkedBranch,
+        WhyBad::Refused(why) => OptionProblem::RefusedBranch(why),
     };
     OptionError { layer: KIND.name, key: label, problem }
 }

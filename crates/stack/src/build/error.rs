@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bases::dir::OpenError;
 use layers::OptionError;
-use layers::options::OptionProblem;
+use layers::options::{OptionProblem, Refusal};
 
 use crate::kinds;
 use crate::suggest;
@@ -149,12 +149,12 @@ fn option(formatter: &mut fmt::Formatter<'_>, error: &OptionError) -> fmt::Resul
         OptionProblem::Conflict { with } => format!("; leave {} or {with} out", error.key),
         OptionProblem::Unfinished { .. } => String::new(),
         OptionProblem::Branch { .. } => "; correct the branch, or leave it out".to_owned(),
-        OptionProblem::BranchState => {
+        OptionProblem::RefusedBranch(Refusal::StateOfOthers) => {
             "; mount it as the user who owns that directory, or look into it and give it to yours (chown, chmod 700)"
                 .to_owned()
         }
-        OptionProblem::LaterBranch => "; mount it with that version".to_owned(),
-        OptionProblem::UnmarkedBranch => {
+        OptionProblem::RefusedBranch(Refusal::LaterVersion) => "; mount it with that version".to_owned(),
+        OptionProblem::RefusedBranch(Refusal::WithoutMarks) => {
             "; copy it again with them (cp -a or rsync -aX, as root), or remove .wh..wh.plyfs/metacopies in it if no file of it is \
              such"
                 .to_owned()

@@ -19,7 +19,7 @@ use super::settings::Settings;
 use super::whiteout::STATE;
 use super::work::Work;
 use super::{Union, UnionFileSystem};
-use crate::{Branch, BranchMode, OptionProblem};
+use crate::{Branch, BranchMode, OptionProblem, Refusal};
 pub use problem::Problem;
 
 /// What a check does beside finding.
@@ -53,12 +53,8 @@ pub enum CheckError {
     InUse(String),
     /// This branch cannot be read.
     Branch(String, Errno),
-    /// Others than the caller can have written what this branch says of itself.
-    State(String),
-    /// A later version has written to this branch.
-    Later(String),
-    /// This branch has lost its extended attributes, and files whose data are elsewhere with them.
-    Unmarked(String),
+    /// This branch is refused.
+    Refused(String, Refusal),
 }
 
 impl fmt::Display for CheckError {
@@ -66,15 +62,9 @@ impl fmt::Display for CheckError {
         match self {
             Self::InUse(label) => write!(formatter, "a mount is using the branch {label}; unmount it first"),
             Self::Branch(label, errno) => write!(formatter, "cannot read the branch {label}: {errno}"),
-            Self::State(label) => refused(formatter, label, OptionProblem::STATE_OF_OTHERS),
-            Self::Later(label) => refused(formatter, label, OptionProblem::OF_LATER_VERSION),
-            Self::Unmarked(label) => refused(formatter, label, OptionProblem::WITHOUT_MARKS),
+            Self::Refused(label, why) => write!(formatter, "cannot check the branch {label}: {why}"),
         }
     }
-}
-
-fn refused(formatter: &mut fmt::Formatter<'_>, label: &str, why: &str) -> fmt::Result {
-    write!(formatter, "cannot check the branch {label}: {why}")
 }
 
 impl std::error::Error for CheckError {}
@@ -93,9 +83,7 @@ pub fn check(
 ) -> std::result::Result<(), CheckError> {
     let union = UnionFileSystem::assemble(branches, None, Settings::default()).map_err(|bad| match bad.problem {
         OptionProblem::Branch { error } => CheckError::Branch(bad.key, error),
-        OptionProblem::BranchState => CheckError::State(bad.key),
-        OptionProblem::LaterBranch => CheckError::Later(bad.key),
-        OptionProblem::UnmarkedBranch => CheckError::Unmarked(bad.key),
+        OptionProblem::RefusedBranch(why) => CheckError::Refused(bad.key, why),
         _ => CheckError::Branch(bad.key, Errno::EIO),
     })?;
     // With the frozen layers of those that may be changed, and those that are kept as they are for what is on their left.
