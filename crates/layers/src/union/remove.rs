@@ -161,11 +161,10 @@ impl Node {
                 done => return done,
             }
         }
-        let stood = whiteout::stands(directory, stored)?;
-        removal.member.whiteouts.cover(directory, stored)?;
+        let is_new = removal.member.whiteouts.cover(directory, stored)?;
         remove().inspect_err(|_| {
             // It is seen beside its whiteout, which is in nobody's way then; one that stood there before has its reasons.
-            if !stood && is_there(directory, stored, &found.instances[0].vnode) {
+            if is_new && is_there(directory, stored, &found.instances[0].vnode) {
                 let _ = whiteout::remove(directory, stored);
             }
         })

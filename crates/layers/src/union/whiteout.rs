@@ -278,18 +278,18 @@ impl Whiteouts {
                 made => return made,
             }
         }
-        self.cover(directory, stored)
+        self.cover(directory, stored).map(drop)
     }
 
-    /// Puts a whiteout beside what has the name in this directory: it is seen until it goes.
+    /// Puts a whiteout beside what has the name in this directory, which is seen until it goes: whether none stood there before.
     ///
     /// # Errors
     /// `ENAMETOOLONG` for a name whose whiteout can only stand in its place.
-    pub(super) fn cover(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
+    pub(super) fn cover(&self, directory: &VnodeRef, stored: Name<'_>) -> Result<bool> {
         let (server, name) = (Caller::server(), whiteout_name(stored)?);
         let file = self.file().clone().filter(|_| !self.has_no_names.load(Ordering::Relaxed));
         match file.map(|file| directory.link_surely(&server, &file, name.as_name())) {
-            Some(Ok(_)) => return Ok(()),
+            Some(Ok(_)) => return Ok(true),
             Some(Err(error)) if is_incapable(error) => self.has_no_names.store(true, Ordering::Relaxed),
             _ => {}
         }
@@ -297,9 +297,9 @@ impl Whiteouts {
         match directory.mknod(&server, name.as_name(), FileKind::Regular, 0o444, Device::default()) {
             Ok(made) => {
                 *self.file() = Some(made.vnode);
-                Ok(())
+                Ok(true)
             }
-            Err(Errno::EEXIST) if stands(directory, stored)? => Ok(()),
+            Err(Errno::EEXIST) if stands(directory, stored)? => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -110,14 +110,12 @@ impl Way<'_> {
         let other = self.to.lookup(&Caller::server(), self.target.stored)?.attributes.ino;
         let mut emptied = record::Spot::new(self.member, self.from, self.source.stored, other);
         emptied.leaves_device = leaves_whiteout && !whiteout::can_stand_beside(self.source.stored, self.format());
-        let stood = leaves_whiteout && whiteout::stands(self.from, self.source.stored)?;
-        if leaves_whiteout && !emptied.leaves_device {
-            self.member.whiteouts.cover(self.from, self.source.stored)?;
-        }
+        let hides_source =
+            leaves_whiteout && !emptied.leaves_device && self.member.whiteouts.cover(self.from, self.source.stored)?;
         let record = self.write(ino, &[&all[..], std::slice::from_ref(&emptied)].concat())?;
         let give_up = |error| {
             record.iter().for_each(|record| self.member.work.discard(record));
-            if leaves_whiteout && !stood {
+            if hides_source {
                 let _ = whiteout::remove(self.from, self.source.stored);
             }
             error
@@ -146,11 +144,7 @@ impl Way<'_> {
         leaves_whiteout: bool,
     ) -> Result<Moved> {
         let (server, target) = (Caller::server(), self.target.stored);
-        let stood = whiteout::stands(self.to, target)?;
-        let hides = !stood && self.target.shows_more(self.member)?;
-        if hides {
-            self.member.whiteouts.cover(self.to, target)?;
-        }
+        let hides = self.target.shows_more(self.member)? && self.member.whiteouts.cover(self.to, target)?;
         let uncover = || if hides { whiteout::remove(self.to, target) } else { Ok(()) };
         let emptied = self.member.work.take(self.to, target).inspect_err(|_| {
             let _ = uncover();
@@ -193,11 +187,10 @@ impl Way<'_> {
                 done => return done,
             }
         }
-        let stood = whiteout::stands(self.from, source)?;
-        self.member.whiteouts.cover(self.from, source)?;
+        let is_new = self.member.whiteouts.cover(self.from, source)?;
         self.from.rename_surely(self.caller, source, self.to, target, RenameMode::Replace).inspect_err(|_| {
             // It is seen beside its whiteout; one that stood there before has its reasons.
-            if !stood {
+            if is_new {
                 let _ = whiteout::remove(self.from, source);
             }
         })
