@@ -42,13 +42,20 @@ impl Mark {
 
     /// Its value, where nobody else can have set it.
     pub(super) fn of(self, object: &VnodeRef) -> Result<Option<Vec<u8>>> {
-        let Some(value) = attribute(object, self.own())? else { return Ok(None) };
-        Ok(is_own(object)?.then_some(value))
+        match attribute(object, self.own()) {
+            // Of somebody else's object it would not be believed.
+            Err(Errno::EPERM | Errno::EACCES) if !is_own(object)? => Ok(None),
+            Ok(Some(_)) if !is_own(object)? => Ok(None),
+            value => value,
+        }
     }
 
     /// Whether the object has one that is not believed. A superuser's does not show to others.
     pub(super) fn is_doubtful(self, object: &VnodeRef) -> Result<bool> {
-        let is_there = |name| attribute(object, name).map(|value| value.is_some());
+        let is_there = |name| match attribute(object, name) {
+            Err(Errno::EPERM | Errno::EACCES) => Ok(true),
+            value => value.map(|value| value.is_some()),
+        };
         Ok(self.of(object)?.is_none() && (is_there(self.user)? || is_there(self.trusted)?))
     }
 
@@ -73,8 +80,6 @@ impl Mark {
         for name in [self.trusted, self.user].into_iter().filter(is_there) {
             match object.removexattr(&Caller::server(), name) {
                 Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP) => {}
-                // What could not be set by this name is not there either.
-                Err(Errno::EPERM | Errno::EACCES) if attribute(object, name)?.is_none() => {}
                 Err(error) => return Err(error),
             }
         }

@@ -27,7 +27,9 @@ pub(in super::super) fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn
         server.cancellation().check()?;
         let data = match from.seek(&server, offset, SeekTarget::Data) {
             Ok(data) => data,
-            Err(Errno::ENXIO) => break,
+            Err(Errno::ENXIO) if is_empty_from(from, offset)? => break,
+            // Not that error, which would mean that there is none.
+            Err(Errno::ENXIO) => return Err(Errno::EIO),
             Err(error) => return Err(error),
         };
         let hole = from.seek(&server, data, SeekTarget::Hole)?;
@@ -44,6 +46,18 @@ pub(in super::super) fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn
         offset = hole;
     }
     to.truncate(writer, size, false)
+}
+
+/// Whether a file that was said to have no data from `offset` on has none, or is that short by now. Storage that is gone answers
+/// with the same error: so there has to be a hole, and the same answer again.
+fn is_empty_from(file: &dyn OpenFile, offset: u64) -> Result<bool> {
+    let server = Caller::server();
+    match file.seek(&server, offset, SeekTarget::Hole) {
+        Ok(hole) if hole == offset => Ok(file.seek(&server, offset, SeekTarget::Data) == Err(Errno::ENXIO)),
+        Ok(_) => Ok(false),
+        Err(Errno::ENXIO) => Ok(file.getattr(&server)?.size <= offset),
+        Err(error) => Err(error),
+    }
 }
 
 /// Copies a range, by the kernel if it can.
