@@ -212,6 +212,53 @@ fn a_snapshot_under_files_that_the_kernel_writes_is_taken_whole_or_not_at_all() 
     assert!(problems.is_empty(), "{} of {count}:\n{}", problems.len(), problems.join("\n"));
 }
 
+/// A union of the branch that may write there: until a helper of the one before has ended, that one has its lock.
+fn writing_union(branch: &FileSystemRef) -> FileSystemRef {
+    loop {
+        let union = union(&[], &[("branch", branch.clone())]).unwrap();
+        match union.root().mkdir(&Caller::server(), name("probe"), 0o700) {
+            Err(Errno::EBUSY) => std::thread::sleep(std::time::Duration::from_millis(10)),
+            made => {
+                made.unwrap();
+                union.root().rmdir(&Caller::server(), name("probe")).unwrap();
+                return union;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_kernel_writes_while_a_snapshot_is_taken_outlives_a_server_that_is_stopped() {
+    let (mut problems, mut count) = (Vec::new(), 0);
+    let whole = Direct::new();
+    whole.told.fail(0, false);
+    tell(&whole.union, "snapshot-take", Some("first")).unwrap();
+    let calls = whole.told.calls();
+    for (call, is_late) in (1..=calls).flat_map(|call| [false, true].map(|is_late| (call, is_late))) {
+        count += 1;
+        let direct = Direct::new();
+        direct.write("early");
+        direct.told.stop(call, is_late);
+        let _ = tell(&direct.union, "snapshot-take", Some("first"));
+        direct.write("later");
+        let Direct { below, union: running, files, directory: _directory, told } = direct;
+        let paths: Vec<_> = files.iter().map(|(path, _, _)| *path).collect();
+        drop((running, files));
+        told.fail(0, false);
+        for time in ["after a restart", "after another"] {
+            let again = writing_union(&below);
+            for path in &paths {
+                let seen = Direct::begins(&again, path);
+                if seen != "later" {
+                    problems.push(format!("call {call}, late {is_late}: {path} is {seen} {time}"));
+                }
+            }
+        }
+    }
+    println!("{count} calls were the last");
+    assert!(problems.is_empty(), "{} of {count}:\n{}", problems.len(), problems.join("\n"));
+}
+
 /// A union of a branch whose calls fail and one with a file of 700 bytes, perhaps copied to the first without its data.
 fn with_original(is_copied: bool) -> (Below, FileSystemRef, Vec<(&'static str, FileSystemRef)>) {
     let (server, lower) = (Caller::server(), memory());

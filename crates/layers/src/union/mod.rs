@@ -25,6 +25,7 @@ mod health;
 mod helpers;
 mod history;
 mod identity;
+mod kept;
 mod lease;
 mod links;
 mod listing;

@@ -5,19 +5,19 @@
 
 use std::sync::Arc;
 
-use vnode::{Caller, Control, ControlError, Errno, Name, RenameMode, Result, Vnode, VnodeRef};
+use vnode::{Caller, Control, ControlError, Errno, NameBuf, Result, Vnode};
 
 use super::branches::{Branches, Member, Slot};
 use super::change::{Arguments, Groups, refused};
-use super::copy_up::{copy_attributes, copy_untouched, keeping_times};
+use super::copy_up::copy_attributes;
 use super::diff;
 use super::fold::Fold;
 use super::history::{self, History, Snapshot};
+use super::kept::{self, Kept};
 use super::lease::for_command;
-use super::node::{Instance, Node, Whereabouts};
+use super::node::Whereabouts;
 use super::register::Register;
-use super::sure::Sure;
-use super::{KIND, Union, whiteout};
+use super::{KIND, Union};
 use crate::BranchMode;
 
 type Answer = std::result::Result<String, ControlError>;
@@ -77,7 +77,15 @@ impl Union {
         history.current = layer;
         let first = first_layer(&groups[at]);
         let discard = || kept.iter().for_each(|kept| newest.work.discard(&kept.copy));
-        let member = begin_layer(&first, &newest, &history).map_err(|error| {
+        let discard_record = |record: Option<NameBuf>| record.iter().for_each(|record| newest.work.discard(record));
+        let begun = kept::record(&newest, &kept).and_then(|record| match begin_layer(&first, &newest, &history) {
+            Ok(member) => Ok((member, record)),
+            Err(error) => {
+                discard_record(record);
+                Err(error)
+            }
+        });
+        let (member, record) = begun.map_err(|error| {
             discard();
             ControlError::Failed(error)
         })?;
@@ -85,11 +93,14 @@ impl Union {
         let without = groups.clone();
         groups[at].insert(0, Slot { member: Arc::clone(&member), mode: base.mode() });
         changing.install(groups);
-        let moved = go_on_in(&member, &kept);
+        let moved = kept::go_on_in(&member, &kept);
         let is_undone = match &moved {
             Err(_) if kept.iter().rev().all(|kept| kept.comes_back_from(&member)) => before.write(&first.work).is_ok(),
             _ => false,
         };
+        if moved.is_ok() || is_undone {
+            discard_record(record);
+        }
         if is_undone {
             *base.history() = before;
             changing.install(without);
@@ -306,101 +317,6 @@ fn begin_layer(first: &Member, below: &Member, history: &History) -> Result<Arc<
     let member = Member::of_layer(&first.base, history.current)?;
     history.write(&first.work)?;
     Ok(member)
-}
-
-/// A file that goes on being written, and the copy that a snapshot keeps of it.
-struct Kept {
-    node: Arc<Node>,
-    member: Arc<Member>,
-    copy: vnode::NameBuf,
-}
-
-impl Kept {
-    /// # Errors
-    /// `EMLINK` for a file of several names, `EBUSY` for one that never rests, and those of copying.
-    fn new(node: Arc<Node>, member: &Arc<Member>) -> Result<Self> {
-        node.find_whereabouts()?;
-        let original = node.leftmost();
-        if original.vnode.getattr(&Caller::server())?.nlink > 1 {
-            return Err(Errno::EMLINK);
-        }
-        let copy = copy_untouched(&original, member, &node.identity)?;
-        Ok(Self { node, member: Arc::clone(member), copy })
-    }
-
-    /// The file moves to the new layer, and the copy to its place. Nothing has changed if that fails.
-    fn go_on_in(&self, new: &Arc<Member>) -> Result<()> {
-        let Whereabouts::At(above) = self.node.whereabouts() else { return Ok(()) };
-        let server = Caller::server();
-        let (stored, old) = (above.stored.as_name(), above.directory.instance_in(&self.member).ok_or(Errno::ESTALE)?);
-        let place = above.directory.directory_in(&server, new)?;
-        keeping_times(&old, || self.change_places(&old, &place, stored))?;
-        let Instance { vnode, ino, .. } = self.node.leftmost();
-        self.node.set_instances(vec![Instance::new(new, vnode, ino)]);
-        Ok(())
-    }
-
-    /// The file comes back to its place from the new layer, if it has gone there, and the copy out of sight: whether that is so.
-    fn comes_back_from(&self, new: &Arc<Member>) -> bool {
-        let Instance { member, vnode, ino, .. } = self.node.leftmost();
-        if !Arc::ptr_eq(&member, new) {
-            return true;
-        }
-        let Whereabouts::At(above) = self.node.whereabouts() else { return false };
-        let places = (above.directory.instance_in(&self.member), above.directory.instance_in(new));
-        let (Some(old), Some(new)) = places else { return false };
-        let is_back = keeping_times(&old, || self.change_places_again(&old, &new, above.stored.as_name())).is_ok();
-        if is_back {
-            self.node.set_instances(vec![Instance::new(&self.member, vnode, ino)]);
-        }
-        is_back
-    }
-
-    /// Undoes what [`Kept::change_places`] has done.
-    fn change_places_again(&self, old: &VnodeRef, new: &VnodeRef, stored: Name<'_>) -> Result<()> {
-        let (server, work, copy) = (Caller::server(), self.member.work.directory()?, self.copy.as_name());
-        new.rename_surely(&server, stored, &work, copy, RenameMode::NoReplace)?;
-        match work.rename_surely(&server, copy, old, stored, RenameMode::Exchange) {
-            Err(error) if whiteout::is_incapable(error) => {
-                let aside = self.member.work.name();
-                old.rename_surely(&server, stored, &work, aside.as_name(), RenameMode::NoReplace)?;
-                work.rename_surely(&server, copy, old, stored, RenameMode::NoReplace)?;
-                work.rename_surely(&server, aside.as_name(), &work, copy, RenameMode::NoReplace)
-            }
-            exchanged => exchanged,
-        }
-    }
-
-    /// The copy gets the file's name in the old layer, and the file its own in the new one.
-    fn change_places(&self, old: &VnodeRef, new: &VnodeRef, stored: Name<'_>) -> Result<()> {
-        let (server, work, copy) = (Caller::server(), self.member.work.directory()?, self.copy.as_name());
-        // In one step: whatever comes then, the snapshot has its copy.
-        let exchange = || work.rename_surely(&server, copy, old, stored, RenameMode::Exchange);
-        match exchange() {
-            Err(error) if whiteout::is_incapable(error) => {
-                old.rename_surely(&server, stored, new, stored, RenameMode::NoReplace)?;
-                return work.rename_surely(&server, copy, old, stored, RenameMode::NoReplace).inspect_err(|_| {
-                    let _ = new.rename_surely(&server, stored, old, stored, RenameMode::NoReplace);
-                });
-            }
-            exchanged => exchanged?,
-        }
-        work.rename_surely(&server, copy, new, stored, RenameMode::NoReplace).inspect_err(|_| {
-            // Otherwise the file that programs write would have no name.
-            let _ = exchange();
-        })
-    }
-}
-
-/// Has all files go on in a new layer.
-///
-/// # Errors
-/// The path of the first that cannot, and why.
-fn go_on_in(new: &Arc<Member>, kept: &[Kept]) -> std::result::Result<(), (String, Errno)> {
-    kept.iter().try_for_each(|kept| {
-        let path = || String::from_utf8_lossy(&kept.node.path().unwrap_or_default()).into_owned();
-        kept.go_on_in(new).map_err(|error| (path(), error))
-    })
 }
 
 /// The branch whose snapshots are those of the union: the first that has any or can be written.

@@ -15,6 +15,7 @@ use vnode::{
 
 use super::durable::sync_directory;
 use super::identity::Identity;
+use super::kept;
 use super::losses::{self, Losses};
 use super::metacopy;
 use super::sure::Sure;
@@ -36,6 +37,8 @@ pub(super) enum Purpose {
     Times(Timestamp),
     /// Tells which removals belong to a rename.
     Record,
+    /// Tells of files that change places with their copies for a snapshot: see [`super::kept`].
+    Kept,
 }
 
 impl Purpose {
@@ -46,6 +49,7 @@ impl Purpose {
             Self::Name(names) => format!("name.{names}."),
             Self::Times(time) => format!("times.{}.{}.", time.seconds, time.nanoseconds),
             Self::Record => "record.".to_owned(),
+            Self::Kept => "kept.".to_owned(),
         }
     }
 
@@ -61,6 +65,7 @@ impl Purpose {
         match text.split_once('.') {
             Some(("copy", _)) => Self::Copy,
             Some(("record", _)) => Self::Record,
+            Some(("kept", _)) => Self::Kept,
             _ => count().map(Self::Name).or_else(time).unwrap_or(Self::Passing),
         }
     }
@@ -251,7 +256,7 @@ impl Work {
         };
         let lock = take_lock(&state)?;
         let directory = directory_in(&state, Work::WORK)?;
-        clear(&state, &directory)?;
+        clear(&self.root, &state, &directory)?;
         self.exists.store(true, Ordering::Relaxed);
         let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known =
@@ -527,11 +532,17 @@ fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
 }
 
 /// Undoes what was not finished, but for renames.
-fn clear(state: &VnodeRef, work: &VnodeRef) -> Result<()> {
-    for (name, _) in entries(work)? {
+fn clear(root: &VnodeRef, state: &VnodeRef, work: &VnodeRef) -> Result<()> {
+    let (kept, others): (Vec<_>, Vec<_>) =
+        entries(work)?.into_iter().partition(|(name, _)| Purpose::of(name.as_bytes()) == Purpose::Kept);
+    // What they tell of is removed after that.
+    for (name, _) in &kept {
+        kept::put_back(root, work, name.as_name())?;
+    }
+    for (name, _) in others.into_iter().chain(kept) {
         match Purpose::of(name.as_bytes()) {
             Purpose::Record => continue,
-            Purpose::Passing => {}
+            Purpose::Passing | Purpose::Kept => {}
             Purpose::Times(time) => {
                 metacopy::put_times_back(&work.lookup(&Caller::server(), name.as_name())?.vnode, time)?;
             }

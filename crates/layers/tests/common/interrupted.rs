@@ -21,6 +21,8 @@ struct Numbers {
     failing: AtomicU64,
     /// It is done all the same: 1.
     is_late: AtomicU64,
+    /// So do all after it: 1.
+    is_last: AtomicU64,
 }
 
 impl Interrupted {
@@ -28,7 +30,14 @@ impl Interrupted {
     pub fn fail(&self, call: u64, is_late: bool) {
         self.0.calls.store(0, Ordering::Relaxed);
         self.0.is_late.store(is_late.into(), Ordering::Relaxed);
+        self.0.is_last.store(0, Ordering::Relaxed);
         self.0.failing.store(call, Ordering::Relaxed);
+    }
+
+    /// The same, and so do all later ones: whoever makes them has been stopped.
+    pub fn stop(&self, call: u64, is_late: bool) {
+        self.fail(call, is_late);
+        self.0.is_last.store(1, Ordering::Relaxed);
     }
 
     /// How many calls there were.
@@ -38,7 +47,11 @@ impl Interrupted {
 
     fn call<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let number = self.0.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        if number != self.0.failing.load(Ordering::Relaxed) {
+        let failing = self.0.failing.load(Ordering::Relaxed);
+        if failing != 0 && number > failing && self.0.is_last.load(Ordering::Relaxed) != 0 {
+            return Err(Errno::EIO);
+        }
+        if number != failing {
             return make();
         }
         if self.0.is_late.load(Ordering::Relaxed) != 0 {
