@@ -14,7 +14,7 @@ use layers::union::{CheckError, CheckOptions, check};
 use layers::{Branch, BranchMode, OptionProblem, Refusal};
 use rustix::mount::{UnmountFlags, unmount};
 use tempfile::TempDir;
-use vnode::{Caller, Entry, FileSystemRef, SetAttributes};
+use vnode::{Caller, Entry, FileSystemRef, OpenFlags, SetAttributes};
 
 use BranchMode::{ReadOnly, ReadWrite};
 
@@ -187,6 +187,30 @@ fn a_copy_of_another_unions_is_not_taken_for_an_object_of_this_one() {
         drop((held, union));
         scene.unmount();
     }
+}
+
+#[test]
+fn a_branch_is_the_same_however_its_path_is_written() {
+    let Some(scene) = Scene::new(&["left", "right"]) else { return };
+    fs::write(scene.path("right/one"), "original").unwrap();
+    fs::hard_link(scene.path("right/one"), scene.path("right/other")).unwrap();
+    let append = |union: &FileSystemRef, path: &str| {
+        let file = at(union, path).vnode.open(&Caller::server(), OpenFlags::READ_WRITE).unwrap();
+        file.write_at(&Caller::server(), 0, b"CHANGED!", false).unwrap();
+    };
+    let union = scene.join(&[("left", ReadWrite), ("right", ReadOnly)]);
+    append(&union, "one");
+    let ino = at(&union, "one").attributes.ino;
+    drop(union);
+    std::os::unix::fs::symlink("right", scene.path("link")).unwrap();
+    for path in ["right/", "./right", "./left/../right", "link", "right"] {
+        let union = scene.join(&[("left", ReadWrite), (path, ReadOnly)]);
+        let found = ["one", "other"].map(|name| (text(&union, name), at(&union, name).attributes.ino));
+        assert_eq!(found, [("CHANGED!".to_owned(), ino), ("CHANGED!".to_owned(), ino)], "{path}");
+    }
+    fs::rename(scene.path("right"), scene.path("moved")).unwrap();
+    let union = scene.join(&[("left", ReadWrite), ("moved", ReadOnly)]);
+    assert_eq!(text(&union, "other"), "CHANGED!");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::history::{self, History};
 use super::losses::Losses;
 use super::marks::MarkCache;
 use super::parallel::Pace;
-use super::register::{self, Identifiers, Known, Register};
+use super::register::{self, Identifiers, Known, Place, Register};
 use super::whiteout::Whiteouts;
 use super::work::{self, Work};
 use crate::{Branch, BranchMode, Refusal};
@@ -329,7 +329,7 @@ pub(super) fn slots_of(
     let make = |register: &mut Register| -> Result<Vec<Slot>> {
         let history = History::of(&root)?;
         let layers = history.layers();
-        let known = register.enter(&label, file_system.fsid());
+        let known = register.enter(&label, Place::of(&file_system));
         let mode = if file_system.properties().read_only { BranchMode::ReadOnly } else { mode.unwrap_or(default) };
         let (label, mode, history) = (label.clone(), Mutex::new(mode), Mutex::new(history));
         let health = Health::of(&root);

@@ -1,22 +1,25 @@
 //! The register: by which numbers each branch is known, so that identities stay the same when branches come and go.
 //!
 //! It is a file `.wh..wh.plyfs/branches` in every branch that a union has written: the form that it has, and a line for each
-//! branch that the union has or had: its tag, its serial number, its identifier, that of its file system, and its stack
-//! expression. Another disk at the same place is another branch. Tags are short, and another union may have given one to
-//! another branch; no two branches have one identifier, whichever union asks.
+//! branch that the union has or had: its tag, its serial number, its identifier, that of its file system, its root's handle there,
+//! and its stack expression. A branch is known by what it is, however its expression is written, and where that cannot be told by the
+//! expression. Another disk at the same place is another branch. Tags are short, and another union may have given one to another
+//! branch; no two branches have one identifier, whichever union asks.
 
 use std::collections::HashMap;
 
-use vnode::{Errno, Result, VnodeRef};
+use vnode::{Errno, FileSystemRef, Handle, Result, VnodeRef};
 
-use super::identity::hash;
+use super::identity::{self, hash};
 use super::work::{self, Work};
 
 /// No register is longer.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The first line.
-const FORM: &str = "plyfs branches 1";
+const FORM: &str = "plyfs branches 2";
+/// That of the form without handles of roots.
+const FORM_WITHOUT_ROOTS: &str = "plyfs branches 1";
 /// What the first line of every form begins with.
 const ANY_FORM: &str = "plyfs branches ";
 
@@ -35,11 +38,32 @@ pub(super) struct Register {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
     known: Known,
-    /// The identifier of the file system that it is in, if that has one.
-    fsid: Option<u64>,
+    place: Place,
     label: String,
     /// A branch of this union has the line.
     is_taken: bool,
+}
+
+/// Where a branch is, as far as that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The identifier of the file system that it is in.
+    fsid: Option<u64>,
+    /// The handle of its root there. Some file systems give it another at each mount.
+    root: Option<Handle>,
+}
+
+impl Place {
+    /// That of a branch.
+    pub(super) fn of(branch: &FileSystemRef) -> Self {
+        let is_lasting = branch.properties().persistent_handles;
+        Self { fsid: branch.fsid(), root: is_lasting.then(|| branch.root().handle()) }
+    }
+
+    /// Whether both are surely one.
+    fn is(&self, other: &Self) -> bool {
+        self.fsid.is_some() && self.root.is_some() && self == other
+    }
 }
 
 /// What a branch is known by.
@@ -55,8 +79,9 @@ pub(super) struct Known {
 
 impl Line {
     /// Whether it may be that of a branch. A file system that does not tell its identifier may be the same.
-    fn may_be(&self, label: &str, fsid: Option<u64>) -> bool {
-        self.label == label && (self.fsid == fsid || self.fsid.is_none() || fsid.is_none())
+    fn may_be(&self, label: &str, place: &Place) -> bool {
+        let is_other = self.place.fsid.zip(place.fsid).is_some_and(|(own, other)| own != other);
+        self.place.is(place) || self.label == label && !is_other
     }
 }
 
@@ -73,23 +98,26 @@ impl Register {
     }
 
     /// What a branch is known by: as before, or anew.
-    pub(super) fn enter(&mut self, label: &str, fsid: Option<u64>) -> Known {
-        let is_same = |line: &&mut Line| line.may_be(label, fsid) && !line.is_taken;
+    pub(super) fn enter(&mut self, label: &str, place: Place) -> Known {
+        let is_same = |line: &&mut Line| line.may_be(label, &place) && !line.is_taken;
         // The one that surely is, or the latest that may be.
-        let fitting = self.lines.iter_mut().filter(is_same).max_by_key(|line| (line.fsid == fsid, line.known.serial));
-        if let Some(line) = fitting {
+        let sureness = |line: &&mut Line| (line.place.is(&place), line.place.fsid == place.fsid, line.known.serial);
+        if let Some(line) = self.lines.iter_mut().filter(is_same).max_by_key(sureness) {
             line.is_taken = true;
-            line.fsid = line.fsid.or(fsid);
+            line.place = Place { fsid: line.place.fsid.or(place.fsid), root: place.root.or(line.place.root) };
+            // It is shown as it is written now.
+            label.clone_into(&mut line.label);
             return line.known;
         }
         let serial = self.next_serial();
-        let hashed = |salt: u32| {
-            let fsid = fsid.map(u64::to_le_bytes);
-            hash(
-                &[label.as_bytes(), b"\n", fsid.as_ref().map_or(&[][..], |fsid| &fsid[..]), &salt.to_le_bytes()]
-                    .concat(),
-            )
+        let fsid = place.fsid.map(u64::to_le_bytes);
+        let fsid = fsid.as_ref().map_or(&[][..], |fsid| &fsid[..]);
+        // What other unions of the branch make it of too.
+        let named = match &place.root {
+            Some(root) if !fsid.is_empty() => root.as_bytes(),
+            _ => label.as_bytes(),
         };
+        let hashed = |salt: u32| hash(&[named, b"\n", fsid, &salt.to_le_bytes()].concat());
         let is_new = |identifier: &u64| self.lines.iter().all(|line| line.known.identifier != *identifier);
         let identifier = (0..).map(hashed).find(is_new).expect("there are more numbers than lines");
         // The first keeps the inode numbers as they are.
@@ -98,7 +126,7 @@ impl Register {
             tag = tag.wrapping_add(1);
         }
         let known = Known { tag, serial, identifier };
-        self.lines.push(Line { known, fsid, label: label.to_owned(), is_taken: true });
+        self.lines.push(Line { known, place, label: label.to_owned(), is_taken: true });
         known
     }
 
@@ -112,9 +140,9 @@ impl Register {
     }
 
     /// A branch gets the tag that it has in another register, if that is free, when it enters: after all others.
-    pub(super) fn prefer(&mut self, other: &Self, label: &str, fsid: Option<u64>) {
-        self.lines.retain(|line| !line.may_be(label, fsid));
-        let known = other.lines.iter().find(|line| line.may_be(label, fsid));
+    pub(super) fn prefer(&mut self, other: &Self, label: &str, place: &Place) {
+        self.lines.retain(|line| !line.may_be(label, place));
+        let known = other.lines.iter().find(|line| line.may_be(label, place));
         if let Some(tag) = known.map(|line| line.known.tag).filter(|tag| *tag != 0) {
             self.enter_as(other, tag);
             self.leave(tag);
@@ -137,9 +165,10 @@ impl Register {
 
     /// As it is written.
     pub(super) fn to_text(&self) -> String {
-        let line = |Line { known: Known { tag, serial, identifier }, fsid, label, .. }: &Line| {
-            let fsid = fsid.map_or("-".to_owned(), |fsid| format!("{fsid:016x}"));
-            format!("{tag} {serial} {identifier:016x} {fsid} {label}\n")
+        let line = |Line { known: Known { tag, serial, identifier }, place, label, .. }: &Line| {
+            let fsid = place.fsid.map_or("-".to_owned(), |fsid| format!("{fsid:016x}"));
+            let root = place.root.map_or("-".to_owned(), |root| identity::digits(root.as_bytes()));
+            format!("{tag} {serial} {identifier:016x} {fsid} {root} {label}\n")
         };
         std::iter::once(format!("{FORM}\n")).chain(self.lines.iter().map(line)).collect()
     }
@@ -148,8 +177,10 @@ impl Register {
     /// [`LATER`].
     fn of_text(text: &str) -> Result<Option<Self>> {
         let (form, lines) = text.split_once('\n').unwrap_or((text, ""));
+        let read = |line: fn(&str) -> Option<Line>| Ok(Some(Self { lines: lines.lines().filter_map(line).collect() }));
         match form {
-            FORM => Ok(Some(Self { lines: lines.lines().filter_map(Line::of_text).collect() })),
+            FORM => read(Line::of_text),
+            FORM_WITHOUT_ROOTS => read(Line::without_root),
             form if form.starts_with(ANY_FORM) => Err(LATER),
             _ => Ok(None),
         }
@@ -158,12 +189,23 @@ impl Register {
 
 impl Line {
     fn of_text(text: &str) -> Option<Self> {
+        let words: Vec<&str> = text.splitn(6, ' ').collect();
+        let [tag, serial, identifier, fsid, root, label] = words[..] else { return None };
+        Self::of_words([tag, serial, identifier, fsid], root, label)
+    }
+
+    fn without_root(text: &str) -> Option<Self> {
         let words: Vec<&str> = text.splitn(5, ' ').collect();
         let [tag, serial, identifier, fsid, label] = words[..] else { return None };
+        Self::of_words([tag, serial, identifier, fsid], "-", label)
+    }
+
+    fn of_words([tag, serial, identifier, fsid]: [&str; 4], root: &str, label: &str) -> Option<Self> {
         let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
         let known = Known { tag: tag.parse().ok()?, serial: serial.parse().ok()?, identifier: number(identifier)? };
         let fsid = if fsid == "-" { None } else { Some(number(fsid)?) };
-        Some(Self { known, fsid, label: label.to_owned(), is_taken: false })
+        let root = if root == "-" { None } else { Some(Handle::new(&identity::bytes(root)?).ok()?) };
+        Some(Self { known, place: Place { fsid, root }, label: label.to_owned(), is_taken: false })
     }
 }
 
@@ -176,6 +218,11 @@ mod tests {
         Register::of_text(&register.to_text()).unwrap().unwrap()
     }
 
+    /// A branch of that file system, whose root's handle is not known.
+    fn on(fsid: Option<u64>) -> Place {
+        Place { fsid, root: None }
+    }
+
     fn identity(known: Known) -> (u16, u64) {
         (known.tag, known.identifier)
     }
@@ -183,67 +230,93 @@ mod tests {
     #[test]
     fn branches_are_known_again() {
         let mut register = Register::default();
-        let a = register.enter("/a", Some(7));
+        let a = register.enter("/a", on(Some(7)));
         assert_eq!((a.tag, a.serial), (0, 0));
-        let b = register.enter("/b c", None);
+        let b = register.enter("/b c", on(None));
         assert_eq!((b.tag != 0, b.serial), (true, 1));
         let mut again = again(&register);
-        let new = again.enter("/new", None);
-        assert_eq!((again.enter("/b c", None), again.enter("/a", Some(7)), new.serial), (b, a, 2));
-        let twice = again.enter("/a", Some(7));
+        let new = again.enter("/new", on(None));
+        assert_eq!((again.enter("/b c", on(None)), again.enter("/a", on(Some(7))), new.serial), (b, a, 2));
+        let twice = again.enter("/a", on(Some(7)));
         assert!(twice.tag != 0 && twice.serial == 3 && twice.identifier != a.identifier, "two of one name are two");
         again.leave(b.tag);
-        assert_eq!(again.enter("/b c", None), b);
+        assert_eq!(again.enter("/b c", on(None)), b);
     }
 
     #[test]
     fn another_disk_at_the_same_place_is_another_branch() {
         let mut register = Register::default();
-        let first = register.enter("/media", Some(1));
+        let first = register.enter("/media", on(Some(1)));
         let mut changed = again(&register);
-        let second = changed.enter("/media", Some(2));
+        let second = changed.enter("/media", on(Some(2)));
         assert!(second.tag != first.tag && second.identifier != first.identifier);
         let mut back = again(&changed);
-        assert_eq!([back.enter("/media", Some(1)), back.enter("/media", Some(2))], [first, second]);
+        assert_eq!([back.enter("/media", on(Some(1))), back.enter("/media", on(Some(2)))], [first, second]);
         // What does not tell may be the same, and is so from then on when it does.
         let mut silent = Register::default();
-        let unknown = silent.enter("/nfs", None);
+        let unknown = silent.enter("/nfs", on(None));
         let mut telling = again(&silent);
-        assert_eq!(telling.enter("/nfs", Some(3)), unknown);
-        assert_ne!(identity(again(&telling).enter("/nfs", Some(4))), identity(unknown));
-        assert_eq!(again(&telling).enter("/nfs", None), unknown);
+        assert_eq!(telling.enter("/nfs", on(Some(3))), unknown);
+        assert_ne!(identity(again(&telling).enter("/nfs", on(Some(4)))), identity(unknown));
+        assert_eq!(again(&telling).enter("/nfs", on(None)), unknown);
     }
 
     #[test]
     fn unions_that_know_nothing_of_each_other_give_a_branch_one_identifier() {
         let (mut one, mut other) = (Register::default(), Register::default());
-        one.enter("/a", Some(1));
-        let shared = one.enter("/shared", Some(2));
-        assert_eq!(other.enter("/shared", Some(2)).identifier, shared.identifier);
+        one.enter("/a", on(Some(1)));
+        let shared = one.enter("/shared", on(Some(2)));
+        assert_eq!(other.enter("/shared", on(Some(2))).identifier, shared.identifier);
     }
 
     #[test]
     fn a_branch_of_a_view_has_the_tag_that_it_has_in_its_own_register_unless_another_has_it() {
         let (mut common, mut own) = (Register::default(), Register::default());
-        common.enter("/a", None);
-        own.enter("/a", None);
-        let known = own.enter("/private", Some(5));
-        common.prefer(&own, "/private", Some(5));
-        assert_eq!(identity(common.enter("/private", Some(5))), identity(known));
+        common.enter("/a", on(None));
+        own.enter("/a", on(None));
+        let known = own.enter("/private", on(Some(5)));
+        common.prefer(&own, "/private", &on(Some(5)));
+        assert_eq!(identity(common.enter("/private", on(Some(5)))), identity(known));
+    }
+
+    #[test]
+    fn a_branch_is_known_by_what_it_is_however_it_is_written() {
+        let at = |fsid, root: &[u8]| Place { fsid: Some(fsid), root: Some(Handle::new(root).unwrap()) };
+        let mut register = Register::default();
+        let low = register.enter("/low", at(1, b"low"));
+        let mut respelled = again(&register);
+        assert_eq!(respelled.enter("/link/to low", at(1, b"low")), low);
+        // It was moved, and another directory has its place.
+        let mut moved = again(&register);
+        assert_eq!(moved.enter("/moved", at(1, b"low")), low);
+        assert_ne!(moved.enter("/low", at(1, b"other")).identifier, low.identifier);
+        // A file system that gives its roots other handles at each mount.
+        let mut mounted = again(&register);
+        assert_eq!(mounted.enter("/low", at(1, b"low, again")), low);
+        assert_eq!(again(&mounted).enter("/elsewhere", at(1, b"low, again")), low);
+        assert_ne!(again(&register).enter("/elsewhere", at(2, b"low")).identifier, low.identifier);
+        // One that was written before roots were noted.
+        let text = format!("{FORM_WITHOUT_ROOTS}\n0 0 {:016x} {:016x} /low\n", low.identifier, 1);
+        let mut earlier = Register::of_text(&text).unwrap().unwrap();
+        assert_eq!(earlier.enter("/low", at(1, b"low")), low);
+        assert_eq!(again(&earlier).enter("/link", at(1, b"low")), low);
+        // Two unions that know nothing of each other, and write it otherwise.
+        let (mut one, mut other) = (Register::default(), Register::default());
+        assert_eq!(one.enter("/a", at(3, b"r")).identifier, other.enter("/b/../a", at(3, b"r")).identifier);
     }
 
     #[test]
     fn what_cannot_be_read_is_nobody() {
         assert_eq!(Register::of_text("0 0 /a\n"), Ok(None));
-        let text = format!("{FORM}\nx\n1\n70000 1 0 - /a\n\n5 2 0 - /b\n6 3 0 x /c\n");
+        let text = format!("{FORM}\nx\n1\n70000 1 0 - - /a\n\n5 2 0 - - /b\n6 3 0 x - /c\n6 3 0 - x /d\n");
         let mut register = Register::of_text(&text).unwrap().unwrap();
-        assert_eq!(register.enter("/b", None), Known { tag: 5, serial: 2, identifier: 0 });
-        assert_eq!(register.enter("/a", None).serial, 3);
+        assert_eq!(register.enter("/b", on(None)), Known { tag: 5, serial: 2, identifier: 0 });
+        assert_eq!(register.enter("/a", on(None)).serial, 3);
     }
 
     #[test]
     fn a_form_of_later_versions_is_not_taken_for_none() {
-        for text in ["plyfs branches 2\nanything", "plyfs branches 10"] {
+        for text in ["plyfs branches 3\nanything", "plyfs branches 10"] {
             assert_eq!(Register::of_text(text), Err(LATER), "{text}");
         }
     }

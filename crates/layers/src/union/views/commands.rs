@@ -8,7 +8,7 @@ use vnode::{ControlError, FileSystem};
 
 use super::super::branches::{Branches, slots_of};
 use super::super::change::{Arguments, refused};
-use super::super::register::Register;
+use super::super::register::{Place, Register};
 use super::super::settings::Settings;
 use super::super::{Everything, Union};
 use super::rule::SUBJECTS;
@@ -121,7 +121,7 @@ impl Union {
             (register.clone(), self.branches.slots().to_vec())
         };
         let known = Register::of(&root).map_err(|error| cannot(&error))?.unwrap_or_default();
-        register.prefer(&known, &label, file_system.fsid());
+        register.prefer(&known, &label, &Place::of(&file_system));
         let own = slots_of(branch, BranchMode::ReadWrite, &mut register).map_err(|bad| cannot(&bad.why))?;
         let base = Arc::clone(&own[0].member.base);
         let mut slots = with_shared(own, &shared);
