@@ -1,6 +1,6 @@
 //! Identity: what an object of a union is known by, whichever branch it is in.
 //!
-//! A branch has a tag, made of what it is called, and an object the handle that it has in its branch: together they are
+//! A branch has a tag, kept in the register, and an object the handle that it has in its branch: together they are
 //! the handle in the union. A file that is copied to another branch takes its identity along, in an extended attribute.
 //! A directory that several branches have is known by the branch that was there first.
 
