@@ -1,10 +1,10 @@
 //! Sealfs and cryptfs: who gives the key, and what changes below show as.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::super::behaviour::{Place, can_mount, error, set};
+use super::super::behaviour::{Place, can_mount, error, names, set};
 use super::Mounted;
 
 /// Bytes of a chunk above, and below.
@@ -72,6 +72,31 @@ fn without_a_key_files_are_not_cut_either() {
     assert_eq!(error(fs::read(mounted.path("file"))), libc::ENOKEY);
     assert_eq!(mounted.user("truncate -s 0 file || perl -e 'truncate(\"file\", 0) or exit 1'"), None);
     assert_eq!(fs::read(mounted.below("file")).unwrap(), text(10));
+}
+
+#[test]
+fn without_a_key_there_are_no_names_and_nothing_is_written() {
+    let Some(mounted) = Mounted::new("cryptfs", &[]) else { return };
+    let no_key = Some(libc::ENOKEY);
+    fs::write(mounted.below("file"), text(10)).unwrap();
+    let root = mounted.place.mount();
+    assert_eq!(names(&root), [""; 0]);
+    for made in [
+        fs::write(mounted.path("file"), "plain"),
+        fs::read(mounted.path("file")).map(drop),
+        fs::create_dir(mounted.path("directory")),
+        std::os::unix::fs::symlink("target", mounted.path("link")),
+        fs::rename(mounted.path("file"), mounted.path("other")),
+        fs::remove_file(mounted.path("file")),
+    ] {
+        assert_eq!(made.unwrap_err().raw_os_error(), no_key);
+    }
+    let unnamed = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).open(&root);
+    assert_eq!(unnamed.unwrap_err().raw_os_error(), no_key);
+    assert_eq!(names(&mounted.place.base()), ["file"], "nothing is made under the key of zeros");
+    set(&root, b"0123456789abcdef").unwrap();
+    fs::write(mounted.path("file"), "secret").unwrap();
+    assert_eq!(fs::read_to_string(mounted.path("file")).unwrap(), "secret");
 }
 
 #[test]
