@@ -1,5 +1,6 @@
 //! What rules and filters ask for while they run: objects, attributes, shared data, and operations below.
 
+mod copy;
 mod files;
 mod objects;
 

@@ -1,6 +1,7 @@
 //! What descriptions do, as the reference and the paper say it: on file systems in memory, in both tiers.
 
 mod arguments;
+mod copies;
 mod examples;
 mod paper;
 mod reload;
