@@ -5,6 +5,7 @@ mod copies;
 mod examples;
 mod paper;
 mod reload;
+mod samples;
 mod trace;
 
 use std::ops::ControlFlow;
