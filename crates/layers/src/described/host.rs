@@ -306,6 +306,9 @@ impl Host for Running<'_> {
     }
 
     fn attribute(&mut self, attribute: Attribute, object: &Object) -> i64 {
+        if attribute == Attribute::Identity {
+            return self.identity(object).unwrap_or(-1);
+        }
         let Some(attributes) = self.attributes(object) else { return -1 };
         objects::attribute(attribute, &attributes)
     }
