@@ -195,6 +195,7 @@ named! {
         Name "name" "the name that it was looked up by";
         Links "nlink" "how many names it has";
         Inode "ino" "its number";
+        Identity "identity" "a number that no object gets later either, where handles below last; elsewhere that of ino";
         FileSystem "fstype" "the kind of the file system that it is on";
     }
 }

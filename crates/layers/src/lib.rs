@@ -23,6 +23,8 @@ pub mod rot13;
 #[cfg(feature = "union")]
 pub mod union;
 
+#[cfg(any(feature = "fist", feature = "union"))]
+mod copies;
 #[cfg(any(feature = "audit", feature = "map"))]
 mod globs;
 #[cfg(any(feature = "audit", feature = "fist", feature = "map", feature = "readonly", feature = "union"))]

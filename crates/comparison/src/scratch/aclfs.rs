@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 
 use fuser::FileAttr;
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use rustix::io::{Errno, pread, pwrite};
 
 use super::pass_through::{Caller, Listed, Operations, PassThrough, Result, write_command};
@@ -25,10 +25,16 @@ impl Aclfs {
         Self { below }
     }
 
-    /// Whether the list of a directory, if it has one, lets the caller search it. The file system reads it itself.
+    /// Whether the list of a directory, if it has one of its owner's, lets the caller search it. The file system reads it itself.
     fn is_listed(&self, caller: &Caller, directory: u64) -> Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let list = openat(&self.below.node(directory)?, LIST, flags, Mode::empty())?;
+        let directory = self.below.node(directory)?;
+        let list = openat(&directory, LIST, flags, Mode::empty())?;
+        let (status, owner) = (fstat(&list)?, fstat(&directory)?.st_uid);
+        let is_whole = FileType::from_raw_mode(status.st_mode).is_file() && status.st_size == LIST_BYTES as i64;
+        if !is_whole || status.st_uid != owner {
+            return Ok(false);
+        }
         let mut numbers = [[0; 4]; 2];
         pread(&list, numbers.as_flattened_mut(), 0)?;
         let [user, group] = numbers.map(u32::from_ne_bytes);

@@ -1,4 +1,5 @@
-//! Cryptfs enciphers data and names with Blowfish. The superuser sets the key by an ioctl.
+//! Cryptfs enciphers data and names with Blowfish. The superuser sets the key by an ioctl: before,
+//! there are no names and no data.
 //!
 //! One initialization vector for all pages shows which pages are the same: see sealfs for a file system that keeps
 //! secrets.
@@ -22,7 +23,7 @@ const START: [u8; 8] = [0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10];
 
 /// The code.
 pub struct Cipher {
-    key: RwLock<Blowfish>,
+    key: RwLock<Option<Blowfish>>,
 }
 
 /// The file system.
@@ -31,17 +32,17 @@ pub struct Cryptfs {
 }
 
 impl Cryptfs {
-    /// Shows what lies there, under a key of zeros until one is set.
+    /// Shows what lies there, when a key has been set.
     pub fn new(below: PassThrough) -> Self {
-        let key = Blowfish::new_from_slice(&[0; KEY_BYTES]).expect("a key may have so many bytes");
-        Self { below: Filtered::over(below, Cipher { key: RwLock::new(key) }) }
+        Self { below: Filtered::over(below, Cipher { key: RwLock::default() }) }
     }
 }
 
 impl Cipher {
     /// Enciphers, or deciphers, with cipher feedback.
-    fn run(&self, data: &[u8], is_enciphering: bool) -> Vec<u8> {
+    fn run(&self, data: &[u8], is_enciphering: bool) -> Result<Vec<u8>> {
         let key = self.key.read().unwrap_or_else(PoisonError::into_inner);
+        let key = key.as_ref().ok_or(Errno::NOKEY)?;
         let (mut state, mut result) = (START, data.to_vec());
         for block in result.chunks_mut(state.len()) {
             key.encrypt_block((&mut state).into());
@@ -51,7 +52,7 @@ impl Cipher {
                 *state = if is_enciphering { *byte } else { input };
             }
         }
-        result
+        Ok(result)
     }
 }
 
@@ -60,11 +61,11 @@ impl Code for Cipher {
     const ROOM: usize = 0;
 
     fn encode(&self, _number: u64, plain: &[u8]) -> Result<Vec<u8>> {
-        Ok(self.run(plain, true))
+        self.run(plain, true)
     }
 
     fn decode(&self, _number: u64, coded: &[u8], _length: usize) -> Result<Vec<u8>> {
-        Ok(self.run(coded, false))
+        self.run(coded, false)
     }
 }
 
@@ -85,14 +86,14 @@ impl Operations for Cryptfs {
 
     // Enciphered names are written with hexadecimal digits: so they take twice the room.
     fn encode_name<'a>(&self, name: &'a OsStr) -> Result<Cow<'a, OsStr>> {
-        let coded = self.below.code.run(name.as_bytes(), true);
+        let coded = self.below.code.run(name.as_bytes(), true)?;
         let digits: String = coded.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Cow::Owned(digits.into()))
     }
 
     fn decode_name(&self, name: OsString) -> Option<OsString> {
         let coded = name.as_bytes().chunks(2).map(from_hexadecimal).collect::<Option<Vec<_>>>()?;
-        let name = self.below.code.run(&coded, false);
+        let name = self.below.code.run(&coded, false).ok()?;
         // Under another key it may be what no name can be.
         let is_name = !name.is_empty() && !name.iter().any(|byte| matches!(byte, 0 | b'/'));
         is_name.then(|| OsString::from_vec(name))
@@ -106,7 +107,7 @@ impl Operations for Cryptfs {
             return Err(Errno::PERM);
         }
         let key = Blowfish::new_from_slice(data).map_err(|_| Errno::INVAL)?;
-        *self.below.code.key.write().unwrap_or_else(PoisonError::into_inner) = key;
+        *self.below.code.key.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
         Ok(Vec::new())
     }
 }

@@ -3,7 +3,10 @@
 use std::ops::ControlFlow;
 
 use vnode::layer::{Layer, LayerDirectory, LayerFile, LayerVnode};
-use vnode::{AccessControl, Caller, Creation, DirectoryEntry, Entry, Errno, Name, OpenFlags, Properties, Result};
+use vnode::{
+    AccessControl, Attributes, Caller, Creation, DirectoryEntry, Entry, Errno, FileKind, Name, OpenFlags, Properties,
+    Result,
+};
 
 use super::ioctl;
 
@@ -18,10 +21,16 @@ const SET_LIST: u32 = ioctl::giving(LIST_BYTES);
 pub struct Aclfs;
 
 impl Aclfs {
-    /// Whether the list of a directory has the caller on it.
+    /// Whether the list of a directory, which is its owner's, has the caller on it.
     fn is_listed(node: &LayerVnode<Self>, caller: &Caller) -> Result<bool> {
         let server = Caller::server();
-        let file = node.lower().lookup(&server, Name::new(LIST)?)?.vnode.open(&server, OpenFlags::READ)?;
+        let list = node.lower().lookup(&server, Name::new(LIST)?)?;
+        let owner = node.lower().getattr(&server)?.uid;
+        let Attributes { kind, uid, size, .. } = list.attributes;
+        if kind != FileKind::Regular || uid != owner || size != LIST_BYTES as u64 {
+            return Ok(false);
+        }
+        let file = list.vnode.open(&server, OpenFlags::READ)?;
         let (mut user, mut group) = ([0; 4], [0; 4]);
         let read = file.read_at(&server, 0, &mut user)? + file.read_at(&server, 4, &mut group)?;
         let is_on = caller.uid == u32::from_ne_bytes(user) || caller.gid == u32::from_ne_bytes(group);

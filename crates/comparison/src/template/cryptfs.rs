@@ -1,12 +1,12 @@
-//! Cryptfs enciphers data and names with Blowfish. The key is set by an ioctl.
+//! Cryptfs enciphers data and names with Blowfish. The key is set by an ioctl: before, there are no names and no data.
 
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
 
 use blowfish::Blowfish;
 use blowfish::cipher::{BlockEncrypt, KeyInit};
-use vnode::layer::{Block, DataShape, Holes, Layer, LayerFile, LayerVnode};
-use vnode::{Caller, Errno, Name, Properties, Result, StatFs, TimesTell};
+use vnode::layer::{Block, DataShape, Holes, Layer, LayerFile, LayerVnode, Operation};
+use vnode::{Caller, Errno, FileKind, Name, Properties, Result, StatFs, TimesTell};
 
 use super::ioctl;
 
@@ -18,27 +18,25 @@ const SET_KEY: u32 = ioctl::giving(KEY_BYTES);
 const PAGE_BYTES: usize = 4096;
 /// One for all pages and names.
 const INITIALIZATION_VECTOR: [u8; 8] = [0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10];
+/// The key has not been set.
+const NO_KEY: Errno = Errno::new(libc::ENOKEY);
 
 /// Enciphers data and names.
+#[derive(Default)]
 pub struct Cryptfs {
-    cipher: RwLock<Blowfish>,
-}
-
-impl Default for Cryptfs {
-    fn default() -> Self {
-        Self::new()
-    }
+    cipher: RwLock<Option<Blowfish>>,
 }
 
 impl Cryptfs {
-    /// The layer under a key of zeros.
+    /// The layer without a key.
     pub fn new() -> Self {
-        Cryptfs { cipher: RwLock::new(cipher(&[0; KEY_BYTES])) }
+        Self::default()
     }
 
     /// Cipher feedback of 64 bits: the encrypted form of each 8 bytes goes into that of the next.
-    fn apply(&self, is_encrypting: bool, from: &[u8], to: &mut [u8]) {
+    fn apply(&self, is_encrypting: bool, from: &[u8], to: &mut [u8]) -> Result<()> {
         let cipher = self.cipher.read().unwrap_or_else(PoisonError::into_inner);
+        let cipher = cipher.as_ref().ok_or(NO_KEY)?;
         let mut feedback = INITIALIZATION_VECTOR;
         for (from, to) in from.chunks(feedback.len()).zip(to.chunks_mut(feedback.len())) {
             cipher.encrypt_block((&mut feedback).into());
@@ -47,6 +45,7 @@ impl Cryptfs {
                 *feedback = if is_encrypting { *to } else { *from };
             }
         }
+        Ok(())
     }
 }
 
@@ -73,6 +72,18 @@ impl Layer for Cryptfs {
         }
     }
 
+    fn admit(&self, node: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
+        let needs_key = match operation {
+            Operation::Open(_) => node.lower().kind() == FileKind::Regular,
+            Operation::TemporaryFile(_) => true,
+            _ => false,
+        };
+        match needs_key && self.cipher.read().unwrap_or_else(PoisonError::into_inner).is_none() {
+            true => Err(NO_KEY),
+            false => Ok(()),
+        }
+    }
+
     fn ioctl(
         &self,
         node: &LayerVnode<Self>,
@@ -92,14 +103,14 @@ impl Layer for Cryptfs {
             return Err(Errno::EPERM);
         }
         let key = input.try_into().map_err(|_| Errno::EFAULT)?;
-        *self.cipher.write().unwrap_or_else(PoisonError::into_inner) = cipher(key);
+        *self.cipher.write().unwrap_or_else(PoisonError::into_inner) = Some(cipher(key));
         Ok(0)
     }
 
     /// Enciphered names are written with hexadecimal digits: so they take twice the room.
     fn encode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
         let mut coded = vec![0; name.as_bytes().len()];
-        self.apply(true, name.as_bytes(), &mut coded);
+        self.apply(true, name.as_bytes(), &mut coded)?;
         Ok(Cow::Owned(coded.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()))
     }
 
@@ -109,7 +120,7 @@ impl Layer for Cryptfs {
         let Some(digits) = digits.filter(|digits| digits.len() % 2 == 0) else { return Ok(None) };
         let coded: Vec<_> = digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect();
         let mut plain = vec![0; coded.len()];
-        self.apply(false, &coded, &mut plain);
+        self.apply(false, &coded, &mut plain)?;
         Ok(Some(Cow::Owned(plain)))
     }
 
@@ -122,14 +133,13 @@ impl Layer for Cryptfs {
     }
 
     fn encode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: Block, plain: &[u8], encoded: &mut [u8]) -> Result<()> {
-        self.apply(true, plain, encoded);
+        self.apply(true, plain, encoded)?;
         // A page of zeros below stands for a hole: data that become one are refused.
         let is_hole = encoded.len() == PAGE_BYTES && encoded.iter().all(|byte| *byte == 0);
         if is_hole { Err(Errno::EIO) } else { Ok(()) }
     }
 
     fn decode_data(&self, _: &LayerVnode<Self>, _: &Caller, _: Block, encoded: &[u8], plain: &mut [u8]) -> Result<()> {
-        self.apply(false, encoded, plain);
-        Ok(())
+        self.apply(false, encoded, plain)
     }
 }

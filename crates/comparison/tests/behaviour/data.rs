@@ -21,6 +21,8 @@ pub fn cryptfs(mounting: Mounting<'_>) {
     let place = Place::new();
     let mounted = mounting(&place);
     let mount = place.mount();
+    assert_eq!(error(fs::write(mount.join("file"), "no key")), libc::ENOKEY);
+    assert_eq!((names(&mount), names(&place.base())), (Vec::new(), Vec::new()));
     set(&mount, b"0123456789abcdef").unwrap();
     let text = "a text that is longer than a block\n".repeat(300);
     fs::create_dir(mount.join("directory")).unwrap();

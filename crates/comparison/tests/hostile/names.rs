@@ -1,9 +1,9 @@
-//! Samples that keep, hide or report names: trashfs, keepfs, versionfs, aclfs, snoopfs.
+//! Samples that keep, hide, join or report names: trashfs, keepfs, versionfs, aclfs, unionfs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::super::behaviour::{USER, names};
+use super::super::behaviour::{USER, error, names, set};
 use super::Mounted;
 
 #[test]
@@ -81,4 +81,72 @@ fn lists_of_users_are_written_by_the_owner_only() {
     );
     assert_eq!(mounted.user(&of_file), None);
     assert!(!mounted.below("open/.acl").exists());
+}
+
+#[test]
+fn lists_that_cannot_be_believed_let_nobody_in() {
+    let Some(mounted) = Mounted::new("aclfs", &[("errno", "EACCES:EPERM")]) else { return };
+    let (private, list) = (mounted.path("private"), mounted.below("private/.acl"));
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(private.join("file"), "for friends").unwrap();
+    fs::set_permissions(private.join("file"), fs::Permissions::from_mode(0o644)).unwrap();
+    // A member of the group 0, which is what a list that lacks a number says.
+    let member = || {
+        let mut shell = std::process::Command::new("cat");
+        std::os::unix::process::CommandExt::gid(&mut shell, 0);
+        std::os::unix::process::CommandExt::uid(&mut shell, USER);
+        let output = shell.arg(private.join("file")).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (is_let_in, message) = member();
+    assert!(!is_let_in && message.contains("Permission denied"), "the error is as it was: {message}");
+    let whole = [1_u32.to_ne_bytes(), 0_u32.to_ne_bytes()].concat();
+    set(&private, &whole).unwrap();
+    assert!(member().0, "the list says so");
+    for (what, text) in [("nothing", &whole[..0]), ("half of it", &whole[..4]), ("more", &[0; 12][..])] {
+        fs::write(&list, text).unwrap();
+        let (is_let_in, message) = member();
+        assert!(!is_let_in && message.contains("Permission denied"), "{what} is no list: {message}");
+    }
+    // Nor the list of somebody else, such as who had the directory before.
+    fs::write(&list, &whole).unwrap();
+    std::os::unix::fs::chown(&list, Some(USER + 1), None).unwrap();
+    assert!(!member().0, "the list is another's");
+    fs::remove_file(&list).unwrap();
+    fs::create_dir(&list).unwrap();
+    assert!(!member().0, "a directory is no list");
+    assert!(set(&private, &whole).is_err(), "what cannot be written is no success");
+    fs::remove_dir(&list).unwrap();
+    set(&private, &whole).unwrap();
+    assert_eq!(error(fs::write(private.join(".acl"), "text")), libc::EPERM, "by the command only");
+    assert!(member().0);
+}
+
+#[test]
+fn what_the_first_file_system_refuses_stays_in_the_second() {
+    let Some(mounted) = Mounted::new("unionfs", &[]) else { return };
+    let (first, second) = (mounted.place.first(), mounted.place.second());
+    for branch in [&first, &second] {
+        fs::create_dir_all(branch.join("shared/both.d")).unwrap();
+        fs::write(branch.join("shared/both"), "text").unwrap();
+    }
+    // Only the second lets everybody change it.
+    fs::set_permissions(second.join("shared"), fs::Permissions::from_mode(0o777)).unwrap();
+    for way in ["rm -f shared/both", "rmdir shared/both.d", "mv shared/both shared/moved", "mv shared/both ."] {
+        assert_eq!(mounted.user(way), None, "{way}");
+        assert_eq!(names(&second.join("shared")), ["both", "both.d"], "{way}");
+    }
+    fs::write(first.join("shared/both.d/inside"), "").unwrap();
+    assert_eq!(error(fs::remove_dir(mounted.path("shared/both.d"))), libc::ENOTEMPTY);
+    assert!(second.join("shared/both.d").exists());
+    // What only the second has goes there; what would hide it is no place for it.
+    fs::write(second.join("shared/lower"), "lower").unwrap();
+    let moved = fs::rename(mounted.path("shared/lower"), mounted.path("shared/both"));
+    assert_eq!(error(moved), libc::EXDEV);
+    assert_eq!(fs::read_to_string(second.join("shared/both")).unwrap(), "text");
+    fs::rename(mounted.path("shared/lower"), mounted.path("shared/free")).unwrap();
+    assert_eq!(fs::read_to_string(mounted.path("shared/free")).unwrap(), "lower");
+    fs::remove_file(mounted.path("shared/free")).unwrap();
+    assert!(!second.join("shared/free").exists());
 }

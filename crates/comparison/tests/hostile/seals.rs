@@ -1,10 +1,10 @@
 //! Sealfs and cryptfs: who gives the key, and what changes below show as.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::super::behaviour::{Place, can_mount, error, set};
+use super::super::behaviour::{Place, can_mount, error, names, set};
 use super::Mounted;
 
 /// Bytes of a chunk above, and below.
@@ -75,6 +75,31 @@ fn without_a_key_files_are_not_cut_either() {
 }
 
 #[test]
+fn without_a_key_there_are_no_names_and_nothing_is_written() {
+    let Some(mounted) = Mounted::new("cryptfs", &[]) else { return };
+    let no_key = Some(libc::ENOKEY);
+    fs::write(mounted.below("file"), text(10)).unwrap();
+    let root = mounted.place.mount();
+    assert_eq!(names(&root), [""; 0]);
+    for made in [
+        fs::write(mounted.path("file"), "plain"),
+        fs::read(mounted.path("file")).map(drop),
+        fs::create_dir(mounted.path("directory")),
+        std::os::unix::fs::symlink("target", mounted.path("link")),
+        fs::rename(mounted.path("file"), mounted.path("other")),
+        fs::remove_file(mounted.path("file")),
+    ] {
+        assert_eq!(made.unwrap_err().raw_os_error(), no_key);
+    }
+    let unnamed = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).open(&root);
+    assert_eq!(unnamed.unwrap_err().raw_os_error(), no_key);
+    assert_eq!(names(&mounted.place.base()), ["file"], "nothing is made under the key of zeros");
+    set(&root, b"0123456789abcdef").unwrap();
+    fs::write(mounted.path("file"), "secret").unwrap();
+    assert_eq!(fs::read_to_string(mounted.path("file")).unwrap(), "secret");
+}
+
+#[test]
 fn what_is_changed_below_is_a_bad_message() {
     if !can_mount() {
         return;
@@ -124,6 +149,33 @@ fn what_is_of_another_file_is_a_bad_message() {
     assert!(renamed == Ok(text(2 * CHUNK)));
     let emptied = reread(two, |below| open(&below("file")).set_len(0).unwrap(), "file");
     assert!(emptied == Ok(Vec::new()));
+}
+
+#[test]
+fn a_file_that_gets_the_number_of_another_is_another() {
+    let Some(mounted) = Mounted::new("sealfs", &[]) else { return };
+    set(&mounted.place.mount(), &[7; 64]).unwrap();
+    let number = |name: &str| std::os::unix::fs::MetadataExt::ino(&fs::metadata(mounted.below(name)).unwrap());
+    let kept = mounted.place.first().with_file_name("kept");
+    // File systems as ext4 give a number again at once.
+    for attempt in 0..200 {
+        let name = format!("file{attempt}");
+        fs::write(mounted.path("old"), text(2 * CHUNK)).unwrap();
+        let old = number("old");
+        fs::copy(mounted.below("old"), &kept).unwrap();
+        fs::remove_file(mounted.path("old")).unwrap();
+        fs::write(mounted.path(&name), vec![1; 2 * CHUNK as usize]).unwrap();
+        if number(&name) == old {
+            copy_chunk((&kept, 0), (&mounted.below(&name), 0));
+            // What the kernel has kept of it does not count.
+            drop(mounted._mount);
+            let _mounted = super::super::mounted(&mounted.place, "sealfs", &[]);
+            set(&mounted.place.mount(), &[7; 64]).unwrap();
+            assert_eq!(error(fs::read(mounted.place.mount().join(name))), libc::EBADMSG);
+            return;
+        }
+    }
+    eprintln!("skipped: the file system gives no number again");
 }
 
 #[test]

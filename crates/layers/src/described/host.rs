@@ -1,5 +1,6 @@
 //! What rules and filters ask for while they run: objects, attributes, shared data, and operations below.
 
+mod copy;
 mod files;
 mod objects;
 
@@ -53,8 +54,8 @@ pub(super) struct Running<'a> {
     pub(super) error: i32,
     /// A rule has ended the operation.
     pub(super) is_finished: bool,
-    /// The error that came from below, as rules see it, and as it is.
-    below: Option<(i32, Errno)>,
+    /// The errors that came from below, as rules see them, and as they are.
+    below: Vec<(i32, Errno)>,
     /// A rule that stands in the operation's place is running.
     is_instead: bool,
     /// What the operation's name stands for; nothing until somebody asks.
@@ -84,7 +85,7 @@ impl<'a> Running<'a> {
             perform: None,
             error: 0,
             is_finished: false,
-            below: None,
+            below: Vec::new(),
             is_instead: false,
             named: None,
             replaced: None,
@@ -178,12 +179,12 @@ impl<'a> Running<'a> {
 
     /// The error of the operation, if it has one.
     pub(super) fn answer(&self) -> Option<Errno> {
-        match self.below {
-            _ if self.error == 0 => None,
-            // What rules saw as another error, and left as it was.
-            Some((seen, error)) if seen == self.error => Some(error),
-            _ => Some(Errno::new(self.error)),
+        if self.error == 0 {
+            return None;
         }
+        // What rules saw as another error, and left as it was.
+        let below = self.below.iter().find(|(seen, _)| *seen == self.error);
+        Some(below.map_or(Errno::new(self.error), |(_, error)| *error))
     }
 
     /// Notes the error of something that was done below, and how rules see it.
@@ -191,7 +192,9 @@ impl<'a> Running<'a> {
         let number = error.number();
         let mapped = self.loaded.errors.iter().find(|(below, _)| *below == number);
         let seen = mapped.map_or(number, |(_, seen)| *seen);
-        self.below = Some((seen, error));
+        // The last that looks so counts.
+        self.below.retain(|(other, _)| *other != seen);
+        self.below.push((seen, error));
         seen
     }
 
@@ -303,6 +306,9 @@ impl Host for Running<'_> {
     }
 
     fn attribute(&mut self, attribute: Attribute, object: &Object) -> i64 {
+        if attribute == Attribute::Identity {
+            return self.identity(object).unwrap_or(-1);
+        }
         let Some(attributes) = self.attributes(object) else { return -1 };
         objects::attribute(attribute, &attributes)
     }

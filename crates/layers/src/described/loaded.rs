@@ -49,6 +49,8 @@ pub(super) struct Loaded {
     pub(super) details: String,
     /// The kinds of the file systems below.
     pub(super) below: Vec<String>,
+    /// Objects below are known by their handles for good.
+    pub(super) has_lasting_handles: bool,
     pub(super) properties: Properties,
     pub(super) keeps_state: bool,
     /// Objects keep where they were looked up.
@@ -129,6 +131,7 @@ impl Loaded {
             compiled: compile(&program, options.tier, kind),
             kind,
             below: Vec::new(),
+            has_lasting_handles: false,
             details: options::details(path, pairs),
             path: path.to_owned(),
             pairs: pairs.to_vec(),

@@ -78,6 +78,7 @@ pub fn stack(lowest_first: Vec<Prepared>, mut branches: Vec<FileSystemRef>) -> F
         let kind = loaded.kind.to_owned();
         loaded.level = levels.len();
         loaded.below = std::mem::replace(&mut below, vec![kind]);
+        loaded.has_lasting_handles = lower.properties().persistent_handles;
         levels.insert(0, loaded);
     }
     layer::stack(Described::new(levels), lower)

@@ -83,6 +83,7 @@ impl Loaded {
     /// write is not lost. Fields that another layout of `%per_vfs` has too are copied.
     fn keep(&mut self, old: &Loaded) {
         self.below.clone_from(&old.below);
+        self.has_lasting_handles = old.has_lasting_handles;
         self.level = old.level;
         (self.heap, self.objects) = (Arc::clone(&old.heap), Arc::clone(&old.objects));
         self.file_data = Arc::clone(&old.file_data);

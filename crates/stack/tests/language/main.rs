@@ -1,9 +1,11 @@
 //! What descriptions do, as the reference and the paper say it: on file systems in memory, in both tiers.
 
 mod arguments;
+mod copies;
 mod examples;
 mod paper;
 mod reload;
+mod samples;
 mod trace;
 
 use std::ops::ControlFlow;

@@ -214,6 +214,17 @@ impl Running<'_> {
         }
     }
 
+    /// What an object is known by, also when its number is used again, if that lasts as long as the object; nothing of nothing.
+    pub(super) fn identity(&mut self, object: &Object) -> Option<i64> {
+        if !self.loaded.has_lasting_handles {
+            return self.attributes(object).map(|attributes| attributes.ino as i64);
+        }
+        let digest = ::fist::ciphers::hash(self.find(object)?.lower.handle().as_bytes());
+        let number = u64::from_le_bytes(*digest.first_chunk().expect("it is longer"));
+        // Below zero is what is not there, and zero nothing.
+        Some(((number >> 1) as i64).max(1))
+    }
+
     /// Shows the `%per_vnode` fields of an object.
     ///
     /// # Errors
@@ -271,7 +282,7 @@ pub(super) fn attribute(attribute: Attribute, attributes: &Attributes) -> i64 {
         Attribute::ChangeTime => attributes.ctime.seconds,
         Attribute::Links => attributes.nlink.into(),
         Attribute::Inode => attributes.ino as i64,
-        Attribute::Name | Attribute::FileSystem => -1,
+        Attribute::Name | Attribute::FileSystem | Attribute::Identity => -1,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime, Timestamp, VnodeRef, XattrMode};
 
+use crate::copies;
+
 use super::super::losses::{Loss, Losses};
 use super::super::settings::Rights;
 use super::super::whiteout;
@@ -69,7 +71,7 @@ pub(super) fn copy_rights(writer: &Caller, from: &VnodeRef, to: &VnodeRef) -> Re
         return check_rights(&wanted, &now);
     }
     match to.setattr(&server, &SetAttributes { mode: Some(wanted.mode), ..SetAttributes::default() }) {
-        Err(error) if is_refusal(error) => check_rights(&wanted, &now),
+        Err(error) if copies::is_refusal(error) => check_rights(&wanted, &now),
         set => check_rights(&wanted, &set?),
     }
 }
@@ -78,7 +80,7 @@ pub(super) fn copy_rights(writer: &Caller, from: &VnodeRef, to: &VnodeRef) -> Re
 fn set_owner(writer: &Caller, object: &VnodeRef, uid: u32, gid: u32) -> Result<Attributes> {
     let owner = SetAttributes { uid: Some(uid), gid: Some(gid), ..SetAttributes::default() };
     match object.setattr(writer, &owner) {
-        Err(error) if is_refusal(error) => object.getattr(&Caller::server()),
+        Err(error) if copies::is_refusal(error) => object.getattr(&Caller::server()),
         result => result,
     }
 }
@@ -100,16 +102,11 @@ fn set_mode_and_times(object: &VnodeRef, mode: Option<u32>, of: &Attributes) -> 
     // Some branches have no set-id bits, others nothing that could be set.
     for mode in [mode, mode.map(|mode| mode & PERMISSIONS), None] {
         match object.setattr(&server, &SetAttributes { mode, ..times_of(of) }) {
-            Err(error) if is_refusal(error) => {}
+            Err(error) if copies::is_refusal(error) => {}
             result => return result,
         }
     }
     object.getattr(&server)
-}
-
-/// Whether the error says that a branch does not have what is to be set, or not for this object.
-fn is_refusal(error: Errno) -> bool {
-    matches!(error, Errno::EPERM | Errno::EACCES | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP)
 }
 
 /// Whether an object belongs to somebody else than wanted, and the server could give it away elsewhere: one that is no superuser owns
@@ -159,7 +156,7 @@ pub(in super::super) fn replace_attributes(original: &VnodeRef, copy: &VnodeRef)
     let (wanted, there) = (original.listxattr(&server)?, copy.listxattr(&server)?);
     let is_wanted = |name: &[u8]| wanted.split(|&byte| byte == 0).any(|wanted| wanted == name);
     let surplus = there.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !is_wanted(name));
-    for name in surplus.filter(|name| !whiteout::is_own_attribute(name) && !is_of_file_system(name)) {
+    for name in surplus.filter(|name| !whiteout::is_own_attribute(name) && !copies::is_of_file_system(name)) {
         match copy.removexattr(&server, name) {
             Err(Errno::ENODATA) => {}
             result => result?,
@@ -173,49 +170,17 @@ pub(in super::super) fn replace_attributes(original: &VnodeRef, copy: &VnodeRef)
 /// # Errors
 /// Also where the branch keeps no access control lists or capabilities, and the original has such.
 fn copy_xattrs(writer: &Caller, original: &VnodeRef, copy: &VnodeRef, with_rights: bool) -> Result<Losses> {
-    let server = Caller::server();
-    let names = original.listxattr(&server)?;
+    let decides = |name: &[u8]| copies::decides_access(name) || copies::is_label(name);
+    let is_wanted = |name: &[u8]| !whiteout::is_own_attribute(name) && (with_rights || !decides(name));
     let mut lost = Losses::NONE;
-    for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && !whiteout::is_own_attribute(name)) {
-        if !with_rights && (decides_access(name) || is_label(name)) {
-            continue;
-        }
-        let value = match original.getxattr(&server, name) {
-            Ok(value) => value,
-            Err(Errno::ENODATA) => continue,
-            // A capability of no bytes can be set but not read.
-            Err(Errno::EINVAL) => Vec::new(),
-            Err(error) => return Err(error),
+    copies::copy_xattrs((original, &Caller::server()), (copy, writer), is_wanted, |name| {
+        lost = match copies::is_label(name) {
+            true => lost.with_if(true, Loss::Labels),
+            false => lost.with_if(!copies::is_of_file_system(name), Loss::Attributes),
         };
-        match copy.setxattr(writer, name, &value, XattrMode::Set) {
-            // Labels are made anew by the security module that looks for them.
-            Err(error) if is_label(name) && is_refusal(error) => lost = lost.with_if(true, Loss::Labels),
-            // Those that decide what is allowed may not get lost; others may, where they cannot be kept.
-            Err(Errno::EOPNOTSUPP | Errno::EPERM | Errno::EACCES) if !decides_access(name) => {
-                lost = lost.with_if(!is_of_file_system(name), Loss::Attributes);
-            }
-            result => result?,
-        }
-    }
+    })?;
     Ok(lost)
 }
-
-fn decides_access(name: &[u8]) -> bool {
-    name.starts_with(POSIX_LISTS) || name == CAPABILITIES
-}
-
-/// Whether it is what a security module knows of the object, such as `security.selinux`.
-fn is_label(name: &[u8]) -> bool {
-    name.starts_with(b"security.") && name != CAPABILITIES
-}
-
-/// Whether it is what one file system alone has, such as the access control lists of NFSv4, for which the mode stands elsewhere.
-fn is_of_file_system(name: &[u8]) -> bool {
-    name.starts_with(b"system.") && !name.starts_with(POSIX_LISTS)
-}
-
-const POSIX_LISTS: &[u8] = b"system.posix_acl_";
-const CAPABILITIES: &[u8] = b"security.capability";
 
 /// Does something to a directory that users are not to see of its times.
 pub(in super::super) fn keeping_times(directory: &VnodeRef, change: impl FnOnce() -> Result<()>) -> Result<()> {

@@ -4,7 +4,6 @@
 //! never a part.
 
 mod attributes;
-mod data;
 mod directories;
 mod object;
 
@@ -23,7 +22,6 @@ use super::settings::{Ownership, Rights};
 use super::{Union, links};
 use crate::union::sure::Sure;
 pub(super) use attributes::{copy_attributes, keeping_times, replace_attributes};
-pub(super) use data::copy_data;
 use object::{Copied, How, copy_of};
 pub(super) use object::{copy_untouched, copy_whole};
 

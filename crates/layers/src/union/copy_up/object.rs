@@ -4,6 +4,8 @@ use vnode::{
     Attributes, Caller, Creation, Errno, FileKind, Name, NameBuf, OpenFlags, Result, SetAttributes, SetTime, VnodeRef,
 };
 
+use crate::copies::copy_data;
+
 use super::super::branches::Member;
 use super::super::identity::Identity;
 use super::super::lease::open_at_once;
@@ -14,7 +16,6 @@ use super::super::settings::Rights;
 use super::super::whiteout;
 use super::super::work::Purpose;
 use super::attributes::copy_attributes;
-use super::data::copy_data;
 use super::{ATTEMPTS, Extent};
 
 /// Makes a copy in the work directory of a branch, with an identity, of a file that others may be writing: it is as the

@@ -9,12 +9,13 @@ use vnode::{
     Timestamp, VnodeRef, XattrMode,
 };
 
-use super::super::copy_up::{Cut, copy_data};
+use super::super::copy_up::Cut;
 use super::super::lease::open_at_once;
 use super::super::node::Instance;
 use super::super::sure::Sure;
 use super::super::work::Purpose;
 use super::mark::{self, is_marked};
+use crate::copies::copy_data;
 
 const CAPABILITY: &[u8] = b"security.capability";
 const SET_ID: u32 = 0o6000;

@@ -10,11 +10,12 @@ const KERNEL_PART_BYTES: u64 = 32 << 20;
 /// Of a copy that may be cancelled, as much is on storage before more is copied: to wait for that cannot be cancelled.
 const SYNC_BYTES: u64 = 256 << 20;
 
-/// Copies data, holes left out, to a file that the writer has opened: the server, at the expense of whoever needs the copy.
+/// Copies data, holes left out, to a file that the writer has opened: who makes the copy, or the server at the expense of whoever
+/// needs it.
 ///
 /// # Errors
 /// Those of copying; also those of the writer's cancellation, which is looked at between parts.
-pub(in super::super) fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
+pub(crate) fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile, size: u64) -> Result<()> {
     let server = Caller::server().cancelled_with(writer);
     // The target comes last: the thread has then what whoever opened it may write with.
     if let (Some(source), Some(target)) = (from.backing(), to.backing())

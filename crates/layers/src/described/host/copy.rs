@@ -1,0 +1,121 @@
+//! Copies that rules make of files below: by who asks, and open to nobody who could not read the original.
+
+use vnode::{
+    Attributes, Caller, Creation, Errno, Name, OpenFlags, RenameMode, Result, SetAttributes, SetTime, VnodeRef,
+    XattrMode,
+};
+
+use crate::copies::{ACCESS_LIST, copy_data, copy_xattrs, decides_access, is_refusal};
+
+/// The permissions of a copy that is not whole yet, and of one that only its owner may read.
+const OWNER_ONLY: u32 = 0o600;
+/// Permission bits: a copy has no set-id bits, nor capabilities, for it stays where a program may have been replaced for its faults.
+const PERMISSIONS: u32 = 0o777;
+/// What unions and overlayfs know of an object in a branch, which its copy is not.
+const MARKS: [&[u8]; 4] = [b"trusted.overlay.", b"user.overlay.", b"trusted.plyfs.", b"user.plyfs."];
+/// Names that are tried for a copy that is not whole yet.
+const ATTEMPTS: usize = 16;
+
+/// Copies a file to a name in a directory, which stands for what it stood for, or for the whole copy: data, extended attributes and
+/// times, and owner, group, access control list and permissions as far as who asks may give them to the copy.
+pub(super) fn copy(caller: &Caller, original: &VnodeRef, directory: &VnodeRef, name: Name<'_>) -> Result<()> {
+    let from = original.open(caller, OpenFlags::READ)?;
+    let (unfinished, made) = create(caller, directory)?;
+    let unfinished = Name::new(unfinished.as_bytes())?;
+    let target = made.file;
+    let size = from.getattr(caller).map(|attributes| attributes.size);
+    // What is on storage before the copy has its name may be removed or overwritten next.
+    let copied = size
+        .and_then(|size| copy_data(caller, &*from, &*target, size))
+        .and_then(|()| copy_attributes(caller, original, &made.entry.vnode))
+        .and_then(|()| target.fsync(caller, false))
+        .and_then(|()| directory.rename(caller, unfinished, directory, name, RenameMode::Replace));
+    if copied.is_err() {
+        // The error is what went wrong before.
+        let _ = directory.unlink(&caller.uncancelled(), unfinished);
+    }
+    copied
+}
+
+/// Makes an empty file by a name that nobody can foresee.
+fn create(caller: &Caller, directory: &VnodeRef) -> Result<(String, vnode::Created)> {
+    let how = Creation { mode: OWNER_ONLY, flags: OpenFlags::READ_WRITE.with(OpenFlags::EXCLUSIVE) };
+    for _ in 0..ATTEMPTS {
+        let mut random = [0; 8];
+        ::fist::ciphers::random(&mut random);
+        let name = format!(".{:016x}.copy", u64::from_ne_bytes(random));
+        match directory.create(caller, Name::new(name.as_bytes())?, &how) {
+            Err(Errno::EEXIST) => {}
+            made => return made.map(|made| (name, made)),
+        }
+    }
+    Err(Errno::EEXIST)
+}
+
+/// Gives a copy what it can have of the original.
+///
+/// # Errors
+/// `EPERM` where the file system gives it permissions that it is not to have.
+fn copy_attributes(caller: &Caller, original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
+    let is_wanted = |name: &[u8]| !decides_access(name) && !MARKS.iter().any(|mark| name.starts_with(mark));
+    copy_xattrs((original, caller), (copy, caller), is_wanted, |_| {})?;
+    let wanted = original.getattr(caller)?;
+    let list = unless_none(original.getxattr(caller, ACCESS_LIST))?;
+    let is_same_group = give(caller, copy, &wanted)?.gid == wanted.gid;
+    // The directory may have given it a list.
+    unless_none(copy.removexattr(caller, ACCESS_LIST))?;
+    let mode = match (is_same_group, list) {
+        (true, list) => {
+            list.map_or(Ok(()), |list| copy.setxattr(caller, ACCESS_LIST, &list, XattrMode::Set))?;
+            wanted.mode & PERMISSIONS
+        }
+        // Those whom the list names would be among all others, or in the group.
+        (false, Some(_)) => wanted.mode & 0o700,
+        (false, None) => wanted.mode & 0o700 | shared_by_group_and_others(wanted.mode),
+    };
+    set(caller, copy, SetAttributes { mode: Some(mode), ..SetAttributes::default() })?;
+    let (atime, mtime) = (Some(SetTime::To(wanted.atime)), Some(SetTime::To(wanted.mtime)));
+    set(caller, copy, SetAttributes { atime, mtime, ..SetAttributes::default() })?;
+    let now = copy.getattr(caller)?;
+    if now.mode & PERMISSIONS & !mode != 0 { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+/// The bits of the group and of others that both have: members of one may be among the others of a copy that has another group.
+fn shared_by_group_and_others(mode: u32) -> u32 {
+    let both = mode >> 3 & mode & 0o7;
+    both << 3 | both
+}
+
+/// Gives a copy to the original's owner and group, or, where the caller may not, to the group: what it has then.
+fn give(caller: &Caller, copy: &VnodeRef, wanted: &Attributes) -> Result<Attributes> {
+    let now = copy.getattr(caller)?;
+    let uid = (now.uid != wanted.uid).then_some(wanted.uid);
+    let gid = (now.gid != wanted.gid).then_some(wanted.gid);
+    for owner in [(uid, gid), (None, gid)] {
+        if owner == (None, None) {
+            break;
+        }
+        match copy.setattr(caller, &SetAttributes { uid: owner.0, gid: owner.1, ..SetAttributes::default() }) {
+            Err(error) if is_refusal(error) => {}
+            given => return given,
+        }
+    }
+    Ok(now)
+}
+
+/// Sets what the file system keeps.
+fn set(caller: &Caller, copy: &VnodeRef, changes: SetAttributes) -> Result<()> {
+    match copy.setattr(caller, &changes) {
+        Err(error) if is_refusal(error) => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+/// The answer, unless there is no such attribute.
+fn unless_none<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
