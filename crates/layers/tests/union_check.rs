@@ -14,7 +14,7 @@ use layers::{Branch, BranchMode};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, makedev, mknodat, setxattr};
 use tempfile::TempDir;
 use view::View;
-use vnode::{Caller, Control, FileSystem, Name, OpenFlags, RenameMode, SetAttributes, VnodeRef};
+use vnode::{Caller, Control, Errno, FileSystem, Name, OpenFlags, RenameMode, SetAttributes, VnodeRef};
 
 use BranchMode::{ReadOnly, ReadWrite};
 
@@ -190,6 +190,27 @@ fn what_was_not_finished() {
     let part = of("part");
     found.insert(0, (&part, Problem::LeftOver));
     scene.finds(CheckOptions::default(), &found);
+}
+
+#[test]
+fn what_a_later_version_has_begun_is_left_to_it() {
+    let scene = Scene::new(&["a"], &["b", "c"]);
+    chmod(&scene.union(), "b");
+    let record = scene.path("left/.wh..wh.plyfs/work/record.4");
+    fs::write(&record, "plyfs rename 77\nsomething\nend\n").unwrap();
+    let found = scene.check(CheckOptions { repair: true, ..CheckOptions::default() });
+    let found: Vec<_> = found.into_iter().map(|finding| (finding.problem, finding.repair)).collect();
+    assert_eq!(found, [(Problem::UnfinishedRename, Some(Err(Errno::ENODEV)))]);
+    chmod(&scene.union(), "a");
+    assert!(record.exists(), "a union that works in the branch leaves it there");
+    // Of what it has begun with open files nothing is known: whatever is there would be taken for left over.
+    let (kept, file) = (record.with_file_name("kept.5"), record.with_file_name("copy.6"));
+    fs::write(&kept, "plyfs kept 77\nsomething\nend\n").unwrap();
+    fs::write(&file, "data").unwrap();
+    let union = scene.union();
+    let change = SetAttributes { mode: Some(0o640), ..SetAttributes::default() };
+    let copied = at(&union, "c").setattr(&server(), &change);
+    assert!(copied.is_err() && file.exists() && kept.exists(), "{copied:?}");
 }
 
 #[test]

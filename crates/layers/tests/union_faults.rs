@@ -212,18 +212,13 @@ fn a_snapshot_under_files_that_the_kernel_writes_is_taken_whole_or_not_at_all() 
     assert!(problems.is_empty(), "{} of {count}:\n{}", problems.len(), problems.join("\n"));
 }
 
-/// A union of the branch that may write there: until a helper of the one before has ended, that one has its lock.
-fn writing_union(branch: &FileSystemRef) -> FileSystemRef {
-    loop {
-        let union = union(&[], &[("branch", branch.clone())]).unwrap();
-        match union.root().mkdir(&Caller::server(), name("probe"), 0o700) {
-            Err(Errno::EBUSY) => std::thread::sleep(std::time::Duration::from_millis(10)),
-            made => {
-                made.unwrap();
-                union.root().rmdir(&Caller::server(), name("probe")).unwrap();
-                return union;
-            }
-        }
+/// Waits until nobody has the locks of a branch and its layers: helpers of a union that was dropped end soon.
+fn wait_for_locks(branch: &std::path::Path) {
+    let state = branch.join(".wh..wh.plyfs");
+    let layers = std::fs::read_dir(state.join("layers")).into_iter().flatten();
+    let states = layers.map(|layer| layer.unwrap().path().join(".wh..wh.plyfs")).chain([state]);
+    for lock in states.filter_map(|state| std::fs::File::open(state.join("lock")).ok()) {
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     }
 }
 
@@ -241,12 +236,13 @@ fn what_the_kernel_writes_while_a_snapshot_is_taken_outlives_a_server_that_is_st
         direct.told.stop(call, is_late);
         let _ = tell(&direct.union, "snapshot-take", Some("first"));
         direct.write("later");
-        let Direct { below, union: running, files, directory: _directory, told } = direct;
+        let Direct { below, union: running, files, directory, told } = direct;
         let paths: Vec<_> = files.iter().map(|(path, _, _)| *path).collect();
         drop((running, files));
         told.fail(0, false);
         for time in ["after a restart", "after another"] {
-            let again = writing_union(&below);
+            wait_for_locks(directory.path());
+            let again = union(&[], &[("branch", below.clone())]).unwrap();
             for path in &paths {
                 let seen = Direct::begins(&again, path);
                 if seen != "later" {

@@ -13,6 +13,7 @@ use vnode::{Caller, Creation, Errno, Name, NameBuf, OpenFlags, RenameMode, Resul
 use super::branches::Member;
 use super::copy_up::{copy_untouched, keeping_times};
 use super::node::{Instance, Node, Whereabouts};
+use super::register::LATER;
 use super::sure::Sure;
 use super::work::{self, Purpose};
 use super::{identity, whiteout};
@@ -154,13 +155,16 @@ fn write(work: &VnodeRef, name: Name<'_>, text: &[u8]) -> Result<()> {
 /// tells nothing: nothing was on its way.
 ///
 /// # Errors
-/// Of putting them back: the record stays, and so do they.
+/// Of putting them back, and [`LATER`] for a record of a later version: the record stays, and so do they.
 pub(super) fn put_back(root: &VnodeRef, work: &VnodeRef, record: Name<'_>) -> Result<()> {
     let entry = work.lookup(&Caller::server(), record)?;
     if entry.attributes.is_directory() || entry.attributes.size > RECORD_BYTES_MAX {
         return Ok(());
     }
     let text = String::from_utf8(work::read_all(&entry, RECORD_BYTES_MAX)?).unwrap_or_default();
+    if work::is_later(&text, FORM) {
+        return Err(LATER);
+    }
     let places = places(&text).unwrap_or_default();
     places.iter().try_for_each(|place| place.put_back(root, work))
 }

@@ -48,6 +48,27 @@ pub(super) struct Record {
     pub(super) device: Option<Spot>,
 }
 
+/// What a file that is to be a record says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// All of it.
+    Whole(Record),
+    /// It was not written to its end: then the rename was not made.
+    Part,
+    /// It was written by a later version, which knows what is left to be done.
+    InLaterForm,
+}
+
+impl Said {
+    fn by(text: &str) -> Self {
+        match Record::decode(text) {
+            Some(record) => Self::Whole(record),
+            None if work::is_later(text, FORM) => Self::InLaterForm,
+            None => Self::Part,
+        }
+    }
+}
+
 impl Spot {
     /// The object with that number at a name in a directory of the branch.
     pub(super) fn new(member: &Member, directory: &VnodeRef, stored: Name<'_>, ino: u64) -> Self {
@@ -172,8 +193,13 @@ impl Union {
         let work = member.work.directory()?;
         for (name, record) in records(&work)? {
             let is_done = match record {
-                Some(record) => self.finish(member, &record)?,
-                None => true,
+                Said::Whole(record) => self.finish(member, &record)?,
+                Said::Part => true,
+                Said::InLaterForm => {
+                    let (branch, record) = (&member.base.label, String::from_utf8_lossy(name.as_bytes()));
+                    tracing::warn!(branch, %record, "a later version of plyfs has begun a rename, and has to finish it");
+                    false
+                }
             };
             if is_done {
                 work.unlink_surely(&Caller::server(), name.as_name())?;
@@ -218,13 +244,13 @@ fn if_there<T>(member: &Member, answer: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The records in a work directory; `None` for what is none.
-pub(super) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Option<Record>)>> {
+/// The records in a work directory.
+pub(super) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Said)>> {
     let mut found = Vec::new();
     for (name, _) in work::entries(work)? {
         if Purpose::of(name.as_bytes()) == Purpose::Record {
             let text = read(work, name.as_name())?;
-            found.push((name, Record::decode(&text)));
+            found.push((name, Said::by(&text)));
         }
     }
     Ok(found)
@@ -286,8 +312,9 @@ mod tests {
             let text = record.encode();
             assert_eq!(Record::decode(&text), Some(record));
             for length in 0..text.len() {
-                assert_eq!(Record::decode(&text[..length]), None, "cut after {length} bytes");
+                assert_eq!(Said::by(&text[..length]), Said::Part, "cut after {length} bytes");
             }
+            assert_eq!(Said::by(&text.replacen(FORM, "plyfs rename 3", 1)), Said::InLaterForm);
         }
     }
 }

@@ -20,8 +20,6 @@ const BYTES_MAX: u64 = 1 << 20;
 const FORM: &str = "plyfs branches 2";
 /// That of the form without handles of roots.
 const FORM_WITHOUT_ROOTS: &str = "plyfs branches 1";
-/// What the first line of every form begins with.
-const ANY_FORM: &str = "plyfs branches ";
 
 /// Passed up for a register in a form that is not known. No file system answers it.
 pub(super) const LATER: Errno = Errno::EPROTO;
@@ -181,7 +179,7 @@ impl Register {
         match form {
             FORM => read(Line::of_text),
             FORM_WITHOUT_ROOTS => read(Line::without_root),
-            form if form.starts_with(ANY_FORM) => Err(LATER),
+            _ if work::is_later(text, FORM) => Err(LATER),
             _ => Ok(None),
         }
     }

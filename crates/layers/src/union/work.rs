@@ -482,6 +482,16 @@ fn write_whole(state: &VnodeRef, file: &'static [u8], text: &[u8]) -> Result<()>
     state.rename_surely(&server, name(Work::PART), state, name(file), RenameMode::Replace)
 }
 
+/// Whether the first line of a text says that it is in a later form than this one: both end with a number.
+pub(super) fn is_later(text: &str, form: &str) -> bool {
+    fn number(line: &str) -> Option<(&str, u32)> {
+        let (of, number) = line.rsplit_once(' ')?;
+        Some((of, number.parse().ok()?))
+    }
+    let line = text.split_once('\n').map_or(text, |(line, _)| line);
+    number(line).zip(number(form)).is_some_and(|((of, said), (known, number))| of == known && said > number)
+}
+
 /// The text of a file of the state directory, if it is there.
 pub(super) fn read_whole(state: &VnodeRef, file: &'static [u8], bytes_max: u64) -> Result<Option<String>> {
     let server = Caller::server();

@@ -203,7 +203,8 @@ fn unfinished(directory: &VnodeRef) -> Result<Vec<(NameBuf, Problem)>> {
         }
     }
     for (name, record) in record::records(directory)? {
-        found.push((name, record.map_or(Problem::LeftOver, |_| Problem::UnfinishedRename)));
+        let is_begun = record != record::Said::Part;
+        found.push((name, if is_begun { Problem::UnfinishedRename } else { Problem::LeftOver }));
     }
     Ok(found)
 }
