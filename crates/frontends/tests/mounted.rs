@@ -1004,6 +1004,46 @@ fn posix_locks_go_with_any_close() {
     set_lock(&other, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).unwrap();
 }
 
+/// Has no locks, which the front end keeps then.
+struct Lockless;
+
+impl Layer for Lockless {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "lockless"
+    }
+
+    fn lock(&self, _: &LayerFile<Self>, _: &Caller, _: LockOwner, _: &Lock) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn test_lock(&self, _: &LayerFile<Self>, _: &Caller, _: LockOwner, _: &Lock) -> Result<Option<Lock>> {
+        Err(Errno::EOPNOTSUPP)
+    }
+}
+
+#[test]
+fn locks_of_open_files_go_with_them_whoever_keeps_them() {
+    let options = MountOptions { forward_locks: Some(true), ..MountOptions::default() };
+    for file_system in [stack(Lockless, memory()), stack(Shared, memory())] {
+        let Some(mounted) = mount_with(file_system, options.clone()) else { return };
+        let path = mounted.path("file");
+        fs::write(&path, b"data").unwrap();
+        let open = || File::options().read(true).write(true).open(&path).unwrap();
+        let other = open();
+        for _ in 0..3 {
+            let holder = open();
+            set_lock(&holder, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).unwrap();
+            assert!(set_lock(&other, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).is_err());
+            drop(holder);
+            // Closing is told a moment later.
+            until(|| set_lock(&other, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).is_ok(), "the lock is gone");
+            set_lock(&other, libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0).unwrap();
+        }
+    }
+}
+
 #[test]
 fn set_id_bits_go_when_another_user_writes() {
     let Some(mounted) = mount_memory() else { return };

@@ -5,14 +5,15 @@
 //! the file is released here and from time to time, since others may hold it below. The requests for a file are tried in the
 //! order in which they came.
 
+mod holders;
 mod kept;
 mod queue;
 
 use super::deferred::DeferredReply;
 use super::open_files::OpenedFile;
+use holders::Holders;
 use kept::KeptLocks;
 use queue::Queues;
-use std::collections::{HashMap, HashSet};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,11 +33,8 @@ struct Shared {
     queues: Mutex<Queues<Attempt>>,
     due: Condvar,
     kept: Mutex<KeptLocks>,
-    /// Who may hold a lock, by node: everybody who holds one, perhaps more.
-    holders: Mutex<HashMap<u64, HashSet<Holder>>>,
+    holders: Mutex<Holders>,
 }
-
-type Holder = (LockFamily, LockOwner);
 
 /// A lock that is asked for.
 struct Attempt {
@@ -122,8 +120,13 @@ impl Locks {
     /// A descriptor was closed: the POSIX locks that its owner has on the file are gone.
     pub(crate) fn owner_closed(&self, node: u64, owner: LockOwner) {
         self.shared.kept().release(node, owner);
-        self.shared.note_holder(node, (LockFamily::Posix, owner), false);
+        self.shared.holders().remove(node, (LockFamily::Posix, owner));
         self.shared.wake(node);
+    }
+
+    /// An open file is released: the locks that were taken by it are gone, whoever owned them.
+    pub(crate) fn released(&self, opened: Arc<OpenedFile>) {
+        self.shared.released(opened);
     }
 
     /// The request with this unique is to give up waiting.
@@ -157,13 +160,16 @@ impl Shared {
         let Attempt { caller, opened, owner, lock } = attempt;
         let result = match opened.file.lock(caller, *owner, lock) {
             // One step, or two owners could both find nothing in their way.
-            Err(Errno::EOPNOTSUPP) => self.kept().set(opened.node, *owner, lock),
+            Err(Errno::EOPNOTSUPP) => self.kept().set(opened.node, *owner, number(opened), lock),
             result => result,
         };
         if result.is_ok() {
             let is_gone = lock.kind == LockKind::Unlock && (lock.start, lock.end) == (0, u64::MAX);
-            if lock.kind != LockKind::Unlock || is_gone {
-                self.note_holder(opened.node, (lock.family, *owner), !is_gone);
+            let holder = (lock.family, *owner);
+            if is_gone {
+                self.holders().remove(opened.node, holder);
+            } else if lock.kind != LockKind::Unlock {
+                self.holders().add(opened.node, number(opened), holder);
             }
             if lock.kind != LockKind::Exclusive {
                 // Released, or an exclusive lock became a shared one.
@@ -179,15 +185,14 @@ impl Shared {
         }
     }
 
-    fn note_holder(&self, node: u64, holder: Holder, holds: bool) {
-        let mut holders = self.holders();
-        if holds {
-            holders.entry(node).or_default().insert(holder);
-        } else if let Some(of_file) = holders.get_mut(&node) {
-            of_file.remove(&holder);
-            if of_file.is_empty() {
-                holders.remove(&node);
-            }
+    fn released(&self, opened: Arc<OpenedFile>) {
+        let (node, number) = (opened.node, number(&opened));
+        let has_locked = self.holders().release(node, number);
+        if has_locked {
+            self.kept().release_opened(node, number);
+            // The base's go with the file.
+            drop(opened);
+            self.wake(node);
         }
     }
 
@@ -237,8 +242,7 @@ impl Shared {
                 && other.end <= lock.end
                 && (other.kind == lock.kind || lock.kind == LockKind::Exclusive)
         };
-        refused.iter().any(asks_for_more)
-            && !self.holders().get(&node).is_some_and(|holders| holders.contains(&(lock.family, attempt.owner)))
+        refused.iter().any(asks_for_more) && !self.holders().has(node, (lock.family, attempt.owner))
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues<Attempt>> {
@@ -249,7 +253,85 @@ impl Shared {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn holders(&self) -> MutexGuard<'_, HashMap<u64, HashSet<Holder>>> {
+    fn holders(&self) -> MutexGuard<'_, Holders> {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the locks that are taken by an open file know it by, as long as it is there.
+fn number(opened: &Arc<OpenedFile>) -> usize {
+    Arc::as_ptr(opened).addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+
+    use vnode::{Attributes, OpenFile};
+
+    use super::super::open_files::{OpenFiles, OpenWish, Opener};
+    use super::*;
+
+    /// An open file whose base has locks, or has none.
+    struct Lockable(bool);
+
+    impl OpenFile for Lockable {
+        fn read_at(&self, _caller: &Caller, _offset: u64, _buffer: &mut [u8]) -> Result<usize> {
+            Ok(0)
+        }
+        fn getattr(&self, _caller: &Caller) -> Result<Attributes> {
+            Err(Errno::EIO)
+        }
+        fn lock(&self, _caller: &Caller, _owner: LockOwner, _lock: &Lock) -> Result<()> {
+            if self.0 { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+        }
+        fn as_any(&self) -> &dyn Any {
+            self
+        }
+    }
+
+    const WISH: OpenWish = OpenWish {
+        passthrough: false,
+        direct: false,
+        opens_differ: false,
+        writes: true,
+        appends: false,
+        opener: Opener { ids: (0, 0), is_privileged: true },
+    };
+
+    #[test]
+    fn nothing_is_left_of_files_that_were_locked_and_closed() {
+        let (files, shared) = (OpenFiles::new(), Shared::default());
+        let lock = Lock { family: LockFamily::Posix, kind: LockKind::Exclusive, start: 0, end: 9, pid: 1 };
+        for has_locks in [true, false] {
+            for file in 0..10_000_u64 {
+                // Many files, and one again and again.
+                for node in [file + 10, 5] {
+                    let answer = files.open(node, Arc::new(Lockable(has_locks)), WISH, |_| None, |_| false);
+                    let opened = files.release(answer.handle, |_| ()).unwrap();
+                    // Whose locks are by open file closes none: nobody is told of as owner.
+                    let owner = LockOwner(answer.handle);
+                    let attempt = Attempt { caller: Caller::server(), opened: Arc::clone(&opened), owner, lock };
+                    assert_eq!(shared.try_once(&attempt), Ok(()), "the one before is gone");
+                    assert!(shared.holders().has(node, (LockFamily::Posix, owner)));
+                    drop(attempt);
+                    shared.released(opened);
+                }
+            }
+            assert_eq!((shared.holders().count(), shared.kept().count()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn an_owner_of_two_open_files_holds_until_both_are_gone_or_it_unlocks() {
+        let (one, other, holder) = (1, 2, (LockFamily::Posix, LockOwner(7)));
+        let mut holders = Holders::default();
+        holders.add(5, one, holder);
+        holders.add(5, other, holder);
+        assert!(holders.release(5, one) && holders.has(5, holder));
+        assert!(holders.release(5, other) && !holders.has(5, holder) && !holders.release(5, other));
+        holders.add(5, one, holder);
+        holders.remove(5, holder);
+        assert_eq!((holders.has(5, holder), holders.count()), (false, 0));
     }
 }

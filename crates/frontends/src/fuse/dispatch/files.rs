@@ -246,6 +246,7 @@ impl Dispatcher {
             // A mapping written through changes the times below without the kernel's noticing them here.
             self.notifications.invalidate_attributes(opened.node);
         }
+        self.locks.released(opened);
         Ok(())
     }
 

@@ -11,26 +11,37 @@ pub(super) struct KeptLocks(HashMap<u64, Vec<Kept>>);
 #[derive(Clone, Copy)]
 struct Kept {
     owner: LockOwner,
+    /// By which open file it was taken.
+    opened: usize,
     lock: Lock,
 }
 
 impl KeptLocks {
-    /// Takes or releases a lock.
+    /// Takes or releases a lock by an open file.
     ///
     /// # Errors
     /// `EAGAIN` where another owner's is in the way.
-    pub(super) fn set(&mut self, node: u64, owner: LockOwner, lock: &Lock) -> Result<()> {
+    pub(super) fn set(&mut self, node: u64, owner: LockOwner, opened: usize, lock: &Lock) -> Result<()> {
         if lock.kind != LockKind::Unlock && self.conflict(node, owner, lock).is_some() {
             return Err(Errno::EAGAIN);
         }
-        self.keep(node, owner, lock);
+        self.keep(node, owner, opened, lock);
         Ok(())
     }
 
     /// Releases the POSIX locks that an owner has on a file.
     pub(super) fn release(&mut self, node: u64, owner: LockOwner) {
         let whole = Lock { family: LockFamily::Posix, kind: LockKind::Unlock, start: 0, end: u64::MAX, pid: 0 };
-        self.keep(node, owner, &whole);
+        self.keep(node, owner, 0, &whole);
+    }
+
+    /// Releases the locks that were taken by an open file.
+    pub(super) fn release_opened(&mut self, node: u64, opened: usize) {
+        let Some(held) = self.0.get_mut(&node) else { return };
+        held.retain(|one| one.opened != opened);
+        if held.is_empty() {
+            self.0.remove(&node);
+        }
     }
 
     /// A lock of another owner that is in the way.
@@ -46,7 +57,7 @@ impl KeptLocks {
     }
 
     /// Replaces what the owner holds in the range by `lock`: parts outside stay, as fcntl(2) describes.
-    fn keep(&mut self, node: u64, owner: LockOwner, lock: &Lock) {
+    fn keep(&mut self, node: u64, owner: LockOwner, opened: usize, lock: &Lock) {
         if lock.kind == LockKind::Unlock && !self.0.contains_key(&node) {
             return;
         }
@@ -59,20 +70,26 @@ impl KeptLocks {
                 continue;
             }
             if one.lock.start < lock.start {
-                left.push(Kept { owner, lock: Lock { end: lock.start - 1, ..one.lock } });
+                left.push(Kept { lock: Lock { end: lock.start - 1, ..one.lock }, ..one });
             }
             if one.lock.end > lock.end {
-                left.push(Kept { owner, lock: Lock { start: lock.end + 1, ..one.lock } });
+                left.push(Kept { lock: Lock { start: lock.end + 1, ..one.lock }, ..one });
             }
         }
         if lock.kind != LockKind::Unlock {
-            left.push(Kept { owner, lock: *lock });
+            left.push(Kept { owner, opened, lock: *lock });
         }
         if left.is_empty() {
             self.0.remove(&node);
         } else {
             *held = left;
         }
+    }
+
+    /// Number of files with locks.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
     }
 }
 
@@ -93,15 +110,15 @@ mod tests {
     fn kept_ranges_split_and_conflict_as_fcntl_says() {
         let mut locks = KeptLocks::default();
         let (one, two) = (LockOwner(1), LockOwner(2));
-        locks.set(NODE, one, &lock(LockKind::Exclusive, 0, 99)).unwrap();
-        assert_eq!(locks.set(NODE, two, &lock(LockKind::Shared, 50, 60)), Err(Errno::EAGAIN));
+        locks.set(NODE, one, 1, &lock(LockKind::Exclusive, 0, 99)).unwrap();
+        assert_eq!(locks.set(NODE, two, 1, &lock(LockKind::Shared, 50, 60)), Err(Errno::EAGAIN));
         // An owner's own lock is no obstacle: the middle becomes shared.
-        locks.set(NODE, one, &lock(LockKind::Shared, 40, 59)).unwrap();
-        locks.set(NODE, two, &lock(LockKind::Shared, 45, 50)).unwrap();
+        locks.set(NODE, one, 1, &lock(LockKind::Shared, 40, 59)).unwrap();
+        locks.set(NODE, two, 1, &lock(LockKind::Shared, 45, 50)).unwrap();
         assert_eq!(locks.conflict(NODE, two, &lock(LockKind::Shared, 39, 39)).unwrap().end, 39);
         assert_eq!(locks.conflict(NODE, two, &lock(LockKind::Shared, 60, u64::MAX)).unwrap().start, 60);
-        locks.set(NODE, one, &lock(LockKind::Unlock, 0, u64::MAX)).unwrap();
-        locks.set(NODE, two, &lock(LockKind::Exclusive, 0, u64::MAX)).unwrap();
+        locks.set(NODE, one, 1, &lock(LockKind::Unlock, 0, u64::MAX)).unwrap();
+        locks.set(NODE, two, 1, &lock(LockKind::Exclusive, 0, u64::MAX)).unwrap();
         locks.release(NODE, two);
         assert!(locks.0.is_empty());
     }
@@ -116,10 +133,10 @@ mod tests {
                 scope.spawn(move || {
                     let mut taken = 0;
                     while taken < 20_000 {
-                        if locks.lock().unwrap().set(NODE, owner, &exclusive).is_ok() {
+                        if locks.lock().unwrap().set(NODE, owner, 1, &exclusive).is_ok() {
                             assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "{owner:?} is not alone");
                             holders.fetch_sub(1, Ordering::SeqCst);
-                            locks.lock().unwrap().set(NODE, owner, &unlock).unwrap();
+                            locks.lock().unwrap().set(NODE, owner, 1, &unlock).unwrap();
                             taken += 1;
                         }
                     }
@@ -132,8 +149,8 @@ mod tests {
     fn families_do_not_see_each_other() {
         let mut locks = KeptLocks::default();
         let flock = Lock { family: LockFamily::Flock, ..lock(LockKind::Exclusive, 0, u64::MAX) };
-        locks.set(NODE, LockOwner(1), &flock).unwrap();
-        locks.set(NODE, LockOwner(2), &lock(LockKind::Exclusive, 0, 9)).unwrap();
-        assert_eq!(locks.set(NODE, LockOwner(2), &flock), Err(Errno::EAGAIN));
+        locks.set(NODE, LockOwner(1), 1, &flock).unwrap();
+        locks.set(NODE, LockOwner(2), 1, &lock(LockKind::Exclusive, 0, 9)).unwrap();
+        assert_eq!(locks.set(NODE, LockOwner(2), 1, &flock), Err(Errno::EAGAIN));
     }
 }
