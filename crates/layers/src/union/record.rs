@@ -52,7 +52,7 @@ pub(super) struct Record {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
     /// All of it.
-    Whole(Record),
+    Whole(Box<Record>),
     /// It was not written to its end: then the rename was not made.
     Part,
     /// It was written by a later version, which knows what is left to be done.
@@ -62,7 +62,7 @@ pub(super) enum Said {
 impl Said {
     fn by(text: &str) -> Self {
         match Record::decode(text) {
-            Some(record) => Self::Whole(record),
+            Some(record) => Self::Whole(Box::new(record)),
             None if work::is_later(text, FORM) => Self::InLaterForm,
             None => Self::Part,
         }
