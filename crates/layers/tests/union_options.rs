@@ -606,7 +606,31 @@ fn copies_belong_to_whom_the_option_says() {
     assert_eq!(copied(&[("copyup", "owner")]), copied(&[]));
     let constant = [("copyup", "const"), ("copyup-owner", "7:8"), ("copyup-mode", "640")];
     assert_eq!(copied(&constant), [(7, 8, 0o750), (7, 8, 0o640)]);
-    assert_eq!(copied(&[("copyup", "current")]), [(1000, 1001, 0o750), (1000, 1001, 0o640)]);
+    // What lies above gives the caller no say in who gets at what else is there.
+    assert_eq!(copied(&[("copyup", "current")]), [(5, 6, 0o777), (1000, 1001, 0o640)]);
+}
+
+#[test]
+fn a_copy_that_is_its_callers_does_not_give_away_the_directories_above_it() {
+    let scene = scene(&[("copyup", "current")], &[(ReadWrite, &[]), (ReadOnly, &["shared/mine/x", "shared/other"])]);
+    for (path, uid, mode) in
+        [("shared", 0, 0o1777), ("shared/mine", 5, 0o711), ("shared/mine/x", 5, 0o646), ("shared/other", 6, 0o600)]
+    {
+        let changes = SetAttributes { uid: Some(uid), gid: Some(uid), mode: Some(mode), ..SetAttributes::default() };
+        at(&scene.branches[1], path).unwrap().setattr(&server(), &changes).unwrap();
+    }
+    let caller = Caller::with_groups(1000, 1000, &[], 0o022);
+    let file = at(&scene.union, "shared/mine/x").unwrap().open(&caller, OpenFlags::WRITE).unwrap();
+    file.write_at(&caller, 0, b"9", false).unwrap();
+    let owned = |path: &str| {
+        let attributes = walk(&scene.union, &server(), path).unwrap().attributes;
+        (attributes.uid, attributes.mode)
+    };
+    assert_eq!(["shared", "shared/mine", "shared/mine/x"].map(owned), [(0, 0o1777), (5, 0o711), (1000, 0o644)]);
+    let shared = at(&scene.union, "shared").unwrap();
+    assert_eq!(shared.unlink(&caller, name("other")), Err(Errno::EPERM));
+    let open = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
+    assert_eq!(shared.setattr(&caller, &open).err(), Some(Errno::EPERM));
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Node {
         let (server, writer) = (Caller::server(), Caller::server().at_expense_of(caller));
         // On the right of the leftmost, that decides.
         let is_leftmost = self.union.branches.position(member) < self.union.branches.position(&self.leftmost().member);
-        let rights = if is_leftmost { self.union.rights_of_copy(caller) } else { None };
+        let rights = if is_leftmost { self.union.rights_of_directory() } else { None };
         let (work, name) = (member.work.directory()?, member.work.name());
         let directory = work.mkdir(&writer, name.as_name(), 0o700)?.vnode;
         let made = copy_attributes(&writer, &self.leftmost().vnode, &directory, rights).and_then(|lost| {

@@ -73,6 +73,15 @@ impl Union {
         self.branches.may_change(member) || self.branches.writable_at_or_left_of(position).is_some()
     }
 
+    /// What a directory has instead of the original's rights that is copied for the sake of what is in it: it is never the
+    /// caller's, who could let others in then, or take away what is not the caller's.
+    fn rights_of_directory(&self) -> Option<Rights> {
+        match self.settings.copy_up {
+            Ownership::Constant(rights) => Some(rights),
+            Ownership::Original | Ownership::Current => None,
+        }
+    }
+
     /// What a copy that a caller causes has instead of the original's rights.
     fn rights_of_copy(&self, caller: &Caller) -> Option<Rights> {
         match self.settings.copy_up {
