@@ -621,3 +621,18 @@ fn files_that_were_copied_without_their_data_are_committed_with_them() {
     assert_eq!(read(&scene.stack, "g").unwrap(), "0:d/f");
     assert_eq!(at(&scene.stack, "d/f").err(), Some(Errno::ENOENT));
 }
+
+#[test]
+fn a_commit_whose_journal_is_not_understood_changes_nothing() {
+    for line in [&b"begun 1-2\nexchange 1 2\n"[..], b"begun 1-2\nmove x y\n", b"\xff\n"] {
+        let scene = Scene::with(&["a"]);
+        write(&scene.seen().root(), "a", b"new");
+        let state = at(&scene.changes, ".wh..wh.plyfs").unwrap();
+        write(&state, "commit", line);
+        let before = tree(&scene.stack);
+        assert!(matches!(scene.commit(), Err(CommitError::Stopped { done: 0, .. })), "{}", line.escape_ascii());
+        same(&before, &tree(&scene.stack), "nothing is committed");
+        let file = state.lookup(&server(), name("commit")).unwrap();
+        assert_eq!(file.attributes.size, line.len() as u64, "the journal stays as it was");
+    }
+}

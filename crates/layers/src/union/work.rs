@@ -18,6 +18,7 @@ use super::identity::Identity;
 use super::kept;
 use super::losses::{self, Losses};
 use super::metacopy;
+use super::register::Register;
 use super::sure::Sure;
 use super::trusted;
 use super::whiteout::{self, STATE};
@@ -134,9 +135,13 @@ impl Work {
     /// That of the branch with this root.
     ///
     /// # Errors
-    /// Those of finding out what the branch has: to take it for less would show what is hidden. [`UNMARKED`].
+    /// Those of finding out what the branch has: to take it for less would show what is hidden. [`UNMARKED`]; [`LATER`] if a
+    /// later version has written to it.
+    ///
+    /// [`LATER`]: super::register::LATER
     pub(super) fn new(root: &VnodeRef) -> Result<Self> {
         let state = state_of(root)?;
+        Register::of(root)?;
         let exists = AtomicBool::new(state.is_some());
         let has = |mark| match &state {
             Some(state) => find(state, name(mark)).map(|mark| mark.is_some()),
@@ -256,6 +261,8 @@ impl Work {
         };
         let lock = take_lock(&state)?;
         let directory = directory_in(&state, Work::WORK)?;
+        // A later version may have written there since this was made.
+        Register::of(&self.root)?;
         clear(&self.root, &state, &directory)?;
         self.exists.store(true, Ordering::Relaxed);
         let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp};
 
 use super::super::identity;
+use super::super::register::LATER;
 use super::super::work::{self, Work};
 
 /// The journal of a fork.
@@ -34,6 +35,9 @@ pub(super) struct Copied {
 
 impl Journal {
     /// That in the branch of changes.
+    ///
+    /// # Errors
+    /// Those of reading it; [`LATER`] for one with a line that is not known: what it says of a commit must not be passed over.
     pub(super) fn open(work: &Work) -> Result<Self> {
         let server = Caller::server();
         let how = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
@@ -50,8 +54,10 @@ impl Journal {
             made: HashMap::new(),
             moves: HashMap::new(),
         };
-        for line in String::from_utf8_lossy(&text[..end]).lines() {
-            journal.learn(&line.split(' ').collect::<Vec<_>>());
+        let text = std::str::from_utf8(&text[..end]).map_err(|_| LATER)?;
+        // Storage that was switched off may have zeros where it was not written.
+        for line in text.lines().filter(|line| !line.contains('\0')) {
+            journal.learn(&line.split(' ').collect::<Vec<_>>()).ok_or(LATER)?;
         }
         Ok(journal)
     }
@@ -124,25 +130,20 @@ impl Journal {
         Ok(())
     }
 
-    fn learn(&mut self, words: &[&str]) {
+    /// Takes a line in: `None` for one that is not known.
+    fn learn(&mut self, words: &[&str]) -> Option<()> {
         match words {
             ["begun", id] => (self.id, self.is_resumed) = ((*id).to_owned(), true),
             ["copy", object, changed, copy, written, path] => {
-                let (object, copy) = (handle(object), handle(copy));
-                let (changed, written) = (time(changed), time(written));
-                if let (Some(object), Some(changed), Some(handle), Some(written)) = (object, changed, copy, written) {
-                    let path = identity::bytes(path).unwrap_or_default();
-                    self.copies.insert((object, changed), Copied { handle, path });
-                    self.made.insert(handle, written);
-                }
+                let (object, copied) = (handle(object)?, handle(copy)?);
+                let (changed, written, path) = (time(changed)?, time(written)?, identity::bytes(path)?);
+                self.copies.insert((object, changed), Copied { handle: copied, path });
+                self.made.insert(copied, written);
             }
-            ["move", directory, rest] => {
-                if let (Some(directory), Some(rest)) = (handle(directory), handle(rest)) {
-                    self.moves.insert(directory, rest);
-                }
-            }
-            _ => {}
+            ["move", directory, rest] => drop(self.moves.insert(handle(directory)?, handle(rest)?)),
+            _ => return None,
         }
+        Some(())
     }
 }
 
