@@ -285,6 +285,26 @@ fn a_directory_comes_to_an_earlier_branch_without_attributes() {
 }
 
 #[test]
+fn what_cannot_have_a_second_name_is_not_copied_for_one() {
+    for lacks in cases() {
+        let scene = Scene::new(lacks, lower());
+        let (root, dir) = (scene.union.root(), at(&scene.union, "dir").unwrap());
+        for (path, place) in [("dir/file", &dir), ("dir/other", &root), ("a", &dir), ("linked", &root)] {
+            let linked = place.link(&server(), &at(&scene.union, path).unwrap(), name("second")).map(drop);
+            let expected = if lacks.links { Err(Errno::EPERM) } else { Ok(()) };
+            assert_eq!((linked, at(&scene.upper, path).is_ok()), (expected, !lacks.links), "{path}: {lacks:?}");
+            let _ = place.unlink(&server(), name("second"));
+        }
+        if lacks.links {
+            assert_eq!(list(&scene.upper, ""), [".wh..wh.plyfs"], "{lacks:?}");
+            write(&root, "own", b"");
+            let own = at(&scene.union, "own").unwrap();
+            assert_eq!(root.link(&server(), &own, name("second")).err(), Some(Errno::EPERM), "{lacks:?}");
+        }
+    }
+}
+
+#[test]
 fn names_that_a_branch_takes_for_one_stay_two() {
     for lacks in [Lacks { exact_names: true, ..NOTHING }, FAT, EVERYTHING] {
         let lower = memory();

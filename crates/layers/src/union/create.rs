@@ -133,7 +133,9 @@ impl Node {
         self.may_change_names(caller)?;
         let mut limit = usize::MAX;
         for _ in 0..ATTEMPTS {
-            let Instance { member, vnode, .. } = match target.writable_within(caller, Extent::Nothing, limit) {
+            let can_be_linked = target.can_be_linked_from(caller, self, limit);
+            let writable = can_be_linked.and_then(|()| target.writable_within(caller, Extent::Nothing, limit));
+            let Instance { member, vnode, .. } = match writable {
                 // By which of its names it would go to another branch is not known.
                 Err(Errno::ESTALE) if matches!(target.whereabouts(), Whereabouts::Unknown) => return Err(Errno::EXDEV),
                 found => found?,

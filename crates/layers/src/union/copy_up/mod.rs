@@ -221,6 +221,30 @@ impl Node {
         Ok(self.leftmost())
     }
 
+    /// Makes sure that the branch to which it would be copied, to get one more name in this directory, has such names: nothing is
+    /// copied for what is going to be refused. `limit` is as for [`Node::writable_within`].
+    ///
+    /// # Errors
+    /// `EPERM` where it does not have them, and for what is immutable.
+    pub(super) fn can_be_linked_from(
+        self: &Arc<Self>,
+        caller: &Caller,
+        directory: &Arc<Self>,
+        limit: usize,
+    ) -> Result<()> {
+        self.may_be_copied(caller)?;
+        if self.is_nameless() {
+            return Ok(());
+        }
+        match self.target_of_copy(&self.leftmost().member, limit)? {
+            // Where that cannot be tried out, as in a branch that is full, the copy itself finds out.
+            Some(target) if directory.can_be_in(&target)? && target.work.has_hard_links() == Ok(false) => {
+                Err(Errno::EPERM)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Where a copy of what is in the member is made, so that it is no further to the right than `limit`; `None` if it
     /// may be changed where it is.
     fn target_of_copy(self: &Arc<Self>, member: &Member, limit: usize) -> Result<Option<Arc<Member>>> {
