@@ -55,8 +55,10 @@ fn in_linear_time<T>(depth: usize, prepare: impl Fn(usize) -> T, work: impl Fn(u
         println!("{depth} levels: {:?} of {:?}", now() - begin, clock.elapsed());
         now() - begin
     };
-    let (tenth, whole) = (time(depth / 10), time(depth));
-    assert!(whole < 40 * tenth, "{tenth:?} for a tenth of the levels, {whole:?} for all");
+    // What others do takes the processor's caches away now and then: what is not linear is too slow each time.
+    let slow: Vec<_> =
+        (0..3).map(|_| (time(depth / 10), time(depth))).take_while(|&(tenth, whole)| whole >= 40 * tenth).collect();
+    assert!(slow.len() < 3, "of a tenth of the levels, and of all: {slow:?}");
 }
 
 /// The layer that the last snapshot has put on a branch.

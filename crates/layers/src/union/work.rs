@@ -550,13 +550,15 @@ fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
 
 /// Undoes what was not finished, but for renames.
 fn clear(root: &VnodeRef, state: &VnodeRef, work: &VnodeRef) -> Result<()> {
-    let (kept, others): (Vec<_>, Vec<_>) =
-        entries(work)?.into_iter().partition(|(name, _)| Purpose::of(name.as_bytes()) == Purpose::Kept);
-    // What they tell of is removed after that.
-    for (name, _) in &kept {
-        kept::put_back(root, work, name.as_name())?;
+    for (name, _) in entries(work)? {
+        if Purpose::of(name.as_bytes()) == Purpose::Kept {
+            kept::put_back(root, work, name.as_name())?;
+        }
     }
-    for (name, _) in others.into_iter().chain(kept) {
+    // What these tell of has left the directory, or is removed before they are.
+    let mut left = entries(work)?;
+    left.sort_by_key(|(name, _)| Purpose::of(name.as_bytes()) == Purpose::Kept);
+    for (name, _) in left {
         match Purpose::of(name.as_bytes()) {
             Purpose::Record => continue,
             Purpose::Passing | Purpose::Kept => {}
