@@ -1,6 +1,6 @@
 //! What operators make of integers: the same when a description is checked, interpreted and compiled.
 
-use crate::ir::{Comparison, Integer, Operator};
+use crate::code::{Comparison, Integer, Operator};
 
 /// What an operator makes of two integers of a type; `None` where C says nothing, which stops a rule: a division by zero.
 pub fn compute(operator: Operator, r#type: Integer, one: i64, other: i64) -> Option<i64> {

@@ -5,11 +5,12 @@ mod built_in;
 mod given;
 
 use crate::builtins::{Attribute, Global, OperationValue};
+use crate::code::{Area, Argument, Integer, Operator, Shared, Site};
 use crate::interpreter::Outside;
-use crate::ir::{Area, Argument, Integer, Operator, Shared, Site};
 use crate::memory::{self, Memory};
 use crate::program::Program;
 use crate::stop::Why;
+use crate::target::ByteOrder;
 use given::Given;
 
 /// A flag of `fistRename`: what has the name stays.
@@ -127,6 +128,7 @@ const BELOW_WORK: u64 = 64 << 10;
 impl Outside for Calls<'_> {
     fn call(&mut self, memory: &mut Memory<'_>, site: usize, values: &[i64]) -> Result<i64, Why> {
         memory.meter().charge(CALL_WORK)?;
+        let order = self.program.target.byte_order;
         match &self.program.sites[site] {
             Site::BuiltIn(function, operands) => self.built_in(memory, *function, operands, values),
             Site::Global(global @ Global::BlockSize) => self.below(memory, |host| host.global(*global)),
@@ -151,13 +153,13 @@ impl Outside for Calls<'_> {
             Site::Load(shared, integer) => {
                 let (place, offset, _) = find(shared, values)?;
                 let mut value = 0;
-                self.host.shared(place, &mut |bytes| value = memory::load(&bytes[offset..], *integer))?;
+                self.host.shared(place, &mut |bytes| value = memory::load(&bytes[offset..], *integer, order))?;
                 Ok(value)
             }
             Site::Store(shared, integer) => {
                 let (place, offset, rest) = find(shared, values)?;
                 let value = rest.first().copied().unwrap_or(0);
-                self.host.shared(place, &mut |bytes| store(&mut bytes[offset..], *integer, value))?;
+                self.host.shared(place, &mut |bytes| store(&mut bytes[offset..], *integer, value, order))?;
                 Ok(value)
             }
             Site::Update { shared, integer, operator, computed, is_postfix } => {
@@ -214,14 +216,15 @@ impl Calls<'_> {
         by: i64,
         is_postfix: bool,
     ) -> Result<i64, Why> {
+        let order = self.program.target.byte_order;
         let mut answer = Ok(0);
         self.host.shared(place, &mut |bytes| {
-            let before = memory::load(&bytes[offset..], integer);
+            let before = memory::load(&bytes[offset..], integer, order);
             answer = match crate::arithmetic::compute(operator, computed, computed.wrap(before), by) {
                 None => Err(Why::DivisionByZero),
                 Some(after) => {
                     let after = integer.wrap(after);
-                    store(&mut bytes[offset..], integer, after);
+                    store(&mut bytes[offset..], integer, after, order);
                     Ok(if is_postfix { before } else { after })
                 }
             };
@@ -237,8 +240,8 @@ fn allocate_text(memory: &mut Memory<'_>, mut text: Vec<u8>) -> Result<i64, Why>
     memory.allocate(text)
 }
 
-fn store(bytes: &mut [u8], integer: Integer, value: i64) {
-    bytes[..integer.bytes.into()].copy_from_slice(&value.to_le_bytes()[..integer.bytes.into()]);
+fn store(bytes: &mut [u8], integer: Integer, value: i64, order: ByteOrder) {
+    order.write(value, &mut bytes[..integer.bytes.into()]);
 }
 
 /// Where shared data is, and the values behind those of it.

@@ -39,6 +39,7 @@ use crate::memory::Memory;
 use crate::meter::Steps;
 use crate::program::Program;
 use crate::stop::{Stop, Why};
+use crate::target::ByteOrder;
 use crate::text::Span;
 use facts::Facts;
 use machine::{Machine, Numbers};
@@ -103,6 +104,9 @@ impl Compiled {
     /// The machine is one that no code can be made for, a function is not whole (which no checked description's is), or needs
     /// too much of the stack.
     pub fn new(program: &Program) -> Result<Compiled, CompileError> {
+        if program.target.byte_order != ByteOrder::HOST {
+            return Err(CompileError::general("the program was prepared for another machine"));
+        }
         Compiled::by_facts(program, &facts::all(program)?)
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use crate::check::constants::{ERRORS, NUMBERS};
+use crate::check::constants::{ERRORS, FLAGS, NUMBERS};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lexer::Lexed;
 use crate::text::Span;
@@ -78,7 +78,7 @@ struct Conditions<'a> {
 
 impl<'a> Conditions<'a> {
     fn new(text: &'a str) -> Conditions<'a> {
-        let known = ERRORS.iter().map(|(name, _)| *name).chain(NUMBERS.iter().map(|(name, _)| *name));
+        let known = ERRORS.iter().map(|(name, _)| *name).chain(FLAGS.iter().chain(&NUMBERS).map(|(name, _)| *name));
         Conditions {
             text,
             defined: known.collect(),

@@ -1,6 +1,6 @@
 //! How deeply a function is nested: what it takes, at most, of the stack of whoever runs it.
 
-use crate::ir::{Expression as E, Statement as S};
+use crate::code::{Expression as E, Statement as S};
 use crate::visit::parts;
 
 /// The depth of statements.

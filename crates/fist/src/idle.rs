@@ -2,7 +2,7 @@
 
 use crate::arithmetic::compare;
 use crate::builtins::BuiltIn;
-use crate::ir::{Expression as E, Operator, Site, Statement as S};
+use crate::code::{Expression as E, Operator, Site, Statement as S};
 use crate::program::Program;
 
 /// Whether a function does nothing that anybody could see if the operation has no error.

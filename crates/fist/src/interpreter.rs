@@ -1,7 +1,7 @@
-//! The interpreter: runs the intermediate form as it stands. What it does is what a description means.
+//! The interpreter: runs code as it stands. What it does is what a description means.
 
 use crate::arithmetic::{compare, compute};
-use crate::ir::{Expression as E, Function, Statement as S};
+use crate::code::{Expression as E, Function, Statement as S};
 use crate::memory::{self, Frame, Memory};
 use crate::meter::Steps;
 use crate::program::Program;
@@ -33,6 +33,7 @@ pub fn run(
     function: usize,
     values: &[i64],
 ) -> Result<i64, Stop> {
+    memory.set_order(program.target.byte_order);
     let (steps, left) = Steps::new(STEPS_MAX);
     let mut machine = Machine { program, memory, outside, registers: values.to_vec(), base: 0, left, steps, depth: 0 };
     machine.invoke(function, 0, Span::default())

@@ -1,122 +1,111 @@
-//! The intermediate form: functions of a description, checked, every name resolved and every conversion written out.
+//! The intermediate form: what a checked description says, with every name resolved and every conversion written out.
 //!
-//! **Every value is an `i64`**: an integer within its type, a pointer, or the number of an object in the table of the run.
-//! Variables that are never pointed to are registers; others are objects of memory. A pointer holds the number of a region
-//! of memory and an offset in it, and each access is checked against the bounds of the region: a pointer that was made in
-//! any way whatever reaches nothing else. All that is not computing on such values is a [`Site`]: a call out of the
-//! program, which both tiers make in the same way.
+//! It is **typed and named**, so that a text in another language can be written from it: variables, functions, structures and
+//! constants keep what the description calls them, accesses say what is accessed, and comments are kept. It is **neutral**:
+//! what differs from one target to the next (sizes and places of fields, error numbers, flags, bytes of a page, numbers of ioctls,
+//! byte order) stands in it by name, and becomes a number when a program is
+//! [prepared](crate::prepare) for a [target](crate::target).
+//!
+//! It knows nothing of who runs it. All that is not computing is a [`Site`]: a call out of the program, of which it is known
+//! what it may do.
+
+mod integer;
+mod object;
+pub mod print;
+mod program;
+mod visit;
+
+pub use integer::{Comparison, Integer, Operator};
+pub use object::{Area, Argument, Role};
+pub use program::{Data, Definition, Field, Initial, Ioctl, OwnError, Program, Structure};
+pub(crate) use visit::each;
 
 use crate::builtins::{Attribute, BuiltIn, Global, OperationValue};
 use crate::text::Span;
 
-/// An integer's type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Integer {
-    /// 1, 2, 4 or 8.
-    pub bytes: u8,
-    /// Below zero there is nothing.
-    pub is_unsigned: bool,
-}
-
-impl Integer {
-    /// `char`.
-    pub const CHAR: Integer = Integer { bytes: 1, is_unsigned: false };
-    /// `unsigned char`.
-    pub const BYTE: Integer = Integer { bytes: 1, is_unsigned: true };
-    /// `int`.
-    pub const INT: Integer = Integer { bytes: 4, is_unsigned: false };
-    /// `unsigned`.
-    pub const UNSIGNED: Integer = Integer { bytes: 4, is_unsigned: true };
-    /// `long`.
-    pub const LONG: Integer = Integer { bytes: 8, is_unsigned: false };
-    /// `unsigned long`; what a pointer is in memory.
-    pub const UNSIGNED_LONG: Integer = Integer { bytes: 8, is_unsigned: true };
-
-    /// What is left of a value in this type, sign or zero extended.
-    pub const fn wrap(self, value: i64) -> i64 {
-        match (self.bytes, self.is_unsigned) {
-            (1, false) => value as i8 as i64,
-            (1, true) => value as u8 as i64,
-            (2, false) => value as i16 as i64,
-            (2, true) => value as u16 as i64,
-            (4, false) => value as i32 as i64,
-            (4, true) => value as u32 as i64,
-            _ => value,
-        }
-    }
-
-    /// The type that C computes with: at least an `int`.
-    pub const fn promoted(self) -> Integer {
-        if self.bytes < 4 { Integer::INT } else { self }
-    }
-
-    /// The type of two operands together (C, "usual arithmetic conversions").
-    pub const fn with(self, other: Integer) -> Integer {
-        let (one, other) = (self.promoted(), other.promoted());
-        if one.bytes > other.bytes || (one.bytes == other.bytes && one.is_unsigned) { one } else { other }
-    }
-
-    /// The value that a text is, decimal or with `0x` hexadecimal; or what is expected, in words.
-    ///
-    /// # Errors
-    /// For a text that is no value of this type.
-    pub fn read(self, text: &str) -> Result<i64, String> {
-        let bits = u32::from(self.bytes) * 8;
-        let (least, most) =
-            if self.is_unsigned { (0, (1 << bits) - 1) } else { (-(1 << (bits - 1)), (1_i128 << (bits - 1)) - 1) };
-        let (digits, radix) = match text.strip_prefix("0x") {
-            Some(digits) => (digits, 16),
-            None => (text, 10),
-        };
-        match i128::from_str_radix(digits, radix) {
-            Ok(value) if (least..=most).contains(&value) => Ok(value as i64),
-            _ => Err(format!("a number from {least} to {most}")),
-        }
-    }
-
-    /// Whether every value of the other type is one of this.
-    pub const fn holds(self, other: Integer) -> bool {
-        match (self.is_unsigned, other.is_unsigned) {
-            (true, false) => false,
-            (false, true) => self.bytes > other.bytes,
-            _ => self.bytes >= other.bytes,
-        }
-    }
-}
-
 /// A register of a function.
 pub type Register = usize;
 
+/// A type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// Nothing.
+    Void,
+    /// An integer.
+    Integer(Integer),
+    /// An object of a file system.
+    Vnode,
+    /// To something of a type.
+    Pointer {
+        /// What it points to.
+        to: Box<Type>,
+        /// It is not written to through this pointer.
+        is_const: bool,
+    },
+    /// So many of one type.
+    Array(Box<Type>, Constant),
+    /// A structure, by its index in the program.
+    Structure(usize),
+}
+
+/// A number that is known at the latest when a program is prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Constant {
+    /// The same everywhere.
+    Integer(i64),
+    /// The number of an error: `EACCES`.
+    Error(&'static str),
+    /// A bit or a kind by its name: `S_IFDIR`, `O_APPEND`.
+    Flag(&'static str),
+    /// An error of the description's own, by its index in the program.
+    OwnError(usize),
+    /// Bytes of a page.
+    PageSize,
+    /// One that is computed of others, by its index in the program.
+    Defined(usize),
+}
+
+/// A field of a structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FieldOf {
+    /// The structure, by its index in the program.
+    pub structure: usize,
+    /// The field, by its index there.
+    pub field: usize,
+}
+
 /// What computes a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expression {
-    /// An integer, or 0 for a pointer to nothing.
-    Constant(i64),
+    /// A number, or 0 for a pointer to nothing.
+    Constant(Constant),
+    /// Bytes of a value of a type.
+    Size(Type),
     /// What a register holds.
     Register(Register),
     /// A pointer to the function's object of this number.
     Object(usize),
     /// A pointer to data of the description that nothing writes to, by their index in the program.
     Data(usize),
-    /// The integer that a pointer points to.
-    Load(Box<Expression>, Integer, Span),
+    /// The value of this type that a pointer points to: an integer or a pointer.
+    Load(Box<Expression>, Type, Span),
     /// A pointer so many elements further on.
     Element {
         /// From where.
         pointer: Box<Expression>,
         /// How many elements.
         index: Box<Expression>,
-        /// Bytes of each.
-        size: u64,
+        /// What they are.
+        of: Type,
         /// The index must be less than this, where it is known.
-        length: Option<u64>,
+        length: Option<Constant>,
         /// For messages.
         span: Span,
     },
-    /// A pointer so many bytes further on, within the same bounds.
-    Field(Box<Expression>, u64),
-    /// How many elements of so many bytes lie between two pointers into the same region.
-    Distance(Box<Expression>, Box<Expression>, u64, Span),
+    /// A pointer to a field of the structure that the pointer is to, within the same bounds.
+    Field(Box<Expression>, FieldOf),
+    /// How many elements of a type lie between two pointers into the same region.
+    Distance(Box<Expression>, Box<Expression>, Type, Span),
     /// An integer as one of this type.
     Convert(Box<Expression>, Integer),
     /// 1 if the value is 0, else 0.
@@ -135,47 +124,28 @@ pub enum Expression {
     Sequence(Box<Expression>, Box<Expression>),
     /// Writes to a register; the value is what was written.
     Set(Register, Box<Expression>),
-    /// Writes an integer to where the pointer points; the value is what was written.
-    Store(Box<Expression>, Integer, Box<Expression>, Span),
-    /// Copies so many bytes to the first pointer from the second; the value is the first.
-    Copy(Box<Expression>, Box<Expression>, u64, Span),
+    /// Writes a value of a type to where the pointer points; the value is what was written.
+    Store(Box<Expression>, Type, Box<Expression>, Span),
+    /// Copies a value of a type to the first pointer from the second; the value is the first.
+    Copy(Box<Expression>, Box<Expression>, Type, Span),
     /// A function of the description, by its index in the program.
     Call(usize, Vec<Expression>, Span),
     /// A call out of the program, by its index there, and the values that it is given.
     Site(usize, Vec<Expression>, Span),
 }
 
-/// Operators on integers. Results wrap around; a division by zero stops the rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum Operator {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Remainder,
-    ShiftLeft,
-    ShiftRight,
-    And,
-    Or,
-    Xor,
-}
-
-/// Comparisons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Comparison {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
+impl Expression {
+    /// A number that is the same everywhere.
+    pub const fn integer(value: i64) -> Expression {
+        Expression::Constant(Constant::Integer(value))
+    }
 }
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
+    /// A comment that stands here.
+    Comment(String),
     /// For what it does.
     Expression(Expression),
     /// The function's object of this number becomes zero: variables begin so.
@@ -194,17 +164,17 @@ pub enum Statement {
         step: Option<Expression>,
         /// Asked behind each.
         after: Option<Expression>,
-        /// What a round counts against the limit of a run: 1, and more where much is done in it.
-        weight: u32,
         /// For messages.
         span: Span,
     },
     /// The statements from the one on that belongs to a value.
     Switch {
-        /// The value.
+        /// The value, and its type.
         value: Expression,
-        /// Values, and with which of the parts they begin: the lowest value first, each once.
-        cases: Vec<(i64, usize)>,
+        /// The type of the value and of the cases.
+        integer: Integer,
+        /// Values, and with which of the parts they begin.
+        cases: Vec<(Expression, usize)>,
         /// With which it begins otherwise; with none if that is past the last.
         otherwise: usize,
         /// What is done.
@@ -219,24 +189,49 @@ pub enum Statement {
 }
 
 /// A function, or what a rule does.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
+    /// Its name; of a rule, its title.
     pub name: String,
+    /// Comments that stand before it.
+    pub comments: Vec<String>,
+    /// What it answers.
+    pub result: Type,
     /// So many parameters, which come in the first registers.
     pub parameters: usize,
-    /// So many registers. All but the parameters begin with 0.
-    pub registers: usize,
-    /// Its objects of memory: bytes of each. They begin with zeros.
-    pub objects: Vec<u64>,
+    /// Its registers. All but the parameters begin with 0.
+    pub registers: Vec<Variable>,
+    /// Its objects of memory. They begin with zeros.
+    pub objects: Vec<Variable>,
     /// What it does. At the end it answers 0.
     pub body: Vec<Statement>,
-    /// How deeply what it does is nested: what a call of it takes from the room of a run.
-    pub depth: u32,
-    /// What a call of it counts against the limit of a run, as a round of a loop does.
-    pub weight: u32,
     /// Where it stands.
     pub span: Span,
+}
+
+impl Default for Function {
+    /// One that does nothing.
+    fn default() -> Function {
+        Function {
+            name: String::new(),
+            comments: Vec::new(),
+            result: Type::Void,
+            parameters: 0,
+            registers: Vec::new(),
+            objects: Vec::new(),
+            body: Vec::new(),
+            span: Span::default(),
+        }
+    }
+}
+
+/// A variable of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// What the description calls it; empty for one that it has no name for.
+    pub name: String,
+    /// Its type.
+    pub r#type: Type,
 }
 
 /// A call out of the program: what it asks for. The values that it is given are those of its operands, one after the other.
@@ -254,16 +249,14 @@ pub enum Site {
     Attribute(Attribute, Operand),
     /// An object that the operation is about, as a value.
     Object(Argument),
-    /// An integer of shared data.
-    Load(Shared, Integer),
-    /// Writes an integer of shared data; the last of the values is what is written.
-    Store(Shared, Integer),
+    /// A value of shared data: an integer or a pointer.
+    Load(Shared),
+    /// Writes a value of shared data; the last of the values is what is written.
+    Store(Shared),
     /// Computes with an integer of shared data and the last of the values, in one step.
     Update {
         /// Where.
         shared: Shared,
-        /// The type of what lies there.
-        integer: Integer,
         /// How.
         operator: Operator,
         /// The type that is computed with.
@@ -280,8 +273,8 @@ pub enum Operand {
     Missing,
     /// An integer: one value.
     Integer(Integer),
-    /// A pointer, perhaps to a variable or field of so many bytes, beyond which nothing is reached: one value.
-    Pointer(Option<u64>),
+    /// A pointer, perhaps to a variable or field of this type, beyond which nothing is reached: one value.
+    Pointer(Option<Type>),
     /// A pointer to where an integer of this type is written: one value.
     Answer(Integer),
     /// An object, the value of a variable: one value.
@@ -291,11 +284,11 @@ pub enum Operand {
     /// A name that stands for an object of the operation's directory: a pointer, one value.
     Named,
     /// Shared data, whole: a value for each of the indexes.
-    Shared(Shared, u64),
+    Shared(Shared),
     /// Shared data, where an integer is written: a value for each of the indexes.
-    SharedAnswer(Shared, Integer),
-    /// The name of an ioctl or a format, and of a field, by their indexes: no value.
-    Field(usize, usize),
+    SharedAnswer(Shared),
+    /// A field of an ioctl or a format: no value.
+    Field(FieldOf),
     /// Text that is known: no value.
     Text(Vec<u8>),
 }
@@ -305,49 +298,22 @@ pub enum Operand {
 pub struct Shared {
     /// In which.
     pub area: Area,
-    /// Where it begins, bytes.
-    pub offset: u64,
-    /// Elements further on, each by a value of the call: how many there are, and bytes of each.
-    pub indexes: Vec<(u64, u64)>,
+    /// Which part of that.
+    pub path: Vec<Step>,
+    /// The type of what is there.
+    pub r#type: Type,
 }
 
-/// Data that operations share.
+/// A step into data: from a whole to a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Area {
-    /// The `%per_vfs` fields.
-    Vfs,
-    /// The `%mntdata` and `%mntflag` fields, which do not change.
-    Mount,
-    /// The `%per_vnode` fields of an object that the operation is about.
-    Argument(Argument),
-    /// The `%per_vnode` fields of an object that is the first of the values.
-    Object,
-    /// The data of the description that are written to, by their index.
-    Data(usize),
-}
-
-/// An object that the operation is about: `$this:1`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Argument {
-    /// What it is to the operation.
-    pub role: Role,
-    /// 0 is this file system, 1 the first below.
-    pub branch: u32,
-}
-
-/// What an argument is to its operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// `$this`: what it is done to; of an operation with a name, what the name stands for.
-    This,
-    /// `$dir`: the directory that it is done in.
-    Directory,
-    /// `$from`: of a rename, what is moved.
-    From,
-    /// `$fromdir`: of a rename, where it was.
-    FromDirectory,
-    /// `$to`: of a rename, what is replaced.
-    To,
-    /// `$todir`: of a rename, where it goes.
-    ToDirectory,
+pub enum Step {
+    /// To a field.
+    Field(FieldOf),
+    /// To an element, by a value of the call, which must be less than the length.
+    Element {
+        /// What elements are.
+        of: Type,
+        /// How many there are.
+        length: Constant,
+    },
 }

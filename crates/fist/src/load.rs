@@ -5,8 +5,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use crate::check::check;
+use crate::check::check_commented;
 use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::ir;
 use crate::limits::TEXT_BYTES_MAX;
 use crate::lines::Lines;
 use crate::parser::parse;
@@ -21,7 +22,9 @@ pub struct Loaded {
     pub name: String,
     /// Its text.
     pub text: String,
-    /// What can be run, if nothing is wrong.
+    /// What it says, if nothing is wrong.
+    pub ir: Option<ir::Program>,
+    /// The same, prepared for this machine: what can be run.
     pub program: Option<Program>,
     /// What is wrong, and what may be, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
@@ -77,11 +80,12 @@ impl Loaded {
         let name = name(Path::new(file));
         let parsed = parse(&text);
         let is_read = parsed.diagnostics.iter().all(|diagnostic| diagnostic.severity != Severity::Error);
-        let checked = check(&parsed.description, &name);
+        let checked = check_commented(&parsed.description, &name, parsed.written_comments(&text));
         let mut diagnostics = parsed.diagnostics;
         diagnostics.extend(checked.diagnostics.into_iter().filter(|diagnostic| is_read || is_sure(diagnostic)));
         diagnostics.sort_by_key(|diagnostic| diagnostic.span);
-        Loaded { file: file.to_owned(), name, text, program: checked.program.filter(|_| is_read), diagnostics }
+        let (ir, program) = if is_read { (checked.ir, checked.program) } else { (None, None) };
+        Loaded { file: file.to_owned(), name, text, ir, program, diagnostics }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::budget::{Budget, Lease};
 use crate::meter::Meter;
 use crate::program::Data;
 use crate::stop::Why;
+use crate::target::ByteOrder;
 
 /// The pointer to data of a description: the same in every run.
 pub const fn data_pointer(index: usize) -> i64 {
@@ -157,6 +158,7 @@ pub struct Memory<'a> {
     lease: Option<Lease>,
     budget: Option<&'a Arc<Budget>>,
     meter: Meter,
+    order: ByteOrder,
     input: &'a [u8],
     output: &'a mut [u8],
 }
@@ -198,6 +200,7 @@ impl<'a> Memory<'a> {
             lease: None,
             budget: None,
             meter: Meter::default(),
+            order: ByteOrder::HOST,
             input,
             output,
         }
@@ -215,6 +218,16 @@ impl<'a> Memory<'a> {
     pub fn metered(mut self, meter: Meter) -> Memory<'a> {
         self.meter = meter;
         self
+    }
+
+    /// How integers lie in it.
+    pub(crate) fn order(&self) -> ByteOrder {
+        self.order
+    }
+
+    /// From now on integers lie in it as they do on a target.
+    pub(crate) fn set_order(&mut self, order: ByteOrder) {
+        self.order = order;
     }
 
     /// What is left of the work and of the time.
@@ -434,9 +447,9 @@ impl<'a> Memory<'a> {
     /// # Errors
     /// As [`Self::rest`].
     #[inline]
-    pub fn load(&self, pointer: i64, integer: crate::ir::Integer) -> Result<i64, Why> {
+    pub fn load(&self, pointer: i64, integer: crate::code::Integer) -> Result<i64, Why> {
         let bytes = self.read(pointer, integer.bytes.into())?;
-        Ok(load(bytes, integer))
+        Ok(load(bytes, integer, self.order))
     }
 
     /// Writes an integer.
@@ -444,9 +457,9 @@ impl<'a> Memory<'a> {
     /// # Errors
     /// As [`Self::rest_mut`].
     #[inline]
-    pub fn store(&mut self, pointer: i64, integer: crate::ir::Integer, value: i64) -> Result<(), Why> {
-        let bytes = self.write(pointer, integer.bytes.into())?;
-        bytes.copy_from_slice(&value.to_le_bytes()[..integer.bytes.into()]);
+    pub fn store(&mut self, pointer: i64, integer: crate::code::Integer, value: i64) -> Result<(), Why> {
+        let order = self.order;
+        order.write(value, self.write(pointer, integer.bytes.into())?);
         Ok(())
     }
 
@@ -463,16 +476,14 @@ impl<'a> Memory<'a> {
 
 /// The integer that bytes are.
 #[inline]
-pub fn load(bytes: &[u8], integer: crate::ir::Integer) -> i64 {
-    let mut whole = [0; 8];
-    whole[..integer.bytes.into()].copy_from_slice(&bytes[..integer.bytes.into()]);
-    integer.wrap(i64::from_le_bytes(whole))
+pub fn load(bytes: &[u8], integer: crate::code::Integer, order: ByteOrder) -> i64 {
+    integer.wrap(order.read(&bytes[..integer.bytes.into()]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::Integer;
+    use crate::code::Integer;
 
     #[test]
     fn pointers_reach_nothing_beyond_their_objects_nor_after_they_are_gone() {

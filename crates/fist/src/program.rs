@@ -1,7 +1,8 @@
-//! A program: what a checked description is, for whoever runs, compiles or explains it.
+//! A program: what a checked description is when it has been prepared for a target, for whoever runs, compiles or explains it.
 
-use crate::ir::{Function, Integer, Site};
+use crate::code::{Function, Integer, Site};
 use crate::operations::{Operations, Part};
+use crate::target::Target;
 use crate::text::Span;
 use crate::tree::{Access, Direction};
 
@@ -46,6 +47,8 @@ pub struct Program {
     pub rules: Vec<Rule>,
     /// Operations with rules are done one at a time on a mount.
     pub is_serial: bool,
+    /// What it was prepared for.
+    pub target: Target,
 }
 
 /// Functions that encode and decode, by their index.
@@ -170,11 +173,6 @@ pub struct Rule {
 }
 
 impl Program {
-    /// One that does nothing.
-    pub fn new(name: &str) -> Program {
-        Program { name: name.to_owned(), fan_out: 1, ..Program::default() }
-    }
-
     /// Bytes of a value of a type; 0 for one of nothing.
     pub fn size(&self, r#type: &Type) -> u64 {
         match r#type {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::ir::{Expression as E, Statement as S};
+use crate::code::{Expression as E, Statement as S};
 use crate::program::Program;
 use crate::visit::{each_expression, each_statement};
 

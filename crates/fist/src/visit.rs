@@ -1,6 +1,6 @@
-//! Walks through the intermediate form: the parts of expressions and statements, and all that a function is made of.
+//! Walks through code: the parts of expressions and statements, and all that a function is made of.
 
-use crate::ir::{Expression as E, Function, Statement as S};
+use crate::code::{Expression as E, Function, Statement as S};
 
 /// Shows the parts that an expression is made of.
 pub(crate) fn parts<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {

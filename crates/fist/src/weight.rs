@@ -1,6 +1,6 @@
 //! What a round of a loop, and a call of a function, count against the limit of a run: the more, the more is done in each.
 
-use crate::ir::{Expression as E, Function, Statement as S};
+use crate::code::{Expression as E, Function, Statement as S};
 use crate::visit::parts;
 
 /// So many expressions are done for each one that a round or a call counts.

@@ -1,7 +1,7 @@
 //! The words of the language with what they mean, for editors and the reference. What the compiler has tables of comes from those.
 
 use crate::builtins::{Answer, BuiltIn, Parameter, Signature};
-use crate::check::constants::{ERRORS, NUMBERS};
+use crate::check::constants::{ERRORS, FLAGS, NUMBERS};
 use crate::check::operands::ROLES;
 use crate::parser::types::{INTEGERS, WORDS};
 
@@ -155,7 +155,7 @@ pub fn errors() -> impl Iterator<Item = (&'static str, i32)> {
 
 /// Other constants that every description has.
 pub fn constants() -> impl Iterator<Item = (&'static str, i64)> {
-    NUMBERS.into_iter()
+    FLAGS.into_iter().chain(NUMBERS)
 }
 
 /// The names of types that every description has, and the words of which types are made.

@@ -406,7 +406,7 @@ fn threads_share_what_is_compiled() {
 #[test]
 fn what_is_not_whole_is_not_compiled() {
     let mut program = common::program("test", CALLS_OUT);
-    program.functions[0].body = vec![fist::ir::Statement::Return(Some(fist::ir::Expression::Register(99)))];
+    program.functions[0].body = vec![fist::code::Statement::Return(Some(fist::code::Expression::Register(99)))];
     let error = Compiled::new(&program).unwrap_err();
     assert_eq!(error.function.as_deref(), Some("inner"));
     assert_eq!(error.to_string(), "`inner` cannot be compiled: there is no such register");

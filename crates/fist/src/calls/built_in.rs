@@ -4,8 +4,8 @@ use super::given::{self, Given};
 use super::{BELOW_WORK, Calls, Object, allocate_text};
 use crate::builtins::{Attribute, BuiltIn as B};
 use crate::ciphers;
+use crate::code::Operand;
 use crate::format::{self, Value};
-use crate::ir::Operand;
 use crate::memory::{self, Memory};
 use crate::program::Type;
 use crate::stop::Why;
@@ -64,7 +64,7 @@ impl Calls<'_> {
     fn set_error(&mut self, function: B, given: &[Given<'_>]) -> Result<i64, Why> {
         if let Given::Integer(value, _) = given[0] {
             // Either sign is meant.
-            self.host.set_error(i32::try_from(value.unsigned_abs()).unwrap_or(libc::EIO));
+            self.host.set_error(i32::try_from(value.unsigned_abs()).unwrap_or(self.program.target.error("EIO")));
         }
         if function == B::ReturnError { Err(Why::Finished) } else { Ok(0) }
     }
@@ -161,12 +161,12 @@ impl Calls<'_> {
             return Ok((mode >= 0 && mode & wanted == wanted).into());
         }
         let kind = match function {
-            B::IsDirectory => libc::S_IFDIR,
-            B::IsFile => libc::S_IFREG,
-            _ => libc::S_IFLNK,
+            B::IsDirectory => "S_IFDIR",
+            B::IsFile => "S_IFREG",
+            _ => "S_IFLNK",
         };
         let found = self.below(memory, |host| host.attribute(Attribute::Kind, &object))?;
-        Ok((found == i64::from(kind)).into())
+        Ok((found == self.program.target.flag(kind)).into())
     }
 
     /// Fields of ioctls and of files of auxiliary data.
@@ -190,16 +190,22 @@ impl Calls<'_> {
                 }
             } else if !self.host.ioctl_data(*structure, &mut |data| read.copy_from_slice(&data[offset..offset + size]))
             {
-                return Ok((-libc::EINVAL).into());
+                return Ok(self.error("EINVAL"));
             }
             match &field.r#type {
-                Type::Integer(integer) => value.answer(memory::load(&read, *integer), memory, self.host)?,
+                Type::Integer(integer) => {
+                    value.answer(memory::load(&read, *integer, memory.order()), memory, self.host)?
+                }
                 _ => value.write(&read, memory, self.host)?,
             }
             return Ok(0);
         }
         let mut bytes = match value {
-            Given::Integer(value, _) => value.to_le_bytes()[..size.min(8)].to_vec(),
+            Given::Integer(value, _) => {
+                let mut bytes = vec![0; size.min(8)];
+                memory.order().write(*value, &mut bytes);
+                bytes
+            }
             other => other.at_most(size, memory, self.host)?,
         };
         memory.passes(size)?;
@@ -210,7 +216,12 @@ impl Calls<'_> {
             return self.below(memory, |host| host.write_file_data(&file, all, offset, &bytes).into());
         }
         let is_done = self.host.ioctl_data(*structure, &mut |data| data[offset..offset + size].copy_from_slice(&bytes));
-        Ok(if is_done { 0 } else { (-libc::EINVAL).into() })
+        Ok(if is_done { 0 } else { self.error("EINVAL") })
+    }
+
+    /// An error as functions of the language answer it.
+    fn error(&self, name: &str) -> i64 {
+        -i64::from(self.program.target.error(name))
     }
 
     fn strings(&mut self, function: B, given: &[Given<'_>], memory: &mut Memory<'_>) -> Result<i64, Why> {
@@ -280,7 +291,7 @@ impl Calls<'_> {
                     B::Seal => ciphers::seal(&key, &nonce, number, &data),
                     _ => ciphers::unseal(&key, &nonce, number, &data),
                 };
-                let Some(coded) = coded else { return Ok((-libc::EBADMSG).into()) };
+                let Some(coded) = coded else { return Ok(self.error("EBADMSG")) };
                 given[0].write(&coded, memory, self.host)?;
                 return Ok(coded.len() as i64);
             }
@@ -304,10 +315,10 @@ impl Calls<'_> {
                 let mut coded = memory::filled(0, room)?;
                 let data = given[2].bytes(length, memory, self.host)?;
                 let (length, error) = match function {
-                    B::Compress => (ciphers::compress(&data, &mut coded), libc::ENOSPC),
-                    _ => (ciphers::decompress(&data, &mut coded), libc::EBADMSG),
+                    B::Compress => (ciphers::compress(&data, &mut coded), "ENOSPC"),
+                    _ => (ciphers::decompress(&data, &mut coded), "EBADMSG"),
                 };
-                let Some(length) = length else { return Ok((-error).into()) };
+                let Some(length) = length else { return Ok(self.error(error)) };
                 given[0].write(&coded[..length], memory, self.host)?;
                 return Ok(length as i64);
             }

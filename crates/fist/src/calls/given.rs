@@ -1,7 +1,7 @@
 //! What a call is given, found in the values of its operands.
 
 use super::{Host, Object, Place, find};
-use crate::ir::{Integer, Operand};
+use crate::code::{Integer, Operand};
 use crate::memory::{self, Memory};
 use crate::stop::Why;
 
@@ -190,7 +190,8 @@ impl Given<'_> {
         match self {
             Given::Answer(pointer, integer) => memory.store(*pointer, *integer, value),
             Given::SharedAnswer(place, offset, integer) => {
-                host.shared(*place, &mut |all| super::store(&mut all[*offset..], *integer, value))
+                let order = memory.order();
+                host.shared(*place, &mut |all| super::store(&mut all[*offset..], *integer, value, order))
             }
             _ => Err(Why::NullPointer),
         }
@@ -201,8 +202,8 @@ impl Given<'_> {
         match self {
             Given::Answer(pointer, integer) => memory.load(*pointer, *integer),
             Given::SharedAnswer(place, offset, integer) => {
-                let mut value = 0;
-                host.shared(*place, &mut |all| value = crate::memory::load(&all[*offset..], *integer))?;
+                let (mut value, order) = (0, memory.order());
+                host.shared(*place, &mut |all| value = memory::load(&all[*offset..], *integer, order))?;
                 Ok(value)
             }
             _ => Err(Why::NullPointer),

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 
 use super::{Checker, Symbol};
 use crate::builtins::{self, BuiltIn};
-use crate::diagnostic::{Code, Severity};
+use crate::diagnostic::Code;
 use crate::idle;
 use crate::operations::{OPERATIONS, Operation, Part};
+use crate::program::Program;
 use crate::text::Span;
 use crate::tree::{Block, Expression, ExpressionKind as E, Initializer, UnaryOperator as U, Variable};
 use crate::walk;
@@ -34,23 +35,20 @@ struct Vector<'a> {
 }
 
 impl Checker {
-    /// Warns of rules that cost more than it seems. Where something is wrong it is too early for that.
-    pub(super) fn find_costs(&mut self) {
-        if self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
-            return;
-        }
-        self.find_lookups();
+    /// Warns of rules that cost more than it seems.
+    pub(super) fn find_costs(&mut self, program: &Program) {
+        self.find_lookups(program);
         self.find_held_lock();
     }
 
     /// Rules behind look-up that see those that went well: for them alone the kernel keeps no names.
-    fn find_lookups(&mut self) {
+    fn find_lookups(&mut self, program: &Program) {
         let Some(lookup) = Operation::by_name("lookup") else { return };
-        let rules = self.program.rules.iter().filter(|rule| rule.operations.contains(lookup));
+        let rules = program.rules.iter().filter(|rule| rule.operations.contains(lookup));
         if rules.clone().any(|rule| rule.part != Part::PostCall) {
             return;
         }
-        let seeing = rules.filter(|rule| !idle::without_error(&self.program, rule.function));
+        let seeing = rules.filter(|rule| !idle::without_error(program, rule.function));
         let spans: Vec<Span> = seeing.map(|rule| rule.span).collect();
         for span in spans {
             let what = "this rule sees each look-up: the kernel keeps no names, and every path is slower";

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use super::expressions::converted;
 use super::{Checker, Symbol, Understood, Wrong};
-use crate::arithmetic::{compare, compute};
 use crate::diagnostic::Code;
-use crate::ir::{Comparison, Integer, Operator};
+use crate::ir::{self, Comparison, Constant, Definition, Expression as Made, Integer, Operator, Type};
 use crate::text::Span;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
 
@@ -65,8 +65,8 @@ pub(crate) const ERRORS: [(&str, i32); 52] = [
     ("ECANCELED", libc::ECANCELED),
 ];
 
-/// Kinds of objects, permission bits, ways to open, and what built-in functions take.
-pub(crate) const NUMBERS: [(&str, i64); 38] = [
+/// Kinds of objects, permission bits and ways to open, of Linux.
+pub(crate) const FLAGS: [(&str, i64); 31] = [
     ("S_IFMT", libc::S_IFMT as i64),
     ("S_IFREG", libc::S_IFREG as i64),
     ("S_IFDIR", libc::S_IFDIR as i64),
@@ -98,6 +98,10 @@ pub(crate) const NUMBERS: [(&str, i64); 38] = [
     ("FALLOC_FL_KEEP_SIZE", libc::FALLOC_FL_KEEP_SIZE as i64),
     ("FALLOC_FL_PUNCH_HOLE", libc::FALLOC_FL_PUNCH_HOLE as i64),
     ("FALLOC_FL_INSERT_RANGE", libc::FALLOC_FL_INSERT_RANGE as i64),
+];
+
+/// What built-in functions take, and limits: the same everywhere.
+pub(crate) const NUMBERS: [(&str, i64); 7] = [
     ("NODUPS", 1),
     ("NOREPLACE", crate::calls::NO_REPLACE),
     ("BF_ENCRYPT", 1),
@@ -109,8 +113,10 @@ pub(crate) const NUMBERS: [(&str, i64); 38] = [
 
 /// The names that every description has.
 pub(super) fn known() -> HashMap<String, (Symbol, Span)> {
-    let errors = ERRORS.iter().map(|(name, number)| (*name, i64::from(*number)));
-    let all = errors.chain(NUMBERS);
+    let errors = ERRORS.iter().map(|(name, _)| (*name, Constant::Error(name)));
+    let flags = FLAGS.iter().map(|(name, _)| (*name, Constant::Flag(name)));
+    let numbers = NUMBERS.iter().map(|(name, value)| (*name, Constant::Integer(*value)));
+    let all = errors.chain(flags).chain(numbers);
     all.map(|(name, value)| (name.to_owned(), (Symbol::Constant(value, Integer::INT), Span::default()))).collect()
 }
 
@@ -156,41 +162,32 @@ pub(super) fn type_of(value: u64, is_unsigned: bool, is_long: bool) -> Integer {
 }
 
 impl Checker {
-    /// The value of an expression that has to be known now.
-    pub(super) fn constant(&mut self, expression: &Expression) -> Understood<i64> {
-        self.constant_typed(expression).map(|(value, _)| value)
-    }
-
-    /// The same, with its type.
-    pub(super) fn constant_typed(&mut self, expression: &Expression) -> Understood<(i64, Integer)> {
-        match &expression.kind {
+    /// An expression that is made of constants, and its type.
+    pub(super) fn constant(&mut self, expression: &Expression) -> Understood<(Made, Integer)> {
+        let (made, r#type) = match &expression.kind {
             E::Integer { value, is_unsigned, is_long } => {
                 let r#type = type_of(*value, *is_unsigned, *is_long);
-                Ok((r#type.wrap(*value as i64), r#type))
+                (Made::integer(r#type.wrap(*value as i64)), r#type)
             }
-            E::Character(byte) => Ok(((*byte as i8).into(), Integer::INT)),
+            E::Character(byte) => (Made::integer((*byte as i8).into()), Integer::INT),
             E::Name(name) => match self.symbols.get(name) {
-                Some((Symbol::Constant(value, r#type), _)) => Ok((*value, *r#type)),
-                _ => self.not_constant(expression),
+                Some((Symbol::Constant(constant, r#type), _)) => (Made::Constant(*constant), *r#type),
+                _ => return self.not_constant(expression),
             },
+            E::Unary(U::AddressOf | U::Dereference, _) => return self.not_constant(expression),
+            E::Unary(U::Not, of) => (Made::Not(Box::new(self.constant(of)?.0)), Integer::INT),
             E::Unary(operator, of) => {
-                let (value, of) = self.constant_typed(of)?;
-                let r#type = of.promoted();
-                let value = match operator {
-                    U::Plus => value,
-                    U::Negate => value.wrapping_neg(),
-                    U::Complement => !value,
-                    U::Not => return Ok(((value == 0).into(), Integer::INT)),
-                    U::AddressOf | U::Dereference => return self.not_constant(expression),
-                };
-                Ok((r#type.wrap(value), r#type))
+                let (value, from) = self.constant(of)?;
+                signed(*operator, value, from, expression.span)
             }
-            E::Binary(operator, one, other) => self.constant_binary(expression, *operator, one, other),
+            E::Binary(operator, one, other) => self.constant_binary(expression, *operator, one, other)?,
             E::Conditional(condition, then, otherwise) => {
-                let holds = self.constant(condition)? != 0;
-                let (then, otherwise) = (self.constant_typed(then)?, self.constant_typed(otherwise)?);
+                let (condition, _) = self.constant(condition)?;
+                let (then, otherwise) = (self.constant(then)?, self.constant(otherwise)?);
                 let r#type = then.1.with(otherwise.1);
-                Ok((r#type.wrap(if holds { then.0 } else { otherwise.0 }), r#type))
+                let (then, otherwise) =
+                    (converted(then.0, then.1, r#type), converted(otherwise.0, otherwise.1, r#type));
+                (Made::Conditional(Box::new(condition), Box::new(then), Box::new(otherwise)), r#type)
             }
             E::SizeOfType { of, pointers, lengths } => {
                 let mut known = Vec::new();
@@ -198,19 +195,43 @@ impl Checker {
                     known.push(self.length(length)?);
                 }
                 let base = self.base_type(of, *pointers)?;
-                let r#type = self.array(base, &known, expression.span)?;
-                Ok((self.size(&r#type).unwrap_or(0) as i64, Integer::UNSIGNED_LONG))
+                (size(self.array(base, &known, expression.span)?), Integer::UNSIGNED_LONG)
             }
             E::Cast { to, pointers: 0, value } => {
-                let (value, _) = self.constant_typed(value)?;
+                let (value, from) = self.constant(value)?;
                 match self.base_type(to, 0)? {
-                    crate::program::Type::Integer(r#type) => Ok((r#type.wrap(value), r#type)),
-                    _ => self.not_constant(expression),
+                    Type::Integer(r#type) => (converted(value, from, r#type), r#type),
+                    _ => return self.not_constant(expression),
                 }
             }
-            E::Wrong => Err(Wrong),
-            _ => self.not_constant(expression),
+            E::Wrong => return Err(Wrong),
+            _ => return self.not_constant(expression),
+        };
+        Ok((self.simplified(made), r#type))
+    }
+
+    /// An expression that is the same everywhere, as the number that it is.
+    fn simplified(&self, made: Made) -> Made {
+        let mut differs = false;
+        ir::each(&made, &mut |one| match one {
+            Made::Constant(Constant::Integer(_)) => {}
+            Made::Constant(_) | Made::Size(_) => differs = true,
+            _ => {}
+        });
+        match self.known(&made) {
+            Some(value) if !differs => Made::integer(value),
+            _ => made,
         }
+    }
+
+    /// The constant that an expression made of constants is; the name is for one that is new.
+    pub(super) fn constant_of(&mut self, name: &str, made: Made) -> Constant {
+        if let Made::Constant(constant) = made {
+            return constant;
+        }
+        self.layout.define(self.known(&made).unwrap_or(0));
+        self.program.constants.push(Definition { name: name.to_owned(), value: made });
+        Constant::Defined(self.program.constants.len() - 1)
     }
 
     fn constant_binary(
@@ -219,22 +240,23 @@ impl Checker {
         operator: B,
         one: &Expression,
         other: &Expression,
-    ) -> Understood<(i64, Integer)> {
-        let (one, one_type) = self.constant_typed(one)?;
-        let (other, other_type) = self.constant_typed(other)?;
+    ) -> Understood<(Made, Integer)> {
+        let (one, one_type) = self.constant(one)?;
+        let (other, other_type) = self.constant(other)?;
         let r#type = one_type.with(other_type);
-        let (one, other) = (r#type.wrap(one), r#type.wrap(other));
+        let is_shift = matches!(operator, B::ShiftLeft | B::ShiftRight);
+        let (one, other) = match operator {
+            B::And => return Ok((Made::And(Box::new(one), Box::new(other)), Integer::INT)),
+            B::Or => return Ok((Made::Or(Box::new(one), Box::new(other)), Integer::INT)),
+            _ => (Box::new(converted(one, one_type, r#type)), Box::new(converted(other, other_type, r#type))),
+        };
         if let Some(comparison) = comparing(operator) {
-            return Ok((compare(comparison, r#type, one, other).into(), Integer::INT));
+            return Ok((Made::Compare(comparison, r#type, one, other), Integer::INT));
         }
-        match operator {
-            B::And => return Ok(((one != 0 && other != 0).into(), Integer::INT)),
-            B::Or => return Ok(((one != 0 || other != 0).into(), Integer::INT)),
-            _ => {}
-        }
-        let r#type = if matches!(operator, B::ShiftLeft | B::ShiftRight) { one_type.promoted() } else { r#type };
-        match computing(operator).and_then(|operator| compute(operator, r#type, one, other)) {
-            Some(value) => Ok((value, r#type)),
+        let r#type = if is_shift { one_type.promoted() } else { r#type };
+        let divides = matches!(operator, B::Divide | B::Remainder);
+        match computing(operator).filter(|_| !divides || self.known(&other) != Some(0)) {
+            Some(operator) => Ok((Made::Binary(operator, r#type, one, other, whole.span), r#type)),
             None => {
                 self.wrong(Code::BadConstant, "this divides by zero", whole.span);
                 Err(Wrong)
@@ -247,4 +269,22 @@ impl Checker {
             Some("write a number, or a name that #define or enum has given one".into());
         Err(Wrong)
     }
+}
+
+/// Bytes of a value of a type: 0 for one of nothing.
+pub(super) fn size(r#type: Type) -> Made {
+    if r#type == Type::Void { Made::integer(0) } else { Made::Size(r#type) }
+}
+
+/// `+`, `-` and `~` of a value.
+pub(super) fn signed(operator: U, value: Made, from: Integer, span: Span) -> (Made, Integer) {
+    let to = from.promoted();
+    let value = converted(value, from, to);
+    let made = match (operator, &value) {
+        (U::Plus, _) => value,
+        (U::Negate, Made::Constant(Constant::Integer(value))) => Made::integer(to.wrap(value.wrapping_neg())),
+        (U::Negate, _) => Made::Binary(Operator::Subtract, to, Box::new(Made::integer(0)), Box::new(value), span),
+        _ => Made::Binary(Operator::Xor, to, Box::new(value), Box::new(Made::integer(to.wrap(-1))), span),
+    };
+    (made, to)
 }

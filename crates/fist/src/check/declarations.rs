@@ -1,10 +1,13 @@
 //! What is declared: the properties of the file system, its data, and the items of the first and the last section.
 
+use super::expressions::converted;
 use super::{Checker, Symbol, Understood};
 use crate::diagnostic::Code;
-use crate::ir::Integer;
-use crate::limits::{DECLARED_MAX, ERRORS_MAX, FIELDS_MAX, OBJECT_BYTES_MAX, VNODE_BYTES_MAX};
-use crate::program::{Data, Ioctl, MountField, Structure, Type};
+use crate::ir::{
+    Constant, Data, Expression as Made, Field, Initial, Integer, Ioctl, Operator, OwnError, Structure, Type,
+};
+use crate::limits::{DECLARED_MAX, ERRORS_MAX, FIELDS_MAX, VNODE_BYTES_MAX};
+use crate::program::MountField;
 use crate::text::{Span, Spanned};
 use crate::tree::{
     self, Access, Declaration, DeclarationKind as D, Description, Direction, Expression, Filter, Initializer, Item,
@@ -13,13 +16,6 @@ use crate::tree::{
 
 /// Most file systems that one can lie on.
 const FAN_OUT_MAX: u64 = 64;
-/// Error numbers that are a description's own, unless it gives a number: Linux's end at 133.
-const OWN_ERRORS: std::ops::RangeInclusive<i32> = 134..=ERROR_MAX;
-/// The largest error number that the kernel takes from a server (Linux, fs/fuse/dev.c: `fuse_dev_do_write`).
-const ERROR_MAX: i32 = 511;
-/// The most bytes of an ioctl, as its number holds them (`_IOC_SIZEBITS`).
-const IOCTL_BYTES_MAX: u64 = (1 << 14) - 1;
-
 /// Numbers of ioctls, as their commands hold them (`_IOC_NRBITS`).
 const IOCTL_NUMBERS: std::ops::RangeInclusive<u32> = 1..=255;
 
@@ -48,16 +44,13 @@ impl Checker {
         let mut once = Once::default();
         self.given_errors = description.declarations.iter().filter_map(given_error).collect();
         self.given_ioctls = description.declarations.iter().filter_map(given_ioctl).collect();
-        let mut mount = Structure { name: "mntdata".into(), fields: Vec::new(), size: 0, alignment: 1 };
+        let mut mount = Structure { name: "mntdata".into(), fields: Vec::new() };
         for declaration in &description.declarations {
             self.declare_one(declaration, &mut once, &mut mount);
         }
         if !mount.fields.is_empty() {
-            mount.size = mount.size.next_multiple_of(mount.alignment);
             let span = description.declarations.last().map(|last| last.span).unwrap_or_default();
-            mount.size = self.not_too_large(mount.size, OBJECT_BYTES_MAX, "mntdata", span);
-            self.program.structures.push(mount);
-            self.program.mount = Some(self.program.structures.len() - 1);
+            self.program.mount = Some(self.add_structure(mount, span));
         }
     }
 
@@ -157,24 +150,27 @@ impl Checker {
 
     fn declare_error(&mut self, name: &Name, number: Option<&Spanned<u64>>) {
         let span = number.map_or(name.span, |number| number.span);
-        let is_taken = |number: &i32| self.program.errors.iter().any(|(_, other)| other == number);
+        let own = &self.layout.target.own_errors;
+        let (first, last) = (*own.start(), *own.end());
         let value = match number {
-            None => OWN_ERRORS.clone().find(|number| !is_taken(number) && !self.given_errors.contains(number)),
-            Some(number) => i32::try_from(number.value).ok().filter(|number| (1..=ERROR_MAX).contains(number)),
+            None => self.layout.free_error(&self.given_errors),
+            Some(number) => i32::try_from(number.value).ok().filter(|number| (1..=last).contains(number)),
         };
         let Some(value) = value else {
             let what = match number {
-                None => format!("there are more errors than the numbers {} to {ERROR_MAX}", OWN_ERRORS.start()),
-                Some(number) => format!("the number of an error is 1 to {ERROR_MAX}, not {}", number.value),
+                None => format!("there are more errors than the numbers {first} to {last}"),
+                Some(number) => format!("the number of an error is 1 to {last}, not {}", number.value),
             };
             self.wrong(Code::BadConstant, what, span);
             return;
         };
-        if is_taken(&value) {
+        if self.layout.error_numbers().contains(&value) {
             self.wrong(Code::Twice, format!("there are two errors with the number {value}"), span);
         }
-        self.program.errors.push((name.value.clone(), value));
-        self.name(&name.value, Symbol::Constant(value.into(), Integer::INT), name.span);
+        let constant = Constant::OwnError(self.program.errors.len());
+        self.layout.add_error(value);
+        self.program.errors.push(OwnError { name: name.value.clone(), number: number.map(|_| value) });
+        self.name(&name.value, Symbol::Constant(constant, Integer::INT), name.span);
     }
 
     fn declare_ioctl(
@@ -190,26 +186,19 @@ impl Checker {
         }
         self.unique(name, "ioctl", |checker| checker.program.ioctls.iter().map(|ioctl| ioctl.name.clone()).collect());
         let structure = self.structure_of(&name.value, fields);
-        let size = self.structure(structure).size;
-        if size > IOCTL_BYTES_MAX {
-            let what = format!("the data of an ioctl are at most {IOCTL_BYTES_MAX} bytes, not {size}");
+        let (size, most) = (self.size(&Type::Structure(structure)).unwrap_or(0), self.layout.target.ioctls.bytes_max());
+        if size > most {
+            let what = format!("the data of an ioctl are at most {most} bytes, not {size}");
             self.wrong(Code::BadType, what, name.span);
             return;
         }
-        // As `_IOC` makes them: which way (written by the program is 1, read 2), how many bytes, whose, which.
-        let way = match direction {
-            Direction::FromUser => 1,
-            Direction::ToUser => 2,
-            Direction::Both => 3,
-        };
         let number = self.ioctl_number(name, number);
-        let command = way << 30 | (size as u32) << 16 | u32::from(b'F') << 8 | number;
-        self.program.ioctls.push(Ioctl { name: name.value.clone(), direction, structure, command });
+        self.program.ioctls.push(Ioctl { name: name.value.clone(), direction, structure, number });
     }
 
     /// The number of an ioctl: the one that it is given, or the first that no other is given or has; 0 where that is wrong.
     fn ioctl_number(&mut self, name: &Name, given: Option<&Spanned<u64>>) -> u32 {
-        let is_taken = |number: u32| self.program.ioctls.iter().find(|ioctl| ioctl.command & 0xff == number);
+        let is_taken = |number: u32| self.program.ioctls.iter().find(|ioctl| ioctl.number == number);
         let Some(given) = given else {
             let is_free = |number: &u32| is_taken(*number).is_none() && !self.given_ioctls.contains(number);
             // There are no more ioctls than numbers, and each takes one.
@@ -249,10 +238,8 @@ impl Checker {
                 self.wrong(Code::BadType, "a mount flag is an integer", name.span);
                 continue;
             }
-            mount.alignment = mount.alignment.max(self.alignment(&r#type));
-            let offset = self.lay_out(&mut mount.size, &r#type);
             let field = mount.fields.len();
-            mount.fields.push(crate::program::Field { name: name.value.clone(), r#type, offset });
+            mount.fields.push(Field { name: name.value.clone(), r#type });
             self.program.mount_fields.push(MountField { name: name.value.clone(), field, is_flag });
         }
     }
@@ -267,7 +254,7 @@ impl Checker {
         }
         let index = self.structure_of("per_vnode", fields);
         if let Some(last) = fields.last() {
-            let size = self.structure(index).size;
+            let size = self.size(&Type::Structure(index)).unwrap_or(0);
             self.not_too_large(size, VNODE_BYTES_MAX, "per_vnode", last.name.span);
         }
         self.program.vnode = Some(index);
@@ -316,20 +303,23 @@ impl Checker {
     }
 
     fn declare_constant(&mut self, name: &Name, value: &Expression) -> Understood<()> {
-        let (value, r#type) = self.constant_typed(value)?;
-        self.name(&name.value, Symbol::Constant(value, r#type), name.span);
+        let (value, r#type) = self.constant(value)?;
+        let constant = self.constant_of(&name.value, value);
+        self.name(&name.value, Symbol::Constant(constant, r#type), name.span);
         Ok(())
     }
 
     fn declare_enumeration(&mut self, names: &[(Name, Option<Expression>)]) -> Understood<()> {
-        let mut next = 0;
+        let mut next = (Made::integer(0), Integer::INT);
         for (name, value) in names {
             if let Some(value) = value {
                 next = self.constant(value)?;
             }
-            let value = Integer::INT.wrap(next);
-            self.name(&name.value, Symbol::Constant(value, Integer::INT), name.span);
-            next = value + 1;
+            let constant = self.constant_of(&name.value, converted(next.0, next.1, Integer::INT));
+            self.name(&name.value, Symbol::Constant(constant, Integer::INT), name.span);
+            let value = (Made::Constant(constant), Integer::INT);
+            let after = self.compute(Operator::Add, value, (Made::integer(1), Integer::INT), name.span);
+            next = (after.made, Integer::INT);
         }
         Ok(())
     }
@@ -343,12 +333,12 @@ impl Checker {
         }
         let size = self.size(&r#type).unwrap_or(0);
         self.has_room(size, name.span)?;
-        let mut bytes = vec![0; size as usize];
-        if let Some(value) = &variable.value {
-            self.initial_bytes(&r#type, value, &mut bytes)?;
-        }
+        let begin = match &variable.value {
+            Some(value) => self.initial(&r#type, value)?,
+            None => Initial::Zero,
+        };
         let is_written = self.written.contains(&name.value) && !variable.r#type.is_const;
-        self.program.data.push(Data { name: name.value.clone(), r#type, bytes, is_written });
+        self.program.data.push(Data { name: name.value.clone(), r#type, value: begin, is_written });
         self.name(&name.value, Symbol::Data(self.program.data.len() - 1), name.span);
         Ok(())
     }
@@ -357,9 +347,9 @@ impl Checker {
     pub(super) fn type_with_value(&mut self, variable: &Variable) -> Understood<Type> {
         let Some((None, rest)) = variable.lengths.split_first() else { return self.variable_type(variable) };
         let count = match &variable.value {
-            Some(Initializer::List(values, _)) => values.len() as u64,
+            Some(Initializer::List(values, _)) => values.len() as i64,
             Some(Initializer::Value(Expression { kind: tree::ExpressionKind::Text(text), .. })) => {
-                text.len() as u64 + 1
+                text.len() as i64 + 1
             }
             _ => 0,
         };
@@ -370,6 +360,6 @@ impl Checker {
         }
         let rest = Variable { lengths: rest.to_vec(), value: None, ..variable.clone() };
         let of = self.variable_type(&rest)?;
-        self.array(of, &[count], variable.span)
+        self.array(of, &[Constant::Integer(count)], variable.span)
     }
 }

@@ -3,11 +3,10 @@
 use std::rc::Rc;
 
 use super::{Checker, Symbol, Understood, Wrong};
-use crate::check::constants::{comparing, computing, type_of};
+use crate::check::constants::{comparing, computing, signed, size, type_of};
 use crate::diagnostic::Code;
-use crate::ir::{Comparison, Expression as Made, Integer, Operator, Site};
+use crate::ir::{Comparison, Constant, Expression as Made, Integer, Operator, Site, Type};
 use crate::limits::PROPOSED_MAX;
-use crate::program::Type;
 use crate::text::Span;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
 
@@ -28,7 +27,7 @@ impl Typed {
 
     /// A pointer to nothing, as C writes it.
     fn is_null(&self) -> bool {
-        self.made == Made::Constant(0) && matches!(self.r#type, Type::Integer(_))
+        self.made == Made::integer(0) && matches!(self.r#type, Type::Integer(_))
     }
 }
 
@@ -50,15 +49,15 @@ impl Checker {
             E::Wrong => Err(Wrong),
             E::Integer { value, is_unsigned, is_long } => {
                 let integer = type_of(*value, *is_unsigned, *is_long);
-                Ok(Typed::integer(Made::Constant(integer.wrap(*value as i64)), integer))
+                Ok(Typed::integer(Made::integer(integer.wrap(*value as i64)), integer))
             }
-            E::Character(byte) => Ok(Typed::integer(Made::Constant((*byte as i8).into()), Integer::INT)),
+            E::Character(byte) => Ok(Typed::integer(Made::integer((*byte as i8).into()), Integer::INT)),
             E::Text(text) => Ok(Typed { made: Made::Data(self.text(text.clone(), span)?), r#type: string(false) }),
             E::Global(name) => self.global(name, span),
             E::Argument { name, branch } => self.argument_value(name, *branch, span),
             E::Name(name) if self.is_constant(name) => {
-                let (value, integer) = self.constant_typed(expression)?;
-                Ok(Typed::integer(Made::Constant(value), integer))
+                let (made, integer) = self.constant(expression)?;
+                Ok(Typed::integer(made, integer))
             }
             E::Member { of, name, .. } if self.is_object_attribute(expression) => self.attribute(of, name, span),
             E::Name(_) | E::Index(..) | E::Member { .. } | E::Unary(U::Dereference, _) => {
@@ -77,8 +76,8 @@ impl Checker {
                 self.cast(value, to, span)
             }
             E::SizeOfType { .. } => {
-                let (value, integer) = self.constant_typed(expression)?;
-                Ok(Typed::integer(Made::Constant(value), integer))
+                let (made, integer) = self.constant(expression)?;
+                Ok(Typed::integer(made, integer))
             }
             E::SizeOfValue(of) => self.size_of(of),
             E::Sequence(one, other) => {
@@ -206,7 +205,9 @@ impl Checker {
     fn size_of(&mut self, of: &Expression) -> Understood<Typed> {
         // An array is not a pointer here.
         let r#type = match &of.kind {
-            E::Text(text) => Type::Array(Box::new(Type::Integer(Integer::CHAR)), text.len() as u64 + 1),
+            E::Text(text) => {
+                Type::Array(Box::new(Type::Integer(Integer::CHAR)), Constant::Integer(text.len() as i64 + 1))
+            }
             E::Name(_) | E::Index(..) | E::Member { .. } | E::Unary(U::Dereference, _)
                 if !self.is_object_attribute(of) && !matches!(&of.kind, E::Name(name) if self.is_constant(name)) =>
             {
@@ -214,8 +215,7 @@ impl Checker {
             }
             _ => self.value(of)?.r#type,
         };
-        let size = self.size(&r#type).unwrap_or(0);
-        Ok(Typed::integer(Made::Constant(size as i64), Integer::UNSIGNED_LONG))
+        Ok(Typed::integer(size(r#type), Integer::UNSIGNED_LONG))
     }
 
     fn unary(&mut self, operator: U, of: &Expression, span: Span) -> Understood<Typed> {
@@ -227,14 +227,7 @@ impl Checker {
             U::Not => Ok(Typed::integer(Made::Not(boxed(self.condition(of)?)), Integer::INT)),
             U::Plus | U::Negate | U::Complement | U::Dereference => {
                 let (made, from) = self.integer(of)?;
-                let to = from.promoted();
-                let made = converted(made, from, to);
-                let made = match (operator, &made) {
-                    (U::Plus, _) => made,
-                    (U::Negate, Made::Constant(value)) => Made::Constant(to.wrap(value.wrapping_neg())),
-                    (U::Negate, _) => Made::Binary(Operator::Subtract, to, boxed(Made::Constant(0)), boxed(made), span),
-                    _ => Made::Binary(Operator::Xor, to, boxed(made), boxed(Made::Constant(to.wrap(-1))), span),
-                };
+                let (made, to) = signed(operator, made, from, span);
                 Ok(Typed::integer(made, to))
             }
         }
@@ -274,8 +267,8 @@ impl Checker {
             }
             (B::Add, Type::Integer(_), Type::Pointer { .. }) => self.offset(other, one, false, span),
             (B::Subtract, Type::Pointer { to, .. }, Type::Pointer { to: also, .. }) if self.points_alike(to, also) => {
-                let size = self.size(to).unwrap_or(1).max(1);
-                let made = Made::Distance(boxed(one.made), boxed(other.made), size, span);
+                let of = (**to).clone();
+                let made = Made::Distance(boxed(one.made), boxed(other.made), of, span);
                 Ok(Typed::integer(made, Integer::LONG))
             }
             _ => {
@@ -299,12 +292,12 @@ impl Checker {
         let integer = if is_shift { one_type.promoted() } else { one_type.with(other_type) };
         let one = converted(one, one_type, integer);
         let other = if is_shift { other } else { converted(other, other_type, integer) };
-        if let (Made::Constant(one), Made::Constant(other)) = (&one, &other)
+        if let (Made::Constant(Constant::Integer(one)), Made::Constant(Constant::Integer(other))) = (&one, &other)
             && let Some(value) = crate::arithmetic::compute(operator, integer, *one, *other)
         {
-            return Typed::integer(Made::Constant(value), integer);
+            return Typed::integer(Made::integer(value), integer);
         }
-        if matches!(operator, Operator::Divide | Operator::Remainder) && other == Made::Constant(0) {
+        if matches!(operator, Operator::Divide | Operator::Remainder) && self.known(&other) == Some(0) {
             self.wrong(Code::BadConstant, "this divides by zero", span);
         }
         Typed::integer(Made::Binary(operator, integer, boxed(one), boxed(other), span), integer)
@@ -312,14 +305,14 @@ impl Checker {
 
     fn offset(&mut self, pointer: Typed, count: Typed, is_back: bool, span: Span) -> Understood<Typed> {
         let Type::Pointer { to, .. } = &pointer.r#type else { return Err(Wrong) };
-        let size = self.size(to).unwrap_or(1);
+        let of = (**to).clone();
         let (count, from) = self.as_integer(count, span)?;
         let mut index = converted(count, from, Integer::LONG);
         if is_back {
-            let nothing = Made::Constant(0);
+            let nothing = Made::integer(0);
             index = Made::Binary(Operator::Subtract, Integer::LONG, boxed(nothing), boxed(index), span);
         }
-        let made = Made::Element { pointer: boxed(pointer.made), index: boxed(index), size, length: None, span };
+        let made = Made::Element { pointer: boxed(pointer.made), index: boxed(index), of, length: None, span };
         Ok(Typed { made, r#type: pointer.r#type })
     }
 
@@ -461,7 +454,7 @@ impl Checker {
 /// An integer as one of another type.
 pub(super) fn converted(made: Made, from: Integer, to: Integer) -> Made {
     match made {
-        Made::Constant(value) => Made::Constant(to.wrap(value)),
+        Made::Constant(Constant::Integer(value)) => Made::integer(to.wrap(value)),
         made if to.holds(from) || (to.bytes == 8 && from.bytes == 8) => made,
         made => Made::Convert(Box::new(made), to),
     }

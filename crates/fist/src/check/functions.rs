@@ -5,13 +5,12 @@ use std::rc::Rc;
 
 use super::{Checker, Symbol, Understood};
 use crate::builtins::{self, Parameter};
-use crate::depth;
 use crate::diagnostic::Code;
 use crate::interpreter::DEPTH_MAX;
-use crate::ir::{self, Register};
+use crate::ir::{self, Constant, Register, Type};
 use crate::limits::{FUNCTIONS_MAX, MADE_MAX, PARAMETERS_MAX};
 use crate::operations::{Operations, Part};
-use crate::program::Type;
+use crate::prepare;
 use crate::text::Span;
 use crate::tree::{Block, Expression, ExpressionKind as E, Function, Item, ItemKind, UnaryOperator, Variable};
 use crate::walk;
@@ -58,15 +57,15 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// One more register.
-    pub(super) fn register(&mut self) -> Register {
-        self.function.registers += 1;
-        self.function.registers - 1
+    /// One more register, for what is called so.
+    pub(super) fn register(&mut self, name: &str, r#type: Type) -> Register {
+        self.function.registers.push(ir::Variable { name: name.to_owned(), r#type });
+        self.function.registers.len() - 1
     }
 
     /// One more object of memory.
-    pub(super) fn object(&mut self, bytes: u64) -> usize {
-        self.function.objects.push(bytes);
+    pub(super) fn object(&mut self, name: &str, r#type: Type) -> usize {
+        self.function.objects.push(ir::Variable { name: name.to_owned(), r#type });
         self.function.objects.len() - 1
     }
 
@@ -164,7 +163,7 @@ impl Checker {
         for length in parameter.lengths[1..].iter().rev() {
             let length = match length {
                 Some(length) => self.length(length)?,
-                None => 1,
+                None => Constant::Integer(1),
             };
             base = Type::Array(Box::new(base), length);
         }
@@ -186,11 +185,18 @@ impl Checker {
 
     fn define_function(&mut self, index: usize, function: &Function, body: &Block, span: Span) {
         let signature = Rc::clone(&self.signatures[index]);
+        let parameters = function.parameters.iter().zip(&signature.parameters);
+        let registers = parameters.map(|(parameter, r#type)| ir::Variable {
+            name: parameter.name.as_ref().map(|name| name.value.clone()).unwrap_or_default(),
+            r#type: r#type.clone(),
+        });
         self.function = Scope {
             function: ir::Function {
                 name: function.name.value.clone(),
+                comments: self.comments.before(span),
+                result: signature.result.clone(),
                 parameters: function.parameters.len(),
-                registers: function.parameters.len(),
+                registers: registers.collect(),
                 span,
                 ..ir::Function::default()
             },
@@ -213,32 +219,33 @@ impl Checker {
 
     /// A parameter that is pointed to is copied to memory.
     fn parameter(&mut self, register: Register, r#type: Type, name: &str, begin: &mut Vec<ir::Statement>) -> Local {
-        let Some(integer) = self.integer_of(&r#type).filter(|_| self.function.pointed.contains(name)) else {
+        if self.integer_of(&r#type).is_none() || !self.function.pointed.contains(name) {
             return Local::Register(register, r#type);
-        };
-        let object = self.function.object(integer.bytes.into());
+        }
+        let object = self.function.object(name, r#type.clone());
         let (pointer, value) = (ir::Expression::Object(object), ir::Expression::Register(register));
-        let store = ir::Expression::Store(Box::new(pointer), integer, Box::new(value), Span::default());
+        let store = ir::Expression::Store(Box::new(pointer), r#type.clone(), Box::new(value), Span::default());
         begin.push(ir::Statement::Expression(store));
         Local::Object(object, r#type)
     }
 
     /// Checks the body of the function that has been begun.
     pub(super) fn finish(&mut self, mut begin: Vec<ir::Statement>, body: &Block) -> ir::Function {
+        self.comments.begin(body.span);
         begin.extend(self.block(body));
         let mut made = std::mem::take(&mut self.function).function;
-        if made.objects.iter().sum::<u64>() > OBJECTS_BYTES_MAX {
+        made.body = begin;
+        // What is wrong in it has been told: then it may be no code.
+        let Ok(mut code) = prepare::function(&made, &self.layout) else { return made };
+        if code.objects.iter().sum::<u64>() > OBJECTS_BYTES_MAX {
             let what = format!("the variables of `{}` take more than {} MiB", made.name, OBJECTS_BYTES_MAX >> 20);
             self.wrong(Code::BadType, what, made.span).remedy = Some("use fistMalloc for what is large".into());
         }
-        made.body = begin;
-        self.made = self.made.saturating_add(weigh(&mut made));
+        self.made = self.made.saturating_add(weigh(&mut code));
         if self.made > MADE_MAX {
             let _ = self.not_too_many(usize::MAX, MADE_MAX as usize, "expressions in all functions", made.span);
         }
-        // A call itself takes some room too.
-        made.depth = depth::of(&made.body) + 2;
-        if made.depth > DEPTH_MAX {
+        if code.depth > DEPTH_MAX {
             self.wrong(Code::TooDeep, format!("`{}` is nested too deeply to be run", made.name), made.span).remedy =
                 Some("make a function of a part of it".into());
         }

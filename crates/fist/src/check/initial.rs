@@ -2,34 +2,30 @@
 
 use super::{Checker, Understood, Wrong};
 use crate::diagnostic::Code;
-use crate::ir::{Expression as Made, Statement};
-use crate::program::{Data, Type};
+use crate::ir::{Constant, Data, Expression as Made, FieldOf, Initial, Integer, Statement, Type};
 use crate::text::Span;
 use crate::tree::{Expression, ExpressionKind as E, Initializer};
 
 impl Checker {
-    /// The bytes of data that begin with a value.
-    pub(super) fn initial_bytes(&mut self, r#type: &Type, value: &Initializer, bytes: &mut [u8]) -> Understood<()> {
+    /// What data begin with.
+    pub(super) fn initial(&mut self, r#type: &Type, value: &Initializer) -> Understood<Initial> {
         match (r#type, value) {
-            (_, Initializer::Value(value)) => self.initial_value(r#type, value, bytes),
+            (_, Initializer::Value(value)) => self.initial_value(r#type, value),
             (Type::Array(of, length), Initializer::List(values, span)) => {
-                let size = self.size(of).unwrap_or(0) as usize;
-                self.not_more(values.len(), *length as usize, *span)?;
-                for (value, bytes) in values.iter().zip(bytes.chunks_mut(size.max(1))) {
-                    self.initial_bytes(of, value, bytes)?;
-                }
-                Ok(())
+                self.not_more(values.len(), self.length_of(*length), *span)?;
+                let values = values.iter().map(|value| self.initial(of, value));
+                Ok(Initial::List(values.collect::<Understood<_>>()?))
             }
             (Type::Structure(index), Initializer::List(values, span)) => {
                 self.not_more(values.len(), self.structure(*index).fields.len(), *span)?;
-                for (number, value) in values.iter().enumerate() {
-                    let (offset, r#type) = self.field_at(*index, number);
-                    self.initial_bytes(&r#type, value, &mut bytes[offset as usize..])?;
-                }
-                Ok(())
+                let values = values.iter().enumerate().map(|(field, value)| {
+                    let r#type = self.structure(*index).fields[field].r#type.clone();
+                    self.initial(&r#type, value)
+                });
+                Ok(Initial::List(values.collect::<Understood<_>>()?))
             }
             (_, Initializer::List(values, span)) => match &values[..] {
-                [value] => self.initial_bytes(r#type, value, bytes),
+                [value] => self.initial(r#type, value),
                 _ => {
                     self.wrong(Code::BadType, "this has one value, not several", *span);
                     Err(Wrong)
@@ -38,10 +34,9 @@ impl Checker {
         }
     }
 
-    /// Where a field of a structure is, and its type.
-    fn field_at(&self, structure: usize, number: usize) -> (u64, Type) {
-        let field = &self.structure(structure).fields[number];
-        (field.offset, field.r#type.clone())
+    /// The length of an array on this machine.
+    fn length_of(&self, length: Constant) -> usize {
+        self.layout.length(length).unwrap_or(0) as usize
     }
 
     fn not_more(&mut self, given: usize, room: usize, span: Span) -> Understood<()> {
@@ -52,25 +47,16 @@ impl Checker {
         Err(Wrong)
     }
 
-    fn initial_value(&mut self, r#type: &Type, value: &Expression, bytes: &mut [u8]) -> Understood<()> {
+    fn initial_value(&mut self, r#type: &Type, value: &Expression) -> Understood<Initial> {
         match (r#type, &value.kind) {
             (Type::Array(of, length), E::Text(text)) if self.size(of) == Some(1) => {
                 // As in C, the zero byte at the end may have no room.
-                self.not_more(text.len(), *length as usize, value.span)?;
-                bytes[..text.len()].copy_from_slice(text);
-                Ok(())
+                self.not_more(text.len(), self.length_of(*length), value.span)?;
+                Ok(Initial::Bytes(text.clone()))
             }
-            (Type::Integer(integer), _) => {
-                let value = integer.wrap(self.constant(value)?);
-                bytes[..integer.bytes as usize].copy_from_slice(&value.to_le_bytes()[..integer.bytes as usize]);
-                Ok(())
-            }
-            (Type::Pointer { .. }, E::Text(text)) => {
-                let index = self.text(text.clone(), value.span)?;
-                bytes[..8].copy_from_slice(&crate::memory::data_pointer(index).to_le_bytes());
-                Ok(())
-            }
-            (Type::Pointer { .. }, _) if self.constant(value)? == 0 => Ok(()),
+            (Type::Integer(_), _) => Ok(Initial::Integer(self.constant(value)?.0)),
+            (Type::Pointer { .. }, E::Text(text)) => Ok(Initial::Pointer(self.text(text.clone(), value.span)?)),
+            (Type::Pointer { .. }, _) if self.constant(value)?.0 == Made::integer(0) => Ok(Initial::Zero),
             _ => {
                 let what = format!("this is no value of the type `{}`", self.describe(r#type));
                 self.wrong(Code::BadType, what, value.span);
@@ -87,8 +73,8 @@ impl Checker {
         }
         self.has_room(text.len() as u64, span)?;
         self.strings.insert(text.clone(), self.program.data.len());
-        let r#type = Type::Array(Box::new(Type::Integer(crate::ir::Integer::CHAR)), text.len() as u64);
-        let string = Data { name: String::new(), r#type, bytes: text, is_written: false };
+        let r#type = Type::Array(Box::new(Type::Integer(Integer::CHAR)), Constant::Integer(text.len() as i64));
+        let string = Data { name: String::new(), r#type, value: Initial::Bytes(text), is_written: false };
         self.program.data.push(string);
         Ok(self.program.data.len() - 1)
     }
@@ -101,33 +87,34 @@ impl Checker {
         value: &Initializer,
         made: &mut Vec<Statement>,
     ) -> Understood<()> {
-        let at = |offset: u64| Made::Field(Box::new(place.clone()), offset);
         match (r#type, value) {
             (Type::Array(of, _), Initializer::Value(Expression { kind: E::Text(_), span, .. }))
                 if self.size(of) == Some(1) =>
             {
                 let size = self.size(r#type).unwrap_or(0);
                 self.has_room(size, *span)?;
-                let mut bytes = vec![0; size as usize];
-                self.initial_bytes(r#type, value, &mut bytes)?;
-                self.program.data.push(Data { name: String::new(), r#type: r#type.clone(), bytes, is_written: false });
+                let value = self.initial(r#type, value)?;
+                self.program.data.push(Data { name: String::new(), r#type: r#type.clone(), value, is_written: false });
                 let from = Box::new(Made::Data(self.program.data.len() - 1));
-                made.push(Statement::Expression(Made::Copy(Box::new(place), from, size, *span)));
+                made.push(Statement::Expression(Made::Copy(Box::new(place), from, r#type.clone(), *span)));
                 Ok(())
             }
             (Type::Array(of, length), Initializer::List(values, span)) => {
-                let size = self.size(of).unwrap_or(0);
-                self.not_more(values.len(), *length as usize, *span)?;
-                for (index, value) in values.iter().enumerate() {
-                    self.initial_stores(at(index as u64 * size), of, value, made)?;
+                self.not_more(values.len(), self.length_of(*length), *span)?;
+                for (number, value) in values.iter().enumerate() {
+                    let (pointer, index) = (Box::new(place.clone()), Box::new(Made::integer(number as i64)));
+                    let (of_one, length) = ((**of).clone(), Some(*length));
+                    let element = Made::Element { pointer, index, of: of_one, length, span: *span };
+                    self.initial_stores(element, of, value, made)?;
                 }
                 Ok(())
             }
             (Type::Structure(index), Initializer::List(values, span)) => {
                 self.not_more(values.len(), self.structure(*index).fields.len(), *span)?;
-                for (number, value) in values.iter().enumerate() {
-                    let (offset, r#type) = self.field_at(*index, number);
-                    self.initial_stores(at(offset), &r#type, value, made)?;
+                for (field, value) in values.iter().enumerate() {
+                    let r#type = self.structure(*index).fields[field].r#type.clone();
+                    let place = Made::Field(Box::new(place.clone()), FieldOf { structure: *index, field });
+                    self.initial_stores(place, &r#type, value, made)?;
                 }
                 Ok(())
             }

@@ -1,6 +1,7 @@
 //! The checker: from the tree to the intermediate form, with everything told that is wrong.
 
 mod cautions;
+mod comments;
 pub(crate) mod constants;
 mod declarations;
 mod expressions;
@@ -16,16 +17,21 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::diagnostic::{Code, Diagnostic, Severity};
-use crate::ir::{Integer, Site};
+use crate::ir::{self, Constant, Data, Expression as Made, Integer, Site, Structure, Type};
 use crate::limits::{CHECKS_MAX, DATA_BYTES_MAX, DATA_MAX};
-use crate::program::{Data, Program, Structure, Type};
-use crate::text::Span;
+use crate::prepare::Layout;
+use crate::program::Program;
+use crate::target::Target;
+use crate::text::{Span, Spanned};
 use crate::tree::{Description, ItemKind};
+use comments::Comments;
 
 /// What became of a description.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// What can be run, if nothing is wrong.
+    /// What it says, if nothing is wrong.
+    pub ir: Option<ir::Program>,
+    /// The same, prepared for this machine: what can be run.
     pub program: Option<Program>,
     /// What is wrong, and what may be, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
@@ -33,15 +39,25 @@ pub struct Checked {
 
 /// Checks a description that is called `name`: its filter functions begin with that.
 pub fn check(description: &Description, name: &str) -> Checked {
+    check_commented(description, name, Vec::new())
+}
+
+/// The same, of a description with these comments, in the order of the text: they are kept.
+pub fn check_commented(description: &Description, name: &str, comments: Vec<Spanned<String>>) -> Checked {
     let mut checker = Checker::new(name);
+    checker.comments = Comments::new(comments, description);
+    checker.program.comments = checker.comments.of_declarations(description);
     checker.declare(description);
     checker.define(description);
     let too_many = std::mem::take(&mut checker.too_many).into_iter().map(|(_, problem)| problem);
     checker.diagnostics.extend(too_many);
-    let is_wrong = checker.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
-    let Checker { program, mut diagnostics, .. } = checker;
+    let program = checker.prepare();
+    if let Some(program) = &program {
+        checker.find_costs(program);
+    }
+    let Checker { program: ir, mut diagnostics, .. } = checker;
     diagnostics.sort_by_key(|diagnostic| diagnostic.span);
-    Checked { program: (!is_wrong).then_some(program), diagnostics }
+    Checked { ir: program.is_some().then_some(ir), program, diagnostics }
 }
 
 /// The number of an error by its name on Linux: `EACCES`.
@@ -57,8 +73,8 @@ type Understood<T> = Result<T, Wrong>;
 /// What a name outside of functions stands for.
 #[derive(Clone, Debug)]
 enum Symbol {
-    /// A number.
-    Constant(i64, Integer),
+    /// A number, and its type.
+    Constant(Constant, Integer),
     /// Data of the description, by their index.
     Data(usize),
     /// A function, by its index.
@@ -74,15 +90,18 @@ struct Filters {
 }
 
 struct Checker {
-    program: Program,
+    program: ir::Program,
+    /// What sizes and constants are on this machine, for what is checked.
+    layout: Layout,
     filters: Filters,
     /// Names of data that something writes to.
     written: HashSet<String>,
     /// Numbers that the description gives errors.
-    given_errors: HashSet<i32>,
+    given_errors: Vec<i32>,
     /// Numbers that the description gives ioctls.
     given_ioctls: HashSet<u32>,
     diagnostics: Vec<Diagnostic>,
+    comments: Comments,
     symbols: HashMap<String, (Symbol, Span)>,
     aliases: HashMap<String, Type>,
     structures: HashMap<String, usize>,
@@ -108,12 +127,14 @@ struct Checker {
 impl Checker {
     fn new(name: &str) -> Checker {
         Checker {
-            program: Program::new(name),
+            program: ir::Program::new(name),
+            layout: Layout::new(&Target::host()),
             filters: Filters::default(),
             written: HashSet::new(),
-            given_errors: HashSet::new(),
+            given_errors: Vec::new(),
             given_ioctls: HashSet::new(),
             diagnostics: Vec::new(),
+            comments: Comments::default(),
             symbols: constants::known(),
             aliases: types::known(),
             structures: HashMap::new(),
@@ -150,7 +171,25 @@ impl Checker {
         self.define_rules(&description.rules);
         self.find_filters();
         self.find_undefined();
-        self.find_costs();
+    }
+
+    /// What can be run on this machine, if nothing is wrong.
+    fn prepare(&mut self) -> Option<Program> {
+        if self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
+            return None;
+        }
+        match self.program.prepare(&self.layout.target) {
+            Ok(program) => Some(program),
+            Err(unfit) => {
+                self.wrong(Code::BadConstant, unfit.to_string(), Span::default());
+                None
+            }
+        }
+    }
+
+    /// What an expression is on this machine, if it is made of constants.
+    fn known(&self, made: &Made) -> Option<i64> {
+        self.layout.value(made)
     }
 
     fn wrong(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {

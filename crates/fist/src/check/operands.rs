@@ -7,9 +7,10 @@ use crate::builtins::{
     self, ATTRIBUTES, Answer, Attribute, BuiltIn, GLOBALS, OPERATION_VALUES, OperationValue, Parameter, Signature,
 };
 use crate::diagnostic::Code;
-use crate::ir::{Area, Argument, Expression as Made, Integer, Operand, Role, Shared, Site};
+use crate::ir::{
+    Area, Argument, Constant, Expression as Made, FieldOf, Integer, Operand, Role, Shared, Site, Step, Type,
+};
 use crate::operations::{self, Operation, Operations, Part};
-use crate::program::Type;
 use crate::text::Span;
 use crate::tree::{Expression, ExpressionKind as E, Name, UnaryOperator as U};
 
@@ -69,7 +70,7 @@ impl Checker {
             return Err(Wrong);
         };
         if global == builtins::Global::PageSize {
-            return Ok(Typed::integer(Made::Constant(super::types::PAGE_BYTES as i64), Integer::INT));
+            return Ok(Typed::integer(Made::Constant(Constant::PageSize), Integer::INT));
         }
         Ok(Typed::integer(self.site(Site::Global(global), Vec::new(), span), Integer::LONG))
     }
@@ -232,7 +233,7 @@ impl Checker {
             });
             return Err(Wrong);
         };
-        let (offset, r#type) = self.field(structure, name)?;
+        let (field, r#type) = self.field(structure, name)?;
         let (operand, values) = self.object(of)?;
         let area = match operand {
             Operand::Argument(argument) if argument.branch > 0 => {
@@ -243,7 +244,7 @@ impl Checker {
             Operand::Argument(argument) => Area::Argument(argument),
             _ => Area::Object,
         };
-        Ok(Place::Shared { shared: Shared { area, offset, indexes: Vec::new() }, values, r#type })
+        Ok(Place::Shared { shared: Shared { area, path: vec![Step::Field(field)], r#type }, values })
     }
 
     /// `$vfs.key`: a field of what is kept for the mount; `$mnt.key` one of what was given when it was mounted, for which
@@ -263,8 +264,8 @@ impl Checker {
                 return Err(Wrong);
             }
         };
-        let (offset, r#type) = self.field(structure, name)?;
-        Ok(Place::Shared { shared: Shared { area, offset, indexes: Vec::new() }, values: Vec::new(), r#type })
+        let (field, r#type) = self.field(structure, name)?;
+        Ok(Place::Shared { shared: Shared { area, path: vec![Step::Field(field)], r#type }, values: Vec::new() })
     }
 
     /// A call of a function of the language.
@@ -388,18 +389,18 @@ impl Checker {
 
     /// Whether an argument is memory rather than an integer. Checks nothing for good.
     fn is_bytes(&mut self, argument: &Expression) -> Understood<bool> {
-        let (before, registers) = (self.diagnostics.len(), self.function.function.registers);
+        let (before, registers) = (self.diagnostics.len(), self.function.function.registers.len());
         let r#type = match self.shared_place(argument)? {
-            Some((_, _, r#type)) => r#type,
+            Some((shared, _)) => shared.r#type,
             None => self.value(argument)?.r#type,
         };
         self.diagnostics.truncate(before);
-        self.function.function.registers = registers;
+        self.function.function.registers.truncate(registers);
         Ok(!matches!(r#type, Type::Integer(_)))
     }
 
     /// Data that operations share, given whole: `$vfs.key` or `&$vfs.key`.
-    fn shared_place(&mut self, argument: &Expression) -> Understood<Option<(Shared, Vec<Made>, Type)>> {
+    fn shared_place(&mut self, argument: &Expression) -> Understood<Option<(Shared, Vec<Made>)>> {
         let of = match &argument.kind {
             E::Unary(U::AddressOf, of) => of,
             _ => argument,
@@ -411,7 +412,7 @@ impl Checker {
             return Ok(None);
         }
         match self.place(of)? {
-            Place::Shared { shared, values, r#type } => Ok(Some((shared, values, r#type))),
+            Place::Shared { shared, values } => Ok(Some((shared, values))),
             _ => Ok(None),
         }
     }
@@ -430,16 +431,15 @@ impl Checker {
 
     /// Bytes that a built-in function reads or writes.
     fn bytes(&mut self, argument: &Expression, is_written: bool, call: &mut Call) -> Understood<()> {
-        if let Some((shared, values, r#type)) = self.shared_place(argument)?
-            && (!matches!(r#type, Type::Integer(_)) || matches!(argument.kind, E::Unary(U::AddressOf, _)))
+        if let Some((shared, values)) = self.shared_place(argument)?
+            && (!matches!(shared.r#type, Type::Integer(_)) || matches!(argument.kind, E::Unary(U::AddressOf, _)))
         {
             if is_written && shared.area == Area::Mount {
                 let what = "what was given when it was mounted does not change";
                 self.wrong(Code::BadType, what, argument.span);
                 return Err(Wrong);
             }
-            let size = self.size(&r#type).unwrap_or(0);
-            call.operands.push(Operand::Shared(shared, size));
+            call.operands.push(Operand::Shared(shared));
             call.values.extend(values);
             return Ok(());
         }
@@ -450,10 +450,10 @@ impl Checker {
                 Err(Wrong)
             }
             Type::Pointer { .. } => {
-                call.push(Operand::Pointer(self.bytes_of(argument)), value.made);
+                call.push(Operand::Pointer(self.whole_of(argument)), value.made);
                 Ok(())
             }
-            _ if value.made == Made::Constant(0) => {
+            _ if value.made == Made::integer(0) => {
                 call.push(Operand::Pointer(None), value.made);
                 Ok(())
             }
@@ -465,8 +465,8 @@ impl Checker {
         }
     }
 
-    /// The bytes of the array, or of what an address is of, that an argument is.
-    fn bytes_of(&mut self, argument: &Expression) -> Option<u64> {
+    /// The type of the array, or of what an address is of, that an argument is.
+    fn whole_of(&mut self, argument: &Expression) -> Option<Type> {
         let (of, is_address) = match &argument.kind {
             E::Unary(U::AddressOf, of) => (&**of, true),
             _ => (argument, false),
@@ -481,8 +481,8 @@ impl Checker {
         match place {
             // From an element on, the rest of the array.
             Ok(Place::Memory { .. }) if matches!(of.kind, E::Index(..)) => None,
-            Ok(Place::Memory { r#type: r#type @ (Type::Array(..) | Type::Structure(_)), .. }) => self.size(&r#type),
-            Ok(Place::Memory { r#type, .. }) if is_address => self.size(&r#type),
+            Ok(Place::Memory { r#type: r#type @ (Type::Array(..) | Type::Structure(_)), .. }) => Some(r#type),
+            Ok(Place::Memory { r#type, .. }) if is_address => Some(r#type),
             _ => None,
         }
     }
@@ -504,7 +504,8 @@ impl Checker {
             }
             Place::Memory { pointer, r#type: Type::Pointer { to, is_const: false }, .. } => match *to {
                 Type::Integer(integer) => {
-                    let made = Made::Load(Box::new(pointer), Integer::UNSIGNED_LONG, argument.span);
+                    let to = Type::Pointer { to: to.clone(), is_const: false };
+                    let made = Made::Load(Box::new(pointer), to, argument.span);
                     call.push(Operand::Answer(integer), made);
                     Ok(())
                 }
@@ -517,8 +518,8 @@ impl Checker {
                 }
                 _ => self.no_answer(argument.span),
             },
-            Place::Shared { shared, values, r#type: Type::Integer(integer) } => {
-                call.operands.push(Operand::SharedAnswer(shared, integer));
+            Place::Shared { shared: shared @ Shared { r#type: Type::Integer(_), .. }, values } => {
+                call.operands.push(Operand::SharedAnswer(shared));
                 call.values.extend(values);
                 Ok(())
             }
@@ -557,10 +558,9 @@ impl Checker {
             self.wrong(Code::BadCall, "the name of a field is expected", argument.span);
             return Err(Wrong);
         };
-        self.field(structure, &Name::new(name.clone(), argument.span))?;
-        let index = self.structure(structure).fields.iter().position(|field| field.name == *name);
-        call.structure = Some((structure, index));
-        call.operands.push(Operand::Field(structure, index.unwrap_or(0)));
+        let (field, _) = self.field(structure, &Name::new(name.clone(), argument.span))?;
+        call.structure = Some((structure, Some(field)));
+        call.operands.push(Operand::Field(field));
         Ok(())
     }
 
@@ -610,7 +610,7 @@ struct Call {
     operands: Vec<Operand>,
     values: Vec<Made>,
     /// The structure whose field is named, and which.
-    structure: Option<(usize, Option<usize>)>,
+    structure: Option<(usize, Option<FieldOf>)>,
 }
 
 impl Call {
@@ -622,7 +622,7 @@ impl Call {
     /// The type of the field that was named.
     fn field_type(&self, checker: &Checker) -> Option<Type> {
         let (structure, field) = self.structure?;
-        checker.structure(structure).fields.get(field?).map(|field| field.r#type.clone())
+        checker.structure(structure).fields.get(field?.field).map(|field| field.r#type.clone())
     }
 }
 

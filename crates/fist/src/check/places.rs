@@ -5,8 +5,9 @@ use super::{Checker, Understood, Wrong};
 use crate::builtins::OperationValue;
 use crate::check::constants::computing;
 use crate::diagnostic::Code;
-use crate::ir::{Area, Expression as Made, Integer, Operand, Operator, Register, Shared, Site};
-use crate::program::Type;
+use crate::ir::{
+    Area, Constant, Expression as Made, FieldOf, Integer, Operand, Operator, Register, Shared, Site, Step, Type,
+};
 use crate::text::Span;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
 
@@ -20,16 +21,14 @@ pub(super) enum Place {
     /// An argument of the operation.
     Operation { value: OperationValue, r#type: Type },
     /// In what operations share: the values are those of the indexes, and of an object if it has one.
-    Shared { shared: Shared, values: Vec<Made>, r#type: Type },
+    Shared { shared: Shared, values: Vec<Made> },
 }
 
 impl Place {
     pub(super) fn r#type(&self) -> &Type {
         match self {
-            Place::Register(_, r#type)
-            | Place::Memory { r#type, .. }
-            | Place::Operation { r#type, .. }
-            | Place::Shared { r#type, .. } => r#type,
+            Place::Register(_, r#type) | Place::Memory { r#type, .. } | Place::Operation { r#type, .. } => r#type,
+            Place::Shared { shared, .. } => &shared.r#type,
         }
     }
 }
@@ -78,8 +77,8 @@ impl Checker {
         let data = self.data(index);
         let r#type = data.r#type.clone();
         if data.is_written {
-            let shared = Shared { area: Area::Data(index), offset: 0, indexes: Vec::new() };
-            return Place::Shared { shared, values: Vec::new(), r#type };
+            let shared = Shared { area: Area::Data(index), path: Vec::new(), r#type };
+            return Place::Shared { shared, values: Vec::new() };
         }
         Place::Memory { pointer: Made::Data(index), r#type, is_const: true }
     }
@@ -106,16 +105,15 @@ impl Checker {
         match place {
             Some(Place::Memory { pointer, r#type: Type::Array(element, length), is_const }) => {
                 self.known_index(&index_value, length, index.span)?;
-                let size = self.size(&element).unwrap_or(0);
-                let (pointer, index) = (boxed(pointer), boxed(index_value));
-                let pointer = Made::Element { pointer, index, size, length: Some(length), span };
+                let (pointer, index, of) = (boxed(pointer), boxed(index_value), (*element).clone());
+                let pointer = Made::Element { pointer, index, of, length: Some(length), span };
                 Ok(Place::Memory { pointer, r#type: *element, is_const })
             }
-            Some(Place::Shared { mut shared, mut values, r#type: Type::Array(element, length) }) => {
+            Some(Place::Shared { shared: Shared { area, mut path, r#type: Type::Array(of, length) }, mut values }) => {
                 self.known_index(&index_value, length, index.span)?;
-                shared.indexes.push((length, self.size(&element).unwrap_or(0)));
+                path.push(Step::Element { of: (*of).clone(), length });
                 values.push(index_value);
-                Ok(Place::Shared { shared, values, r#type: *element })
+                Ok(Place::Shared { shared: Shared { area, path, r#type: *of }, values })
             }
             other => {
                 let pointer = match other {
@@ -127,18 +125,18 @@ impl Checker {
                     self.wrong(Code::BadType, what, of.span);
                     return Err(Wrong);
                 };
-                let size = self.size(to).unwrap_or(1);
-                let made =
-                    Made::Element { pointer: boxed(pointer.made), index: boxed(index_value), size, length: None, span };
+                let (to, index) = ((**to).clone(), boxed(index_value));
+                let made = Made::Element { pointer: boxed(pointer.made), index, of: to, length: None, span };
                 self.pointed_to(Typed { made, r#type: pointer.r#type }, of.span)
             }
         }
     }
 
     /// An index that is known is checked now.
-    fn known_index(&mut self, index: &Made, length: u64, span: Span) -> Understood<()> {
-        match index {
-            Made::Constant(index) if !(0..length as i64).contains(index) => {
+    fn known_index(&mut self, index: &Made, length: Constant, span: Span) -> Understood<()> {
+        let length = self.layout.length(length).unwrap_or(0);
+        match self.known(index) {
+            Some(index) if !(0..length as i64).contains(&index) => {
                 let what = format!("this is element {index} of an array of {length}");
                 self.wrong(Code::BadConstant, what, span).remedy = Some(format!("the last one is {}", length - 1));
                 Err(Wrong)
@@ -167,24 +165,24 @@ impl Checker {
             self.wrong(Code::BadType, what, of.span);
             return Err(Wrong);
         };
-        let (offset, r#type) = self.field(index, name)?;
+        let (field, r#type) = self.field(index, name)?;
         Ok(match place {
             Place::Memory { pointer, is_const, .. } => {
-                Place::Memory { pointer: Made::Field(boxed(pointer), offset), r#type, is_const }
+                Place::Memory { pointer: Made::Field(boxed(pointer), field), r#type, is_const }
             }
-            Place::Shared { mut shared, values, .. } => {
-                shared.offset += offset;
-                Place::Shared { shared, values, r#type }
+            Place::Shared { shared: Shared { area, mut path, .. }, values } => {
+                path.push(Step::Field(field));
+                Place::Shared { shared: Shared { area, path, r#type }, values }
             }
             Place::Register(..) | Place::Operation { .. } => return Err(Wrong),
         })
     }
 
-    /// Where in a structure a field is, and its type.
-    pub(super) fn field(&mut self, structure: usize, name: &crate::tree::Name) -> Understood<(u64, Type)> {
-        let structure = self.structure(structure);
-        if let Some(field) = structure.fields.iter().find(|field| field.name == name.value) {
-            return Ok((field.offset, field.r#type.clone()));
+    /// A field of a structure, and its type.
+    pub(super) fn field(&mut self, index: usize, name: &crate::tree::Name) -> Understood<(FieldOf, Type)> {
+        let structure = self.structure(index);
+        if let Some(field) = structure.fields.iter().position(|field| field.name == name.value) {
+            return Ok((FieldOf { structure: index, field }, structure.fields[field].r#type.clone()));
         }
         let fields: Vec<_> = structure.fields.iter().take(10).map(|field| field.name.clone()).collect();
         let what = format!("`{}` has no field `{}`", structure.name, name.value);
@@ -203,13 +201,13 @@ impl Checker {
                 Ok(Typed { made: pointer, r#type: Type::Pointer { to: of, is_const } })
             }
             Place::Memory { pointer, r#type, .. } => match self.integer_of(&r#type) {
-                Some(integer) => Ok(Typed { made: Made::Load(boxed(pointer), integer, span), r#type }),
+                Some(_) => Ok(Typed { made: Made::Load(boxed(pointer), r#type.clone(), span), r#type }),
                 None => self.whole_structure(span),
             },
-            Place::Shared { shared, values, r#type } => match (&r#type, self.integer_of(&r#type)) {
-                (_, Some(integer)) => {
-                    let made = self.site(Site::Load(shared, integer), values, span);
-                    Ok(Typed { made, r#type })
+            Place::Shared { shared, values } => match (&shared.r#type, self.integer_of(&shared.r#type)) {
+                (r#type, Some(_)) => {
+                    let r#type = r#type.clone();
+                    Ok(Typed { made: self.site(Site::Load(shared), values, span), r#type })
                 }
                 (Type::Structure(_), None) => self.whole_structure(span),
                 _ => self.shared_pointer(span),
@@ -264,19 +262,19 @@ impl Checker {
                 Err(Wrong)
             }
             Place::Memory { pointer, r#type, .. } => match self.integer_of(&r#type) {
-                Some(integer) => Ok(Made::Store(boxed(pointer), integer, boxed(value), span)),
+                Some(_) => Ok(Made::Store(boxed(pointer), r#type, boxed(value), span)),
                 None => self.no_assignment(&r#type, span),
             },
-            Place::Shared { shared, mut values, r#type } => match self.integer_of(&r#type) {
+            Place::Shared { shared, mut values } => match self.integer_of(&shared.r#type) {
                 Some(_) if shared.area == Area::Mount => {
                     self.wrong(Code::BadType, "what was given when it was mounted does not change", span);
                     Err(Wrong)
                 }
-                Some(integer) => {
+                Some(_) => {
                     values.push(value);
-                    Ok(self.site(Site::Store(shared, integer), values, span))
+                    Ok(self.site(Site::Store(shared), values, span))
                 }
-                None => self.no_assignment(&r#type, span),
+                None => self.no_assignment(&shared.r#type, span),
             },
         }
     }
@@ -332,19 +330,18 @@ impl Checker {
     ) -> Understood<Typed> {
         let place = self.place(target)?;
         let operator = if is_increment { B::Add } else { B::Subtract };
-        let one = Typed::integer(Made::Constant(1), Integer::INT);
+        let one = Typed::integer(Made::integer(1), Integer::INT);
         self.update(place, Update { operator, by: one, is_postfix, spans: (target.span, span), span })
     }
 
     fn update(&mut self, place: Place, update: Update) -> Understood<Typed> {
         let r#type = place.r#type().clone();
         let place = match place {
-            Place::Shared { shared, values, .. } => {
-                return self.update_shared(shared, values, &r#type, update);
-            }
+            Place::Shared { shared, values } => return self.update_shared(shared, values, update),
             // The pointer is computed once.
             Place::Memory { pointer, r#type, is_const } => {
-                let register = self.function.register();
+                let to = Type::Pointer { to: Box::new(r#type.clone()), is_const };
+                let register = self.function.register("", to);
                 let first = Made::Set(register, boxed(pointer));
                 let again = Place::Memory { pointer: Made::Register(register), r#type: r#type.clone(), is_const };
                 let done = self.update_private(again, &r#type, update)?;
@@ -364,7 +361,7 @@ impl Checker {
             let new = self.convert(new, r#type, span)?;
             return self.store(place, new, spans.0);
         }
-        let kept = self.function.register();
+        let kept = self.function.register("", r#type.clone());
         let keep = Made::Set(kept, boxed(before.made));
         let before = Typed { made: Made::Register(kept), r#type: before.r#type };
         let new = self.combine(operator, before, by, spans, span)?;
@@ -374,15 +371,9 @@ impl Checker {
         Ok(Made::Sequence(boxed(keep), boxed(rest)))
     }
 
-    fn update_shared(
-        &mut self,
-        shared: Shared,
-        mut values: Vec<Made>,
-        r#type: &Type,
-        update: Update,
-    ) -> Understood<Typed> {
+    fn update_shared(&mut self, shared: Shared, mut values: Vec<Made>, update: Update) -> Understood<Typed> {
         let Update { operator, by, is_postfix, span, .. } = update;
-        let Type::Integer(integer) = *r#type else { return self.no_assignment(r#type, span) };
+        let Type::Integer(integer) = shared.r#type else { return self.no_assignment(&shared.r#type, span) };
         let Some(operator) = computing(operator) else { return Err(Wrong) };
         if shared.area == Area::Mount {
             self.wrong(Code::BadType, "what was given when it was mounted does not change", span);
@@ -392,8 +383,8 @@ impl Checker {
         let is_shift = matches!(operator, Operator::ShiftLeft | Operator::ShiftRight);
         let computed = if is_shift { integer.promoted() } else { integer.with(by_type) };
         values.push(if is_shift { by } else { converted(by, by_type, computed) });
-        let site = Site::Update { shared, integer, operator, computed, is_postfix };
-        Ok(Typed { made: self.site(site, values, span), r#type: r#type.clone() })
+        let site = Site::Update { shared, operator, computed, is_postfix };
+        Ok(Typed::integer(self.site(site, values, span), integer))
     }
 
     /// Writes a value to memory that a pointer points to: what a variable begins with.

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use super::functions::{Scope, pointed};
 use super::{Checker, Symbol};
 use crate::diagnostic::Code;
-use crate::ir::Integer;
+use crate::ir::{Integer, Type};
 use crate::limits::RULES_MAX;
 use crate::operations::{self, OPERATIONS, Operation, Operations, Part};
-use crate::program::{Rule, Type};
+use crate::program::Rule;
 use crate::text::Span;
 use crate::tree::{self, Access, Expression, ExpressionKind as E};
 use crate::walk;
@@ -54,7 +54,11 @@ impl Checker {
         }
         self.never_reached(operations, part, title_span);
         self.function = Scope {
-            function: crate::ir::Function { span: rule.span, ..crate::ir::Function::default() },
+            function: crate::ir::Function {
+                comments: self.comments.before(rule.span),
+                span: rule.span,
+                ..crate::ir::Function::default()
+            },
             operations: Some(operations),
             part: Some(part),
             pointed: pointed(&rule.body),

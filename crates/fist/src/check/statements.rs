@@ -1,13 +1,12 @@
 //! Statements: control, and the variables of blocks.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 use super::functions::Local;
 use super::{Checker, Understood, Wrong};
 use crate::diagnostic::Code;
-use crate::ir::{Expression as Made, Integer, Statement as Done};
+use crate::ir::{Expression as Made, Integer, Statement as Done, Type};
 use crate::limits::OBJECT_BYTES_MAX;
-use crate::program::Type;
 use crate::text::Span;
 use crate::tree::{Block, Expression, Initializer, Statement, StatementKind as S, SwitchPart, Variable};
 
@@ -19,6 +18,7 @@ impl Checker {
         for statement in &block.statements {
             let _ = self.statement(statement, &mut made);
         }
+        made.extend(self.comments.up_to(block.span.end));
         self.function.end_block();
         made
     }
@@ -35,6 +35,7 @@ impl Checker {
     }
 
     fn statement(&mut self, statement: &Statement, made: &mut Vec<Done>) -> Understood<()> {
+        made.extend(self.comments.up_to(statement.span.start));
         match &statement.kind {
             S::Empty => {}
             S::Expression(expression) => {
@@ -60,19 +61,12 @@ impl Checker {
             S::While { condition, body } => {
                 let before = self.condition(condition);
                 let body = self.looped(body);
-                made.push(Done::Loop {
-                    before: Some(before?),
-                    body,
-                    step: None,
-                    after: None,
-                    weight: 1,
-                    span: statement.span,
-                });
+                made.push(Done::Loop { before: Some(before?), body, step: None, after: None, span: statement.span });
             }
             S::DoWhile { body, condition } => {
                 let body = self.looped(body);
                 let after = Some(self.condition(condition)?);
-                made.push(Done::Loop { before: None, body, step: None, after, weight: 1, span: statement.span });
+                made.push(Done::Loop { before: None, body, step: None, after, span: statement.span });
             }
             S::For { first, condition, step, body } => {
                 let done = self.for_loop(first, condition.as_ref(), step.as_ref(), body, statement.span)?;
@@ -100,6 +94,7 @@ impl Checker {
         let does_nothing = matches!(
             value,
             Made::Constant(_)
+                | Made::Size(_)
                 | Made::Register(_)
                 | Made::Compare(..)
                 | Made::Binary(..)
@@ -144,14 +139,14 @@ impl Checker {
         let body = self.looped(body);
         self.function.end_block();
         first?;
-        made.push(Done::Loop { before: before?, body, step: step?, after: None, weight: 1, span });
+        made.push(Done::Loop { before: before?, body, step: step?, after: None, span });
         Ok(Done::Block(made))
     }
 
     fn switch(&mut self, value: &Expression, body: &[SwitchPart]) -> Understood<Done> {
         let value = self.integer(value);
         let integer = value.as_ref().map_or(Integer::INT, |(_, integer)| integer.promoted());
-        let (mut cases, mut parts) = (BTreeMap::new(), Vec::new());
+        let (mut cases, mut known, mut parts) = (Vec::new(), HashSet::new(), Vec::new());
         let mut otherwise = None;
         self.function.breakable += 1;
         self.function.begin_block();
@@ -160,9 +155,10 @@ impl Checker {
                 let is_twice = match label {
                     None => otherwise.replace(index).is_some(),
                     Some(label) => {
-                        let Ok(value) = self.constant(label) else { continue };
-                        let value = integer.wrap(value);
-                        cases.insert(value, index).is_some()
+                        let Ok((value, _)) = self.constant(label) else { continue };
+                        let is_new = known.insert(integer.wrap(self.known(&value).unwrap_or(0)));
+                        cases.push((value, index));
+                        !is_new
                     }
                 };
                 if is_twice {
@@ -179,8 +175,7 @@ impl Checker {
         self.function.breakable -= 1;
         let (value, from) = value?;
         let value = super::expressions::converted(value, from, integer);
-        let cases = cases.into_iter().collect();
-        Ok(Done::Switch { value, cases, otherwise: otherwise.unwrap_or(parts.len()), parts })
+        Ok(Done::Switch { value, integer, cases, otherwise: otherwise.unwrap_or(parts.len()), parts })
     }
 
     fn returned(&mut self, value: Option<&Expression>, span: Span) -> Understood<Option<Made>> {
@@ -219,7 +214,7 @@ impl Checker {
         let is_memory = is_pointed || matches!(r#type, Type::Array(..) | Type::Structure(_));
         let size = self.size(&r#type).unwrap_or(0);
         if is_memory && size <= OBJECT_BYTES_MAX {
-            let object = self.function.object(size);
+            let object = self.function.object(&name.value, r#type.clone());
             self.declare_local(name, Local::Object(object, r#type.clone()));
             made.push(Done::Clear(object));
             return match &variable.value {
@@ -227,11 +222,11 @@ impl Checker {
                 None => Ok(()),
             };
         }
-        let register = self.function.register();
+        let register = self.function.register(&name.value, r#type.clone());
         // Within its own value a variable is not what it will be, but it is there, as in C.
         self.declare_local(name, Local::Register(register, r#type.clone()));
         let value = match &variable.value {
-            None => Made::Constant(0),
+            None => Made::integer(0),
             Some(value) => {
                 let value = match value {
                     Initializer::Value(value) => value,

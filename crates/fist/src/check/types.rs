@@ -4,18 +4,14 @@ use std::collections::HashMap;
 
 use super::{Checker, Understood, Wrong};
 use crate::diagnostic::Code;
-use crate::ir::Integer;
+use crate::ir::{Constant, Field, Integer, Structure, Type};
 use crate::limits::{FIELDS_MAX, OBJECT_BYTES_MAX, TYPE_DEPTH_MAX};
-use crate::program::{Field, Structure, Type};
 use crate::text::Span;
 use crate::tree::{self, BaseType, Expression, TypeName, Variable};
 
-/// Bytes of a page: what filters are given at a time.
-pub(crate) const PAGE_BYTES: u64 = 4096;
-
 /// The names of types that every description has.
 pub(super) fn known() -> HashMap<String, Type> {
-    let page = Type::Array(Box::new(Type::Integer(Integer { bytes: 1, is_unsigned: true })), PAGE_BYTES);
+    let page = Type::Array(Box::new(Type::Integer(Integer { bytes: 1, is_unsigned: true })), Constant::PageSize);
     HashMap::from([("page_t".to_owned(), page)])
 }
 
@@ -83,7 +79,7 @@ impl Checker {
     }
 
     /// An array of arrays, the outermost length first.
-    pub(super) fn array(&mut self, base: Type, lengths: &[u64], span: Span) -> Understood<Type> {
+    pub(super) fn array(&mut self, base: Type, lengths: &[Constant], span: Span) -> Understood<Type> {
         self.not_too_deep(&base, lengths.len(), span)?;
         let r#type = lengths.iter().rev().fold(base, |of, length| Type::Array(Box::new(of), *length));
         match self.size(&r#type) {
@@ -99,10 +95,10 @@ impl Checker {
         }
     }
 
-    pub(super) fn length(&mut self, expression: &Expression) -> Understood<u64> {
-        let value = self.constant(expression)?;
-        match u64::try_from(value) {
-            Ok(length) if length > 0 => Ok(length),
+    pub(super) fn length(&mut self, expression: &Expression) -> Understood<Constant> {
+        let (length, _) = self.constant(expression)?;
+        match self.known(&length) {
+            Some(1..) => Ok(self.constant_of("", length)),
             _ => {
                 self.wrong(Code::BadType, "the length of an array is at least 1", expression.span);
                 Err(Wrong)
@@ -110,38 +106,14 @@ impl Checker {
         }
     }
 
-    /// Bytes of a value; `None` for what has none, or more than can be counted. Pointers and vnodes are in registers only, and
-    /// count as 8.
+    /// Bytes of a value on this machine; `None` for what has none, or more than can be counted.
     pub(super) fn size(&self, r#type: &Type) -> Option<u64> {
-        match r#type {
-            Type::Void => None,
-            Type::Integer(integer) => Some(integer.bytes.into()),
-            Type::Vnode | Type::Pointer { .. } => Some(8),
-            Type::Array(of, length) => self.size(of)?.checked_mul(*length),
-            Type::Structure(index) => Some(self.structure(*index).size),
-        }
-    }
-
-    pub(super) fn alignment(&self, r#type: &Type) -> u64 {
-        match r#type {
-            Type::Void => 1,
-            Type::Integer(integer) => integer.bytes.into(),
-            Type::Vnode | Type::Pointer { .. } => 8,
-            Type::Array(of, _) => self.alignment(of),
-            Type::Structure(index) => self.structure(*index).alignment,
-        }
-    }
-
-    /// Puts the next of a structure's or a frame's parts behind the others: where it begins.
-    pub(super) fn lay_out(&self, end: &mut u64, r#type: &Type) -> u64 {
-        let offset = end.next_multiple_of(self.alignment(r#type));
-        *end = offset + self.size(r#type).unwrap_or(0);
-        offset
+        self.layout.size(r#type)
     }
 
     /// A structure of declared fields.
     pub(super) fn structure_of(&mut self, name: &str, fields: &[tree::Field]) -> usize {
-        let mut structure = Structure { name: name.to_owned(), fields: Vec::new(), size: 0, alignment: 1 };
+        let mut structure = Structure { name: name.to_owned(), fields: Vec::new() };
         for field in fields {
             let most = structure.fields.len() + 1;
             if self.not_too_many(most, FIELDS_MAX, "fields of a structure", field.name.span).is_err() {
@@ -153,24 +125,25 @@ impl Checker {
                 self.wrong(Code::Twice, what, field.name.span);
                 continue;
             }
-            structure.alignment = structure.alignment.max(self.alignment(&r#type));
-            let offset = self.lay_out(&mut structure.size, &r#type);
-            structure.fields.push(Field { name: field.name.value.clone(), r#type, offset });
+            structure.fields.push(Field { name: field.name.value.clone(), r#type });
         }
-        structure.size = structure.size.next_multiple_of(structure.alignment);
-        if let Some(last) = fields.last() {
-            structure.size = self.not_too_large(structure.size, OBJECT_BYTES_MAX, name, last.name.span);
-        }
+        let span = fields.last().map(|last| last.name.span).unwrap_or_default();
+        self.add_structure(structure, span)
+    }
+
+    /// Adds a structure, which has a limit: its index.
+    pub(super) fn add_structure(&mut self, structure: Structure, span: Span) -> usize {
+        let size = self.layout.add_structure(&structure).map_or(u64::MAX, |added| added.size);
+        self.not_too_large(size, OBJECT_BYTES_MAX, &structure.name, span);
         self.program.structures.push(structure);
         self.program.structures.len() - 1
     }
 
-    /// The size of declared data, which has a limit.
-    pub(super) fn not_too_large(&mut self, size: u64, most: u64, name: &str, span: Span) -> u64 {
+    /// Declared data have a limit.
+    pub(super) fn not_too_large(&mut self, size: u64, most: u64, name: &str, span: Span) {
         if size > most {
             self.wrong(Code::TooMany, format!("`{name}` has {size} bytes, and may have {most}"), span);
         }
-        size.min(most)
     }
 
     /// Basic types only (FiST, section 2.2): what can be copied from and to programs.
@@ -192,14 +165,13 @@ impl Checker {
         match r#type {
             Type::Void => "void".into(),
             Type::Vnode => "vnode".into(),
-            Type::Integer(Integer { bytes, is_unsigned }) => {
-                let name = ["char", "short", "int", "long"][bytes.trailing_zeros() as usize];
-                if *is_unsigned { format!("unsigned {name}") } else { name.into() }
-            }
+            Type::Integer(integer) => integer.name().into(),
             Type::Pointer { to, is_const } => {
                 format!("{}{} *", if *is_const { "const " } else { "" }, self.describe(to))
             }
-            Type::Array(of, length) => format!("{}[{length}]", self.describe(of)),
+            Type::Array(of, length) => {
+                format!("{}[{}]", self.describe(of), self.layout.length(*length).unwrap_or(0))
+            }
             Type::Structure(index) => format!("struct {}", self.structure(*index).name),
         }
     }

@@ -11,7 +11,7 @@ use super::facts::{Base, CLEARED_MAX};
 use super::machine::{Machine, TABLE_BIT, Table, number_of};
 use super::range::Range;
 use super::translator::{FLAGS, Operand, Place, Translator};
-use crate::ir::{Expression as E, Integer};
+use crate::code::{Expression as E, Integer};
 use crate::memory::{Region, data_pointer};
 use crate::stop::Why;
 use crate::text::Span;

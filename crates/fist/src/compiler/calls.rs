@@ -7,8 +7,8 @@ use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, types};
 
 use super::range::Range;
 use super::translator::{FLAGS, Operand, Scope, Translator};
+use crate::code::Expression as E;
 use crate::interpreter::DEPTH_MAX;
-use crate::ir::Expression as E;
 use crate::stop::Why;
 use crate::text::Span;
 

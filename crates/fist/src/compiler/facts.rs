@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use super::CompileError;
 use super::range::Range;
+use crate::code::{Expression as E, Function, Integer, Register, Statement as S};
 use crate::interpreter::DEPTH_MAX;
-use crate::ir::{Expression as E, Function, Integer, Register, Statement as S};
 use crate::program::Program;
 use crate::visit::{each_expression, each_statement};
 

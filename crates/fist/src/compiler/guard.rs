@@ -16,7 +16,7 @@ use cranelift_frontend::Variable;
 
 use super::range::Range;
 use super::translator::{FLAGS, Operand, Translator};
-use crate::ir::Expression as E;
+use crate::code::Expression as E;
 
 /// Number of bytes that are read or written at a time.
 pub(super) const WIDTH: i64 = 16;

@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::range::Range;
 use super::translator::Translator;
-use crate::ir::{Integer, Operator};
+use crate::code::{Integer, Operator};
 use crate::stop::Why;
 use crate::text::Span;
 

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 
 use super::integers::{masked, quotient};
 use super::range::Range;
-use crate::ir::{Comparison, Integer, Operator, Register};
+use crate::code::{Comparison, Integer, Operator, Register};
 
 /// A quotient of up to this many is found by comparisons.
 const QUOTIENT_MAX: i64 = 3;

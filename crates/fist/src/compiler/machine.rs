@@ -2,8 +2,8 @@
 
 use std::any::Any;
 
+use crate::code::Integer;
 use crate::interpreter::{Outside, STEPS_MAX};
-use crate::ir::Integer;
 use crate::memory::{self, Frame, Memory, Region};
 use crate::meter::Steps;
 use crate::stop::{Stop, Why};

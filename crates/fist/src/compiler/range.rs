@@ -1,6 +1,6 @@
 //! Between which bounds a value lies, as far as that is known when a function is compiled.
 
-use crate::ir::Integer;
+use crate::code::Integer;
 
 /// From the one to the other, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

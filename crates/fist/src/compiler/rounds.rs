@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::facts::Facts;
 use super::lanes::{self, Known, Lane, UNSIGNED};
 use super::range::Range;
-use crate::ir::{Comparison, Expression as E, Function, Integer, Operator, Register, Statement as S};
+use crate::code::{Comparison, Expression as E, Function, Integer, Operator, Register, Statement as S};
 use crate::program::Program;
 use crate::visit::{each_expression, each_part};
 

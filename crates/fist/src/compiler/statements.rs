@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{Block, Value, types};
 use cranelift_frontend::Switch;
 
 use super::translator::Translator;
-use crate::ir::{Expression as E, Statement as S};
+use crate::code::{Expression as E, Statement as S};
 use crate::text::Span;
 use crate::visit::each;
 

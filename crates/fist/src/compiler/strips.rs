@@ -10,8 +10,8 @@ use super::guard::{Guard, Table, WIDTH, Window};
 use super::range::Range;
 use super::rounds::{self, Round};
 use super::translator::{Operand, Place, Translator};
+use crate::code::{Comparison, Expression as E, Integer, Operator, Register, Statement as S};
 use crate::interpreter::DEPTH_MAX;
-use crate::ir::{Comparison, Expression as E, Integer, Operator, Register, Statement as S};
 
 /// A loop as it has to be.
 struct Strip<'s> {

@@ -7,7 +7,7 @@ use super::access::hint;
 use super::facts::Base;
 use super::range::Range;
 use super::translator::{Operand, Place, Translator};
-use crate::ir::{Comparison, Expression as E, Integer, Operator, Register};
+use crate::code::{Comparison, Expression as E, Integer, Operator, Register};
 use crate::memory::data_pointer;
 use crate::stop::Why;
 use crate::text::Span;

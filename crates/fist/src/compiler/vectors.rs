@@ -6,7 +6,7 @@ use super::guard::{Counted, Guard, WIDTH};
 use super::lanes::{Lane, Shift};
 use super::rounds::Round;
 use super::translator::Translator;
-use crate::ir::{Expression as E, Operator};
+use crate::code::{Expression as E, Operator};
 
 /// What lanes are made of: bytes that the guard reaches, and what has been computed.
 struct Made<'g> {

@@ -28,6 +28,15 @@ pub struct Parsed {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl Parsed {
+    /// The comments of the text that was read, as they are written: without conditions of the preprocessor.
+    pub fn written_comments(&self, text: &str) -> Vec<Spanned<String>> {
+        let spans = self.comments.iter().map(|comment| comment.span);
+        let written = spans.map(|span| Spanned::new(span.of(text).trim_end().to_owned(), span));
+        written.filter(|comment| comment.value.starts_with("//") || comment.value.starts_with("/*")).collect()
+    }
+}
+
 /// Reads a description.
 pub fn parse(text: &str) -> Parsed {
     let lexed = lex(text);

@@ -5,7 +5,7 @@
 //! to do then.
 
 use ::fist::builtins::{Attribute, BuiltIn};
-use ::fist::ir::{Area, Argument, Operand, Site};
+use ::fist::code::{Area, Argument, Operand, Site};
 use ::fist::operations::OPERATIONS;
 use ::fist::program::Program;
 

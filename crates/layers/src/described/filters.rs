@@ -201,7 +201,7 @@ impl Loaded {
         } else {
             let place = memory.allocate(vec![0; 8]).map_err(|_| Errno::ENOMEM)?;
             self.run(&mut host, function, &[Memory::INPUT, length, place], &mut memory)
-                .map(|done| (done, memory.load(place, ::fist::ir::Integer::UNSIGNED_LONG).unwrap_or(0)))
+                .map(|done| (done, memory.load(place, ::fist::code::Integer::UNSIGNED_LONG).unwrap_or(0)))
         };
         match answer {
             Ok((error @ -4095..=-1, _)) => Err(Errno::new(-error as i32)),

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 
 use ::fist::builtins::{Attribute, Global, OperationValue};
 use ::fist::calls::{Host, Object, Place};
-use ::fist::ir::{Argument, Role};
+use ::fist::code::{Argument, Role};
 use ::fist::memory::Memory;
 use ::fist::meter::Meter;
 use ::fist::stop::{Stop, Why};

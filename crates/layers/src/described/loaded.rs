@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use ::fist::budget::Budget;
 use ::fist::calls::{Calls, Host};
+use ::fist::code::{Argument, Integer, Operand, Role, Site};
 use ::fist::compiler::Compiled;
 use ::fist::idle;
-use ::fist::ir::{Argument, Integer, Operand, Role, Site};
 use ::fist::memory::Memory;
 use ::fist::operations::{self, OPERATIONS, Part};
 use ::fist::program::{Field, Program, Rule, Type};

@@ -1,6 +1,6 @@
 //! Fields of a command's data, as text.
 
-use fist::ir::Integer;
+use fist::code::Integer;
 
 use super::Field;
 

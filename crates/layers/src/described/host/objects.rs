@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use ::fist::budget::Lease;
 use ::fist::builtins::{Attribute, OperationValue};
 use ::fist::calls::Object;
-use ::fist::ir::Role;
+use ::fist::code::Role;
 use ::fist::stop::Why;
 use vnode::layer::{LayerVnode, Operation};
 use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Name, Result, VnodeRef};

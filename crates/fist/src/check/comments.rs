@@ -1,0 +1,66 @@
+//! Comments: which belong to what.
+
+use crate::ir::Statement;
+use crate::text::{Span, Spanned};
+use crate::tree::{Description, Item, ItemKind};
+
+/// The comments of a text, in their order, and how far those of a function have been given to what they stand before.
+#[derive(Debug, Default)]
+pub(super) struct Comments {
+    all: Vec<Spanned<String>>,
+    /// Where what stands outside of functions ends, in the order of the text.
+    ends: Vec<u32>,
+    /// Up to where they have been given.
+    position: u32,
+}
+
+impl Comments {
+    pub(super) fn new(all: Vec<Spanned<String>>, description: &Description) -> Comments {
+        let items = description.preamble.iter().chain(&description.code).map(|item| item.span);
+        let declarations = description.declarations.iter().map(|declaration| declaration.span);
+        let rules = description.rules.iter().map(|rule| rule.span);
+        let mut ends: Vec<_> = items.chain(declarations).chain(rules).map(|span| span.end).collect();
+        ends.sort_unstable();
+        Comments { all, ends, position: 0 }
+    }
+
+    /// Those that begin between two places.
+    fn between(&self, start: u32, end: u32) -> &[Spanned<String>] {
+        let first = self.all.partition_point(|comment| comment.span.start < start);
+        let last = self.all.partition_point(|comment| comment.span.start < end);
+        self.all.get(first..last).unwrap_or_default()
+    }
+
+    fn texts(comments: &[Spanned<String>]) -> Vec<String> {
+        comments.iter().map(|comment| comment.value.clone()).collect()
+    }
+
+    /// Those that stand before something outside of functions.
+    pub(super) fn before(&self, span: Span) -> Vec<String> {
+        let before = self.ends.partition_point(|end| *end <= span.start);
+        let start = before.checked_sub(1).map_or(0, |last| self.ends[last]);
+        Comments::texts(self.between(start, span.start))
+    }
+
+    /// Those that stand before nothing that does something, or behind all.
+    pub(super) fn of_declarations(&self, description: &Description) -> Vec<String> {
+        let declares = |item: &&Item| !matches!(&item.kind, ItemKind::Function(function) if function.body.is_some());
+        let items = |items: &[Item]| items.iter().filter(declares).map(|item| item.span).collect::<Vec<_>>();
+        let declarations = description.declarations.iter().map(|declaration| declaration.span);
+        let spans = items(&description.preamble).into_iter().chain(declarations).chain(items(&description.code));
+        let behind = Comments::texts(self.between(self.ends.last().copied().unwrap_or(0), u32::MAX));
+        spans.flat_map(|span| self.before(span)).chain(behind).collect()
+    }
+
+    /// Begins with the body of a function.
+    pub(super) fn begin(&mut self, body: Span) {
+        self.position = body.start;
+    }
+
+    /// Gives those up to a place in the body.
+    pub(super) fn up_to(&mut self, place: u32) -> impl Iterator<Item = Statement> + use<> {
+        let texts = Comments::texts(self.between(self.position, place));
+        self.position = self.position.max(place);
+        texts.into_iter().map(Statement::Comment)
+    }
+}

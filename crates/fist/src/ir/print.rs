@@ -1,0 +1,216 @@
+//! The form as text, for people and tests: every program has one text, which is stable.
+//!
+//! It reads as C with what FiST adds, and with what the form says more: an operator on other integers than `int` names them
+//! (`a +:long b`), conversions are written out, and what differs from target to target stands by its name.
+
+mod names;
+mod statements;
+mod values;
+
+use std::fmt::Write;
+
+use super::{Constant, Function, Initial, Program, Type, Variable};
+use crate::operations::Part;
+use crate::tree::{Access, Direction};
+use names::Names;
+
+/// The text of a program.
+pub fn print(program: &Program) -> String {
+    let mut printer = Printer { program, text: String::new(), indent: 0 };
+    printer.declarations();
+    for index in 0..program.functions.len() {
+        printer.function(index);
+    }
+    printer.text
+}
+
+struct Printer<'a> {
+    program: &'a Program,
+    text: String,
+    indent: usize,
+}
+
+impl Printer<'_> {
+    fn line(&mut self, line: impl AsRef<str>) {
+        for part in line.as_ref().split('\n') {
+            let indent = if part.is_empty() { 0 } else { self.indent * 2 };
+            let _ = writeln!(self.text, "{:indent$}{part}", "");
+        }
+    }
+
+    fn declarations(&mut self) {
+        let program = self.program;
+        self.line(format!("program {}", program.name));
+        program.comments.iter().for_each(|comment| self.line(comment));
+        self.properties();
+        for error in &program.errors {
+            let number = error.number.map_or_else(|| "free".to_owned(), |number| number.to_string());
+            self.line(format!("error {} = {number}", error.name));
+        }
+        for (index, definition) in program.constants.iter().enumerate() {
+            let none = Function::default();
+            let value = self.expression(&definition.value, &Names::of(&none));
+            self.line(format!("constant {} = {value}", self.constant(Constant::Defined(index))));
+        }
+        for structure in &program.structures {
+            let fields =
+                structure.fields.iter().map(|field| format!(" {};", self.declared(&field.r#type, &field.name)));
+            self.line(format!("struct {} {{{} }}", structure.name, fields.collect::<String>()));
+        }
+        for ioctl in &program.ioctls {
+            let way = match ioctl.direction {
+                Direction::FromUser => "fromuser",
+                Direction::ToUser => "touser",
+                Direction::Both => "both",
+            };
+            self.line(format!("ioctl {} {}: {way} struct {}", ioctl.number, ioctl.name, self.name_of(ioctl.structure)));
+        }
+        for format in &program.formats {
+            self.line(format!("fileformat struct {}", self.name_of(*format)));
+        }
+        for (what, structure) in [("$mnt", program.mount), ("$vfs", program.vfs), ("$vnode", program.vnode)] {
+            if let Some(structure) = structure {
+                self.line(format!("{what}: struct {}", self.name_of(structure)));
+            }
+        }
+        for field in program.mount_fields.iter().filter(|field| field.is_flag) {
+            self.line(format!("mount flag {}", field.name));
+        }
+        for data in program.data.iter().filter(|data| !data.name.is_empty()) {
+            let kind = if data.is_written { "shared" } else { "const" };
+            let value = self.initial(&data.value);
+            self.line(format!("{kind} {} = {value}", self.declared(&data.r#type, &data.name)));
+        }
+    }
+
+    fn properties(&mut self) {
+        let program = self.program;
+        match program.access {
+            Some(Access::ReadOnly) => self.line("accessmode readonly"),
+            Some(Access::WriteOnly) => self.line("accessmode writeonly"),
+            _ => {}
+        }
+        let is_there = [
+            (program.fan_out != 1, format!("fanout {}", program.fan_out)),
+            (program.traces, "debug on".to_owned()),
+            (program.is_serial, "operations serial".to_owned()),
+            (program.is_overlay, "mntstyle overlay".to_owned()),
+            (program.filters.changes_size, "filter size".to_owned()),
+        ];
+        for (_, line) in is_there.into_iter().filter(|(is_there, _)| *is_there) {
+            self.line(line);
+        }
+        for (what, functions) in [("data", program.filters.data), ("name", program.filters.name)] {
+            if let Some((encode, decode)) = functions {
+                let name = |index: usize| &program.functions[index].name;
+                self.line(format!("filter {what}: {}, {}", name(encode), name(decode)));
+            }
+        }
+    }
+
+    /// A function, or a rule and what it does.
+    fn function(&mut self, index: usize) {
+        let function = &self.program.functions[index];
+        let names = Names::of(function);
+        self.line("");
+        function.comments.iter().for_each(|comment| self.line(comment));
+        let rules: Vec<_> = self.program.rules.iter().filter(|rule| rule.function == index).collect();
+        for rule in &rules {
+            let operations =
+                rule.operations.iter().filter(|one| usize::from(one.0) < crate::operations::OPERATIONS.len());
+            let operations: Vec<_> = operations.map(|operation| operation.kind().name).collect();
+            let when = match rule.part {
+                Part::PreCall => "before",
+                Part::Call => "in place of",
+                Part::PostCall => "behind",
+            };
+            let what = match rule.ioctl {
+                Some(ioctl) => format!("ioctl {}", self.program.ioctls[ioctl].name),
+                None => operations.join(", "),
+            };
+            self.line(format!("rule {} {when} {what}", rule.title));
+        }
+        if rules.is_empty() {
+            let parameters: Vec<_> = (0..function.parameters)
+                .map(|register| self.declared(&function.registers[register].r#type, names.register(register)))
+                .collect();
+            let declared = self.declared(&function.result, &format!("{}({})", function.name, parameters.join(", ")));
+            self.line(format!("function {declared}"));
+        }
+        self.line("{");
+        self.indent += 1;
+        let variables = function.registers.iter().enumerate().skip(function.parameters);
+        let variables: Vec<_> =
+            variables.map(|(index, variable)| ("register", variable, names.register(index).to_owned())).collect();
+        let objects = function.objects.iter().enumerate();
+        let objects = objects.map(|(index, variable)| ("object", variable, names.object(index).to_owned()));
+        for (kind, Variable { r#type, .. }, name) in variables.into_iter().chain(objects) {
+            self.line(format!("{kind} {}", self.declared(r#type, &name)));
+        }
+        self.statements(&function.body, &names);
+        self.indent -= 1;
+        self.line("}");
+    }
+
+    fn name_of(&self, structure: usize) -> &str {
+        &self.program.structures[structure].name
+    }
+
+    fn constant(&self, constant: Constant) -> String {
+        match (constant, self.program.constant_name(constant)) {
+            (_, Some(name)) => name.to_owned(),
+            (Constant::Integer(value), None) => value.to_string(),
+            (Constant::Defined(index), None) => format!("constant.{index}"),
+            _ => String::new(),
+        }
+    }
+
+    /// A type by itself.
+    fn r#type(&self, r#type: &Type) -> String {
+        self.declared(r#type, "")
+    }
+
+    /// A type and what is of it, as C declares that.
+    fn declared(&self, r#type: &Type, name: &str) -> String {
+        let spaced = |base: &str| if name.is_empty() { base.to_owned() } else { format!("{base} {name}") };
+        match r#type {
+            Type::Void => spaced("void"),
+            Type::Vnode => spaced("vnode"),
+            Type::Integer(integer) => spaced(integer.name()),
+            Type::Structure(index) => spaced(&format!("struct {}", self.name_of(*index))),
+            Type::Array(of, length) => self.declared(of, &format!("{name}[{}]", self.constant(*length))),
+            Type::Pointer { to, is_const } => {
+                let name = if matches!(**to, Type::Array(..)) { format!("(*{name})") } else { format!("*{name}") };
+                format!("{}{}", if *is_const { "const " } else { "" }, self.declared(to, &name))
+            }
+        }
+    }
+
+    fn initial(&self, value: &Initial) -> String {
+        let none = Function::default();
+        match value {
+            Initial::Zero => "0".to_owned(),
+            Initial::Bytes(bytes) => literal(bytes),
+            Initial::Integer(value) => self.expression(value, &Names::of(&none)),
+            Initial::Pointer(index) => self.data(*index),
+            Initial::List(values) => {
+                let values: Vec<_> = values.iter().map(|value| self.initial(value)).collect();
+                format!("{{ {} }}", values.join(", "))
+            }
+        }
+    }
+
+    /// Data by their name, or those that have none by what they are.
+    fn data(&self, index: usize) -> String {
+        let data = &self.program.data[index];
+        match &data.value {
+            Initial::Bytes(bytes) if data.name.is_empty() => literal(bytes),
+            _ => data.name.clone(),
+        }
+    }
+}
+
+/// Bytes as C writes a string, without the zero byte that one ends with.
+fn literal(bytes: &[u8]) -> String {
+    format!("\"{}\"", bytes.strip_suffix(b"\0").unwrap_or(bytes).escape_ascii())
+}

@@ -1,0 +1,49 @@
+//! Names of a function's variables: each has one of its own.
+
+use std::collections::HashMap;
+
+use crate::ir::{Function, Register, Type, Variable};
+
+/// What the variables of a function are called.
+pub(super) struct Names<'a> {
+    pub(super) function: &'a Function,
+    registers: Vec<String>,
+    objects: Vec<String>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(function: &'a Function) -> Names<'a> {
+        let mut used = HashMap::new();
+        let mut all = function.registers.iter().chain(&function.objects).map(|variable| unique(variable, &mut used));
+        let registers = all.by_ref().take(function.registers.len()).collect();
+        let objects = all.collect();
+        Names { function, registers, objects }
+    }
+
+    pub(super) fn register(&self, register: Register) -> &str {
+        &self.registers[register]
+    }
+
+    pub(super) fn object(&self, object: usize) -> &str {
+        &self.objects[object]
+    }
+
+    pub(super) fn register_type(&self, register: Register) -> &Type {
+        &self.function.registers[register].r#type
+    }
+
+    pub(super) fn object_type(&self, object: usize) -> &Type {
+        &self.function.objects[object].r#type
+    }
+}
+
+/// The name of a variable; of several of one name the first has it, and others have it with a number.
+fn unique<'a>(variable: &'a Variable, used: &mut HashMap<&'a str, u32>) -> String {
+    let count = used.entry(&variable.name).or_default();
+    *count += 1;
+    match (variable.name.as_str(), *count) {
+        ("", count) => format!(".{count}"),
+        (name, 1) => name.to_owned(),
+        (name, count) => format!("{name}.{count}"),
+    }
+}

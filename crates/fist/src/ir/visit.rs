@@ -1,0 +1,35 @@
+//! Walks through expressions of the intermediate form.
+
+use super::Expression as E;
+
+/// Shows the parts that an expression is made of.
+pub(crate) fn parts<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
+    match one {
+        E::Constant(_) | E::Size(_) | E::Register(_) | E::Object(_) | E::Data(_) => {}
+        E::Load(of, ..) | E::Field(of, _) | E::Convert(of, _) | E::Not(of) | E::Set(_, of) => see(of),
+        E::Element { pointer: one, index: other, .. }
+        | E::Distance(one, other, ..)
+        | E::Binary(_, _, one, other, _)
+        | E::Compare(_, _, one, other)
+        | E::And(one, other)
+        | E::Or(one, other)
+        | E::Sequence(one, other)
+        | E::Store(one, _, other, _)
+        | E::Copy(one, other, ..) => {
+            see(one);
+            see(other);
+        }
+        E::Conditional(condition, then, otherwise) => {
+            see(condition);
+            see(then);
+            see(otherwise);
+        }
+        E::Call(_, values, _) | E::Site(_, values, _) => values.iter().for_each(see),
+    }
+}
+
+/// Shows an expression and all that it is made of.
+pub(crate) fn each<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
+    see(one);
+    parts(one, &mut |part| each(part, see));
+}

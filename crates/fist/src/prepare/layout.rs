@@ -1,0 +1,196 @@
+//! The layout on a target: sizes, places of fields, and what constants are.
+
+use super::Unfit;
+use crate::arithmetic::{compare, compute};
+use crate::ir::{self, Constant, Expression as E, FieldOf};
+use crate::limits::OBJECT_BYTES_MAX;
+use crate::program::{Field, Structure, Type};
+use crate::target::Target;
+
+/// Bytes of a pointer and of an object's number, as runs hold them.
+const POINTER_BYTES: u64 = 8;
+
+/// What has been found for a target. What is added may be made of what was added before.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub(crate) target: Target,
+    /// The structures, with the places of their fields.
+    pub(super) structures: Vec<Structure>,
+    /// The types of their fields, as the form has them.
+    pub(super) field_types: Vec<Vec<ir::Type>>,
+    /// The values of the constants that are computed.
+    constants: Vec<i64>,
+    /// The numbers of the description's own errors.
+    pub(super) errors: Vec<i32>,
+}
+
+impl Layout {
+    pub(crate) fn new(target: &Target) -> Layout {
+        Layout {
+            target: target.clone(),
+            structures: Vec::new(),
+            field_types: Vec::new(),
+            constants: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// The layout of a whole program.
+    pub(super) fn of(program: &ir::Program, target: &Target) -> Result<Layout, Unfit> {
+        let mut layout = Layout::new(target);
+        let given: Vec<_> = program.errors.iter().filter_map(|error| error.number).collect();
+        for error in &program.errors {
+            let number = error.number.or_else(|| layout.free_error(&given)).ok_or(Unfit::TooManyErrors)?;
+            layout.errors.push(number);
+        }
+        // A constant may be the size of a structure, whose lengths may be constants: each is made of what was declared before it.
+        let mut structures = program.structures.iter();
+        for ir::Definition { name, value } in &program.constants {
+            layout.has_names_of(value)?;
+            let value = loop {
+                match (layout.value(value), structures.as_slice().first()) {
+                    (Some(value), _) => break value,
+                    (None, Some(_)) => layout.add_next(&mut structures)?,
+                    (None, None) => return Err(Unfit::BadConstant(name.clone())),
+                }
+            };
+            layout.constants.push(value);
+        }
+        while structures.len() > 0 {
+            layout.add_next(&mut structures)?;
+        }
+        Ok(layout)
+    }
+
+    fn add_next(&mut self, structures: &mut std::slice::Iter<'_, ir::Structure>) -> Result<(), Unfit> {
+        let Some(structure) = structures.next() else { return Ok(()) };
+        match self.add_structure(structure) {
+            Some(added) if added.size <= OBJECT_BYTES_MAX => Ok(()),
+            _ => Err(Unfit::TooLarge(structure.name.clone())),
+        }
+    }
+
+    /// Whether the target has all that an expression names.
+    fn has_names_of(&self, expression: &E) -> Result<(), Unfit> {
+        let mut missing = None;
+        ir::each(expression, &mut |one| match one {
+            E::Constant(Constant::Error(name)) if !self.target.errors.contains_key(name) => missing = Some(*name),
+            E::Constant(Constant::Flag(name)) if !self.target.flags.contains_key(name) => missing = Some(*name),
+            _ => {}
+        });
+        missing.map_or(Ok(()), |name| Err(Unfit::Missing(name)))
+    }
+
+    /// A number for an error of the description's own that is free, where these are given to others.
+    pub(crate) fn free_error(&self, given: &[i32]) -> Option<i32> {
+        self.target.own_errors.clone().find(|number| !self.errors.contains(number) && !given.contains(number))
+    }
+
+    pub(crate) fn add_error(&mut self, number: i32) {
+        self.errors.push(number);
+    }
+
+    /// The number of an error of the description's own.
+    pub(crate) fn error_numbers(&self) -> &[i32] {
+        &self.errors
+    }
+
+    pub(crate) fn define(&mut self, value: i64) {
+        self.constants.push(value);
+    }
+
+    /// Lays out a structure, whose fields are one behind the other, aligned as C does. `None` if a field has no size.
+    pub(crate) fn add_structure(&mut self, structure: &ir::Structure) -> Option<&Structure> {
+        let mut laid_out = Structure { name: structure.name.clone(), fields: Vec::new(), size: 0, alignment: 1 };
+        for field in &structure.fields {
+            let alignment = self.alignment(&field.r#type);
+            let offset = laid_out.size.checked_next_multiple_of(alignment)?;
+            laid_out.size = offset.checked_add(self.size(&field.r#type)?)?;
+            laid_out.alignment = laid_out.alignment.max(alignment);
+            laid_out.fields.push(Field { name: field.name.clone(), r#type: self.r#type(&field.r#type)?, offset });
+        }
+        laid_out.size = laid_out.size.checked_next_multiple_of(laid_out.alignment)?;
+        self.field_types.push(structure.fields.iter().map(|field| field.r#type.clone()).collect());
+        self.structures.push(laid_out);
+        self.structures.last()
+    }
+
+    /// Where in its structure a field begins.
+    pub(crate) fn offset(&self, FieldOf { structure, field }: FieldOf) -> u64 {
+        self.structures[structure].fields[field].offset
+    }
+
+    /// Bytes of a value; `None` for what has none, or more than can be counted.
+    pub(crate) fn size(&self, r#type: &ir::Type) -> Option<u64> {
+        match r#type {
+            ir::Type::Void => None,
+            ir::Type::Integer(integer) => Some(integer.bytes.into()),
+            ir::Type::Vnode | ir::Type::Pointer { .. } => Some(POINTER_BYTES),
+            ir::Type::Array(of, length) => self.size(of)?.checked_mul(self.length(*length)?),
+            ir::Type::Structure(index) => self.structures.get(*index).map(|structure| structure.size),
+        }
+    }
+
+    pub(crate) fn alignment(&self, r#type: &ir::Type) -> u64 {
+        let natural = match r#type {
+            ir::Type::Void => 1,
+            ir::Type::Integer(integer) => integer.bytes.into(),
+            ir::Type::Vnode | ir::Type::Pointer { .. } => POINTER_BYTES,
+            ir::Type::Array(of, _) => self.alignment(of),
+            ir::Type::Structure(index) => self.structures.get(*index).map_or(1, |structure| structure.alignment),
+        };
+        natural.min(self.target.alignment_max)
+    }
+
+    /// The length of an array, which has one element at least.
+    pub(crate) fn length(&self, length: Constant) -> Option<u64> {
+        u64::try_from(self.constant(length)?).ok().filter(|length| *length > 0)
+    }
+
+    /// A type, with its lengths.
+    pub(super) fn r#type(&self, r#type: &ir::Type) -> Option<Type> {
+        Some(match r#type {
+            ir::Type::Void => Type::Void,
+            ir::Type::Integer(integer) => Type::Integer(*integer),
+            ir::Type::Vnode => Type::Vnode,
+            ir::Type::Pointer { to, is_const } => Type::Pointer { to: Box::new(self.r#type(to)?), is_const: *is_const },
+            ir::Type::Array(of, length) => Type::Array(Box::new(self.r#type(of)?), self.length(*length)?),
+            ir::Type::Structure(index) => Type::Structure(*index),
+        })
+    }
+
+    /// What a constant is, if the target has it.
+    pub(crate) fn constant(&self, constant: Constant) -> Option<i64> {
+        match constant {
+            Constant::Integer(value) => Some(value),
+            Constant::Error(name) => self.target.errors.get(name).map(|number| i64::from(*number)),
+            Constant::Flag(name) => self.target.flags.get(name).copied(),
+            Constant::OwnError(index) => self.errors.get(index).map(|number| i64::from(*number)),
+            Constant::PageSize => Some(self.target.page_bytes as i64),
+            Constant::Defined(index) => self.constants.get(index).copied(),
+        }
+    }
+
+    /// The value of an expression that is made of constants; `None` for another, and one that divides by zero.
+    pub(crate) fn value(&self, expression: &E) -> Option<i64> {
+        Some(match expression {
+            E::Constant(constant) => self.constant(*constant)?,
+            E::Size(r#type) => self.size(r#type)? as i64,
+            E::Convert(value, integer) => integer.wrap(self.value(value)?),
+            E::Not(value) => (self.value(value)? == 0).into(),
+            E::Binary(operator, integer, one, other, _) => {
+                compute(*operator, *integer, self.value(one)?, self.value(other)?)?
+            }
+            E::Compare(comparison, integer, one, other) => {
+                compare(*comparison, *integer, self.value(one)?, self.value(other)?).into()
+            }
+            E::And(one, other) => (self.value(one)? != 0 && self.value(other)? != 0).into(),
+            E::Or(one, other) => (self.value(one)? != 0 || self.value(other)? != 0).into(),
+            E::Conditional(condition, then, otherwise) => {
+                let (then, otherwise) = (self.value(then)?, self.value(otherwise)?);
+                if self.value(condition)? != 0 { then } else { otherwise }
+            }
+            _ => return None,
+        })
+    }
+}
