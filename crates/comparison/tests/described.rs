@@ -22,9 +22,9 @@ fn directory(path: PathBuf) -> FileSystemRef {
 fn mounted(place: &Place, sample: &str, option: &[(&str, &str)]) -> Box<dyn Any> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fist").join(sample).with_extension("fist");
     let Ok(loaded) = fist::load::load(&path) else { panic!("there is no {sample}") };
-    let program = loaded.program.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+    let program = loaded.ir.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
     let pairs: Vec<_> = option.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    let branches = if program.fan_out > 1 { vec![place.first(), place.second()] } else { vec![place.base()] };
+    let branches = if program.levels[0].fan_out > 1 { vec![place.first(), place.second()] } else { vec![place.base()] };
     let prepared = Prepared::new(program, &loaded.text, &path, &pairs).expect("the option is one");
     let file_system = layers::described::stack(vec![prepared], branches.into_iter().map(directory).collect());
     let options = MountOptions { allow_other: true, ..MountOptions::default() };

@@ -142,7 +142,7 @@ impl Filter {
     fn new(text: &str) -> Filter {
         let program = common::program("test", text);
         let compiled = Compiled::new(&program).unwrap_or_else(|error| panic!("{error}"));
-        let (function, _) = program.filters.data.expect("a filter of data");
+        let (function, _) = program.topmost().filters.data.expect("a filter of data");
         Filter { program, compiled, function }
     }
 

@@ -27,6 +27,7 @@ mod values;
 mod vectors;
 
 use std::fmt;
+use std::ops::Range;
 
 use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlagsData, Signature, types};
 use cranelift_codegen::settings::{self, Configurable};
@@ -104,19 +105,27 @@ impl Compiled {
     /// The machine is one that no code can be made for, a function is not whole (which no checked description's is), or needs
     /// too much of the stack.
     pub fn new(program: &Program) -> Result<Compiled, CompileError> {
+        Compiled::of(program, 0..program.functions.len())
+    }
+
+    /// Compiles these functions of a program, as those of one level, and those only: they call no others.
+    ///
+    /// # Errors
+    /// Those of [`Compiled::new`].
+    pub fn of(program: &Program, functions: Range<usize>) -> Result<Compiled, CompileError> {
         if program.target.byte_order != ByteOrder::HOST {
             return Err(CompileError::general("the program was prepared for another machine"));
         }
-        Compiled::by_facts(program, &facts::all(program)?)
+        Compiled::by_facts(program, &facts::all(program)?, &functions)
     }
 
-    /// Compiles all functions of a program, of which this is known.
-    fn by_facts(program: &Program, facts: &[Facts]) -> Result<Compiled, CompileError> {
+    /// Compiles functions of a program, of which this is known.
+    fn by_facts(program: &Program, facts: &[Facts], wanted: &Range<usize>) -> Result<Compiled, CompileError> {
         let mut compiler = Compiler::new(program, facts)?;
         compiler.find()?;
         let mut entries = Vec::new();
         for index in 0..program.functions.len() {
-            entries.push(compiler.function(index)?);
+            entries.push(if wanted.contains(&index) { compiler.function(index)? } else { None });
         }
         let Compiler { mut module, spots, .. } = compiler;
         module.finalize_definitions().map_err(CompileError::general)?;

@@ -2,20 +2,21 @@
 
 use crate::lines::Lines;
 use crate::operations::{OPERATIONS, Operation, Part};
-use crate::program::{Program, Rule};
+use crate::program::{Level, Program, Rule};
 use crate::tree::{Access, Direction};
 
 /// What a description does, for people. `text` is what it was read from.
 pub fn explain(program: &Program, text: &str) -> String {
     let text = &Lines::of(text);
-    let mut lines = vec![format!("{}:", program.name)];
-    lines.extend(declared(program).into_iter().map(|line| format!("  {line}")));
+    let level = program.topmost();
+    let mut lines = vec![format!("{}:", level.name)];
+    lines.extend(declared(level).into_iter().map(|line| format!("  {line}")));
     lines.extend(ioctls(program, text));
     for index in 0..OPERATIONS.len() {
         let operation = Operation(index as u8);
-        lines.extend(fires(program, text, operation));
+        lines.extend(fires(level, text, operation));
     }
-    if program.rules.is_empty() {
+    if level.rules.is_empty() {
         lines.push("no rules: every operation is done below".to_owned());
     }
     lines.join("\n") + "\n"
@@ -23,11 +24,11 @@ pub fn explain(program: &Program, text: &str) -> String {
 
 /// What descriptions that lie on each other do at each operation, for people: the topmost first, each with its text.
 pub fn explain_together(levels: &[(&Program, &str)]) -> String {
-    let levels: Vec<_> = levels.iter().map(|(program, text)| (*program, Lines::of(text))).collect();
+    let levels: Vec<_> = levels.iter().map(|(program, text)| (program.topmost(), Lines::of(text))).collect();
     let mut lines = Vec::new();
     for index in 0..OPERATIONS.len() {
         let operation = Operation(index as u8);
-        if levels.iter().any(|(program, _)| !Fired::at(program, operation).is_empty()) {
+        if levels.iter().any(|(level, _)| !Fired::at(level, operation).is_empty()) {
             lines.push(operation.kind().name.to_owned());
             fires_through(&levels, operation, "  ", &mut lines);
         }
@@ -36,32 +37,32 @@ pub fn explain_together(levels: &[(&Program, &str)]) -> String {
 }
 
 /// What is declared, a sentence each.
-fn declared(program: &Program) -> Vec<String> {
+fn declared(level: &Level) -> Vec<String> {
     let mut lines = Vec::new();
-    match program.access {
+    match level.access {
         Some(Access::ReadOnly) => lines.push("nothing can be changed".to_owned()),
         Some(Access::WriteOnly) => lines.push("nothing can be read".to_owned()),
         _ => {}
     }
-    if program.fan_out > 1 {
-        lines.push(format!("lies on {} file systems", program.fan_out));
+    if level.fan_out > 1 {
+        lines.push(format!("lies on {} file systems", level.fan_out));
     }
-    if program.is_overlay {
+    if level.is_overlay {
         lines.push("is mounted over its base".to_owned());
     }
-    if program.is_serial {
+    if level.is_serial {
         lines.push("does operations with rules one at a time".to_owned());
     }
-    if program.traces {
+    if level.traces {
         lines.push("logs each operation".to_owned());
     }
-    if program.filters.data.is_some() {
+    if level.filters.data.is_some() {
         lines.push("encodes data".to_owned());
     }
-    if program.filters.name.is_some() {
+    if level.filters.name.is_some() {
         lines.push("encodes names".to_owned());
     }
-    for field in &program.mount_fields {
+    for field in &level.mount_fields {
         let value = if field.is_flag { "yes|no" } else { "VALUE" };
         lines.push(format!("takes the option {}={value}", field.name));
     }
@@ -70,7 +71,7 @@ fn declared(program: &Program) -> Vec<String> {
 
 fn ioctls(program: &Program, text: &Lines) -> Vec<String> {
     let mut lines = Vec::new();
-    for (index, ioctl) in program.ioctls.iter().enumerate() {
+    for (index, ioctl) in program.topmost().ioctls.iter().enumerate() {
         let way = match ioctl.direction {
             Direction::FromUser => "takes",
             Direction::ToUser => "gives",
@@ -79,7 +80,7 @@ fn ioctls(program: &Program, text: &Lines) -> Vec<String> {
         let fields: Vec<_> =
             program.structures[ioctl.structure].fields.iter().map(|field| field.name.as_str()).collect();
         lines.push(format!("ioctl {} ({:#010x}) {way} {}", ioctl.name, ioctl.command, fields.join(", ")));
-        let rules: Vec<_> = program.rules.iter().filter(|rule| rule.ioctl == Some(index)).collect();
+        let rules: Vec<_> = program.topmost().rules.iter().filter(|rule| rule.ioctl == Some(index)).collect();
         lines.extend(rules.iter().map(|rule| line(rule, text)));
         if rules.is_empty() {
             lines.push("  no rule: nothing is done".to_owned());
@@ -89,8 +90,8 @@ fn ioctls(program: &Program, text: &Lines) -> Vec<String> {
 }
 
 /// What fires at an operation, in its order.
-fn fires(program: &Program, text: &Lines, operation: Operation) -> Vec<String> {
-    let fired = Fired::at(program, operation);
+fn fires(level: &Level, text: &Lines, operation: Operation) -> Vec<String> {
+    let fired = Fired::at(level, operation);
     if fired.is_empty() {
         return Vec::new();
     }
@@ -107,14 +108,14 @@ fn fires(program: &Program, text: &Lines, operation: Operation) -> Vec<String> {
 }
 
 /// What fires at an operation in the first of the levels and in those below it.
-fn fires_through(levels: &[(&Program, Lines)], operation: Operation, indent: &str, lines: &mut Vec<String>) {
-    let Some(((program, text), below)) = levels.split_first() else {
+fn fires_through(levels: &[(&Level, Lines)], operation: Operation, indent: &str, lines: &mut Vec<String>) {
+    let Some(((level, text), below)) = levels.split_first() else {
         lines.push(format!("{indent}the operation below"));
         return;
     };
-    let name = &program.name;
+    let name = &level.name;
     let told = |rule: &Rule| format!("{indent}{name}: {}", line(rule, text).trim_start());
-    let Fired { before, instead, behind } = Fired::at(program, operation);
+    let Fired { before, instead, behind } = Fired::at(level, operation);
     lines.extend(before.iter().map(|rule| told(rule)));
     match instead {
         Some(rule) if operation.kind().name == "readdir" => {
@@ -138,11 +139,11 @@ struct Fired<'p> {
 }
 
 impl<'p> Fired<'p> {
-    fn at(program: &'p Program, operation: Operation) -> Fired<'p> {
+    fn at(level: &'p Level, operation: Operation) -> Fired<'p> {
         let of = |part| {
             let is_one =
                 move |rule: &&Rule| rule.part == part && rule.ioctl.is_none() && rule.operations.contains(operation);
-            program.rules.iter().filter(is_one)
+            level.rules.iter().filter(is_one)
         };
         Fired {
             before: of(Part::PreCall).collect(),

@@ -123,7 +123,7 @@ mod tests {
     fn is_idle(body: &str) -> bool {
         let text = format!("per_vfs {{ int n; }};\n%%\n%op:lookup:postcall {{ {body} }}\n");
         let program = Loaded::of("idle.fist", text).program.expect("nothing is wrong in it");
-        without_error(&program, program.rules[0].function)
+        without_error(&program, program.topmost().rules[0].function)
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! what it may do.
 
 mod integer;
+mod merge;
 mod object;
 pub mod print;
 mod program;
@@ -17,7 +18,7 @@ mod visit;
 
 pub use integer::{Comparison, Integer, Operator};
 pub use object::{Area, Argument, Role};
-pub use program::{Data, Definition, Field, Initial, Ioctl, OwnError, Program, Structure};
+pub use program::{Data, Definition, Field, Initial, Ioctl, Level, Own, OwnError, Program, Structure};
 pub(crate) use visit::each;
 
 use crate::builtins::{Attribute, BuiltIn, Global, OperationValue};

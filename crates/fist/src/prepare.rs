@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::ir;
 use crate::limits::OBJECT_BYTES_MAX;
-use crate::program::{Data, Ioctl, Program};
+use crate::program::{Data, Filters, Ioctl, Level, Program};
 use crate::target::Target;
 pub(crate) use code::function;
 pub(crate) use layout::Layout;
@@ -54,27 +54,44 @@ impl ir::Program {
         let functions = self.functions.iter().map(|one| code::function(one, &layout));
         let sites = self.sites.iter().map(|site| code::site(site, &layout));
         Ok(Program {
-            name: self.name.clone(),
-            access: self.access,
-            traces: self.traces,
-            errors: self.errors.iter().map(|error| error.name.clone()).zip(layout.errors.iter().copied()).collect(),
-            fan_out: self.fan_out,
-            is_overlay: self.is_overlay,
-            filters: self.filters.clone(),
-            formats: self.formats.clone(),
-            ioctls: self.ioctls.iter().map(|ioctl| command(ioctl, &layout)).collect::<Result<_, _>>()?,
-            mount: self.mount,
-            mount_fields: self.mount_fields.clone(),
-            vfs: self.vfs,
-            vnode: self.vnode,
+            levels: self.levels.iter().map(|level| self.level(level, &layout)).collect::<Result<_, _>>()?,
             data: self.data.iter().map(|data| prepared_data(data, &layout)).collect::<Result<_, _>>()?,
             functions: functions.collect::<Result<_, _>>()?,
             sites: sites.collect::<Result<_, _>>()?,
-            rules: self.rules.clone(),
-            is_serial: self.is_serial,
             structures: layout.structures,
             target: layout.target,
         })
+    }
+
+    fn level(&self, level: &ir::Level, layout: &Layout) -> Result<Level, Unfit> {
+        let errors = self.errors[level.own.errors.clone()].iter().map(|error| error.name.clone());
+        Ok(Level {
+            name: level.name.clone(),
+            access: level.access,
+            traces: level.traces,
+            errors: errors.zip(layout.errors[level.own.errors.clone()].iter().copied()).collect(),
+            fan_out: level.fan_out,
+            is_overlay: level.is_overlay,
+            filters: level.filters.clone(),
+            formats: level.formats.clone(),
+            ioctls: level.ioctls.iter().map(|ioctl| command(ioctl, layout)).collect::<Result<_, _>>()?,
+            mount: level.mount,
+            mount_fields: level.mount_fields.clone(),
+            vfs: level.vfs,
+            vnode: level.vnode,
+            rules: level.rules.clone(),
+            is_serial: level.is_serial,
+            marks_last: self.marks_last(&level.filters),
+            data: level.own.data.clone(),
+            functions: level.own.functions.clone(),
+        })
+    }
+
+    /// Whether a filter of data is told which page or chunk is the last of its file.
+    fn marks_last(&self, filters: &Filters) -> bool {
+        let told = if filters.changes_size { 6 } else { 5 };
+        let is_told = |function: usize| self.functions[function].parameters >= told;
+        filters.data.is_some_and(|(encode, decode)| is_told(encode) || is_told(decode))
     }
 }
 

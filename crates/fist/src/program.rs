@@ -1,14 +1,33 @@
 //! A program: what a checked description is when it has been prepared for a target, for whoever runs, compiles or explains it.
 
+use std::ops::Range;
+
 use crate::code::{Function, Integer, Site};
 use crate::operations::{Operations, Part};
 use crate::target::Target;
 use crate::text::Span;
 use crate::tree::{Access, Direction};
 
-/// A description that can be run.
+/// Descriptions that can be run as one file system: one, or several of which each lies on the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
+    /// The descriptions, the topmost first; there is one at least.
+    pub levels: Vec<Level>,
+    /// The structures.
+    pub structures: Vec<Structure>,
+    /// Data, of which those that are written to are the mount's.
+    pub data: Vec<Data>,
+    /// Functions, those of the rules among them.
+    pub functions: Vec<Function>,
+    /// Calls out of it. What is asked for is asked by the level of the function that calls.
+    pub sites: Vec<Site>,
+    /// What it was prepared for.
+    pub target: Target,
+}
+
+/// One description: what it declares, and its rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Level {
     /// The file system's name: its filter functions begin with it.
     pub name: String,
     /// What may be done to files; everything if nothing is said.
@@ -35,20 +54,17 @@ pub struct Program {
     pub vfs: Option<usize>,
     /// Data of each object that is in use: a structure.
     pub vnode: Option<usize>,
-    /// The structures.
-    pub structures: Vec<Structure>,
-    /// Data, of which those that are written to are the mount's.
-    pub data: Vec<Data>,
-    /// Functions, those of the rules among them.
-    pub functions: Vec<Function>,
-    /// Calls out of it.
-    pub sites: Vec<Site>,
     /// Its rules, in the order of the text.
     pub rules: Vec<Rule>,
     /// Operations with rules are done one at a time on a mount.
     pub is_serial: bool,
-    /// What it was prepared for.
-    pub target: Target,
+    /// A filter of data is told which page or chunk is the last of its file: that has a form of its own then, and there are no
+    /// holes.
+    pub marks_last: bool,
+    /// Which of the program's data are its own.
+    pub data: Range<usize>,
+    /// Which of the program's functions are its own.
+    pub functions: Range<usize>,
 }
 
 /// Functions that encode and decode, by their index.
@@ -62,13 +78,10 @@ pub struct Filters {
     pub changes_size: bool,
 }
 
-impl Program {
-    /// Whether a filter of data is told which page or chunk is the last of its file: that has a form of its own then, and there
-    /// are no holes.
-    pub fn marks_last(&self) -> bool {
-        let told = if self.filters.changes_size { 6 } else { 5 };
-        let is_told = |function: usize| self.functions[function].parameters >= told;
-        self.filters.data.is_some_and(|(encode, decode)| is_told(encode) || is_told(decode))
+impl Level {
+    /// The operations for which there are rules.
+    pub fn operations(&self) -> Operations {
+        self.rules.iter().fold(Operations::default(), |all, rule| all.or(rule.operations))
     }
 }
 
@@ -173,6 +186,14 @@ pub struct Rule {
 }
 
 impl Program {
+    /// The topmost description, which is the only one where nothing was merged.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn topmost(&self) -> &Level {
+        &self.levels[0]
+    }
+
     /// Bytes of a value of a type; 0 for one of nothing.
     pub fn size(&self, r#type: &Type) -> u64 {
         match r#type {
@@ -182,10 +203,5 @@ impl Program {
             Type::Array(of, length) => self.size(of) * length,
             Type::Structure(index) => self.structures[*index].size,
         }
-    }
-
-    /// The operations for which there are rules.
-    pub fn operations(&self) -> Operations {
-        self.rules.iter().fold(Operations::default(), |all, rule| all.or(rule.operations))
     }
 }

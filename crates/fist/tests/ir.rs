@@ -56,7 +56,7 @@ fn names_types_fields_and_comments_are_kept() {
     assert_eq!((&rule.name[..], &rule.registers[..]), ("%op:unlink:precall", &[variable("sum", int)][..]));
     assert_eq!(rule.objects, [variable("both", pair)]);
     assert_eq!(form.constants[0].name, "LIMIT");
-    assert_eq!(form.comments, ["// Keeps count."]);
+    assert_eq!(form.levels[0].comments, ["// Keeps count."]);
     assert_eq!(rule.comments, ["// Nobody removes more than some."]);
     assert_eq!(add.comments, ["/* Adds. */"]);
     insta::assert_snapshot!("names_types_fields_and_comments", print(&form));
@@ -125,7 +125,7 @@ fn a_program_is_prepared_for_any_target() {
     assert_eq!(numbers.bytes, [0, 0, 0, 71, 0, 0, 0, 72, 0, 0, 1, 2]);
     // The flag, what fills up to a multiple of four, and the total with its highest byte first.
     assert_eq!(call(&other, "total", &[]).1, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3]);
-    assert_eq!((host.ioctls[0].command, other.ioctls[0].command), (0x4010_4601, 0x800c_4601));
+    assert_eq!((host.topmost().ioctls[0].command, other.topmost().ioctls[0].command), (0x4010_4601, 0x800c_4601));
     assert!(Compiled::new(&other).is_err(), "no machine code is made for another machine");
     Compiled::new(&host).unwrap();
 }
@@ -158,4 +158,62 @@ fn constants_of_constants_take_no_more_room_than_their_text() {
     let form = form("doubled.fist", &text);
     assert_eq!(form.constants.len(), 40);
     form.prepare(&Target::host()).unwrap();
+}
+
+#[test]
+fn a_merged_program_says_what_each_of_its_descriptions_does() {
+    let samples = files("../../examples/fist").into_iter().map(|file| {
+        let text = std::fs::read_to_string(&file).unwrap();
+        form(&file.file_name().unwrap().to_string_lossy(), &text)
+    });
+    let mut all: Vec<_> = samples.collect();
+    all.push(form("kept.fist", KEPT));
+    all.push(form("differing.fist", DIFFERING));
+    for upper in &all {
+        // Everything of the second has moved, and of the third, which is the first again, by both.
+        for lower in &all {
+            let merged = ir::Program::merge([upper.clone(), lower.clone(), upper.clone()]);
+            let apart = [upper, lower, upper].map(print).join("\n");
+            assert_eq!(print(&merged), apart);
+            merged.prepare(&Target::host()).unwrap();
+        }
+    }
+    let again = ir::Program::merge([ir::Program::merge([all[0].clone(), all[1].clone()]), all[2].clone()]);
+    assert_eq!(again, ir::Program::merge(all[..3].iter().cloned()));
+}
+
+#[test]
+fn a_merged_program_runs_as_each_of_its_descriptions_by_itself() {
+    let (kept, differing) = (form("kept.fist", KEPT), form("differing.fist", DIFFERING));
+    let merged = ir::Program::merge([kept.clone(), differing.clone(), differing.clone()]);
+    for target in [Target::host(), made_up()] {
+        let (together, alone) = (merged.prepare(&target).unwrap(), differing.prepare(&target).unwrap());
+        for (place, level) in together.levels.iter().enumerate().skip(1) {
+            assert_eq!(level.errors, alone.topmost().errors, "{place}");
+            assert_eq!(
+                level.ioctls.iter().map(|ioctl| ioctl.command).collect::<Vec<_>>(),
+                alone.topmost().ioctls.iter().map(|ioctl| ioctl.command).collect::<Vec<_>>()
+            );
+            // What a host keeps for the level, as its notes are for the topmost.
+            let mut seen = together.clone();
+            seen.levels.swap(0, place);
+            let compiled = Compiled::of(&together, level.functions.clone());
+            assert_eq!(compiled.is_ok(), target.byte_order == ByteOrder::HOST);
+            for (index, function) in alone.functions.iter().enumerate() {
+                let values = vec![3; function.parameters];
+                let moved = level.functions.start + index;
+                assert_eq!(together.functions[moved].name, function.name);
+                let mut notes = common::Notes::new(&alone);
+                let expected = common::interpret(&alone, &mut notes, index, &values, &[], &mut []);
+                let mut other = common::Notes::new(&seen);
+                let found = common::interpret(&together, &mut other, moved, &values, &[], &mut []);
+                assert_eq!((found, &other.vfs), (expected.clone(), &notes.vfs), "{} of {place}", function.name);
+                if let Ok(compiled) = &compiled {
+                    let mut other = common::Notes::new(&seen);
+                    let found = common::run_compiled(compiled, &together, &mut other, moved, &values, &[], &mut []);
+                    assert_eq!((found, &other.vfs), (expected, &notes.vfs), "{} of {place}, compiled", function.name);
+                }
+            }
+        }
+    }
 }

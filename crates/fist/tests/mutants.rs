@@ -116,6 +116,7 @@ fn run_functions(
 ) -> Done {
     let mut notes = Notes::new(program);
     notes.ioctl = program
+        .topmost()
         .ioctls
         .first()
         .map(|ioctl| (ioctl.structure, vec![1; program.structures[ioctl.structure].size as usize]));

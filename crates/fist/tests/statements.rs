@@ -116,7 +116,7 @@ fn pages_are_filtered() {
         int test_encode_data(const page_t *in, page_t *out) { for (int i = 0; i < %pagesize; i++) out[i] = rotate(in[i]); return %pagesize; }\n\
         int test_decode_data(const page_t *in, page_t *out) { return test_encode_data(in, out); }\n";
     let program = program("test", text);
-    assert!(program.filters.data.is_some());
+    assert!(program.topmost().filters.data.is_some());
     let (input, mut output) = ([b'n'; 4096], [0; 4096]);
     let pointers = [fist::memory::Memory::INPUT, fist::memory::Memory::OUTPUT];
     let answer = run_on(&program, &mut Notes::new(&program), "test_encode_data", &pointers, &input, &mut output);
@@ -139,7 +139,7 @@ fn filters_may_ask_which_part_is_the_last() {
         let (wrong, text) = filter(size, given);
         assert_eq!(wrong, [""; 0]);
         let program = program("test", &text);
-        assert!(program.marks_last());
+        assert!(program.topmost().marks_last);
         let mut values = vec![0; last];
         values[last - 1] = 1;
         assert_eq!(run(&program, &mut Notes::new(&program), "test_encode_data", &values), Ok(1));
@@ -151,7 +151,7 @@ fn filters_may_ask_which_part_is_the_last() {
 fn a_rename_that_is_to_replace_nothing_does_not() {
     let text = "operations serial;\n%%\n%%\nlong f() { fistRename($dir, \"a\", $dir, \"b\"); fistRename($dir, \"a\", $dir, \"c\", NOREPLACE); return 0; }\n";
     let program = program("test", text);
-    assert!(program.is_serial);
+    assert!(program.topmost().is_serial);
     let mut notes = Notes::new(&program);
     assert_eq!(run(&program, &mut notes, "f", &[]), Ok(0));
     assert_eq!(notes.done, ["rename a b", "rename a c without replacing"]);
@@ -180,7 +180,7 @@ fn errors_have_numbers_of_their_own_that_the_kernel_takes() {
     let many: String = (0..376).map(|number| format!("errorcode E{number};\n")).collect();
     let text = format!("errorcode EFIRST;\n{many}errorcode EGIVEN 134;\nerrorcode EPROTOCOL 71;\n%%\n");
     let program = common::program("test", &text);
-    let numbers: std::collections::HashSet<i32> = program.errors.iter().map(|(_, number)| *number).collect();
+    let numbers: std::collections::HashSet<i32> = program.topmost().errors.iter().map(|(_, number)| *number).collect();
     assert_eq!(numbers.len(), 379);
     assert!(numbers.iter().all(|number| (134..512).contains(number) || *number == 71), "{numbers:?}");
     assert!(codes(&format!("errorcode EMORE;\n{text}")).contains(&"F0204"));
@@ -190,7 +190,7 @@ fn errors_have_numbers_of_their_own_that_the_kernel_takes() {
 fn ioctls_have_the_numbers_that_they_are_given_and_others_those_that_are_left() {
     let numbers = |text: &str| -> Vec<(String, u32)> {
         let program = common::program("test", text);
-        program.ioctls.iter().map(|ioctl| (ioctl.name.clone(), ioctl.command & 0xff)).collect()
+        program.topmost().ioctls.iter().map(|ioctl| (ioctl.name.clone(), ioctl.command & 0xff)).collect()
     };
     let of = |all: &[(&str, u32)]| all.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect::<Vec<_>>();
     let (a, b, c) = ("ioctl A 2 { int x; };\n", "ioctl:fromuser B { int x; };\n", "ioctl:touser:C 255 { int x; };\n");

@@ -44,7 +44,7 @@ impl Checker {
     /// Rules behind look-up that see those that went well: for them alone the kernel keeps no names.
     fn find_lookups(&mut self, program: &Program) {
         let Some(lookup) = Operation::by_name("lookup") else { return };
-        let rules = program.rules.iter().filter(|rule| rule.operations.contains(lookup));
+        let rules = program.topmost().rules.iter().filter(|rule| rule.operations.contains(lookup));
         if rules.clone().any(|rule| rule.part != Part::PostCall) {
             return;
         }
@@ -59,14 +59,14 @@ impl Checker {
 
     /// With `operations serial` all wait while one is done below, also where nothing is changed.
     fn find_held_lock(&mut self) {
-        if !self.program.is_serial {
+        if !self.level.is_serial {
             return;
         }
         let is_needless = |operation: &Operation| {
             let kind = operation.kind();
             kind.changes == Some(false) && !AROUND_CHANGES.contains(&kind.name)
         };
-        let rules = self.program.rules.iter().map(|rule| {
+        let rules = self.level.rules.iter().map(|rule| {
             let all = rule.operations.iter().filter(|operation| usize::from(operation.0) < OPERATIONS.len());
             let names: Vec<_> = all.filter(is_needless).map(|operation| operation.kind().name).collect();
             (rule.span, names)

@@ -50,7 +50,7 @@ impl Checker {
         }
         if !mount.fields.is_empty() {
             let span = description.declarations.last().map(|last| last.span).unwrap_or_default();
-            self.program.mount = Some(self.add_structure(mount, span));
+            self.level.mount = Some(self.add_structure(mount, span));
         }
     }
 
@@ -59,19 +59,19 @@ impl Checker {
         match &declaration.kind {
             D::AccessMode(Spanned { value, .. }) => {
                 self.once(once, "accessmode", span);
-                self.program.access = (*value != Access::ReadWrite).then_some(*value);
+                self.level.access = (*value != Access::ReadWrite).then_some(*value);
             }
             D::Debug(Spanned { value, .. }) => {
                 self.once(once, "debug", span);
-                self.program.traces = *value;
+                self.level.traces = *value;
             }
             D::Operations(Spanned { value, .. }) => {
                 self.once(once, "operations", span);
-                self.program.is_serial = *value;
+                self.level.is_serial = *value;
             }
             D::MountStyle(Spanned { value, .. }) => {
                 self.once(once, "mntstyle", span);
-                self.program.is_overlay = *value == Style::Overlay;
+                self.level.is_overlay = *value == Style::Overlay;
             }
             D::FanOut(count) => {
                 self.once(once, "fanout", span);
@@ -85,16 +85,16 @@ impl Checker {
                 }
             }
             D::FileFormat(name, fields) => {
-                let most = self.program.formats.len() + 1;
+                let most = self.level.formats.len() + 1;
                 if self.not_too_many(most, DECLARED_MAX, "file formats", name.span).is_err() {
                     return;
                 }
                 self.unique(name, "file format", |checker| {
-                    let formats = checker.program.formats.iter();
+                    let formats = checker.level.formats.iter();
                     formats.map(|format| checker.program.structures[*format].name.clone()).collect()
                 });
                 let structure = self.structure_of(&name.value, fields);
-                self.program.formats.push(structure);
+                self.level.formats.push(structure);
             }
             D::Ioctl(direction, name, number, fields) => {
                 self.declare_ioctl(*direction, name, number.as_ref(), fields);
@@ -103,7 +103,7 @@ impl Checker {
             D::MountFlag(_, fields) => self.declare_mount(mount, fields, true),
             D::PerVfs(fields) => {
                 self.once(once, "per_vfs", span);
-                self.program.vfs = Some(self.structure_of("per_vfs", fields));
+                self.level.vfs = Some(self.structure_of("per_vfs", fields));
             }
             D::PerVnode(fields) => {
                 self.once(once, "per_vnode", span);
@@ -130,7 +130,7 @@ impl Checker {
 
     fn declare_fan_out(&mut self, count: &Spanned<u64>) {
         if (1..=FAN_OUT_MAX).contains(&count.value) {
-            self.program.fan_out = count.value as u32;
+            self.level.fan_out = count.value as u32;
         } else {
             let what = format!("a file system lies on 1 to {FAN_OUT_MAX} others, not {}", count.value);
             self.wrong(Code::BadConstant, what, count.span);
@@ -153,7 +153,7 @@ impl Checker {
         let own = &self.layout.target.own_errors;
         let (first, last) = (*own.start(), *own.end());
         let value = match number {
-            None => self.layout.free_error(&self.given_errors),
+            None => self.layout.free_error(0, &self.given_errors),
             Some(number) => i32::try_from(number.value).ok().filter(|number| (1..=last).contains(number)),
         };
         let Some(value) = value else {
@@ -180,11 +180,11 @@ impl Checker {
         number: Option<&Spanned<u64>>,
         fields: &[tree::Field],
     ) {
-        let most = self.program.ioctls.len() + 1;
+        let most = self.level.ioctls.len() + 1;
         if self.not_too_many(most, DECLARED_MAX, "ioctls", name.span).is_err() {
             return;
         }
-        self.unique(name, "ioctl", |checker| checker.program.ioctls.iter().map(|ioctl| ioctl.name.clone()).collect());
+        self.unique(name, "ioctl", |checker| checker.level.ioctls.iter().map(|ioctl| ioctl.name.clone()).collect());
         let structure = self.structure_of(&name.value, fields);
         let (size, most) = (self.size(&Type::Structure(structure)).unwrap_or(0), self.layout.target.ioctls.bytes_max());
         if size > most {
@@ -193,12 +193,12 @@ impl Checker {
             return;
         }
         let number = self.ioctl_number(name, number);
-        self.program.ioctls.push(Ioctl { name: name.value.clone(), direction, structure, number });
+        self.level.ioctls.push(Ioctl { name: name.value.clone(), direction, structure, number });
     }
 
     /// The number of an ioctl: the one that it is given, or the first that no other is given or has; 0 where that is wrong.
     fn ioctl_number(&mut self, name: &Name, given: Option<&Spanned<u64>>) -> u32 {
-        let is_taken = |number: u32| self.program.ioctls.iter().find(|ioctl| ioctl.number == number);
+        let is_taken = |number: u32| self.level.ioctls.iter().find(|ioctl| ioctl.number == number);
         let Some(given) = given else {
             let is_free = |number: &u32| is_taken(*number).is_none() && !self.given_ioctls.contains(number);
             // There are no more ioctls than numbers, and each takes one.
@@ -240,7 +240,7 @@ impl Checker {
             }
             let field = mount.fields.len();
             mount.fields.push(Field { name: name.value.clone(), r#type });
-            self.program.mount_fields.push(MountField { name: name.value.clone(), field, is_flag });
+            self.level.mount_fields.push(MountField { name: name.value.clone(), field, is_flag });
         }
     }
 
@@ -257,7 +257,7 @@ impl Checker {
             let size = self.size(&Type::Structure(index)).unwrap_or(0);
             self.not_too_large(size, VNODE_BYTES_MAX, "per_vnode", last.name.span);
         }
-        self.program.vnode = Some(index);
+        self.level.vnode = Some(index);
     }
 
     /// The items of a section that others may use, wherever they stand.

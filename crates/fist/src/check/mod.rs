@@ -46,7 +46,7 @@ pub fn check(description: &Description, name: &str) -> Checked {
 pub fn check_commented(description: &Description, name: &str, comments: Vec<Spanned<String>>) -> Checked {
     let mut checker = Checker::new(name);
     checker.comments = Comments::new(comments, description);
-    checker.program.comments = checker.comments.of_declarations(description);
+    checker.level.comments = checker.comments.of_declarations(description);
     checker.declare(description);
     checker.define(description);
     let too_many = std::mem::take(&mut checker.too_many).into_iter().map(|(_, problem)| problem);
@@ -91,6 +91,8 @@ struct Filters {
 
 struct Checker {
     program: ir::Program,
+    /// What is declared, and the rules.
+    level: ir::Level,
     /// What sizes and constants are on this machine, for what is checked.
     layout: Layout,
     filters: Filters,
@@ -127,7 +129,8 @@ struct Checker {
 impl Checker {
     fn new(name: &str) -> Checker {
         Checker {
-            program: ir::Program::new(name),
+            program: ir::Program::default(),
+            level: ir::Level::new(name),
             layout: Layout::new(&Target::host()),
             filters: Filters::default(),
             written: HashSet::new(),
@@ -178,6 +181,7 @@ impl Checker {
         if self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
             return None;
         }
+        self.program = std::mem::take(&mut self.program).with_level(self.level.clone());
         match self.program.prepare(&self.layout.target) {
             Ok(program) => Some(program),
             Err(unfit) => {

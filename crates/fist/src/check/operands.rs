@@ -113,8 +113,8 @@ impl Checker {
             self.wrong(Code::UnknownName, what, span).remedy = near.map(|near| format!("perhaps `${near}` is meant"));
             return Err(Wrong);
         };
-        if argument.branch > self.program.fan_out {
-            let (branch, fan_out) = (argument.branch, self.program.fan_out);
+        if argument.branch > self.level.fan_out {
+            let (branch, fan_out) = (argument.branch, self.level.fan_out);
             let what = format!("there is no file system {branch} below: the fan-out is {fan_out}");
             self.wrong(Code::BadConstant, what, span).remedy = Some(format!("declare `fanout {branch};`"));
             return Err(Wrong);
@@ -220,7 +220,7 @@ impl Checker {
     /// `$0.key`: a field of what is kept for each object.
     pub(super) fn vnode_field(&mut self, of: &Expression, name: &Name, span: Span) -> Understood<Place> {
         let Some(structure) = self
-            .program
+            .level
             .vnode
             .filter(|structure| self.structure(*structure).fields.iter().any(|field| field.name == name.value))
         else {
@@ -251,8 +251,8 @@ impl Checker {
     /// `$vfs` does too.
     pub(super) fn mount_field(&mut self, argument: &str, name: &Name, span: Span) -> Understood<Place> {
         let has = |structure: &usize| self.structure(*structure).fields.iter().any(|field| field.name == name.value);
-        let vfs = self.program.vfs.filter(|structure| argument == "vfs" && has(structure));
-        let mount = self.program.mount.filter(has);
+        let vfs = self.level.vfs.filter(|structure| argument == "vfs" && has(structure));
+        let mount = self.level.mount.filter(has);
         let (area, structure) = match (vfs, mount) {
             (Some(vfs), _) => (Area::Vfs, vfs),
             (None, Some(mount)) => (Area::Mount, mount),
@@ -538,9 +538,9 @@ impl Checker {
             return Err(Wrong);
         };
         let found = if parameter == Parameter::Ioctl {
-            self.program.ioctls.iter().find(|ioctl| ioctl.name == *name).map(|ioctl| ioctl.structure)
+            self.level.ioctls.iter().find(|ioctl| ioctl.name == *name).map(|ioctl| ioctl.structure)
         } else {
-            self.program.formats.iter().copied().find(|format| self.structure(*format).name == *name)
+            self.level.formats.iter().copied().find(|format| self.structure(*format).name == *name)
         };
         let Some(structure) = found else {
             let kind = if parameter == Parameter::Ioctl { "ioctl" } else { "fileformat" };

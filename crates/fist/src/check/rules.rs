@@ -75,12 +75,12 @@ impl Checker {
         self.find_fixed_vectors(&rule.body, &[]);
         self.program.functions.push(function);
         let function = self.program.functions.len() - 1;
-        self.program.rules.push(Rule { title, operations, ioctl, part, function, span: title_span });
+        self.level.rules.push(Rule { title, operations, ioctl, part, function, span: title_span });
         Some(())
     }
 
     fn ioctl_of(&mut self, name: &tree::Name) -> Option<usize> {
-        let found = self.program.ioctls.iter().position(|ioctl| ioctl.name == name.value);
+        let found = self.level.ioctls.iter().position(|ioctl| ioctl.name == name.value);
         if found.is_none() {
             let what = format!("no ioctl `{}` is declared", name.value);
             self.wrong(Code::UnknownName, what, name.span).remedy =
@@ -91,7 +91,7 @@ impl Checker {
 
     /// A file system that is read only refuses changes before rules are asked.
     fn never_reached(&mut self, operations: Operations, part: Part, span: Span) {
-        let refused = match self.program.access {
+        let refused = match self.level.access {
             Some(Access::ReadOnly) => operations::set("writeops"),
             Some(Access::WriteOnly) => operations::of_type("read"),
             _ => None,
@@ -105,7 +105,7 @@ impl Checker {
 
     /// Of two rules in the place of the same operation the first is never asked.
     fn find_shadowed(&mut self) {
-        let rules = self.program.rules.clone();
+        let rules = self.level.rules.clone();
         for (index, rule) in rules.iter().enumerate() {
             let mut others = rules[index + 1..].iter().filter(|other| {
                 other.part == Part::Call
@@ -148,12 +148,12 @@ impl Checker {
     /// The functions that encode and decode.
     pub(super) fn find_filters(&mut self) {
         let filters = std::mem::take(&mut self.filters);
-        self.program.filters.changes_size = filters.size.is_some();
+        self.level.filters.changes_size = filters.size.is_some();
         if let Some(span) = filters.data.or(filters.size) {
-            self.program.filters.data = self.filter("data", span);
+            self.level.filters.data = self.filter("data", span);
         }
         if let Some(span) = filters.name {
-            self.program.filters.name = self.filter("name", span);
+            self.level.filters.name = self.filter("name", span);
         }
         if let (Some(span), None) = (filters.size, filters.data) {
             let what = "`filter:size` is about data whose encoded form has another size";
@@ -165,7 +165,7 @@ impl Checker {
     /// Functions that look like filters, where none is declared.
     fn find_unused_filters(&mut self, filters: &super::Filters) {
         for (what, is_declared) in [("data", filters.data.is_some()), ("name", filters.name.is_some())] {
-            let name = format!("{}_encode_{what}", self.program.name);
+            let name = format!("{}_encode_{what}", self.level.name);
             if let (false, Some((Symbol::Function(index), _))) = (is_declared, self.symbols.get(&name)) {
                 let span = self.signatures[*index].span;
                 self.warn(Code::Useless, format!("`{name}` is never called"), span).remedy =
@@ -177,10 +177,10 @@ impl Checker {
     fn filter(&mut self, what: &str, span: Span) -> Option<(usize, usize)> {
         let mut found = [None; 2];
         for (place, direction) in found.iter_mut().zip(["encode", "decode"]) {
-            let name = format!("{}_{direction}_{what}", self.program.name);
+            let name = format!("{}_{direction}_{what}", self.level.name);
             let Some((Symbol::Function(index), _)) = self.symbols.get(&name) else {
                 let problem = format!("`filter:{what}` needs a function `{name}`");
-                let example = if what == "data" && self.program.filters.changes_size {
+                let example = if what == "data" && self.level.filters.changes_size {
                     format!("int {name}(const char *in, int length, char *out, int room) {{ … }}")
                 } else if what == "data" {
                     format!("int {name}(const page_t *in, page_t *out) {{ … return %pagesize; }}")
@@ -195,7 +195,7 @@ impl Checker {
             *place = self.is_filter(what, &signature).then_some(index);
             if place.is_none() {
                 let problem = format!("`{name}` is not given what a filter is");
-                let changes_size = self.program.filters.changes_size;
+                let changes_size = self.level.filters.changes_size;
                 self.wrong(Code::MissingFilter, problem, signature.span).remedy = Some(
                     if what == "data" && changes_size {
                         "a filter that changes sizes is (const char *in, int length, char *out, int room), then perhaps \
@@ -222,11 +222,11 @@ impl Checker {
         let is_integer = |r#type: &Type| matches!(r#type, Type::Integer(Integer { bytes: 4 | 8, .. }));
         let answers = matches!(signature.result, Type::Integer(_));
         let fits = match (&signature.parameters[..], what) {
-            ([from, length, to, room, rest @ ..], "data") if self.program.filters.changes_size => {
+            ([from, length, to, room, rest @ ..], "data") if self.level.filters.changes_size => {
                 let are_bytes = is_bytes(from) && is_bytes(to) && is_integer(length) && is_integer(room);
                 are_bytes && rest.len() <= 2 && rest.iter().all(is_integer)
             }
-            (_, "data") if self.program.filters.changes_size => false,
+            (_, "data") if self.level.filters.changes_size => false,
             ([from, to, rest @ ..], "data") => {
                 is_bytes(from) && is_bytes(to) && rest.len() <= 3 && rest.iter().all(is_integer)
             }

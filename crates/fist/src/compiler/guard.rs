@@ -245,7 +245,7 @@ mod tests {
         let program = crate::check::check(&parsed.description, "test").program.expect("a program");
         let mut facts = facts::all(&program).unwrap();
         facts[0].ranges[2] = Range { low: 0, high: believed - 1 };
-        let compiled = Compiled::by_facts(&program, &facts).unwrap();
+        let compiled = Compiled::by_facts(&program, &facts, &(0..program.functions.len())).unwrap();
         let mut output = vec![7; 32];
         let mut memory = Memory::new(&program.data, &[1; 32], &mut output);
         let values = [Memory::INPUT, Memory::OUTPUT, key];

@@ -9,23 +9,29 @@ mod values;
 
 use std::fmt::Write;
 
-use super::{Constant, Function, Initial, Program, Type, Variable};
+use super::{Constant, Function, Initial, Level, Program, Type, Variable};
 use crate::operations::Part;
 use crate::tree::{Access, Direction};
 use names::Names;
 
-/// The text of a program.
+/// The text of a program. Where several descriptions are one, each stands by itself, the topmost first: none refers to another.
 pub fn print(program: &Program) -> String {
-    let mut printer = Printer { program, text: String::new(), indent: 0 };
-    printer.declarations();
-    for index in 0..program.functions.len() {
-        printer.function(index);
+    let mut text = String::new();
+    for (place, level) in program.levels.iter().enumerate() {
+        let mut printer = Printer { program, level, text: std::mem::take(&mut text), indent: 0 };
+        if place > 0 {
+            printer.line("");
+        }
+        printer.declarations();
+        level.own.functions.clone().for_each(|index| printer.function(index));
+        text = printer.text;
     }
-    printer.text
+    text
 }
 
 struct Printer<'a> {
     program: &'a Program,
+    level: &'a Level,
     text: String,
     indent: usize,
 }
@@ -39,25 +45,25 @@ impl Printer<'_> {
     }
 
     fn declarations(&mut self) {
-        let program = self.program;
-        self.line(format!("program {}", program.name));
-        program.comments.iter().for_each(|comment| self.line(comment));
+        let (program, level) = (self.program, self.level);
+        self.line(format!("program {}", level.name));
+        level.comments.iter().for_each(|comment| self.line(comment));
         self.properties();
-        for error in &program.errors {
+        for error in &program.errors[level.own.errors.clone()] {
             let number = error.number.map_or_else(|| "free".to_owned(), |number| number.to_string());
             self.line(format!("error {} = {number}", error.name));
         }
-        for (index, definition) in program.constants.iter().enumerate() {
+        for index in level.own.constants.clone() {
             let none = Function::default();
-            let value = self.expression(&definition.value, &Names::of(&none));
+            let value = self.expression(&program.constants[index].value, &Names::of(&none));
             self.line(format!("constant {} = {value}", self.constant(Constant::Defined(index))));
         }
-        for structure in &program.structures {
+        for structure in &program.structures[level.own.structures.clone()] {
             let fields =
                 structure.fields.iter().map(|field| format!(" {};", self.declared(&field.r#type, &field.name)));
             self.line(format!("struct {} {{{} }}", structure.name, fields.collect::<String>()));
         }
-        for ioctl in &program.ioctls {
+        for ioctl in &level.ioctls {
             let way = match ioctl.direction {
                 Direction::FromUser => "fromuser",
                 Direction::ToUser => "touser",
@@ -65,18 +71,18 @@ impl Printer<'_> {
             };
             self.line(format!("ioctl {} {}: {way} struct {}", ioctl.number, ioctl.name, self.name_of(ioctl.structure)));
         }
-        for format in &program.formats {
+        for format in &level.formats {
             self.line(format!("fileformat struct {}", self.name_of(*format)));
         }
-        for (what, structure) in [("$mnt", program.mount), ("$vfs", program.vfs), ("$vnode", program.vnode)] {
+        for (what, structure) in [("$mnt", level.mount), ("$vfs", level.vfs), ("$vnode", level.vnode)] {
             if let Some(structure) = structure {
                 self.line(format!("{what}: struct {}", self.name_of(structure)));
             }
         }
-        for field in program.mount_fields.iter().filter(|field| field.is_flag) {
+        for field in level.mount_fields.iter().filter(|field| field.is_flag) {
             self.line(format!("mount flag {}", field.name));
         }
-        for data in program.data.iter().filter(|data| !data.name.is_empty()) {
+        for data in program.data[level.own.data.clone()].iter().filter(|data| !data.name.is_empty()) {
             let kind = if data.is_written { "shared" } else { "const" };
             let value = self.initial(&data.value);
             self.line(format!("{kind} {} = {value}", self.declared(&data.r#type, &data.name)));
@@ -84,25 +90,25 @@ impl Printer<'_> {
     }
 
     fn properties(&mut self) {
-        let program = self.program;
-        match program.access {
+        let level = self.level;
+        match level.access {
             Some(Access::ReadOnly) => self.line("accessmode readonly"),
             Some(Access::WriteOnly) => self.line("accessmode writeonly"),
             _ => {}
         }
         let is_there = [
-            (program.fan_out != 1, format!("fanout {}", program.fan_out)),
-            (program.traces, "debug on".to_owned()),
-            (program.is_serial, "operations serial".to_owned()),
-            (program.is_overlay, "mntstyle overlay".to_owned()),
-            (program.filters.changes_size, "filter size".to_owned()),
+            (level.fan_out != 1, format!("fanout {}", level.fan_out)),
+            (level.traces, "debug on".to_owned()),
+            (level.is_serial, "operations serial".to_owned()),
+            (level.is_overlay, "mntstyle overlay".to_owned()),
+            (level.filters.changes_size, "filter size".to_owned()),
         ];
         for (_, line) in is_there.into_iter().filter(|(is_there, _)| *is_there) {
             self.line(line);
         }
-        for (what, functions) in [("data", program.filters.data), ("name", program.filters.name)] {
+        for (what, functions) in [("data", level.filters.data), ("name", level.filters.name)] {
             if let Some((encode, decode)) = functions {
-                let name = |index: usize| &program.functions[index].name;
+                let name = |index: usize| &self.program.functions[index].name;
                 self.line(format!("filter {what}: {}, {}", name(encode), name(decode)));
             }
         }
@@ -114,7 +120,7 @@ impl Printer<'_> {
         let names = Names::of(function);
         self.line("");
         function.comments.iter().for_each(|comment| self.line(comment));
-        let rules: Vec<_> = self.program.rules.iter().filter(|rule| rule.function == index).collect();
+        let rules: Vec<_> = self.level.rules.iter().filter(|rule| rule.function == index).collect();
         for rule in &rules {
             let operations =
                 rule.operations.iter().filter(|one| usize::from(one.0) < crate::operations::OPERATIONS.len());
@@ -125,7 +131,7 @@ impl Printer<'_> {
                 Part::PostCall => "behind",
             };
             let what = match rule.ioctl {
-                Some(ioctl) => format!("ioctl {}", self.program.ioctls[ioctl].name),
+                Some(ioctl) => format!("ioctl {}", self.level.ioctls[ioctl].name),
                 None => operations.join(", "),
             };
             self.line(format!("rule {} {when} {what}", rule.title));
@@ -160,7 +166,7 @@ impl Printer<'_> {
         match (constant, self.program.constant_name(constant)) {
             (_, Some(name)) => name.to_owned(),
             (Constant::Integer(value), None) => value.to_string(),
-            (Constant::Defined(index), None) => format!("constant.{index}"),
+            (Constant::Defined(index), None) => format!("constant.{}", index - self.level.own.constants.start),
             _ => String::new(),
         }
     }

@@ -1,12 +1,35 @@
 //! A whole program in the intermediate form.
 
+use std::ops::Range;
+
 use super::{Constant, Expression, Function, Site, Type};
 use crate::program::{Filters, MountField, Rule};
 use crate::tree::{Access, Direction};
 
-/// A checked description.
+/// Checked descriptions that are one file system: one, or several of which each lies on the next.
+///
+/// What they are made of stands in one list of each kind, and is known by its index there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
+    /// The descriptions, the topmost first; there is one at least.
+    pub levels: Vec<Level>,
+    /// Errors that they declare.
+    pub errors: Vec<OwnError>,
+    /// Constants that are computed of others, which stand before them.
+    pub constants: Vec<Definition>,
+    /// The structures. Those that are fields of others stand before them.
+    pub structures: Vec<Structure>,
+    /// Data, of which those that are written to are the mount's.
+    pub data: Vec<Data>,
+    /// Functions, those of the rules among them.
+    pub functions: Vec<Function>,
+    /// Calls out of it. What is asked for is asked by the level of the function that calls.
+    pub sites: Vec<Site>,
+}
+
+/// One description: what it declares, and its rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Level {
     /// The file system's name: its filter functions begin with it.
     pub name: String,
     /// Comments that stand before declarations and data, and behind all.
@@ -15,8 +38,6 @@ pub struct Program {
     pub access: Option<Access>,
     /// Each operation is traced.
     pub traces: bool,
-    /// Errors that it declares.
-    pub errors: Vec<OwnError>,
     /// How many file systems lie immediately below.
     pub fan_out: u32,
     /// It is to be mounted over what lies below.
@@ -35,20 +56,34 @@ pub struct Program {
     pub vfs: Option<usize>,
     /// Data of each object that is in use: a structure.
     pub vnode: Option<usize>,
-    /// Constants that are computed of others, which stand before them.
-    pub constants: Vec<Definition>,
-    /// The structures. Those that are fields of others stand before them.
-    pub structures: Vec<Structure>,
-    /// Data, of which those that are written to are the mount's.
-    pub data: Vec<Data>,
-    /// Functions, those of the rules among them.
-    pub functions: Vec<Function>,
-    /// Calls out of it.
-    pub sites: Vec<Site>,
     /// Its rules, in the order of the text.
     pub rules: Vec<Rule>,
     /// Operations with rules are done one at a time on a mount.
     pub is_serial: bool,
+    /// What of the program is its own.
+    pub own: Own,
+}
+
+/// What of a program belongs to one description, by the indexes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// Errors.
+    pub errors: Range<usize>,
+    /// Constants that are computed of others.
+    pub constants: Range<usize>,
+    /// Structures.
+    pub structures: Range<usize>,
+    /// Data.
+    pub data: Range<usize>,
+    /// Functions.
+    pub functions: Range<usize>,
+}
+
+impl Level {
+    /// One that does nothing.
+    pub fn new(name: &str) -> Level {
+        Level { name: name.to_owned(), fan_out: 1, ..Level::default() }
+    }
 }
 
 /// An error that a description declares.
@@ -129,9 +164,17 @@ pub enum Initial {
 }
 
 impl Program {
-    /// One that does nothing.
-    pub fn new(name: &str) -> Program {
-        Program { name: name.to_owned(), fan_out: 1, ..Program::default() }
+    /// That of one description, whose level is made of it.
+    pub fn with_level(mut self, mut level: Level) -> Program {
+        level.own = Own {
+            errors: 0..self.errors.len(),
+            constants: 0..self.constants.len(),
+            structures: 0..self.structures.len(),
+            data: 0..self.data.len(),
+            functions: 0..self.functions.len(),
+        };
+        self.levels = vec![level];
+        self
     }
 
     /// What a constant is called where it has a name.

@@ -38,10 +38,8 @@ impl Layout {
     /// The layout of a whole program.
     pub(super) fn of(program: &ir::Program, target: &Target) -> Result<Layout, Unfit> {
         let mut layout = Layout::new(target);
-        let given: Vec<_> = program.errors.iter().filter_map(|error| error.number).collect();
-        for error in &program.errors {
-            let number = error.number.or_else(|| layout.free_error(&given)).ok_or(Unfit::TooManyErrors)?;
-            layout.errors.push(number);
+        for level in &program.levels {
+            layout.add_errors(&program.errors[level.own.errors.clone()])?;
         }
         // A constant may be the size of a structure, whose lengths may be constants: each is made of what was declared before it.
         let mut structures = program.structures.iter();
@@ -81,9 +79,21 @@ impl Layout {
         missing.map_or(Ok(()), |name| Err(Unfit::Missing(name)))
     }
 
-    /// A number for an error of the description's own that is free, where these are given to others.
-    pub(crate) fn free_error(&self, given: &[i32]) -> Option<i32> {
-        self.target.own_errors.clone().find(|number| !self.errors.contains(number) && !given.contains(number))
+    /// Gives the errors of a description their numbers, each another: those of others may have the same, as where they lie on each
+    /// other.
+    fn add_errors(&mut self, errors: &[ir::OwnError]) -> Result<(), Unfit> {
+        let given: Vec<_> = errors.iter().filter_map(|error| error.number).collect();
+        let first = self.errors.len();
+        for error in errors {
+            let number = error.number.or_else(|| self.free_error(first, &given)).ok_or(Unfit::TooManyErrors)?;
+            self.errors.push(number);
+        }
+        Ok(())
+    }
+
+    /// A number for an error that none from the one of this index on has, where these are given to others.
+    pub(crate) fn free_error(&self, first: usize, given: &[i32]) -> Option<i32> {
+        self.target.own_errors.clone().find(|number| !self.errors[first..].contains(number) && !given.contains(number))
     }
 
     pub(crate) fn add_error(&mut self, number: i32) {

@@ -55,9 +55,9 @@ impl Notes {
         let zeros =
             |structure: Option<usize>| vec![0; structure.map_or(0, |index| program.structures[index].size as usize)];
         Notes {
-            vfs: zeros(program.vfs),
-            mount: zeros(program.mount),
-            vnode: zeros(program.vnode),
+            vfs: zeros(program.topmost().vfs),
+            mount: zeros(program.topmost().mount),
+            vnode: zeros(program.topmost().vnode),
             data: program.data.iter().map(|data| data.bytes.clone()).collect(),
             work: WORK_MAX,
             time_limit: Duration::from_secs(3600),

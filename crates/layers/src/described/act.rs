@@ -50,7 +50,7 @@ impl<'a> Act<'a> {
         running.operation = Some(self.operation);
         running.perform = Some(&mut perform);
         running.all(self.loaded.rules(self.operation));
-        if self.loaded.program.traces {
+        if self.loaded.level().traces {
             running.log_assigned();
         }
         if let Some(error) = running.answer() {
@@ -65,7 +65,7 @@ impl<'a> Act<'a> {
 
     /// Does a declared ioctl: without rules of its own nothing happens.
     pub(super) fn run_ioctl(self, ioctl: usize, input: &[u8], output: &mut [u8]) -> Result<i32> {
-        let structure = self.loaded.program.ioctls[ioctl].structure;
+        let structure = self.loaded.level().ioctls[ioctl].structure;
         let mut data = vec![0; self.loaded.program.structures[structure].size as usize];
         let given = input.len().min(data.len());
         data[..given].copy_from_slice(&input[..given]);

@@ -13,17 +13,17 @@ use super::loaded::Loaded;
 
 /// What keeps a description from being one layer with another that it is to lie on, in words.
 pub(super) fn barrier(upper: &Loaded, lower: &Loaded) -> Option<String> {
-    let (over, under) = (&upper.program.filters, &lower.program.filters);
+    let (over, under) = (&upper.level().filters, &lower.level().filters);
     let (name, other) = (upper.kind, lower.kind);
     let filters = over.name.is_some() || over.data.is_some();
-    let has_rules = !lower.program.rules.is_empty();
+    let has_rules = !lower.level().rules.is_empty();
     let met = met(upper, lower);
     let changes_size = over.changes_size || under.changes_size;
     let barriers = [
         (!upper.collapses, format!("{name} has the option collapse=no")),
         (!lower.collapses, format!("{other} has the option collapse=no")),
-        (lower.program.fan_out > 1, format!("{other} lies on several file systems")),
-        (lower.program.traces, format!("{other} tells of every operation")),
+        (lower.level().fan_out > 1, format!("{other} lies on several file systems")),
+        (lower.level().traces, format!("{other} tells of every operation")),
         (filters && has_rules, format!("{name} has a filter, and rules of {other} see what that makes")),
         (over.name.is_some() && lower.needs_places, format!("filters of {other} ask for names that {name} makes")),
         (over.data.is_some() && under.data.is_some() && changes_size, "both have filters, and sizes change".to_owned()),
@@ -32,15 +32,15 @@ pub(super) fn barrier(upper: &Loaded, lower: &Loaded) -> Option<String> {
             "holes stay holes in one, and not in the other".to_owned(),
         ),
         (
-            under.name.is_some() && gives_names(&upper.program),
+            under.name.is_some() && gives_names(&upper.alone),
             format!("rules of {name} name files themselves, and {other} has other names"),
         ),
         (
-            under.data.is_some() && copies(&upper.program),
+            under.data.is_some() && copies(&upper.alone),
             format!("rules of {name} read or write files themselves, and {other} has a filter of data"),
         ),
         (
-            under.changes_size && sees_sizes_below(&upper.program),
+            under.changes_size && sees_sizes_below(&upper.alone),
             format!("rules of {name} ask for sizes below, and {other} changes them"),
         ),
         (met.is_some(), format!("rules of {name} do what {other} has rules for: {}", met.unwrap_or_default())),
@@ -50,7 +50,7 @@ pub(super) fn barrier(upper: &Loaded, lower: &Loaded) -> Option<String> {
 
 /// An operation that rules of the upper one do by themselves, and the lower one has something to do at.
 fn met(upper: &Loaded, lower: &Loaded) -> Option<&'static str> {
-    let watches_all = lower.program.access.is_some();
+    let watches_all = lower.level().access.is_some();
     reached(upper).into_iter().find(|name| {
         let index = OPERATIONS.iter().position(|kind| kind.name == *name);
         watches_all || index.is_some_and(|index| lower.with_rules() >> index & 1 != 0)
@@ -60,7 +60,7 @@ fn met(upper: &Loaded, lower: &Loaded) -> Option<&'static str> {
 /// The operations that rules and filters of a description do by themselves.
 fn reached(loaded: &Loaded) -> Vec<&'static str> {
     let mut reached = if loaded.needs_places { vec!["lookup"] } else { Vec::new() };
-    for site in &loaded.program.sites {
+    for site in &loaded.alone.sites {
         let sees_object = match site {
             Site::Attribute(..) | Site::Object(_) => true,
             Site::BuiltIn(_, operands) => operands.iter().any(is_object),

@@ -30,8 +30,8 @@ impl Loaded {
         plain: &[u8],
         encoded: &mut [u8],
     ) -> Result<()> {
-        let (encode, _) = self.program.filters.data.ok_or(Errno::EIO)?;
-        if self.program.filters.changes_size {
+        let (encode, _) = self.level().filters.data.ok_or(Errno::EIO)?;
+        if self.level().filters.changes_size {
             return self.encode_chunk(encode, node, caller, block, plain, encoded);
         }
         self.filter_data(encode, node, caller, block, plain, encoded)?;
@@ -54,8 +54,8 @@ impl Loaded {
         encoded: &[u8],
         plain: &mut [u8],
     ) -> Result<()> {
-        let (_, decode) = self.program.filters.data.ok_or(Errno::EIO)?;
-        if self.program.filters.changes_size {
+        let (_, decode) = self.level().filters.data.ok_or(Errno::EIO)?;
+        if self.level().filters.changes_size {
             return self.decode_chunk(decode, node, caller, block, encoded, plain);
         }
         self.filter_data(decode, node, caller, block, encoded, plain)

@@ -36,12 +36,13 @@ pub(super) struct Levels {
 impl Levels {
     /// Of descriptions that [`super::collapse::barrier`] does not keep apart.
     pub(super) fn new(loaded: Vec<Arc<Loaded>>) -> Levels {
+        let loaded = Loaded::join(&loaded);
         let kinds: Vec<_> = loaded.iter().map(|loaded| loaded.kind).collect();
         let properties = loaded.iter().map(|loaded| loaded.properties);
         let properties = properties.reduce(Properties::stacked_on).unwrap_or(Properties::TRANSPARENT);
         Levels {
             kind: intern(&kinds.join("+")),
-            is_serial: loaded.iter().any(|loaded| loaded.program.is_serial),
+            is_serial: loaded.iter().any(|loaded| loaded.level().is_serial),
             with_rules: loaded.iter().fold(0, |all, loaded| all | loaded.with_rules()),
             keeps_state: loaded.iter().any(|loaded| loaded.keeps_state),
             properties,
@@ -51,7 +52,7 @@ impl Levels {
 
     /// The level that has operations logged: the topmost, since none of those can lie under another.
     pub(super) fn tracing(&self) -> Option<&Arc<Loaded>> {
-        self.loaded.iter().find(|loaded| loaded.program.traces)
+        self.loaded.iter().find(|loaded| loaded.level().traces)
     }
 
     /// The level that is called so, the topmost of several.
@@ -78,10 +79,10 @@ impl Levels {
     pub(super) fn duties(&self) -> u64 {
         let any = |is_one: &dyn Fn(&Loaded) -> bool| self.loaded.iter().any(|loaded| is_one(loaded));
         self.with_rules
-            | Duty::Traces.of(any(&|loaded| loaded.program.traces))
-            | Duty::Admission.of(any(&|loaded| loaded.program.access.is_some()))
-            | Duty::Names.of(any(&|loaded| loaded.program.filters.name.is_some()))
-            | Duty::Data.of(any(&|loaded| loaded.program.filters.data.is_some()))
+            | Duty::Traces.of(any(&|loaded| loaded.level().traces))
+            | Duty::Admission.of(any(&|loaded| loaded.level().access.is_some()))
+            | Duty::Names.of(any(&|loaded| loaded.level().filters.name.is_some()))
+            | Duty::Data.of(any(&|loaded| loaded.level().filters.data.is_some()))
             | Duty::Places.of(any(&|loaded| loaded.needs_places))
     }
 
@@ -178,7 +179,7 @@ impl Levels {
     pub(super) fn encode_name<'a>(&self, directory: &Node, caller: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
         let mut made = Cow::Borrowed(name.as_bytes());
         for loaded in &self.loaded {
-            if let Some((encode, _)) = loaded.program.filters.name {
+            if let Some((encode, _)) = loaded.level().filters.name {
                 made = loaded.filter_name(encode, directory, caller, Name::new(&made)?)?.into();
             }
         }
@@ -189,7 +190,7 @@ impl Levels {
     pub(super) fn decode_name<'a>(&self, directory: &Node, name: Name<'a>) -> Option<Cow<'a, [u8]>> {
         let mut made = Cow::Borrowed(name.as_bytes());
         for loaded in self.loaded.iter().rev() {
-            if let Some((_, decode)) = loaded.program.filters.name {
+            if let Some((_, decode)) = loaded.level().filters.name {
                 made = loaded.filter_name(decode, directory, &Caller::server(), Name::new(&made).ok()?).ok()?.into();
             }
         }
@@ -198,17 +199,17 @@ impl Levels {
 
     /// The levels with a filter of data.
     fn filtering(&self) -> impl DoubleEndedIterator<Item = &Arc<Loaded>> {
-        self.loaded.iter().filter(|loaded| loaded.program.filters.data.is_some())
+        self.loaded.iter().filter(|loaded| loaded.level().filters.data.is_some())
     }
 
     /// Whether a filter is told which block is the last.
     pub(super) fn marks_last(&self) -> bool {
-        self.filtering().any(|loaded| loaded.program.marks_last())
+        self.filtering().any(|loaded| loaded.level().marks_last)
     }
 
     pub(super) fn data_shape(&self) -> Option<DataShape> {
         self.filtering().next()?;
-        let changes_size = self.filtering().any(|loaded| loaded.program.filters.changes_size);
+        let changes_size = self.filtering().any(|loaded| loaded.level().filters.changes_size);
         // Nothing is known of what a filter makes of zeros, but what it makes zeros of is looked at.
         let have_holes = self.filtering().all(|loaded| loaded.has_holes);
         Some(DataShape {

@@ -10,11 +10,13 @@ use ::fist::calls::{Calls, Host};
 use ::fist::code::{Argument, Integer, Operand, Role, Site};
 use ::fist::compiler::Compiled;
 use ::fist::idle;
+use ::fist::ir;
 use ::fist::memory::Memory;
 use ::fist::operations::{self, OPERATIONS, Part};
-use ::fist::program::{Field, Program, Rule, Type};
+use ::fist::program::{Field, Level, Program, Rule, Type};
 use ::fist::reach;
 use ::fist::stop::{Stop, Why};
+use ::fist::target::Target;
 use ::fist::tree::{Access, Direction};
 use vnode::layer::Operation;
 use vnode::{AccessControl, Errno, Properties, Result, TimesTell};
@@ -31,10 +33,20 @@ const OBJECTS_BYTES_MAX: u64 = 256 << 20;
 pub(super) type Area = Arc<Mutex<Vec<u8>>>;
 
 /// A description that is ready to run.
+#[derive(Clone)]
 pub(super) struct Loaded {
-    pub(super) program: Program,
-    /// The program as machine code, where that pays.
-    compiled: Option<Compiled>,
+    /// What it says by itself.
+    ir: ir::Program,
+    /// The same, prepared: what is asked of it.
+    pub(super) alone: Arc<Program>,
+    /// What is run: the program of the whole layer.
+    pub(super) program: Arc<Program>,
+    /// Which level of the program it is; 0 is the topmost.
+    place: usize,
+    /// How its functions are run.
+    tier: Tier,
+    /// Its functions as machine code, where that pays.
+    compiled: Option<Arc<Compiled>>,
     pub(super) path: PathBuf,
     pub(super) pairs: Vec<(String, String)>,
     /// How many other descriptions of the layer it lies on.
@@ -65,7 +77,7 @@ pub(super) struct Loaded {
     ioctl_rules: Vec<Rules>,
     /// The `%per_vfs` fields: shared with the description before a reload, whose operations may still be running.
     pub(super) vfs: Area,
-    pub(super) mount: Mutex<Vec<u8>>,
+    pub(super) mount: Area,
     /// The description's data that are written to, shared as the fields are; empty for others.
     pub(super) data: Vec<Area>,
     /// What runs allocate.
@@ -104,31 +116,23 @@ impl Rules {
 
 impl Loaded {
     pub(super) fn new(
-        program: Program,
+        ir: ir::Program,
         text: &str,
         path: &Path,
         pairs: &[(String, String)],
     ) -> std::result::Result<Loaded, OptionError> {
         let kind = intern(&path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default());
+        let program = Arc::new(prepared(&ir));
         let options = options::read(kind, &program, pairs)?;
-        let mut rules = vec![Rules::default(); OPERATIONS.len()];
-        let mut ioctl_rules = vec![Rules::default(); program.ioctls.len()];
-        for rule in &program.rules {
-            match rule.ioctl {
-                Some(ioctl) => ioctl_rules[ioctl].add(rule.part, rule.function),
-                None => {
-                    for operation in rule.operations.iter() {
-                        rules[usize::from(operation.0)].add(rule.part, rule.function);
-                    }
-                }
-            }
-        }
+        let level = program.topmost();
+        let (rules, ioctl_rules) = rules_of(level);
         let needs_places = needs_places(&program);
         let zeros =
             |structure: Option<usize>| vec![0; structure.map_or(0, |index| program.structures[index].size as usize)];
         let data = program.data.iter().map(|data| if data.is_written { data.bytes.clone() } else { Vec::new() });
         Ok(Loaded {
-            compiled: compile(&program, options.tier, kind),
+            tier: options.tier,
+            compiled: None,
             kind,
             below: Vec::new(),
             has_lasting_handles: false,
@@ -139,22 +143,54 @@ impl Loaded {
             collapses: options.collapses,
             layout: 0,
             properties: properties(&program, &rules),
-            keeps_state: needs_places || program.vnode.is_some(),
+            keeps_state: needs_places || level.vnode.is_some(),
             needs_places,
             errors: options.errors,
             has_holes: options.has_holes,
             rules,
             ioctl_rules,
-            vfs: Arc::new(Mutex::new(zeros(program.vfs))),
-            mount: Mutex::new(options.mount),
+            vfs: Arc::new(Mutex::new(zeros(level.vfs))),
+            mount: Arc::new(Mutex::new(options.mount)),
             data: data.map(|bytes| Arc::new(Mutex::new(bytes))).collect(),
             heap: Budget::new(HEAP_BYTES_MAX),
             objects: Budget::new(OBJECTS_BYTES_MAX),
             time_limit: options.time_limit,
             file_data: Arc::default(),
             lines: std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at as u32 + 1)).collect(),
+            place: 0,
+            alone: Arc::clone(&program),
             program,
+            ir,
         })
+    }
+
+    /// Makes one program of descriptions that are one layer, the topmost first, and machine code of what pays.
+    pub(super) fn join(all: &[Arc<Loaded>]) -> Vec<Arc<Loaded>> {
+        let program = Arc::new(prepared(&ir::Program::merge(all.iter().map(|loaded| loaded.ir.clone()))));
+        all.iter().enumerate().map(|(place, loaded)| Arc::new(loaded.in_program(&program, place))).collect()
+    }
+
+    /// The same, as a level of another program.
+    fn in_program(&self, program: &Arc<Program>, place: usize) -> Loaded {
+        let level = &program.levels[place];
+        let own = &self.data[self.level().data.clone()];
+        let mut data: Vec<Area> = program.data.iter().map(|_| Area::default()).collect();
+        data[level.data.clone()].clone_from_slice(own);
+        let (rules, ioctl_rules) = rules_of(level);
+        Loaded {
+            compiled: compile(program, level, self.tier, self.kind).map(Arc::new),
+            program: Arc::clone(program),
+            place,
+            data,
+            rules,
+            ioctl_rules,
+            ..self.clone()
+        }
+    }
+
+    /// What it declares, and its rules.
+    pub(super) fn level(&self) -> &Level {
+        &self.program.levels[self.place]
     }
 
     /// A bit for each operation that has rules.
@@ -165,7 +201,7 @@ impl Loaded {
 
     /// Whether the operation may be done.
     pub(super) fn admit(&self, operation: &Operation<'_>) -> Result<()> {
-        match (self.program.access, operation) {
+        match (self.level().access, operation) {
             (None, _) => Ok(()),
             (Some(Access::ReadOnly), Operation::Ioctl { command }) if crate::ioctl::changes(*command) => {
                 if self.ioctl(*command).is_some() { Ok(()) } else { Err(Errno::EROFS) }
@@ -200,7 +236,7 @@ impl Loaded {
 
     /// The declared ioctl of this number.
     pub(super) fn ioctl(&self, command: u32) -> Option<usize> {
-        self.program.ioctls.iter().position(|ioctl| ioctl.command == command)
+        self.level().ioctls.iter().position(|ioctl| ioctl.command == command)
     }
 
     /// The declared ioctls, as JSON.
@@ -221,7 +257,7 @@ impl Loaded {
                 "length": length,
             })
         };
-        let ioctls = program.ioctls.iter().map(|ioctl| {
+        let ioctls = self.level().ioctls.iter().map(|ioctl| {
             let structure = &program.structures[ioctl.structure];
             serde_json::json!({
                 "name": ioctl.name, "command": ioctl.command, "bytes": structure.size,
@@ -259,15 +295,37 @@ impl Loaded {
     }
 }
 
+/// What is run of what a description says, or several do together.
+fn prepared(ir: &ir::Program) -> Program {
+    ir.prepare(&Target::host()).expect("checked descriptions fit this machine, by themselves and together")
+}
+
+/// The functions of the rules for each operation, and for each ioctl that is declared.
+fn rules_of(level: &Level) -> (Vec<Rules>, Vec<Rules>) {
+    let mut rules = vec![Rules::default(); OPERATIONS.len()];
+    let mut ioctl_rules = vec![Rules::default(); level.ioctls.len()];
+    for rule in &level.rules {
+        match rule.ioctl {
+            Some(ioctl) => ioctl_rules[ioctl].add(rule.part, rule.function),
+            None => {
+                for operation in rule.operations.iter() {
+                    rules[usize::from(operation.0)].add(rule.part, rule.function);
+                }
+            }
+        }
+    }
+    (rules, ioctl_rules)
+}
+
 /// Whether rules ask where an object was looked up that an operation does not name.
 fn needs_places(program: &Program) -> bool {
     let is_named = |rule: &Rule| {
         let lists = Operation::ReadDirectory.index();
         rule.operations.iter().all(|one| one.kind().about.is_name() || usize::from(one.0) == lists)
     };
-    let filters =
-        [program.filters.data, program.filters.name].into_iter().flatten().flat_map(|(one, other)| [one, other]);
-    let rules = program.rules.iter().filter(|rule| !is_named(rule)).map(|rule| rule.function);
+    let level = program.topmost();
+    let filters = [level.filters.data, level.filters.name].into_iter().flatten().flat_map(|(one, other)| [one, other]);
+    let rules = level.rules.iter().filter(|rule| !is_named(rule)).map(|rule| rule.function);
     reach::sites(program, rules.chain(filters)).into_iter().any(|site| {
         use ::fist::builtins::{Attribute, BuiltIn, OperationValue};
         match &program.sites[site] {
@@ -286,15 +344,16 @@ fn is_in_directory(operand: &Operand) -> bool {
     matches!(operand, Operand::Named | Operand::Argument(Argument { role: Role::Directory, .. }))
 }
 
-/// Machine code for a program that has much to do: filters, or loops. What cannot be compiled is interpreted.
-fn compile(program: &Program, tier: Tier, kind: &str) -> Option<Compiled> {
-    let has_filters = program.filters.data.is_some() || program.filters.name.is_some();
+/// Machine code for a level of a program that has much to do: filters, or loops. What cannot be compiled is interpreted.
+fn compile(program: &Program, level: &Level, tier: Tier, kind: &str) -> Option<Compiled> {
+    let has_filters = level.filters.data.is_some() || level.filters.name.is_some();
+    let mut functions = program.functions[level.functions.clone()].iter();
     let wants = match tier {
-        Tier::Chosen => has_filters || program.functions.iter().any(|function| reach::has_loop(&function.body)),
+        Tier::Chosen => has_filters || functions.any(|function| reach::has_loop(&function.body)),
         Tier::Interpreted => false,
         Tier::Compiled => true,
     };
-    let compiled = wants.then(|| Compiled::new(program))?;
+    let compiled = wants.then(|| Compiled::of(program, level.functions.clone()))?;
     compiled.inspect_err(|error| tracing::warn!(target: "fist", "{kind} is interpreted: {error}")).ok()
 }
 
@@ -320,8 +379,9 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
             _ => false,
         }
     });
-    let filters = &program.filters;
-    let names_change = filters.name.is_some() && !program.ioctls.is_empty();
+    let level = program.topmost();
+    let filters = &level.filters;
+    let names_change = filters.name.is_some() && !level.ioctls.is_empty();
     let sees_lookups = has("lookup") && !waits_for_errors(program, rules);
     // A rule may refuse what its operation asks, and has to run where the kernel would refuse.
     let access_control = match (sees_lookups, has_any) {
@@ -336,17 +396,17 @@ fn properties(program: &Program, rules: &[Rules]) -> Properties {
         access_control,
         needs_every_lookup: sees_lookups || changes_names || names_change,
         needs_failed_lookups: has("lookup") || changes_names || names_change,
-        needs_every_data_operation: sees_data || program.access == Some(Access::WriteOnly),
+        needs_every_data_operation: sees_data || level.access == Some(Access::WriteOnly),
         needs_fresh_attributes: has("getattr") || has("access") || has("readlink"),
-        opens_differ: program.fan_out > 1 && chooses("open"),
+        opens_differ: level.fan_out > 1 && chooses("open"),
         nothing_to_flush: !has("flush"),
         // What a command sets, such as a key, may change what names and data are.
-        times_tell_changes: match filters.data.is_none() || program.ioctls.is_empty() {
+        times_tell_changes: match filters.data.is_none() || level.ioctls.is_empty() {
             true => TimesTell::OfAll,
             false => TimesTell::OfNone,
         },
-        overlay: program.is_overlay,
-        read_only: program.access == Some(Access::ReadOnly),
+        overlay: level.is_overlay,
+        read_only: level.access == Some(Access::ReadOnly),
         ..Properties::TRANSPARENT
     }
 }

@@ -26,7 +26,7 @@ use std::thread::ThreadId;
 use arc_swap::ArcSwap;
 
 use ::fist::budget::Lease;
-use ::fist::program::Program;
+use ::fist::ir;
 use vnode::layer::{self, Block, DataShape, Layer, LayerDirectory, LayerFile, LayerVnode, Operation};
 use vnode::{
     AccessMode, AllocateMode, Attributes, Caller, Control, ControlError, Created, Creation, Description, Device,
@@ -51,7 +51,7 @@ impl Prepared {
     /// # Errors
     /// For an option that the description does not declare, or another value than it has.
     pub fn new(
-        program: Program,
+        program: ir::Program,
         text: &str,
         path: &Path,
         pairs: &[(String, String)],

@@ -52,11 +52,12 @@ const HOLES: &str = "holes";
 
 /// Reads the options.
 pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, String)]) -> Result<Given, OptionError> {
-    let size = program.mount.map_or(0, |structure| program.structures[structure].size);
+    let level = program.topmost();
+    let size = level.mount.map_or(0, |structure| program.structures[structure].size);
     let mut given = Given {
         mount: vec![0; size as usize],
         errors: Vec::new(),
-        has_holes: !program.marks_last(),
+        has_holes: !level.marks_last,
         tier: Tier::Chosen,
         collapses: true,
         time_limit: TIME_LIMIT,
@@ -66,7 +67,7 @@ pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, Str
         if pairs[..index].iter().any(|(earlier, _)| earlier == key) {
             return error(OptionProblem::GivenTwice);
         }
-        let outcome = match program.mount_fields.iter().find(|field| field.name == *key) {
+        let outcome = match level.mount_fields.iter().find(|field| field.name == *key) {
             Some(field) => set(program, field, value, &mut given.mount),
             None if key == ERRORS => errors(value).map(|errors| given.errors = errors),
             None if key == TIER => match value.as_str() {
@@ -78,13 +79,13 @@ pub(super) fn read(layer: &'static str, program: &Program, pairs: &[(String, Str
             .map(|tier| given.tier = tier),
             None if key == COLLAPSE => yes_or_no(value).map(|collapses| given.collapses = collapses),
             None if key == TIME_LIMIT_SECONDS => seconds(value).map(|limit| given.time_limit = limit),
-            None if key == HOLES && program.filters.data.is_some() => match (yes_or_no(value), program.marks_last()) {
+            None if key == HOLES && level.filters.data.is_some() => match (yes_or_no(value), level.marks_last) {
                 (Ok(true), true) => Err("no: the filter is told which part of a file is the last".to_owned()),
                 (has_holes, _) => has_holes.map(|has_holes| given.has_holes = has_holes),
             },
             None => {
-                let holes = program.filters.data.is_some().then_some(HOLES);
-                let known = program.mount_fields.iter().map(|field| intern(&field.name));
+                let holes = level.filters.data.is_some().then_some(HOLES);
+                let known = level.mount_fields.iter().map(|field| intern(&field.name));
                 return error(OptionProblem::UnknownKey {
                     valid: known.chain([ERRORS, TIER, COLLAPSE, TIME_LIMIT_SECONDS]).chain(holes).collect(),
                 });
@@ -115,7 +116,7 @@ fn seconds(value: &str) -> Result<Duration, String> {
 
 /// Writes a field's value, or says what is expected.
 fn set(program: &Program, field: &MountField, value: &str, mount: &mut [u8]) -> Result<(), String> {
-    let Some(structure) = program.mount else { return Ok(()) };
+    let Some(structure) = program.topmost().mount else { return Ok(()) };
     let field = (&program.structures[structure].fields[field.field], field.is_flag);
     let bytes = &mut mount[field.0.offset as usize..][..program.size(&field.0.r#type) as usize];
     match (&field.0.r#type, field.1) {

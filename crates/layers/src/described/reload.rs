@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use ::fist::load;
-use ::fist::program::{Field, Program, Structure, Type};
+use ::fist::program::{Field, Structure, Type};
 use ::fist::report::{Colours, report};
 use vnode::{ControlError, Properties};
 
@@ -24,7 +24,7 @@ impl Described {
         };
         let old = &levels.loaded[place];
         let read = load::load(&old.path).map_err(|failure| refused(failure.to_string()))?;
-        let Some(program) = read.program else {
+        let Some(program) = read.ir else {
             let told = report(&read.file, &read.text, &read.diagnostics, Colours::Never);
             return Err(refused(format!("the description is wrong, and the old one goes on\n{told}")));
         };
@@ -56,11 +56,11 @@ impl Described {
     /// Whether what was settled when it was mounted holds for another description too.
     fn fits(&self, old: &Loaded, new: &Loaded) -> Result<(), ControlError> {
         let (before, after): (Properties, Properties) = (old.properties, new.properties);
-        let what = if old.program.fan_out != new.program.fan_out {
+        let what = if old.level().fan_out != new.level().fan_out {
             "it lies on another number of file systems"
-        } else if old.program.filters.changes_size != new.program.filters.changes_size
-            || old.program.marks_last() != new.program.marks_last()
-            || old.program.filters.data.is_some() != new.program.filters.data.is_some()
+        } else if old.level().filters.changes_size != new.level().filters.changes_size
+            || old.level().marks_last != new.level().marks_last
+            || old.level().filters.data.is_some() != new.level().filters.data.is_some()
         {
             "it handles the data of files in another way"
         } else if after.needs_every_data_operation && !before.needs_every_data_operation {
@@ -88,20 +88,22 @@ impl Loaded {
         (self.heap, self.objects) = (Arc::clone(&old.heap), Arc::clone(&old.objects));
         self.file_data = Arc::clone(&old.file_data);
         let fields =
-            |program: &Program, structure: Option<usize>| structure.map(|index| program.structures[index].clone());
-        match (fields(&self.program, self.program.vfs), fields(&old.program, old.program.vfs)) {
+            |loaded: &Loaded, structure: Option<usize>| structure.map(|index| loaded.alone.structures[index].clone());
+        let (level, before) = (self.alone.topmost(), old.alone.topmost());
+        match (fields(self, level.vfs), fields(old, before.vfs)) {
             (new, before) if new == before => self.vfs = Arc::clone(&old.vfs),
             (Some(new), Some(before)) => self.copy_fields(&new, old, &before),
             _ => {}
         }
-        let same = fields(&self.program, self.program.vnode) == fields(&old.program, old.program.vnode);
+        let same = fields(self, level.vnode) == fields(old, before.vnode);
         self.layout = if same { old.layout } else { old.layout + 1 };
-        for (index, data) in self.program.data.iter().enumerate().filter(|(_, data)| data.is_written) {
-            let known = old.program.data.iter().position(|other| {
+        let first = old.level().data.start;
+        for (index, data) in self.alone.data.iter().enumerate().filter(|(_, data)| data.is_written) {
+            let known = old.alone.data.iter().position(|other| {
                 other.is_written && other.name == data.name && other.r#type == data.r#type && is_plain(&data.r#type)
             });
             if let Some(known) = known {
-                self.data[index] = Arc::clone(&old.data[known]);
+                self.data[index] = Arc::clone(&old.data[first + known]);
             }
         }
     }
@@ -113,7 +115,7 @@ impl Loaded {
         for field in new.fields.iter().filter(|field| is_plain(&field.r#type)) {
             let same = |other: &&Field| other.name == field.name && other.r#type == field.r#type;
             if let Some(other) = before.fields.iter().find(same) {
-                let size = self.program.size(&field.r#type) as usize;
+                let size = self.alone.size(&field.r#type) as usize;
                 let (to_offset, offset) = (field.offset as usize, other.offset as usize);
                 to[to_offset..to_offset + size].copy_from_slice(&from[offset..offset + size]);
             }

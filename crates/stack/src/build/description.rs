@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use fist::diagnostic::Severity;
+use fist::ir::Program;
 use fist::load;
-use fist::program::Program;
 use fist::report::{Colours, TOLD_MAX, report};
 use layers::OptionError;
 use layers::described::Prepared;
@@ -22,7 +22,7 @@ impl Description {
     pub(super) fn read(path: &Path) -> Result<Description, BuildProblem> {
         let loaded = load::load(path).map_err(|failure| BuildProblem::Description(failure.to_string()))?;
         let report = |diagnostics: &[_]| report(&loaded.file, &loaded.text, diagnostics, Colours::Never);
-        match loaded.program {
+        match loaded.ir {
             Some(program) => {
                 for warning in loaded.diagnostics.chunks(1).take(TOLD_MAX) {
                     tracing::warn!("{}", report(warning));
@@ -48,7 +48,7 @@ impl Description {
 
     /// How many file systems it lies on.
     pub(super) fn fan_out(&self) -> usize {
-        self.program.fan_out as usize
+        self.program.levels[0].fan_out as usize
     }
 
     /// Gives it its options.

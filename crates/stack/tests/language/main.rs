@@ -70,7 +70,7 @@ fn name(text: &str) -> Name<'_> {
 /// The command of an ioctl that a description of this name declares.
 fn command(called: &str, text: &str, ioctl: &str) -> u32 {
     let program = fist::load::Loaded::of(called, text.to_owned()).program.expect("nothing is wrong in it");
-    program.ioctls.iter().find(|one| one.name == ioctl).expect("it is declared").command
+    program.topmost().ioctls.iter().find(|one| one.name == ioctl).expect("it is declared").command
 }
 
 /// The names in a directory, sorted.

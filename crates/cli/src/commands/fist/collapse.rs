@@ -32,7 +32,7 @@ pub(super) fn run(files: &[PathBuf]) -> Outcome {
         }
     }
     let levels: Vec<_> = programs.iter().rev().map(|(program, text)| (program, text.as_str())).collect();
-    let names: Vec<_> = programs.iter().map(|(program, _)| program.name.as_str()).collect();
+    let names: Vec<_> = programs.iter().map(|(program, _)| program.topmost().name.as_str()).collect();
     print(&format!("{} are one layer\n\n{}\n", names.join(" and "), explain_together(&levels)))?;
     print(&gain(&build(files, &[])?, &build(files, &[("collapse".to_owned(), "no".to_owned())])?)?)
 }

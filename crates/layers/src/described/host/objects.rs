@@ -234,7 +234,7 @@ impl Running<'_> {
         object: &Object,
         see: &mut dyn FnMut(&mut [u8]),
     ) -> std::result::Result<(), Why> {
-        let Some(structure) = self.loaded.program.vnode else { return Ok(()) };
+        let Some(structure) = self.loaded.level().vnode else { return Ok(()) };
         let Some(found) = self.find(object) else { return Ok(()) };
         let node = self.node.wrap(found.lower);
         let mut levels = node.state().kept().fields.lock().unwrap_or_else(PoisonError::into_inner);
