@@ -459,7 +459,12 @@ pub enum Fist {
         files: Vec<PathBuf>,
     },
     /// Tell what fires at each operation, in its order
+    ///
+    /// With --ir it prints the intermediate form of the descriptions as one program: what is run, or made code for another place of. Each function has how deep it calls others, how much of the stack it takes on this machine, and what it may do besides computing.
     Explain {
+        /// Print the intermediate form instead; several descriptions, the lowest first as in a stack, are one program
+        #[arg(long)]
+        ir: bool,
         /// The descriptions
         #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
         files: Vec<PathBuf>,

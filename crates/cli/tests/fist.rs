@@ -84,6 +84,29 @@ fn descriptions_are_collapsed_where_nothing_shows_it() {
 }
 
 #[test]
+fn the_intermediate_form_of_descriptions_is_one_program() {
+    let scratch = Scratch::new();
+    let named = |name: &str, text: &str| file(&scratch, name, text.as_bytes());
+    let refusing = named("refusing.fist", "%%\n// Nobody renames.\n%op:rename:precall { fistSetErr(EROFS); }\n");
+    let count =
+        named("count.fist", "per_vfs { long count; };\n%%\n%op:unlink { $vfs.count++; fistSetErr(fistOp($1)); }\n");
+
+    let upper = "program count\nstruct per_vfs { long count; }\n$vfs: struct per_vfs\n\n\
+        rule %op:unlink in place of unlink\n\
+        // calls none, 0 bytes of stack; may sleep, needs credentials, takes locks\n\
+        {\n  before $vfs.count +:long= 1;\n  fistSetErr(fistOp($1));\n}\n";
+    let lower = "program refusing\n\n// Nobody renames.\nrule %op:rename:precall before rename\n\
+        // calls none, 0 bytes of stack; only computes\n{\n  fistSetErr(EROFS);\n}\n";
+    assert_eq!(run(["fist", "explain", "--ir", &refusing]).succeeded(), lower);
+    assert_eq!(run(["fist", "explain", "--ir", &refusing, &count]).succeeded(), format!("{upper}\n{lower}"));
+
+    let trash = named("trash.fist", "%%\n%op:unlink:call { fistSetErr(fistRename($dir, $name, $dir, \"old\")); }\n");
+    let apart = run(["fist", "explain", "--ir", &refusing, &trash]);
+    assert_eq!((apart.code, apart.output.as_str()), (1, ""), "{apart:?}");
+    assert!(apart.errors.contains("rules of trash.fist do what refusing.fist has rules for: rename"), "{apart:?}");
+}
+
+#[test]
 fn what_is_no_description_is_told_in_one_line() {
     let scratch = Scratch::new();
     let binary = file(&scratch, "binary.fist", b"%%\n\x00\xff\xfe");

@@ -128,8 +128,17 @@ const BELOW_WORK: u64 = 64 << 10;
 impl Outside for Calls<'_> {
     fn call(&mut self, memory: &mut Memory<'_>, site: usize, values: &[i64]) -> Result<i64, Why> {
         memory.meter().charge(CALL_WORK)?;
+        let (site, pauses) = (&self.program.sites[site], memory.meter().pauses());
+        let answer = self.answer(memory, site, values);
+        debug_assert!(memory.meter().pauses() == pauses || site.effects().sleeps, "{site:?} waits");
+        answer
+    }
+}
+
+impl Calls<'_> {
+    fn answer(&mut self, memory: &mut Memory<'_>, site: &Site, values: &[i64]) -> Result<i64, Why> {
         let order = self.program.target.byte_order;
-        match &self.program.sites[site] {
+        match site {
             Site::BuiltIn(function, operands) => self.built_in(memory, *function, operands, values),
             Site::Global(global @ Global::BlockSize) => self.below(memory, |host| host.global(*global)),
             Site::Global(global) => Ok(self.host.global(*global)),
@@ -169,9 +178,7 @@ impl Outside for Calls<'_> {
             }
         }
     }
-}
 
-impl Calls<'_> {
     /// Asks for something that is done below, or shown to people: how long that takes is not the run's time.
     fn below<T>(&mut self, memory: &mut Memory<'_>, ask: impl FnOnce(&mut dyn Host) -> T) -> Result<T, Why> {
         memory.meter().charge(BELOW_WORK)?;

@@ -19,7 +19,7 @@ mod visit;
 pub use integer::{Comparison, Integer, Operator};
 pub use object::{Area, Argument, Role};
 pub use program::{Data, Definition, Field, Initial, Ioctl, Level, Own, OwnError, Program, Structure};
-pub(crate) use visit::each;
+pub(crate) use visit::{each, each_expression};
 
 use crate::builtins::{Attribute, BuiltIn, Global, OperationValue};
 use crate::text::Span;

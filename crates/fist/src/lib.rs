@@ -1,6 +1,7 @@
 //! FiST: a language that describes stackable file systems (E. Zadok and J. Nieh, "FiST: A Language for Stackable File Systems").
 
 pub mod arithmetic;
+pub mod bounds;
 pub mod budget;
 pub mod builtins;
 pub mod calls;
@@ -11,6 +12,7 @@ pub mod compiler;
 mod conditional;
 mod depth;
 pub mod diagnostic;
+pub mod effects;
 pub mod explain;
 pub mod fmt;
 pub mod format;

@@ -26,6 +26,8 @@ pub struct Meter {
     used: Duration,
     /// What the clock of the thread said then. It is begun at the first look: most runs end before that.
     begun: Option<Duration>,
+    /// How often it was stopped.
+    pauses: u64,
 }
 
 impl Default for Meter {
@@ -37,7 +39,7 @@ impl Default for Meter {
 impl Meter {
     /// Nothing is taken yet. The run computes for so long at most, and no work is done afterwards.
     pub fn new(limit: Duration) -> Meter {
-        Meter { work: WORK_MAX, next_look: WORK_MAX - LOOK_WORK, limit, used: Duration::ZERO, begun: None }
+        Meter { work: WORK_MAX, next_look: WORK_MAX - LOOK_WORK, limit, used: Duration::ZERO, begun: None, pauses: 0 }
     }
 
     /// The same with so much work to be taken, [`WORK_MAX`] at most.
@@ -73,9 +75,15 @@ impl Meter {
 
     /// Stops the clock until the next look, while something else is done than to run.
     pub fn pause(&mut self) {
+        self.pauses += 1;
         if let Some(begun) = self.begun.take() {
             self.used += thread_time().saturating_sub(begun);
         }
+    }
+
+    /// How often something else was done.
+    pub(crate) const fn pauses(&self) -> u64 {
+        self.pauses
     }
 
     /// Starts the clock again, if it was begun before.

@@ -17,6 +17,11 @@ fn form(name: &str, text: &str) -> ir::Program {
     loaded.ir.unwrap_or_else(|| panic!("{text}\n{:#?}", loaded.diagnostics))
 }
 
+/// Its text, with the bounds that it has on this machine.
+fn printed(form: &ir::Program) -> String {
+    print(form, &Target::host())
+}
+
 fn files(directory: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
@@ -32,7 +37,7 @@ fn the_form_of_the_samples_is_as_it_was() {
     for file in samples {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&file).unwrap();
-        insta::assert_snapshot!(name.clone(), print(&form(&name, &text)));
+        insta::assert_snapshot!(name.clone(), printed(&form(&name, &text)));
     }
 }
 
@@ -59,7 +64,7 @@ fn names_types_fields_and_comments_are_kept() {
     assert_eq!(form.levels[0].comments, ["// Keeps count."]);
     assert_eq!(rule.comments, ["// Nobody removes more than some."]);
     assert_eq!(add.comments, ["/* Adds. */"]);
-    insta::assert_snapshot!("names_types_fields_and_comments", print(&form));
+    insta::assert_snapshot!("names_types_fields_and_comments", printed(&form));
 }
 
 #[test]
@@ -173,8 +178,8 @@ fn a_merged_program_says_what_each_of_its_descriptions_does() {
         // Everything of the second has moved, and of the third, which is the first again, by both.
         for lower in &all {
             let merged = ir::Program::merge([upper.clone(), lower.clone(), upper.clone()]);
-            let apart = [upper, lower, upper].map(print).join("\n");
-            assert_eq!(print(&merged), apart);
+            let apart = [upper, lower, upper].map(printed).join("\n");
+            assert_eq!(printed(&merged), apart);
             merged.prepare(&Target::host()).unwrap();
         }
     }
@@ -207,7 +212,7 @@ fn a_merged_program_runs_as_each_of_its_descriptions_by_itself() {
                 let expected = common::interpret(&alone, &mut notes, index, &values, &[], &mut []);
                 let mut other = common::Notes::new(&seen);
                 let found = common::interpret(&together, &mut other, moved, &values, &[], &mut []);
-                assert_eq!((found, &other.vfs), (expected.clone(), &notes.vfs), "{} of {place}", function.name);
+                assert_eq!((found, &other.vfs), (expected, &notes.vfs), "{} of {place}", function.name);
                 if let Ok(compiled) = &compiled {
                     let mut other = common::Notes::new(&seen);
                     let found = common::run_compiled(compiled, &together, &mut other, moved, &values, &[], &mut []);
@@ -216,4 +221,24 @@ fn a_merged_program_runs_as_each_of_its_descriptions_by_itself() {
             }
         }
     }
+}
+
+const CALLS: &str = "per_vfs { int count; };\n%%\n%op:unlink:precall { fistSetErr(middle($name)); }\n%%\n\
+    int deepest(const char *name) { char copy[100]; fistMemCpy(copy, name, 1); return fistStrLen(copy); }\n\
+    int middle(const char *name) { int a = deepest(name); return a + (%uid == 0) + deepest(name); }\n\
+    int again(int number) { $vfs.count++; return number > 0 ? other(number - 1) : 0; }\n\
+    int other(int number) { return again(number); }\n\
+    int above(int number) { return fistIsFile($0) + again(number); }\n";
+
+#[test]
+fn stack_depth_and_effects_are_bounded_by_what_functions_call() {
+    let form = form("calls.fist", CALLS);
+    let bounds = form.bounds(&Target::host()).unwrap();
+    let of = |name: &str| bounds[form.functions.iter().position(|one| one.name == name).unwrap()].to_string();
+    assert_eq!(of("deepest"), "calls none, 112 bytes of stack; only computes");
+    assert_eq!(of("middle"), "calls 1 deep, 128 bytes of stack; needs credentials");
+    assert_eq!(of("%op:unlink:precall"), "calls 2 deep, 128 bytes of stack; needs credentials");
+    assert_eq!(of("again"), "may call itself, 8 bytes of stack each time; takes locks");
+    assert_eq!(of("other"), "may call itself, 8 bytes of stack each time; takes locks");
+    assert_eq!(of("above"), "may call itself, 8 bytes of stack each time; may sleep, takes locks");
 }

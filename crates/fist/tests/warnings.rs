@@ -77,6 +77,9 @@ fn a_lock_that_is_held_where_nothing_changes_is_told() {
     assert_eq!(of("%op:all:precall { $vfs.n++; }"), ["F0306"]);
     assert_eq!(of("%writeops:all:precall { $vfs.n++; }\n%op:open:precall { $vfs.n--; }"), [""; 0]);
     assert_eq!(codes("per_vfs { int n; };\n%%\n%op:read:precall { $vfs.n++; }\n"), [""; 0]);
+    // In place of an operation, where nothing is asked for below, nobody waits; otherwise they do.
+    assert_eq!(of("%op:readlink:call { $vfs.n++; fistSetErr(EINVAL); }"), [""; 0]);
+    assert_eq!(of("%op:readlink:call { fistSetErr(fistOp($1)); }"), ["F0306"]);
 }
 
 /// The samples are right; what the paper's do, which they are, is told.

@@ -9,9 +9,11 @@ use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 
 use fist::diagnostic::Diagnostic;
+use fist::ir::Program as Form;
 use fist::load::{self, Loaded};
 use fist::program::Program;
 use fist::report::{self, Colours};
+use fist::target::Target;
 use stack::syntax::LayerName;
 
 use super::{command_to, print, report as tell, running, tools};
@@ -23,7 +25,8 @@ pub fn run(command: &Fist) -> Outcome {
     match command {
         Fist::Check { files } => each(files, check),
         Fist::Test { files } => each(files, trial::run),
-        Fist::Explain { files } => each(files, explain),
+        Fist::Explain { ir: false, files } => each(files, explain),
+        Fist::Explain { ir: true, files } => form(files),
         Fist::Collapse { files } => collapse::run(files),
         Fist::Reload { mount_point, description } => reload(mount_point, description.as_deref()),
         Fist::Fmt { check, files } => layout::run(files, *check),
@@ -51,16 +54,31 @@ fn check(file: &Path) -> Outcome {
 }
 
 fn explain(file: &Path) -> Outcome {
-    let (program, text) = checked(file)?;
+    let Checked { program, text, .. } = checked(file)?;
     print(&fist::explain::explain(&program, &text))
 }
 
-/// A description without errors, and its text. What is wrong, or may be, is shown.
-fn checked(file: &Path) -> Outcome<(Program, String)> {
-    let Loaded { file, text, program, diagnostics, .. } = load::load(file).map_err(unread)?;
+/// Prints the intermediate form of descriptions, the lowest first, as one program.
+fn form(files: &[PathBuf]) -> Outcome {
+    let all = files.iter().map(|file| checked(file)).collect::<Outcome<Vec<_>>>()?;
+    collapse::are_one_layer(files)?;
+    let merged = Form::merge(all.into_iter().rev().map(|description| description.ir));
+    print(&fist::ir::print::print(&merged, &Target::host()))
+}
+
+/// A description without errors.
+struct Checked {
+    ir: Form,
+    program: Program,
+    text: String,
+}
+
+/// Reads a description that has no errors. What is wrong, or may be, is shown.
+fn checked(file: &Path) -> Outcome<Checked> {
+    let Loaded { file, text, ir, program, diagnostics, .. } = load::load(file).map_err(unread)?;
     show(&file, &text, &diagnostics);
-    match program {
-        Some(program) => Ok((program, text)),
+    match ir.zip(program) {
+        Some((ir, program)) => Ok(Checked { ir, program, text }),
         None => Err(wrong(&file, &diagnostics, "mend what is told above")),
     }
 }

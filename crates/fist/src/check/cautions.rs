@@ -9,6 +9,7 @@ use crate::diagnostic::Code;
 use crate::idle;
 use crate::operations::{OPERATIONS, Operation, Part};
 use crate::program::Program;
+use crate::reach;
 use crate::text::Span;
 use crate::tree::{Block, Expression, ExpressionKind as E, Initializer, UnaryOperator as U, Variable};
 use crate::walk;
@@ -38,7 +39,7 @@ impl Checker {
     /// Warns of rules that cost more than it seems.
     pub(super) fn find_costs(&mut self, program: &Program) {
         self.find_lookups(program);
-        self.find_held_lock();
+        self.find_held_lock(program);
     }
 
     /// Rules behind look-up that see those that went well: for them alone the kernel keeps no names.
@@ -58,15 +59,19 @@ impl Checker {
     }
 
     /// With `operations serial` all wait while one is done below, also where nothing is changed.
-    fn find_held_lock(&mut self) {
+    fn find_held_lock(&mut self, program: &Program) {
         if !self.level.is_serial {
             return;
         }
+        // A rule in place of an operation that does not do it, and asks for nothing else below, keeps nobody waiting.
+        let sleeps =
+            |function| reach::sites(program, [function]).into_iter().any(|site| program.sites[site].effects().sleeps);
         let is_needless = |operation: &Operation| {
             let kind = operation.kind();
             kind.changes == Some(false) && !AROUND_CHANGES.contains(&kind.name)
         };
-        let rules = self.level.rules.iter().map(|rule| {
+        let waiting = self.level.rules.iter().filter(|rule| rule.part != Part::Call || sleeps(rule.function));
+        let rules = waiting.map(|rule| {
             let all = rule.operations.iter().filter(|operation| usize::from(operation.0) < OPERATIONS.len());
             let names: Vec<_> = all.filter(is_needless).map(|operation| operation.kind().name).collect();
             (rule.span, names)

@@ -10,15 +10,21 @@ mod values;
 use std::fmt::Write;
 
 use super::{Constant, Function, Initial, Level, Program, Type, Variable};
+use crate::bounds::Bounds;
 use crate::operations::Part;
+use crate::target::Target;
 use crate::tree::{Access, Direction};
 use names::Names;
 
 /// The text of a program. Where several descriptions are one, each stands by itself, the topmost first: none refers to another.
-pub fn print(program: &Program) -> String {
+///
+/// At each function stand how many functions call each other from it, itself included, and how much of the stack all those take on
+/// the target, if the program fits that; and what they may do out of the program.
+pub fn print(program: &Program, target: &Target) -> String {
+    let bounds = program.bounds(target).unwrap_or_default();
     let mut text = String::new();
     for (place, level) in program.levels.iter().enumerate() {
-        let mut printer = Printer { program, level, text: std::mem::take(&mut text), indent: 0 };
+        let mut printer = Printer { program, level, bounds: &bounds, text: std::mem::take(&mut text), indent: 0 };
         if place > 0 {
             printer.line("");
         }
@@ -32,6 +38,7 @@ pub fn print(program: &Program) -> String {
 struct Printer<'a> {
     program: &'a Program,
     level: &'a Level,
+    bounds: &'a [Bounds],
     text: String,
     indent: usize,
 }
@@ -142,6 +149,9 @@ impl Printer<'_> {
                 .collect();
             let declared = self.declared(&function.result, &format!("{}({})", function.name, parameters.join(", ")));
             self.line(format!("function {declared}"));
+        }
+        if let Some(bounds) = self.bounds.get(index) {
+            self.line(format!("// {bounds}"));
         }
         self.line("{");
         self.indent += 1;

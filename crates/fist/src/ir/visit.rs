@@ -1,6 +1,6 @@
 //! Walks through expressions of the intermediate form.
 
-use super::Expression as E;
+use super::{Expression as E, Statement as S};
 
 /// Shows the parts that an expression is made of.
 pub(crate) fn parts<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
@@ -32,4 +32,29 @@ pub(crate) fn parts<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
 pub(crate) fn each<'e>(one: &'e E, see: &mut dyn FnMut(&'e E)) {
     see(one);
     parts(one, &mut |part| each(part, see));
+}
+
+/// Shows the expressions of statements and of those in them: each whole, not its parts.
+pub(crate) fn each_expression<'s>(statements: &'s [S], see: &mut dyn FnMut(&'s E)) {
+    for statement in statements {
+        match statement {
+            S::Comment(_) | S::Clear(_) | S::Break | S::Continue | S::Return(None) => {}
+            S::Expression(value) | S::Return(Some(value)) => see(value),
+            S::Block(all) => each_expression(all, see),
+            S::If(condition, then, otherwise) => {
+                see(condition);
+                each_expression(std::slice::from_ref(then), see);
+                each_expression(std::slice::from_ref(otherwise), see);
+            }
+            S::Loop { before, body, step, after, span: _ } => {
+                [before, step, after].into_iter().flatten().for_each(&mut *see);
+                each_expression(std::slice::from_ref(body), see);
+            }
+            S::Switch { value, integer: _, cases, otherwise: _, parts } => {
+                see(value);
+                cases.iter().for_each(|(case, _)| see(case));
+                parts.iter().for_each(|part| each_expression(part, see));
+            }
+        }
+    }
 }

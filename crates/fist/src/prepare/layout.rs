@@ -36,7 +36,7 @@ impl Layout {
     }
 
     /// The layout of a whole program.
-    pub(super) fn of(program: &ir::Program, target: &Target) -> Result<Layout, Unfit> {
+    pub(crate) fn of(program: &ir::Program, target: &Target) -> Result<Layout, Unfit> {
         let mut layout = Layout::new(target);
         for level in &program.levels {
             layout.add_errors(&program.errors[level.own.errors.clone()])?;

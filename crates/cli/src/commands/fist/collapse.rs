@@ -22,6 +22,15 @@ pub(super) fn run(files: &[PathBuf]) -> Outcome {
     for file in files {
         programs.push(checked(file)?);
     }
+    are_one_layer(files)?;
+    let levels: Vec<_> = programs.iter().rev().map(|one| (&one.program, one.text.as_str())).collect();
+    let names: Vec<_> = programs.iter().map(|one| one.program.topmost().name.as_str()).collect();
+    print(&format!("{} are one layer\n\n{}\n", names.join(" and "), explain_together(&levels)))?;
+    print(&gain(&build(files, &[])?, &build(files, &[("collapse".to_owned(), "no".to_owned())])?)?)
+}
+
+/// Tells what keeps descriptions, the lowest first, from being one layer.
+pub(super) fn are_one_layer(files: &[PathBuf]) -> Outcome {
     for (place, lower) in files.iter().enumerate() {
         for upper in &files[place + 1..] {
             if let Some(barrier) = stack::barrier(upper, lower).map_err(wrong)? {
@@ -31,10 +40,7 @@ pub(super) fn run(files: &[PathBuf]) -> Outcome {
             }
         }
     }
-    let levels: Vec<_> = programs.iter().rev().map(|(program, text)| (program, text.as_str())).collect();
-    let names: Vec<_> = programs.iter().map(|(program, _)| program.topmost().name.as_str()).collect();
-    print(&format!("{} are one layer\n\n{}\n", names.join(" and "), explain_together(&levels)))?;
-    print(&gain(&build(files, &[])?, &build(files, &[("collapse".to_owned(), "no".to_owned())])?)?)
+    Ok(())
 }
 
 fn build(files: &[PathBuf], options: &[(String, String)]) -> Outcome<FileSystemRef> {

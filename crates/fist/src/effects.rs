@@ -1,0 +1,180 @@
+//! Effects: what a call out of a program may do besides answering, for whoever makes code of it for another place, such as a
+//! kernel, where not everything may be done everywhere.
+//!
+//! Memory that is allocated does not count as waiting: it is there at once, or the run ends.
+
+use std::fmt;
+use std::ops::BitOr;
+
+use crate::builtins::{Attribute, BuiltIn, Global};
+use crate::code;
+use crate::ir::{Area, Operand, Site};
+
+/// What a call may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// It may sleep: something is asked for below, or shown to people, and that may take any time.
+    pub sleeps: bool,
+    /// It is done for the caller of the operation, or asks who that is.
+    pub needs_credentials: bool,
+    /// It takes a lock: of data that operations share, or of directories and files below.
+    pub takes_locks: bool,
+}
+
+impl Effects {
+    const NONE: Effects = Effects { sleeps: false, needs_credentials: false, takes_locks: false };
+    const SLEEPS: Effects = Effects { sleeps: true, ..Effects::NONE };
+    const CREDENTIALS: Effects = Effects { needs_credentials: true, ..Effects::NONE };
+    const LOCKS: Effects = Effects { takes_locks: true, ..Effects::NONE };
+    const ALL: Effects = Effects { sleeps: true, needs_credentials: true, takes_locks: true };
+}
+
+impl BitOr for Effects {
+    type Output = Effects;
+
+    fn bitor(self, other: Effects) -> Effects {
+        Effects {
+            sleeps: self.sleeps | other.sleeps,
+            needs_credentials: self.needs_credentials | other.needs_credentials,
+            takes_locks: self.takes_locks | other.takes_locks,
+        }
+    }
+}
+
+impl fmt::Display for Effects {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [
+            (self.sleeps, "may sleep"),
+            (self.needs_credentials, "needs credentials"),
+            (self.takes_locks, "takes locks"),
+        ];
+        let words: Vec<_> = words.into_iter().filter(|(holds, _)| *holds).map(|(_, words)| words).collect();
+        formatter.write_str(&if words.is_empty() { "only computes".to_owned() } else { words.join(", ") })
+    }
+}
+
+impl BuiltIn {
+    /// What the function may do.
+    pub const fn effects(self) -> Effects {
+        use BuiltIn as B;
+        match self {
+            B::Lookup
+            | B::ReadDirectory
+            | B::Operate
+            | B::Rename
+            | B::Unlink
+            | B::MakeDirectory
+            | B::CopyFile
+            | B::GetFileData
+            | B::SetFileData => Effects::ALL,
+            // Attributes are asked for by the server itself.
+            B::IsMode | B::IsDirectory | B::IsFile | B::IsSymlink | B::Print => Effects::SLEEPS,
+            B::LastError
+            | B::SetError
+            | B::ReturnError
+            | B::SkipName
+            | B::GetIoctlData
+            | B::SetIoctlData
+            | B::StringEqual
+            | B::StringAdd
+            | B::StringLength
+            | B::MemoryCopy
+            | B::MemoryCompare
+            | B::MemorySet
+            | B::Allocate
+            | B::Free
+            | B::BlowfishSetKey
+            | B::BlowfishCfb
+            | B::Seal
+            | B::Unseal
+            | B::Hash
+            | B::Random
+            | B::Compress
+            | B::Decompress => Effects::NONE,
+        }
+    }
+}
+
+impl Global {
+    /// What it takes to know it.
+    pub const fn effects(self) -> Effects {
+        match self {
+            Global::User | Global::Group | Global::Process | Global::Session => Effects::CREDENTIALS,
+            Global::BlockSize => Effects::SLEEPS,
+            Global::Time | Global::PageSize => Effects::NONE,
+        }
+    }
+}
+
+/// What it takes to reach shared data.
+fn of_area(area: &Area) -> Effects {
+    match area {
+        // What was given when it was mounted does not change.
+        Area::Mount => Effects::NONE,
+        Area::Vfs | Area::Data(_) => Effects::LOCKS,
+        // The object is looked for below.
+        Area::Argument(_) | Area::Object => Effects::LOCKS | Effects::SLEEPS,
+    }
+}
+
+/// What it takes to assign a number that an operation is called with: whether the caller may ask for it is found out below.
+const ASSIGNING: Effects = Effects { sleeps: true, ..Effects::CREDENTIALS };
+
+impl Site {
+    /// What the call may do.
+    pub fn effects(&self) -> Effects {
+        match self {
+            Site::BuiltIn(function, operands) => {
+                operands.iter().map(Operand::effects).fold(function.effects(), BitOr::bitor)
+            }
+            Site::Global(global) => global.effects(),
+            Site::OperationValue(_) => Effects::NONE,
+            Site::Assign(_, operand) => ASSIGNING | operand.effects(),
+            Site::Attribute(attribute, operand) => of_attribute(*attribute) | operand.effects(),
+            Site::Object(_) => Effects::SLEEPS,
+            Site::Load(shared) | Site::Store(shared) | Site::Update { shared, .. } => of_area(&shared.area),
+        }
+    }
+}
+
+impl code::Site {
+    /// What the call may do.
+    pub fn effects(&self) -> Effects {
+        match self {
+            code::Site::BuiltIn(function, operands) => {
+                operands.iter().map(code::Operand::effects).fold(function.effects(), BitOr::bitor)
+            }
+            code::Site::Global(global) => global.effects(),
+            code::Site::OperationValue(_) => Effects::NONE,
+            code::Site::Assign(_, operand) => ASSIGNING | operand.effects(),
+            code::Site::Attribute(attribute, operand) => of_attribute(*attribute) | operand.effects(),
+            code::Site::Object(_) => Effects::SLEEPS,
+            code::Site::Load(shared, _) | code::Site::Store(shared, _) | code::Site::Update { shared, .. } => {
+                of_area(&shared.area)
+            }
+        }
+    }
+}
+
+/// What it takes to know an attribute.
+const fn of_attribute(_: Attribute) -> Effects {
+    Effects::SLEEPS
+}
+
+impl Operand {
+    fn effects(&self) -> Effects {
+        match self {
+            Operand::Shared(shared) | Operand::SharedAnswer(shared) => of_area(&shared.area),
+            _ => Effects::NONE,
+        }
+    }
+}
+
+impl code::Operand {
+    fn effects(&self) -> Effects {
+        match self {
+            code::Operand::Shared(shared, _) | code::Operand::SharedAnswer(shared, _) => of_area(&shared.area),
+            _ => Effects::NONE,
+        }
+    }
+}
