@@ -40,7 +40,7 @@ pub use file_system::{Control, ControlError, Description, FileSystem, FileSystem
 pub use flags::{AccessMode, AllocateMode, OpenFlags, RenameMode, SeekTarget, XattrMode};
 pub use handle::{HANDLE_MAX, Handle};
 pub use keyed_locks::{KeyedGuard, KeyedLocks};
-pub use lock::{Lock, LockFamily, LockKind, LockOwner};
+pub use lock::{LOCK_RANGES_MAX, Lock, LockFamily, LockKind, LockOwner};
 pub use name::{NAME_MAX, Name, NameBuf};
 pub use open_directory::{DirectoryEntry, OpenDirectory, OpenDirectoryRef};
 pub use open_file::{OpenFile, OpenFileRef, open_for_rewriting};

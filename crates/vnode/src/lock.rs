@@ -5,6 +5,10 @@
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LockOwner(pub u64);
 
+/// Most byte ranges that one owner holds in one file: to take one more, or to release a part of one that leaves two, answers
+/// `ENOLCK` (fcntl(2): "Too many segment locks open"). Ranges that touch and exclude the same are one.
+pub const LOCK_RANGES_MAX: usize = 4096;
+
 /// What a lock excludes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LockKind {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use hashbrown::HashMap;
 use rustix::fs::{FlockOperation, OFlags};
-use vnode::{Caller, Errno, Lock, LockFamily, LockKind, LockOwner, OpenFlags, Result};
+use vnode::{Caller, Errno, LOCK_RANGES_MAX, Lock, LockFamily, LockKind, LockOwner, OpenFlags, Result};
 
 use super::credentials::Thread;
 use super::node::Node;
@@ -237,6 +237,14 @@ impl Holder {
         lock: &Lock,
         opened: usize,
     ) -> Result<()> {
+        let mut ranges = without(&self.ranges, lock.start, lock.end);
+        if lock.kind != LockKind::Unlock {
+            let exclusive = lock.kind == LockKind::Exclusive;
+            join(&mut ranges, Range { start: lock.start, end: lock.end, exclusive, pid: lock.pid, opened });
+        }
+        if ranges.len() > self.ranges.len().max(LOCK_RANGES_MAX) {
+            return Err(Errno::ENOLCK);
+        }
         if lock.kind == LockKind::Exclusive && !self.writable {
             self.become_writable(thread, caller, file)?;
         }
@@ -246,12 +254,7 @@ impl Holder {
                 error => errno(error),
             },
         )?;
-        let exclusive = lock.kind == LockKind::Exclusive;
-        let taken = Range { start: lock.start, end: lock.end, exclusive, pid: lock.pid, opened };
-        self.ranges = without(&self.ranges, lock.start, lock.end);
-        if lock.kind != LockKind::Unlock {
-            self.ranges.push(taken);
-        }
+        self.ranges = ranges;
         Ok(())
     }
 
@@ -315,6 +318,19 @@ impl Drop for Flock {
     fn drop(&mut self) {
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
+}
+
+/// Adds a range, as one with those that it touches and that are like it.
+fn join(ranges: &mut Vec<Range>, mut new: Range) {
+    let touches = |range: &Range| {
+        let is_like = (range.exclusive, range.pid, range.opened) == (new.exclusive, new.pid, new.opened);
+        is_like && (range.end.checked_add(1) == Some(new.start) || new.end.checked_add(1) == Some(range.start))
+    };
+    let joined: Vec<_> = ranges.extract_if(.., |range| touches(range)).collect();
+    for range in joined {
+        (new.start, new.end) = (new.start.min(range.start), new.end.max(range.end));
+    }
+    ranges.push(new);
 }
 
 /// The ranges less what lies between `start` and `end`, both included.

@@ -1,6 +1,6 @@
 //! A table of advisory locks on one file: byte ranges and whole-file locks, among owners.
 
-use vnode::{Errno, Lock, LockFamily, LockKind, LockOwner, Result};
+use vnode::{Errno, LOCK_RANGES_MAX, Lock, LockFamily, LockKind, LockOwner, Result};
 
 /// The locks on one file.
 ///
@@ -40,7 +40,8 @@ impl LockTable {
     /// A whole-file lock that changes its kind is given up before the new one is asked for, as flock(2) does.
     ///
     /// # Errors
-    /// `EAGAIN` if another owner's lock is in the way, `EINVAL` for a range that ends before it starts.
+    /// `EAGAIN` if another owner's lock is in the way, `EINVAL` for a range that ends before it starts, `ENOLCK` for more than
+    /// [`LOCK_RANGES_MAX`].
     pub fn set(&mut self, owner: LockOwner, holder: u64, lock: &Lock) -> Result<()> {
         if lock.start > lock.end {
             return Err(Errno::EINVAL);
@@ -87,13 +88,17 @@ impl LockTable {
         if self.conflict(owner, lock).is_some() {
             return Err(Errno::EAGAIN);
         }
-        let (mut own, mut rest): (Vec<Held>, Vec<Held>) = self.ranges.drain(..).partition(|held| held.owner == owner);
-        own = own.iter().flat_map(|held| outside(held, lock)).collect();
+        let (own, mut rest): (Vec<Held>, Vec<Held>) = self.ranges.iter().partition(|held| held.owner == owner);
+        let mut new: Vec<_> = own.iter().flat_map(|held| outside(held, lock)).collect();
         if lock.kind != LockKind::Unlock {
-            own.push(Held { owner, holder, lock: *lock });
+            new.push(Held { owner, holder, lock: *lock });
         }
-        own.sort_by_key(|held| held.lock.start);
-        rest.extend(merged(own));
+        new.sort_by_key(|held| held.lock.start);
+        let new = merged(new);
+        if new.len() > own.len().max(LOCK_RANGES_MAX) {
+            return Err(Errno::ENOLCK);
+        }
+        rest.extend(new);
         self.ranges = rest;
         Ok(())
     }
@@ -212,5 +217,21 @@ mod tests {
                 bytes[owner][place].fill(kind);
             }
         }
+    }
+
+    #[test]
+    fn an_owner_has_so_many_ranges_and_no_more() {
+        let mut table = LockTable::default();
+        let (one, two, most) = (LockOwner(1), LockOwner(2), LOCK_RANGES_MAX as u64);
+        (0..most).for_each(|at| table.set(one, 1, &range(LockKind::Shared, 10 * at, 10 * at + 4)).unwrap());
+        assert_eq!(table.set(one, 1, &range(LockKind::Shared, 10 * most, 10 * most)), Err(Errno::ENOLCK));
+        // A part that is released would leave two.
+        assert_eq!(table.set(one, 1, &range(LockKind::Unlock, 2, 2)), Err(Errno::ENOLCK));
+        assert_eq!(table.set(two, 1, &range(LockKind::Exclusive, 2, 2)), Err(Errno::EAGAIN));
+        table.set(two, 1, &range(LockKind::Exclusive, 10 * most, 10 * most)).unwrap();
+        table.set(one, 1, &range(LockKind::Unlock, 0, 4)).unwrap();
+        table.set(one, 1, &range(LockKind::Shared, 10 * most + 1, 10 * most + 1)).unwrap();
+        table.release_ranges(one);
+        assert_eq!(table.ranges.len(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Locks: between owners, between families, and released when they should be.
 
-use vnode::{Errno, Lock, LockFamily, LockKind, LockOwner, OpenFlags};
+use vnode::{Errno, LOCK_RANGES_MAX, Lock, LockFamily, LockKind, LockOwner, OpenFlags};
 
 use crate::ground::{Ground, make, root};
 
@@ -52,6 +52,30 @@ fn shared_locks_are_kept_when_an_owner_asks_for_more() {
         assert_eq!(file.lock(&caller, TWO, &posix(LockKind::Exclusive, 20, 20)), Err(Errno::EAGAIN));
         assert_eq!(file.lock(&caller, ONE, &posix(LockKind::Exclusive, 5, 5)), Err(Errno::EAGAIN));
         file.lock(&caller, ONE, &posix(LockKind::Exclusive, 0, 4)).unwrap();
+    });
+}
+
+#[test]
+fn an_owner_has_so_many_ranges_of_a_file_and_no_more() {
+    Ground::each(|ground| {
+        let caller = root();
+        let (_, file) = make(&ground.root, &caller, "f", 0o644, b"x");
+        let take = |owner, kind, start, end| file.lock(&caller, owner, &posix(kind, start, end));
+        let most = LOCK_RANGES_MAX as u64;
+        // Those that touch are one.
+        (0..=most).for_each(|at| take(ONE, LockKind::Shared, at, at).unwrap());
+        take(ONE, LockKind::Unlock, 0, u64::MAX).unwrap();
+        (0..most).for_each(|at| take(ONE, LockKind::Shared, 10 * at, 10 * at + 4).unwrap());
+        assert_eq!(take(ONE, LockKind::Shared, 10 * most, 10 * most), Err(Errno::ENOLCK));
+        // A part that is released would leave two.
+        assert_eq!(take(ONE, LockKind::Unlock, 2, 2), Err(Errno::ENOLCK));
+        take(TWO, LockKind::Exclusive, 10 * most, 10 * most).unwrap();
+        take(TWO, LockKind::Unlock, 0, u64::MAX).unwrap();
+        // What was refused has changed nothing.
+        assert_eq!(take(TWO, LockKind::Exclusive, 2, 2), Err(Errno::EAGAIN));
+        take(ONE, LockKind::Unlock, 0, 4).unwrap();
+        take(TWO, LockKind::Exclusive, 0, 4).unwrap();
+        take(ONE, LockKind::Exclusive, 10 * most, 10 * most).unwrap();
     });
 }
 

@@ -1,7 +1,7 @@
 //! The locks of a base that has none, kept by the front end.
 
 use std::collections::HashMap;
-use vnode::{Errno, Lock, LockFamily, LockKind, LockOwner, Result};
+use vnode::{Errno, LOCK_RANGES_MAX, Lock, LockFamily, LockKind, LockOwner, Result};
 
 /// Locks kept here, by the node of their file.
 #[derive(Default)]
@@ -20,19 +20,19 @@ impl KeptLocks {
     /// Takes or releases a lock by an open file.
     ///
     /// # Errors
-    /// `EAGAIN` where another owner's is in the way.
+    /// `EAGAIN` where another owner's is in the way, `ENOLCK` where the owner would have more than [`LOCK_RANGES_MAX`].
     pub(super) fn set(&mut self, node: u64, owner: LockOwner, opened: usize, lock: &Lock) -> Result<()> {
         if lock.kind != LockKind::Unlock && self.conflict(node, owner, lock).is_some() {
             return Err(Errno::EAGAIN);
         }
-        self.keep(node, owner, opened, lock);
-        Ok(())
+        self.keep(node, owner, opened, lock)
     }
 
     /// Releases the POSIX locks that an owner has on a file.
     pub(super) fn release(&mut self, node: u64, owner: LockOwner) {
         let whole = Lock { family: LockFamily::Posix, kind: LockKind::Unlock, start: 0, end: u64::MAX, pid: 0 };
-        self.keep(node, owner, 0, &whole);
+        // There are fewer afterwards.
+        let _ = self.keep(node, owner, 0, &whole);
     }
 
     /// Releases the locks that were taken by an open file.
@@ -57,33 +57,38 @@ impl KeptLocks {
     }
 
     /// Replaces what the owner holds in the range by `lock`: parts outside stay, as fcntl(2) describes.
-    fn keep(&mut self, node: u64, owner: LockOwner, opened: usize, lock: &Lock) {
+    fn keep(&mut self, node: u64, owner: LockOwner, opened: usize, lock: &Lock) -> Result<()> {
         if lock.kind == LockKind::Unlock && !self.0.contains_key(&node) {
-            return;
+            return Ok(());
         }
         let held = self.0.entry(node).or_default();
-        let mut left = Vec::with_capacity(held.len() + 2);
-        for one in held.drain(..) {
-            let same = one.owner == owner && one.lock.family == lock.family;
-            if !same || one.lock.end < lock.start || lock.end < one.lock.start {
-                left.push(one);
+        let is_own = |one: &&Kept| one.owner == owner && one.lock.family == lock.family;
+        let (own, mut left): (Vec<Kept>, Vec<Kept>) = held.iter().partition(is_own);
+        let others = left.len();
+        for one in &own {
+            if one.lock.end < lock.start || lock.end < one.lock.start {
+                left.push(*one);
                 continue;
             }
             if one.lock.start < lock.start {
-                left.push(Kept { lock: Lock { end: lock.start - 1, ..one.lock }, ..one });
+                left.push(Kept { lock: Lock { end: lock.start - 1, ..one.lock }, ..*one });
             }
             if one.lock.end > lock.end {
-                left.push(Kept { lock: Lock { start: lock.end + 1, ..one.lock }, ..one });
+                left.push(Kept { lock: Lock { start: lock.end + 1, ..one.lock }, ..*one });
             }
         }
         if lock.kind != LockKind::Unlock {
-            left.push(Kept { owner, opened, lock: *lock });
+            join(&mut left, Kept { owner, opened, lock: *lock });
+        }
+        if left.len() - others > own.len().max(LOCK_RANGES_MAX) {
+            return Err(Errno::ENOLCK);
         }
         if left.is_empty() {
             self.0.remove(&node);
         } else {
             *held = left;
         }
+        Ok(())
     }
 
     /// Number of files with locks.
@@ -91,6 +96,22 @@ impl KeptLocks {
     pub(super) fn count(&self) -> usize {
         self.0.len()
     }
+}
+
+/// Adds a lock, as one with those of its owner that it touches and that are like it.
+fn join(held: &mut Vec<Kept>, mut new: Kept) {
+    let touches = |one: &Kept| {
+        let is_like = (one.owner, one.opened) == (new.owner, new.opened)
+            && (one.lock.family, one.lock.kind, one.lock.pid) == (new.lock.family, new.lock.kind, new.lock.pid);
+        let is_beside =
+            one.lock.end.checked_add(1) == Some(new.lock.start) || new.lock.end.checked_add(1) == Some(one.lock.start);
+        is_like && is_beside
+    };
+    let joined: Vec<_> = held.extract_if(.., |one| touches(one)).collect();
+    for one in joined {
+        (new.lock.start, new.lock.end) = (new.lock.start.min(one.lock.start), new.lock.end.max(one.lock.end));
+    }
+    held.push(new);
 }
 
 #[cfg(test)]
@@ -119,6 +140,26 @@ mod tests {
         assert_eq!(locks.conflict(NODE, two, &lock(LockKind::Shared, 60, u64::MAX)).unwrap().start, 60);
         locks.set(NODE, one, 1, &lock(LockKind::Unlock, 0, u64::MAX)).unwrap();
         locks.set(NODE, two, 1, &lock(LockKind::Exclusive, 0, u64::MAX)).unwrap();
+        locks.release(NODE, two);
+        assert!(locks.0.is_empty());
+    }
+
+    #[test]
+    fn an_owner_has_so_many_ranges_of_a_file_and_no_more() {
+        let mut locks = KeptLocks::default();
+        let (one, two, most) = (LockOwner(1), LockOwner(2), LOCK_RANGES_MAX as u64);
+        // Those that touch are one.
+        (0..3 * most).for_each(|at| locks.set(NODE, one, 1, &lock(LockKind::Shared, at, at)).unwrap());
+        assert_eq!(locks.0[&NODE].len(), 1);
+        locks.set(NODE, one, 1, &lock(LockKind::Unlock, 0, u64::MAX)).unwrap();
+        (0..most).for_each(|at| locks.set(NODE, one, 1, &lock(LockKind::Shared, 10 * at, 10 * at + 4)).unwrap());
+        assert_eq!(locks.set(NODE, one, 1, &lock(LockKind::Shared, 10 * most, 10 * most)), Err(Errno::ENOLCK));
+        // A part that is released would leave two.
+        assert_eq!(locks.set(NODE, one, 1, &lock(LockKind::Unlock, 2, 2)), Err(Errno::ENOLCK));
+        locks.set(NODE, two, 1, &lock(LockKind::Shared, 10 * most, 10 * most)).unwrap();
+        locks.set(NODE, one, 1, &lock(LockKind::Unlock, 0, 4)).unwrap();
+        locks.set(NODE, one, 1, &lock(LockKind::Shared, 10 * most, 10 * most)).unwrap();
+        locks.release(NODE, one);
         locks.release(NODE, two);
         assert!(locks.0.is_empty());
     }
