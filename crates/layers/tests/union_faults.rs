@@ -5,6 +5,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use layers::{Branch, BranchMode};
 use vnode::{
@@ -62,6 +63,9 @@ fn with_snapshot() -> (Below, FileSystemRef, FileSystemRef) {
     {
         write(place, text, 700, text.len() as u8);
     }
+    let outer = root.mkdir(&server, name("outer"), 0o755).unwrap().vnode;
+    let moved = outer.mkdir(&server, name("moved"), 0o755).unwrap().vnode;
+    write(&moved, "precious", 40, 9);
     root.link(&server, &root.lookup(&server, name("file")).unwrap().vnode, name("second name")).unwrap();
     directory.link(&server, &root.lookup(&server, name("file")).unwrap().vnode, name("third name")).unwrap();
     tell(&union, "snapshot-take", Some("first")).unwrap();
@@ -70,6 +74,9 @@ fn with_snapshot() -> (Below, FileSystemRef, FileSystemRef) {
     root.unlink(&server, name("gone")).unwrap();
     removed.unlink(&server, name("x")).unwrap();
     root.rmdir(&server, name("removed")).unwrap();
+    // The rest of one of these is in the frozen layer, below that of the other.
+    outer.rename(&server, name("moved"), &root, name("moved away"), RenameMode::Replace).unwrap();
+    root.rename(&server, name("outer"), &directory, name("outer"), RenameMode::Replace).unwrap();
     (told, below, union)
 }
 
@@ -158,6 +165,61 @@ impl Direct {
         let found = common::walk(union, &Caller::server(), path).unwrap_or_else(|error| panic!("{path}: {error}"));
         String::from_utf8_lossy(&common::contents(&found.vnode, &Caller::server())[..5]).into_owned()
     }
+}
+
+/// Whether all of a tree is seen, or else nothing of it that differs: what cannot be told is an error.
+fn shows(union: &FileSystemRef, before: &State) -> Result<bool, Errno> {
+    let root = union.root();
+    let mut names = Vec::new();
+    root.open_directory(&Caller::server())?.read(&Caller::server(), 0, &mut |entry| {
+        names.push(entry.name.to_owned());
+        std::ops::ControlFlow::Continue(())
+    })?;
+    for one in &names {
+        root.lookup(&Caller::server(), one.as_name())?;
+    }
+    Ok(state_of(&root) == *before)
+}
+
+#[test]
+fn what_is_half_merged_is_not_shown_and_the_merge_is_finished_when_that_is_possible() {
+    let (mut problems, mut unfinished) = (Vec::new(), 0);
+    let (told, _, whole) = with_snapshot();
+    told.set_all(&[]);
+    tell(&whole, "snapshot-merge", None).unwrap();
+    let calls = told.count(0, "calls");
+    // All calls that change something fail from one on, as on a disk that has failed, and then no more.
+    for call in 1..=calls {
+        let (told, _below, running) = with_snapshot();
+        let before = state_of(&running.root());
+        let changes = "rename:setxattr:removexattr:unlink:rmdir:mkdir:create:link:setattr:fsync:mknod:write";
+        told.set(0, &[("from", &call.to_string()), ("operations", changes), ("error", "EIO")]);
+        let answer = tell(&running, "snapshot-merge", None);
+        let seen = shows(&running, &before);
+        if !matches!(seen, Ok(true) | Err(Errno::EIO)) {
+            problems.push(format!("from call {call} on ({answer:?}): {seen:?}"));
+        }
+        unfinished += usize::from(seen.is_err());
+        if seen.is_err() && running.root().rmdir(&Caller::server(), name("moved away")) != Err(Errno::EIO) {
+            problems.push(format!("from call {call} on ({answer:?}): a directory that is on its way can be removed"));
+        }
+        told.off();
+        if call % 16 == 0 {
+            // It is tried again by itself.
+            let end = Instant::now() + Duration::from_secs(20);
+            while shows(&running, &before) != Ok(true) && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let again = tell(&running, "snapshot-merge", None);
+        if shows(&running, &before) != Ok(true) {
+            let now = state_of(&running.root());
+            problems.push(format!("from call {call} on ({answer:?}, {again:?}):\n{}", difference(&before, &now)));
+        }
+    }
+    println!("{calls} calls, from {unfinished} of them on a merge was half done");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    assert!(unfinished > 0);
 }
 
 #[test]

@@ -71,14 +71,29 @@ struct Resolved {
 }
 
 impl Fold<'_> {
-    /// Brings the data of files that may be in the lower layer, before anything is moved.
+    /// Brings the data of files that may be in the lower layer, before anything is moved, or is to be.
     ///
     /// # Errors
-    /// `EIO` if some are not there: nothing has been moved then, now or earlier.
+    /// `EIO` if some are not there.
     pub(super) fn bring_data(&self) -> Result<()> {
         let both = [self.upper, self.lower].map(Slot::read_only);
         let right = self.union.branches.slots();
         self.union.view_of(both.into_iter().chain(right.iter().cloned()).collect()).bring_all(self.upper)
+    }
+
+    /// Looks whether all changes can be moved, before anything is.
+    ///
+    /// # Errors
+    /// `EXDEV` if a directory has been moved as overlayfs may write it: nobody knows where its rest is once the directory above it
+    /// is folded. Those of reading directories.
+    pub(super) fn may_be_run(&self) -> Result<()> {
+        moved_directories(&self.upper.root, &HashSet::new()).map(drop)
+    }
+
+    /// The same as [`Fold::run`] after one that has failed: what that has left behind in the work directory is away first.
+    pub(super) fn run_again(&self) -> Result<()> {
+        self.lower.work.undo_unfinished()?;
+        self.run()
     }
 
     /// Moves all changes.

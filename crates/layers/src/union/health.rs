@@ -29,6 +29,8 @@ pub(super) struct Health {
     /// The root's inode number and whether it had links, when the branch came.
     known: Option<(u64, bool)>,
     has_failed: AtomicBool,
+    /// Layers are being merged in it, and that could not be done to its end.
+    is_half_merged: AtomicBool,
     created: Instant,
     /// When the root was last asked for, in milliseconds after `created`.
     asked: AtomicU64,
@@ -40,6 +42,8 @@ enum Cause {
     Error(Errno),
     /// The root was removed, or is another object.
     Gone,
+    /// A part of what is in it is on its way from one layer to another.
+    HalfMerged,
 }
 
 impl Health {
@@ -50,6 +54,7 @@ impl Health {
             root: root.clone(),
             known: attributes.map(|attributes| (attributes.ino, attributes.nlink > 0)),
             has_failed: AtomicBool::new(false),
+            is_half_merged: AtomicBool::new(false),
             created: Instant::now(),
             asked: AtomicU64::new(0),
         }
@@ -69,6 +74,9 @@ impl Health {
     }
 
     fn cause(&self) -> Option<Cause> {
+        if self.is_half_merged.load(Ordering::Relaxed) {
+            return Some(Cause::HalfMerged);
+        }
         match self.root.getattr(&Caller::server()) {
             Ok(attributes) => (!self.is_known(&attributes)).then_some(Cause::Gone),
             Err(Errno::ENOENT | Errno::ENOTDIR) => Some(Cause::Gone),
@@ -136,6 +144,13 @@ impl Base {
         if is_suspicious(error) && self.has_failed_now() { Errno::EIO } else { error }
     }
 
+    /// Notes whether layers were merged half-way: as long as they are, the branch has failed.
+    pub(super) fn set_half_merged(&self, is_half_merged: bool) {
+        if self.health.is_half_merged.swap(is_half_merged, Ordering::Relaxed) != is_half_merged {
+            self.fails();
+        }
+    }
+
     /// Asks for the root, and reports what has changed.
     fn fails(&self) -> bool {
         let label = &self.label;
@@ -154,6 +169,11 @@ impl Base {
                 target: "union",
                 "the branch {label} has failed: its root directory was removed or replaced; what needs it answers EIO: \
                  take it out with plyfs union remove, and once it is there again, add it with plyfs union add"
+            ),
+            Some(Cause::HalfMerged) => tracing::warn!(
+                target: "union",
+                "the branch {label} has failed: its layers are merged half-way, and what needs it answers EIO until that is \
+                 finished, which is tried again and again: check its storage"
             ),
             None => tracing::info!(target: "union", "the branch {label} is there again"),
         }

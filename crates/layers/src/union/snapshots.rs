@@ -4,6 +4,7 @@
 //! from then on. So it is there at once, however much there is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use vnode::{Caller, Control, ControlError, Errno, NameBuf, Result, Vnode};
 
@@ -19,6 +20,9 @@ use super::node::Whereabouts;
 use super::register::Register;
 use super::{KIND, Union};
 use crate::BranchMode;
+
+/// After so long a fold that has failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 type Answer = std::result::Result<String, ControlError>;
 type Outcome = std::result::Result<(), ControlError>;
@@ -269,6 +273,22 @@ impl Union {
         Ok(())
     }
 
+    /// Has a thread try again and again to finish folds, as long as there is the union and something is left to be done.
+    fn finish_folds_later(self: &Arc<Self>) {
+        let union = Arc::downgrade(self);
+        let finish = move || {
+            loop {
+                std::thread::sleep(AGAIN);
+                let Some(union) = union.upgrade() else { return };
+                if union.branches.slots().is_empty() || union.finish_folds().is_ok() {
+                    return;
+                }
+            }
+        };
+        // Without it the next command on snapshots does it, or whoever uses the branch next.
+        let _ = std::thread::Builder::new().name("merge".to_owned()).spawn(vnode::as_server(finish));
+    }
+
     /// Folds the layer above a snapshot into the one that it froze, which takes its place.
     fn fold(self: &Arc<Self>, groups: &mut Groups, at: usize, position: usize) -> Outcome {
         let group = &groups[at];
@@ -277,23 +297,28 @@ impl Union {
         let right = group[index + 1..].iter().chain(groups[at + 1..].iter().flatten());
         let view = self.view_of(right.cloned().collect());
         let first = first_layer(group);
-        // Whoever uses the branch after a fold that was stopped finishes it first.
         let mut history = lower.base.history().clone();
-        history.folding = Some(upper.layer);
-        history.write(&first.work).map_err(ControlError::Failed)?;
-        // Also if this one stops: the next command goes on with it first.
-        *lower.base.history() = history.clone();
         let fold = Fold { union: &view, upper: &upper, lower: &lower };
-        if let Err(error) = fold.bring_data() {
-            history.folding = None;
+        fold.bring_data().map_err(|error| ControlError::Failed(for_command(error)))?;
+        let is_new = history.folding.is_none();
+        if is_new {
+            fold.may_be_run().map_err(|error| match error {
+                Errno::EXDEV => refused("a directory of the layer has been moved by overlayfs; it cannot be merged"),
+                error => ControlError::Failed(for_command(error)),
+            })?;
+            // Whoever uses the branch after a fold that was stopped finishes it first.
+            history.folding = Some(upper.layer);
             history.write(&first.work).map_err(ControlError::Failed)?;
-            *lower.base.history() = history;
+            // Also if this one stops: the next command goes on with it first.
+            *lower.base.history() = history.clone();
+        }
+        // What fails once mostly does not again, and half-way users would miss what is on its way.
+        if let Err(error) = if is_new { fold.run() } else { fold.run_again() }.or_else(|_| fold.run_again()) {
+            lower.base.set_half_merged(true);
+            self.finish_folds_later();
             return Err(ControlError::Failed(for_command(error)));
         }
-        fold.run().map_err(|error| match error {
-            Errno::EXDEV => refused("a directory of the layer has been moved by overlayfs; it cannot be merged"),
-            error => ControlError::Failed(for_command(error)),
-        })?;
+        lower.base.set_half_merged(false);
         history.folding = None;
         history.snapshots.remove(position);
         match history.snapshots.get_mut(position) {

@@ -285,6 +285,11 @@ impl Work {
         state_of(&self.root)?.map_or(Ok(None), |state| take_lock(&state))
     }
 
+    /// Undoes what was not finished, as whoever uses the branch next would. Not while operations are under way.
+    pub(super) fn undo_unfinished(&self) -> Result<()> {
+        clear(&self.root, &self.state()?, &self.directory()?)
+    }
+
     /// Lets other unions write to the branch.
     pub(super) fn close(&self) {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
