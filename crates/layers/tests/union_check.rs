@@ -146,6 +146,33 @@ fn whiteouts_that_hide_nothing_are_found_if_asked_for() {
     scene.finds(IDLE, &[(".wh.a", Problem::IdleWhiteout), ("d/.wh.c", Problem::IdleWhiteout)]);
 }
 
+/// Names that whoever may write to a branch can give keep nobody from checking it, nor what is right beside them from being found.
+#[test]
+fn names_that_are_whiteouts_of_no_name_hide_nothing() {
+    let odd =
+        [".wh.", ".wh..", ".wh...", ".wh..wh.", ".wh..wh..", ".wh..wh...", ".wh..wh..wh.", ".wh..wh..wh..", ".wh. "];
+    let left: Vec<String> =
+        odd.iter().flat_map(|name| [(*name).to_owned(), format!("d/{name}"), format!("e/{name}/x")]).collect();
+    let left: Vec<&str> = left.iter().map(String::as_str).chain(["a", ".wh.a"]).collect();
+    let scene = Scene::new(&left, &["b"]);
+    scene.finds(CheckOptions::default(), &[("a", Problem::BesideWhiteout)]);
+    let union = scene.union();
+    chmod(&union, "a");
+    union.root().rename(&server(), name("e"), &union.root(), name("f"), RenameMode::Replace).unwrap();
+    assert_eq!(union.root().lookup(&server(), name("b")).unwrap().attributes.size, 1);
+}
+
+#[test]
+fn a_directory_with_the_name_of_a_whiteout_is_removed_as_one() {
+    let scene = Scene::new(&[".wh.gone/", ".wh.b/"], &["b"]);
+    let options = CheckOptions { idle: true, ..CheckOptions::default() };
+    scene.finds(options, &[(".wh.gone", Problem::IdleWhiteout)]);
+    let union = scene.union();
+    assert_eq!(union.root().lookup(&server(), name("b")).map(drop), Err(Errno::ENOENT));
+    union.root().mkdir(&server(), name("b"), 0o700).unwrap();
+    union.root().lookup(&server(), name("b")).unwrap();
+}
+
 #[test]
 fn marks_that_contradict_each_other_or_lead_nowhere() {
     let scene = Scene::new(&["both/x", "away/x", "away2/", "odd/x", "file"], &["old/y", "away2/z", "odd/w"]);

@@ -109,7 +109,9 @@ pub(super) fn meaning(stored: &[u8]) -> Meaning<'_> {
     if let Some(tail) = rest.strip_prefix(ESCAPE) {
         return Meaning::Whiteout(Cow::Owned([PREFIX, tail].concat()));
     }
-    if rest.starts_with(PREFIX) { Meaning::Mark } else { Meaning::Whiteout(Cow::Borrowed(rest)) }
+    // What is no name hides nothing.
+    let is_whiteout = !rest.starts_with(PREFIX) && Name::new(rest).is_ok();
+    if is_whiteout { Meaning::Whiteout(Cow::Borrowed(rest)) } else { Meaning::Mark }
 }
 
 /// The name in branches of what users see by `name`.
@@ -347,6 +349,8 @@ pub(super) fn remove(directory: &VnodeRef, stored: Name<'_>) -> Result<()> {
     let Ok(name) = whiteout_name(stored) else { return Ok(()) };
     match directory.unlink_surely(&Caller::server(), name.as_name()) {
         Err(Errno::ENOENT) => Ok(()),
+        // Whoever may make names in the branch has made it; what is in it nobody sees.
+        Err(Errno::EISDIR) => directory.rmdir_surely(&Caller::server(), name.as_name()),
         result => result,
     }
 }
@@ -456,7 +460,7 @@ mod tests {
             let whiteout = whiteout_name(Name::new(&kept).unwrap()).unwrap();
             assert_eq!(meaning(whiteout.as_bytes()), Meaning::Whiteout(Cow::Borrowed(name.as_bytes())), "{name:?}");
         }
-        for mark in [STATE, OPAQUE, b".wh..wh.plnk", b".wh..wh.orph", b".wh..wh.aufs"] {
+        for mark in [b".wh.", b".wh..", b".wh...", STATE, OPAQUE, b".wh..wh.plnk", b".wh..wh.orph", b".wh..wh.aufs"] {
             assert_eq!(meaning(mark), Meaning::Mark);
         }
     }
