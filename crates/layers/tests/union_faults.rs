@@ -475,6 +475,24 @@ fn what_has_failed_in_a_union_can_be_done_again() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
+/// Whoever synchronizes a file wants its data stored, which may have been written a moment before they were frozen.
+#[test]
+fn data_of_a_metadata_only_copy_are_stored_when_it_is_synchronized() {
+    let server = Caller::server();
+    let (told, right) = faulty();
+    write(&right.root(), "file", 700, 4);
+    let union = union(&[("metacopy", "on")], &[("left", memory()), ("right", right)]).unwrap();
+    let file = union.root().lookup(&server, name("file")).unwrap().vnode;
+    file.setattr(&server, &SetAttributes { mode: Some(0o600), ..SetAttributes::default() }).unwrap();
+    let open = file.open(&server, OpenFlags::READ).unwrap();
+    told.set(0, &[("operations", "fsync"), ("error", "EIO")]);
+    assert_eq!(open.fsync(&server, false), Err(Errno::EIO));
+    told.set(0, &[("operations", "fsync"), ("error", "EROFS")]);
+    assert_eq!(open.fsync(&server, false), Ok(()), "what cannot be written is stored");
+    told.off();
+    open.fsync(&server, true).unwrap();
+}
+
 #[test]
 fn a_metadata_only_copy_that_cannot_be_cut_is_as_it_was() {
     let server = Caller::server();

@@ -23,6 +23,12 @@ const REFUSED_TO_ALL: &[Refused] = &[
     ("security", |scene, caller| set_attribute(scene, caller, b"security.x", b"y")),
     ("capability", |scene, caller| set_attribute(scene, caller, b"security.capability", &[0; 20])),
     ("removal of trusted", |scene, caller| at(&scene.union, "d/f")?.removexattr(caller, b"trusted.there")),
+    ("creation of user", |scene, caller| {
+        at(&scene.union, "d/f")?.setxattr(caller, b"user.there", b"z", XattrMode::Create)
+    }),
+    ("replacing of user", |scene, caller| {
+        at(&scene.union, "d/f")?.setxattr(caller, b"user.missing", b"z", XattrMode::Replace)
+    }),
     ("link", |scene, caller| at(&scene.union, "d")?.link(caller, &at(&scene.union, "d/f")?, name("g")).map(drop)),
     ("rename", |scene, caller| {
         let directory = at(&scene.union, "d")?;

@@ -94,7 +94,12 @@ impl OpenFile for MetadataOnlyFile {
 
     fn fsync(&self, caller: &Caller, data_only: bool) -> Result<()> {
         let _working = enter(KIND.name);
-        self.own.fsync(caller, data_only)
+        // They may have been written a moment ago, and then been frozen by a snapshot.
+        match self.data.fsync(&Caller::server(), data_only) {
+            // Where nothing can be written nothing is to be stored.
+            Ok(()) | Err(Errno::EROFS | Errno::EINVAL) => self.own.fsync(caller, data_only),
+            error => error,
+        }
     }
 
     fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
