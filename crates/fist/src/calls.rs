@@ -48,6 +48,10 @@ pub trait Host {
     fn random(&mut self, bytes: &mut [u8]) {
         crate::ciphers::random(bytes);
     }
+    /// Whether what was asked for last cannot be told, and the run ends for that: the operation has the error then. Default: never.
+    fn ends(&mut self) -> bool {
+        false
+    }
     /// `%uid` and its like.
     fn global(&mut self, global: Global) -> i64;
     /// A number that the operation was called with; -1 where it has none.
@@ -131,7 +135,7 @@ impl Outside for Calls<'_> {
         let (site, pauses) = (&self.program.sites[site], memory.meter().pauses());
         let answer = self.answer(memory, site, values);
         debug_assert!(memory.meter().pauses() == pauses || site.effects().sleeps, "{site:?} waits");
-        answer
+        if self.host.ends() { Err(Why::Finished) } else { answer }
     }
 }
 

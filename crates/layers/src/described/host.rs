@@ -62,6 +62,8 @@ pub(super) struct Running<'a> {
     named: Option<Option<Found>>,
     /// What a rename replaces.
     replaced: Option<Option<Found>>,
+    /// Why something that a rule asked for cannot be told.
+    trouble: Option<Errno>,
     /// Objects that are values.
     values: Vec<VnodeRef>,
     /// The structure of the ioctl that is being done, and its data.
@@ -89,6 +91,7 @@ impl<'a> Running<'a> {
             is_instead: false,
             named: None,
             replaced: None,
+            trouble: None,
             values: Vec::new(),
             ioctl: None,
             listing: None,
@@ -295,6 +298,12 @@ impl Host for Running<'_> {
         Ok(())
     }
 
+    fn ends(&mut self) -> bool {
+        let Some(error) = self.trouble.take() else { return false };
+        self.error = self.seen(error);
+        true
+    }
+
     fn object(&mut self, argument: Argument) -> i64 {
         match self.find(&Object::Argument(argument)) {
             Some(found) => {
@@ -449,7 +458,11 @@ impl Host for Running<'_> {
     }
 
     fn copy_file(&mut self, from: &Object, to: &[u8], directory: Option<&Object>) -> i32 {
-        let copied = self.copy(from, to, directory);
+        // Who asked was told once, as the copy before may have been; a copy undoes nothing, so none begins any more.
+        let copied = match self.caller.cancellation().is_cancelled() {
+            true => Err(Errno::EINTR),
+            false => self.copy(from, to, directory),
+        };
         self.number_of(copied)
     }
 

@@ -141,3 +141,18 @@ fn holes_are_holes_of_the_copy() {
         assert!(now.size == size && now.blocks < 1000, "{now:?}");
     });
 }
+
+/// A copy that is given up undoes nothing, and is told once: a rule that goes on begins no other for whom nobody waits.
+#[test]
+fn no_copy_begins_for_a_caller_who_is_gone() {
+    let copying =
+        "%%\n%op:unlink:precall { for (int i = 0; i < 3; i++) fistCopyFile($0, fistStrAdd(\"kept.\", $name)); }\n";
+    in_both_tiers("copying", copying, |mount| {
+        let (root, _) = with_file(mount, 0o644);
+        let source = vnode::CancellationSource::new();
+        let gone = user(1000).cancelled_by(source.begin(1, 0));
+        source.cancel(1);
+        let _ = root.unlink(&gone, name("file"));
+        assert!(root.lookup(&user(1000), name("kept.file")).is_err());
+    });
+}

@@ -1,6 +1,6 @@
 //! The samples that keep what is deleted or overwritten: what is refused leaves no trace.
 
-use vnode::{Caller, Errno, OpenFlags, RenameMode, SetAttributes, VnodeRef};
+use vnode::{Caller, Control, Creation, Errno, FileSystemRef, OpenFlags, RenameMode, SetAttributes, VnodeRef};
 
 use super::{Described, TIERS, described, name, names_in, read, user, write};
 
@@ -85,5 +85,83 @@ fn versionfs_keeps_its_versions_where_an_operation_is_refused() {
         file.setattr(&owner, &SetAttributes { mode: Some(0o666), ..Default::default() }).unwrap();
         assert_eq!(opened_to_write(&open, &other, "file"), Err(Errno::EPERM));
         assert_eq!(versions(&open), before);
+    }
+}
+
+/// The same sample on storage that fails, and what tells it to.
+fn failing(called: &str, text: &str, options: &str) -> (tempfile::TempDir, FileSystemRef) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(format!("{called}.fist"));
+    std::fs::write(&path, text).unwrap();
+    let expression = format!("mem: | faulty | {}({options})", path.display());
+    (directory, stack::build(&stack::syntax::parse(&expression).unwrap()).unwrap())
+}
+
+fn tell_faulty(mount: &FileSystemRef, command: &str, arguments: &[(&str, &str)]) -> String {
+    let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    mount.control(&Control { target: "faulty".to_owned(), command: command.to_owned(), arguments }).unwrap()
+}
+
+/// What a rule cannot be told of a file is no reason to let go what it protects.
+#[test]
+fn nothing_goes_unkept_where_a_question_fails() {
+    let samples = [
+        ("keepfs", KEEPFS, "tier=interpreted", ".kept.file"),
+        ("versionfs", VERSIONFS, "tier=interpreted, versions=2", "file.~1~"),
+        ("trashfs", include_str!("../../../../examples/fist/trashfs.fist"), "tier=interpreted", "file.deleted"),
+    ];
+    let server = Caller::server();
+    for (called, text, options, kept) in samples {
+        let mut failed = 0;
+        for call in 1..200 {
+            let (_directory, mount) = failing(called, text, options);
+            tell_faulty(&mount, "off", &[]);
+            let root = mount.root();
+            write(&root, &server, "file", b"precious").unwrap();
+            let file = root.lookup(&server, name("file")).unwrap().vnode;
+            tell_faulty(&mount, "set", &[("from", &call.to_string()), ("times", "1"), ("error", "EIO")]);
+            tell_faulty(&mount, "on", &[]);
+            let answer = match called {
+                "versionfs" => file.open(&server, OpenFlags::WRITE.with(OpenFlags::TRUNCATE)).map(drop),
+                _ => root.unlink(&server, name("file")),
+            };
+            let has_failed = tell_faulty(&mount, "stats", &[]).contains("faults=1");
+            tell_faulty(&mount, "off", &[]);
+            let all: Vec<_> = names_in(&root).iter().filter_map(|name| read(&root, &server, name).ok()).collect();
+            assert!(
+                all.iter().any(|data| data == b"precious"),
+                "{called}, call {call}: {answer:?}, {:?}",
+                names_in(&root)
+            );
+            if answer.is_ok() {
+                assert_eq!(read(&root, &server, kept).unwrap(), b"precious", "{called}, call {call}");
+            }
+            if !has_failed {
+                break;
+            }
+            failed += 1;
+        }
+        assert!((1..199).contains(&failed), "{called}: {failed} calls");
+    }
+}
+
+#[test]
+fn versionfs_keeps_what_is_cut_however_it_is_opened() {
+    for tier in TIERS {
+        let mount = described("versionfs", VERSIONFS, &[("versions", "3"), ("tier", tier)]);
+        let (root, server) = (mount.root(), Caller::server());
+        write(&root, &server, "file", b"1").unwrap();
+        let file = root.lookup(&server, name("file")).unwrap().vnode;
+        file.open(&server, OpenFlags::READ.with(OpenFlags::TRUNCATE)).unwrap();
+        assert_eq!(read(&root, &server, "file.~1~").unwrap(), b"1");
+        // Whoever means to make it meets what somebody else has made.
+        file.open(&server, OpenFlags::WRITE).unwrap().write_at(&server, 0, b"2", false).unwrap();
+        let flags = OpenFlags::WRITE.with(OpenFlags::TRUNCATE);
+        root.create(&server, name("file"), &Creation { mode: 0o644, flags }).unwrap();
+        assert_eq!(read(&root, &server, "file.~1~").unwrap(), b"2");
+        assert_eq!(read(&root, &server, "file.~2~").unwrap(), b"1");
+        let flags = flags.with(OpenFlags::EXCLUSIVE);
+        assert_eq!(root.create(&server, name("file"), &Creation { mode: 0o644, flags }).map(drop), Err(Errno::EEXIST));
+        assert_eq!(names_in(&root), ["file", "file.~1~", "file.~2~"]);
     }
 }

@@ -14,7 +14,26 @@ use super::super::fan::FanVnode;
 use super::super::{Described, Fields};
 use super::{Found, Running};
 
+/// Whether an error says that there is no such object, and not that it cannot be told.
+fn is_absence(error: Errno) -> bool {
+    matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE | Errno::ENAMETOOLONG | Errno::EINVAL)
+}
+
 impl Running<'_> {
+    /// What was asked for, or nothing where that is not there. Where it cannot be told the operation ends with the error: a rule that
+    /// protects something would take it for nothing, and let the operation go on.
+    fn known<T>(&mut self, answer: Result<T>) -> Option<T> {
+        match answer {
+            Ok(known) => Some(known),
+            Err(error) => {
+                if !is_absence(error) {
+                    self.trouble.get_or_insert(error);
+                }
+                None
+            }
+        }
+    }
+
     /// The object that rules mean.
     pub(super) fn find(&mut self, object: &Object) -> Option<Found> {
         let here = |lower: &VnodeRef| Some(Found { lower: VnodeRef::clone(lower), attributes: None });
@@ -22,7 +41,8 @@ impl Running<'_> {
             Object::Value(value) => here(self.values.get(usize::try_from(*value).ok()?.checked_sub(1)?)?),
             Object::Named(name) => {
                 let directory = self.own_directory()?;
-                let entry = directory.lookup(&Caller::server(), Name::new(name).ok()?).ok()?;
+                let found = Name::new(name).and_then(|name| directory.lookup(&Caller::server(), name));
+                let entry = self.known(found)?;
                 Some(Found { lower: entry.vnode, attributes: Some(entry.attributes) })
             }
             Object::Argument(argument) => {
@@ -47,9 +67,11 @@ impl Running<'_> {
             return Some(Found { lower, attributes: None });
         }
         if self.named.is_none() {
-            let name = self.current();
-            let found = name.and_then(|operation| self.peek(&lower, operation.entry_name()?));
-            self.named = Some(found);
+            let found = match self.current().as_ref().and_then(Operation::entry_name) {
+                Some(name) => self.peek(&lower, name),
+                None => Err(Errno::ENOENT),
+            };
+            self.named = Some(self.known(found));
         }
         self.named.clone().flatten()
     }
@@ -60,19 +82,19 @@ impl Running<'_> {
             let directory = VnodeRef::clone(self.node.lower_of(to).ok()?);
             let found = match self.current() {
                 Some(Operation::Rename { to_name, .. }) => self.peek(&directory, to_name),
-                _ => None,
+                _ => Err(Errno::ENOENT),
             };
-            self.replaced = Some(found);
+            self.replaced = Some(self.known(found));
         }
         self.replaced.clone().flatten()
     }
 
     /// What a name stands for below, whoever asks: rules decide by it, and show nothing of it.
-    fn peek(&self, directory: &VnodeRef, name: Name<'_>) -> Option<Found> {
+    fn peek(&self, directory: &VnodeRef, name: Name<'_>) -> Result<Found> {
         use vnode::layer::Layer;
-        let encoded = self.node.layer().encode_name(self.node, self.caller, name).ok()?;
-        let entry = directory.lookup(&Caller::server(), Name::new(&encoded).ok()?).ok()?;
-        Some(Found { lower: entry.vnode, attributes: None })
+        let encoded = self.node.layer().encode_name(self.node, self.caller, name)?;
+        let entry = directory.lookup(&Caller::server(), Name::new(&encoded)?)?;
+        Ok(Found { lower: entry.vnode, attributes: None })
     }
 
     /// The same object on the file system of this number below.
@@ -85,7 +107,7 @@ impl Running<'_> {
     }
 
     /// The object on which the operation is done in a branch: `None` where that lacks what the operation is about.
-    pub(super) fn target_in_branch(&self, branch: u32) -> Option<Arc<LayerVnode<Described>>> {
+    pub(super) fn target_in_branch(&mut self, branch: u32) -> Option<Arc<LayerVnode<Described>>> {
         let Some(node) = self.node.lower().as_any().downcast_ref::<FanVnode>() else {
             return (branch <= 1).then(|| self.node.shared());
         };
@@ -93,7 +115,8 @@ impl Running<'_> {
         if let Some(Operation::Unlink(name) | Operation::RemoveDirectory(name) | Operation::Rename { name, .. }) =
             self.current()
         {
-            self.peek(&part, name)?;
+            let found = self.peek(&part, name);
+            self.known(found)?;
         }
         Some(self.node.wrap(part))
     }
@@ -208,9 +231,12 @@ impl Running<'_> {
         match object {
             Object::Argument(argument) if argument.branch == 0 => match found.attributes {
                 Some(attributes) => Some(attributes),
-                None => self.node.wrap(found.lower).forward_getattr(&server).ok(),
+                None => {
+                    let attributes = self.node.wrap(found.lower).forward_getattr(&server);
+                    self.known(attributes)
+                }
             },
-            _ => found.lower.getattr(&server).ok(),
+            _ => self.known(found.lower.getattr(&server)),
         }
     }
 
