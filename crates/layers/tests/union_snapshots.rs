@@ -298,6 +298,54 @@ fn every_name_of_a_copied_file_can_be_changed_after_a_snapshot() {
     }
 }
 
+/// The names of a file that was copied while its branch was frozen, or only read, stay names of one file when the branch is written
+/// again.
+#[test]
+fn every_name_of_a_copied_file_leads_to_the_copy_when_its_branch_is_written_again() {
+    let all = [&[][..], &[("delete", "all")], &[("whiteouts", "overlay")]];
+    for (options, by_mode) in all.into_iter().flat_map(|options| [(options, false), (options, true)]) {
+        for command in ["", "mv d/g n", "mv n d/g", "mv d/g d/h", "mv f d/g", "mv d/g f", "rm d/g", "rm f"] {
+            let case = format!("{options:?}, {by_mode}, {command}");
+            let right = memory();
+            ["f", "d/h", "n"].iter().for_each(|path| fill(&right, 1, path));
+            at(&right, "d").unwrap().link(&server(), &at(&right, "f").unwrap(), name("g")).unwrap();
+            let mode = if by_mode { ReadOnly } else { ReadWrite };
+            let scene = joined_with(options, vec![(ReadWrite, memory()), (mode, right)]);
+            take(&scene, "s");
+            write(&scene.union.root(), "f", b"new");
+            scene.tell("snapshot-drop", &[("name", "s")]).unwrap();
+            if by_mode {
+                scene.tell("mode", &[("branch", "branch 1"), ("mode", "rw")]).unwrap();
+            }
+            let number =
+                |path: &str| at(&scene.union, path).unwrap().getattr(&server()).map(|one| (one.ino, one.nlink));
+            assert_eq!(read(&scene.union, "d/g").unwrap(), "new", "{case}");
+            assert_eq!(number("d/g"), number("f"), "{case}");
+            assert_eq!(number("f").unwrap().1, 2, "{case}");
+            if !command.is_empty() {
+                change(&scene, command);
+            }
+            // What is written by one name is read by each that is left.
+            let left: Vec<_> = ["f", "d/g", "d/h", "n"]
+                .into_iter()
+                .filter(|path| read(&scene.union, path).is_ok_and(|text| text == "new"))
+                .collect();
+            assert!(!left.is_empty(), "{case}: {:?}", seen(&scene));
+            let files = at(&scene.union, left[0]).unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
+            files.write_at(&server(), 0, b"more", false).unwrap();
+            for path in &left {
+                assert_eq!(read(&scene.union, path).unwrap(), "more", "{case}: {left:?}, {path}");
+                assert_eq!(number(path).unwrap().1 as usize, left.len(), "{case}: {left:?}, {path}");
+            }
+            assert_eq!(
+                left.len(),
+                if command.starts_with("rm") || command == "mv n d/g" { 1 } else { 2 },
+                "{case}: {left:?}"
+            );
+        }
+    }
+}
+
 /// Does what a command of a shell does.
 fn change(scene: &Scene, command: &str) {
     let words: Vec<&str> = command.split(' ').collect();

@@ -21,7 +21,8 @@ use super::{Union, identity};
 impl Union {
     /// The copy of a file that has several names in a branch, if one was made by another of them.
     pub(super) fn shared_copy(&self, member: &Arc<Member>, original: &Entry) -> Result<Option<(Instance, Entry)>> {
-        if original.attributes.nlink < 2 || self.branches.may_change(member) {
+        // Also where the branch may be changed: it may have been read-only when the copy was made.
+        if original.attributes.nlink < 2 {
             return Ok(None);
         }
         let Some(position) = self.branches.position(member) else { return Ok(None) };

@@ -10,7 +10,7 @@ use super::copy_up::Extent;
 use super::durable::{are_apart, sync_directory};
 use super::lookup::{Found, Search};
 use super::names::Answer;
-use super::node::{Changes, Instance, Node, starting_with};
+use super::node::{Changes, Instance, NO_COUNT, Node, starting_with};
 use super::parallel::Answers;
 use super::refusal::take_away;
 use super::settings::Deletion;
@@ -136,7 +136,9 @@ impl Node {
             };
             let instances = self.instances();
             let Some([_, right @ ..]) = starting_with(&instances, &found.instances[0].member) else { continue };
-            let removal = Removal { found: &found, right, directory, member: &member, stored, is_on_the_left };
+            let has_names_on_the_right = !matches!(node.names.load(Ordering::Relaxed), 0 | NO_COUNT);
+            let (found, member) = (&found, &*member);
+            let removal = Removal { found, right, directory, member, stored, is_on_the_left, has_names_on_the_right };
             remove(&removal)?;
             if is_on_the_left {
                 node.is_hidden.store(true, Ordering::Relaxed);
@@ -144,7 +146,7 @@ impl Node {
                     removal.remove_on_the_right(self);
                 }
             }
-            self.was_changed_in(&member);
+            self.was_changed_in(member);
             node.is_gone_from(self, stored);
             node.has_lost_a_name();
             return Ok(());
@@ -208,6 +210,8 @@ struct Removal<'a> {
     member: &'a Member,
     stored: Name<'a>,
     is_on_the_left: bool,
+    /// It is a copy that names of the original still lead to: one of those may be removed on the right only if it is the last.
+    has_names_on_the_right: bool,
 }
 
 /// What there is by a name after it has been removed.
@@ -243,7 +247,10 @@ impl Removal<'_> {
         keep_ends_of_directories(&mut reached);
         let mut hidden: Vec<(Instance, Reached)> =
             reached.into_iter().map(|(place, entry)| (place.clone(), entry)).collect();
-        hidden.retain(|(place, _)| directory.union.branches.may_change(&place.member));
+        hidden.retain(|(place, entry)| {
+            let may_be_original = self.has_names_on_the_right && matches!(entry, Reached::Other);
+            directory.union.branches.may_change(&place.member) && !may_be_original
+        });
         if hidden.len() < all {
             leaves = Leaves::Something;
         }
