@@ -76,6 +76,8 @@ pub enum Refusal {
     StateOfOthers,
     /// A later version has written its state directory.
     LaterVersion,
+    /// What its state directory knows branches by is no text.
+    UnknownRegister,
     /// It has files whose data are elsewhere, and has lost the extended attributes that say so.
     WithoutMarks,
 }
@@ -85,6 +87,7 @@ impl fmt::Display for Refusal {
         formatter.write_str(match self {
             Self::StateOfOthers => "its .wh..wh.plyfs is not the server's own, so others can have written it",
             Self::LaterVersion => "a later version of plyfs has written to it",
+            Self::UnknownRegister => "its .wh..wh.plyfs/branches is not understood",
             Self::WithoutMarks => {
                 "it was copied without its extended attributes, and has files whose data are elsewhere: they would be read as zeros"
             }

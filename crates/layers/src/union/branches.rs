@@ -93,6 +93,7 @@ impl BadBranch {
         let why = match error {
             _ if is_believed == Ok(false) => WhyBad::Refused(Refusal::StateOfOthers),
             register::LATER => WhyBad::Refused(Refusal::LaterVersion),
+            register::NO_TEXT => WhyBad::Refused(Refusal::UnknownRegister),
             work::UNMARKED => WhyBad::Refused(Refusal::WithoutMarks),
             error => WhyBad::Error(error),
         };

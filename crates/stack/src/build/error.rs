@@ -154,6 +154,9 @@ fn option(formatter: &mut fmt::Formatter<'_>, error: &OptionError) -> fmt::Resul
                 .to_owned()
         }
         OptionProblem::RefusedBranch(Refusal::LaterVersion) => "; mount it with that version".to_owned(),
+        OptionProblem::RefusedBranch(Refusal::UnknownRegister) => {
+            "; bring it back from a backup, or remove it: objects get new inode numbers then".to_owned()
+        }
         OptionProblem::RefusedBranch(Refusal::WithoutMarks) => {
             "; copy it again with them (cp -a or rsync -aX, as root), or remove .wh..wh.plyfs/metacopies in it if no file of it is \
              such"
