@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use vnode::{AccessMode, Caller, Control, ControlError, Errno, KeptAccessTimes};
 
-use super::branches::{Member, Slot, slots_of};
+use super::branches::{BadBranch, Member, Slot, WhyBad, slots_of};
+use super::claim;
 use super::file::UnionFile;
 use super::register::Register;
 use super::{Everything, Union};
-use crate::BranchMode;
+use crate::{BranchMode, Refusal};
 
 /// How many files in the way are named.
 const NAMED: usize = 3;
@@ -80,6 +81,7 @@ impl Union {
     fn add(self: &Arc<Self>, text: &str, at: Option<usize>) -> Answer {
         let opener = self.opener.as_ref().ok_or_else(|| refused("this union cannot open branches"))?;
         let branch = opener(text).map_err(ControlError::BadArgument)?;
+        let claim = claim::of(&branch, BranchMode::ReadOnly, claim::PATIENCE).map_err(|bad| cannot_be_used(&bad))?;
         self.change(|groups, register| {
             if groups.iter().any(|group| group[0].member.base.label == branch.label) {
                 return Err(refused(&format!("{} is a branch already", branch.label)));
@@ -99,8 +101,9 @@ impl Union {
             }
             branch.file_system.keep_access_times(self.kept_access_times());
             let label = branch.label.clone();
-            let added = slots_of(branch, BranchMode::ReadOnly, register);
-            groups.insert(at, added.map_err(|bad| refused(&format!("{} cannot be used: {}", bad.label, bad.why)))?);
+            let added = slots_of(branch, BranchMode::ReadOnly, register).map_err(|bad| cannot_be_used(&bad))?;
+            claim::hold(&added, claim, Duration::ZERO).map_err(|bad| cannot_be_used(&bad))?;
+            groups.insert(at, added);
             self.forget_missing(&label);
             Ok(())
         })
@@ -137,6 +140,9 @@ impl Union {
             } else if let Some(left) = groups[..at].iter().flatten().find(|slot| slot.member.work.has_metacopies()) {
                 let (left, label) = (&left.member.base.label, &newest.base.label);
                 return Err(refused(&format!("{label} has data of files in {left} (metacopy)")));
+            }
+            if mode != BranchMode::ReadOnly && !newest.base.is_claimed() {
+                claim::again(&groups[at]).map_err(|bad| cannot_be_used(&bad))?;
             }
             newest.base.set_mode(mode);
             Ok(())
@@ -189,8 +195,10 @@ impl Union {
         let mut groups = changing.groups();
         let mut register = changing.register.clone();
         change(&mut groups, &mut register)?;
+        let before = self.branches.slots().to_vec();
         *changing.register = register;
         changing.install(groups);
+        self.let_go_of(&before);
         changing.finish();
         Ok(self.list())
     }
@@ -254,6 +262,8 @@ impl Changing<'_> {
 
     /// Lets operations begin again, and tells the front end.
     pub(super) fn finish(self) {
+        // In branches that may be changed from now on.
+        self.union.recover();
         let notifier = self.union.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
         drop(self);
         if let Some(notifier) = notifier {
@@ -303,6 +313,16 @@ fn bad_place(groups: &[Vec<Slot>]) -> ControlError {
 
 fn missing(key: &str) -> ControlError {
     ControlError::BadArgument(format!("{key}= is missing"))
+}
+
+/// What is answered where a branch cannot be used.
+pub(super) fn cannot_be_used(BadBranch { label, why }: &BadBranch) -> ControlError {
+    let remedy = match why {
+        WhyBad::Refused(Refusal::InUse) => "; unmount the other, or use it here as `ro`",
+        WhyBad::Refused(Refusal::OtherSnapshots) => "; remove it and add it again",
+        _ => "",
+    };
+    refused(&format!("{label} cannot be used: {why}{remedy}"))
 }
 
 pub(super) fn refused(why: &str) -> ControlError {

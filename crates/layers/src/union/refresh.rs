@@ -97,6 +97,7 @@ impl Node {
         change: impl Fn(&Arc<Self>) -> Result<T>,
     ) -> Result<T> {
         loop {
+            self.union.recover_late();
             let changed = self.begin().and_then(|_steady| change(self));
             match changed {
                 Err(Errno::EROFS) if self.union.learn_what_is_read_only() => {}

@@ -97,6 +97,36 @@ pub(super) struct Work {
     next: AtomicU64,
 }
 
+/// What unions have written to a branch.
+struct Written {
+    exists: bool,
+    has_copied_directories: bool,
+    has_metacopies: bool,
+}
+
+impl Written {
+    /// In the branch with this root.
+    fn of(root: &VnodeRef) -> Result<Self> {
+        let state = state_of(root)?;
+        Register::of(root)?;
+        let has = |mark| match &state {
+            Some(state) => find(state, name(mark)),
+            None => Ok(None),
+        };
+        let (copied, metacopies) = (has(Work::COPIED)?, has(Work::METACOPIES)?);
+        if let Some(mark) = &metacopies
+            && !MARKED.is_in(&whiteout::attributes(&mark.vnode)?)
+        {
+            return Err(UNMARKED);
+        }
+        Ok(Self {
+            exists: state.is_some(),
+            has_copied_directories: copied.is_some(),
+            has_metacopies: metacopies.is_some(),
+        })
+    }
+}
+
 struct Opened {
     state: VnodeRef,
     directory: VnodeRef,
@@ -140,35 +170,33 @@ impl Work {
     ///
     /// [`LATER`]: super::register::LATER
     pub(super) fn new(root: &VnodeRef) -> Result<Self> {
-        let state = state_of(root)?;
-        Register::of(root)?;
-        let exists = AtomicBool::new(state.is_some());
-        let has = |mark| match &state {
-            Some(state) => find(state, name(mark)).map(|mark| mark.is_some()),
-            None => Ok(false),
-        };
-        let has_copied_directories = AtomicBool::new(has(Work::COPIED)?);
-        let has_metacopies = AtomicBool::new(has(Work::METACOPIES)?);
-        if let Some(state) = &state
-            && let Some(mark) = find(state, name(Work::METACOPIES))?
-            && !MARKED.is_in(&whiteout::attributes(&mark.vnode)?)
-        {
-            return Err(UNMARKED);
-        }
-        let (opened, register, next) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        let root = root.clone();
-        let (has_hard_links, losses) = (OnceLock::new(), Mutex::default());
+        let written = Written::of(root)?;
         Ok(Self {
-            root,
-            exists,
-            has_copied_directories,
-            has_metacopies,
-            opened,
-            register,
-            has_hard_links,
-            losses,
-            next,
+            root: root.clone(),
+            exists: AtomicBool::new(written.exists),
+            has_copied_directories: AtomicBool::new(written.has_copied_directories),
+            has_metacopies: AtomicBool::new(written.has_metacopies),
+            opened: Mutex::default(),
+            register: Mutex::default(),
+            has_hard_links: OnceLock::new(),
+            losses: Mutex::default(),
+            next: AtomicU64::new(0),
         })
+    }
+
+    /// Learns what another union has written to the branch since: whether that is anything new.
+    ///
+    /// # Errors
+    /// As [`Work::new`].
+    pub(super) fn look_again(&self) -> Result<bool> {
+        let written = Written::of(&self.root)?;
+        let is_new = |known: &AtomicBool, now: bool| known.swap(now, Ordering::Relaxed) != now;
+        let flags = [
+            is_new(&self.exists, written.exists),
+            is_new(&self.has_copied_directories, written.has_copied_directories),
+            is_new(&self.has_metacopies, written.has_metacopies),
+        ];
+        Ok(flags.contains(&true))
     }
 
     /// Whether directories have come to the branch that were known by another: otherwise none has an identity with it.
