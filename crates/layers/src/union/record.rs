@@ -235,7 +235,7 @@ fn if_there<T>(member: &Member, answer: Result<T>) -> Result<Option<T>> {
 pub(super) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Said)>> {
     let mut found = Vec::new();
     for (name, _) in work::entries(work)? {
-        if Purpose::of(name.as_bytes()) == Purpose::Record {
+        if Purpose::of(name.as_bytes()) == Some(Purpose::Record) {
             let text = read(work, name.as_name())?;
             found.push((name, Said::by(&text)));
         }

@@ -2,7 +2,7 @@
 //!
 //! It is `.wh..wh.plyfs/work` at the branch's root, made when it is first needed. Whatever is in it when a union begins
 //! to use it was left by one that was stopped half-way, and belongs to no name: it is removed. What has to be done beside
-//! that, its name tells: see [`Purpose`].
+//! that, its name tells: see [`Purpose`]. What has a name of another form is a later version's, and stays.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,21 +54,22 @@ impl Purpose {
         }
     }
 
-    /// That of a name.
-    pub(super) fn of(name: &[u8]) -> Self {
-        let text = std::str::from_utf8(name).unwrap_or_default();
-        let time = || {
-            let mut parts = text.strip_prefix("times.")?.split('.');
-            let (seconds, nanoseconds) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-            parts.next().map(|_| Self::Times(Timestamp { seconds, nanoseconds }))
-        };
-        let count = || text.strip_prefix("name.")?.split_once('.')?.0.parse().ok();
-        match text.split_once('.') {
-            Some(("copy", _)) => Self::Copy,
-            Some(("record", _)) => Self::Record,
-            Some(("kept", _)) => Self::Kept,
-            _ => count().map(Self::Name).or_else(time).unwrap_or(Self::Passing),
-        }
+    /// That of a name; `None` for one that only a later version can have made.
+    pub(super) fn of(name: &[u8]) -> Option<Self> {
+        let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+        let words: Vec<&str> = std::str::from_utf8(name).ok()?.split('.').collect();
+        let (_, words) = words.split_last().filter(|(number, _)| is_number(number))?;
+        Some(match words {
+            [] => Self::Passing,
+            ["copy"] => Self::Copy,
+            ["record"] => Self::Record,
+            ["kept"] => Self::Kept,
+            ["name", names] => Self::Name(names.parse().ok()?),
+            ["times", seconds, nanoseconds] => {
+                Self::Times(Timestamp { seconds: seconds.parse().ok()?, nanoseconds: nanoseconds.parse().ok()? })
+            }
+            _ => return None,
+        })
     }
 }
 
@@ -579,22 +580,23 @@ fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
 /// Undoes what was not finished, but for renames.
 fn clear(root: &VnodeRef, state: &VnodeRef, work: &VnodeRef) -> Result<()> {
     for (name, _) in entries(work)? {
-        if Purpose::of(name.as_bytes()) == Purpose::Kept {
+        if Purpose::of(name.as_bytes()) == Some(Purpose::Kept) {
             kept::put_back(root, work, name.as_name())?;
         }
     }
     // What these tell of has left the directory, or is removed before they are.
     let mut left = entries(work)?;
-    left.sort_by_key(|(name, _)| Purpose::of(name.as_bytes()) == Purpose::Kept);
+    left.sort_by_key(|(name, _)| Purpose::of(name.as_bytes()) == Some(Purpose::Kept));
     for (name, _) in left {
         match Purpose::of(name.as_bytes()) {
-            Purpose::Record => continue,
-            Purpose::Passing | Purpose::Kept => {}
-            Purpose::Times(time) => {
+            // Of a kind that is not known a later version knows what is to be done.
+            None | Some(Purpose::Record) => continue,
+            Some(Purpose::Passing | Purpose::Kept) => {}
+            Some(Purpose::Times(time)) => {
                 metacopy::put_times_back(&work.lookup(&Caller::server(), name.as_name())?.vnode, time)?;
             }
-            Purpose::Copy => unshare(state, &work.lookup(&Caller::server(), name.as_name())?)?,
-            Purpose::Name(names) => {
+            Some(Purpose::Copy) => unshare(state, &work.lookup(&Caller::server(), name.as_name())?)?,
+            Some(Purpose::Name(names)) => {
                 let object = work.lookup(&Caller::server(), name.as_name())?.vnode;
                 if let Some((identity, _)) = Identity::brought(&object)? {
                     identity.bring(&Caller::server(), &object, names)?;
