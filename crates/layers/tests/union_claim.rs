@@ -156,6 +156,53 @@ fn what_others_have_written_while_a_branch_was_only_read_is_known_when_it_is_wri
 }
 
 #[test]
+fn a_union_that_reads_a_branch_notices_that_another_begins_to_write_it() {
+    let (shared, low) = (memory(), memory());
+    fill(&low, 1, "d/f");
+    let directory = at(&low, "d").unwrap();
+    directory.link(&server(), &at(&low, "d/f").unwrap(), common::unions::name("g")).unwrap();
+    let reader = joined(vec![(ReadOnly, shared.clone()), (ReadOnly, low.clone())]);
+    let seen = || {
+        let seen = |path: &str| at(&reader.union, path).unwrap().getattr(&server()).unwrap();
+        ["d/f", "d/g"].map(seen).map(|file| (file.ino, file.mode & 0o777, file.nlink))
+    };
+    let before = seen();
+    assert_eq!(before, [(before[0].0, 0o644, 2); 2]);
+    let writer = joined(vec![(ReadWrite, shared), (ReadOnly, low)]);
+    chmod(&writer.union, "d/f").unwrap();
+    // One file by both names, and the one that it was.
+    let (expected, deadline) = ([(before[0].0, 0o600, 2); 2], Instant::now() + Duration::from_secs(10));
+    while seen() != expected && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(seen(), expected);
+}
+
+#[test]
+fn what_is_data_of_metadata_only_copies_that_others_make_is_not_changed_any_more() {
+    let (shared, low, top) = (memory(), memory(), memory());
+    fill(&low, 2, "f");
+    fill(&low, 2, "more");
+    let reader = joined(vec![(ReadWrite, top), (ReadOnly, shared.clone()), (ReadWrite, low.clone())]);
+    let mode = SetAttributes { mode: Some(0o640), ..SetAttributes::default() };
+    at(&reader.union, "more").unwrap().setattr(&server(), &mode).unwrap();
+    assert_eq!(at(&low, "more").unwrap().getattr(&server()).unwrap().mode & 0o777, 0o640, "it is changed where it is");
+    let options = [("metacopy", "on")];
+    let writer = common::unions::joined_with(&options, vec![(ReadWrite, shared.clone()), (ReadOnly, low.clone())]);
+    chmod(&writer.union, "f").unwrap();
+    assert!(list(&shared, ".wh..wh.plyfs").contains(&"metacopies".to_owned()));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let is_kept = || {
+        chmod(&reader.union, "more").unwrap();
+        at(&reader.branches[0], "more").is_ok()
+    };
+    while !is_kept() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(is_kept(), "it is copied");
+}
+
+#[test]
 fn a_branch_that_cannot_tell_is_refused_once_it_has_been_written() {
     let place = tempfile::tempdir().unwrap();
     let silent = || -> FileSystemRef { Arc::new(common::Shared(directory(&place))) };

@@ -4,9 +4,9 @@
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 use std::time::Duration;
 
-use vnode::{AccessMode, Caller, Control, ControlError, Errno, KeptAccessTimes};
+use vnode::{AccessMode, Caller, Claim, Control, ControlError, Errno, KeptAccessTimes};
 
-use super::branches::{BadBranch, Member, Slot, WhyBad, slots_of};
+use super::branches::{BadBranch, Base, Member, Slot, WhyBad, slots_of};
 use super::claim;
 use super::file::UnionFile;
 use super::register::Register;
@@ -126,9 +126,10 @@ impl Union {
 
     /// Changes what a branch may be used for.
     fn set_mode(&self, which: &str, mode: BranchMode) -> Answer {
-        if mode == BranchMode::ReadOnly {
-            self.collect_written()?;
-        }
+        let claim = match mode {
+            BranchMode::ReadOnly => self.collect_written().map(|()| None)?,
+            _ => self.claim_of(which)?,
+        };
         self.change(|groups, _| {
             let at = find(groups, which)?;
             let newest = &groups[at][0].member;
@@ -141,12 +142,24 @@ impl Union {
                 let (left, label) = (&left.member.base.label, &newest.base.label);
                 return Err(refused(&format!("{label} has data of files in {left} (metacopy)")));
             }
-            if mode != BranchMode::ReadOnly && !newest.base.is_claimed() {
-                claim::again(&groups[at]).map_err(|bad| cannot_be_used(&bad))?;
+            match claim {
+                Some((base, claim)) if Arc::ptr_eq(&base, &newest.base) => {
+                    claim::again(&groups[at], claim).map_err(|bad| cannot_be_used(&bad))?;
+                }
+                None if mode == BranchMode::ReadOnly || newest.base.is_claimed() => {}
+                _ => return Err(refused("the branches have changed meanwhile; nothing was changed")),
             }
             newest.base.set_mode(mode);
             Ok(())
         })
+    }
+
+    /// Claims a branch that has been read only, while operations go on.
+    fn claim_of(&self, which: &str) -> Result<Option<(Arc<Base>, Claim)>, ControlError> {
+        let groups: Groups = self.branches.slots().chunk_by(is_one).map(<[Slot]>::to_vec).collect();
+        let base = Arc::clone(&groups[find(&groups, which)?][0].member.base);
+        let claim = claim::of_base(&base).map_err(|bad| cannot_be_used(&bad))?;
+        Ok(claim.map(|claim| (base, claim)))
     }
 
     /// Gives a branch another place.
@@ -190,7 +203,7 @@ impl Union {
     }
 
     /// Changes the branches as a whole or not at all. The answer is the list of branches.
-    fn change(&self, change: impl FnOnce(&mut Groups, &mut Register) -> Result<(), ControlError>) -> Answer {
+    pub(super) fn change(&self, change: impl FnOnce(&mut Groups, &mut Register) -> Result<(), ControlError>) -> Answer {
         let mut changing = self.changing()?;
         let mut groups = changing.groups();
         let mut register = changing.register.clone();
@@ -238,6 +251,11 @@ impl Union {
     }
 }
 
+/// Whether both are layers of one branch.
+fn is_one(one: &Slot, other: &Slot) -> bool {
+    Arc::ptr_eq(&one.member.base, &other.member.base)
+}
+
 /// The layers of each branch together, the newest first.
 pub(super) type Groups = Vec<Vec<Slot>>;
 
@@ -251,7 +269,6 @@ pub(super) struct Changing<'a> {
 impl Changing<'_> {
     /// The branches as they are.
     pub(super) fn groups(&self) -> Groups {
-        let is_one = |one: &Slot, other: &Slot| Arc::ptr_eq(&one.member.base, &other.member.base);
         self.union.branches.slots().chunk_by(is_one).map(<[Slot]>::to_vec).collect()
     }
 

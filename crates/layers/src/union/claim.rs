@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use vnode::{Claim, Errno, Result};
 
 use super::Union;
-use super::branches::{BadBranch, Slot, WhyBad};
+use super::branches::{BadBranch, Base, Slot, WhyBad};
 use super::history::History;
 use crate::{Branch, BranchMode, Refusal};
 
@@ -78,14 +78,25 @@ pub(super) fn hold(layers: &[Slot], claim: Option<Claim>, patience: Duration) ->
     Ok(())
 }
 
-/// Claims a branch that has been read only, whose layers these are, without waiting, and learns what others have written to it.
+/// Claims a branch that has been read only; `None` for one that is claimed here.
 ///
 /// # Errors
-/// Also [`Refusal::OtherSnapshots`].
-pub(super) fn again(layers: &[Slot]) -> std::result::Result<(), BadBranch> {
+/// As [`of`].
+pub(super) fn of_base(base: &Base) -> std::result::Result<Option<Claim>, BadBranch> {
+    if base.is_claimed() {
+        return Ok(None);
+    }
+    let claim = patiently(PATIENCE, || base.file_system.claim());
+    claim.map(Some).map_err(|error| bad(&base.label, error))
+}
+
+/// Has a branch that has been read only, whose layers these are, keep its claim, and learns what others have written to it.
+///
+/// # Errors
+/// As [`hold`], and [`Refusal::OtherSnapshots`].
+pub(super) fn again(layers: &[Slot], claim: Claim) -> std::result::Result<(), BadBranch> {
     let base = &layers[0].member.base;
     let bad = |error| bad(&base.label, error);
-    let claim = base.file_system.claim().map_err(bad)?;
     if History::of(&base.root).map_err(bad)? != *base.history() {
         return Err(BadBranch { label: base.label.clone(), why: WhyBad::Refused(Refusal::OtherSnapshots) });
     }

@@ -37,6 +37,7 @@ mod metacopy;
 mod names;
 mod node;
 mod options;
+mod others;
 mod parallel;
 mod placement;
 mod recent;
@@ -78,6 +79,7 @@ pub use fork::{Change, CommitError, CommitOptions, Conflict, Deed, Difference, F
 pub use losses::{Loss, Losses};
 use node::{Node, Table};
 pub use options::create;
+use others::Others;
 use recent::Recent;
 use recovery::Recovery;
 use register::Register;
@@ -112,6 +114,7 @@ struct Union {
     missing: Mutex<Vec<String>>,
     recent: Recent,
     recovery: Recovery,
+    others: Others,
     /// By which numbers branches are known.
     register: Mutex<Register>,
     mount_point: OnceLock<OwnedFd>,
@@ -201,6 +204,7 @@ impl Union {
             notifier: Mutex::default(),
             recent: Recent::default(),
             recovery: Recovery::default(),
+            others: Others::default(),
             opener,
             turn: AtomicUsize::new(0),
             moves: Mutex::default(),
