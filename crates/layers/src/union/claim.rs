@@ -60,9 +60,9 @@ pub(super) fn of(
 }
 
 /// Those of the branches of a new union, in their order.
-pub(super) fn of_all(branches: &[Branch]) -> std::result::Result<Vec<Option<Claim>>, BadBranch> {
+pub(super) fn of_all(branches: &[Branch], patience: Duration) -> std::result::Result<Vec<Option<Claim>>, BadBranch> {
     let default = |index| if index == 0 { BranchMode::ReadWrite } else { BranchMode::ReadOnly };
-    branches.iter().enumerate().map(|(index, branch)| of(branch, default(index), PATIENCE)).collect()
+    branches.iter().enumerate().map(|(index, branch)| of(branch, default(index), patience)).collect()
 }
 
 /// Has the branch of these layers keep its claim until [`Base::let_go`].
@@ -125,10 +125,10 @@ fn patiently<T>(patience: Duration, attempt: impl Fn() -> Result<T>) -> Result<T
 
 impl Union {
     /// Has the branches, in their order, keep these claims.
-    pub(super) fn hold(&self, claims: Vec<Option<Claim>>) -> std::result::Result<(), BadBranch> {
+    pub(super) fn hold(&self, claims: Vec<Option<Claim>>, patience: Duration) -> std::result::Result<(), BadBranch> {
         let slots = self.branches.slots();
         let branches = slots.chunk_by(|one, other| Arc::ptr_eq(&one.member.base, &other.member.base));
-        branches.zip(claims).try_for_each(|(layers, claim)| hold(layers, claim, PATIENCE))
+        branches.zip(claims).try_for_each(|(layers, claim)| hold(layers, claim, patience))
     }
 
     /// Leaves those of these branches to others that it may not change any more.

@@ -151,17 +151,19 @@ impl UnionFileSystem {
     /// # Panics
     /// If there is no branch.
     pub fn new(branches: Vec<Branch>) -> std::result::Result<Self, OptionError> {
-        Self::with_settings(branches, None, Settings::default())
+        Self::with_settings(branches, None, Settings::default(), claim::PATIENCE)
     }
 
+    /// Waits so long for another union of a branch that is ending.
     fn with_settings(
         branches: Vec<Branch>,
         opener: Option<BranchOpener>,
         settings: Settings,
+        patience: Duration,
     ) -> std::result::Result<Self, OptionError> {
-        let claims = claim::of_all(&branches).map_err(bad_branch)?;
+        let claims = claim::of_all(&branches, patience).map_err(bad_branch)?;
         let union = Self::assemble(branches, opener, settings)?;
-        union.hold(claims).map_err(bad_branch)?;
+        union.hold(claims, patience).map_err(bad_branch)?;
         union.family.set_common(&union);
         union.recover();
         union.finish_folds().map_err(|error| OptionError {

@@ -92,13 +92,13 @@ pub fn check(
     options: &CheckOptions,
     report: &mut dyn FnMut(Finding),
 ) -> std::result::Result<(), CheckError> {
-    let claims = claim::of_all(&branches).map_err(CheckError::of)?;
+    let claims = claim::of_all(&branches, claim::PATIENCE).map_err(CheckError::of)?;
     let union = UnionFileSystem::assemble(branches, None, Settings::default()).map_err(|bad| match bad.problem {
         OptionProblem::Branch { error } => CheckError::Branch(bad.key, error),
         OptionProblem::RefusedBranch(why) => CheckError::Refused(bad.key, why),
         _ => CheckError::Branch(bad.key, Errno::EIO),
     })?;
-    union.hold(claims).map_err(CheckError::of)?;
+    union.hold(claims, claim::PATIENCE).map_err(CheckError::of)?;
     // With the frozen layers of those that may be changed, and those that are kept as they are for what is on their left.
     let changeable = || -> Vec<Slot> {
         union.branches.slots().iter().filter(|slot| slot.member.base.mode() != BranchMode::ReadOnly).cloned().collect()
