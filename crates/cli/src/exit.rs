@@ -29,7 +29,7 @@ pub enum Exit {
     Mount,
     /// There is no such mount.
     NoMount,
-    /// The mount is in use.
+    /// The mount is in use, or a branch is.
     Busy,
     /// The server of a mount does not answer.
     NoAnswer,
@@ -69,7 +69,7 @@ pub const TABLE: [Row; 15] = [
     row(Exit::Permission, 9, "the user may not do this"),
     row(Exit::Mount, 10, "the mount failed for another reason"),
     row(Exit::NoMount, 11, "there is no such mount"),
-    row(Exit::Busy, 12, "the mount is in use"),
+    row(Exit::Busy, 12, "the mount, or a branch, is in use"),
     row(Exit::NoAnswer, 13, "the server of the mount does not answer"),
     row(Exit::Died, 14, "the server ended before the mount was usable"),
 ];

@@ -44,6 +44,11 @@ impl Expression {
         stack::build_telling(&self.stack, warn).map_err(|error| failure(&error, &self.text))
     }
 
+    /// Builds the stack only to tell what it is made of: nothing in it is changed, also while it is mounted.
+    pub fn build_to_describe(&self) -> Outcome<FileSystemRef> {
+        stack::only_described(|| self.build())
+    }
+
     /// Whether it is one branch, with or without a mode, and no layer on it.
     pub fn is_one_branch(&self) -> bool {
         self.stack.source.len() == 1 && self.stack.layers.is_empty()
@@ -96,6 +101,7 @@ fn working_directory() -> Outcome<PathBuf> {
 
 fn failure(error: &BuildError, text: &str) -> Failure {
     let exit = match &error.problem {
+        BuildProblem::Option(option) if option.is_in_use() => Exit::Busy,
         BuildProblem::Syntax(_) | BuildProblem::SeveralBranches | BuildProblem::ModeOfOnlyBranch(_) => Exit::Expression,
         BuildProblem::UnknownBase(_)
         | BuildProblem::NoPath(_)

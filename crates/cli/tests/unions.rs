@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
+use rustix::process::{Pid, Signal, kill_process};
 use support::{Scratch, can_mount, requests, run, umount, wait_until};
 
 /// The union of the directories `upper` and `lower` in the scratch directory, mounted.
@@ -324,6 +325,36 @@ fn a_branch_in_use_is_not_checked() {
     }
     umount(&mount);
     run(["union", "check", &upper, &lower]).succeeded();
+}
+
+#[test]
+fn a_branch_that_a_mount_may_change_is_refused_to_another_until_its_server_has_ended() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mount, stack) = (mounted(&scratch), stack(&scratch));
+    let (other, upper) = (scratch.name("merged"), scratch.name("upper"));
+    fs::create_dir(&other).unwrap();
+    let refused = run(["mount", &stack, &other]);
+    assert_eq!(refused.code, 12, "{refused:?}");
+    assert!(refused.errors.contains(&upper) && refused.errors.contains(&format!("{upper}=ro")), "{refused:?}");
+    assert!(fs::read_dir(scratch.path("upper")).unwrap().next().is_none(), "nothing is written for that");
+    run(["explain", &stack]).succeeded();
+    run(["mount", &format!("mem:=rw, {upper}=ro | union"), &other]).succeeded();
+    fs::write(scratch.path("mount/f"), "seen").unwrap();
+    assert_eq!(fs::read_to_string(scratch.path("merged/f")).unwrap(), "seen");
+    let refused = run(["union", "mode", &other, &upper, "rw"]);
+    assert!(refused.code != 0 && refused.errors.contains("another union"), "{refused:?}");
+    umount(&mount);
+    run(["union", "mode", &other, &upper, "rw"]).succeeded();
+    assert_eq!(run(["mount", &stack, &mount]).code, 12);
+    // However a server ends.
+    let status: serde_json::Value = serde_json::from_str(&run(["status", "--json", &other]).succeeded()).unwrap();
+    let pid = status["pid"].as_i64().or_else(|| status[0]["pid"].as_i64()).expect("a pid");
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+    run(["mount", &stack, &mount]).succeeded();
+    umount(&mount);
 }
 
 /// A file system in memory on a directory of the mount, with a file.

@@ -3,13 +3,14 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::codecs::{CODECS, Slow, Stuck};
+use common::codecs::{CODECS, Cutting, Slow, Stuck};
 use common::steps::{Steps, Stepwise};
 use common::{contents, create, memory, name, random, root, small_memory, user};
+use vnode::layer::stack as stacked;
 use vnode::{
     AllocateMode, Caller, Control, Creation, Errno, FileSystemRef, OpenFileRef, OpenFlags, SeekTarget, SetAttributes,
     VnodeRef,
@@ -448,6 +449,24 @@ fn holes_stay_holes_where_the_layer_keeps_them() {
         let mut read = [9; 10];
         assert_eq!(file.read_at(&root(), FAR * 2, &mut read), Ok(5));
         assert_eq!(read[..5], [0; 5]);
+    }
+}
+
+#[test]
+fn no_hole_is_found_past_the_end_that_others_give_a_file_meanwhile() {
+    const WHOLE: u64 = 4 * 4096;
+    for (left, offset, below) in (0..8)
+        .flat_map(|left| [0, 50, 4096, 9000].map(|offset| (left, offset)))
+        .flat_map(|(left, offset)| [108, 4104, 5000, 8208, 4 * 4104].map(|below| (left, offset, below)))
+    {
+        let cutting = stacked(Cutting { left: AtomicUsize::new(left), size: below }, memory());
+        let file_system = CODECS[3].1(4096, cutting);
+        let (_, file) = create(&file_system.root(), &root(), "file", 0o644);
+        file.write_at(&root(), 0, &[1; WHOLE as usize], false).unwrap();
+        let hole = file.seek(&root(), offset, SeekTarget::Hole);
+        let size = file.getattr(&root()).unwrap().size;
+        let expected = if offset < size { Ok(size) } else { Err(Errno::ENXIO) };
+        assert_eq!(hole, expected, "from {offset}, cut to {below} below, before search {left}");
     }
 }
 

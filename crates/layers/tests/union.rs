@@ -251,6 +251,7 @@ fn a_rename_that_fails_brings_no_deleted_name_back_and_deletes_none() {
             assert_eq!(renamed, Err(Errno::EIO), "{options:?}");
             assert_eq!(list(&union, ""), ["new"], "{options:?} {target}");
         }
+        drop(union);
         fill(&lower, 1, "absent");
         assert_eq!(list(&joined_with(options, branches()).union, ""), ["absent", "new"], "{options:?}");
     }

@@ -241,6 +241,74 @@ fn what_a_later_version_has_begun_is_left_to_it() {
 }
 
 #[test]
+fn what_is_of_an_unknown_kind_in_a_work_directory_stays() {
+    let scene = Scene::new(&["a"], &["b", "c"]);
+    chmod(&scene.union(), "b");
+    let work = scene.path("left/.wh..wh.plyfs/work");
+    let names = ["clone.3", "copy.3.x", "name.many.3", "record", "times.1.3", "\u{fc}.3"];
+    for name in names {
+        fs::create_dir_all(work.join(name)).unwrap();
+        fs::write(work.join(name).join("data"), "of a later version").unwrap();
+    }
+    fs::write(work.join("7"), "left over").unwrap();
+    for _ in 0..2 {
+        chmod(&scene.union(), "c");
+        for repair in [false, true] {
+            let found = scene.check(CheckOptions { repair, ..CheckOptions::default() });
+            assert!(found.iter().all(|finding| finding.repair == repair.then_some(Err(Errno::ENODEV))), "{found:?}");
+            let mut paths: Vec<_> = found
+                .into_iter()
+                .filter(|finding| finding.problem == Problem::UnknownKind)
+                .map(|finding| String::from_utf8(finding.path).unwrap())
+                .collect();
+            paths.sort();
+            let mut expected = names.map(|name| format!(".wh..wh.plyfs/work/{name}"));
+            expected.sort();
+            assert_eq!(paths, expected);
+        }
+    }
+    assert!(names.iter().all(|name| work.join(name).join("data").exists()) && !work.join("7").exists());
+}
+
+#[test]
+fn names_of_copied_files_whose_branch_is_not_there() {
+    let scene = Scene::new(&[], &["a", "b"]);
+    for file in ["a", "b"] {
+        fs::hard_link(scene.path(&format!("right/{file}")), scene.path(&format!("right/{file}2"))).unwrap();
+        chmod(&scene.union(), file);
+    }
+    let root = scene.union().root();
+    root.rename(&server(), name("b2"), &root, name("b3"), RenameMode::Replace).unwrap();
+    drop(root);
+    assert_eq!(scene.check(IDLE), [], "its branch is there");
+    let links = scene.path("left/.wh..wh.plyfs/links");
+    assert_eq!(fs::read_dir(&links).unwrap().count(), 2);
+    // With another branch, where no name leads to the copies.
+    fs::create_dir(scene.path("other")).unwrap();
+    let found = |options: CheckOptions| -> Vec<(Problem, Option<vnode::Result<()>>)> {
+        let (mut found, mut branches) = (Vec::new(), scene.branches());
+        let other = DirectoryFileSystem::open(&scene.path("other"), Options::default()).unwrap();
+        branches[1] = Branch { file_system: Arc::new(other), mode: Some(ReadOnly), label: "other".to_owned() };
+        check(branches, &options, &mut |finding| found.push((finding.problem, finding.repair))).unwrap();
+        // That of the name that was taken away.
+        found.retain(|(problem, _)| *problem != Problem::IdleWhiteout);
+        found
+    };
+    assert_eq!(found(CheckOptions::default()), [], "the copies have names of their own");
+    assert_eq!(found(IDLE), [(Problem::LinkOfNoBranch, None), (Problem::LinkOfNoBranch, None)]);
+    // What has lost all its names goes only if none of the original's can lead to it.
+    for file in ["a", "b", "b3"] {
+        fs::remove_file(scene.path(&format!("left/{file}"))).unwrap();
+    }
+    let mut repaired = found(CheckOptions { repair: true, ..CheckOptions::default() });
+    repaired.sort_by_key(|(_, repair)| repair.unwrap().is_err());
+    let expected = [(Problem::OrphanedLink, Some(Ok(()))), (Problem::LinkOfNoBranch, Some(Err(Errno::ENODEV)))];
+    assert_eq!(repaired, expected);
+    assert_eq!(found(CheckOptions::default()), [(Problem::LinkOfNoBranch, None)]);
+    assert_eq!(scene.check(IDLE), [], "its branch is there");
+}
+
+#[test]
 fn what_is_unknown_in_the_state_directory() {
     let scene = Scene::new(&["a"], &["b", "c"]);
     chmod(&scene.union(), "b");

@@ -68,6 +68,18 @@ fn a_register_of_a_later_version_is_left_alone_in_any_branch() {
 }
 
 #[test]
+fn a_register_that_is_no_text_is_left_alone_in_any_branch() {
+    const NO_TEXT: &[u8] = b"plyfs branches 2\n\xff\xfe\n";
+    for (branch, modes) in (0..2).flat_map(|branch| MODES.map(|modes| (branch, modes))) {
+        let branches = written();
+        say(&branches[branch], "branches", NO_TEXT);
+        let refused = join(&branches, modes).err().unwrap_or_else(|| panic!("branch {branch}, {modes:?}"));
+        assert!(refused.contains(&format!("branch {branch}")) && refused.contains("branches"), "{refused}");
+        assert_eq!(said(&branches[branch], "branches"), NO_TEXT, "branch {branch}, {modes:?}");
+    }
+}
+
+#[test]
 fn a_register_of_a_later_version_that_comes_while_a_union_runs_is_left_alone() {
     let branches = [memory(), memory()];
     fill(&branches[1], 1, "third");

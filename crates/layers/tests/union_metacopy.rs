@@ -501,7 +501,7 @@ fn the_superuser_believes_only_marks_that_the_superuser_sets() {
         return;
     }
     for format in ["plyfs", "overlay"] {
-        let scene = Scene::of(&[], |directory| {
+        let mut scene = Scene::of(&[], |directory| {
             let file = directory.join("left/f");
             fs::write(&file, b"").unwrap();
             fs::File::options().write(true).open(&file).unwrap().set_len(100).unwrap();
@@ -515,6 +515,7 @@ fn the_superuser_believes_only_marks_that_the_superuser_sets() {
             }
         });
         assert_eq!(scene.read("f"), Err(Errno::EIO));
+        scene.union = memory();
         let found = scene.check(CheckOptions::default());
         assert_eq!(found.into_iter().map(|finding| finding.problem).collect::<Vec<_>>(), [Problem::DataUnbelieved]);
     }

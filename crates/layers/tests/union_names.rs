@@ -560,6 +560,7 @@ fn compare(seed: u64, fails: bool) {
             let trees =
                 [union.tree(true), model.tree(true)].map(|tree| if fails { without_counts(tree) } else { tree });
             assert_eq!(trees[0], trees[1], "{}, after a new mount", shown(&done));
+            drop(union);
             (model, union) = (Kernel::new(&plain), Kernel::new(&plan.join()));
             done.push("a new mount".to_owned());
         }
@@ -687,6 +688,7 @@ fn a_file_whose_names_are_not_known_is_not_moved_without_them() {
     for action in [rename, Action::Unlink { path: x.clone() }] {
         assert_eq!(kernel.apply(&action).as_deref(), Ok("done"), "{action:?}");
     }
+    drop(kernel);
     let mut kernel = Kernel::new(&plan.join());
     for action in [Action::Open { path: f.clone(), slot: 0, truncates: false }, Action::Unlink { path: f }] {
         assert_eq!(kernel.apply(&action).as_deref(), Ok("done"), "{action:?}");

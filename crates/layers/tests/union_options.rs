@@ -710,6 +710,7 @@ fn new_objects_and_copies_pass_over_full_branches() {
         if made.is_ok() {
             assert_eq!(having(&branches, "new"), [0]);
         }
+        drop(union);
         let lower = memory();
         fill(&lower, "big", &"x".repeat(2 << 20));
         let joined = [(branches[0].clone(), ReadWrite), (branches[2].clone(), ReadWrite), (lower, ReadOnly)];

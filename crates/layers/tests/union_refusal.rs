@@ -2,10 +2,12 @@
 
 mod common;
 
-use common::unions::{Scene, at, list, name, scene, server};
-use common::user;
+use common::unions::{Scene, at, fill, joined, list, name, scene, server};
+use common::{layer, memory, user};
 use layers::BranchMode::{ReadOnly, ReadWrite};
-use vnode::{Caller, Creation, OpenFlags, RenameMode, Result, SetAttributes, SetTime, XattrMode};
+use vnode::{
+    AccessMode, Caller, Control, Creation, Errno, OpenFlags, RenameMode, Result, SetAttributes, SetTime, XattrMode,
+};
 
 /// A list that lets one user write more than the mode says; the version and its entries.
 const LIST: &[u8] = &[
@@ -97,4 +99,34 @@ fn what_is_refused_copies_nothing() {
         }
     }
     assert_eq!(copied, Vec::<String>::new());
+}
+
+#[test]
+fn a_list_that_cannot_be_read_lets_nobody_write() {
+    const GROUP: u32 = 5;
+    let right = memory();
+    fill(&right, 1, "f");
+    let file = at(&right, "f").unwrap();
+    file.setxattr(&server(), b"system.posix_acl_access", LIST, XattrMode::Set).unwrap();
+    file.setattr(&server(), &SetAttributes { gid: Some(GROUP), ..SetAttributes::default() }).unwrap();
+    let right = layer("faulty", &[("operations", "getxattr"), ("error", "EIO")], layer("readonly", &[], right));
+    let scene = joined(vec![(ReadWrite, memory()), (ReadOnly, right)]);
+    let faults = |command: &str| {
+        let control = Control { target: "faulty".to_owned(), command: command.to_owned(), arguments: Vec::new() };
+        scene.union.control(&control).unwrap();
+    };
+    faults("off");
+    let (file, member) = (at(&scene.union, "f").unwrap(), user(GROUP));
+    assert_eq!(
+        file.access(&member, AccessMode::WRITE),
+        Err(Errno::EACCES),
+        "the list gives the group less than the mode"
+    );
+    faults("on");
+    let now = Some(SetTime::Now);
+    let touch = SetAttributes { atime: now, mtime: now, ..SetAttributes::default() };
+    assert_eq!(file.access(&member, AccessMode::WRITE), Err(Errno::EIO));
+    assert_eq!(file.setattr(&member, &touch).map(drop), Err(Errno::EIO));
+    assert_eq!(file.open(&member, OpenFlags::READ_WRITE).map(drop), Err(Errno::EIO));
+    assert_eq!(list(&scene.branches[0], ""), Vec::<String>::new());
 }

@@ -539,6 +539,7 @@ fn views_are_an_option_too() {
     union.root().mkdir(&user(ONE), name("d"), 0o755).unwrap();
     assert_eq!((list_all(&offered[1], "").contains(&"d".to_owned()), list_all(&offered[0], "").len()), (true, 0));
     assert!(union.properties().needs_every_lookup && union.properties().needs_fresh_attributes);
+    drop(union);
     for wrong in ["uid:1001", "uid:x=one", "gid:1=one", "uid:1=nowhere", "uid:1=top"] {
         let error = join(wrong).err().unwrap_or_else(|| panic!("{wrong}")).to_string();
         assert!(error.contains("views"), "{wrong}: {error}");

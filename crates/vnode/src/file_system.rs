@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::{Errno, Handle, Name, Properties, Result, VnodeRef};
+use crate::{Claim, Errno, Handle, Name, Properties, Result, VnodeRef};
 
 /// A file system: a base, or a layer over others. Used as [`FileSystemRef`].
 pub trait FileSystem: Send + Sync + 'static {
@@ -32,6 +32,16 @@ pub trait FileSystem: Send + Sync + 'static {
     /// several.
     fn fsid(&self) -> Option<u64> {
         None
+    }
+
+    /// Keeps others from claiming the file system for as long as the result lives: whoever writes all of it as its own, such as a
+    /// union that keeps records in it, claims it first. Nothing is written for that. Layers over another pass it down. Default: it
+    /// cannot tell who writes it, and keeps nobody out.
+    ///
+    /// # Errors
+    /// `EBUSY` if it is claimed.
+    fn claim(&self) -> Result<Claim> {
+        Ok(Claim::unknown())
     }
 
     /// What this file system, with all below it, declares. It may change only through [`FileSystem::control`].

@@ -9,6 +9,7 @@ mod attributes;
 mod buffer;
 mod caller;
 mod cancellation;
+mod claim;
 mod errno;
 mod file_system;
 mod flags;
@@ -35,6 +36,7 @@ pub use attributes::{Attributes, Device, FileKind, SetAttributes, SetTime, StatF
 pub use buffer::zeros;
 pub use caller::Caller;
 pub use cancellation::{Cancellation, CancellationSource};
+pub use claim::{Claim, ClaimFlag};
 pub use errno::{Errno, Result};
 pub use file_system::{Control, ControlError, Description, FileSystem, FileSystemRef, KeptAccessTimes, Notifier};
 pub use flags::{AccessMode, AllocateMode, OpenFlags, RenameMode, SeekTarget, XattrMode};

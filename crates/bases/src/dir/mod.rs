@@ -6,6 +6,7 @@
 mod attributes;
 mod calls;
 mod capabilities;
+mod claim;
 mod covered;
 mod create;
 mod credentials;
@@ -39,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{CWD, OFlags};
-use vnode::{Description, Errno, FileSystem, Handle, KeptAccessTimes, Properties, Result, VnodeRef};
+use vnode::{Claim, Description, Errno, FileSystem, Handle, KeptAccessTimes, Properties, Result, VnodeRef};
 
 pub use credentials::restore_thread_credentials;
 pub use error::OpenError;
@@ -145,6 +146,10 @@ impl FileSystem for DirectoryFileSystem {
 
     fn fsid(&self) -> Option<u64> {
         fsid::of(self.tree.mounts.root().handles()?)
+    }
+
+    fn claim(&self) -> Result<Claim> {
+        claim::of(&self.tree)
     }
 
     fn properties(&self) -> Properties {

@@ -26,7 +26,10 @@ mod tests;
 
 use std::sync::Arc;
 
-use vnode::{Control, ControlError, Description, Device, FileKind, FileSystem, Handle, Properties, Result, VnodeRef};
+use vnode::{
+    Claim, ClaimFlag, Control, ControlError, Description, Device, FileKind, FileSystem, Handle, Properties, Result,
+    VnodeRef,
+};
 
 use self::inode::{Content, Inode, NewInode};
 use self::permissions::Inherited;
@@ -42,6 +45,7 @@ const KIND: &str = "mem";
 pub struct MemoryFileSystem {
     root: Arc<Inode>,
     options: Options,
+    claimed: ClaimFlag,
 }
 
 impl MemoryFileSystem {
@@ -57,7 +61,7 @@ impl MemoryFileSystem {
             content: Content::Directory(Box::default()),
         };
         let root = Inode::new(&volume, new).expect("the options leave room for the root");
-        Self { root, options }
+        Self { root, options, claimed: ClaimFlag::default() }
     }
 }
 
@@ -68,6 +72,10 @@ impl FileSystem for MemoryFileSystem {
 
     fn resolve(&self, handle: &Handle) -> Result<VnodeRef> {
         Ok(self.root.volume.resolve(handle)?)
+    }
+
+    fn claim(&self) -> Result<Claim> {
+        self.claimed.claim()
     }
 
     fn properties(&self) -> Properties {

@@ -11,7 +11,7 @@ use crate::front_end::{self, Plan};
 /// Runs the command.
 pub fn run(arguments: &Explain) -> Outcome {
     let expression = Expression::read(&arguments.stack)?;
-    let file_system = expression.build()?;
+    let file_system = expression.build_to_describe()?;
     print(&text(&expression, file_system.as_ref(), &Plan::default()))
 }
 

@@ -53,7 +53,7 @@ pub fn run(arguments: &Mount) -> Outcome {
             return Err(Failure::new(Exit::Usage, NO_MOUNT_POINT));
         }
         let plan = Plan { options, ..Plan::default() };
-        let file_system = expression.build()?;
+        let file_system = expression.build_to_describe()?;
         return super::print(&super::explain::text(&expression, file_system.as_ref(), &plan));
     };
     let log_level =

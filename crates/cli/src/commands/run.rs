@@ -107,11 +107,12 @@ fn open(scratch: &Scratch, expression: &Expression, force: bool) -> Outcome<Fork
     };
     let stack = expression.build()?;
     let stack = if lists::are_partial() { vnode::layer::stack(PartialLists { force }, stack) } else { stack };
-    let fork = Fork::new(scratch.changes()?, stack).map_err(|error| failed(&error))?;
+    let in_use =
+        || Failure::new(Exit::Busy, format!("another command is using the fork in {path}; wait until it has ended"));
+    let fork = Fork::new(scratch.changes()?, stack);
+    let fork = fork.map_err(|error| if error.is_in_use() { in_use() } else { failed(&error) })?;
     fork.hold(scratch.is_new()).map_err(|errno| match errno {
-        Errno::EBUSY => {
-            Failure::new(Exit::Busy, format!("another command is using the fork in {path}; wait until it has ended"))
-        }
+        Errno::EBUSY => in_use(),
         // Owners that are none in a user's name space cannot be given to anything.
         Errno::EINVAL | Errno::EPERM => {
             let message =

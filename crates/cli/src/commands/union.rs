@@ -93,6 +93,11 @@ fn check(branches: &[OsString], options: CheckOptions) -> Outcome {
         CheckError::Refused(_, Refusal::LaterVersion) => {
             Failure::new(Exit::Stack, format!("{error}; check it with that version"))
         }
+        CheckError::Refused(_, Refusal::UnknownRegister) => {
+            let remedy = "bring it back from a backup, or remove it: objects get new inode numbers then";
+            Failure::new(Exit::Stack, format!("{error}; {remedy}"))
+        }
+        CheckError::Refused(_, Refusal::InUse | Refusal::OtherSnapshots) => Failure::new(Exit::Busy, error),
         CheckError::Refused(_, Refusal::WithoutMarks) => {
             let remedy = "copy it again with them (cp -a or rsync -aX, as root)";
             Failure::new(Exit::Stack, format!("{error}; {remedy}"))

@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use vnode::{
-    Caller, Control, ControlError, Description, Errno, FileSystem, FileSystemRef, Handle, KeptAccessTimes, Name,
+    Caller, Claim, Control, ControlError, Description, Errno, FileSystem, FileSystemRef, Handle, KeptAccessTimes, Name,
     Notifier, Properties, Result, VnodeRef,
 };
 
@@ -107,6 +107,11 @@ impl FileSystem for FanFileSystem {
     fn sync(&self) -> Result<()> {
         // All are asked, and the first error is told.
         self.0.branches.iter().map(|branch| branch.sync()).fold(Ok(()), Result::and)
+    }
+
+    fn claim(&self) -> Result<Claim> {
+        let written = self.0.branches.iter().filter(|branch| !branch.properties().read_only);
+        Ok(Claim::all(written.map(|branch| branch.claim()).collect::<Result<Vec<_>>>()?))
     }
 
     fn properties(&self) -> Properties {

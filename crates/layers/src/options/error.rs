@@ -76,6 +76,12 @@ pub enum Refusal {
     StateOfOthers,
     /// A later version has written its state directory.
     LaterVersion,
+    /// What its state directory knows branches by is no text.
+    UnknownRegister,
+    /// Another union is using it to write.
+    InUse,
+    /// Another union has taken or dropped snapshots in it since it was last written here.
+    OtherSnapshots,
     /// It has files whose data are elsewhere, and has lost the extended attributes that say so.
     WithoutMarks,
 }
@@ -85,6 +91,9 @@ impl fmt::Display for Refusal {
         formatter.write_str(match self {
             Self::StateOfOthers => "its .wh..wh.plyfs is not the server's own, so others can have written it",
             Self::LaterVersion => "a later version of plyfs has written to it",
+            Self::UnknownRegister => "its .wh..wh.plyfs/branches is not understood",
+            Self::InUse => "another union may write to it, and only one at a time may",
+            Self::OtherSnapshots => "another union has taken or dropped snapshots in it",
             Self::WithoutMarks => {
                 "it was copied without its extended attributes, and has files whose data are elsewhere: they would be read as zeros"
             }
@@ -93,6 +102,11 @@ impl fmt::Display for Refusal {
 }
 
 impl OptionError {
+    /// Whether it is about a branch that another union writes to.
+    pub fn is_in_use(&self) -> bool {
+        self.problem == OptionProblem::RefusedBranch(Refusal::InUse)
+    }
+
     /// Whether the value is wrong, rather than the key: where a message should point.
     pub fn is_about_value(&self) -> bool {
         match self.problem {

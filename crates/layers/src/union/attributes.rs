@@ -163,7 +163,7 @@ fn permitted(object: &VnodeRef, caller: &Caller, mode: AccessMode) -> Result<()>
         0o6 | u32::from(executable)
     } else if is_owner {
         attributes.mode >> 6
-    } else if object.getxattr(&Caller::server(), ACCESS_LIST).is_ok() {
+    } else if whiteout::attribute(object, ACCESS_LIST)?.is_some() {
         0
     } else if caller.is_in_group(attributes.gid) {
         attributes.mode >> 3

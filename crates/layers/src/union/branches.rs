@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use vnode::{Caller, Errno, FileSystemRef, Name, Result, VnodeRef};
+use vnode::{Caller, Claim, Errno, FileSystemRef, Name, Result, VnodeRef};
 
 use super::exact::with_exact_names;
 use super::health::Health;
@@ -32,6 +32,10 @@ pub(super) struct Base {
     pub(super) history: Mutex<History>,
     /// Whether it is there.
     pub(super) health: Health,
+    /// Keeps other unions from changing it.
+    claim: Mutex<Option<Claim>>,
+    /// What was stopped half-way there is finished.
+    is_recovered: AtomicBool,
 }
 
 /// A tree of the union: a branch, or a layer of one.
@@ -93,6 +97,7 @@ impl BadBranch {
         let why = match error {
             _ if is_believed == Ok(false) => WhyBad::Refused(Refusal::StateOfOthers),
             register::LATER => WhyBad::Refused(Refusal::LaterVersion),
+            register::NO_TEXT => WhyBad::Refused(Refusal::UnknownRegister),
             work::UNMARKED => WhyBad::Refused(Refusal::WithoutMarks),
             error => WhyBad::Error(error),
         };
@@ -305,6 +310,32 @@ impl Base {
         self.mode() != BranchMode::ReadOnly && !self.history().snapshots.is_empty()
     }
 
+    /// Keeps a claim of it.
+    pub(super) fn hold(&self, claim: Claim) {
+        *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim);
+    }
+
+    /// Whether it is claimed.
+    pub(super) fn is_claimed(&self) -> bool {
+        self.claim.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Lets another union claim it, which may leave something half-way there.
+    pub(super) fn let_go(&self) {
+        self.is_recovered.store(false, Ordering::Relaxed);
+        *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether what was stopped half-way there is finished.
+    pub(super) fn is_recovered(&self) -> bool {
+        self.is_recovered.load(Ordering::Relaxed)
+    }
+
+    /// It is.
+    pub(super) fn note_recovered(&self) {
+        self.is_recovered.store(true, Ordering::Relaxed);
+    }
+
     /// What it may be used for, but for snapshots.
     pub(super) fn mode(&self) -> BranchMode {
         *self.mode.lock().unwrap_or_else(PoisonError::into_inner)
@@ -333,7 +364,9 @@ pub(super) fn slots_of(
         let mode = if file_system.properties().read_only { BranchMode::ReadOnly } else { mode.unwrap_or(default) };
         let (label, mode, history) = (label.clone(), Mutex::new(mode), Mutex::new(history));
         let health = Health::of(&root);
-        let base = Arc::new(Base { known, label, file_system, root, mode, history, health });
+        let (claim, is_recovered) = (Mutex::default(), AtomicBool::new(false));
+        let base = Base { known, label, file_system, root, mode, history, health, claim, is_recovered };
+        let base = Arc::new(base);
         let slot = |layer| Ok(Slot::read_only(&Member::of_layer(&base, layer)?));
         layers.into_iter().map(slot).collect()
     };

@@ -4,13 +4,14 @@
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 use std::time::Duration;
 
-use vnode::{AccessMode, Caller, Control, ControlError, Errno, KeptAccessTimes};
+use vnode::{AccessMode, Caller, Claim, Control, ControlError, Errno, KeptAccessTimes};
 
-use super::branches::{Member, Slot, slots_of};
+use super::branches::{BadBranch, Base, Member, Slot, WhyBad, slots_of};
+use super::claim;
 use super::file::UnionFile;
 use super::register::Register;
 use super::{Everything, Union};
-use crate::BranchMode;
+use crate::{BranchMode, Refusal};
 
 /// How many files in the way are named.
 const NAMED: usize = 3;
@@ -80,6 +81,7 @@ impl Union {
     fn add(self: &Arc<Self>, text: &str, at: Option<usize>) -> Answer {
         let opener = self.opener.as_ref().ok_or_else(|| refused("this union cannot open branches"))?;
         let branch = opener(text).map_err(ControlError::BadArgument)?;
+        let claim = claim::of(&branch, BranchMode::ReadOnly, claim::PATIENCE).map_err(|bad| cannot_be_used(&bad))?;
         self.change(|groups, register| {
             if groups.iter().any(|group| group[0].member.base.label == branch.label) {
                 return Err(refused(&format!("{} is a branch already", branch.label)));
@@ -99,8 +101,9 @@ impl Union {
             }
             branch.file_system.keep_access_times(self.kept_access_times());
             let label = branch.label.clone();
-            let added = slots_of(branch, BranchMode::ReadOnly, register);
-            groups.insert(at, added.map_err(|bad| refused(&format!("{} cannot be used: {}", bad.label, bad.why)))?);
+            let added = slots_of(branch, BranchMode::ReadOnly, register).map_err(|bad| cannot_be_used(&bad))?;
+            claim::hold(&added, claim, Duration::ZERO).map_err(|bad| cannot_be_used(&bad))?;
+            groups.insert(at, added);
             self.forget_missing(&label);
             Ok(())
         })
@@ -123,9 +126,10 @@ impl Union {
 
     /// Changes what a branch may be used for.
     fn set_mode(&self, which: &str, mode: BranchMode) -> Answer {
-        if mode == BranchMode::ReadOnly {
-            self.collect_written()?;
-        }
+        let claim = match mode {
+            BranchMode::ReadOnly => self.collect_written().map(|()| None)?,
+            _ => self.claim_of(which)?,
+        };
         self.change(|groups, _| {
             let at = find(groups, which)?;
             let newest = &groups[at][0].member;
@@ -138,9 +142,24 @@ impl Union {
                 let (left, label) = (&left.member.base.label, &newest.base.label);
                 return Err(refused(&format!("{label} has data of files in {left} (metacopy)")));
             }
+            match claim {
+                Some((base, claim)) if Arc::ptr_eq(&base, &newest.base) => {
+                    claim::again(&groups[at], claim).map_err(|bad| cannot_be_used(&bad))?;
+                }
+                None if mode == BranchMode::ReadOnly || newest.base.is_claimed() => {}
+                _ => return Err(refused("the branches have changed meanwhile; nothing was changed")),
+            }
             newest.base.set_mode(mode);
             Ok(())
         })
+    }
+
+    /// Claims a branch that has been read only, while operations go on.
+    fn claim_of(&self, which: &str) -> Result<Option<(Arc<Base>, Claim)>, ControlError> {
+        let groups: Groups = self.branches.slots().chunk_by(is_one).map(<[Slot]>::to_vec).collect();
+        let base = Arc::clone(&groups[find(&groups, which)?][0].member.base);
+        let claim = claim::of_base(&base).map_err(|bad| cannot_be_used(&bad))?;
+        Ok(claim.map(|claim| (base, claim)))
     }
 
     /// Gives a branch another place.
@@ -184,13 +203,15 @@ impl Union {
     }
 
     /// Changes the branches as a whole or not at all. The answer is the list of branches.
-    fn change(&self, change: impl FnOnce(&mut Groups, &mut Register) -> Result<(), ControlError>) -> Answer {
+    pub(super) fn change(&self, change: impl FnOnce(&mut Groups, &mut Register) -> Result<(), ControlError>) -> Answer {
         let mut changing = self.changing()?;
         let mut groups = changing.groups();
         let mut register = changing.register.clone();
         change(&mut groups, &mut register)?;
+        let before = self.branches.slots().to_vec();
         *changing.register = register;
         changing.install(groups);
+        self.let_go_of(&before);
         changing.finish();
         Ok(self.list())
     }
@@ -230,6 +251,11 @@ impl Union {
     }
 }
 
+/// Whether both are layers of one branch.
+fn is_one(one: &Slot, other: &Slot) -> bool {
+    Arc::ptr_eq(&one.member.base, &other.member.base)
+}
+
 /// The layers of each branch together, the newest first.
 pub(super) type Groups = Vec<Vec<Slot>>;
 
@@ -243,7 +269,6 @@ pub(super) struct Changing<'a> {
 impl Changing<'_> {
     /// The branches as they are.
     pub(super) fn groups(&self) -> Groups {
-        let is_one = |one: &Slot, other: &Slot| Arc::ptr_eq(&one.member.base, &other.member.base);
         self.union.branches.slots().chunk_by(is_one).map(<[Slot]>::to_vec).collect()
     }
 
@@ -254,6 +279,8 @@ impl Changing<'_> {
 
     /// Lets operations begin again, and tells the front end.
     pub(super) fn finish(self) {
+        // In branches that may be changed from now on.
+        self.union.recover();
         let notifier = self.union.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
         drop(self);
         if let Some(notifier) = notifier {
@@ -303,6 +330,16 @@ fn bad_place(groups: &[Vec<Slot>]) -> ControlError {
 
 fn missing(key: &str) -> ControlError {
     ControlError::BadArgument(format!("{key}= is missing"))
+}
+
+/// What is answered where a branch cannot be used.
+pub(super) fn cannot_be_used(BadBranch { label, why }: &BadBranch) -> ControlError {
+    let remedy = match why {
+        WhyBad::Refused(Refusal::InUse) => "; unmount the other, or use it here as `ro`",
+        WhyBad::Refused(Refusal::OtherSnapshots) => "; remove it and add it again",
+        _ => "",
+    };
+    refused(&format!("{label} cannot be used: {why}{remedy}"))
 }
 
 pub(super) fn refused(why: &str) -> ControlError {

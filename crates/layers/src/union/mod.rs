@@ -12,6 +12,7 @@ mod attributes;
 mod branches;
 mod change;
 mod check;
+mod claim;
 mod copy_up;
 mod create;
 mod diff;
@@ -36,10 +37,12 @@ mod metacopy;
 mod names;
 mod node;
 mod options;
+mod others;
 mod parallel;
 mod placement;
 mod recent;
 mod record;
+mod recovery;
 mod refresh;
 mod refusal;
 mod register;
@@ -62,20 +65,23 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use vnode::{
-    AccessControl, Caller, Control, ControlError, Description, Errno, FileKind, FileSystem, Handle, KeptAccessTimes,
-    KeyedLocks, Name, Notifier, Properties, Result, StatFs, TimesTell, VnodeRef,
+    AccessControl, Caller, Claim, ClaimFlag, Control, ControlError, Description, Errno, FileKind, FileSystem, Handle,
+    KeptAccessTimes, KeyedLocks, Name, Notifier, Properties, Result, StatFs, TimesTell, VnodeRef,
 };
 
 use crate::kind::Build;
 use crate::{Branch, BranchOpener, Kind, OptionError, OptionProblem};
 use branches::{BadBranch, Branches, Member, WhyBad};
 pub use check::{CheckError, CheckOptions, Finding, Problem, check};
+pub use claim::only_described;
 use file::UnionFile;
 pub use fork::{Change, CommitError, CommitOptions, Conflict, Deed, Difference, Fork, to_json};
 pub use losses::{Loss, Losses};
 use node::{Node, Table};
 pub use options::create;
+use others::Others;
 use recent::Recent;
+use recovery::Recovery;
 use register::Register;
 use settings::Settings;
 pub use trusted::attributes_of_marks;
@@ -107,6 +113,8 @@ struct Union {
     /// The labels of branches that were not there when the union was made.
     missing: Mutex<Vec<String>>,
     recent: Recent,
+    recovery: Recovery,
+    others: Others,
     /// By which numbers branches are known.
     register: Mutex<Register>,
     mount_point: OnceLock<OwnedFd>,
@@ -129,6 +137,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 pub struct UnionFileSystem {
     union: Arc<Union>,
     root: Arc<Node>,
+    /// As a branch of another union.
+    claimed: ClaimFlag,
 }
 
 impl UnionFileSystem {
@@ -141,15 +151,19 @@ impl UnionFileSystem {
     /// # Panics
     /// If there is no branch.
     pub fn new(branches: Vec<Branch>) -> std::result::Result<Self, OptionError> {
-        Self::with_settings(branches, None, Settings::default())
+        Self::with_settings(branches, None, Settings::default(), claim::PATIENCE)
     }
 
+    /// Waits so long for another union of a branch that is ending.
     fn with_settings(
         branches: Vec<Branch>,
         opener: Option<BranchOpener>,
         settings: Settings,
+        patience: Duration,
     ) -> std::result::Result<Self, OptionError> {
+        let claims = claim::of_all(&branches, patience).map_err(bad_branch)?;
         let union = Self::assemble(branches, opener, settings)?;
+        union.hold(claims, patience).map_err(bad_branch)?;
         union.family.set_common(&union);
         union.recover();
         union.finish_folds().map_err(|error| OptionError {
@@ -160,7 +174,7 @@ impl UnionFileSystem {
         let root = union.root_node();
         // Not by views, to whose branches others write too.
         union.recent.begin();
-        Ok(Self { union, root })
+        Ok(Self { union, root, claimed: ClaimFlag::default() })
     }
 
     /// The union as it is found, with nothing done to the branches.
@@ -191,6 +205,8 @@ impl Union {
             direct_files: Mutex::default(),
             notifier: Mutex::default(),
             recent: Recent::default(),
+            recovery: Recovery::default(),
+            others: Others::default(),
             opener,
             turn: AtomicUsize::new(0),
             moves: Mutex::default(),
@@ -275,6 +291,11 @@ impl FileSystem for UnionFileSystem {
         let slots = self.union.branches.slots();
         parallel::each(&slots, |slot| slot.member.base.file_system.sync())?;
         self.union.family.views().iter().try_for_each(|view| view.file_system().sync())
+    }
+
+    fn claim(&self) -> Result<Claim> {
+        // Its own branches are claimed.
+        self.claimed.claim()
     }
 
     fn properties(&self) -> Properties {

@@ -3,6 +3,7 @@
 use vnode::{ControlError, FileSystemRef};
 
 use super::UnionFileSystem;
+use super::claim;
 use super::settings::{Deletion, Ownership, Policy, Rights, Settings};
 use super::views::{Definition, Rule};
 use super::whiteout::Format;
@@ -73,7 +74,7 @@ pub fn create(
     super::KIND.leaves_out_missing_branches(pairs)?;
     let options = Options::new(super::KIND.name, KNOWN, pairs)?;
     let (settings, views) = (settings(&options)?, options.read("views", views)?.unwrap_or_default());
-    let file_system = UnionFileSystem::with_settings(branches, opener, settings)?;
+    let file_system = UnionFileSystem::with_settings(branches, opener, settings, claim::PATIENCE)?;
     file_system.union.note_missing(missing);
     for Definition { rule, branch } in views {
         let bad = |error: ControlError| {

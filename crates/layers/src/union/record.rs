@@ -175,20 +175,7 @@ impl Record {
 }
 
 impl Union {
-    /// Finishes the renames that were stopped half-way in branches that may be changed. What another union is working on
-    /// is left to it. In the layers that snapshots keep, only the union's own directories have something to be undone.
-    pub(super) fn recover(&self) {
-        for slot in self.branches.slots().iter() {
-            if self.branches.may_change(&slot.member) && slot.member.work.exists() {
-                // What cannot be done now stays recorded.
-                let _ = self.recover_in(&slot.member);
-            } else if slot.member.base.has_snapshots() && slot.member.work.exists() {
-                let _ = slot.member.work.directory();
-            }
-        }
-    }
-
-    /// Does so in one branch.
+    /// Finishes the renames that were stopped half-way in a branch.
     pub(super) fn recover_in(&self, member: &Member) -> Result<()> {
         let work = member.work.directory()?;
         for (name, record) in records(&work)? {
@@ -248,7 +235,7 @@ fn if_there<T>(member: &Member, answer: Result<T>) -> Result<Option<T>> {
 pub(super) fn records(work: &VnodeRef) -> Result<Vec<(NameBuf, Said)>> {
     let mut found = Vec::new();
     for (name, _) in work::entries(work)? {
-        if Purpose::of(name.as_bytes()) == Purpose::Record {
+        if Purpose::of(name.as_bytes()) == Some(Purpose::Record) {
             let text = read(work, name.as_name())?;
             found.push((name, Said::by(&text)));
         }

@@ -97,6 +97,8 @@ impl Node {
         change: impl Fn(&Arc<Self>) -> Result<T>,
     ) -> Result<T> {
         loop {
+            self.union.recover_late();
+            self.union.follow_others();
             let changed = self.begin().and_then(|_steady| change(self));
             match changed {
                 Err(Errno::EROFS) if self.union.learn_what_is_read_only() => {}
@@ -108,6 +110,10 @@ impl Node {
 
     /// Learns what has become of the object since the branches were changed.
     pub(super) fn refresh(self: &Arc<Self>) -> Result<()> {
+        let is_old = self.kind == FileKind::Directory && self.has_grown_old();
+        if is_old {
+            self.union.look_at_others();
+        }
         let now = self.union.branches.generation();
         if self.generation.load(Ordering::Acquire) != now {
             for node in self.way_to_current(now).into_iter().rev() {
@@ -120,7 +126,7 @@ impl Node {
                     }
                 }
             }
-        } else if self.kind == FileKind::Directory && self.has_grown_old() {
+        } else if is_old {
             match self.follow() {
                 // What is known of it holds until the branch is there again.
                 Err(_) if self.union.failed_branch().is_some() => {}

@@ -7,6 +7,7 @@ use rustix::thread::CapabilitySet;
 use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime};
 
 use super::node::Node;
+use super::whiteout::attribute;
 
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
@@ -32,7 +33,7 @@ impl Node {
         match self.may(caller, mode) {
             Err(Errno::EACCES)
                 if original.access(caller, mode) == Err(Errno::EROFS)
-                    && original.getxattr(&Caller::server(), ACCESS_LIST).is_ok() =>
+                    && attribute(&original, ACCESS_LIST)?.is_some() =>
             {
                 Ok(())
             }

@@ -24,6 +24,9 @@ const FORM_WITHOUT_ROOTS: &str = "plyfs branches 1";
 /// Passed up for a register in a form that is not known. No file system answers it.
 pub(super) const LATER: Errno = Errno::EPROTO;
 
+/// Passed up for a register that is no text. No file system answers it.
+pub(super) const NO_TEXT: Errno = Errno::new(libc::EMEDIUMTYPE);
+
 /// The identifiers of branches, by their tags.
 pub(super) type Identifiers = HashMap<u16, u64>;
 
@@ -87,12 +90,12 @@ impl Register {
     /// That of the branch with this root, if it has one.
     ///
     /// # Errors
-    /// Those of reading it: without it, objects would get other numbers. [`LATER`] if it is in a form of later versions.
+    /// Those of reading it: without it, objects would get other numbers. [`LATER`] if it is in a form of later versions, [`NO_TEXT`].
     pub(super) fn of(root: &VnodeRef) -> Result<Option<Self>> {
         let Some(state) = work::state_of(root)? else { return Ok(None) };
         let Some(file) = work::find(&state, work::name(Work::REGISTER))? else { return Ok(None) };
-        // One that is no text is one that is not there: the numbers are made anew.
-        String::from_utf8(work::read_all(&file, BYTES_MAX)?).map_or(Ok(None), |text| Self::of_text(&text))
+        let text = String::from_utf8(work::read_all(&file, BYTES_MAX)?).map_err(|_| NO_TEXT)?;
+        Self::of_text(&text)
     }
 
     /// What a branch is known by: as before, or anew.

@@ -10,6 +10,7 @@ use vnode::{Caller, Control, ControlError, Errno, NameBuf, Result, Vnode};
 
 use super::branches::{Branches, Member, Slot};
 use super::change::{Arguments, Groups, refused};
+use super::claim::is_only_described;
 use super::copy_up::copy_attributes;
 use super::diff;
 use super::fold::Fold;
@@ -246,7 +247,8 @@ impl Union {
 
     /// Finishes folds that were stopped.
     pub(super) fn finish_folds(self: &Arc<Self>) -> Outcome {
-        if self.branches.slots().iter().all(|slot| slot.member.base.history().folding.is_none()) {
+        if is_only_described() || self.branches.slots().iter().all(|slot| slot.member.base.history().folding.is_none())
+        {
             return Ok(());
         }
         let changing = self.changing()?;

@@ -2,7 +2,7 @@
 //!
 //! It is `.wh..wh.plyfs/work` at the branch's root, made when it is first needed. Whatever is in it when a union begins
 //! to use it was left by one that was stopped half-way, and belongs to no name: it is removed. What has to be done beside
-//! that, its name tells: see [`Purpose`].
+//! that, its name tells: see [`Purpose`]. What has a name of another form is a later version's, and stays.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,21 +54,22 @@ impl Purpose {
         }
     }
 
-    /// That of a name.
-    pub(super) fn of(name: &[u8]) -> Self {
-        let text = std::str::from_utf8(name).unwrap_or_default();
-        let time = || {
-            let mut parts = text.strip_prefix("times.")?.split('.');
-            let (seconds, nanoseconds) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-            parts.next().map(|_| Self::Times(Timestamp { seconds, nanoseconds }))
-        };
-        let count = || text.strip_prefix("name.")?.split_once('.')?.0.parse().ok();
-        match text.split_once('.') {
-            Some(("copy", _)) => Self::Copy,
-            Some(("record", _)) => Self::Record,
-            Some(("kept", _)) => Self::Kept,
-            _ => count().map(Self::Name).or_else(time).unwrap_or(Self::Passing),
-        }
+    /// That of a name; `None` for one that only a later version can have made.
+    pub(super) fn of(name: &[u8]) -> Option<Self> {
+        let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+        let words: Vec<&str> = std::str::from_utf8(name).ok()?.split('.').collect();
+        let (_, words) = words.split_last().filter(|(number, _)| is_number(number))?;
+        Some(match words {
+            [] => Self::Passing,
+            ["copy"] => Self::Copy,
+            ["record"] => Self::Record,
+            ["kept"] => Self::Kept,
+            ["name", names] => Self::Name(names.parse().ok()?),
+            ["times", seconds, nanoseconds] => {
+                Self::Times(Timestamp { seconds: seconds.parse().ok()?, nanoseconds: nanoseconds.parse().ok()? })
+            }
+            _ => return None,
+        })
     }
 }
 
@@ -95,6 +96,36 @@ pub(super) struct Work {
     /// Held to note losses, one after the other.
     losses: Mutex<()>,
     next: AtomicU64,
+}
+
+/// What unions have written to a branch.
+struct Written {
+    exists: bool,
+    has_copied_directories: bool,
+    has_metacopies: bool,
+}
+
+impl Written {
+    /// In the branch with this root.
+    fn of(root: &VnodeRef) -> Result<Self> {
+        let state = state_of(root)?;
+        Register::of(root)?;
+        let has = |mark| match &state {
+            Some(state) => find(state, name(mark)),
+            None => Ok(None),
+        };
+        let (copied, metacopies) = (has(Work::COPIED)?, has(Work::METACOPIES)?);
+        if let Some(mark) = &metacopies
+            && !MARKED.is_in(&whiteout::attributes(&mark.vnode)?)
+        {
+            return Err(UNMARKED);
+        }
+        Ok(Self {
+            exists: state.is_some(),
+            has_copied_directories: copied.is_some(),
+            has_metacopies: metacopies.is_some(),
+        })
+    }
 }
 
 struct Opened {
@@ -140,35 +171,33 @@ impl Work {
     ///
     /// [`LATER`]: super::register::LATER
     pub(super) fn new(root: &VnodeRef) -> Result<Self> {
-        let state = state_of(root)?;
-        Register::of(root)?;
-        let exists = AtomicBool::new(state.is_some());
-        let has = |mark| match &state {
-            Some(state) => find(state, name(mark)).map(|mark| mark.is_some()),
-            None => Ok(false),
-        };
-        let has_copied_directories = AtomicBool::new(has(Work::COPIED)?);
-        let has_metacopies = AtomicBool::new(has(Work::METACOPIES)?);
-        if let Some(state) = &state
-            && let Some(mark) = find(state, name(Work::METACOPIES))?
-            && !MARKED.is_in(&whiteout::attributes(&mark.vnode)?)
-        {
-            return Err(UNMARKED);
-        }
-        let (opened, register, next) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        let root = root.clone();
-        let (has_hard_links, losses) = (OnceLock::new(), Mutex::default());
+        let written = Written::of(root)?;
         Ok(Self {
-            root,
-            exists,
-            has_copied_directories,
-            has_metacopies,
-            opened,
-            register,
-            has_hard_links,
-            losses,
-            next,
+            root: root.clone(),
+            exists: AtomicBool::new(written.exists),
+            has_copied_directories: AtomicBool::new(written.has_copied_directories),
+            has_metacopies: AtomicBool::new(written.has_metacopies),
+            opened: Mutex::default(),
+            register: Mutex::default(),
+            has_hard_links: OnceLock::new(),
+            losses: Mutex::default(),
+            next: AtomicU64::new(0),
         })
+    }
+
+    /// Learns what another union has written to the branch since: whether that is anything new.
+    ///
+    /// # Errors
+    /// As [`Work::new`].
+    pub(super) fn look_again(&self) -> Result<bool> {
+        let written = Written::of(&self.root)?;
+        let is_new = |known: &AtomicBool, now: bool| known.swap(now, Ordering::Relaxed) != now;
+        let flags = [
+            is_new(&self.exists, written.exists),
+            is_new(&self.has_copied_directories, written.has_copied_directories),
+            is_new(&self.has_metacopies, written.has_metacopies),
+        ];
+        Ok(flags.contains(&true))
     }
 
     /// Whether directories have come to the branch that were known by another: otherwise none has an identity with it.
@@ -556,22 +585,23 @@ fn take_lock(state: &VnodeRef) -> Result<Option<OpenFileRef>> {
 /// Undoes what was not finished, but for renames.
 fn clear(root: &VnodeRef, state: &VnodeRef, work: &VnodeRef) -> Result<()> {
     for (name, _) in entries(work)? {
-        if Purpose::of(name.as_bytes()) == Purpose::Kept {
+        if Purpose::of(name.as_bytes()) == Some(Purpose::Kept) {
             kept::put_back(root, work, name.as_name())?;
         }
     }
     // What these tell of has left the directory, or is removed before they are.
     let mut left = entries(work)?;
-    left.sort_by_key(|(name, _)| Purpose::of(name.as_bytes()) == Purpose::Kept);
+    left.sort_by_key(|(name, _)| Purpose::of(name.as_bytes()) == Some(Purpose::Kept));
     for (name, _) in left {
         match Purpose::of(name.as_bytes()) {
-            Purpose::Record => continue,
-            Purpose::Passing | Purpose::Kept => {}
-            Purpose::Times(time) => {
+            // Of a kind that is not known a later version knows what is to be done.
+            None | Some(Purpose::Record) => continue,
+            Some(Purpose::Passing | Purpose::Kept) => {}
+            Some(Purpose::Times(time)) => {
                 metacopy::put_times_back(&work.lookup(&Caller::server(), name.as_name())?.vnode, time)?;
             }
-            Purpose::Copy => unshare(state, &work.lookup(&Caller::server(), name.as_name())?)?,
-            Purpose::Name(names) => {
+            Some(Purpose::Copy) => unshare(state, &work.lookup(&Caller::server(), name.as_name())?)?,
+            Some(Purpose::Name(names)) => {
                 let object = work.lookup(&Caller::server(), name.as_name())?.vnode;
                 if let Some((identity, _)) = Identity::brought(&object)? {
                     identity.bring(&Caller::server(), &object, names)?;

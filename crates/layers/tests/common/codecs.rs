@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use vnode::layer::{Block, DataShape, Holes, Layer, LayerFile, LayerVnode, Operation, stack};
-use vnode::{Caller, Errno, FileSystemRef, Properties, Result};
+use vnode::{Caller, Errno, FileSystemRef, Properties, Result, SeekTarget};
 
 /// Every data layer of the tests, as its name and how to put it on with a block size.
 pub const CODECS: [(&str, PutOn); 6] = [
@@ -339,6 +339,28 @@ impl Layer for Stuck {
         } else {
             file.forward_truncate(caller, size, kill_privileges)
         }
+    }
+}
+
+/// Makes a file shorter before a search for data or a hole, as others may do below: which search that is, counted down to 0, and
+/// the size.
+pub struct Cutting {
+    pub left: AtomicUsize,
+    pub size: u64,
+}
+
+impl Layer for Cutting {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "cutting"
+    }
+
+    fn seek(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            file.forward_truncate(caller, self.size, false)?;
+        }
+        file.forward_seek(caller, offset, target)
     }
 }
 

@@ -154,6 +154,14 @@ fn option(formatter: &mut fmt::Formatter<'_>, error: &OptionError) -> fmt::Resul
                 .to_owned()
         }
         OptionProblem::RefusedBranch(Refusal::LaterVersion) => "; mount it with that version".to_owned(),
+        OptionProblem::RefusedBranch(Refusal::UnknownRegister) => {
+            "; bring it back from a backup, or remove it: objects get new inode numbers then".to_owned()
+        }
+        OptionProblem::RefusedBranch(Refusal::InUse) => {
+            format!("; unmount the other, or write it as '{}=ro' to read it here", error.key)
+        }
+        // Only of a union that is made already.
+        OptionProblem::RefusedBranch(Refusal::OtherSnapshots) => "; remove it and add it again".to_owned(),
         OptionProblem::RefusedBranch(Refusal::WithoutMarks) => {
             "; copy it again with them (cp -a or rsync -aX, as root), or remove .wh..wh.plyfs/metacopies in it if no file of it is \
              such"

@@ -234,16 +234,27 @@ impl<L: Layer> Blocks<'_, L> {
         let mut block = offset / self.block();
         while block * self.block() < size {
             self.caller.cancellation().check()?;
+            let start = (block * self.block()).max(offset);
             match self.data_block(block) {
-                Ok(data) if data > block => return Ok((block * self.block()).max(offset)),
+                Ok(data) if data > block => return Ok(start),
                 Ok(_) => {}
-                Err(Errno::ENXIO) => return Ok((block * self.block()).max(offset)),
+                Err(Errno::ENXIO) => return self.hole_or_end(offset, start),
                 Err(error) => return Err(error),
             }
-            let hole = self.lower.seek(&self.lower_caller, block * encoded_block, SeekTarget::Hole)?;
+            let hole = match self.lower.seek(&self.lower_caller, block * encoded_block, SeekTarget::Hole) {
+                Err(Errno::ENXIO) => return self.hole_or_end(offset, u64::MAX),
+                hole => hole?,
+            };
             block = (hole / encoded_block).max(block + 1);
         }
-        Ok(size)
+        self.hole_or_end(offset, size)
+    }
+
+    /// What a search for a hole from `offset` on answers where below there is no data from `start` on: a hole, or, if the file
+    /// does not reach as far, since others have made it shorter below meanwhile, its end.
+    fn hole_or_end(&self, offset: u64, start: u64) -> Result<u64> {
+        let size = self.size()?;
+        if offset < size { Ok(start.min(size)) } else { Err(Errno::ENXIO) }
     }
 
     /// Reads what a file of `size` bytes has of the range, while the lock is held. What lies beyond stays as it is.

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{Layer, LayerVnode};
 use crate::{
-    Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks, Name, Notifier,
-    Properties, Result, VnodeRef,
+    Claim, Control, ControlError, Description, FileSystem, FileSystemRef, Handle, KeptAccessTimes, KeyedLocks, Name,
+    Notifier, Properties, Result, VnodeRef,
 };
 
 /// Puts a layer on a file system.
@@ -86,6 +86,10 @@ impl<L: Layer> FileSystem for LayerFileSystem<L> {
 
     fn fsid(&self) -> Option<u64> {
         self.0.lower.fsid()
+    }
+
+    fn claim(&self) -> Result<Claim> {
+        self.0.lower.claim()
     }
 
     fn properties(&self) -> Properties {

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use vnode::{Errno, OpenFileRef, Result};
 
-use super::branches::{Member, Slot};
+use super::branches::{BadBranch, Member, Slot, WhyBad};
+use super::claim;
 use super::settings::Settings;
 use super::whiteout::STATE;
 use super::work::Work;
@@ -57,6 +58,16 @@ pub enum CheckError {
     Refused(String, Refusal),
 }
 
+impl CheckError {
+    fn of(BadBranch { label, why }: BadBranch) -> Self {
+        match why {
+            WhyBad::Refused(Refusal::InUse) => Self::InUse(label),
+            WhyBad::Refused(why) => Self::Refused(label, why),
+            WhyBad::Error(error) => Self::Branch(label, error),
+        }
+    }
+}
+
 impl fmt::Display for CheckError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,11 +92,13 @@ pub fn check(
     options: &CheckOptions,
     report: &mut dyn FnMut(Finding),
 ) -> std::result::Result<(), CheckError> {
+    let claims = claim::of_all(&branches, claim::PATIENCE).map_err(CheckError::of)?;
     let union = UnionFileSystem::assemble(branches, None, Settings::default()).map_err(|bad| match bad.problem {
         OptionProblem::Branch { error } => CheckError::Branch(bad.key, error),
         OptionProblem::RefusedBranch(why) => CheckError::Refused(bad.key, why),
         _ => CheckError::Branch(bad.key, Errno::EIO),
     })?;
+    union.hold(claims, claim::PATIENCE).map_err(CheckError::of)?;
     // With the frozen layers of those that may be changed, and those that are kept as they are for what is on their left.
     let changeable = || -> Vec<Slot> {
         union.branches.slots().iter().filter(|slot| slot.member.base.mode() != BranchMode::ReadOnly).cloned().collect()

@@ -51,8 +51,12 @@ pub enum Problem {
     OrphanedLink,
     /// It is a name of a copied file's that leads to another file.
     WrongLink,
+    /// It is a name of a copied file's whose original is in none of these branches.
+    LinkOfNoBranch,
     /// It is in the union's own directory, and nothing that a union puts there.
     Unknown,
+    /// It is in the work directory, and of a kind that later versions may know.
+    UnknownKind,
 }
 
 impl Problem {
@@ -88,13 +92,25 @@ impl Problem {
             Self::UnfinishedMerge => "is a layer whose merge was stopped".into(),
             Self::OrphanedLink => "keeps a copied file that has no name any more".into(),
             Self::WrongLink => "leads to another copy than its name says".into(),
+            Self::LinkOfNoBranch => {
+                "leads to the copy of a file with several names that is in none of these branches".into()
+            }
             Self::Unknown => "is nothing that a union puts there".into(),
+            Self::UnknownKind => "is of a kind that this version does not know".into(),
         }
     }
 
     /// Whether a repair does it, and not only who looks after the branches.
     pub fn can_be_repaired(&self) -> bool {
-        !matches!(self, Self::DataGone(_) | Self::DataUnbelieved | Self::Unbelieved | Self::NotKept(_))
+        !matches!(
+            self,
+            Self::DataGone(_)
+                | Self::DataUnbelieved
+                | Self::Unbelieved
+                | Self::NotKept(_)
+                | Self::LinkOfNoBranch
+                | Self::UnknownKind
+        )
     }
 
     /// What a repair does, or who looks after the branches is to do.
@@ -112,6 +128,10 @@ impl Problem {
             Self::Unbelieved => "mount the branches as the user who wrote them, or remove the attribute",
             Self::NotKept(_) => "copy it from the original to a branch that keeps it, if it is needed",
             Self::NoMetacopies | Self::LeftOver | Self::OrphanedLink | Self::WrongLink | Self::Unknown => "remove it",
+            Self::LinkOfNoBranch => {
+                "bring back the branch that has the original, or delete it if that is gone for good"
+            }
+            Self::UnknownKind => "mount the branches with the version that has made it, which removes it",
             Self::UnfinishedMerge => "finish the merge",
             Self::UnfinishedRename => "finish or forget the rename",
         }

@@ -150,9 +150,23 @@ impl Check<'_> {
             let others = entry.attributes.nlink - 1 - wrong.get(&entry.attributes.ino).copied().unwrap_or(0);
             if others == 0 && (names == 0 || self.is_gone(&identity)) {
                 self.found_link(&directory, &name, Problem::OrphanedLink);
+            } else if (others == 0 || self.options.idle) && !self.has_branch_of(&identity) {
+                self.found_link_of_no_branch(&name);
             }
         }
         Ok(())
+    }
+
+    /// If its branch comes back, the original's other names lead to the copy again.
+    fn found_link_of_no_branch(&mut self, name: &NameBuf) {
+        let path = below(&below(STATE, Work::LINKS), name.as_bytes());
+        self.found(path, Problem::LinkOfNoBranch, || Err(Errno::ENODEV));
+    }
+
+    /// Whether the branch that an identity is of is one of these. With nothing on the right nothing can be said of that.
+    fn has_branch_of(&self, identity: &Identity) -> bool {
+        let tagged = |(tag, _)| self.union.branches.tagged(tag).is_some();
+        self.is_last() || self.union.knows(identity) && identity::parts(&identity.handle).is_some_and(tagged)
     }
 
     fn found_link(&mut self, directory: &VnodeRef, name: &NameBuf, problem: Problem) {
@@ -198,8 +212,10 @@ fn is_link(name: &[u8], entry: &Entry) -> bool {
 fn unfinished(directory: &VnodeRef) -> Result<Vec<(NameBuf, Problem)>> {
     let mut found = Vec::new();
     for (name, _) in work::entries(directory)? {
-        if Purpose::of(name.as_bytes()) != Purpose::Record {
-            found.push((name, Problem::LeftOver));
+        match Purpose::of(name.as_bytes()) {
+            Some(Purpose::Record) => {}
+            Some(_) => found.push((name, Problem::LeftOver)),
+            None => found.push((name, Problem::UnknownKind)),
         }
     }
     for (name, record) in record::records(directory)? {

@@ -146,7 +146,7 @@ impl Check<'_> {
     }
 
     /// Whether there is no branch on the right, so that nothing can be said of what should be there.
-    fn is_last(&self) -> bool {
+    pub(super) fn is_last(&self) -> bool {
         let slots = self.union.branches.slots();
         slots.last().is_some_and(|slot| Arc::ptr_eq(&slot.member, self.member))
     }

@@ -12,6 +12,7 @@ mod whole;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use vnode::{Caller, Errno, FileSystemRef, Result, Timestamp, layer};
 
@@ -125,7 +126,8 @@ impl Fork {
         let seen = layer::stack(Plain { committer: None }, Arc::clone(&stack));
         let branches =
             vec![branch(changes, BranchMode::ReadWrite, "changes"), branch(seen, BranchMode::ReadOnly, "stack")];
-        let union = Arc::new(UnionFileSystem::with_settings(branches, None, Settings::default())?);
+        // Whoever uses the fork does so for long.
+        let union = Arc::new(UnionFileSystem::with_settings(branches, None, Settings::default(), Duration::ZERO)?);
         let stack = layer::stack(Plain { committer: Some(plain::committer()) }, stack);
         Ok(Self { union, stack })
     }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use vnode::{ControlError, FileSystem};
 
 use super::super::branches::{Branches, slots_of};
-use super::super::change::{Arguments, refused};
+use super::super::change::{Arguments, cannot_be_used, refused};
+use super::super::claim;
 use super::super::register::{Place, Register};
 use super::super::settings::Settings;
 use super::super::{Everything, Union};
@@ -122,7 +123,9 @@ impl Union {
         };
         let known = Register::of(&root).map_err(|error| cannot(&error))?.unwrap_or_default();
         register.prefer(&known, &label, &Place::of(&file_system));
-        let own = slots_of(branch, BranchMode::ReadWrite, &mut register).map_err(|bad| cannot(&bad.why))?;
+        let claim = claim::of(&branch, BranchMode::ReadWrite, claim::PATIENCE).map_err(|bad| cannot_be_used(&bad))?;
+        let own = slots_of(branch, BranchMode::ReadWrite, &mut register).map_err(|bad| cannot_be_used(&bad))?;
+        claim::hold(&own, claim, claim::PATIENCE).map_err(|bad| cannot_be_used(&bad))?;
         let base = Arc::clone(&own[0].member.base);
         let mut slots = with_shared(own, &shared);
         let private = Private { base, is_removed: AtomicBool::new(false) };
@@ -152,6 +155,7 @@ impl Union {
     fn let_go(&self) {
         for slot in self.branches.slots().iter().filter(|slot| self.is_own(&slot.member.base)) {
             slot.member.work.close();
+            slot.member.base.let_go();
         }
     }
 }
