@@ -111,19 +111,17 @@ impl Node {
         mode: XattrMode,
     ) -> Result<()> {
         let stored = whiteout::stored_attribute(name).ok_or(Errno::EPERM)?;
-        if !self.is_writable() && mode != XattrMode::Set {
-            // No copy is made for what is refused then.
-            let found = match self.xattr(&Caller::server(), name) {
-                Err(Errno::ENODATA) => false,
-                found => found.map(|_| true)?,
-            };
-            if found == (mode == XattrMode::Create) {
-                // Who may not set it at all is told that first, as where there is no copy to be made.
-                self.may_change_xattr(caller, name, Some(value))?;
-                return Err(if found { Errno::EEXIST } else { Errno::ENODATA });
+        self.may_change_xattr(caller, name, Some(value))?;
+        // No copy is made for what its flag refuses then. Access control lists are set whatever it says, and what has no such
+        // attributes says so itself.
+        let may_have_it = matches!(self.kind, FileKind::Regular | FileKind::Directory) && !name.starts_with(b"system.");
+        if !self.is_writable() && mode != XattrMode::Set && may_have_it {
+            match (mode, self.xattr(&Caller::server(), name)) {
+                (XattrMode::Create, Ok(_)) => return Err(Errno::EEXIST),
+                (XattrMode::Replace, Err(Errno::ENODATA)) => return Err(Errno::ENODATA),
+                _ => {}
             }
         }
-        self.may_change_xattr(caller, name, Some(value))?;
         // Nothing could give it back in one step that is taken from a file by writing.
         let extent = if name == b"security.capability" { Extent::All } else { Extent::Nothing };
         let (_object, instance) = self.held_writable(caller, extent)?;

@@ -460,7 +460,9 @@ mod tests {
             let whiteout = whiteout_name(Name::new(&kept).unwrap()).unwrap();
             assert_eq!(meaning(whiteout.as_bytes()), Meaning::Whiteout(Cow::Borrowed(name.as_bytes())), "{name:?}");
         }
-        for mark in [b".wh.", b".wh..", b".wh...", STATE, OPAQUE, b".wh..wh.plnk", b".wh..wh.orph", b".wh..wh.aufs"] {
+        for mark in
+            [&b".wh."[..], b".wh..", b".wh...", STATE, OPAQUE, b".wh..wh.plnk", b".wh..wh.orph", b".wh..wh.aufs"]
+        {
             assert_eq!(meaning(mark), Meaning::Mark);
         }
     }
