@@ -222,6 +222,56 @@ fn what_is_half_merged_is_not_shown_and_the_merge_is_finished_when_that_is_possi
     assert!(unfinished > 0);
 }
 
+/// What is on its way is known by handles, which a copy has not: it is refused, and the original goes on.
+#[test]
+fn a_copy_of_a_branch_that_is_half_merged_is_refused() {
+    let mut refused = 0;
+    for call in 1..30 {
+        let directory = tempfile::tempdir().unwrap();
+        let [original, copy] = ["original", "copy"].map(|name| directory.path().join(name));
+        std::fs::create_dir(&original).unwrap();
+        let opened = |path: &std::path::Path| -> FileSystemRef {
+            Arc::new(bases::dir::DirectoryFileSystem::open(path, bases::dir::Options::default()).unwrap())
+        };
+        let below = layer("faulty", &[], opened(&original));
+        let told = Below::of(vec![below.clone()]);
+        told.off();
+        let running = union(&[], &[("branch", below)]).unwrap();
+        let (server, root) = (Caller::server(), running.root());
+        let outer = root.mkdir(&server, name("outer"), 0o755).unwrap().vnode;
+        write(&outer.mkdir(&server, name("moved"), 0o755).unwrap().vnode, "precious", 40, 9);
+        tell(&running, "snapshot-take", Some("first")).unwrap();
+        outer.rename(&server, name("moved"), &root, name("moved away"), RenameMode::Replace).unwrap();
+        let before = state_of(&root);
+        told.set(
+            0,
+            &[("from", &call.to_string()), ("operations", "rename:setxattr:removexattr:rmdir"), ("error", "EIO")],
+        );
+        let _ = tell(&running, "snapshot-merge", None);
+        drop((outer, root, running));
+        assert!(
+            std::process::Command::new("cp")
+                .args(["-a".as_ref(), original.as_os_str(), copy.as_os_str()])
+                .status()
+                .unwrap()
+                .success()
+        );
+        match union(&[], &[("branch", opened(&copy))]) {
+            Ok(copied) => assert_eq!(state_of(&copied.root()), before, "from call {call} on"),
+            Err(message) => {
+                assert!(message.contains("copy it once that is finished"), "from call {call} on: {message}");
+                refused += 1;
+            }
+        }
+        assert_eq!(
+            state_of(&union(&[], &[("branch", opened(&original))]).unwrap().root()),
+            before,
+            "from call {call} on"
+        );
+    }
+    assert!(refused > 0);
+}
+
 #[test]
 fn a_snapshot_under_files_that_the_kernel_writes_is_taken_whole_or_not_at_all() {
     let (mut problems, mut count) = (Vec::new(), 0);

@@ -91,9 +91,24 @@ impl Fold<'_> {
     }
 
     /// The same as [`Fold::run`] after one that has failed: what that has left behind in the work directory is away first.
+    ///
+    /// # Errors
+    /// Also `ESTALE` if rests of moved directories are on their way, and nobody knows whose they are.
     pub(super) fn run_again(&self) -> Result<()> {
         self.lower.work.undo_unfinished()?;
+        // What is on its way is known by its directory, whose handle a copy of the branch does not have.
+        let taken = Self::on_the_way(&self.lower.work.state_directory(work::Work::MOVING)?)?;
+        let directories = moved_directories(&self.upper.root, &taken)?;
+        let known: HashSet<&NameBuf> = directories.iter().map(|directory| &directory.key).collect();
+        if taken.iter().any(|key| !known.contains(key)) {
+            return Err(Errno::ESTALE);
+        }
         self.run()
+    }
+
+    /// The keys of the rests that have been taken out and not come to their places.
+    fn on_the_way(directory: &VnodeRef) -> Result<HashSet<NameBuf>> {
+        Ok(work::entries(directory)?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// Moves all changes.
@@ -229,7 +244,7 @@ impl Fold<'_> {
     /// where another was.
     fn bring_rests(&self) -> Result<()> {
         let on_the_way = self.lower.work.state_directory(work::Work::MOVING)?;
-        let taken: HashSet<NameBuf> = work::entries(&on_the_way)?.into_iter().map(|(name, _)| name).collect();
+        let taken = Self::on_the_way(&on_the_way)?;
         let directories = moved_directories(&self.upper.root, &taken)?;
         // The deepest first: a path is right as long as nothing above it has moved.
         let mut moved: Vec<&Directory> = directories.iter().filter(|directory| directory.rest.is_some()).collect();

@@ -318,7 +318,13 @@ impl Union {
         if let Err(error) = if is_new { fold.run() } else { fold.run_again() }.or_else(|_| fold.run_again()) {
             lower.base.set_half_merged(true);
             self.finish_folds_later();
-            return Err(ControlError::Failed(for_command(error)));
+            return Err(match error {
+                Errno::ESTALE => refused(
+                    "directories are on their way from one layer to another, and it cannot be told any more whose they are, as \
+                     in a copy of a branch that was made meanwhile; use the original, and copy it once that is finished",
+                ),
+                error => ControlError::Failed(for_command(error)),
+            });
         }
         lower.base.set_half_merged(false);
         history.folding = None;
