@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vnode::{Control, FileSystemRef};
+use vnode::{Control, ControlError, Errno, FileSystemRef};
 
 use super::Job;
 use crate::commands::{explain, print, progress};
@@ -115,16 +115,34 @@ impl Answerer for Mounted {
                 Err(failure) => Answer::Error(failure.message),
             },
             Request::Control { target, name, arguments, .. } => {
-                match self.file_system.control(&Control { target, command: name, arguments }) {
+                match self.file_system.control(&Control { target, command: name.clone(), arguments }) {
                     Ok(text) => {
                         self.served.settle();
                         Answer::Text(text)
                     }
+                    Err(ControlError::Failed(error)) => Answer::Error(failed(&name, error)),
                     Err(error) => Answer::Error(error.to_string()),
                 }
             }
         }
     }
+}
+
+/// What storage has kept a command from, and what to do.
+fn failed(command: &str, error: Errno) -> String {
+    let what = match command {
+        "snapshot-take" => "the snapshot cannot be taken",
+        "snapshot-restore" => "the union cannot go back to the snapshot",
+        "snapshot-diff" => "the states cannot be compared",
+        "snapshot-merge" | "snapshot-drop" => {
+            return format!(
+                "the layers cannot be merged: {error}; check the storage of the branches: one that `plyfs union list` shows as \
+                 failed is merged half-way, and answers EIO until that is finished, which is tried every second"
+            );
+        }
+        _ => return format!("{command}: {error}; check the storage of what the stack lies on"),
+    };
+    format!("{what}: {error}; nothing was changed: check the storage of the branches, and try again")
 }
 
 impl Mounted {
