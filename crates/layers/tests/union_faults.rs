@@ -222,6 +222,30 @@ fn what_is_half_merged_is_not_shown_and_the_merge_is_finished_when_that_is_possi
     assert!(unfinished > 0);
 }
 
+/// One that was read only, and comes to be written, is not shown half merged either.
+#[test]
+fn a_half_merged_branch_is_merged_before_it_is_written_again() {
+    let changes = "rename:setxattr:removexattr:rmdir";
+    for call in 1..40 {
+        let (told, below, running) = with_snapshot();
+        let before = state_of(&running.root());
+        told.set(0, &[("from", &call.to_string()), ("operations", changes), ("error", "EIO")]);
+        let merged = tell(&running, "snapshot-merge", None);
+        drop(running);
+        told.off();
+        let again = union(&[], &[("first", memory()), ("branch", below)]).unwrap();
+        let arguments = [("branch", "branch"), ("mode", "rw")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let mode = Control {
+            target: "union".to_owned(),
+            command: "mode".to_owned(),
+            arguments: arguments.into_iter().collect(),
+        };
+        again.control(&mode).unwrap_or_else(|error| panic!("call {call}: {error}"));
+        let now = state_of(&again.root());
+        assert!(now == before, "from call {call} on ({merged:?}):\n{}", difference(&before, &now));
+    }
+}
+
 /// What is on its way is known by handles, which a copy has not: it is refused, and the original goes on.
 #[test]
 fn a_copy_of_a_branch_that_is_half_merged_is_refused() {

@@ -57,7 +57,7 @@ pub(super) struct Scene<'s> {
     pub below: Below,
     pub root: VnodeRef,
     /// Lives as long as the scene.
-    _top: FileSystemRef,
+    top: FileSystemRef,
 }
 
 impl<'s> Scene<'s> {
@@ -75,7 +75,7 @@ impl<'s> Scene<'s> {
             fill(&stack.build_writable(last.into_iter().chain(others).collect()).root());
         }
         let top = stack.build(below.0.clone());
-        Self { stack, below, root: top.root(), _top: top }
+        Self { stack, below, root: top.root(), top }
     }
 
     /// All that can be seen.
@@ -83,9 +83,11 @@ impl<'s> Scene<'s> {
         state_of(&self.root)
     }
 
-    /// All that can be seen after a restart.
-    pub fn state_of_new_stack(&self) -> State {
-        state_of(&self.stack.build(self.below.0.clone()).root())
+    /// Ends the stack: all that can be seen after a restart.
+    pub fn state_of_new_stack(self) -> State {
+        let Self { stack, below, root, top } = self;
+        drop((root, top));
+        state_of(&stack.build(below.0).root())
     }
 }
 

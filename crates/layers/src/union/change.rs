@@ -103,10 +103,12 @@ impl Union {
             let label = branch.label.clone();
             let added = slots_of(branch, BranchMode::ReadOnly, register).map_err(|bad| cannot_be_used(&bad))?;
             claim::hold(&added, claim, Duration::ZERO).map_err(|bad| cannot_be_used(&bad))?;
+            added[0].member.base.is_to_be_merged();
             groups.insert(at, added);
             self.forget_missing(&label);
             Ok(())
-        })
+        })?;
+        self.finish_folds().map(|()| self.list())
     }
 
     /// Takes a branch out. What is open in it stays open.
@@ -125,7 +127,7 @@ impl Union {
     }
 
     /// Changes what a branch may be used for.
-    fn set_mode(&self, which: &str, mode: BranchMode) -> Answer {
+    fn set_mode(self: &Arc<Self>, which: &str, mode: BranchMode) -> Answer {
         let claim = match mode {
             BranchMode::ReadOnly => self.collect_written().map(|()| None)?,
             _ => self.claim_of(which)?,
@@ -150,8 +152,10 @@ impl Union {
                 _ => return Err(refused("the branches have changed meanwhile; nothing was changed")),
             }
             newest.base.set_mode(mode);
+            newest.base.is_to_be_merged();
             Ok(())
-        })
+        })?;
+        self.finish_folds().map(|()| self.list())
     }
 
     /// Claims a branch that has been read only, while operations go on.

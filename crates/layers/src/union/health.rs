@@ -151,6 +151,14 @@ impl Base {
         }
     }
 
+    /// A branch that is used in another way from now on: what a merge of its layers has left is not shown where it may be changed,
+    /// until that is finished.
+    pub(super) fn is_to_be_merged(&self) {
+        if self.mode() != BranchMode::ReadOnly && self.history().folding.is_some() {
+            self.set_half_merged(true);
+        }
+    }
+
     /// Asks for the root, and reports what has changed.
     fn fails(&self) -> bool {
         let label = &self.label;

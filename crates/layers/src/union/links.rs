@@ -21,18 +21,23 @@ use super::{Union, identity};
 impl Union {
     /// The copy of a file that has several names in a branch, if one was made by another of them.
     pub(super) fn shared_copy(&self, member: &Arc<Member>, original: &Entry) -> Result<Option<(Instance, Entry)>> {
-        // Also where the branch may be changed: it may have been read-only when the copy was made.
-        if original.attributes.nlink < 2 {
+        // Where the branch may be changed it may have been read-only when the copy was made, and other names may be gone by now.
+        if original.attributes.nlink < 2 && !self.branches.may_change(member) {
             return Ok(None);
         }
         let Some(position) = self.branches.position(member) else { return Ok(None) };
-        let (ino, vnode) = (original.attributes.ino, original.vnode.clone());
-        let instance = Instance::new(member, vnode, ino);
-        let (identity, _) = self.claimed_identity(&[instance], original.attributes.kind)?;
-        let name = name_of(&identity);
+        let mut known = None;
         // The leftmost is the newest.
         for slot in &self.branches.slots()[..position] {
             let Some(links) = slot.member.work.links_if_there()? else { continue };
+            let identity = match &known {
+                Some(identity) => identity,
+                None => {
+                    let instance = Instance::new(member, original.vnode.clone(), original.attributes.ino);
+                    known.insert(self.claimed_identity(&[instance], original.attributes.kind)?.0)
+                }
+            };
+            let name = name_of(identity);
             match links.lookup(&Caller::server(), name.as_name()) {
                 // The copy of another file, which was known by this in another union.
                 Ok(entry)

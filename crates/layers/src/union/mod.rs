@@ -60,7 +60,7 @@ mod work;
 
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -114,6 +114,8 @@ struct Union {
     missing: Mutex<Vec<String>>,
     recent: Recent,
     recovery: Recovery,
+    /// A thread tries to finish what a merge of layers has left.
+    is_finishing: AtomicBool,
     others: Others,
     /// By which numbers branches are known.
     register: Mutex<Register>,
@@ -206,6 +208,7 @@ impl Union {
             notifier: Mutex::default(),
             recent: Recent::default(),
             recovery: Recovery::default(),
+            is_finishing: AtomicBool::new(false),
             others: Others::default(),
             opener,
             turn: AtomicUsize::new(0),

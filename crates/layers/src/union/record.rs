@@ -137,12 +137,19 @@ impl Spot {
 impl Record {
     /// Writes it down in the work directory of the branch that the object moves in: its name there.
     pub(super) fn write(&self, member: &Member) -> Result<NameBuf> {
-        let (work, name) = (member.work.directory()?, member.work.name_for(Purpose::Record));
-        let written = write(&work, name.as_name(), self.encode().as_bytes());
-        if written.is_err() {
-            member.work.discard(&name);
+        let work = member.work.directory()?;
+        loop {
+            let name = member.work.name_for(Purpose::Record);
+            match write(&work, name.as_name(), self.encode().as_bytes()) {
+                Ok(()) => return Ok(name),
+                // One that waits for a branch has the name.
+                Err(Errno::EEXIST) => {}
+                Err(error) => {
+                    member.work.discard(&name);
+                    return Err(error);
+                }
+            }
         }
-        written.map(|()| name)
     }
 
     fn encode(&self) -> String {

@@ -83,9 +83,17 @@ impl Union {
     /// Tries once more what could not be finished, if that is due. No operation has been begun.
     pub(super) fn recover_late(&self) {
         if self.recovery.begins()
-            && let Some(_alone) = self.family.write(PATIENCE)
+            && let Some(alone) = self.family.write(PATIENCE)
         {
             self.recover();
+            // What was removed or renamed so late is looked for again.
+            self.branches.note_change();
+            self.family.note_change(self);
+            drop(alone);
+            let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(notifier) = notifier {
+                notifier.everything_changed();
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! from then on. So it is there at once, however much there is.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use vnode::{Caller, Control, ControlError, Errno, NameBuf, Result, Vnode};
@@ -22,8 +23,9 @@ use super::register::Register;
 use super::{KIND, Union};
 use crate::BranchMode;
 
-/// After so long a fold that has failed is tried again.
+/// After so long a fold that has failed is tried again, and later after longer, for all others wait meanwhile.
 const AGAIN: Duration = Duration::from_secs(1);
+const SELDOM: Duration = Duration::from_secs(32);
 
 type Answer = std::result::Result<String, ControlError>;
 type Outcome = std::result::Result<(), ControlError>;
@@ -252,7 +254,7 @@ impl Union {
             return Ok(());
         }
         let changing = self.changing()?;
-        let mut groups = changing.groups();
+        let (mut groups, mut outcome) = (changing.groups(), Ok(()));
         for at in 0..groups.len() {
             let base = Arc::clone(&groups[at][0].member.base);
             let Some(upper) =
@@ -263,32 +265,42 @@ impl Union {
             if let Some(index) = groups[at].iter().position(|slot| slot.member.layer == upper)
                 && let Some(position) = groups[at].len().checked_sub(index + 2)
             {
-                let folded = self.fold(&mut groups, at, position);
-                // Else it could not be begun.
-                if base.history().folding.is_some() {
-                    folded?;
-                }
+                outcome = outcome.and(self.fold(&mut groups, at, position));
             }
         }
         changing.install(groups);
         changing.finish();
-        Ok(())
+        outcome
     }
 
     /// Has a thread try again and again to finish folds, as long as there is the union and something is left to be done.
     fn finish_folds_later(self: &Arc<Self>) {
+        if self.is_finishing.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let union = Arc::downgrade(self);
         let finish = move || {
+            let mut pause = AGAIN;
             loop {
-                std::thread::sleep(AGAIN);
+                std::thread::sleep(pause);
+                pause = (2 * pause).min(SELDOM);
                 let Some(union) = union.upgrade() else { return };
-                if union.branches.slots().is_empty() || union.finish_folds().is_ok() {
+                let slots = union.branches.slots();
+                let mut left = slots.iter().filter(|slot| slot.member.base.history().folding.is_some()).peekable();
+                if left.peek().is_none() {
+                    union.is_finishing.store(false, Ordering::Release);
                     return;
+                }
+                // Those that are only read wait until they are written again.
+                if left.any(|slot| slot.member.base.mode() != BranchMode::ReadOnly) {
+                    let _ = union.finish_folds();
                 }
             }
         };
-        // Without it the next command on snapshots does it, or whoever uses the branch next.
-        let _ = std::thread::Builder::new().name("merge".to_owned()).spawn(vnode::as_server(finish));
+        if std::thread::Builder::new().name("merge".to_owned()).spawn(vnode::as_server(finish)).is_err() {
+            // The next command on snapshots does it, or whoever uses the branch next.
+            self.is_finishing.store(false, Ordering::Release);
+        }
     }
 
     /// Folds the layer above a snapshot into the one that it froze, which takes its place.
@@ -301,8 +313,14 @@ impl Union {
         let first = first_layer(group);
         let mut history = lower.base.history().clone();
         let fold = Fold { union: &view, upper: &upper, lower: &lower };
-        fold.bring_data().map_err(|error| ControlError::Failed(for_command(error)))?;
         let is_new = history.folding.is_none();
+        if let Err(error) = fold.bring_data() {
+            if !is_new {
+                lower.base.set_half_merged(true);
+                self.finish_folds_later();
+            }
+            return Err(ControlError::Failed(for_command(error)));
+        }
         if is_new {
             fold.may_be_run().map_err(|error| match error {
                 Errno::EXDEV => refused("a directory of the layer has been moved by overlayfs; it cannot be merged"),

@@ -137,7 +137,7 @@ fn failed(command: &str, error: Errno) -> String {
         "snapshot-merge" | "snapshot-drop" => {
             return format!(
                 "the layers cannot be merged: {error}; check the storage of the branches: one that `plyfs union list` shows as \
-                 failed is merged half-way, and answers EIO until that is finished, which is tried every second"
+                 failed is merged half-way, and answers EIO until that is finished, which is tried again and again"
             );
         }
         _ => return format!("{command}: {error}; check the storage of what the stack lies on"),

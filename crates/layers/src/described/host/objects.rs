@@ -16,7 +16,7 @@ use super::{Found, Running};
 
 /// Whether an error says that there is no such object, and not that it cannot be told.
 fn is_absence(error: Errno) -> bool {
-    matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE | Errno::ENAMETOOLONG | Errno::EINVAL)
+    matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG | Errno::EINVAL)
 }
 
 impl Running<'_> {
