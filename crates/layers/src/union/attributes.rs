@@ -112,9 +112,10 @@ impl Node {
     ) -> Result<()> {
         let stored = whiteout::stored_attribute(name).ok_or(Errno::EPERM)?;
         self.may_change_xattr(caller, name, Some(value))?;
-        // No copy is made for what its flag refuses then. Access control lists are set whatever it says, and what has no such
-        // attributes says so itself.
-        let may_have_it = matches!(self.kind, FileKind::Regular | FileKind::Directory) && !name.starts_with(b"system.");
+        // No copy is made for what its flag refuses then. Others than these are looked at first, or set whatever it says, and what
+        // has no such attributes says so itself.
+        let is_plain = name.starts_with(b"user.") || name.starts_with(b"trusted.");
+        let may_have_it = is_plain && matches!(self.kind, FileKind::Regular | FileKind::Directory);
         if !self.is_writable() && mode != XattrMode::Set && may_have_it {
             match (mode, self.xattr(&Caller::server(), name)) {
                 (XattrMode::Create, Ok(_)) => return Err(Errno::EEXIST),
