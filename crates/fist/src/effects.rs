@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::BitOr;
 
-use crate::builtins::{Attribute, BuiltIn, Global};
+use crate::builtins::{BuiltIn, Global};
 use crate::code;
 use crate::ir::{Area, Operand, Site};
 
@@ -130,7 +130,7 @@ impl Site {
             Site::Global(global) => global.effects(),
             Site::OperationValue(_) => Effects::NONE,
             Site::Assign(_, operand) => ASSIGNING | operand.effects(),
-            Site::Attribute(attribute, operand) => of_attribute(*attribute) | operand.effects(),
+            Site::Attribute(_, operand) => Effects::SLEEPS | operand.effects(),
             Site::Object(_) => Effects::SLEEPS,
             Site::Load(shared) | Site::Store(shared) | Site::Update { shared, .. } => of_area(&shared.area),
         }
@@ -147,18 +147,13 @@ impl code::Site {
             code::Site::Global(global) => global.effects(),
             code::Site::OperationValue(_) => Effects::NONE,
             code::Site::Assign(_, operand) => ASSIGNING | operand.effects(),
-            code::Site::Attribute(attribute, operand) => of_attribute(*attribute) | operand.effects(),
+            code::Site::Attribute(_, operand) => Effects::SLEEPS | operand.effects(),
             code::Site::Object(_) => Effects::SLEEPS,
             code::Site::Load(shared, _) | code::Site::Store(shared, _) | code::Site::Update { shared, .. } => {
                 of_area(&shared.area)
             }
         }
     }
-}
-
-/// What it takes to know an attribute.
-const fn of_attribute(_: Attribute) -> Effects {
-    Effects::SLEEPS
 }
 
 impl Operand {

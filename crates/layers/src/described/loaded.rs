@@ -166,7 +166,10 @@ impl Loaded {
 
     /// Makes one program of descriptions that are one layer, the topmost first, and machine code of what pays.
     pub(super) fn join(all: &[Arc<Loaded>]) -> Vec<Arc<Loaded>> {
-        let program = Arc::new(prepared(&ir::Program::merge(all.iter().map(|loaded| loaded.ir.clone()))));
+        let program = match all {
+            [one] => Arc::clone(&one.alone),
+            _ => Arc::new(prepared(&ir::Program::merge(all.iter().map(|loaded| loaded.ir.clone())))),
+        };
         all.iter().enumerate().map(|(place, loaded)| Arc::new(loaded.in_program(&program, place))).collect()
     }
 

@@ -227,6 +227,11 @@ impl Slot {
     pub(super) fn read_only(member: &Arc<Member>) -> Self {
         Self { member: Arc::clone(member), mode: BranchMode::ReadOnly }
     }
+
+    /// Whether both are layers of one branch, which stand beside each other.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.member.base, &other.member.base)
+    }
 }
 
 impl Member {

@@ -71,8 +71,7 @@ impl Union {
     /// The branches, one a line, the one of highest priority first, and then those that are not there.
     fn list(&self) -> String {
         let slots = self.branches.slots();
-        let newest =
-            slots.chunk_by(|one, other| Arc::ptr_eq(&one.member.base, &other.member.base)).map(|group| &group[0]);
+        let newest = slots.chunk_by(Slot::is_beside).map(|group| &group[0]);
         let lines = newest.map(|slot| format!("{}={}", slot.member.base.label, slot.state()));
         lines.chain(self.missing_lines()).map(|line| line + "\n").collect()
     }
@@ -160,7 +159,7 @@ impl Union {
 
     /// Claims a branch that has been read only, while operations go on.
     fn claim_of(&self, which: &str) -> Result<Option<(Arc<Base>, Claim)>, ControlError> {
-        let groups: Groups = self.branches.slots().chunk_by(is_one).map(<[Slot]>::to_vec).collect();
+        let groups: Groups = self.branches.slots().chunk_by(Slot::is_beside).map(<[Slot]>::to_vec).collect();
         let base = Arc::clone(&groups[find(&groups, which)?][0].member.base);
         let claim = claim::of_base(&base).map_err(|bad| cannot_be_used(&bad))?;
         Ok(claim.map(|claim| (base, claim)))
@@ -255,11 +254,6 @@ impl Union {
     }
 }
 
-/// Whether both are layers of one branch.
-fn is_one(one: &Slot, other: &Slot) -> bool {
-    Arc::ptr_eq(&one.member.base, &other.member.base)
-}
-
 /// The layers of each branch together, the newest first.
 pub(super) type Groups = Vec<Vec<Slot>>;
 
@@ -270,10 +264,20 @@ pub(super) struct Changing<'a> {
     _alone: RwLockWriteGuard<'a, ()>,
 }
 
+impl Union {
+    /// Tells the front end that whatever it knows may be wrong. No operation is waiting for this thread.
+    pub(super) fn tell_everything_changed(&self) {
+        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(notifier) = notifier {
+            notifier.everything_changed();
+        }
+    }
+}
+
 impl Changing<'_> {
     /// The branches as they are.
     pub(super) fn groups(&self) -> Groups {
-        self.union.branches.slots().chunk_by(is_one).map(<[Slot]>::to_vec).collect()
+        self.union.branches.slots().chunk_by(Slot::is_beside).map(<[Slot]>::to_vec).collect()
     }
 
     /// Puts others in their place.
@@ -285,11 +289,9 @@ impl Changing<'_> {
     pub(super) fn finish(self) {
         // In branches that may be changed from now on.
         self.union.recover();
-        let notifier = self.union.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let union = self.union;
         drop(self);
-        if let Some(notifier) = notifier {
-            notifier.everything_changed();
-        }
+        union.tell_everything_changed();
     }
 }
 

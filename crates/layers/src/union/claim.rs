@@ -127,7 +127,7 @@ impl Union {
     /// Has the branches, in their order, keep these claims.
     pub(super) fn hold(&self, claims: Vec<Option<Claim>>, patience: Duration) -> std::result::Result<(), BadBranch> {
         let slots = self.branches.slots();
-        let branches = slots.chunk_by(|one, other| Arc::ptr_eq(&one.member.base, &other.member.base));
+        let branches = slots.chunk_by(Slot::is_beside);
         branches.zip(claims).try_for_each(|(layers, claim)| hold(layers, claim, patience))
     }
 

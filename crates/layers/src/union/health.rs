@@ -230,7 +230,7 @@ impl Union {
         let slots = self.branches.slots();
         let (sender, answers) = channel();
         let mut count = 0;
-        for group in slots.chunk_by(|one, other| Arc::ptr_eq(&one.member.base, &other.member.base)) {
+        for group in slots.chunk_by(Slot::is_beside) {
             let (base, sender) = (Arc::clone(&group[0].member.base), sender.clone());
             // Nobody waits any more for what took long.
             let ask = vnode::as_server(move || {

@@ -71,7 +71,7 @@ use vnode::{
 
 use crate::kind::Build;
 use crate::{Branch, BranchOpener, Kind, OptionError, OptionProblem};
-use branches::{BadBranch, Branches, Member, WhyBad};
+use branches::{BadBranch, Branches, Member, Slot, WhyBad};
 pub use check::{CheckError, CheckOptions, Finding, Problem, check};
 pub use claim::only_described;
 use file::UnionFile;
@@ -337,10 +337,7 @@ impl FileSystem for UnionFileSystem {
     fn describe(&self) -> Vec<Description> {
         let slots = self.union.branches.slots();
         // Layers of one branch lie side by side.
-        let newest: Vec<_> = slots
-            .chunk_by(|one, other| Arc::ptr_eq(&one.member.base, &other.member.base))
-            .map(|group| &group[0])
-            .collect();
+        let newest: Vec<_> = slots.chunk_by(Slot::is_beside).map(|group| &group[0]).collect();
         let mut members: Vec<_> = newest.iter().flat_map(|slot| slot.member.base.file_system.describe()).collect();
         let details: Vec<_> = newest.iter().map(|slot| format!("{}={}", slot.member.base.label, slot.mode)).collect();
         let views = self.union.family.views();

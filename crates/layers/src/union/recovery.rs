@@ -2,7 +2,7 @@
 //! that can be done.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use vnode::Result;
@@ -51,7 +51,7 @@ impl Union {
             return;
         }
         let (slots, mut is_all) = (self.branches.slots(), true);
-        for layers in slots.chunk_by(|one, other| Arc::ptr_eq(&one.member.base, &other.member.base)) {
+        for layers in slots.chunk_by(Slot::is_beside) {
             let newest = &layers[0].member;
             if !newest.base.is_recovered() && self.is_own(&newest.base) {
                 let layers = layers.iter().map(|slot| self.recover_layer(slot));
@@ -90,10 +90,7 @@ impl Union {
             self.branches.note_change();
             self.family.note_change(self);
             drop(alone);
-            let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Some(notifier) = notifier {
-                notifier.everything_changed();
-            }
+            self.tell_everything_changed();
         }
     }
 }
