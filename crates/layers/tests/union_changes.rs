@@ -158,6 +158,29 @@ fn locks_come_along_with_a_copy_unless_they_were_released() {
 }
 
 #[test]
+fn locks_that_were_replaced_through_another_open_file_are_not_taken_again() {
+    let scene = scene(&[(ReadWrite, &[]), (ReadOnly, &["x"])]);
+    let open = |flags| at(&scene.union, "x").unwrap().open(&server(), flags).unwrap();
+    let (first, second) = (open(OpenFlags::READ), open(OpenFlags::READ));
+    let lock = |kind, start, end| Lock { family: LockFamily::Posix, kind, start, end, pid: 1 };
+    let set = |file: &OpenFileRef, lock| file.lock(&server(), LockOwner(1), &lock).unwrap();
+    set(&first, lock(LockKind::Shared, 0, 9));
+    set(&second, lock(LockKind::Unlock, 2, 3));
+    set(&second, lock(LockKind::Shared, 6, 7));
+    set(&first, lock(LockKind::Unlock, 8, 8));
+    let writer = open(OpenFlags::READ_WRITE);
+    writer.write_at(&server(), 0, b"new", false).unwrap();
+    let is_locked =
+        |at| writer.test_lock(&server(), LockOwner(3), &lock(LockKind::Exclusive, at, at)).unwrap().is_some();
+    let locked: Vec<u64> = (0..12).filter(|at| is_locked(*at)).collect();
+    assert_eq!(locked, [0, 1, 4, 5, 6, 7, 9]);
+    // With an open file go the locks that were taken through it.
+    drop(first);
+    let locked: Vec<u64> = (0..12).filter(|at| is_locked(*at)).collect();
+    assert_eq!(locked, [6, 7]);
+}
+
+#[test]
 fn commands_that_cannot_be_done_say_why_and_change_nothing() {
     let scene = scene(&[(ReadWrite, &["a"])]);
     let before = scene.tell("branches", &[]).unwrap();

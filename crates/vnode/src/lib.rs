@@ -17,6 +17,8 @@ mod handle;
 mod keyed_locks;
 pub mod layer;
 mod lock;
+mod lock_ranges;
+mod lock_table;
 pub mod mount_table;
 mod name;
 mod open_directory;
@@ -43,6 +45,8 @@ pub use flags::{AccessMode, AllocateMode, OpenFlags, RenameMode, SeekTarget, Xat
 pub use handle::{HANDLE_MAX, Handle};
 pub use keyed_locks::{KeyedGuard, KeyedLocks};
 pub use lock::{LOCK_RANGES_MAX, Lock, LockFamily, LockKind, LockOwner};
+pub use lock_ranges::{LockRange, LockRanges};
+pub use lock_table::LockTable;
 pub use name::{NAME_MAX, Name, NameBuf};
 pub use open_directory::{DirectoryEntry, OpenDirectory, OpenDirectoryRef};
 pub use open_file::{OpenFile, OpenFileRef, open_for_rewriting};

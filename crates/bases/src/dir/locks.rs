@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use hashbrown::HashMap;
 use rustix::fs::{FlockOperation, OFlags};
-use vnode::{Caller, Errno, LOCK_RANGES_MAX, Lock, LockFamily, LockKind, LockOwner, OpenFlags, Result};
+use vnode::{Caller, Errno, Lock, LockFamily, LockKind, LockOwner, LockRanges, OpenFlags, Result};
 
 use super::credentials::Thread;
 use super::node::Node;
@@ -37,14 +37,13 @@ struct FileTable {
 struct Holder {
     description: HeldDescriptor,
     writable: bool,
-    ranges: Vec<Range>,
+    ranges: LockRanges<Held>,
 }
 
+/// How a range is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Range {
-    start: u64,
-    end: u64,
-    exclusive: bool,
+struct Held {
+    kind: LockKind,
     pid: u32,
     /// The open file that it was taken through, by the address of its part in locking.
     opened: usize,
@@ -84,13 +83,13 @@ impl LockTables {
         let start = raw.l_start as u64;
         let end = if raw.l_len == 0 { u64::MAX } else { start + raw.l_len as u64 - 1 };
         let others = owners.iter().flat_map(|owners| owners.iter()).filter(|(other, _)| **other != owner);
-        let known = others.flat_map(|(_, other)| &other.ranges).find(|range| range.start <= end && start <= range.end);
+        let known = others.filter_map(|(_, other)| other.ranges.find(start, end, |_| true)).next();
         Ok(Some(Lock {
             family: LockFamily::Posix,
             kind: if raw.l_type == libc::F_RDLCK as i16 { LockKind::Shared } else { LockKind::Exclusive },
             start,
             end,
-            pid: known.map_or(u32::try_from(raw.l_pid).unwrap_or(0), |range| range.pid),
+            pid: known.map_or(u32::try_from(raw.l_pid).unwrap_or(0), |range| range.held.pid),
         }))
     }
 
@@ -227,7 +226,7 @@ impl Holder {
             // For reading only where that is enough: a file that is open for writing could not be executed.
             false => acting.reopen(file, OFlags::RDONLY),
         };
-        Ok(Self { description: share.of(description.map_err(errno)?), writable, ranges: Vec::new() })
+        Ok(Self { description: share.of(description.map_err(errno)?), writable, ranges: LockRanges::default() })
     }
 
     fn take(
@@ -237,14 +236,8 @@ impl Holder {
         lock: &Lock,
         opened: usize,
     ) -> Result<()> {
-        let mut ranges = without(&self.ranges, lock.start, lock.end);
-        if lock.kind != LockKind::Unlock {
-            let exclusive = lock.kind == LockKind::Exclusive;
-            join(&mut ranges, Range { start: lock.start, end: lock.end, exclusive, pid: lock.pid, opened });
-        }
-        if ranges.len() > self.ranges.len().max(LOCK_RANGES_MAX) {
-            return Err(Errno::ENOLCK);
-        }
+        let held = Held { kind: lock.kind, pid: lock.pid, opened };
+        let ranges = self.ranges.with(lock.start, lock.end, (lock.kind != LockKind::Unlock).then_some(held))?;
         if lock.kind == LockKind::Exclusive && !self.writable {
             self.become_writable(thread, caller, file)?;
         }
@@ -262,9 +255,10 @@ impl Holder {
     /// both descriptions for a moment, and nobody can get in between.
     fn become_writable(&mut self, thread: &mut Thread, caller: &Caller, file: BorrowedFd<'_>) -> Result<()> {
         let mut new = Self::open(thread, caller, file, true)?;
-        for range in &self.ranges {
+        for range in self.ranges.iter() {
             let kind = LockKind::Shared;
-            let lock = Lock { family: LockFamily::Posix, kind, start: range.start, end: range.end, pid: range.pid };
+            let lock =
+                Lock { family: LockFamily::Posix, kind, start: range.start, end: range.end, pid: range.held.pid };
             let mut raw = raw_lock(&lock)?;
             system::description_lock(new.description.as_fd(), libc::F_OFD_SETLK, &mut raw).map_err(errno)?;
         }
@@ -276,9 +270,9 @@ impl Holder {
 
     /// Releases what was taken through an open file that is gone.
     fn release_opened(&mut self, opened: usize) {
-        for range in self.ranges.extract_if(.., |range| range.opened == opened) {
-            unlock(&self.description, range.start, range.end);
-        }
+        let through = self.ranges.iter().filter(|range| range.held.opened == opened);
+        through.for_each(|range| unlock(&self.description, range.start, range.end));
+        self.ranges.retain(|range| range.held.opened != opened);
     }
 }
 
@@ -320,31 +314,6 @@ impl Drop for Flock {
     }
 }
 
-/// Adds a range, as one with those that it touches and that are like it.
-fn join(ranges: &mut Vec<Range>, mut new: Range) {
-    let touches = |range: &Range| {
-        let is_like = (range.exclusive, range.pid, range.opened) == (new.exclusive, new.pid, new.opened);
-        is_like && (range.end.checked_add(1) == Some(new.start) || new.end.checked_add(1) == Some(range.start))
-    };
-    let joined: Vec<_> = ranges.extract_if(.., |range| touches(range)).collect();
-    for range in joined {
-        (new.start, new.end) = (new.start.min(range.start), new.end.max(range.end));
-    }
-    ranges.push(new);
-}
-
-/// The ranges less what lies between `start` and `end`, both included.
-fn without(ranges: &[Range], start: u64, end: u64) -> Vec<Range> {
-    let parts = ranges.iter().flat_map(|range| {
-        let apart = range.end < start || end < range.start;
-        let whole = apart.then_some(*range);
-        let before = (!apart && range.start < start).then(|| Range { end: start - 1, ..*range });
-        let after = (!apart && range.end > end).then(|| Range { start: end + 1, ..*range });
-        [whole, before, after]
-    });
-    parts.flatten().collect()
-}
-
 fn raw_lock(lock: &Lock) -> Result<libc::flock64> {
     let kind = match lock.kind {
         LockKind::Shared => libc::F_RDLCK,
@@ -363,15 +332,6 @@ fn raw_lock(lock: &Lock) -> Result<libc::flock64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_are_cut_out() {
-        let range = |start, end| Range { start, end, exclusive: false, pid: 0, opened: 0 };
-        assert_eq!(without(&[range(0, 9)], 3, 5), [range(0, 2), range(6, 9)]);
-        assert_eq!(without(&[range(0, 9)], 0, u64::MAX), []);
-        assert_eq!(without(&[range(5, u64::MAX)], 7, 7), [range(5, 6), range(8, u64::MAX)]);
-        assert_eq!(without(&[range(0, 1), range(4, 6)], 2, 3), [range(0, 1), range(4, 6)]);
-    }
 
     #[test]
     fn ranges_go_with_the_open_file_that_they_were_taken_through() {

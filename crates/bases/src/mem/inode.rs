@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-use vnode::{Attributes, Caller, Device, Entry, Errno, FileKind, Handle, Result, Timestamp, VnodeRef};
+use vnode::{Attributes, Caller, Device, Entry, Errno, FileKind, Handle, LockTable, Result, Timestamp, VnodeRef};
 
 use super::acl::Acl;
 use super::data::{Data, PAGE_SIZE};
 use super::directory::Directory;
-use super::locks::LockTable;
 use super::memory;
 use super::permissions::{self, Inherited};
 use super::volume::{ROOT_NUMBER, Volume};

@@ -11,7 +11,6 @@ mod data;
 mod directory;
 mod file;
 mod inode;
-mod locks;
 mod memory;
 mod operations;
 mod options;
@@ -35,7 +34,6 @@ use self::inode::{Content, Inode, NewInode};
 use self::permissions::Inherited;
 use self::volume::Volume;
 
-pub use self::locks::LockTable;
 pub use self::options::{Options, OptionsError};
 
 /// What it is called in a stack.

@@ -3,12 +3,12 @@
 use std::any::Any;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 use vnode::profile::enter;
 use vnode::{
-    AllocateMode, Attributes, Caller, Errno, Lock, LockFamily, LockKind, LockOwner, OpenFile, OpenFileRef, OpenFlags,
-    Result, SeekTarget, VnodeRef,
+    AllocateMode, Attributes, Caller, Errno, Lock, LockKind, LockOwner, OpenFile, OpenFileRef, OpenFlags, Result,
+    SeekTarget, VnodeRef,
 };
 
 use super::KIND;
@@ -33,8 +33,6 @@ pub(super) struct UnionFile {
     opened: LowerFile,
     /// The one opened after a later copy.
     moved: RwLock<Option<LowerFile>>,
-    /// What the copies to come have to hold.
-    locks: Mutex<Vec<(LockOwner, Lock)>>,
     /// The branches for which it is known that it may be written to where it is.
     checked: AtomicU64,
     /// The kernel may be reading and writing it by itself.
@@ -66,10 +64,10 @@ impl UnionFile {
     fn opened(node: Arc<Node>, opened: LowerFile, flags: OpenFlags) -> Arc<Self> {
         let flags = flags.without(OpenFlags::TRUNCATE).without(OpenFlags::EXCLUSIVE).without(OpenFlags::NONBLOCK);
         let checked = AtomicU64::new(node.union.branches.generation());
-        let (moved, locks, is_direct) = (RwLock::default(), Mutex::default(), AtomicBool::new(false));
+        let (moved, is_direct) = (RwLock::default(), AtomicBool::new(false));
         Arc::new_cyclic(|this| {
             let this = Weak::clone(this);
-            Self { this, node, flags, opened, moved, locks, checked, is_direct }
+            Self { this, node, flags, opened, moved, checked, is_direct }
         })
     }
 
@@ -192,11 +190,16 @@ impl UnionFile {
 
     /// Releases the locks in the lower file that was opened first: it stays open, and may be used again.
     fn release_first(&self) {
-        for (owner, lock) in self.locks().iter() {
-            let unlock = Lock { kind: LockKind::Unlock, start: 0, end: u64::MAX, ..*lock };
+        for (owner, lock) in self.locks() {
+            let unlock = Lock { kind: LockKind::Unlock, ..lock };
             // What cannot be released goes when the file is closed.
-            let _ = self.opened.file.lock(&Caller::server(), *owner, &unlock);
+            let _ = self.opened.file.lock(&Caller::server(), owner, &unlock);
         }
+    }
+
+    /// The locks that were taken through it.
+    fn locks(&self) -> Vec<(LockOwner, Lock)> {
+        self.node.locks.taken_through(self.address())
     }
 
     /// The lower file to lock, after all locks that are held are held in it. The object is not copied until the guard goes,
@@ -248,20 +251,6 @@ impl UnionFile {
         }
     }
 
-    /// Remembers a lock for the copies to come.
-    fn locked(&self, owner: LockOwner, lock: &Lock) {
-        self.node.follow_with(&self.this);
-        let mut locks = self.locks();
-        let whole = lock.start == 0 && lock.end == u64::MAX;
-        if whole {
-            // All that was held by this owner is replaced.
-            locks.retain(|(held, known)| *held != owner || known.family != lock.family);
-        }
-        if lock.kind != LockKind::Unlock || !whole {
-            locks.push((owner, *lock));
-        }
-    }
-
     /// Whether the kernel may be reading and writing it by itself.
     pub(super) fn is_direct(&self) -> bool {
         self.is_direct.load(Ordering::Relaxed)
@@ -270,10 +259,6 @@ impl UnionFile {
     /// What it is known by while it is open.
     fn address(&self) -> usize {
         self.this.as_ptr().addr()
-    }
-
-    fn locks(&self) -> MutexGuard<'_, Vec<(LockOwner, Lock)>> {
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether what is written goes to the file that is open now. Elsewhere a copy could be made, and the kernel would go on with
@@ -288,6 +273,7 @@ impl UnionFile {
 
 impl Drop for UnionFile {
     fn drop(&mut self) {
+        self.node.locks.release_through(self.address());
         if self.is_direct() {
             self.node.union.direct_files().remove(&self.address());
         }
@@ -317,7 +303,7 @@ impl OpenFile for UnionFile {
 
     fn flush(&self, caller: &Caller, owner: LockOwner) -> Result<()> {
         let _working = enter(KIND.name);
-        self.node.forget_locks(owner);
+        self.node.locks.release(owner);
         self.asking(|file| file.flush(caller, owner))
     }
 
@@ -367,9 +353,7 @@ impl OpenFile for UnionFile {
             return Err(NOT_IN_A_VIEW);
         }
         let (_guard, file) = patiently(|| self.lower_to_lock())?;
-        file.lock(caller, owner, lock)?;
-        self.locked(owner, lock);
-        Ok(())
+        self.node.locks.set(&self.this, &file, caller, owner, lock)
     }
 
     fn test_lock(&self, caller: &Caller, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
@@ -422,28 +406,9 @@ impl OpenFile for UnionFile {
 }
 
 impl Node {
-    /// Has an open file with locks take them again wherever the object is copied to, before anybody else can.
-    fn follow_with(&self, file: &Weak<UnionFile>) {
-        let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
-        followers.retain(|follower| follower.strong_count() > 0);
-        if !followers.iter().any(|follower| follower.ptr_eq(file)) {
-            followers.push(Weak::clone(file));
-        }
-    }
-
-    /// Whoever closes any of its descriptors of a file has no byte-range locks on it any more, through whichever they were
-    /// taken.
-    fn forget_locks(&self, owner: LockOwner) {
-        let followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for follower in followers.iter().filter_map(Weak::upgrade) {
-            follower.locks().retain(|(held, lock)| *held != owner || lock.family != LockFamily::Posix);
-        }
-    }
-
     /// The object has been copied.
     pub(super) fn call_followers(&self) {
-        let followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for follower in followers.iter().filter_map(Weak::upgrade) {
+        for follower in self.locks.followers() {
             // One that cannot be opened says so when it is used.
             let _ = follower.lower();
         }

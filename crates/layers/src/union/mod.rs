@@ -30,6 +30,7 @@ mod kept;
 mod lease;
 mod links;
 mod listing;
+mod locks;
 mod lookup;
 mod losses;
 mod marks;

@@ -12,8 +12,8 @@ use vnode::{Caller, Errno, FileKind, Handle, KeyedGuard, Name, NameBuf, OpenFile
 
 use super::Union;
 use super::branches::Member;
-use super::file::UnionFile;
 use super::identity::{Identity, hash};
+use super::locks::Locks;
 use super::metacopy;
 use super::names::Names;
 use super::views::Hosting;
@@ -80,8 +80,8 @@ pub(super) struct Node {
     held: Mutex<Option<OpenFileRef>>,
     /// Other handles by which it is found while it lives.
     other_handles: Mutex<Vec<Handle>>,
-    /// Open files that have to follow it there.
-    pub(super) followers: Mutex<Vec<Weak<UnionFile>>>,
+    /// What is locked in it.
+    pub(super) locks: Locks,
     /// Of a directory where there are views.
     pub(super) hosting: OnceLock<Box<Hosting>>,
 }
@@ -201,7 +201,7 @@ impl Node {
             is_stale: AtomicBool::new(false),
             held: Mutex::default(),
             other_handles: Mutex::default(),
-            followers: Mutex::default(),
+            locks: Locks::default(),
             hosting: OnceLock::new(),
         })
     }

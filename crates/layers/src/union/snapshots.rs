@@ -351,7 +351,11 @@ impl Union {
             Some(next) => next.layer = lower.layer,
             None => history.current = lower.layer,
         }
-        history.write(&first.work).map_err(ControlError::Failed)?;
+        if let Err(error) = history.write(&first.work) {
+            // Users see the same in both layers and in one. What they change until then is folded too.
+            self.finish_folds_later();
+            return Err(ControlError::Failed(error));
+        }
         *lower.base.history() = history;
         groups[at].remove(index - 1);
         // What cannot be removed now is removed when the branch is next used.

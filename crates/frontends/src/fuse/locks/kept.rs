@@ -1,94 +1,49 @@
 //! The locks of a base that has none, kept by the front end.
 
 use std::collections::HashMap;
-use vnode::{Errno, LOCK_RANGES_MAX, Lock, LockFamily, LockKind, LockOwner, Result};
+use vnode::{Lock, LockKind, LockOwner, LockTable, Result};
 
 /// Locks kept here, by the node of their file.
 #[derive(Default)]
-pub(super) struct KeptLocks(HashMap<u64, Vec<Kept>>);
-
-/// A lock kept here.
-#[derive(Clone, Copy)]
-struct Kept {
-    owner: LockOwner,
-    /// By which open file it was taken.
-    opened: usize,
-    lock: Lock,
-}
+pub(super) struct KeptLocks(HashMap<u64, LockTable>);
 
 impl KeptLocks {
     /// Takes or releases a lock by an open file.
     ///
     /// # Errors
-    /// `EAGAIN` where another owner's is in the way, `ENOLCK` where the owner would have more than [`LOCK_RANGES_MAX`].
+    /// `EAGAIN` where another owner's is in the way, `ENOLCK` where the owner would have more ranges than
+    /// [`vnode::LOCK_RANGES_MAX`].
     pub(super) fn set(&mut self, node: u64, owner: LockOwner, opened: usize, lock: &Lock) -> Result<()> {
-        if lock.kind != LockKind::Unlock && self.conflict(node, owner, lock).is_some() {
-            return Err(Errno::EAGAIN);
+        if lock.kind == LockKind::Unlock && !self.0.contains_key(&node) {
+            return Ok(());
         }
-        self.keep(node, owner, opened, lock)
+        let table = self.0.entry(node).or_default();
+        let set = table.set(owner, opened as u64, lock);
+        self.forget_if_empty(node);
+        set
     }
 
     /// Releases the POSIX locks that an owner has on a file.
     pub(super) fn release(&mut self, node: u64, owner: LockOwner) {
-        let whole = Lock { family: LockFamily::Posix, kind: LockKind::Unlock, start: 0, end: u64::MAX, pid: 0 };
-        // There are fewer afterwards.
-        let _ = self.keep(node, owner, 0, &whole);
+        self.0.entry(node).and_modify(|table| table.release_ranges(owner));
+        self.forget_if_empty(node);
     }
 
     /// Releases the locks that were taken by an open file.
     pub(super) fn release_opened(&mut self, node: u64, opened: usize) {
-        let Some(held) = self.0.get_mut(&node) else { return };
-        held.retain(|one| one.opened != opened);
-        if held.is_empty() {
-            self.0.remove(&node);
-        }
+        self.0.entry(node).and_modify(|table| table.release_holder(opened as u64));
+        self.forget_if_empty(node);
     }
 
     /// A lock of another owner that is in the way.
     pub(super) fn conflict(&self, node: u64, owner: LockOwner, lock: &Lock) -> Option<Lock> {
-        let conflicts = |held: &&Kept| {
-            held.owner != owner
-                && held.lock.family == lock.family
-                && held.lock.start <= lock.end
-                && lock.start <= held.lock.end
-                && (held.lock.kind == LockKind::Exclusive || lock.kind == LockKind::Exclusive)
-        };
-        self.0.get(&node)?.iter().find(conflicts).map(|held| held.lock)
+        self.0.get(&node)?.conflict(owner, lock)
     }
 
-    /// Replaces what the owner holds in the range by `lock`: parts outside stay, as fcntl(2) describes.
-    fn keep(&mut self, node: u64, owner: LockOwner, opened: usize, lock: &Lock) -> Result<()> {
-        if lock.kind == LockKind::Unlock && !self.0.contains_key(&node) {
-            return Ok(());
-        }
-        let held = self.0.entry(node).or_default();
-        let is_own = |one: &&Kept| one.owner == owner && one.lock.family == lock.family;
-        let (own, mut left): (Vec<Kept>, Vec<Kept>) = held.iter().partition(is_own);
-        let others = left.len();
-        for one in &own {
-            if one.lock.end < lock.start || lock.end < one.lock.start {
-                left.push(*one);
-                continue;
-            }
-            if one.lock.start < lock.start {
-                left.push(Kept { lock: Lock { end: lock.start - 1, ..one.lock }, ..*one });
-            }
-            if one.lock.end > lock.end {
-                left.push(Kept { lock: Lock { start: lock.end + 1, ..one.lock }, ..*one });
-            }
-        }
-        if lock.kind != LockKind::Unlock {
-            join(&mut left, Kept { owner, opened, lock: *lock });
-        }
-        if left.len() - others > own.len().max(LOCK_RANGES_MAX) {
-            return Err(Errno::ENOLCK);
-        }
-        if left.is_empty() {
+    fn forget_if_empty(&mut self, node: u64) {
+        if self.0.get(&node).is_some_and(LockTable::is_empty) {
             self.0.remove(&node);
-        } else {
-            *held = left;
         }
-        Ok(())
     }
 
     /// Number of files with locks.
@@ -98,26 +53,12 @@ impl KeptLocks {
     }
 }
 
-/// Adds a lock, as one with those of its owner that it touches and that are like it.
-fn join(held: &mut Vec<Kept>, mut new: Kept) {
-    let touches = |one: &Kept| {
-        let is_like = (one.owner, one.opened) == (new.owner, new.opened)
-            && (one.lock.family, one.lock.kind, one.lock.pid) == (new.lock.family, new.lock.kind, new.lock.pid);
-        let is_beside =
-            one.lock.end.checked_add(1) == Some(new.lock.start) || new.lock.end.checked_add(1) == Some(one.lock.start);
-        is_like && is_beside
-    };
-    let joined: Vec<_> = held.extract_if(.., |one| touches(one)).collect();
-    for one in joined {
-        (new.lock.start, new.lock.end) = (new.lock.start.min(one.lock.start), new.lock.end.max(one.lock.end));
-    }
-    held.push(new);
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    use vnode::{Errno, LOCK_RANGES_MAX, LockFamily};
 
     use super::*;
 
@@ -148,9 +89,7 @@ mod tests {
     fn an_owner_has_so_many_ranges_of_a_file_and_no_more() {
         let mut locks = KeptLocks::default();
         let (one, two, most) = (LockOwner(1), LockOwner(2), LOCK_RANGES_MAX as u64);
-        // Those that touch are one.
         (0..3 * most).for_each(|at| locks.set(NODE, one, 1, &lock(LockKind::Shared, at, at)).unwrap());
-        assert_eq!(locks.0[&NODE].len(), 1);
         locks.set(NODE, one, 1, &lock(LockKind::Unlock, 0, u64::MAX)).unwrap();
         (0..most).for_each(|at| locks.set(NODE, one, 1, &lock(LockKind::Shared, 10 * at, 10 * at + 4)).unwrap());
         assert_eq!(locks.set(NODE, one, 1, &lock(LockKind::Shared, 10 * most, 10 * most)), Err(Errno::ENOLCK));

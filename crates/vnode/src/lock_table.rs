@@ -1,37 +1,51 @@
 //! A table of advisory locks on one file: byte ranges and whole-file locks, among owners.
 
-use vnode::{Errno, LOCK_RANGES_MAX, Lock, LockFamily, LockKind, LockOwner, Result};
+use std::collections::HashMap;
 
-/// The locks on one file.
-///
-/// Invariants: ranges of one owner do not overlap, ranges of one owner and kind do not touch, and no two owners hold
-/// ranges of one family that exclude each other.
+use crate::lock_ranges::LockRanges;
+use crate::{Errno, Lock, LockFamily, LockKind, LockOwner, Result};
+
+/// The locks on one file. No two owners hold locks of one family that exclude each other.
 #[derive(Default)]
 pub struct LockTable {
-    ranges: Vec<Held>,
-    whole: Vec<Held>,
+    ranges: HashMap<LockOwner, LockRanges<Held>>,
+    whole: HashMap<LockOwner, Held>,
 }
 
-/// A lock that is held.
-#[derive(Clone, Copy)]
+/// How a lock is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Held {
-    owner: LockOwner,
+    kind: LockKind,
+    pid: u32,
     /// Through which open file it was taken.
     holder: u64,
-    lock: Lock,
+}
+
+impl Held {
+    fn excludes(&self, lock: &Lock) -> bool {
+        self.kind == LockKind::Exclusive || lock.kind == LockKind::Exclusive
+    }
 }
 
 impl LockTable {
-    /// A lock of another owner that `lock` cannot be held beside.
+    /// A lock of another owner that `lock` cannot be held beside: of byte ranges the first.
     pub fn conflict(&self, owner: LockOwner, lock: &Lock) -> Option<Lock> {
-        let excludes = |held: &&Held| {
-            held.owner != owner
-                && (held.lock.kind == LockKind::Exclusive || lock.kind == LockKind::Exclusive)
-                && (lock.family == LockFamily::Flock || overlap(&held.lock, lock))
-        };
-        match lock.kind {
-            LockKind::Unlock => None,
-            _ => self.family(lock.family).iter().find(excludes).map(|held| held.lock),
+        if lock.kind == LockKind::Unlock {
+            return None;
+        }
+        let found = |start, end, held: &Held| Lock { family: lock.family, kind: held.kind, start, end, pid: held.pid };
+        match lock.family {
+            LockFamily::Posix => {
+                let others = self.ranges.iter().filter(|(other, _)| **other != owner);
+                let in_the_way =
+                    others.filter_map(|(_, ranges)| ranges.find(lock.start, lock.end, |held| held.excludes(lock)));
+                let first = in_the_way.min_by_key(|range| range.start)?;
+                Some(found(first.start, first.end, &first.held))
+            }
+            LockFamily::Flock => {
+                let held = self.whole.iter().find(|(other, held)| **other != owner && held.excludes(lock));
+                held.map(|(_, held)| found(0, u64::MAX, held))
+            }
         }
     }
 
@@ -41,101 +55,70 @@ impl LockTable {
     ///
     /// # Errors
     /// `EAGAIN` if another owner's lock is in the way, `EINVAL` for a range that ends before it starts, `ENOLCK` for more than
-    /// [`LOCK_RANGES_MAX`].
+    /// [`crate::LOCK_RANGES_MAX`].
     pub fn set(&mut self, owner: LockOwner, holder: u64, lock: &Lock) -> Result<()> {
         if lock.start > lock.end {
             return Err(Errno::EINVAL);
         }
+        let held = Held { kind: lock.kind, pid: lock.pid, holder };
         match lock.family {
-            LockFamily::Flock => self.set_whole(owner, holder, lock),
-            LockFamily::Posix => self.set_range(owner, holder, lock),
+            LockFamily::Flock => self.set_whole(owner, lock, held),
+            LockFamily::Posix => self.set_range(owner, lock, held),
         }
     }
 
     /// Releases all byte ranges of `owner`.
     pub fn release_ranges(&mut self, owner: LockOwner) {
-        self.ranges.retain(|held| held.owner != owner);
+        self.ranges.remove(&owner);
     }
 
     /// Releases whatever was taken through the open file `holder`.
     pub fn release_holder(&mut self, holder: u64) {
-        self.ranges.retain(|held| held.holder != holder);
-        self.whole.retain(|held| held.holder != holder);
+        self.ranges.retain(|_, ranges| {
+            ranges.retain(|range| range.held.holder != holder);
+            !ranges.is_empty()
+        });
+        self.whole.retain(|_, held| held.holder != holder);
     }
 
-    fn family(&self, family: LockFamily) -> &Vec<Held> {
-        match family {
-            LockFamily::Posix => &self.ranges,
-            LockFamily::Flock => &self.whole,
-        }
+    /// Whether no lock is held.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty() && self.whole.is_empty()
     }
 
-    fn set_whole(&mut self, owner: LockOwner, holder: u64, lock: &Lock) -> Result<()> {
-        if self.whole.iter().any(|held| held.owner == owner && held.lock.kind == lock.kind) {
+    fn set_whole(&mut self, owner: LockOwner, lock: &Lock, new: Held) -> Result<()> {
+        if self.whole.get(&owner).is_some_and(|held| held.kind == new.kind) {
             return Ok(());
         }
-        self.whole.retain(|held| held.owner != owner);
+        self.whole.remove(&owner);
         if self.conflict(owner, lock).is_some() {
             return Err(Errno::EAGAIN);
         }
-        if lock.kind != LockKind::Unlock {
-            self.whole.push(Held { owner, holder, lock: Lock { start: 0, end: u64::MAX, ..*lock } });
+        if new.kind != LockKind::Unlock {
+            self.whole.insert(owner, new);
         }
         Ok(())
     }
 
-    fn set_range(&mut self, owner: LockOwner, holder: u64, lock: &Lock) -> Result<()> {
+    fn set_range(&mut self, owner: LockOwner, lock: &Lock, new: Held) -> Result<()> {
         if self.conflict(owner, lock).is_some() {
             return Err(Errno::EAGAIN);
         }
-        let (own, mut rest): (Vec<Held>, Vec<Held>) = self.ranges.iter().partition(|held| held.owner == owner);
-        let mut new: Vec<_> = own.iter().flat_map(|held| outside(held, lock)).collect();
-        if lock.kind != LockKind::Unlock {
-            new.push(Held { owner, holder, lock: *lock });
-        }
-        new.sort_by_key(|held| held.lock.start);
-        let new = merged(new);
-        if new.len() > own.len().max(LOCK_RANGES_MAX) {
-            return Err(Errno::ENOLCK);
-        }
-        rest.extend(new);
-        self.ranges = rest;
+        let held = (new.kind != LockKind::Unlock).then_some(new);
+        let none = LockRanges::default();
+        let ranges = self.ranges.get(&owner).unwrap_or(&none).with(lock.start, lock.end, held)?;
+        match ranges.is_empty() {
+            true => self.ranges.remove(&owner),
+            false => self.ranges.insert(owner, ranges),
+        };
         Ok(())
     }
-}
-
-fn overlap(one: &Lock, other: &Lock) -> bool {
-    one.start <= other.end && other.start <= one.end
-}
-
-/// What remains of a held range before and after that of `lock`.
-fn outside(held: &Held, lock: &Lock) -> impl Iterator<Item = Held> + use<> {
-    let (held, lock) = (*held, *lock);
-    let part = move |start, end| Held { lock: Lock { start, end, ..held.lock }, ..held };
-    let disjoint = !overlap(&held.lock, &lock);
-    let before = (!disjoint && held.lock.start < lock.start).then(|| part(held.lock.start, lock.start - 1));
-    let after = (!disjoint && held.lock.end > lock.end).then(|| part(lock.end + 1, held.lock.end));
-    disjoint.then_some(held).into_iter().chain(before).chain(after)
-}
-
-/// Ranges of one owner, ordered and disjoint, with those that touch and exclude the same joined.
-fn merged(ranges: Vec<Held>) -> Vec<Held> {
-    let mut joined: Vec<Held> = Vec::with_capacity(ranges.len());
-    for next in ranges {
-        match joined.last_mut() {
-            Some(last) if last.lock.kind == next.lock.kind && last.lock.end.checked_add(1) == Some(next.lock.start) => {
-                last.lock.end = next.lock.end;
-                (last.lock.pid, last.holder) = (next.lock.pid, next.holder);
-            }
-            _ => joined.push(next),
-        }
-    }
-    joined
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LOCK_RANGES_MAX;
 
     fn range(kind: LockKind, start: u64, end: u64) -> Lock {
         Lock { family: LockFamily::Posix, kind, start, end, pid: 0 }
@@ -233,5 +216,7 @@ mod tests {
         table.set(one, 1, &range(LockKind::Shared, 10 * most + 1, 10 * most + 1)).unwrap();
         table.release_ranges(one);
         assert_eq!(table.ranges.len(), 1);
+        table.release_ranges(two);
+        assert!(table.is_empty());
     }
 }

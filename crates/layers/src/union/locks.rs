@@ -1,0 +1,158 @@
+//! The locks of a file: wherever it is copied to they are taken again, before anybody else can take them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use vnode::{Caller, Errno, Lock, LockFamily, LockKind, LockOwner, LockRanges, OpenFileRef, Result};
+
+use super::file::UnionFile;
+
+/// What is locked in a file, through all that have opened it.
+#[derive(Default)]
+pub(super) struct Locks(Mutex<Option<Box<Kept>>>);
+
+#[derive(Default)]
+struct Kept {
+    /// Open files that have to follow the object.
+    followers: Vec<Weak<UnionFile>>,
+    /// Whole files are locked from the first to the last byte.
+    held: HashMap<(LockFamily, LockOwner), LockRanges<Held>>,
+}
+
+/// How a range is held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Held {
+    kind: LockKind,
+    pid: u32,
+    /// Through which open file it was taken.
+    through: usize,
+}
+
+impl Locks {
+    /// Has the lower file of an open one take or release a lock, and remembers that for the copies to come.
+    ///
+    /// # Errors
+    /// Those of the lower file; `EINVAL` and `ENOLCK` as [`LockRanges::with`].
+    pub(super) fn set(
+        &self,
+        through: &Weak<UnionFile>,
+        file: &OpenFileRef,
+        caller: &Caller,
+        owner: LockOwner,
+        lock: &Lock,
+    ) -> Result<()> {
+        // Until the lock is remembered nobody else takes one: their order is the same in both.
+        let mut kept = self.kept();
+        if lock.kind == LockKind::Unlock && kept.is_none() {
+            return file.lock(caller, owner, lock);
+        }
+        let kept = kept.get_or_insert_default();
+        let (start, end) = match lock.family {
+            LockFamily::Posix => (lock.start, lock.end),
+            LockFamily::Flock => (0, u64::MAX),
+        };
+        let key = (lock.family, owner);
+        let new = Held { kind: lock.kind, pid: lock.pid, through: through.as_ptr().addr() };
+        let none = LockRanges::default();
+        let before = kept.held.get(&key).unwrap_or(&none);
+        let ranges = before.with(start, end, (lock.kind != LockKind::Unlock).then_some(new))?;
+        let locked = file.lock(caller, owner, lock);
+        match (locked, lock.family) {
+            (Ok(()), _) => kept.replace(key, ranges),
+            // One that was to become of another kind is given up first.
+            (Err(Errno::EAGAIN), LockFamily::Flock) => drop(kept.held.remove(&key)),
+            (Err(_), _) => {}
+        }
+        kept.follow_with(through);
+        locked
+    }
+
+    /// Those that were taken through an open file.
+    pub(super) fn taken_through(&self, through: usize) -> Vec<(LockOwner, Lock)> {
+        let kept = self.kept();
+        let all = kept.iter().flat_map(|kept| &kept.held);
+        let locks = all.flat_map(|((family, owner), ranges)| {
+            let own = ranges.iter().filter(|range| range.held.through == through);
+            own.map(|range| {
+                let Held { kind, pid, .. } = range.held;
+                (*owner, Lock { family: *family, kind, start: range.start, end: range.end, pid })
+            })
+        });
+        locks.collect()
+    }
+
+    /// Whoever closes any of its descriptors of a file has no byte-range locks on it any more, through whichever they were
+    /// taken.
+    pub(super) fn release(&self, owner: LockOwner) {
+        if let Some(kept) = &mut *self.kept() {
+            kept.held.remove(&(LockFamily::Posix, owner));
+        }
+    }
+
+    /// An open file is closed: what was taken through it is gone.
+    pub(super) fn release_through(&self, through: usize) {
+        if let Some(kept) = &mut *self.kept() {
+            kept.held.retain(|_, ranges| {
+                ranges.retain(|range| range.held.through != through);
+                !ranges.is_empty()
+            });
+        }
+    }
+
+    /// The open files that have locked something.
+    pub(super) fn followers(&self) -> Vec<Arc<UnionFile>> {
+        // One that is dropped here releases its locks.
+        let followers = self.kept().as_ref().map(|kept| kept.followers.clone());
+        followers.into_iter().flatten().filter_map(|follower| follower.upgrade()).collect()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Box<Kept>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn replace(&mut self, key: (LockFamily, LockOwner), ranges: LockRanges<Held>) {
+        match ranges.is_empty() {
+            true => self.held.remove(&key),
+            false => self.held.insert(key, ranges),
+        };
+    }
+
+    fn follow_with(&mut self, file: &Weak<UnionFile>) {
+        self.followers.retain(|follower| follower.strong_count() > 0);
+        if !self.followers.iter().any(|follower| follower.ptr_eq(file)) {
+            self.followers.push(Weak::clone(file));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bases::mem::{MemoryFileSystem, Options};
+    use vnode::{Creation, FileSystem, Name, OpenFlags};
+
+    use super::*;
+
+    #[test]
+    fn no_more_is_remembered_than_is_held() {
+        let root = MemoryFileSystem::new(Options::default()).root();
+        let creation = Creation { mode: 0o600, flags: OpenFlags::READ_WRITE };
+        let file = root.create(&Caller::server(), Name::new(b"file").unwrap(), &creation).unwrap().file;
+        let (locks, through) = (Locks::default(), Weak::new());
+        let set = |owner, family, kind, start, end| {
+            let lock = Lock { family, kind, start, end, pid: 1 };
+            locks.set(&through, &file, &Caller::server(), LockOwner(owner), &lock).unwrap();
+        };
+        for round in 0..20_000 {
+            let start = 10 * (round % 7);
+            set(1, LockFamily::Posix, LockKind::Shared, start, start + 4);
+            set(1, LockFamily::Posix, LockKind::Unlock, start + 1, start + 4);
+            set(2, LockFamily::Flock, LockKind::Exclusive, 0, u64::MAX);
+            set(2, LockFamily::Flock, LockKind::Unlock, 0, u64::MAX);
+        }
+        assert_eq!(locks.taken_through(through.as_ptr().addr()).len(), 7);
+        set(1, LockFamily::Posix, LockKind::Unlock, 0, u64::MAX);
+        assert!(locks.kept().as_ref().unwrap().held.is_empty());
+    }
+}
