@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bases::dir::{DirectoryFileSystem, Options};
-use common::unions::{at, fill, joined, list, server, write};
+use common::unions::{Scene, at, fill, joined, list, server, write};
 use common::{layer, memory};
 use layers::union::{CheckError, CheckOptions, check, only_described};
 use layers::{Branch, BranchMode, OptionError, OptionProblem, Refusal};
 use tempfile::TempDir;
-use vnode::{Control, ControlError, FileSystemRef, SetAttributes};
+use vnode::{Control, ControlError, FileSystemRef, OpenFlags, SetAttributes};
 
 use BranchMode::{NoCreate, ReadOnly, ReadWrite};
 
@@ -200,6 +200,49 @@ fn what_is_data_of_metadata_only_copies_that_others_make_is_not_changed_any_more
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(is_kept(), "it is copied");
+}
+
+/// A union that writes `low` where files are, and another that makes a metadata-only copy whose data are there.
+fn data_for_others(low_files: &[&str]) -> (Scene, Scene) {
+    let (shared, low, top) = (memory(), memory(), memory());
+    low_files.iter().for_each(|file| fill(&low, 2, file));
+    let reader = joined(vec![(ReadWrite, top), (ReadOnly, shared.clone()), (ReadWrite, low.clone())]);
+    list(&reader.union, "");
+    let options = [("metacopy", "on")];
+    let writer = common::unions::joined_with(&options, vec![(ReadWrite, shared), (ReadOnly, low)]);
+    chmod(&writer.union, "f").unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn what_is_open_goes_on_in_a_copy_once_others_may_have_data_in_its_branch() {
+    let (reader, _writer) = data_for_others(&["f", "more"]);
+    let file = at(&reader.union, "more").unwrap().open(&server(), OpenFlags::READ_WRITE).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    // Only written to: nothing that is asked by its name makes the union look.
+    while at(&reader.branches[0], "more").is_err() && Instant::now() < deadline {
+        list(&reader.union, "");
+        file.write_at(&server(), 0, b"new", false).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(at(&reader.branches[0], "more").is_ok(), "it is copied");
+}
+
+#[test]
+fn what_a_view_notices_of_others_is_known_to_the_union_of_the_mount() {
+    const VIEWER: u32 = 7;
+    let (reader, writer) = data_for_others(&["f", "more"]);
+    reader.offer("private", &memory());
+    reader.tell("view-add", &[("branch", "private=rw"), ("uid", &VIEWER.to_string())]).unwrap();
+    // From now on, for longer than anything is believed, only who has the view asks.
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        common::list(&reader.union.root(), &common::user(VIEWER));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    chmod(&reader.union, "more").unwrap();
+    assert!(at(&reader.branches[0], "more").is_ok(), "it is copied");
+    drop(writer);
 }
 
 #[test]

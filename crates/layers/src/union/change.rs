@@ -207,7 +207,16 @@ impl Union {
 
     /// Changes the branches as a whole or not at all. The answer is the list of branches.
     pub(super) fn change(&self, change: impl FnOnce(&mut Groups, &mut Register) -> Result<(), ControlError>) -> Answer {
-        let mut changing = self.changing()?;
+        self.change_within(PATIENCE, change)
+    }
+
+    /// The same, for whoever waits so long for the operations under way.
+    pub(super) fn change_within(
+        &self,
+        patience: Duration,
+        change: impl FnOnce(&mut Groups, &mut Register) -> Result<(), ControlError>,
+    ) -> Answer {
+        let mut changing = self.changing_within(patience)?;
         let mut groups = changing.groups();
         let mut register = changing.register.clone();
         change(&mut groups, &mut register)?;
@@ -224,7 +233,11 @@ impl Union {
     /// # Errors
     /// `Refused` if one does not end: nobody else waits for it meanwhile.
     pub(super) fn changing(&self) -> Result<Changing<'_>, ControlError> {
-        let alone = self.family.write(PATIENCE).ok_or_else(|| {
+        self.changing_within(PATIENCE)
+    }
+
+    fn changing_within(&self, patience: Duration) -> Result<Changing<'_>, ControlError> {
+        let alone = self.family.write(patience).ok_or_else(|| {
             refused("an operation under way does not end, as where a branch does not answer; nothing was changed")
         })?;
         let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);

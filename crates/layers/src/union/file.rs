@@ -234,6 +234,7 @@ impl UnionFile {
         let union = &self.node.union;
         let mut patience = Patience::of_one();
         loop {
+            union.follow_others();
             let copies = self.node.copies();
             let changed = self.lower_to_change(caller).and_then(|(_steady, file)| change(&file));
             let is_elsewhere = match changed {

@@ -12,6 +12,9 @@ use super::Union;
 /// For so long what was seen is believed.
 const BELIEVED: Duration = Duration::from_secs(1);
 
+/// For so long an operation that comes after what others have written waits for those under way.
+const SHORTLY: Duration = Duration::from_millis(100);
+
 /// When the branches were last looked at, and what has to be done about what was seen.
 #[derive(Default)]
 pub(super) struct Others {
@@ -35,6 +38,14 @@ impl Others {
 impl Union {
     /// Looks at the branches that others may write, if it is time to. An operation may have been begun.
     pub(super) fn look_at_others(&self) {
+        match self.family.common().filter(|_| self.private.is_some()) {
+            // A view reads branches of the mount's union, which has to know first what is in them.
+            Some(common) => common.look_at_branches(),
+            None => self.look_at_branches(),
+        }
+    }
+
+    fn look_at_branches(&self) {
         if !self.others.begins() {
             return;
         }
@@ -55,10 +66,11 @@ impl Union {
         }
     }
 
-    /// Has each branch be used only for what it may be after what others have written. No operation has been begun.
+    /// Has each branch be used only for what it may be after what others have written. No operation has been begun. Where one
+    /// does not end it is left for later: nobody waits long for a branch that does not answer.
     pub(super) fn follow_others(&self) {
         if self.others.is_mode_due.load(Ordering::Relaxed) && self.others.is_mode_due.swap(false, Ordering::Relaxed) {
-            let is_done = self.change(|_, _| Ok(())).is_ok();
+            let is_done = self.change_within(SHORTLY, |_, _| Ok(())).is_ok();
             self.others.is_mode_due.fetch_or(!is_done, Ordering::Relaxed);
         }
     }
