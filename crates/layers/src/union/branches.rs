@@ -373,6 +373,7 @@ pub(super) fn slots_of(
         let base = Base { known, label, file_system, root, mode, history, health, claim, is_recovered };
         let base = Arc::new(base);
         let slot = |layer| Ok(Slot::read_only(&Member::of_layer(&base, layer)?));
+        base.is_to_be_merged();
         layers.into_iter().map(slot).collect()
     };
     make(register).map_err(bad)

@@ -102,7 +102,6 @@ impl Union {
             let label = branch.label.clone();
             let added = slots_of(branch, BranchMode::ReadOnly, register).map_err(|bad| cannot_be_used(&bad))?;
             claim::hold(&added, claim, Duration::ZERO).map_err(|bad| cannot_be_used(&bad))?;
-            added[0].member.base.is_to_be_merged();
             groups.insert(at, added);
             self.forget_missing(&label);
             Ok(())

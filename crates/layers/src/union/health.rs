@@ -14,6 +14,7 @@ use vnode::{Attributes, Caller, Errno, FileKind, Result, VnodeRef};
 
 use super::Union;
 use super::branches::{Base, Member, Slot};
+use super::claim::is_only_described;
 use super::names::BELIEVED;
 use super::node::Node;
 use crate::BranchMode;
@@ -151,10 +152,10 @@ impl Base {
         }
     }
 
-    /// A branch that is used in another way from now on: what a merge of its layers has left is not shown where it may be changed,
-    /// until that is finished.
+    /// A branch that comes, or is used in another way from now on: what a merge of its layers has left is not shown until that is
+    /// finished, which takes one that may be changed.
     pub(super) fn is_to_be_merged(&self) {
-        if self.mode() != BranchMode::ReadOnly && self.history().folding.is_some() {
+        if self.history().folding.is_some() && !is_only_described() {
             self.set_half_merged(true);
         }
     }
@@ -181,7 +182,7 @@ impl Base {
             Some(Cause::HalfMerged) => tracing::warn!(
                 target: "union",
                 "the branch {label} has failed: its layers are merged half-way, and what needs it answers EIO until that is \
-                 finished, which is tried again and again: check its storage"
+                 finished, which a union that may change it tries again and again: use it as `rw`, and check its storage"
             ),
             None => tracing::info!(target: "union", "the branch {label} is there again"),
         }
