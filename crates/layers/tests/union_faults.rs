@@ -662,3 +662,91 @@ fn what_comes_beside_a_whiteout_that_cannot_be_removed_has_come() {
         }
     }
 }
+
+/// Makes something by a name that a whiteout hides, or nothing has.
+type Make = fn(&VnodeRef, &str) -> vnode::Result<()>;
+
+#[test]
+fn what_could_not_be_made_is_not_there_and_what_is_listed_is_found() {
+    let server = Caller::server();
+    let makes: [(&str, Make); 4] = [
+        ("create", |root, text| {
+            let how = Creation { mode: 0o444, flags: OpenFlags::WRITE };
+            root.create(&Caller::server(), name(text), &how).map(drop)
+        }),
+        ("mkdir", |root, text| root.mkdir(&Caller::server(), name(text), 0o755).map(drop)),
+        ("mknod", |root, text| {
+            root.mknod(&Caller::server(), name(text), FileKind::Fifo, 0o600, Device::default()).map(drop)
+        }),
+        ("symlink", |root, text| root.symlink(&Caller::server(), name(text), b"target").map(drop)),
+    ];
+    let made = |format: &str| {
+        let ((told, upper), lower) = (faulty(), memory());
+        let hidden = lower.root().mkdir(&server, name("hidden"), 0o755).unwrap().vnode;
+        write(&hidden, "inner", 10, 1);
+        let branches = [("upper", upper), ("lower", lower)];
+        let mounted = union(&[("whiteouts", format)], &branches).unwrap();
+        hidden.unlink(&server, name("inner")).unwrap();
+        mounted.root().rmdir(&server, name("hidden")).unwrap();
+        write(&hidden, "inner", 10, 1);
+        (told, branches, mounted)
+    };
+    let (mut problems, mut count) = (Vec::new(), 0);
+    for (format, text) in ["names", "overlay"].into_iter().flat_map(|format| [(format, "hidden"), (format, "new")]) {
+        for (what, make) in makes {
+            let (told, _, whole) = made(format);
+            told.set_all(&[]);
+            make(&whole.root(), text).unwrap();
+            let calls = told.count(0, "calls");
+            for (call, moment) in (1..=calls).flat_map(|call| MOMENTS.map(|moment| (call, moment))) {
+                count += 1;
+                let (told, branches, running) = made(format);
+                told.set(0, &[("from", &call.to_string()), ("times", "1"), (moment, "EIO")]);
+                let answer = make(&running.root(), text);
+                told.off();
+                let mut seen = running;
+                for again in [false, true] {
+                    if again {
+                        drop(seen);
+                        seen = union(&[("whiteouts", format)], &branches).unwrap();
+                    }
+                    let listed = common::list(&seen.root(), &server).iter().any(|listed| listed == text);
+                    let found = seen.root().lookup(&server, name(text));
+                    let inner = found.as_ref().ok().filter(|found| found.attributes.is_directory());
+                    let shows = inner.is_some_and(|found| !common::list(&found.vnode, &server).is_empty());
+                    if (listed, found.is_ok(), shows) != (answer.is_ok(), answer.is_ok(), false) {
+                        problems.push(format!(
+                            "{format}: {what} {text}: call {call}, {moment} ({answer:?}), again {again}: listed {listed}, \
+                             found {}, shows what is hidden {shows}",
+                            found.is_ok()
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    println!("{count} calls failed in turn");
+    assert!(problems.is_empty(), "{} of {count}:\n{}", problems.len(), problems.join("\n"));
+}
+
+#[test]
+fn a_directory_that_can_neither_be_marked_nor_removed_stays_beside_its_whiteout() {
+    let server = Caller::server();
+    let ((told, upper), lower) = (faulty(), memory());
+    let hidden = lower.root().mkdir(&server, name("hidden"), 0o755).unwrap().vnode;
+    let branches = [("upper", upper), ("lower", lower)];
+    let mut mounted = union(&[], &branches).unwrap();
+    mounted.root().rmdir(&server, name("hidden")).unwrap();
+    write(&hidden, "inner", 10, 1);
+    told.set(0, &[("operations", "mknod:rmdir"), ("error", "EIO")]);
+    mounted.root().mkdir(&server, name("hidden"), 0o755).unwrap();
+    told.off();
+    for again in [false, true] {
+        if again {
+            drop(mounted);
+            mounted = union(&[], &branches).unwrap();
+        }
+        let found = mounted.root().lookup(&server, name("hidden")).unwrap().vnode;
+        assert_eq!(common::list(&found, &server), [""; 0], "again {again}");
+    }
+}

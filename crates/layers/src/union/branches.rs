@@ -341,6 +341,11 @@ impl Base {
         self.is_recovered.store(true, Ordering::Relaxed);
     }
 
+    /// It is not: something was recorded there that could not be done.
+    pub(super) fn note_unfinished(&self) {
+        self.is_recovered.store(false, Ordering::Relaxed);
+    }
+
     /// What it may be used for, but for snapshots.
     pub(super) fn mode(&self) -> BranchMode {
         *self.mode.lock().unwrap_or_else(PoisonError::into_inner)

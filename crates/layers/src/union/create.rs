@@ -15,6 +15,7 @@ use super::identity::Identity;
 use super::lookup::Search;
 use super::node::{Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::placement::FullBranches;
+use super::remove::remove_own_directory;
 use super::sure::Sure;
 use super::{Union, whiteout};
 
@@ -27,7 +28,7 @@ impl Node {
         let exclusive = Creation { flags: how.flags.with(OpenFlags::EXCLUSIVE), ..*how };
         for _ in 0..ATTEMPTS {
             let made = self.make(caller, name, |place, stored| {
-                let created = place.create(caller, stored, &exclusive)?;
+                let created = place.create_surely(caller, stored, &exclusive)?;
                 Ok((created.file, created.entry))
             });
             match made {
@@ -81,7 +82,7 @@ impl Node {
 
     /// Makes a directory.
     pub(super) fn make_directory(self: &Arc<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        let made = self.make(caller, name, |place, stored| Ok(((), place.mkdir(caller, stored, mode)?)));
+        let made = self.make(caller, name, |place, stored| Ok(((), place.mkdir_surely(caller, stored, mode)?)));
         made.map(|(node, (), attributes)| node.entry(attributes))
     }
 
@@ -95,7 +96,7 @@ impl Node {
         device: Device,
     ) -> Result<Entry> {
         let make = |place: &VnodeRef, stored: Name<'_>| {
-            let entry = place.mknod(caller, stored, kind, mode, device)?;
+            let entry = place.mknod_surely(caller, stored, kind, mode, device)?;
             if whiteout::has_number(&entry.attributes)
                 && let Err(error) = whiteout::mark_as_users(&entry.vnode)
             {
@@ -110,7 +111,7 @@ impl Node {
 
     /// Makes a symlink.
     pub(super) fn make_symlink(self: &Arc<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        let made = self.make(caller, name, |place, stored| Ok(((), place.symlink(caller, stored, target)?)));
+        let made = self.make(caller, name, |place, stored| Ok(((), place.symlink_surely(caller, stored, target)?)));
         made.map(|(node, (), attributes)| node.entry(attributes))
     }
 
@@ -258,20 +259,29 @@ impl Node {
         let had_device = whiteout::make_room(place, stored)?;
         // Beside its whiteout an object is seen, and a directory hides what is to the right.
         let made = make(place, stored).and_then(|(value, entry)| {
-            if entry.attributes.is_directory()
-                && let Err(error) = whiteout::set_opaque(&entry.vnode, self.union.settings.whiteouts)
-            {
-                place.rmdir_surely(&Caller::server(), stored)?;
-                return Err(error);
-            }
-            Ok((value, entry))
+            let is_marked = !entry.attributes.is_directory() || self.hides_the_rest(member, place, stored, &entry)?;
+            Ok(((value, entry), is_marked))
         });
         if made.is_err() && had_device {
             whiteout::take_back_room(place, stored);
         }
-        let made = made?;
-        member.uncover(place, stored);
+        let (made, is_marked) = made?;
+        if is_marked {
+            member.uncover(place, stored);
+        }
         Ok(made)
+    }
+
+    /// Marks a directory that was just made beside its whiteout as opaque: whether it is, so that the whiteout may go.
+    ///
+    /// # Errors
+    /// Those of the mark: the directory is not there. Where it cannot be removed it is as it should be as long as the whiteout stays.
+    fn hides_the_rest(&self, member: &Member, place: &VnodeRef, stored: Name<'_>, made: &Entry) -> Result<bool> {
+        let Err(error) = whiteout::set_opaque(&made.vnode, self.union.settings.whiteouts) else { return Ok(true) };
+        match remove_own_directory(member, place, stored) {
+            Err(_) if whiteout::stands(place, stored) == Ok(true) => Ok(false),
+            _ => Err(error),
+        }
     }
 }
 

@@ -108,16 +108,21 @@ impl Node {
         names: u32,
         place: impl FnOnce(&VnodeRef, &NameBuf) -> Result<()>,
     ) -> Result<()> {
+        // Of two such names one would tell the wrong count.
+        member.work.take_back_left()?;
         let (work, name) = (member.work.directory()?, member.work.name_for(Purpose::Name(names)));
-        work.link_surely(writer, copy, name.as_name())?;
         let left = names.saturating_sub(1);
-        let placed = self.identity.bring(writer, copy, left).and_then(|_| place(&work, &name));
+        let placed = work
+            .link_surely(writer, copy, name.as_name())
+            .and_then(|_| self.identity.bring(writer, copy, left))
+            .and_then(|_| place(&work, &name));
         match placed {
             Ok(()) => self.names.store(left, Ordering::Relaxed),
             Err(_) => {
-                // Should that fail too, the name that stays tells.
-                if self.identity.bring(writer, copy, names).is_ok() {
-                    member.work.discard(&name);
+                member.work.take_back(&name);
+                // Where it has its place all the same, it is counted.
+                if let Ok(Some((_, names))) = Identity::brought(copy) {
+                    self.names.store(names, Ordering::Relaxed);
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use vnode::Result;
 
 use super::Union;
-use super::branches::Slot;
+use super::branches::{Member, Slot};
 use super::claim::is_only_described;
 
 /// What could not be finished is tried again after this time, by an operation that changes something.
@@ -78,6 +78,12 @@ impl Union {
         } else {
             Ok(())
         }
+    }
+
+    /// Has what was recorded in a branch, and could not be done, tried again.
+    pub(super) fn recover_again(&self, member: &Member) {
+        member.base.note_unfinished();
+        self.recovery.note(false);
     }
 
     /// Tries once more what could not be finished, if that is due. No operation has been begun.

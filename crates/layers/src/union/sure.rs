@@ -4,7 +4,7 @@
 //! written. What is undone then, or taken for undone, is a file that is seen twice or not at all. The caller holds the locks
 //! of the names, so that nobody else changes them in between.
 
-use vnode::{Caller, Entry, Errno, Name, RenameMode, Result, Vnode, VnodeRef};
+use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, RenameMode, Result, Vnode, VnodeRef};
 
 /// The operations, as those of [`Vnode`], with errors that are true.
 pub(super) trait Sure {
@@ -12,6 +12,15 @@ pub(super) trait Sure {
     fn unlink_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()>;
     /// As [`Vnode::rmdir`].
     fn rmdir_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()>;
+    /// As [`Vnode::create`] of a file that is not there: after an error it is not.
+    fn create_surely(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created>;
+    /// As [`Vnode::mkdir`].
+    fn mkdir_surely(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry>;
+    /// As [`Vnode::mknod`].
+    fn mknod_surely(&self, caller: &Caller, name: Name<'_>, kind: FileKind, mode: u32, device: Device)
+    -> Result<Entry>;
+    /// As [`Vnode::symlink`].
+    fn symlink_surely(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry>;
     /// As [`Vnode::link`].
     fn link_surely(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry>;
     /// As [`Vnode::rename`], also where the branch knows no [`RenameMode::NoReplace`]: then it is looked whether the name is free.
@@ -32,6 +41,35 @@ impl Sure for dyn Vnode {
 
     fn rmdir_surely(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
         self.rmdir(caller, name).or_else(|error| unless_done(error, || is_gone(self, name)))
+    }
+
+    fn create_surely(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        self.create(caller, name, how).inspect_err(|&error| {
+            // Its maker could write to it whatever its mode is: it cannot be opened once more.
+            let made = unless_made(error, self, name, FileKind::Regular);
+            if made.is_ok_and(|made| made.attributes.size == 0) {
+                let _ = self.unlink_surely(&Caller::server(), name);
+            }
+        })
+    }
+
+    fn mkdir_surely(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        self.mkdir(caller, name, mode).or_else(|error| unless_made(error, self, name, FileKind::Directory))
+    }
+
+    fn mknod_surely(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+    ) -> Result<Entry> {
+        self.mknod(caller, name, kind, mode, device).or_else(|error| unless_made(error, self, name, kind))
+    }
+
+    fn symlink_surely(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        self.symlink(caller, name, target).or_else(|error| unless_made(error, self, name, FileKind::Symlink))
     }
 
     fn link_surely(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
@@ -76,6 +114,12 @@ fn is_of_unknown_mode(error: Errno) -> bool {
 /// The error, unless it may be wrong and the change is seen to have been made.
 fn unless_done(error: Errno, is_done: impl FnOnce() -> bool) -> Result<()> {
     if is_doubtful(error) && is_done() { Ok(()) } else { Err(error) }
+}
+
+/// The error, unless it may be wrong and there is now an object of that kind by a name that nothing had.
+fn unless_made(error: Errno, directory: &dyn Vnode, name: Name<'_>, kind: FileKind) -> Result<Entry> {
+    let made = if is_doubtful(error) { directory.lookup(&Caller::server(), name).ok() } else { None };
+    made.filter(|entry| entry.attributes.kind == kind).ok_or(error)
 }
 
 /// Whether an operation that reports this may have been done: all but the answers to a question.

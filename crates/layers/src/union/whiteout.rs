@@ -213,7 +213,7 @@ pub(super) fn set_opaque(directory: &VnodeRef, format: Format) -> Result<()> {
     if format == Format::Overlay && OVERLAY_OPAQUE.set(&Caller::server(), directory, b"y")? {
         return Ok(());
     }
-    match directory.mknod(&Caller::server(), mark(OPAQUE), FileKind::Regular, 0o444, Device::default()) {
+    match directory.mknod_surely(&Caller::server(), mark(OPAQUE), FileKind::Regular, 0o444, Device::default()) {
         Ok(_) | Err(Errno::EEXIST) => Ok(()),
         Err(error) => Err(error),
     }

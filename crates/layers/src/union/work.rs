@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use vnode::{
     Caller, Creation, Device, Entry, Errno, FileKind, Lock, LockFamily, LockKind, LockOwner, Name, NameBuf, OpenFile,
@@ -95,6 +95,8 @@ pub(super) struct Work {
     has_hard_links: OnceLock<bool>,
     /// Held to note losses, one after the other.
     losses: Mutex<()>,
+    /// What could not be taken back yet.
+    left: Mutex<Vec<NameBuf>>,
     next: AtomicU64,
 }
 
@@ -181,6 +183,7 @@ impl Work {
             register: Mutex::default(),
             has_hard_links: OnceLock::new(),
             losses: Mutex::default(),
+            left: Mutex::default(),
             next: AtomicU64::new(0),
         })
     }
@@ -341,6 +344,7 @@ impl Work {
 
     /// The directory of names that lead to copies of files with several names.
     pub(super) fn links(&self) -> Result<VnodeRef> {
+        self.take_back_left()?;
         self.state_directory(Work::LINKS)
     }
 
@@ -382,6 +386,7 @@ impl Work {
         if !self.exists() {
             return Ok(None);
         }
+        self.take_back_left()?;
         let Some(state) = state_of(&self.root)? else { return Ok(None) };
         Ok(find(&state, name(Work::LINKS))?.map(|links| links.vnode))
     }
@@ -464,6 +469,41 @@ impl Work {
     pub(super) fn discard(&self, name: &NameBuf) {
         // Nobody waits for this, and what is left behind is found again.
         let _ = self.directory().and_then(|work| remove_tree(&work, name.as_name()));
+    }
+
+    /// Undoes what a name tells of that has not come to its place, as whoever uses the branch next would. What cannot be undone
+    /// now is before names of copies are next looked for or counted: until then the links directory may lead to a copy that is
+    /// none.
+    pub(super) fn take_back(&self, name: &NameBuf) {
+        if self.undo(name).is_err() {
+            self.lock_left().push(name.clone());
+        }
+    }
+
+    /// Undoes what could not be [taken back](Work::take_back).
+    ///
+    /// # Errors
+    /// Those of storage: what names lead to and how many there are cannot be told.
+    pub(super) fn take_back_left(&self) -> Result<()> {
+        let mut left = self.lock_left();
+        while let Some(name) = left.last() {
+            self.undo(name)?;
+            left.pop();
+        }
+        Ok(())
+    }
+
+    fn undo(&self, name: &NameBuf) -> Result<()> {
+        let (work, state) = (self.directory()?, self.state()?);
+        match undo(&state, &work, name.as_name()) {
+            // It has left the directory.
+            Err(Errno::ENOENT) => Ok(()),
+            undone => undone,
+        }
+    }
+
+    fn lock_left(&self) -> MutexGuard<'_, Vec<NameBuf>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -595,22 +635,28 @@ fn clear(root: &VnodeRef, state: &VnodeRef, work: &VnodeRef) -> Result<()> {
     for (name, _) in left {
         match Purpose::of(name.as_bytes()) {
             // Of a kind that is not known a later version knows what is to be done.
-            None | Some(Purpose::Record) => continue,
-            Some(Purpose::Passing | Purpose::Kept) => {}
-            Some(Purpose::Times(time)) => {
-                metacopy::put_times_back(&work.lookup(&Caller::server(), name.as_name())?.vnode, time)?;
-            }
-            Some(Purpose::Copy) => unshare(state, &work.lookup(&Caller::server(), name.as_name())?)?,
-            Some(Purpose::Name(names)) => {
-                let object = work.lookup(&Caller::server(), name.as_name())?.vnode;
-                if let Some((identity, _)) = Identity::brought(&object)? {
-                    identity.bring(&Caller::server(), &object, names)?;
-                }
-            }
+            None | Some(Purpose::Record) => {}
+            Some(_) => undo(state, work, name.as_name())?,
         }
-        remove_tree(work, name.as_name())?;
     }
     Ok(())
+}
+
+/// Undoes what the name of something in the work directory tells of, and removes it.
+fn undo(state: &VnodeRef, work: &VnodeRef, name: Name<'_>) -> Result<()> {
+    let find = || work.lookup(&Caller::server(), name);
+    match Purpose::of(name.as_bytes()) {
+        Some(Purpose::Times(time)) => metacopy::put_times_back(&find()?.vnode, time)?,
+        Some(Purpose::Copy) => unshare(state, &find()?)?,
+        Some(Purpose::Name(names)) => {
+            let object = find()?.vnode;
+            if let Some((identity, _)) = Identity::brought(&object)? {
+                identity.bring(&Caller::server(), &object, names)?;
+            }
+        }
+        _ => {}
+    }
+    remove_tree(work, name)
 }
 
 /// Takes away the name in the links directory of a copy that has not come to its place.

@@ -328,7 +328,7 @@ impl Node {
                 ino
             }
             Err(error) => {
-                target.work.discard(&name);
+                target.work.take_back(&name);
                 return Err(error);
             }
         };

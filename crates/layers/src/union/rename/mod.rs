@@ -10,7 +10,7 @@ mod way;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use vnode::{AccessMode, Caller, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef};
+use vnode::{AccessMode, Caller, Errno, FileKind, Name, NameBuf, RenameMode, Result};
 
 use super::branches::Member;
 use super::copy_up::Extent;
@@ -270,14 +270,17 @@ fn replace(
     }
     let way = Way { caller, source, target, from: &from, to: &to, member, device };
     let record = way.go(found.instances[0].ino, there.found.as_ref(), leaves_whiteout)?;
+    let mut is_removed = true;
     if let (Some(victim), Some(found)) = (&victim, &there.found) {
-        remove_on_the_right(&way, victim, found);
+        is_removed = remove_on_the_right(&way, victim, found);
         victim.is_gone_from(target.directory, target.stored);
         victim.has_lost_a_name();
     }
     let left = way.leave_device();
-    if left.is_ok() {
-        record.iter().for_each(|record| member.work.discard(record));
+    match &record {
+        Some(record) if is_removed && left.is_ok() => member.work.discard(record),
+        Some(_) => node.union.recover_again(member),
+        None => {}
     }
     if leaves_whiteout && device.is_none() && !is_directory && node.union.settings.deletion == Deletion::All {
         way.take_others_along();
@@ -312,29 +315,36 @@ fn prepare_directory(caller: &Caller, target: Spot<'_>, node: &Arc<Node>, member
 }
 
 /// Removes what the target was in the branch that users saw it in, if that is on the right and may be changed: otherwise
-/// it is hidden there.
-fn remove_on_the_right(way: &Way<'_>, victim: &Node, found: &Found) {
+/// it is hidden there. Whether nothing is left to be done: what stays counts among the names of its file.
+fn remove_on_the_right(way: &Way<'_>, victim: &Node, found: &Found) -> bool {
     let (target, member, own) = (way.target, way.member, &found.instances[0].member);
     let is_right = matches!((target.position(own), target.position(member)), (Ok(own), Ok(new)) if own > new);
     if !is_right {
-        return;
+        return true;
     }
     let is_file = found.kind() != FileKind::Directory;
-    let is_apart = own.is_apart_from(member);
-    // What hides it is on the disk first.
-    let may_go = || target.directory.union.branches.may_change(own) && (!is_apart || way.sync_target().is_ok());
-    let removed = is_file && may_go() && {
-        // The rename is done, and users see nothing of what cannot be removed.
-        let gone = |place: &VnodeRef| place.unlink_surely(&Caller::server(), target.stored).is_ok();
-        target.directory.instance_in(own).filter(gone).is_some_and(|place| {
-            // Without it the file has a name too many until somebody removes that: no reason to fail.
-            let _ = if is_apart { sync_directory(&place) } else { Ok(()) };
-            true
-        })
-    };
-    if !removed && victim.shown(found.attributes).nlink <= 1 {
+    let is_to_go = is_file && target.directory.union.branches.may_change(own);
+    // The rename is done, and users see nothing of what cannot be removed.
+    let removed = if is_to_go { remove_in(way, own) } else { Ok(false) };
+    if !matches!(removed, Ok(true)) && victim.shown(found.attributes).nlink <= 1 {
         victim.is_hidden.store(true, Ordering::Relaxed);
     }
+    removed.is_ok()
+}
+
+/// Removes what the target was in a branch on the right: whether it was there.
+fn remove_in(way: &Way<'_>, own: &Member) -> Result<bool> {
+    let is_apart = own.is_apart_from(way.member);
+    if is_apart {
+        // What hides it is on the disk first.
+        way.sync_target()?;
+    }
+    let Some(place) = way.target.directory.instance_in(own) else { return Ok(false) };
+    place.unlink_surely(&Caller::server(), way.target.stored)?;
+    if is_apart {
+        sync_directory(&place)?
+    }
+    Ok(true)
 }
 
 /// Lets two names change places. `EAGAIN` if they are not as they were prepared.

@@ -99,7 +99,9 @@ impl Way<'_> {
         match self.rename(leaves_whiteout) {
             Ok(()) => return Ok(Moved { left, record }),
             Err(error) => {
-                record.iter().for_each(|record| self.member.work.discard(record));
+                if self.has_not_come(ino) {
+                    record.iter().for_each(|record| self.member.work.discard(record));
+                }
                 let is_directory = victim.is_some_and(|victim| victim.kind() == FileKind::Directory);
                 if !is_directory || !matches!(error, Errno::ENOTEMPTY | Errno::EEXIST) {
                     return Err(error);
@@ -166,6 +168,14 @@ impl Way<'_> {
                 let _ = work.rename_surely(&server, emptied.as_name(), self.to, target, mode).and_then(|()| uncover());
                 Err(error)
             }
+        }
+    }
+
+    /// Whether the object with this number is not at the target, for certain: otherwise the record has to stay.
+    fn has_not_come(&self, ino: u64) -> bool {
+        match self.to.lookup(&Caller::server(), self.target.stored) {
+            Ok(entry) => entry.attributes.ino != ino,
+            Err(error) => error == Errno::ENOENT,
         }
     }
 
