@@ -46,7 +46,7 @@ impl Sure for dyn Vnode {
     fn create_surely(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         self.create(caller, name, how).inspect_err(|&error| {
             // Its maker could write to it whatever its mode is: it cannot be opened once more.
-            let made = unless_made(error, self, name, FileKind::Regular);
+            let made = unless_made(error, self, caller, name, FileKind::Regular);
             if made.is_ok_and(|made| made.attributes.size == 0) {
                 let _ = self.unlink_surely(&Caller::server(), name);
             }
@@ -54,7 +54,7 @@ impl Sure for dyn Vnode {
     }
 
     fn mkdir_surely(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
-        self.mkdir(caller, name, mode).or_else(|error| unless_made(error, self, name, FileKind::Directory))
+        self.mkdir(caller, name, mode).or_else(|error| unless_made(error, self, caller, name, FileKind::Directory))
     }
 
     fn mknod_surely(
@@ -65,11 +65,11 @@ impl Sure for dyn Vnode {
         mode: u32,
         device: Device,
     ) -> Result<Entry> {
-        self.mknod(caller, name, kind, mode, device).or_else(|error| unless_made(error, self, name, kind))
+        self.mknod(caller, name, kind, mode, device).or_else(|error| unless_made(error, self, caller, name, kind))
     }
 
     fn symlink_surely(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
-        self.symlink(caller, name, target).or_else(|error| unless_made(error, self, name, FileKind::Symlink))
+        self.symlink(caller, name, target).or_else(|error| unless_made(error, self, caller, name, FileKind::Symlink))
     }
 
     fn link_surely(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
@@ -116,10 +116,12 @@ fn unless_done(error: Errno, is_done: impl FnOnce() -> bool) -> Result<()> {
     if is_doubtful(error) && is_done() { Ok(()) } else { Err(error) }
 }
 
-/// The error, unless it may be wrong and there is now an object of that kind by a name that nothing had.
-fn unless_made(error: Errno, directory: &dyn Vnode, name: Name<'_>, kind: FileKind) -> Result<Entry> {
+/// The error, unless it may be wrong and there is now an object of that kind by a name that nothing had. One that somebody else
+/// has made meanwhile is not taken for the caller's.
+fn unless_made(error: Errno, directory: &dyn Vnode, caller: &Caller, name: Name<'_>, kind: FileKind) -> Result<Entry> {
     let made = if is_doubtful(error) { directory.lookup(&Caller::server(), name).ok() } else { None };
-    made.filter(|entry| entry.attributes.kind == kind).ok_or(error)
+    let is_own = |made: &Entry| caller.server || made.attributes.uid == caller.uid;
+    made.filter(|made| made.attributes.kind == kind && is_own(made)).ok_or(error)
 }
 
 /// Whether an operation that reports this may have been done: all but the answers to a question.
