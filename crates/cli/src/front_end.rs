@@ -96,22 +96,24 @@ impl Served {
         self.forced.store(true, Ordering::Release);
     }
 
-    /// Takes the mount away at the end of those who used it. What others still have open fails.
-    pub fn finish(&self) {
+    /// Takes the mount away at the end of those who used it. What others still have open fails. Whether nobody can change anything
+    /// through it any more: not so where it is mounted in another name space too, or where the kernel writes files that are open to the
+    /// base by itself.
+    pub fn finish(&self) -> bool {
         const ATTEMPTS: usize = 20;
         const INTERVAL: Duration = Duration::from_millis(10);
         for _ in 0..ATTEMPTS {
             // A process that has just ended may not be gone altogether.
             if self.mount.unmount(UnmountMode::Clean).is_ok() {
-                self.mount.wait_timeout(GRACE);
-                return;
+                return self.mount.wait_timeout(GRACE);
             }
             std::thread::sleep(INTERVAL);
         }
         tracing::debug!("processes still use the mount");
         self.write_back();
+        let is_written_below = self.mount.decisions().passthrough.is_ok() && self.mount.files_written() > 0;
         self.end(true);
-        self.mount.wait_timeout(GRACE);
+        self.mount.wait_timeout(GRACE) && !is_written_below
     }
 
     /// The mount has got other flags.

@@ -485,6 +485,64 @@ fn processes_that_stay_behind_lose_the_fork() {
     assert_eq!((scene.read("f").as_str(), scene.at("g").exists()), ("now\n", false));
 }
 
+/// What is left behind may see the fork where it is not taken away, or have files of it open that the kernel writes by itself.
+#[test]
+fn a_fork_that_processes_can_go_on_changing_is_kept() {
+    if !can_mount() {
+        return;
+    }
+    let holds = ["exec unshare -m sleep 15", "exec sleep 15 >> f"];
+    for hold in holds {
+        let scene = Scene::with(&["f"]);
+        let script = format!("echo now > f; (exec > /dev/null 2>&1; {hold}) & sleep 0.5; echo $! > pid");
+        let left = scene.shell("--commit", &script);
+        let seen = scene.read("f");
+        let pid: i32 = fs::read_to_string(scene.kept().join("changes/pid")).unwrap().trim().parse().unwrap();
+        let process = rustix::process::Pid::from_raw(pid).unwrap();
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+        assert!(left.errors.contains("processes that the command has left behind use the fork"), "{hold}: {left:?}");
+        assert_eq!((left.code, seen.as_str()), (0, "f"), "{hold}: {left:?}");
+        assert_eq!((scene.decide("--commit").code, scene.read("f").as_str()), (0, "now\n"), "{hold}");
+    }
+}
+
+/// What is committed is shown: also rights of the root, and data with the size and the time that they had.
+#[test]
+fn whatever_a_commit_would_change_is_shown() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["program", "d/f"]);
+    let before = mode(&scene.base());
+    let kept =
+        scene.shell("--keep", "chmod 700 .; touch -r program ../t; printf PROGRAM > program; touch -r ../t program");
+    assert!(kept.errors.starts_with(&(scene.notice() + "~ .\n~ program\n")), "{kept:?}");
+    assert_eq!(scene.decide("--discard").code, 0);
+    assert_eq!((mode(&scene.base()), scene.read("program").as_str()), (before, "program"));
+    // Nothing is thrown away unasked.
+    let asked = scene.shell("", "chmod 700 .");
+    assert!(asked.errors.contains("the changes are kept"), "{asked:?}");
+    assert_eq!((scene.decide("--commit").code, mode(&scene.base()) & 0o777), (0, 0o700));
+    let unchanged = scene.shell("", "cat program > /dev/null; exec 3>> program; chmod 644 d/f");
+    assert_eq!(unchanged.errors, scene.notice());
+    assert!(!scene.kept().exists());
+}
+
+/// As of who is started by a program that ignores the ends of its children.
+#[test]
+fn changes_are_kept_where_ends_of_children_are_ignored() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["f"]);
+    let program = env!("CARGO_BIN_EXE_plyfs");
+    let kept = scene.kept().display().to_string();
+    let script = format!("trap '' CHLD; exec {program} run --scratch {kept} --keep -- sh -c 'echo now > f; exit 3'");
+    let run = finish(Command::new("sh").args(["-c", &script]).current_dir(scene.base()).output());
+    assert_eq!(run.code, 3, "{run:?}");
+    assert_eq!((scene.decide("--commit").code, scene.read("f").as_str()), (0, "now\n"));
+}
+
 #[test]
 fn what_others_have_changed_is_named_and_nothing_is_committed() {
     if !can_mount() {

@@ -19,10 +19,11 @@ use crate::arguments::Run;
 use crate::exit::{Exit, Failure, Outcome, run_command};
 use crate::expression::Expression;
 use crate::file_size;
+use decision::Obstacle;
 use inherited::Inherited;
 use lists::PartialLists;
 use scratch::{Description, Scratch};
-use session::{Ended, User};
+use session::{Ended, Finished, User};
 
 /// The kernel's clock for files is late by up to this.
 const TICK: Duration = Duration::from_millis(12);
@@ -40,7 +41,7 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
         refuse_other(arguments, &scratch)?;
         let expression = Expression::read(scratch.description.stack.as_ref())?;
         let fork = open(&scratch, &expression, arguments.force)?;
-        return decision::settle(arguments, &fork, scratch, true).map(|()| 0);
+        return decision::settle(arguments, &fork, scratch, None).map(|()| 0);
     }
     let (scratch, expression) = match kept {
         Some(scratch) => {
@@ -58,9 +59,9 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
             return Err(failure);
         }
     };
-    let ended = session::run(&fork, &scratch, &arguments.command, user, inherited);
-    let ended = match ended {
-        Ok(ended) => ended,
+    let finished = session::run(&fork, &scratch, &arguments.command, user, inherited);
+    let Finished { ended, is_at_rest } = match finished {
+        Ok(finished) => finished,
         Err(failure) => {
             drop(fork);
             scratch.forget_if_new();
@@ -72,7 +73,12 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
         scratch.forget_if_new();
         return Ok(not_started(&arguments.command, error));
     }
-    decision::settle(arguments, &fork, scratch, ended.code() == 0)?;
+    let obstacle = match (is_at_rest, ended.code()) {
+        (false, _) => Some(Obstacle::InUse),
+        (true, 0) => None,
+        (true, _) => Some(Obstacle::Failed),
+    };
+    decision::settle(arguments, &fork, scratch, obstacle)?;
     Ok(ended.code())
 }
 

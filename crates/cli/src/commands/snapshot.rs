@@ -67,7 +67,8 @@ fn list(snapshots: &[Kept]) -> String {
     if snapshots.is_empty() { String::new() } else { format!("{}\n", table.trim_fmt()) }
 }
 
-/// One a line: `+` for what was added, `~` for what was changed, `-` for what was deleted; a directory ends with a slash.
+/// One a line: `+` for what was added, `~` for what was changed, `-` for what was deleted; a directory ends with a slash, and the root
+/// is `.`.
 pub fn differences(differences: &[Difference]) -> String {
     let line = |Difference { change, path, kind }: &Difference| {
         let sign = match change.as_str() {
@@ -75,7 +76,8 @@ pub fn differences(differences: &[Difference]) -> String {
             "deleted" => '-',
             _ => '~',
         };
-        let slash = if kind == "directory" { "/" } else { "" };
+        let slash = if kind == "directory" && !path.is_empty() { "/" } else { "" };
+        let path = if path.is_empty() { "." } else { path };
         format!("{sign} {}{slash}\n", printable(path))
     };
     differences.iter().map(line).collect()

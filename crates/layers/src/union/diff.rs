@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use vnode::progress::object_done;
-use vnode::{Attributes, Caller, Entry, Errno, FileKind, NameBuf, Result, VnodeRef};
+use vnode::{Attributes, Caller, Entry, Errno, FileKind, NameBuf, OpenFlags, Result, VnodeRef, read_fully, zeros};
 
 use super::node::{Instance, Node};
 use super::tree_path::TreePath;
@@ -17,6 +17,8 @@ const ATTEMPTS: usize = 64;
 /// Bytes of a path that a program can give to the kernel at once (`PATH_MAX`). What is in a new directory whose path is longer is
 /// not listed, since the paths of a tree that is deep enough would take more memory than there is.
 const PATH_MAX: usize = 4096;
+/// Bytes of data that are compared at a time.
+const COMPARED: usize = 1 << 18;
 /// Bytes that longer paths may take together. Whatever differs beyond that is told by the last directory with a shorter path.
 const DEEP_BYTES_MAX: usize = 64 << 20;
 
@@ -25,7 +27,7 @@ const DEEP_BYTES_MAX: usize = 64 << 20;
 pub struct Difference {
     /// What has become of the object.
     pub change: Change,
-    /// From the root, without a slash before it.
+    /// From the root, without a slash before it; empty for the root itself.
     pub path: Vec<u8>,
     /// Of the newer state, or of what was deleted.
     pub kind: FileKind,
@@ -111,6 +113,10 @@ impl Differences {
 /// What is different in the newer directory, with all below it. What both have from the same branches is not looked at.
 pub(super) fn compare(older: &Arc<Node>, newer: &Arc<Node>) -> Result<Vec<Difference>> {
     let mut differences = Differences::default();
+    let (old, new) = (entry_of_directory(older)?, entry_of_directory(newer)?);
+    if !is_directory_unchanged(&old, &new)? {
+        differences.add(Change::Changed, &TreePath::root(), &new);
+    }
     // Not by recursion: a tree may be deeper than a thread's stack.
     let mut open = vec![(TreePath::root(), Arc::clone(older), Arc::clone(newer))];
     while let Some((path, older, newer)) = open.pop() {
@@ -241,6 +247,13 @@ fn entry_of(directory: &Arc<Node>, name: &NameBuf) -> Result<Option<Entry>> {
     }
 }
 
+/// A directory with its attributes.
+fn entry_of_directory(directory: &Arc<Node>) -> Result<Entry> {
+    let vnode = Arc::clone(directory) as VnodeRef;
+    let attributes = vnode.getattr(&Caller::server())?;
+    Ok(Entry { vnode, attributes })
+}
+
 /// Whether a directory is as it was, but for what is in it and its times.
 fn is_directory_unchanged(old: &Entry, new: &Entry) -> Result<bool> {
     Ok(is_same_entry(old, new) || (are_equal(&old.attributes, &new.attributes) && have_equal_xattrs(old, new)?))
@@ -257,11 +270,34 @@ fn is_unchanged(old: &Entry, new: &Entry) -> Result<bool> {
     if !is_alike || !have_equal_xattrs(old, new)? {
         return Ok(false);
     }
-    if one.kind != FileKind::Symlink {
-        return Ok(true);
-    }
     let server = Caller::server();
-    Ok(old.vnode.readlink(&server)? == new.vnode.readlink(&server)?)
+    match one.kind {
+        FileKind::Symlink => Ok(old.vnode.readlink(&server)? == new.vnode.readlink(&server)?),
+        // Whoever writes to a file can give it the time and the size that it had.
+        FileKind::Regular => have_equal_data(old, new),
+        _ => Ok(true),
+    }
+}
+
+fn have_equal_data(one: &Entry, other: &Entry) -> Result<bool> {
+    let server = Caller::server();
+    let files = [one.vnode.open(&server, OpenFlags::READ)?, other.vnode.open(&server, OpenFlags::READ)?];
+    let mut parts = [zeros(COMPARED)?, zeros(COMPARED)?];
+    let mut offset = 0;
+    loop {
+        let mut lengths = [0; 2];
+        for ((file, part), length) in files.iter().zip(&mut parts).zip(&mut lengths) {
+            *length = read_fully(&**file, &server, offset, part)?;
+        }
+        let [length, other_length] = lengths;
+        if length != other_length || parts[0][..length] != parts[1][..length] {
+            return Ok(false);
+        }
+        if length < COMPARED {
+            return Ok(true);
+        }
+        offset += length as u64;
+    }
 }
 
 fn are_equal(one: &Attributes, other: &Attributes) -> bool {

@@ -18,8 +18,28 @@ pub enum Decision {
     Keep,
 }
 
+/// Why changes are not committed although that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The command has failed.
+    Failed,
+    /// Processes that it has left behind may still change them.
+    InUse,
+}
+
+impl Obstacle {
+    fn tell(self) {
+        tell(match self {
+            Self::Failed => "the command has failed, so its changes are not committed",
+            Self::InUse => {
+                "processes that the command has left behind use the fork, and could go on changing it: end them before it is committed"
+            }
+        });
+    }
+}
+
 /// Shows the differences, and does with them what was asked for, now or by option.
-pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, has_succeeded: bool) -> Outcome {
+pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: Option<Obstacle>) -> Outcome {
     let differences = progress::follow("run: comparing", |_| fork.differences()).map_err(|errno| {
         let path = scratch.path().display();
         Failure::new(Exit::Failure, format!("cannot compare the fork: {errno}; its changes are kept in {path}"))
@@ -31,14 +51,18 @@ pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, has_succeeded: boo
         // Standard output is the command's.
         let _ = io::stderr().write_all(snapshot::differences(&snapshot::read(&json)?).as_bytes());
     }
-    let decision = match (arguments.commit, arguments.discard, arguments.keep) {
-        (true, _, _) if has_succeeded => Decision::Commit,
-        (true, _, _) => {
-            tell("the command has failed, so its changes are not committed");
+    let decision = match (arguments.commit, arguments.discard, arguments.keep, obstacle) {
+        (true, _, _, None) => Decision::Commit,
+        (true, _, _, Some(obstacle)) => {
+            obstacle.tell();
             Decision::Keep
         }
-        (_, true, _) => Decision::Discard,
-        (_, _, true) => Decision::Keep,
+        (_, true, ..) => Decision::Discard,
+        (_, _, true, _) => Decision::Keep,
+        (.., Some(Obstacle::InUse)) => {
+            Obstacle::InUse.tell();
+            Decision::Keep
+        }
         _ if differences.is_empty() => Decision::Discard,
         _ => ask(&scratch),
     };

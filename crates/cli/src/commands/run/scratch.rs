@@ -117,6 +117,11 @@ impl Scratch {
         self.is_new.get()
     }
 
+    /// A command runs in it: from now on it is removed only if that is asked for.
+    pub fn note_used(&self) {
+        self.is_new.set(false);
+    }
+
     /// When the fork began.
     pub fn began(&self) -> Timestamp {
         let (seconds, nanoseconds) = self.description.began.get();

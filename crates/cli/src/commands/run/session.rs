@@ -49,6 +49,14 @@ pub enum Ended {
     NotStarted(io::Error),
 }
 
+/// The end of a command in a fork.
+pub struct Finished {
+    /// How the command ended.
+    pub ended: Ended,
+    /// Nobody can change anything in the fork any more: no process that was left behind uses it.
+    pub is_at_rest: bool,
+}
+
 impl Ended {
     /// As a shell tells it.
     pub fn code(&self) -> u8 {
@@ -114,7 +122,7 @@ pub fn run(
     command: &[OsString],
     user: Option<User>,
     inherited: Inherited,
-) -> Outcome<Ended> {
+) -> Outcome<Finished> {
     let at = &scratch.description.at;
     let working_directory = std::env::current_dir().ok();
     tell_what_is_real(at);
@@ -137,12 +145,15 @@ pub fn run(
     let process = Process { command, working_directory, user, root: root.as_ref(), inherited };
     let furnished = root.as_ref().map_or(Ok(()), Root::furnish);
     let ended = furnished.and_then(|()| process.start()).and_then(|started| match started {
-        Ok(child) => wait(child, signals),
+        Ok(child) => {
+            scratch.note_used();
+            wait(child, signals)
+        }
         Err(error) => Ok(Ended::NotStarted(error)),
     });
     root.iter().for_each(Root::clear);
-    mount.finish();
-    ended
+    let is_at_rest = mount.finish();
+    ended.map(|ended| Finished { ended, is_at_rest })
 }
 
 fn open_mount_point(path: &Path) -> Outcome<MountPoint> {

@@ -1,5 +1,6 @@
-//! The signals that the process was started with: which are blocked, and whether SIGPIPE is ignored. Before `main` Rust has SIGPIPE
-//! ignored, and it gives new processes the default and no mask. The other signals that were ignored stay so by themselves.
+//! The signals that the process was started with: which are blocked, and whether SIGPIPE and SIGCHLD are ignored. Before `main` Rust
+//! has SIGPIPE ignored, and it gives new processes the default and no mask; where SIGCHLD is ignored, nobody learns how the command
+//! has ended. The other signals that were ignored stay so by themselves.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,15 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether SIGPIPE was ignored when the process was started.
 static IGNORES_SIGPIPE: AtomicBool = AtomicBool::new(false);
 
-/// The mask, and what is to be done about SIGPIPE.
+/// The mask, and what is to be done about SIGPIPE and SIGCHLD.
 #[derive(Clone)]
 pub struct Signals {
     blocked: libc::sigset_t,
     ignores_sigpipe: bool,
+    ignores_child_ends: bool,
 }
 
 impl Signals {
-    /// Those of this thread, the first and only one.
+    /// Those of this thread, the first and only one. From now on SIGCHLD is not ignored.
     pub fn note() -> Self {
         let mut blocked = MaybeUninit::uninit();
         // SAFETY: without a set nothing is changed, and what `blocked` points to is written.
@@ -26,7 +28,9 @@ impl Signals {
             libc::sigprocmask(libc::SIG_BLOCK, ptr::null(), blocked.as_mut_ptr());
             blocked.assume_init()
         };
-        Self { blocked, ignores_sigpipe: IGNORES_SIGPIPE.load(Ordering::Relaxed) }
+        // SAFETY: the signal exists, and no handler is installed.
+        let ignores_child_ends = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) } == libc::SIG_IGN;
+        Self { blocked, ignores_sigpipe: IGNORES_SIGPIPE.load(Ordering::Relaxed), ignores_child_ends }
     }
 
     /// Gives them to a new process that becomes a command.
@@ -34,10 +38,11 @@ impl Signals {
     /// # Errors
     /// As sigprocmask(2).
     pub fn restore(&self) -> io::Result<()> {
-        // SAFETY: the set is a valid one, the signal exists, and no handler is installed.
+        let ignored = [(self.ignores_sigpipe, libc::SIGPIPE), (self.ignores_child_ends, libc::SIGCHLD)];
+        // SAFETY: the set is a valid one, the signals exist, and no handler is installed.
         let results = unsafe {
-            if self.ignores_sigpipe {
-                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            for (_, signal) in ignored.into_iter().filter(|(is_ignored, _)| *is_ignored) {
+                libc::signal(signal, libc::SIG_IGN);
             }
             libc::sigprocmask(libc::SIG_SETMASK, &raw const self.blocked, ptr::null_mut())
         };
