@@ -197,10 +197,7 @@ impl<'a> Commit<'a> {
             }
         }
         let instance = Instance::new(&self.upper, object.vnode.clone(), object.attributes.ino);
-        let copy = patiently(|| copy_whole(directory, name.as_name(), &instance))?;
-        if inherits {
-            replace_attributes(&object.vnode, &copy)?;
-        }
+        let (copy, _) = patiently(|| copy_whole(directory, name.as_name(), &instance, inherits))?;
         // By a longer path it is not looked for again, but copied again.
         let path = if path.length() <= PATH_MAX { path.slashed() } else { Vec::new() };
         let copied = Copied { handle: copy.handle(), path };
