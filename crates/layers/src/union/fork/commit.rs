@@ -19,7 +19,7 @@ use super::super::node::Instance;
 use super::super::sure::Sure;
 use super::super::tree_path::TreePath;
 use super::super::{whiteout, work};
-use super::changes::{Changes, shown};
+use super::changes::{Below, Changes, Object, shown};
 use super::journal::{Copied, Journal};
 use super::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, conflicts, is_directory, moves};
 
@@ -122,6 +122,13 @@ impl<'a> Commit<'a> {
         self.journal.sync().and_then(|()| self.file_system.sync()).at(&TreePath::root())
     }
 
+    /// Whether nothing stays in the place of a directory but what the fork has; `above`, whether that is so of the directory
+    /// above it. What was moved there has come with all that is in it.
+    pub(super) fn hides(&self, object: &Object, above: bool) -> bool {
+        let has_come = object.below == Below::Same && self.journal.moved_to(&object.entry.vnode.handle()).is_some();
+        object.below.hides(above) && !has_come
+    }
+
     /// Brings everything that is new or changed to its place. The directories of the fork, each before those in it.
     fn put_all(&mut self) -> Step<Vec<Pair>> {
         let mut pairs = Vec::new();
@@ -137,7 +144,7 @@ impl<'a> Commit<'a> {
                 if is_directory(&object.entry) {
                     let base = self.ensure_directory(&pair.base, &object.name, &object.path)?;
                     let (path, upper) = (object.path.clone(), object.entry.vnode.clone());
-                    open.push(Pair { path, upper, base, hides: object.below.hides(pair.hides), gone: Vec::new() });
+                    open.push(Pair { path, upper, base, hides: self.hides(object, pair.hides), gone: Vec::new() });
                 } else {
                     self.put((&pair.base, &object.name), &object.entry, inherits, &object.path)?;
                 }
