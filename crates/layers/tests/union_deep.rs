@@ -213,7 +213,7 @@ fn deep_forks_are_compared_and_committed() {
         let since = Timestamp::now();
         write(&grow(&fork().file_system().root(), name(&long), depth), "f", b"data");
         assert!(fork().differences().unwrap().len() < 100);
-        assert!(fork().commit(&CommitOptions { since, force: false }).unwrap() >= depth as u64);
+        assert!(fork().commit(&CommitOptions { since, force: false }).unwrap().changes >= depth as u64);
         let (last, levels) = deepest(&stack.root(), name(&long));
         assert_eq!((common::list(&last, &server()), levels), (vec!["f".to_owned()], depth));
         drop(last);

@@ -88,7 +88,7 @@ impl Scene {
     }
 
     fn commit(&self) -> std::result::Result<u64, CommitError> {
-        self.fork().commit(&self.options(false))
+        self.fork().commit(&self.options(false)).map(|committed| committed.changes)
     }
 }
 
@@ -419,7 +419,7 @@ fn what_others_have_changed_meanwhile_is_not_lost() {
         ("n", Deed::Changed),
     ];
     assert_eq!(conflicts(&scene), expected.map(|(path, deed)| (path.to_owned(), deed)));
-    let done = scene.fork().commit(&scene.options(true)).unwrap();
+    let done = scene.fork().commit(&scene.options(true)).unwrap().changes;
     assert!(done > 0);
     assert_eq!(list(&scene.stack, ""), ["a", "c", "e", "elsewhere", "moved", "n", "other", "same"]);
     for (path, content) in [("a", "fork"), ("c", "forkc"), ("n", "fork"), ("same", "fork"), ("other", "others")] {

@@ -81,7 +81,7 @@ impl Losses {
         words.join(",")
     }
 
-    fn of_words(words: &str) -> Option<Self> {
+    pub(super) fn of_words(words: &str) -> Option<Self> {
         let loss = |word: &str| Loss::ALL.into_iter().find(|loss| loss.word() == word);
         words.split(',').try_fold(Self::NONE, |losses, word| Some(losses.with_if(true, loss(word)?)))
     }

@@ -76,7 +76,7 @@ use branches::{BadBranch, Branches, Member, Slot, WhyBad};
 pub use check::{CheckError, CheckOptions, Finding, Problem, check};
 pub use claim::only_described;
 use file::UnionFile;
-pub use fork::{Change, CommitError, CommitOptions, Conflict, Deed, Difference, Fork, to_json};
+pub use fork::{Change, CommitError, CommitOptions, Committed, Conflict, Deed, Difference, Fork, to_json};
 pub use losses::{Loss, Losses};
 use node::{Node, Table};
 pub use options::create;

@@ -151,7 +151,13 @@ fn is_near(kept: Timestamp, wanted: Timestamp) -> bool {
 }
 
 /// As [`copy_attributes`], to an object that may have extended attributes which the original does not have.
-pub(in super::super) fn replace_attributes(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
+pub(in super::super) fn replace_attributes(original: &VnodeRef, copy: &VnodeRef) -> Result<Losses> {
+    remove_surplus(original, copy)?;
+    copy_attributes(&Caller::server(), original, copy, None)
+}
+
+/// Removes the extended attributes, and so the access control lists, that the original does not have.
+pub(super) fn remove_surplus(original: &VnodeRef, copy: &VnodeRef) -> Result<()> {
     let server = Caller::server();
     let (wanted, there) = (original.listxattr(&server)?, copy.listxattr(&server)?);
     let is_wanted = |name: &[u8]| wanted.split(|&byte| byte == 0).any(|wanted| wanted == name);
@@ -162,7 +168,7 @@ pub(in super::super) fn replace_attributes(original: &VnodeRef, copy: &VnodeRef)
             result => result?,
         }
     }
-    copy_attributes(&server, original, copy, None).map(drop)
+    Ok(())
 }
 
 /// Copies extended attributes: the answer is which of them the branch does not keep.

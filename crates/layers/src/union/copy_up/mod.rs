@@ -313,7 +313,7 @@ impl Node {
         let mark = if mark.is_some() && target.work.note_metacopies()? { mark } else { None };
         let data = self.data()?;
         let writer = server.clone().at_expense_of(caller).cancelled_with(caller);
-        let how = How { extent, data, mark, rights, writer };
+        let how = How { extent, data, mark, rights, inherits: false, writer };
         let Copied { name, copy, lost } = copy_of(original, target, &how)?;
         // Without a name it lives as long as it is open, and nobody may have opened it again yet.
         let is_nowhere = self.kind == FileKind::Regular && matches!(self.whereabouts(), Whereabouts::Nowhere);

@@ -15,7 +15,7 @@ use super::super::node::{Instance, NO_COUNT};
 use super::super::settings::Rights;
 use super::super::whiteout;
 use super::super::work::Purpose;
-use super::attributes::copy_attributes;
+use super::attributes::{copy_attributes, remove_surplus};
 use super::{ATTEMPTS, Extent};
 
 /// Makes a copy in the work directory of a branch, with an identity, of a file that others may be writing: it is as the
@@ -46,6 +46,8 @@ pub(super) struct How {
     pub(super) mark: Option<NewMark>,
     /// What it has instead of the original's.
     pub(super) rights: Option<Rights>,
+    /// The directory gives access control lists to what is made in it.
+    pub(super) inherits: bool,
     /// Who writes it: the server, at the expense of whoever needs it, and as long as that one waits.
     pub(super) writer: Caller,
 }
@@ -53,7 +55,7 @@ pub(super) struct How {
 impl How {
     /// As the original, for the server.
     fn whole() -> Self {
-        Self { extent: Extent::All, data: None, mark: None, rights: None, writer: Caller::server() }
+        Self { extent: Extent::All, data: None, mark: None, rights: None, inherits: false, writer: Caller::server() }
     }
 }
 
@@ -77,20 +79,35 @@ pub(super) fn copy_of(original: &Instance, target: &Member, how: &How) -> Result
     }
 }
 
-/// Makes a copy of anything but a directory by a name that nothing has, complete but for its identity.
+/// Makes a copy of anything but a directory by a name that nothing has, complete but for its identity: the copy, and what the
+/// branch does not keep. `inherits` says that the directory gives access control lists to what is made in it.
 ///
 /// # Errors
 /// Those of copying; `EIO` for a metadata-only copy.
-pub(in super::super) fn copy_whole(directory: &VnodeRef, name: Name<'_>, original: &Instance) -> Result<VnodeRef> {
+pub(in super::super) fn copy_whole(
+    directory: &VnodeRef,
+    name: Name<'_>,
+    original: &Instance,
+    inherits: bool,
+) -> Result<(VnodeRef, Losses)> {
     if is_marked(&original.vnode)? {
         return Err(Errno::EIO);
     }
-    copy_into(directory, name, original, &How::whole()).map(|(copy, _)| copy)
+    copy_into(directory, name, original, &How { inherits, ..How::whole() })
+}
+
+/// Gives a new copy its attributes. As long as it has those that its directory gives it, nobody may do anything with it but its
+/// owner.
+fn finish(how: &How, original: &VnodeRef, copy: &VnodeRef) -> Result<Losses> {
+    if how.inherits {
+        remove_surplus(original, copy)?;
+    }
+    copy_attributes(&how.writer, original, copy, how.rights)
 }
 
 fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) -> Result<(VnodeRef, Losses)> {
     let server = Caller::server();
-    let (from, rights) = (&original.vnode, how.rights);
+    let from = &original.vnode;
     let attributes = from.getattr(&server)?;
     match attributes.kind {
         FileKind::Regular => {
@@ -110,7 +127,7 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
                 let data = opened.map_or_else(open, Ok)?;
                 copy_data(&how.writer, &*data, &*made.file, size)?;
             }
-            let lost = copy_attributes(&how.writer, from, &made.entry.vnode, rights)?;
+            let lost = finish(how, from, &made.entry.vnode)?;
             if size < attributes.size {
                 let changed = SetAttributes { mtime: Some(SetTime::Now), ..SetAttributes::default() };
                 made.entry.vnode.setattr(&server, &changed)?;
@@ -121,7 +138,7 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
         }
         FileKind::Symlink => {
             let made = work.symlink(&how.writer, name, &from.readlink(&server)?)?.vnode;
-            let lost = copy_attributes(&how.writer, from, &made, rights)?;
+            let lost = finish(how, from, &made)?;
             Ok((made, lost))
         }
         FileKind::Directory => Err(Errno::EISDIR),
@@ -130,7 +147,7 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
             if whiteout::has_number(&attributes) {
                 whiteout::mark_as_users(&made)?;
             }
-            let lost = copy_attributes(&how.writer, from, &made, rights)?;
+            let lost = finish(how, from, &made)?;
             Ok((made, lost))
         }
     }

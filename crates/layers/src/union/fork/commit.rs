@@ -15,11 +15,12 @@ use vnode::{
 use super::super::branches::Member;
 use super::super::copy_up::{copy_whole, keeping_times, replace_attributes};
 use super::super::lease::patiently;
+use super::super::losses::Losses;
 use super::super::node::Instance;
 use super::super::sure::Sure;
 use super::super::tree_path::TreePath;
 use super::super::{whiteout, work};
-use super::changes::{Changes, shown};
+use super::changes::{Below, Changes, Object, shown};
 use super::journal::{Copied, Journal};
 use super::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, conflicts, is_directory, moves};
 
@@ -83,14 +84,18 @@ impl<'a> Commit<'a> {
             .map_err(|failed| self.error(failed))
     }
 
-    /// Commits everything: how many changes were made.
-    pub(super) fn run(&mut self) -> std::result::Result<u64, CommitError> {
+    /// Commits everything.
+    pub(super) fn run(&mut self) -> std::result::Result<(), CommitError> {
         let conflicts = self.conflicts()?;
         if !conflicts.is_empty() && !self.options.force {
             return Err(CommitError::Conflicts { conflicts, done: 0 });
         }
-        self.make_changes().map_err(|failed| self.error(failed))?;
-        Ok(self.done)
+        self.make_changes().map_err(|failed| self.error(failed))
+    }
+
+    /// What the file system did not keep, by path.
+    pub(super) fn lost(&self) -> Vec<(Vec<u8>, Losses)> {
+        self.journal.lost().iter().map(|(path, losses)| (shown(path), *losses)).collect()
     }
 
     fn error(&self, Failed { path, errno, is_conflict }: Failed) -> CommitError {
@@ -122,6 +127,13 @@ impl<'a> Commit<'a> {
         self.journal.sync().and_then(|()| self.file_system.sync()).at(&TreePath::root())
     }
 
+    /// Whether nothing stays in the place of a directory but what the fork has; `above`, whether that is so of the directory
+    /// above it. What was moved there has come with all that is in it.
+    pub(super) fn hides(&self, object: &Object, above: bool) -> bool {
+        let has_come = object.below == Below::Same && self.journal.moved_to(&object.entry.vnode.handle()).is_some();
+        object.below.hides(above) && !has_come
+    }
+
     /// Brings everything that is new or changed to its place. The directories of the fork, each before those in it.
     fn put_all(&mut self) -> Step<Vec<Pair>> {
         let mut pairs = Vec::new();
@@ -137,7 +149,7 @@ impl<'a> Commit<'a> {
                 if is_directory(&object.entry) {
                     let base = self.ensure_directory(&pair.base, &object.name, &object.path)?;
                     let (path, upper) = (object.path.clone(), object.entry.vnode.clone());
-                    open.push(Pair { path, upper, base, hides: object.below.hides(pair.hides), gone: Vec::new() });
+                    open.push(Pair { path, upper, base, hides: self.hides(object, pair.hides), gone: Vec::new() });
                 } else {
                     self.put((&pair.base, &object.name), &object.entry, inherits, &object.path)?;
                 }
@@ -197,10 +209,8 @@ impl<'a> Commit<'a> {
             }
         }
         let instance = Instance::new(&self.upper, object.vnode.clone(), object.attributes.ino);
-        let copy = patiently(|| copy_whole(directory, name.as_name(), &instance))?;
-        if inherits {
-            replace_attributes(&object.vnode, &copy)?;
-        }
+        let (copy, lost) = patiently(|| copy_whole(directory, name.as_name(), &instance, inherits))?;
+        self.note_lost(path, lost)?;
         // By a longer path it is not looked for again, but copied again.
         let path = if path.length() <= PATH_MAX { path.slashed() } else { Vec::new() };
         let copied = Copied { handle: copy.handle(), path };
@@ -209,6 +219,11 @@ impl<'a> Commit<'a> {
             self.linked.insert(copy.handle(), copy);
         }
         Ok(())
+    }
+
+    /// Notes what the file system did not keep; of a longer path, by the directory above that has none.
+    fn note_lost(&mut self, path: &TreePath, lost: Losses) -> Result<()> {
+        if lost.is_empty() { Ok(()) } else { self.journal.note_lost(path.start(PATH_MAX).slashed(), lost) }
     }
 
     /// A copy that was made before, if it has a name.
@@ -292,7 +307,8 @@ impl<'a> Commit<'a> {
         if wanted.mtime == there.mtime && conflicts::have_equal_rights(&pair.upper, &pair.base).at(&pair.path)? {
             return Ok(());
         }
-        replace_attributes(&pair.upper, &pair.base).at(&pair.path)?;
+        let lost = replace_attributes(&pair.upper, &pair.base).at(&pair.path)?;
+        self.note_lost(&pair.path, lost).at(&pair.path)?;
         if let Some(&later) = self.others.get(&pair.base.handle()).filter(|later| **later > wanted.mtime) {
             let later = SetAttributes { mtime: Some(SetTime::To(later)), ..SetAttributes::default() };
             pair.base.setattr(&server, &later).at(&pair.path)?;

@@ -172,7 +172,7 @@ impl Commit<'_> {
                 }
                 None => None,
             };
-            return Ok(Some(Pair { path, upper, base, hides: object.below.hides(above_hides) }));
+            return Ok(Some(Pair { path, upper, base, hides: self.hides(object, above_hides) }));
         }
         match there {
             Some(there) => self.check_leaving(there, path, rests, found)?,

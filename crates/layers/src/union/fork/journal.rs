@@ -2,13 +2,15 @@
 //!
 //! `.wh..wh.plyfs/commit` has one line for each thing: `begun ID` first, with what the temporary names of this commit have
 //! in them; `copy UPPER CTIME BASE MTIME PATH` before a copy of that object, as it was when its status last changed, takes that
-//! place in the file system; `move UPPER BASE` for each directory that is to move, before the first does.
+//! place in the file system; `move UPPER BASE` for each directory that is to move, before the first does. `lost LOSSES PATH` is what
+//! the file system did not keep of what came to that path.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp};
 
 use super::super::identity;
+use super::super::losses::Losses;
 use super::super::register::LATER;
 use super::super::work::{self, Work};
 
@@ -23,6 +25,7 @@ pub(super) struct Journal {
     copies: HashMap<(Handle, Timestamp), Copied>,
     made: HashMap<Handle, Timestamp>,
     moves: HashMap<Handle, Handle>,
+    lost: BTreeMap<Vec<u8>, Losses>,
 }
 
 /// A copy in the file system.
@@ -53,6 +56,7 @@ impl Journal {
             copies: HashMap::new(),
             made: HashMap::new(),
             moves: HashMap::new(),
+            lost: BTreeMap::new(),
         };
         let text = std::str::from_utf8(&text[..end]).map_err(|_| LATER)?;
         // Storage that was switched off may have zeros where it was not written.
@@ -118,6 +122,21 @@ impl Journal {
         Ok(())
     }
 
+    /// What the file system did not keep, by path.
+    pub(super) fn lost(&self) -> &BTreeMap<Vec<u8>, Losses> {
+        &self.lost
+    }
+
+    /// It did not keep that of what came to this path.
+    pub(super) fn note_lost(&mut self, path: Vec<u8>, losses: Losses) -> Result<()> {
+        if losses.is_empty() || self.lost.get(&path) == Some(&losses) {
+            return Ok(());
+        }
+        self.write(&format!("lost {} {}", losses.words(), identity::digits(&path)))?;
+        self.lost.insert(path, losses);
+        Ok(())
+    }
+
     /// What is written so far is lasting.
     pub(super) fn sync(&self) -> Result<()> {
         self.file.fsync(&Caller::server(), true)
@@ -141,6 +160,7 @@ impl Journal {
                 self.made.insert(copied, written);
             }
             ["move", directory, rest] => drop(self.moves.insert(handle(directory)?, handle(rest)?)),
+            ["lost", losses, path] => drop(self.lost.insert(identity::bytes(path)?, Losses::of_words(losses)?)),
             _ => return None,
         }
         Some(())

@@ -18,7 +18,7 @@ use vnode::{Caller, Errno, FileSystemRef, Result, Timestamp, layer};
 
 use super::copy_up::copy_attributes;
 use super::diff;
-use super::losses::Loss;
+use super::losses::{Loss, Losses};
 use super::settings::Settings;
 use super::tree_path::TreePath;
 use super::{Member, Union, UnionFileSystem};
@@ -41,6 +41,16 @@ pub struct CommitOptions {
     pub since: Timestamp,
     /// In a conflict, what the fork has replaces what the others have made.
     pub force: bool,
+}
+
+/// What a commit has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// How many changes were made.
+    pub changes: u64,
+    /// What the file system did not keep of them, by path from the root, without a slash before it: also of those that earlier
+    /// calls have made.
+    pub lost: Vec<(Vec<u8>, Losses)>,
 }
 
 /// Something that the fork has changed, and others too.
@@ -174,10 +184,11 @@ impl Fork {
     ///
     /// # Errors
     /// [`CommitError`]. With conflicts nothing is changed.
-    pub fn commit(&self, options: &CommitOptions) -> std::result::Result<u64, CommitError> {
+    pub fn commit(&self, options: &CommitOptions) -> std::result::Result<Committed, CommitError> {
         let mut before = 0;
         loop {
-            match self.prepared(options)?.run() {
+            let mut commit = self.prepared(options)?;
+            match commit.run() {
                 // Below the directory that is forked there are several file systems.
                 Err(CommitError::Stopped { path, errno: Errno::EXDEV, done })
                     if whole::bring_rest(self.union(), &self.upper(), &path)
@@ -185,7 +196,8 @@ impl Fork {
                 {
                     before += done;
                 }
-                result => return result.map(|done| before + done).map_err(|error| error.after(before)),
+                Err(error) => return Err(error.after(before)),
+                Ok(()) => return Ok(Committed { changes: before + commit.done, lost: commit.lost() }),
             }
         }
     }

@@ -1,0 +1,189 @@
+//! What others do in a file system while the changes of a fork are committed to it, and between a commit that was stopped and the
+//! next: nothing of it is lost, and no more is given to anybody than the fork or they gave.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::memory;
+use common::plain::{Lacks, NOTHING, without};
+use common::unions::{at, fill, list, name, server, write};
+use layers::union::{CommitError, CommitOptions, Committed, Fork, Loss, Losses};
+use vnode::layer::{self, Layer, LayerVnode, Operation};
+use vnode::{Caller, Errno, FileSystemRef, RenameMode, Result, SetAttributes, Timestamp, XattrMode};
+
+type Action = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// Does something right before the first operation of a kind.
+struct Before {
+    is_it: fn(&Operation<'_>) -> bool,
+    action: Arc<Mutex<Option<Action>>>,
+}
+
+impl Layer for Before {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "before"
+    }
+
+    fn admit(&self, _: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
+        let action = if (self.is_it)(operation) { self.action.lock().unwrap().take() } else { None };
+        action.map_or(Ok(()), |action| action())
+    }
+}
+
+/// A fork of a file system in memory.
+struct Scene {
+    stack: FileSystemRef,
+    changes: FileSystemRef,
+    since: Timestamp,
+}
+
+impl Scene {
+    fn with(paths: &[&str]) -> Self {
+        let stack = memory();
+        paths.iter().for_each(|path| fill(&stack, 0, path));
+        Self::of(stack)
+    }
+
+    fn of(stack: FileSystemRef) -> Self {
+        let changes = memory();
+        Fork::new(changes.clone(), stack.clone()).unwrap().hold(true).unwrap();
+        let since = Timestamp::now();
+        std::thread::sleep(Duration::from_millis(1));
+        Self { stack, changes, since }
+    }
+
+    fn fork(&self) -> Fork {
+        Fork::new(self.changes.clone(), self.stack.clone()).unwrap()
+    }
+
+    fn seen(&self) -> FileSystemRef {
+        self.fork().file_system()
+    }
+
+    fn commit_with(&self, stack: FileSystemRef, force: bool) -> std::result::Result<Committed, CommitError> {
+        let fork = Fork::new(self.changes.clone(), stack).unwrap();
+        fork.commit(&CommitOptions { since: self.since, force })
+    }
+
+    fn commit(&self) -> std::result::Result<Committed, CommitError> {
+        self.commit_with(self.stack.clone(), false)
+    }
+
+    /// Commits while somebody does something, right before an operation of the commit.
+    fn commit_while(
+        &self,
+        is_it: fn(&Operation<'_>) -> bool,
+        action: impl FnOnce(&FileSystemRef) -> Result<()> + Send + 'static,
+    ) -> std::result::Result<Committed, CommitError> {
+        let stack = self.stack.clone();
+        let action: Action = Box::new(move || action(&stack));
+        let action = Arc::new(Mutex::new(Some(action)));
+        let before = Before { is_it, action: Arc::clone(&action) };
+        let committed = self.commit_with(layer::stack(before, self.stack.clone()), false);
+        assert!(action.lock().unwrap().is_none(), "it was done");
+        committed
+    }
+
+    /// Commits until before that operation.
+    fn commit_until(&self, is_it: fn(&Operation<'_>) -> bool) {
+        let committed = self.commit_while(is_it, |_| Err(Errno::EIO));
+        assert!(matches!(committed, Err(CommitError::Stopped { errno: Errno::EIO, .. })), "{committed:?}");
+    }
+}
+
+fn move_to(file_system: &FileSystemRef, old: &str, directory: &str, new: &str) -> Result<()> {
+    let (root, target) = (file_system.root(), at(file_system, directory)?);
+    root.rename(&server(), name(old), &target, name(new), RenameMode::NoReplace)
+}
+
+/// As `rm -r` of a directory with these files.
+fn remove(file_system: &FileSystemRef, directory: &str, files: &[&str]) {
+    let inner = at(file_system, directory).unwrap();
+    files.iter().for_each(|file| inner.unlink(&server(), name(file)).unwrap());
+    file_system.root().rmdir(&server(), name(directory)).unwrap();
+}
+
+#[test]
+fn a_directory_that_moved_to_a_long_path_has_all_that_was_in_it() {
+    let scene = Scene::with(&["d/old", "top/x"]);
+    let seen = scene.seen();
+    remove(&seen, "top", &["x"]);
+    let mut directory = seen.root().mkdir(&server(), name("top"), 0o755).unwrap().vnode;
+    let long = "n".repeat(250);
+    for _ in 0..17 {
+        directory = directory.mkdir(&server(), name(&long), 0o755).unwrap().vnode;
+    }
+    seen.root().rename(&server(), name("d"), &directory, name("d"), RenameMode::NoReplace).unwrap();
+    drop((seen, directory));
+    scene.commit().unwrap();
+    let path = format!("top/{}/d", [long.as_str(); 17].join("/"));
+    assert_eq!(list(&scene.stack, &path), ["old"]);
+}
+
+const ACCESS: &[u8] = b"system.posix_acl_access";
+const DEFAULT: &[u8] = b"system.posix_acl_default";
+/// A list that lets user 9 read and write: its version and its entries.
+const LIST: &[u8] = &[
+    2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 6, 0, 9, 0, 0, 0, 4, 0, 4, 0, 255, 255, 255, 255, 16, 0, 6, 0,
+    255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
+];
+
+/// Notes whether a file ever has a list that lets somebody in.
+struct Watch(Arc<AtomicBool>);
+
+impl Layer for Watch {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        "watch"
+    }
+
+    fn admit(&self, node: &LayerVnode<Self>, _: &Caller, _: &Operation<'_>) -> Result<()> {
+        let (object, server) = (node.lower(), Caller::server());
+        let attributes = object.getattr(&server)?;
+        if !attributes.is_directory() && attributes.mode & 0o070 != 0 && object.getxattr(&server, ACCESS).is_ok() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_file_that_comes_to_a_directory_with_a_list_for_new_files_is_not_open_to_others_for_a_moment() {
+    let stack = memory();
+    ["a", "d/x"].iter().for_each(|path| fill(&stack, 0, path));
+    at(&stack, "d").unwrap().setxattr(&server(), DEFAULT, LIST, XattrMode::Set).unwrap();
+    let scene = Scene::of(stack);
+    move_to(&scene.seen(), "a", "d", "a").unwrap();
+    let is_open = Arc::new(AtomicBool::new(false));
+    scene.commit_with(layer::stack(Watch(Arc::clone(&is_open)), scene.stack.clone()), false).unwrap();
+    assert!(at(&scene.stack, "d/a").unwrap().getxattr(&server(), ACCESS).is_err());
+    assert!(!is_open.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_commit_says_what_the_file_system_did_not_keep() {
+    let lacks = Lacks { attributes: true, ..NOTHING };
+    let stack = without(lacks, memory());
+    ["a", "d/f"].iter().for_each(|path| fill(&stack, 0, path));
+    let scene = Scene::of(stack);
+    let seen = scene.seen();
+    for path in ["a", "d"] {
+        at(&seen, path).unwrap().setxattr(&server(), b"user.x", b"1", XattrMode::Set).unwrap();
+    }
+    write(&at(&seen, "d").unwrap(), "f", b"fork");
+    drop(seen);
+    scene
+        .commit_until(|operation| matches!(operation, Operation::Rename { to_name, .. } if to_name.as_bytes() == b"f"));
+    let lost = Losses::NONE.with_if(true, Loss::Attributes);
+    let expected = vec![(b"a".to_vec(), lost), (b"d".to_vec(), lost)];
+    for _ in 0..2 {
+        // Also of what was committed earlier.
+        assert_eq!(scene.commit().unwrap().lost, expected);
+    }
+}
