@@ -224,6 +224,56 @@ fn what_is_open_stays_in_the_view_that_opened_it() {
     assert_eq!(linked.err().map(|error| error == Errno::EXDEV), Some(true));
 }
 
+/// As chmod(2), truncate(2) and setxattr(2) do through /proc/PID/fd.
+#[test]
+fn what_is_of_one_view_no_other_changes() {
+    for (owner, other) in [(OTHER, ONE), (ONE, OTHER), (ONE, TWO)] {
+        let (scene, _) = split();
+        let (mine, others) = (user(owner), user(other));
+        let top = scene.union.root();
+        put(&scene, owner, "new", "new");
+        top.symlink(&mine, name("link"), b"top").unwrap();
+        let of = |caller: &Caller, path: &str| common::walk(&scene.union, caller, path).unwrap();
+        let set = |mode: Option<u32>, size: Option<u64>| SetAttributes { mode, size, ..SetAttributes::default() };
+        for path in ["top", "below", "new"] {
+            let file = of(&mine, path).vnode;
+            let open = file.open(&mine, OpenFlags::READ_WRITE).unwrap();
+            file.setxattr(&mine, b"user.a", b"mine", XattrMode::Set).unwrap();
+            let before = file.getattr(&mine).unwrap();
+            for changes in [set(None, Some(0)), set(Some(0), None), set(Some(0o700), Some(1))] {
+                for caller in [&others, &Caller::process(0, other, 0, 0)] {
+                    assert_eq!(file.setattr(caller, &changes).err(), Some(Errno::ENOENT), "{path} {changes:?}");
+                }
+            }
+            let stolen = file.setxattr(&others, b"user.a", b"other", XattrMode::Set);
+            assert_eq!(stolen.err(), Some(Errno::ENOENT), "{path}");
+            assert_eq!(file.removexattr(&others, b"user.a").err(), Some(Errno::ENOENT), "{path}");
+            const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+            let flagged = file.ioctl(&others, FS_IOC_SETFLAGS, &[0; 8], &mut []);
+            assert_eq!(flagged.err(), Some(Errno::ENOENT), "{path}");
+            assert_eq!(file.getattr(&mine).unwrap(), before, "{path}");
+            assert_eq!(file.getxattr(&mine, b"user.a").unwrap(), b"mine");
+            // Through what is open it may be written and cut, by whoever has inherited that.
+            open.truncate(&others, 1, false).unwrap();
+            assert_eq!(open.getattr(&others).unwrap().size, 1);
+            // What the kernel does for whoever writes comes without the open file: it takes set-id bits, and sets times.
+            let kept = file.setattr(&others, &SetAttributes { kill_privileges: true, ..SetAttributes::default() });
+            assert_ne!(kept.err(), Some(Errno::ENOENT), "{path}");
+            for (caller, mode) in [(server(), 0o606), (Caller::server_for(&others), 0o666)] {
+                assert_eq!(file.setattr(&caller, &set(Some(mode), None)).unwrap().mode & 0o7777, mode);
+            }
+            assert_eq!(file.setattr(&mine, &set(None, Some(0))).unwrap().size, 0);
+        }
+        let link = of(&mine, "link").vnode;
+        let given = SetAttributes { uid: Some(other), ..SetAttributes::default() };
+        assert_eq!(link.setattr(&others, &given).err(), Some(Errno::ENOENT));
+        // A directory is to each what it has at that place.
+        let directory = of(&mine, "d").vnode;
+        directory.setxattr(&others, b"user.a", b"other", XattrMode::Set).unwrap();
+        assert_eq!(directory.getxattr(&mine, b"user.a").is_ok(), other == OTHER, "what is shared is seen below");
+    }
+}
+
 #[test]
 fn attributes_links_and_xattrs_are_of_the_view() {
     let (scene, _) = split();
