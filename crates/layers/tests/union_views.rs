@@ -6,8 +6,10 @@ mod operation;
 #[path = "../../bases/tests/model/side.rs"]
 mod side;
 
-use std::process::{Child, Command};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::unions::{Scene, joined, joined_with, list as list_all, read, scene, server};
 use common::{As, Shared, contents, list, memory, name, root, user};
@@ -673,6 +675,76 @@ fn list_directory(directory: &VnodeRef, caller: &Caller) -> Result<usize> {
         std::ops::ControlFlow::Continue(())
     })?;
     Ok(count)
+}
+
+/// The first process forks one that outlives its parent, and goes on in another thread than its first.
+const OUTLIVING: &str = r"
+import ctypes, os, platform, signal, threading
+def stay():
+    print(threading.get_native_id(), flush=True)
+    os.read(0, 1)
+os.read(0, 1)
+if os.fork() == 0:
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        os.read(0, 1)
+        threading.Thread(target=stay).start()
+        # exit(2) ends the calling thread alone.
+        ctypes.CDLL(None).syscall({'x86_64': 60}.get(platform.machine(), 93), 0)
+    os._exit(0)
+os.wait()
+signal.pause()
+";
+
+#[test]
+fn a_process_keeps_its_view_without_its_first_thread_and_its_parents() {
+    for is_seen_before in [true, false] {
+        if !is_seen_before && !births_are_told() {
+            continue;
+        }
+        let (scene, _) = split();
+        put(&scene, ONE, "mine", "");
+        let mut first = Idle(
+            Command::new("python3")
+                .args(["-c", OUTLIVING])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        );
+        let (mut input, output) = (first.0.stdin.take().unwrap(), first.0.stdout.take().unwrap());
+        let mut lines = BufReader::new(output).lines().map(|line| line.unwrap().parse::<u32>().unwrap());
+        scene.tell("view-add", &[("branch", "one"), ("pid", &first.0.id().to_string())]).unwrap();
+        input.write_all(b"f").unwrap();
+        let process = lines.next().unwrap();
+        if is_seen_before {
+            assert!(has_mine(&scene, process));
+        }
+        input.write_all(b"t").unwrap();
+        let thread = lines.next().unwrap();
+        while !std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap().contains(") Z ") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // What the kernel tells of the end may come a moment later.
+        for _ in 0..20 {
+            assert!(has_mine(&scene, thread), "seen before: {is_seen_before}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!has_mine(&scene, std::process::id()));
+    }
+}
+
+/// Whether the kernel tells of the births of processes: to root outside of containers.
+fn births_are_told() -> bool {
+    let first = std::path::Path::new("pid:[4026531836]");
+    rustix::process::geteuid().is_root() && std::fs::read_link("/proc/self/ns/pid").is_ok_and(|found| found == first)
+}
+
+/// Whether a process finds the file `mine`, which the first view has.
+fn has_mine(scene: &Scene, process: u32) -> bool {
+    let mut caller = user(OTHER);
+    caller.pid = process;
+    scene.union.root().lookup(&caller, name("mine")).is_ok()
 }
 
 /// A process that does nothing.

@@ -1,12 +1,13 @@
 //! Processes as the kernel tells of them: who they are, whose children, of which session, what they run.
 
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::LazyLock;
 use std::sync::mpsc::{Sender, channel};
+use std::{fs, io};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno as SystemError;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// A process and when it began, in ticks since the machine did: no later process of that number has both.
@@ -28,16 +29,18 @@ impl Process {
     }
 }
 
-/// A thread that may end, watched so that its number is not taken for another's.
+/// A process, known by the number of its first thread, or one of its other threads: watched so that its number is not taken
+/// for another's.
 pub(super) struct Watched(OwnedFd);
 
 impl Watched {
-    /// The thread that has this number now. `None` where the kernel cannot watch it.
+    /// What has this number now. `None` where the kernel cannot watch it.
     pub(super) fn new(thread: u32) -> Option<Self> {
-        /// The thread alone, rather than its process: `PIDFD_THREAD`, since Linux 6.9.
+        /// A thread alone, rather than its process: `PIDFD_THREAD`, since Linux 6.9.
         const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
         let number = number(thread)?;
-        pidfd_open(number, THREAD).or_else(|_| pidfd_open(number, PidfdFlags::empty())).ok().map(Self)
+        // A process goes on without its first thread, and keeps its number.
+        pidfd_open(number, PidfdFlags::empty()).or_else(|_| pidfd_open(number, THREAD)).ok().map(Self)
     }
 
     /// Whether it has not ended.
@@ -54,13 +57,18 @@ pub(super) fn session(thread: u32) -> Option<u32> {
 
 /// The process that a thread is of.
 pub(super) fn process_of(thread: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+    let status = fs::read(format!("/proc/{thread}/status")).ok()?;
+    String::from_utf8_lossy(&status).lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
 /// The process that a process is a child of; 0 for none that can be seen.
 pub(super) fn parent(process: u32) -> Option<u32> {
     stat_field(process, PARENT)?.try_into().ok()
+}
+
+/// Whether a process runs, or may, where that cannot be known now.
+pub(super) fn is_running(process: u32) -> bool {
+    Stat::of(process).map_or(true, |stat| stat.is_some_and(|stat| stat.is_running()))
 }
 
 /// All processes that can be seen.
@@ -101,15 +109,46 @@ pub(super) fn executable(thread: u32) -> Option<Vec<u8>> {
 }
 
 /// Numbers of fields of /proc/PID/stat, from the one after the name as 0.
+const STATE: usize = 0;
 const PARENT: usize = 1;
 const SESSION: usize = 3;
+const THREADS: usize = 17;
 const BEGAN: usize = 19;
 
+/// /proc/PID/stat at one moment.
+struct Stat(String);
+
+impl Stat {
+    /// That of a process or thread; `None` if it has ended.
+    fn of(process: u32) -> io::Result<Option<Self>> {
+        match fs::read(format!("/proc/{process}/stat")) {
+            // Any process can give itself a name that is no text.
+            Ok(stat) => Ok(Some(Self(String::from_utf8_lossy(&stat).into_owned()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if SystemError::from_io_error(&error) == Some(SystemError::SRCH) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether any thread of it runs. The first may have ended before others, and is there until they have.
+    fn is_running(&self) -> bool {
+        const ENDED: [&str; 2] = ["Z", "X"];
+        !self.text(STATE).is_some_and(|state| ENDED.contains(&state)) || self.field(THREADS) > Some(1)
+    }
+
+    fn text(&self, field: usize) -> Option<&str> {
+        // The name may hold blanks and parentheses.
+        let (_, fields) = self.0.rsplit_once(')')?;
+        fields.split_ascii_whitespace().nth(field)
+    }
+
+    fn field(&self, field: usize) -> Option<u64> {
+        self.text(field)?.parse().ok()
+    }
+}
+
 fn stat_field(process: u32, field: usize) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name may hold blanks and parentheses.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(field)?.parse().ok()
+    Stat::of(process).ok()??.field(field)
 }
 
 fn number(process: u32) -> Option<Pid> {
@@ -136,6 +175,30 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(session(child.id()), None);
+    }
+
+    #[test]
+    fn a_process_runs_without_its_first_thread() {
+        let script = "import ctypes, os, platform, threading\n\
+                      open('/proc/self/comm', 'wb').write(b'\\xff) S 1')\n\
+                      threading.Thread(target=lambda: os.read(0, 1)).start()\n\
+                      ctypes.CDLL(None).syscall({'x86_64': 60}.get(platform.machine(), 93), 0)";
+        let mut command = std::process::Command::new("python3");
+        let mut child = command.args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let id = child.id();
+        let watched = Watched::new(id).unwrap();
+        while Stat::of(id).unwrap().unwrap().text(STATE) != Some("Z") {
+            std::thread::yield_now();
+        }
+        assert!(is_running(id) && watched.is_alive() && process_of(id) == Some(id));
+        assert_eq!((parent(id), session(id)), (Some(std::process::id()), session(std::process::id())));
+        drop(child.stdin.take());
+        while watched.is_alive() {
+            std::thread::yield_now();
+        }
+        assert!(!is_running(id), "nobody has waited for it yet");
+        child.wait().unwrap();
+        assert!(!is_running(id));
     }
 
     #[test]
