@@ -16,6 +16,7 @@ use common::{As, Shared, contents, list, memory, name, root, user};
 use fastrand::Rng;
 use layers::BranchMode;
 use operation::{Action, Operation};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use side::Side;
 use vnode::layer;
 use vnode::{
@@ -745,6 +746,67 @@ fn has_mine(scene: &Scene, process: u32) -> bool {
     let mut caller = user(OTHER);
     caller.pid = process;
     scene.union.root().lookup(&caller, name("mine")).is_ok()
+}
+
+/// In a container of its own, where the next process gets the number that is wanted.
+#[test]
+fn a_later_session_of_the_same_number_has_no_view() {
+    const INSIDE: &str = "PLYFS_TEST_IS_INSIDE";
+    const NEXT: &str = "/proc/sys/kernel/ns_last_pid";
+    if !rustix::process::geteuid().is_root() || !std::path::Path::new(NEXT).exists() {
+        return eprintln!("skipped: choosing the numbers of processes needs root and {NEXT}");
+    }
+    if std::env::var_os(INSIDE).is_none() {
+        let mut inside = Command::new("unshare");
+        inside.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(std::env::current_exe().unwrap());
+        let test = "a_later_session_of_the_same_number_has_no_view";
+        let ended = inside.args(["--exact", test]).env(INSIDE, "1").output().unwrap();
+        return assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    }
+    let (scene, _) = split();
+    put(&scene, ONE, "mine", "");
+    let (first, member) = session();
+    let number = first.0.id();
+    scene.tell("view-add", &[("branch", "one"), ("session", &number.to_string())]).unwrap();
+    assert!(has_mine(&scene, number) && has_mine(&scene, member));
+    drop(first);
+    assert!(has_mine(&scene, member), "who began it has ended");
+    end(member);
+    assert!(!has_mine(&scene, member));
+    let (second, member) = loop {
+        std::fs::write(NEXT, (number - 1).to_string()).unwrap();
+        let (leader, member) = session();
+        if leader.0.id() == number {
+            break (leader, member);
+        }
+        end(member);
+    };
+    assert!(!has_mine(&scene, number) && !has_mine(&scene, member));
+    drop(second);
+    assert!(!has_mine(&scene, member), "who began it has ended");
+    end(member);
+}
+
+/// A session: who began it, and another process in it.
+fn session() -> (Idle, u32) {
+    let script = "sleep 100000 <&- >&- 2>&- & echo $!; read line";
+    let mut command = Command::new("setsid");
+    let leader = command.args(["sh", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut leader = Idle(leader);
+    let mut member = String::new();
+    BufReader::new(leader.0.stdout.take().unwrap()).read_line(&mut member).unwrap();
+    (leader, member.trim().parse().unwrap())
+}
+
+/// Ends a process that the test has not started, but may have come to as the first in its container.
+fn end(process: u32) {
+    let number = Pid::from_raw(process.cast_signed()).unwrap();
+    kill_process(number, Signal::KILL).unwrap();
+    let _ = waitpid(Some(number), WaitOptions::empty());
+    let stat = || std::fs::read_to_string(format!("/proc/{process}/stat"));
+    while stat().is_ok_and(|stat| !stat.contains(") Z ")) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A process that does nothing.

@@ -15,6 +15,7 @@ mod listing;
 mod place;
 mod process;
 mod rule;
+mod session;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::LazyLock;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 use std::{fs, io};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::union) struct Process {
     pub(super) pid: u32,
-    began: u64,
+    pub(super) began: u64,
 }
 
 impl Process {
@@ -26,6 +27,16 @@ impl Process {
     /// Whether it is still there.
     pub(super) fn is_there(&self) -> bool {
         Self::now(self.pid) == Some(*self)
+    }
+
+    /// The one that has this number now, if it runs and is in this session.
+    ///
+    /// # Errors
+    /// Why that cannot be known now.
+    pub(super) fn in_session(pid: u32, session: u32) -> io::Result<Option<Self>> {
+        let Some(stat) = Stat::of(pid)? else { return Ok(None) };
+        let is_in = stat.is_running() && stat.field(SESSION) == Some(session.into());
+        Ok(stat.field(BEGAN).filter(|_| is_in).map(|began| Self { pid, began }))
     }
 }
 
@@ -45,8 +56,17 @@ impl Watched {
 
     /// Whether it has not ended.
     pub(super) fn is_alive(&self) -> bool {
-        let mut ended = [PollFd::new(&self.0, PollFlags::IN)];
-        poll(&mut ended, Some(&Timespec::default())) == Ok(0)
+        self.poll(Timespec::default()) == Ok(0)
+    }
+
+    /// Waits until it has ended, or for this long.
+    pub(super) fn wait(&self, longest: Duration) {
+        // A signal only ends the waiting early.
+        let _ = self.poll(longest.try_into().unwrap_or_default());
+    }
+
+    fn poll(&self, longest: Timespec) -> rustix::io::Result<usize> {
+        poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&longest))
     }
 }
 
@@ -69,6 +89,23 @@ pub(super) fn parent(process: u32) -> Option<u32> {
 /// Whether a process runs, or may, where that cannot be known now.
 pub(super) fn is_running(process: u32) -> bool {
     Stat::of(process).map_or(true, |stat| stat.is_some_and(|stat| stat.is_running()))
+}
+
+/// Any process that runs in a session, of those that can be seen.
+///
+/// # Errors
+/// Why that cannot be known now.
+pub(super) fn any_in_session(session: u32) -> io::Result<Option<Process>> {
+    let mut unknown = None;
+    for entry in fs::read_dir("/proc")? {
+        let Some(process) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        match Process::in_session(process, session) {
+            Ok(None) => {}
+            Ok(found) => return Ok(found),
+            Err(error) => unknown = Some(error),
+        }
+    }
+    unknown.map_or(Ok(None), Err)
 }
 
 /// All processes that can be seen.
