@@ -6,14 +6,17 @@ mod operation;
 #[path = "../../bases/tests/model/side.rs"]
 mod side;
 
-use std::process::{Child, Command};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::unions::{Scene, joined, joined_with, list as list_all, read, scene, server};
 use common::{As, Shared, contents, list, memory, name, root, user};
 use fastrand::Rng;
 use layers::BranchMode;
 use operation::{Action, Operation};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use side::Side;
 use vnode::layer;
 use vnode::{
@@ -222,6 +225,56 @@ fn what_is_open_stays_in_the_view_that_opened_it() {
     let shared = walk(&scene, OTHER, "top").unwrap();
     let linked = scene.union.root().link(&one, &shared, name("stolen"));
     assert_eq!(linked.err().map(|error| error == Errno::EXDEV), Some(true));
+}
+
+/// As chmod(2), truncate(2) and setxattr(2) do through /proc/PID/fd.
+#[test]
+fn what_is_of_one_view_no_other_changes() {
+    for (owner, other) in [(OTHER, ONE), (ONE, OTHER), (ONE, TWO)] {
+        let (scene, _) = split();
+        let (mine, others) = (user(owner), user(other));
+        let top = scene.union.root();
+        put(&scene, owner, "new", "new");
+        top.symlink(&mine, name("link"), b"top").unwrap();
+        let of = |caller: &Caller, path: &str| common::walk(&scene.union, caller, path).unwrap();
+        let set = |mode: Option<u32>, size: Option<u64>| SetAttributes { mode, size, ..SetAttributes::default() };
+        for path in ["top", "below", "new"] {
+            let file = of(&mine, path).vnode;
+            let open = file.open(&mine, OpenFlags::READ_WRITE).unwrap();
+            file.setxattr(&mine, b"user.a", b"mine", XattrMode::Set).unwrap();
+            let before = file.getattr(&mine).unwrap();
+            for changes in [set(None, Some(0)), set(Some(0), None), set(Some(0o700), Some(1))] {
+                for caller in [&others, &Caller::process(0, other, 0, 0)] {
+                    assert_eq!(file.setattr(caller, &changes).err(), Some(Errno::ENOENT), "{path} {changes:?}");
+                }
+            }
+            let stolen = file.setxattr(&others, b"user.a", b"other", XattrMode::Set);
+            assert_eq!(stolen.err(), Some(Errno::ENOENT), "{path}");
+            assert_eq!(file.removexattr(&others, b"user.a").err(), Some(Errno::ENOENT), "{path}");
+            const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+            let flagged = file.ioctl(&others, FS_IOC_SETFLAGS, &[0; 8], &mut []);
+            assert_eq!(flagged.err(), Some(Errno::ENOENT), "{path}");
+            assert_eq!(file.getattr(&mine).unwrap(), before, "{path}");
+            assert_eq!(file.getxattr(&mine, b"user.a").unwrap(), b"mine");
+            // Through what is open it may be written and cut, by whoever has inherited that.
+            open.truncate(&others, 1, false).unwrap();
+            assert_eq!(open.getattr(&others).unwrap().size, 1);
+            // What the kernel does for whoever writes comes without the open file: it takes set-id bits, and sets times.
+            let kept = file.setattr(&others, &SetAttributes { kill_privileges: true, ..SetAttributes::default() });
+            assert_ne!(kept.err(), Some(Errno::ENOENT), "{path}");
+            for (caller, mode) in [(server(), 0o606), (Caller::server_for(&others), 0o666)] {
+                assert_eq!(file.setattr(&caller, &set(Some(mode), None)).unwrap().mode & 0o7777, mode);
+            }
+            assert_eq!(file.setattr(&mine, &set(None, Some(0))).unwrap().size, 0);
+        }
+        let link = of(&mine, "link").vnode;
+        let given = SetAttributes { uid: Some(other), ..SetAttributes::default() };
+        assert_eq!(link.setattr(&others, &given).err(), Some(Errno::ENOENT));
+        // A directory is to each what it has at that place.
+        let directory = of(&mine, "d").vnode;
+        directory.setxattr(&others, b"user.a", b"other", XattrMode::Set).unwrap();
+        assert_eq!(directory.getxattr(&mine, b"user.a").is_ok(), other == OTHER, "what is shared is seen below");
+    }
 }
 
 #[test]
@@ -623,6 +676,137 @@ fn list_directory(directory: &VnodeRef, caller: &Caller) -> Result<usize> {
         std::ops::ControlFlow::Continue(())
     })?;
     Ok(count)
+}
+
+/// The first process forks one that outlives its parent, and goes on in another thread than its first.
+const OUTLIVING: &str = r"
+import ctypes, os, platform, signal, threading
+def stay():
+    print(threading.get_native_id(), flush=True)
+    os.read(0, 1)
+os.read(0, 1)
+if os.fork() == 0:
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        os.read(0, 1)
+        threading.Thread(target=stay).start()
+        # exit(2) ends the calling thread alone.
+        ctypes.CDLL(None).syscall({'x86_64': 60}.get(platform.machine(), 93), 0)
+    os._exit(0)
+os.wait()
+signal.pause()
+";
+
+#[test]
+fn a_process_keeps_its_view_without_its_first_thread_and_its_parents() {
+    for is_seen_before in [true, false] {
+        if !is_seen_before && !births_are_told() {
+            continue;
+        }
+        let (scene, _) = split();
+        put(&scene, ONE, "mine", "");
+        let mut first = Idle(
+            Command::new("python3")
+                .args(["-c", OUTLIVING])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        );
+        let (mut input, output) = (first.0.stdin.take().unwrap(), first.0.stdout.take().unwrap());
+        let mut lines = BufReader::new(output).lines().map(|line| line.unwrap().parse::<u32>().unwrap());
+        scene.tell("view-add", &[("branch", "one"), ("pid", &first.0.id().to_string())]).unwrap();
+        input.write_all(b"f").unwrap();
+        let process = lines.next().unwrap();
+        if is_seen_before {
+            assert!(has_mine(&scene, process));
+        }
+        input.write_all(b"t").unwrap();
+        let thread = lines.next().unwrap();
+        while !std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap().contains(") Z ") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // What the kernel tells of the end may come a moment later.
+        for _ in 0..20 {
+            assert!(has_mine(&scene, thread), "seen before: {is_seen_before}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!has_mine(&scene, std::process::id()));
+    }
+}
+
+/// Whether the kernel tells of the births of processes: to root outside of containers.
+fn births_are_told() -> bool {
+    let first = std::path::Path::new("pid:[4026531836]");
+    rustix::process::geteuid().is_root() && std::fs::read_link("/proc/self/ns/pid").is_ok_and(|found| found == first)
+}
+
+/// Whether a process finds the file `mine`, which the first view has.
+fn has_mine(scene: &Scene, process: u32) -> bool {
+    let mut caller = user(OTHER);
+    caller.pid = process;
+    scene.union.root().lookup(&caller, name("mine")).is_ok()
+}
+
+/// In a container of its own, where the next process gets the number that is wanted.
+#[test]
+fn a_later_session_of_the_same_number_has_no_view() {
+    const INSIDE: &str = "PLYFS_TEST_IS_INSIDE";
+    const NEXT: &str = "/proc/sys/kernel/ns_last_pid";
+    if !rustix::process::geteuid().is_root() || !std::path::Path::new(NEXT).exists() {
+        return eprintln!("skipped: choosing the numbers of processes needs root and {NEXT}");
+    }
+    if std::env::var_os(INSIDE).is_none() {
+        let mut inside = Command::new("unshare");
+        inside.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(std::env::current_exe().unwrap());
+        let test = "a_later_session_of_the_same_number_has_no_view";
+        let ended = inside.args(["--exact", test]).env(INSIDE, "1").output().unwrap();
+        return assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    }
+    let (scene, _) = split();
+    put(&scene, ONE, "mine", "");
+    let (first, member) = session();
+    let number = first.0.id();
+    scene.tell("view-add", &[("branch", "one"), ("session", &number.to_string())]).unwrap();
+    assert!(has_mine(&scene, number) && has_mine(&scene, member));
+    drop(first);
+    assert!(has_mine(&scene, member), "who began it has ended");
+    end(member);
+    assert!(!has_mine(&scene, member));
+    let (second, member) = loop {
+        std::fs::write(NEXT, (number - 1).to_string()).unwrap();
+        let (leader, member) = session();
+        if leader.0.id() == number {
+            break (leader, member);
+        }
+        end(member);
+    };
+    assert!(!has_mine(&scene, number) && !has_mine(&scene, member));
+    drop(second);
+    assert!(!has_mine(&scene, member), "who began it has ended");
+    end(member);
+}
+
+/// A session: who began it, and another process in it.
+fn session() -> (Idle, u32) {
+    let script = "sleep 100000 <&- >&- 2>&- & echo $!; read line";
+    let mut command = Command::new("setsid");
+    let leader = command.args(["sh", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut leader = Idle(leader);
+    let mut member = String::new();
+    BufReader::new(leader.0.stdout.take().unwrap()).read_line(&mut member).unwrap();
+    (leader, member.trim().parse().unwrap())
+}
+
+/// Ends a process that the test has not started, but may have come to as the first in its container.
+fn end(process: u32) {
+    let number = Pid::from_raw(process.cast_signed()).unwrap();
+    kill_process(number, Signal::KILL).unwrap();
+    let _ = waitpid(Some(number), WaitOptions::empty());
+    let stat = || std::fs::read_to_string(format!("/proc/{process}/stat"));
+    while stat().is_ok_and(|stat| !stat.contains(") Z ")) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A process that does nothing.

@@ -58,7 +58,10 @@ impl Vnode for Node {
 
     fn setattr(&self, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
         let _working = enter(KIND.name);
-        self.for_caller(caller)?.changing(|node| node.set_attributes(caller, changes))
+        // Set-id bits go with what is written, by whatever open file that is.
+        let only_clears = SetAttributes { kill_privileges: true, ..SetAttributes::default() };
+        let node = if *changes == only_clears { self.for_caller(caller)? } else { self.changed_by(caller)? };
+        node.changing(|node| node.set_attributes(caller, changes))
     }
 
     fn access(&self, caller: &Caller, mode: AccessMode) -> Result<()> {
@@ -195,7 +198,7 @@ impl Vnode for Node {
 
     fn setxattr(&self, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let _working = enter(KIND.name);
-        self.for_caller(caller)?.changing(|node| node.set_xattr(caller, name, value, mode))
+        self.changed_by(caller)?.changing(|node| node.set_xattr(caller, name, value, mode))
     }
 
     fn listxattr(&self, caller: &Caller) -> Result<Vec<u8>> {
@@ -205,7 +208,7 @@ impl Vnode for Node {
 
     fn removexattr(&self, caller: &Caller, name: &[u8]) -> Result<()> {
         let _working = enter(KIND.name);
-        self.for_caller(caller)?.changing(|node| node.remove_xattr(caller, name))
+        self.changed_by(caller)?.changing(|node| node.remove_xattr(caller, name))
     }
 
     fn tmpfile(&self, caller: &Caller, how: &Creation) -> Result<Created> {
@@ -215,7 +218,7 @@ impl Vnode for Node {
 
     fn ioctl(&self, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
         let _working = enter(KIND.name);
-        let node = self.for_caller(caller)?;
+        let node = if ioctl::changes(command) { self.changed_by(caller)? } else { self.for_caller(caller)? };
         patiently(|| {
             let _steady = node.begin()?;
             let instance = match ioctl::changes(command) {

@@ -23,6 +23,7 @@ pub(super) enum Event {
         parent: u32,
         child: u32,
     },
+    /// A thread of it has ended, perhaps the last.
     Ended(u32),
     /// More than there was room for.
     Lost,
@@ -124,7 +125,7 @@ fn number(message: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(message.get(at..at + size_of::<u32>())?.try_into().ok()?))
 }
 
-/// The event of a message, if it is about a process as a whole.
+/// The event of a message, if it is one of these.
 fn event(message: &[u8]) -> Option<Event> {
     let number_of = |index: usize| number(message, NUMBERS_AT + index * size_of::<u32>());
     match number(message, EVENT_AT)? {
@@ -133,10 +134,8 @@ fn event(message: &[u8]) -> Option<Event> {
             let (parent, thread, child) = (number_of(1)?, number_of(2)?, number_of(3)?);
             (thread == child).then_some(Event::Born { parent, child })
         }
-        KIND_EXIT => {
-            let (thread, process) = (number_of(0)?, number_of(1)?);
-            (thread == process).then_some(Event::Ended(process))
-        }
+        // The thread, its process.
+        KIND_EXIT => Some(Event::Ended(number_of(1)?)),
         _ => None,
     }
 }

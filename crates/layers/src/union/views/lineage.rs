@@ -89,10 +89,15 @@ impl Lineage {
             Event::Born { parent, child } if born.contains(&parent) => {
                 born.insert(child);
             }
-            Event::Born { .. } => {}
-            Event::Ended(process) => {
+            // Whoever had the number before is gone.
+            Event::Born { child, .. } => {
+                born.remove(&child);
+            }
+            // The first thread of a process may end before others, which go on.
+            Event::Ended(process) if born.contains(&process) && !process::is_running(process) => {
                 born.remove(&process);
             }
+            Event::Ended(_) => {}
             Event::Lost => has_lost = true,
         });
         if has_lost {

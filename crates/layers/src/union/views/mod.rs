@@ -4,9 +4,9 @@
 //! the mount's union, which it only reads. All have one lock for operations, so that branches change for all at once; what
 //! the mount's union changes below a view makes the view look again ([`Family::note_change`]).
 //!
-//! **Invariants.** An object that is no directory has a vnode in each view, and what is open goes on in the view that it
-//! was opened in. A directory that several have at one place is one vnode ([`place`]), which answers each caller from the
-//! caller's view. No view writes to anything but its private branch.
+//! **Invariants.** An object that is no directory has a vnode in each view, by which only that view opens and changes it,
+//! and what is open goes on in the view that it was opened in. A directory that several have at one place is one vnode
+//! ([`place`]), which answers each caller from the caller's view. No view writes to anything but its private branch.
 
 mod births;
 mod commands;
@@ -15,6 +15,7 @@ mod listing;
 mod place;
 mod process;
 mod rule;
+mod session;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -64,6 +64,19 @@ impl Node {
         }
     }
 
+    /// What the vnode is to a caller that changes it: what is of one view, no other changes. The kernel does not say by which
+    /// open file it is asked to change a mode, an owner or an extended attribute, so these are refused even to those who have
+    /// one of another view; what they write, and truncate, goes through that file. No operation has been begun.
+    ///
+    /// # Errors
+    /// `ENOENT` if the caller's view has no such directory, or is not the one that a file is of.
+    pub(in crate::union) fn changed_by(&self, caller: &Caller) -> Result<Arc<Node>> {
+        if self.kind != FileKind::Directory {
+            self.is_seen_by(caller)?;
+        }
+        self.for_caller(caller)
+    }
+
     /// `ENOENT` if the caller's view is not the one that a file is of. What is open is not asked about.
     pub(in crate::union) fn is_seen_by(&self, caller: &Caller) -> Result<()> {
         if self.union.family.is_split()

@@ -1,19 +1,21 @@
 //! Processes as the kernel tells of them: who they are, whose children, of which session, what they run.
 
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::LazyLock;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+use std::{fs, io};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno as SystemError;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// A process and when it began, in ticks since the machine did: no later process of that number has both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::union) struct Process {
     pub(super) pid: u32,
-    began: u64,
+    pub(super) began: u64,
 }
 
 impl Process {
@@ -26,24 +28,45 @@ impl Process {
     pub(super) fn is_there(&self) -> bool {
         Self::now(self.pid) == Some(*self)
     }
+
+    /// The one that has this number now, if it runs and is in this session.
+    ///
+    /// # Errors
+    /// Why that cannot be known now.
+    pub(super) fn in_session(pid: u32, session: u32) -> io::Result<Option<Self>> {
+        let Some(stat) = Stat::of(pid)? else { return Ok(None) };
+        let is_in = stat.is_running() && stat.field(SESSION) == Some(session.into());
+        Ok(stat.field(BEGAN).filter(|_| is_in).map(|began| Self { pid, began }))
+    }
 }
 
-/// A thread that may end, watched so that its number is not taken for another's.
+/// A process, known by the number of its first thread, or one of its other threads: watched so that its number is not taken
+/// for another's.
 pub(super) struct Watched(OwnedFd);
 
 impl Watched {
-    /// The thread that has this number now. `None` where the kernel cannot watch it.
+    /// What has this number now. `None` where the kernel cannot watch it.
     pub(super) fn new(thread: u32) -> Option<Self> {
-        /// The thread alone, rather than its process: `PIDFD_THREAD`, since Linux 6.9.
+        /// A thread alone, rather than its process: `PIDFD_THREAD`, since Linux 6.9.
         const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
         let number = number(thread)?;
-        pidfd_open(number, THREAD).or_else(|_| pidfd_open(number, PidfdFlags::empty())).ok().map(Self)
+        // A process goes on without its first thread, and keeps its number.
+        pidfd_open(number, PidfdFlags::empty()).or_else(|_| pidfd_open(number, THREAD)).ok().map(Self)
     }
 
     /// Whether it has not ended.
     pub(super) fn is_alive(&self) -> bool {
-        let mut ended = [PollFd::new(&self.0, PollFlags::IN)];
-        poll(&mut ended, Some(&Timespec::default())) == Ok(0)
+        self.poll(Timespec::default()) == Ok(0)
+    }
+
+    /// Waits until it has ended, or for this long.
+    pub(super) fn wait(&self, longest: Duration) {
+        // A signal only ends the waiting early.
+        let _ = self.poll(longest.try_into().unwrap_or_default());
+    }
+
+    fn poll(&self, longest: Timespec) -> rustix::io::Result<usize> {
+        poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&longest))
     }
 }
 
@@ -54,13 +77,35 @@ pub(super) fn session(thread: u32) -> Option<u32> {
 
 /// The process that a thread is of.
 pub(super) fn process_of(thread: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+    let status = fs::read(format!("/proc/{thread}/status")).ok()?;
+    String::from_utf8_lossy(&status).lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
 /// The process that a process is a child of; 0 for none that can be seen.
 pub(super) fn parent(process: u32) -> Option<u32> {
     stat_field(process, PARENT)?.try_into().ok()
+}
+
+/// Whether a process runs, or may, where that cannot be known now.
+pub(super) fn is_running(process: u32) -> bool {
+    Stat::of(process).map_or(true, |stat| stat.is_some_and(|stat| stat.is_running()))
+}
+
+/// Any process that runs in a session, of those that can be seen.
+///
+/// # Errors
+/// Why that cannot be known now.
+pub(super) fn any_in_session(session: u32) -> io::Result<Option<Process>> {
+    let mut unknown = None;
+    for entry in fs::read_dir("/proc")? {
+        let Some(process) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        match Process::in_session(process, session) {
+            Ok(None) => {}
+            Ok(found) => return Ok(found),
+            Err(error) => unknown = Some(error),
+        }
+    }
+    unknown.map_or(Ok(None), Err)
 }
 
 /// All processes that can be seen.
@@ -101,15 +146,46 @@ pub(super) fn executable(thread: u32) -> Option<Vec<u8>> {
 }
 
 /// Numbers of fields of /proc/PID/stat, from the one after the name as 0.
+const STATE: usize = 0;
 const PARENT: usize = 1;
 const SESSION: usize = 3;
+const THREADS: usize = 17;
 const BEGAN: usize = 19;
 
+/// /proc/PID/stat at one moment.
+struct Stat(String);
+
+impl Stat {
+    /// That of a process or thread; `None` if it has ended.
+    fn of(process: u32) -> io::Result<Option<Self>> {
+        match fs::read(format!("/proc/{process}/stat")) {
+            // Any process can give itself a name that is no text.
+            Ok(stat) => Ok(Some(Self(String::from_utf8_lossy(&stat).into_owned()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if SystemError::from_io_error(&error) == Some(SystemError::SRCH) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether any thread of it runs. The first may have ended before others, and is there until they have.
+    fn is_running(&self) -> bool {
+        const ENDED: [&str; 2] = ["Z", "X"];
+        !self.text(STATE).is_some_and(|state| ENDED.contains(&state)) || self.field(THREADS) > Some(1)
+    }
+
+    fn text(&self, field: usize) -> Option<&str> {
+        // The name may hold blanks and parentheses.
+        let (_, fields) = self.0.rsplit_once(')')?;
+        fields.split_ascii_whitespace().nth(field)
+    }
+
+    fn field(&self, field: usize) -> Option<u64> {
+        self.text(field)?.parse().ok()
+    }
+}
+
 fn stat_field(process: u32, field: usize) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name may hold blanks and parentheses.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(field)?.parse().ok()
+    Stat::of(process).ok()??.field(field)
 }
 
 fn number(process: u32) -> Option<Pid> {
@@ -136,6 +212,30 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(session(child.id()), None);
+    }
+
+    #[test]
+    fn a_process_runs_without_its_first_thread() {
+        let script = "import ctypes, os, platform, threading\n\
+                      open('/proc/self/comm', 'wb').write(b'\\xff) S 1')\n\
+                      threading.Thread(target=lambda: os.read(0, 1)).start()\n\
+                      ctypes.CDLL(None).syscall({'x86_64': 60}.get(platform.machine(), 93), 0)";
+        let mut command = std::process::Command::new("python3");
+        let mut child = command.args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let id = child.id();
+        let watched = Watched::new(id).unwrap();
+        while Stat::of(id).unwrap().unwrap().text(STATE) != Some("Z") {
+            std::thread::yield_now();
+        }
+        assert!(is_running(id) && watched.is_alive() && process_of(id) == Some(id));
+        assert_eq!((parent(id), session(id)), (Some(std::process::id()), session(std::process::id())));
+        drop(child.stdin.take());
+        while watched.is_alive() {
+            std::thread::yield_now();
+        }
+        assert!(!is_running(id), "nobody has waited for it yet");
+        child.wait().unwrap();
+        assert!(!is_running(id));
     }
 
     #[test]

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use vnode::Caller;
 
 use super::lineage::Lineage;
-use super::process::{self, Process};
+use super::process;
+use super::session::Session;
 use crate::options::number;
 
 /// For whom a view is.
 pub(in crate::union) enum Rule {
     /// Who acts with this user's rights.
     User(u32),
-    /// The processes of a session, and who began it, if that is still there.
-    Session(u32, Option<Process>),
+    /// The processes of a session.
+    Session(Arc<Session>),
     /// A process and all that descend from it.
     Process(Arc<Lineage>),
     /// Who runs the program at this path.
@@ -34,11 +35,8 @@ impl Rule {
         match subject {
             "uid" => Ok(Self::User(number(value)?)),
             "session" => {
-                let session = number(value)?;
-                if session == 0 {
-                    return Err("the number of a session".to_owned());
-                }
-                Ok(Self::Session(session, Process::now(session)))
+                let session = Some(number(value)?).filter(|session| *session != 0).and_then(Session::of);
+                session.map(Self::Session).ok_or("the number of a session with processes".to_owned())
             }
             "pid" => Lineage::of(number(value)?).map(Self::Process).ok_or("the number of a running process".to_owned()),
             "executable" if value.starts_with('/') => {
@@ -66,20 +64,10 @@ impl Rule {
         match self {
             Self::User(uid) => caller.uid == *uid,
             _ if caller.pid == 0 => false,
-            Self::Session(session, leader) => {
-                process::session(caller.pid) == Some(*session) && is_led_by(*session, leader.as_ref())
-            }
+            Self::Session(session) => session.has(caller.pid),
             Self::Process(lineage) => lineage.has(caller.pid),
             Self::Executable(path) => process::executable(caller.pid).is_some_and(|found| is_program(path, &found)),
         }
-    }
-}
-
-/// Whether a session is still the one that this process began: later another may have its number.
-fn is_led_by(session: u32, leader: Option<&Process>) -> bool {
-    match (leader, Process::now(session)) {
-        (Some(leader), Some(now)) => *leader == now,
-        _ => true,
     }
 }
 
@@ -93,7 +81,7 @@ impl fmt::Display for Rule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User(uid) => write!(formatter, "uid:{uid}"),
-            Self::Session(session, _) => write!(formatter, "session:{session}"),
+            Self::Session(session) => write!(formatter, "session:{}", session.number),
             Self::Process(lineage) => write!(formatter, "pid:{}", lineage.first.pid),
             Self::Executable(path) => write!(formatter, "executable:{}", String::from_utf8_lossy(path)),
         }
@@ -107,10 +95,27 @@ mod tests {
     #[test]
     fn rules_are_read_as_they_are_shown() {
         let own = format!("pid:{}", std::process::id());
-        for text in ["uid:1000", "session:1", &own, "executable:/no/such/program"] {
+        let mut leader = std::process::Command::new("setsid").args(["sleep", "1000"]).spawn().unwrap();
+        while process::session(leader.id()) != Some(leader.id()) {
+            std::thread::yield_now();
+        }
+        let session = format!("session:{}", leader.id());
+        for text in ["uid:1000", &session, &own, "executable:/no/such/program"] {
             assert_eq!(Rule::read(text).unwrap().to_string(), text);
         }
-        for text in ["uid", "uid:x", "session:0", "pid:4294967295", "executable:sh", "gid:1", ""] {
+        leader.kill().unwrap();
+        leader.wait().unwrap();
+        for text in [
+            "uid",
+            "uid:x",
+            "session:0",
+            &session,
+            "session:4294967295",
+            "pid:4294967295",
+            "executable:sh",
+            "gid:1",
+            "",
+        ] {
             assert!(Rule::read(text).is_err(), "{text}");
         }
     }

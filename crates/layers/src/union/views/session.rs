@@ -1,0 +1,155 @@
+//! One session: the one that has a number now, and no later one.
+//!
+//! The number of a session is no other's as long as a process is in it, also when whoever began it has ended. So one of its
+//! processes is known at each time, the *witness*; when that has ended, or has begun a session of its own, another one is
+//! looked for at once. Where there is none, the session is over for good.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::process::{self, Process, Watched};
+
+/// How often the witness is looked at that has not ended.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A session.
+pub(in crate::union) struct Session {
+    pub(super) number: u32,
+    /// Who began it, if that was still there.
+    leader: Option<Process>,
+    /// One of its processes; `None` once the session is over.
+    witness: Mutex<Option<Process>>,
+}
+
+impl Session {
+    /// The one that has this number now; `None` if nobody is in it.
+    pub(super) fn of(number: u32) -> Option<Arc<Self>> {
+        let leader = Process::now(number);
+        let witness = match Process::in_session(number, number) {
+            Ok(Some(leader)) => leader,
+            _ => process::any_in_session(number).ok()??,
+        };
+        let session = Arc::new(Self { number, leader, witness: Mutex::new(Some(witness)) });
+        session.follow();
+        Some(session)
+    }
+
+    /// Whether a thread is in it.
+    pub(super) fn has(&self, thread: u32) -> bool {
+        // In this order: as long as the witness is in it, the thread was in no other of that number.
+        process::session(thread) == Some(self.number) && self.has_witness(false)
+    }
+
+    /// Looks at the witness also if nobody asks, as long as the session is of interest.
+    fn follow(self: &Arc<Self>) {
+        let session = Arc::downgrade(self);
+        let follow = move || {
+            while let Some(session) = session.upgrade() {
+                let is_known = session.has_witness(true);
+                let witness = *session.witness();
+                drop(session);
+                let Some(witness) = witness else { break };
+                match Watched::new(witness.pid).filter(|_| is_known) {
+                    Some(watched) => watched.wait(PAUSE),
+                    None => thread::sleep(PAUSE),
+                }
+            }
+        };
+        // Without it the witness is only looked at when somebody asks.
+        let _ = thread::Builder::new().name("session".into()).spawn(vnode::as_server(follow));
+    }
+
+    /// Whether somebody is known to be in it now. One who `sees_all` processes ends it where there is nobody.
+    fn has_witness(&self, sees_all: bool) -> bool {
+        let mut witness = self.witness();
+        let Some(known) = *witness else { return false };
+        if Process::in_session(known.pid, self.number).is_ok_and(|found| found == Some(known)) {
+            return true;
+        }
+        let found = process::any_in_session(self.number);
+        // Nobody has the number of a session that somebody is in, but who began it.
+        let is_over = Process::now(self.number).is_some_and(|other| self.leader != Some(other));
+        match found {
+            _ if is_over => *witness = None,
+            Ok(Some(found)) => *witness = Some(found),
+            Ok(None) if sees_all => *witness = None,
+            _ => return false,
+        }
+        witness.is_some()
+    }
+
+    fn witness(&self) -> MutexGuard<'_, Option<Process>> {
+        self.witness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    use super::*;
+
+    /// A session whose leader, a shell, waits for another process of it, and both numbers.
+    fn started() -> (Child, u32, u32) {
+        let mut command = Command::new("setsid");
+        let script = "sleep 100000 <&- >&- 2>&- & echo $!; read line";
+        command.args(["sh", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut leader = command.spawn().unwrap();
+        let mut member = String::new();
+        BufReader::new(leader.stdout.take().unwrap()).read_line(&mut member).unwrap();
+        let number = leader.id();
+        (leader, number, member.trim().parse().unwrap())
+    }
+
+    /// Ends a process that is no child of the test's.
+    fn end(process: u32) {
+        kill_process(Pid::from_raw(process.cast_signed()).unwrap(), Signal::KILL).unwrap();
+        while process::is_running(process) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_session_lasts_as_long_as_a_process_is_in_it() {
+        let (mut leader, number, member) = started();
+        let session = Session::of(number).unwrap();
+        assert!(session.has(number) && session.has(member) && !session.has(std::process::id()));
+        leader.kill().unwrap();
+        leader.wait().unwrap();
+        assert!(session.has(member), "who began it has ended");
+        let late = Session::of(number).unwrap();
+        assert!(late.has(member), "it is known by who is still in it");
+        end(member);
+        for session in [session, late] {
+            while session.witness().is_some() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            assert!(!session.has(member));
+        }
+        assert!(Session::of(number).is_none());
+    }
+
+    #[test]
+    fn a_later_session_of_the_same_number_is_another() {
+        let (mut leader, number, member) = started();
+        let now = Process::now(number).unwrap();
+        // As if one that had the number before had been meant.
+        let before = |process: Process| Process { began: process.began - 1, ..process };
+        for meant in [Some(before(now)), None] {
+            let witness = Mutex::new(Some(before(Process::now(member).unwrap())));
+            let session = Session { number, leader: meant, witness };
+            assert!(!session.has(number) && !session.has(member), "{meant:?}");
+        }
+        let witness = Mutex::new(Some(before(now)));
+        let session = Session { number, leader: Some(before(now)), witness };
+        assert!(!session.has(member));
+        leader.kill().unwrap();
+        leader.wait().unwrap();
+        assert!(!session.has(member), "what is over is over for good");
+        end(member);
+    }
+}
