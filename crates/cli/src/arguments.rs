@@ -390,7 +390,8 @@ pub struct Run {
     /// Keep the changes without asking, to decide later
     #[arg(long)]
     pub keep: bool,
-    /// Commit also where others have changed the same meanwhile: what they changed there is lost
+    /// Commit also where others have changed the same meanwhile (what they changed there is lost), and remove
+    /// the fork even if the stack does not keep all of it
     #[arg(long)]
     pub force: bool,
     /// Print the differences as JSON, on standard output

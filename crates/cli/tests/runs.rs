@@ -543,6 +543,43 @@ fn changes_are_kept_where_ends_of_children_are_ignored() {
     assert_eq!((scene.decide("--commit").code, scene.read("f").as_str()), (0, "now\n"));
 }
 
+/// A file system that is mounted for a test.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+/// Ramfs has no extended attributes.
+#[test]
+fn what_the_stack_does_not_keep_is_named_and_stays_in_the_fork() {
+    if !can_mount() {
+        return;
+    }
+    for force in ["", " --force"] {
+        let scene = Scene::with(&[]);
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("none", scene.base(), "ramfs", flags, c"").unwrap();
+        let _mounted = Mounted(scene.base());
+        assert_eq!(
+            scene.shell("--keep", "mkdir d; echo text > d/f; setfattr -n user.kept -v value d/f; echo > g").code,
+            0
+        );
+        let committed = scene.decide(&format!("--commit{force}"));
+        let named = "/d/f is committed without what the stack does not keep: attributes\n";
+        assert!(committed.errors.contains(named), "{committed:?}");
+        assert_eq!((scene.read("d/f").as_str(), scene.read("g").as_str()), ("text\n", "\n"));
+        assert_eq!((committed.code, scene.kept().exists()), if force.is_empty() { (125, true) } else { (0, false) });
+        if force.is_empty() {
+            assert!(committed.errors.contains("the fork, which has that, is kept"), "{committed:?}");
+            assert_eq!(scene.decide("--discard").code, 0);
+            assert_eq!((scene.read("d/f").as_str(), scene.kept().exists()), ("text\n", false));
+        }
+    }
+}
+
 #[test]
 fn what_others_have_changed_is_named_and_nothing_is_committed() {
     if !can_mount() {

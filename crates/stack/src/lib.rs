@@ -17,7 +17,7 @@ pub use build::{
 };
 pub use explain::explain;
 pub use layers::union::{
-    Change, CheckError, CheckOptions, CommitError, CommitOptions, Conflict, Difference, Finding, Fork,
+    Change, CheckError, CheckOptions, CommitError, CommitOptions, Committed, Conflict, Difference, Finding, Fork,
     attributes_of_marks, check as check_union, only_described, remove_tree, to_json as differences_to_json,
 };
 pub use layers::{Branch as OpenBranch, Refusal};

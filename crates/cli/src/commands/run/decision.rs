@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use stack::{Change, CommitError, CommitOptions, Conflict, Difference, Fork};
+use stack::{Change, CommitError, CommitOptions, Committed, Conflict, Difference, Fork};
 
 use super::scratch::Scratch;
 use super::{lists, session, tell};
@@ -102,7 +102,7 @@ fn refuse_lost_lists(fork: &Fork, differences: &[Difference], scratch: &Scratch)
 fn commit(arguments: &Run, fork: &Fork, scratch: &Scratch) -> Outcome {
     let options = CommitOptions { since: scratch.began(), force: arguments.force };
     match progress::follow("run: committing", |_| fork.commit(&options)) {
-        Ok(_) => scratch.remove(),
+        Ok(committed) => finish(arguments, &committed, scratch),
         Err(error) => {
             if let CommitError::Conflicts { conflicts, .. } = &error {
                 conflicts.iter().for_each(|Conflict { path, deed }| {
@@ -126,6 +126,23 @@ fn commit(arguments: &Run, fork: &Fork, scratch: &Scratch) -> Outcome {
             Err(Failure::new(Exit::Failure, format!("{error}: {so_far}; the fork is kept; {remedy}")))
         }
     }
+}
+
+/// All is committed: the fork is removed, unless it has something yet that the stack does not keep.
+fn finish(arguments: &Run, committed: &Committed, scratch: &Scratch) -> Outcome {
+    committed.lost.iter().for_each(|(path, lost)| {
+        let lost = lost.words().replace(',', ", ");
+        tell(&format!("/{} is committed without what the stack does not keep: {lost}", String::from_utf8_lossy(path)));
+    });
+    if committed.lost.is_empty() || arguments.force {
+        return scratch.remove();
+    }
+    let path = scratch.path().display();
+    let message = format!(
+        "all is committed, but for what the stack does not keep; the fork, which has that, is kept; \
+         to remove it: plyfs run --scratch {path} --discard"
+    );
+    Err(Failure::new(Exit::Failure, message))
 }
 
 /// Asks on the terminal. Where there is none, the changes are kept.
