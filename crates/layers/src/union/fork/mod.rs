@@ -5,9 +5,11 @@ mod changes;
 mod commit;
 mod conflicts;
 mod journal;
+mod leaving;
 mod moves;
 mod names;
 mod plain;
+mod rights;
 mod whole;
 
 use std::fmt;
@@ -25,6 +27,7 @@ use super::{Member, Union, UnionFileSystem};
 use crate::{Branch, BranchMode, OptionError};
 use commit::Commit;
 pub use diff::{Change, Difference, to_json};
+use journal::Journal;
 use plain::Plain;
 
 /// A fork: what is done in it is seen in it only.
@@ -183,7 +186,7 @@ impl Fork {
     /// Each object is replaced in one step: others see it as it was or as it is in the fork. Deletions come last.
     ///
     /// # Errors
-    /// [`CommitError`]. With conflicts nothing is changed.
+    /// [`CommitError`]. Nothing is changed if there are conflicts when it begins; with those that come later, nothing further.
     pub fn commit(&self, options: &CommitOptions) -> std::result::Result<Committed, CommitError> {
         let mut before = 0;
         loop {
@@ -208,7 +211,9 @@ impl Fork {
         brought
             .and_then(|()| names::settle_names(self.union(), &self.upper()))
             .map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
-        Commit::new(self.upper(), self.lower(), Arc::clone(&self.stack), options)
+        let journal = Journal::open(&self.upper().work);
+        let journal = journal.map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
+        Ok(Commit::new(self.upper(), self.lower(), Arc::clone(&self.stack), journal, options))
     }
 
     fn union(&self) -> &Arc<Union> {
@@ -234,6 +239,13 @@ struct Failed {
 }
 
 type Step<T = ()> = std::result::Result<T, Failed>;
+
+impl Failed {
+    fn conflict(path: Vec<u8>, deed: Deed) -> Self {
+        let errno = if deed == Deed::Removed { Errno::ESTALE } else { Errno::EBUSY };
+        Self { path, errno, is_conflict: true }
+    }
+}
 
 /// Tells where an error happened.
 trait AtPath<T> {

@@ -3,7 +3,9 @@
 //! One that can go to its new place at once does. The others first leave their old places, since one may come to where
 //! another was: meanwhile they are in a directory of this commit at the root.
 
-use vnode::{Caller, Entry, Errno, NameBuf, RenameMode, Result, VnodeRef};
+use std::collections::HashMap;
+
+use vnode::{Caller, Entry, Errno, Handle, Name, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::super::copy_up::keeping_times;
 use super::super::durable::sync_directory;
@@ -12,7 +14,7 @@ use super::super::tree_path::TreePath;
 use super::super::{links, whiteout, work};
 use super::changes::{Below, Changes, Object, join};
 use super::commit::Commit;
-use super::{AtPath, Failed, Step, is_directory};
+use super::{AtPath, Deed, Failed, Step, is_directory};
 
 /// A directory that the fork has moved.
 pub(super) struct Moved {
@@ -90,6 +92,12 @@ pub(super) fn look_at(root: &VnodeRef, path: &[u8]) -> Result<Option<Place>> {
     Ok(found)
 }
 
+/// The same path, to walk on from.
+fn tree_path(path: &[u8]) -> Result<TreePath> {
+    let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+    names.try_fold(TreePath::root(), |path, name| Ok(path.join(Name::new(name)?)))
+}
+
 impl Commit<'_> {
     /// Moves them all.
     pub(super) fn bring_moved(&mut self, mut moved: Vec<Moved>) -> Step {
@@ -110,11 +118,16 @@ impl Commit<'_> {
         if moved.is_empty() {
             return Ok(());
         }
+        let sources = self.note_sources(&moved)?;
         self.journal.sync().at(&TreePath::root())?;
         // The deepest first: a path is right as long as nothing above it has moved.
         moved.sort_by_key(|directory| std::cmp::Reverse(depth(&directory.rest)));
         for directory in &moved {
             self.take_rest(directory)?;
+        }
+        for source in sources.values() {
+            let time = source.getattr(&Caller::server()).at(&TreePath::root())?.mtime;
+            self.journal.note_left(&source.handle(), Some(time)).at(&TreePath::root())?;
         }
         // The highest first: the place of one may be in another.
         moved.sort_by_key(|directory| depth(&directory.path));
@@ -128,6 +141,21 @@ impl Commit<'_> {
             }
         }
         self.remove_staging()
+    }
+
+    /// The directories that others move out of: that changes their times.
+    fn note_sources(&mut self, moved: &[Moved]) -> Step<HashMap<Handle, VnodeRef>> {
+        let mut sources = HashMap::new();
+        for directory in moved {
+            let rest = self.journal.moved_to(&directory.upper.handle());
+            let place = look_at(&self.root, &directory.rest).at(&directory.path)?;
+            let Some(place) = place.filter(|place| Some(place.entry.vnode.handle()) == rest) else { continue };
+            let source = place.directory.handle();
+            if sources.insert(source, place.directory).is_none() {
+                self.journal.note_left(&source, None).at(&directory.path)?;
+            }
+        }
+        Ok(sources)
     }
 
     fn take_rest(&mut self, moved: &Moved) -> Step {
@@ -152,7 +180,8 @@ impl Commit<'_> {
             .at(&moved.path)
     }
 
-    /// The directory that it can move to at once: one that stays where it is and has nothing by its name.
+    /// The directory that it can move to at once: one that stays where it is, as it was found, and has nothing
+    /// by its name.
     fn free_place(&self, moved: &Moved) -> Result<Option<VnodeRef>> {
         let (mut upper, mut base, mut path) = (self.upper.root.clone(), self.root.clone(), TreePath::root());
         for part in moved.above() {
@@ -161,7 +190,8 @@ impl Commit<'_> {
             let Some(object) = found.filter(|object| matches!(object.below, Below::Same | Below::Own)) else {
                 return Ok(None);
             };
-            match work::find(&base, part.as_name())?.filter(is_directory) {
+            let known = |there: &Entry| self.journal.rights_of(&there.vnode.handle()).is_some();
+            match work::find(&base, part.as_name())?.filter(|there| is_directory(there) && known(there)) {
                 Some(entry) => (upper, base, path) = (object.entry.vnode, entry.vnode, object.path),
                 None => return Ok(None),
             }
@@ -183,7 +213,10 @@ impl Commit<'_> {
         let staging = self.staging().at(at)?;
         let staged = work::find(&staging, moved.key().as_name()).at(at)?;
         if staged.is_none_or(|staged| Some(staged.vnode.handle()) != rest) {
-            return Err(Failed { path: at.clone(), errno: Errno::ESTALE, is_conflict: true });
+            return Err(Failed::conflict(at.clone(), Deed::Removed));
+        }
+        if let Some(there) = &there {
+            self.refuse_changed(there, &tree_path(at).at(at)?)?;
         }
         self.replace((&staging, &moved.key()), (&target, &moved.name), there.as_ref()).at(at)?;
         self.has_arrived(moved, &target)
@@ -235,7 +268,11 @@ impl Commit<'_> {
 
     /// Where it is on its way.
     pub(super) fn staged(&self, moved: &Moved) -> Vec<u8> {
-        join(&join(&[], &self.staging_name()), &moved.key())
+        join(&self.staging_path(), &moved.key())
+    }
+
+    fn staging_path(&self) -> Vec<u8> {
+        join(&[], &self.staging_name())
     }
 
     fn staging_name(&self) -> NameBuf {
