@@ -115,6 +115,11 @@ fn takes(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::Rename { name, .. } if name.as_bytes() == b"m")
 }
 
+/// A directory is about to come to its new place.
+fn brings(operation: &Operation<'_>) -> bool {
+    matches!(operation, Operation::Rename { to_name, .. } if to_name.as_bytes() == b"t")
+}
+
 fn move_to(file_system: &FileSystemRef, old: &str, directory: &str, new: &str) -> Result<()> {
     let (root, target) = (file_system.root(), at(file_system, directory)?);
     root.rename(&server(), name(old), &target, name(new), RenameMode::NoReplace)
@@ -231,8 +236,38 @@ fn what_others_bring_to_where_a_directory_moves_stays() {
     });
     assert_eq!(changed(committed), ["t/new"]);
     assert_eq!(read(&scene.stack, "t/new").unwrap(), "1:t/new");
+    assert_eq!(scene.fork().moves_under_way(), Ok(vec![b"t".to_vec()]));
     scene.commit_with(scene.stack.clone(), true).unwrap();
     assert_eq!((list(&scene.stack, ""), list(&scene.stack, "t")), (vec!["t".to_owned()], vec!["old".to_owned()]));
+    assert_eq!(scene.fork().moves_under_way(), Ok(vec![]));
+}
+
+#[test]
+fn a_directory_on_its_way_is_known_and_not_removed() {
+    let scene = with_move();
+    assert_eq!(scene.fork().moves_under_way(), Ok(vec![]));
+    scene.commit_until(takes);
+    assert_eq!(scene.fork().moves_under_way(), Ok(vec![]), "it is where it was");
+    scene.commit_until(brings);
+    assert_eq!(scene.fork().moves_under_way(), Ok(vec![b"t".to_vec()]));
+    // Who goes on in the fork sees a directory without what is in it.
+    scene.seen().root().rmdir(&server(), name("t")).unwrap();
+    let staging = list(&scene.stack, "").into_iter().find(|name| name.ends_with(".moving")).unwrap();
+    for _ in 0..2 {
+        let Err(CommitError::Stopped { path, errno: Errno::ENOTEMPTY, .. }) = scene.commit() else { panic!("stopped") };
+        let path = String::from_utf8(path).unwrap();
+        assert!(path.starts_with(&staging), "{path}");
+        assert_eq!(list(&scene.stack, &path), ["old"]);
+        assert_eq!(scene.fork().moves_under_way(), Ok(vec![path.into_bytes()]));
+    }
+    // Its owner says where it is to be.
+    let [moved] = &list(&scene.stack, &staging)[..] else { panic!("one") };
+    let (from, root) = (at(&scene.stack, &staging).unwrap(), scene.stack.root());
+    from.rename(&server(), name(moved), &root, name("rescued"), RenameMode::NoReplace).unwrap();
+    assert_eq!(scene.fork().moves_under_way(), Ok(vec![]));
+    scene.commit().unwrap();
+    assert_eq!(list(&scene.stack, ""), ["rescued"]);
+    assert_eq!(read(&scene.stack, "rescued/old").unwrap(), "0:m/old");
 }
 
 #[test]

@@ -114,7 +114,7 @@ impl<'a> Commit<'a> {
         self.journal.lost().iter().map(|(path, losses)| (shown(path), *losses)).collect()
     }
 
-    fn error(&self, Failed { path, errno, is_conflict }: Failed) -> CommitError {
+    pub(super) fn error(&self, Failed { path, errno, is_conflict }: Failed) -> CommitError {
         let done = self.done;
         if is_conflict {
             let deed = if errno == Errno::ESTALE { Deed::Removed } else { Deed::Changed };
@@ -128,6 +128,7 @@ impl<'a> Commit<'a> {
         // As soon as the disk knows of a change to the file system, it knows what is to be done again.
         self.upper.base.file_system.sync().at(&TreePath::root())?;
         let moved = moves::find_moved(&self.upper.root)?;
+        self.refuse_stranded(&moved)?;
         self.bring_moved(moved)?;
         let pairs = self.put_all()?;
         for pair in &pairs {

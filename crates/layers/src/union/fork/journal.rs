@@ -7,11 +7,12 @@
 //! The others tell what is this commit's doing from what others do. `rights BASE MODE UID GID XATTRS` is what a directory of the
 //! file system had when it was first seen, or was given; `rights BASE` alone, before it is given others. `bereft BASE` is a file
 //! that is about to lose names; `left BASE` a directory out of which others are about to move, and `left BASE MTIME` one out of
-//! which they have moved; `aside BASE` a directory that is about to be removed with all that is in it. `lost LOSSES PATH` is what the file system did not keep of what came to that path.
+//! which they have moved; `aside BASE` a directory that is about to be removed with all that is in it; `staging BASE` the one that
+//! those are in which are on their way. `lost LOSSES PATH` is what the file system did not keep of what came to that path.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp};
+use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp, VnodeRef};
 
 use super::super::identity;
 use super::super::losses::Losses;
@@ -34,6 +35,7 @@ pub(super) struct Journal {
     bereft: HashSet<Handle>,
     left: HashMap<Handle, Option<Timestamp>>,
     aside: HashSet<Handle>,
+    staging: Option<Handle>,
     lost: BTreeMap<Vec<u8>, Losses>,
 }
 
@@ -69,6 +71,7 @@ impl Journal {
             bereft: HashSet::new(),
             left: HashMap::new(),
             aside: HashSet::new(),
+            staging: None,
             lost: BTreeMap::new(),
         };
         let text = std::str::from_utf8(&text[..end]).map_err(|_| LATER)?;
@@ -77,6 +80,16 @@ impl Journal {
             journal.learn(&line.split(' ').collect::<Vec<_>>()).ok_or(LATER)?;
         }
         Ok(journal)
+    }
+
+    /// That in the branch of changes, if there is one.
+    ///
+    /// # Errors
+    /// As [`Journal::open`].
+    pub(super) fn open_if_there(root: &VnodeRef, work: &Work) -> Result<Option<Self>> {
+        let Some(state) = work::state_of(root)? else { return Ok(None) };
+        let is_there = work::find(&state, work::name(Work::COMMIT))?.is_some();
+        if is_there { Self::open(work).map(Some) } else { Ok(None) }
     }
 
     /// From now on the file system is changed.
@@ -135,6 +148,11 @@ impl Journal {
         Ok(())
     }
 
+    /// Whether this is a directory of the file system that is to move, or has moved.
+    pub(super) fn is_moved(&self, directory: &Handle) -> bool {
+        self.moves.values().any(|rest| rest == directory)
+    }
+
     /// The rights that a directory of the file system has unless others have changed them: `None` for one of which nothing is
     /// known, and within it, for one that was being given others.
     pub(super) fn rights_of(&self, directory: &Handle) -> Option<Option<Rights>> {
@@ -185,6 +203,18 @@ impl Journal {
         self.sync()
     }
 
+    /// The directory for those on their way.
+    pub(super) fn staging(&self) -> Option<Handle> {
+        self.staging
+    }
+
+    /// It was made.
+    pub(super) fn note_staging(&mut self, directory: &Handle) -> Result<()> {
+        self.write(&format!("staging {}", digits(directory)))?;
+        self.staging = Some(*directory);
+        self.sync()
+    }
+
     /// What the file system did not keep, by path.
     pub(super) fn lost(&self) -> &BTreeMap<Vec<u8>, Losses> {
         &self.lost
@@ -232,6 +262,7 @@ impl Journal {
             ["left", directory] => drop(self.left.insert(handle(directory)?, None)),
             ["left", directory, changed] => drop(self.left.insert(handle(directory)?, Some(time(changed)?))),
             ["aside", directory] => drop(self.aside.insert(handle(directory)?)),
+            ["staging", directory] => self.staging = Some(handle(directory)?),
             ["lost", losses, path] => drop(self.lost.insert(identity::bytes(path)?, Losses::of_words(losses)?)),
             _ => return None,
         }

@@ -205,6 +205,22 @@ impl Fork {
         }
     }
 
+    /// The directories that a commit which was stopped has taken from their places and not brought to those that the fork has them
+    /// in, by path. As long as there is one, only a commit is safe: discarding the fork would leave it where nobody looks for it, and
+    /// who goes on in the fork would find it empty.
+    ///
+    /// # Errors
+    /// Of reading the fork or the file system.
+    pub fn moves_under_way(&self) -> std::result::Result<Vec<Vec<u8>>, CommitError> {
+        let upper = self.upper();
+        let stopped = |errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 };
+        let Some(journal) = Journal::open_if_there(&upper.root, &upper.work).map_err(stopped)? else {
+            return Ok(Vec::new());
+        };
+        let options = CommitOptions { since: Timestamp { seconds: 0, nanoseconds: 0 }, force: false };
+        Commit::new(upper, self.lower(), Arc::clone(&self.stack), journal, &options).moves_under_way()
+    }
+
     fn prepared<'a>(&self, options: &'a CommitOptions) -> std::result::Result<Commit<'a>, CommitError> {
         // Somebody may have used the changes with `metacopy=on`.
         let brought = self.union().bring_all(&self.upper());

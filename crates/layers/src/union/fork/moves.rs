@@ -3,7 +3,7 @@
 //! One that can go to its new place at once does. The others first leave their old places, since one may come to where
 //! another was: meanwhile they are in a directory of this commit at the root.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use vnode::{Caller, Entry, Errno, Handle, Name, NameBuf, RenameMode, Result, VnodeRef};
 
@@ -12,9 +12,9 @@ use super::super::durable::sync_directory;
 use super::super::sure::Sure;
 use super::super::tree_path::TreePath;
 use super::super::{links, whiteout, work};
-use super::changes::{Below, Changes, Object, join};
+use super::changes::{Below, Changes, Object, join, shown};
 use super::commit::Commit;
-use super::{AtPath, Deed, Failed, Step, is_directory};
+use super::{AtPath, CommitError, Deed, Failed, Step, is_directory};
 
 /// A directory that the fork has moved.
 pub(super) struct Moved {
@@ -249,21 +249,78 @@ impl Commit<'_> {
     }
 
     /// Where directories are on their way.
-    fn staging(&self) -> Result<VnodeRef> {
-        let name = self.staging_name();
-        match self.root.mkdir(&Caller::server(), name.as_name(), 0o700) {
-            Ok(entry) => Ok(entry.vnode),
-            Err(Errno::EEXIST) => Ok(self.root.lookup(&Caller::server(), name.as_name())?.vnode),
-            Err(error) => Err(error),
+    fn staging(&mut self) -> Result<VnodeRef> {
+        if let Some(staging) = self.staging_if_there()? {
+            return Ok(staging);
         }
+        let (server, name) = (Caller::server(), self.staging_name());
+        match self.root.rmdir_surely(&server, name.as_name()) {
+            // One that the journal does not know yet is empty, unless it is another's.
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(error) => return Err(error),
+        }
+        let made = self.root.mkdir(&server, name.as_name(), 0o700)?.vnode;
+        self.journal.note_staging(&made.handle())?;
+        Ok(made)
     }
 
-    /// Takes that directory away, with what has been replaced by one of those.
+    fn staging_if_there(&self) -> Result<Option<VnodeRef>> {
+        let there = work::find(&self.root, self.staging_name().as_name())?.map(|entry| entry.vnode);
+        Ok(there.filter(|there| Some(there.handle()) == self.journal.staging()))
+    }
+
+    /// Takes that directory away, with what has been replaced by one of those, but never with one of those.
     pub(super) fn remove_staging(&self) -> Step {
-        match work::remove_tree(&self.root, self.staging_name().as_name()) {
-            Err(Errno::ENOENT) => Ok(()),
-            result => result.at(&TreePath::root()),
+        let (path, name) = (self.staging_path(), self.staging_name());
+        let Some(staging) = self.staging_if_there().at(&path)? else { return Ok(()) };
+        for (name, _) in work::entries(&staging).at(&path)? {
+            let there = work::find(&staging, name.as_name()).at(&path)?;
+            if !there.is_some_and(|there| self.journal.is_moved(&there.vnode.handle())) {
+                self.remove_temporary(&staging, &name).at(&join(&path, &name))?;
+            }
         }
+        self.root.rmdir_surely(&Caller::server(), name.as_name()).at(&path)
+    }
+
+    /// The directories on their way that the fork does not have any more, by path.
+    fn stranded(&self, moved: &[Moved]) -> Step<Vec<Vec<u8>>> {
+        let path = self.staging_path();
+        let Some(staging) = self.staging_if_there().at(&path)? else { return Ok(Vec::new()) };
+        let wanted: HashSet<Handle> =
+            moved.iter().filter_map(|directory| self.journal.moved_to(&directory.upper.handle())).collect();
+        let mut stranded = Vec::new();
+        for (name, _) in work::entries(&staging).at(&path)? {
+            let there = work::find(&staging, name.as_name()).at(&path)?.map(|there| there.vnode.handle());
+            if there.is_some_and(|there| self.journal.is_moved(&there) && !wanted.contains(&there)) {
+                stranded.push(join(&path, &name));
+            }
+        }
+        Ok(stranded)
+    }
+
+    /// Stops at such a directory: nobody has said what is to become of what is in it.
+    pub(super) fn refuse_stranded(&self, moved: &[Moved]) -> Step {
+        let first = self.stranded(moved)?.into_iter().next();
+        first.map_or(Ok(()), |path| Err(Failed { path, errno: Errno::ENOTEMPTY, is_conflict: false }))
+    }
+
+    /// All directories that have left their places and not arrived, by path.
+    pub(super) fn moves_under_way(&self) -> std::result::Result<Vec<Vec<u8>>, CommitError> {
+        let found = find_moved(&self.upper.root).and_then(|moved| {
+            let mut paths = self.stranded(&moved)?;
+            for directory in moved {
+                let Some(rest) = self.journal.moved_to(&directory.upper.handle()) else { continue };
+                for place in [self.staged(&directory), directory.path.clone()] {
+                    let there = look_at(&self.root, &place).at(&directory.path)?;
+                    if there.is_some_and(|there| there.entry.vnode.handle() == rest) {
+                        paths.push(directory.path.clone());
+                    }
+                }
+            }
+            Ok(paths)
+        });
+        let paths = found.map_err(|failed| self.error(failed))?;
+        Ok(paths.iter().map(|path| shown(path)).collect())
     }
 
     /// Where it is on its way.
