@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use common::memory;
 use common::plain::{Lacks, NOTHING, without};
-use common::unions::{at, fill, list, name, server, write};
-use layers::union::{CommitError, CommitOptions, Committed, Fork, Loss, Losses};
+use common::unions::{at, fill, list, name, read, server, write};
+use layers::union::{CommitError, CommitOptions, Committed, Deed, Fork, Loss, Losses};
 use vnode::layer::{self, Layer, LayerVnode, Operation};
 use vnode::{Caller, Errno, FileSystemRef, RenameMode, Result, SetAttributes, Timestamp, XattrMode};
 
@@ -96,9 +96,42 @@ impl Scene {
     }
 }
 
+fn is_own(name: vnode::Name<'_>) -> bool {
+    name.as_bytes().starts_with(b".plyfs-")
+}
+
+/// A copy of a file is about to be made.
+fn copies(operation: &Operation<'_>) -> bool {
+    matches!(operation, Operation::Create { name, .. } if is_own(*name))
+}
+
+/// Something is about to take its place.
+fn places(operation: &Operation<'_>) -> bool {
+    matches!(operation, Operation::Rename { name, to_name, .. } if is_own(*name) && !is_own(*to_name))
+}
+
+/// A directory is about to leave its place.
+fn takes(operation: &Operation<'_>) -> bool {
+    matches!(operation, Operation::Rename { name, .. } if name.as_bytes() == b"m")
+}
+
+/// A directory is about to come to its new place.
+fn brings(operation: &Operation<'_>) -> bool {
+    matches!(operation, Operation::Rename { to_name, .. } if to_name.as_bytes() == b"t")
+}
+
 fn move_to(file_system: &FileSystemRef, old: &str, directory: &str, new: &str) -> Result<()> {
     let (root, target) = (file_system.root(), at(file_system, directory)?);
     root.rename(&server(), name(old), &target, name(new), RenameMode::NoReplace)
+}
+
+fn set_mode(file_system: &FileSystemRef, path: &str, mode: u32) -> Result<()> {
+    let changes = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+    at(file_system, path)?.setattr(&server(), &changes).map(drop)
+}
+
+fn mode(file_system: &FileSystemRef, path: &str) -> u32 {
+    at(file_system, path).unwrap().getattr(&server()).unwrap().mode
 }
 
 /// As `rm -r` of a directory with these files.
@@ -106,6 +139,202 @@ fn remove(file_system: &FileSystemRef, directory: &str, files: &[&str]) {
     let inner = at(file_system, directory).unwrap();
     files.iter().for_each(|file| inner.unlink(&server(), name(file)).unwrap());
     file_system.root().rmdir(&server(), name(directory)).unwrap();
+}
+
+fn changed(committed: std::result::Result<Committed, CommitError>) -> Vec<String> {
+    match committed {
+        Err(CommitError::Conflicts { conflicts, .. }) => conflicts
+            .into_iter()
+            .map(|conflict| {
+                assert_eq!(conflict.deed, Deed::Changed);
+                String::from_utf8(conflict.path).unwrap()
+            })
+            .collect(),
+        committed => panic!("no conflict: {committed:?}"),
+    }
+}
+
+#[test]
+fn a_directory_that_others_have_moved_into_a_deleted_one_is_not_deleted() {
+    for is_replaced in [false, true] {
+        let scene = Scene::with(&["d/x", "keep/old", "keep/deep/older"]);
+        remove(&scene.seen(), "d", &["x"]);
+        if is_replaced {
+            write(&scene.seen().root(), "d", b"file");
+        }
+        move_to(&scene.stack, "keep", "d", "keep").unwrap();
+        assert_eq!(changed(scene.commit()), ["d/keep"]);
+        assert_eq!(read(&scene.stack, "d/keep/deep/older").unwrap(), "0:keep/deep/older");
+        scene.commit_with(scene.stack.clone(), true).unwrap();
+        assert_eq!(list(&scene.stack, ""), if is_replaced { vec!["d"] } else { vec![] });
+    }
+}
+
+#[test]
+fn nor_is_one_that_came_there_after_a_commit_was_stopped() {
+    let scene = Scene::with(&["a", "d/x", "keep/old", "file"]);
+    let seen = scene.seen();
+    write(&seen.root(), "a", b"fork");
+    remove(&seen, "d", &["x"]);
+    drop(seen);
+    scene.commit_until(places);
+    move_to(&scene.stack, "keep", "d", "keep").unwrap();
+    assert_eq!(changed(scene.commit()), ["d/keep"]);
+    move_to(&scene.stack, "file", "d", "file").unwrap();
+    assert_eq!(changed(scene.commit()), ["d/file", "d/keep"]);
+    assert_eq!(read(&scene.stack, "d/keep/old").unwrap(), "0:keep/old");
+}
+
+#[test]
+fn what_others_write_while_a_copy_is_made_stays() {
+    let scene = Scene::with(&["a"]);
+    write(&scene.seen().root(), "a", b"fork");
+    let committed = scene.commit_while(copies, |stack| {
+        write(&stack.root(), "a", b"others");
+        Ok(())
+    });
+    assert_eq!(changed(committed), ["a"]);
+    assert_eq!((read(&scene.stack, "a").unwrap().as_str(), list(&scene.stack, "")), ("others", vec!["a".to_owned()]));
+}
+
+#[test]
+fn what_others_bring_while_other_changes_are_committed_stays() {
+    for is_replaced in [false, true] {
+        let scene = Scene::with(&["a", "d/x", "keep/old"]);
+        let seen = scene.seen();
+        if is_replaced {
+            remove(&seen, "d", &["x"]);
+            write(&seen.root(), "d", b"fork");
+        } else {
+            write(&seen.root(), "a", b"fork");
+            remove(&seen, "d", &["x"]);
+        }
+        drop(seen);
+        let committed = scene.commit_while(copies, |stack| move_to(stack, "keep", "d", "keep"));
+        assert_eq!(changed(committed), ["d/keep"]);
+        assert_eq!(list(&scene.stack, ""), ["a", "d"]);
+        assert_eq!(read(&scene.stack, "d/keep/old").unwrap(), "0:keep/old");
+    }
+}
+
+/// A fork in which a directory has moved to the place of another.
+fn with_move() -> Scene {
+    let scene = Scene::with(&["m/old", "t/x"]);
+    let seen = scene.seen();
+    remove(&seen, "t", &["x"]);
+    move_to(&seen, "m", "", "t").unwrap();
+    drop(seen);
+    scene
+}
+
+#[test]
+fn what_others_bring_to_where_a_directory_moves_stays() {
+    let scene = with_move();
+    let committed = scene.commit_while(takes, |stack| {
+        fill(stack, 1, "t/new");
+        Ok(())
+    });
+    assert_eq!(changed(committed), ["t/new"]);
+    assert_eq!(read(&scene.stack, "t/new").unwrap(), "1:t/new");
+    assert_eq!(scene.fork().moves_under_way(), Ok(vec![b"t".to_vec()]));
+    scene.commit_with(scene.stack.clone(), true).unwrap();
+    assert_eq!((list(&scene.stack, ""), list(&scene.stack, "t")), (vec!["t".to_owned()], vec!["old".to_owned()]));
+    assert_eq!(scene.fork().moves_under_way(), Ok(vec![]));
+}
+
+#[test]
+fn a_directory_on_its_way_is_known_and_not_removed() {
+    let scene = with_move();
+    assert_eq!(scene.fork().moves_under_way(), Ok(vec![]));
+    scene.commit_until(takes);
+    assert_eq!(scene.fork().moves_under_way(), Ok(vec![]), "it is where it was");
+    scene.commit_until(brings);
+    assert_eq!(scene.fork().moves_under_way(), Ok(vec![b"t".to_vec()]));
+    // Who goes on in the fork sees a directory without what is in it.
+    scene.seen().root().rmdir(&server(), name("t")).unwrap();
+    let staging = list(&scene.stack, "").into_iter().find(|name| name.ends_with(".moving")).unwrap();
+    for _ in 0..2 {
+        let Err(CommitError::Stopped { path, errno: Errno::ENOTEMPTY, .. }) = scene.commit() else { panic!("stopped") };
+        let path = String::from_utf8(path).unwrap();
+        assert!(path.starts_with(&staging), "{path}");
+        assert_eq!(list(&scene.stack, &path), ["old"]);
+        assert_eq!(scene.fork().moves_under_way(), Ok(vec![path.into_bytes()]));
+    }
+    // Its owner says where it is to be.
+    let [moved] = &list(&scene.stack, &staging)[..] else { panic!("one") };
+    let (from, root) = (at(&scene.stack, &staging).unwrap(), scene.stack.root());
+    from.rename(&server(), name(moved), &root, name("rescued"), RenameMode::NoReplace).unwrap();
+    assert_eq!(scene.fork().moves_under_way(), Ok(vec![]));
+    scene.commit().unwrap();
+    assert_eq!(list(&scene.stack, ""), ["rescued"]);
+    assert_eq!(read(&scene.stack, "rescued/old").unwrap(), "0:m/old");
+}
+
+#[test]
+fn rights_that_others_tighten_stay_tightened() {
+    let fork = || {
+        let scene = Scene::with(&["d/f", "d/e/g", "z"]);
+        let seen = scene.seen();
+        write(&at(&seen, "d").unwrap(), "f", b"fork");
+        write(&at(&seen, "d/e").unwrap(), "g", b"fork");
+        drop(seen);
+        scene
+    };
+    let scene = fork();
+    let committed = scene.commit_while(copies, |stack| set_mode(stack, "d", 0o700));
+    assert_eq!(changed(committed), ["d"]);
+    assert_eq!(mode(&scene.stack, "d"), 0o700);
+    assert_eq!(changed(scene.commit()), ["d"], "the next finds it at once");
+    scene.commit_with(scene.stack.clone(), true).unwrap();
+    assert_eq!((mode(&scene.stack, "d"), read(&scene.stack, "d/e/g").unwrap().as_str()), (0o755, "forke/g"));
+
+    let scene = fork();
+    scene.commit_until(places);
+    set_mode(&scene.stack, "d/e", 0o700).unwrap();
+    assert_eq!(changed(scene.commit()), ["d/e"]);
+    // What the fork changes afterwards is no conflict by itself.
+    set_mode(&scene.stack, "d/e", 0o755).unwrap();
+    set_mode(&scene.seen(), "d/e", 0o711).unwrap();
+    scene.commit().unwrap();
+    assert_eq!((mode(&scene.stack, "d"), mode(&scene.stack, "d/e")), (0o755, 0o711));
+}
+
+#[test]
+fn a_directory_that_comes_while_changes_are_committed_stays_its_owners() {
+    for is_before in [true, false] {
+        let scene = Scene::with(&["a"]);
+        let seen = scene.seen();
+        write(&seen.root(), "a", b"fork");
+        fill(&seen, 1, "n/f");
+        drop(seen);
+        let is_it: fn(&Operation<'_>) -> bool = if is_before {
+            copies
+        } else {
+            |operation: &Operation<'_>| matches!(operation, Operation::MakeDirectory { name, .. } if is_own(*name))
+        };
+        let committed = scene.commit_while(is_it, |stack| {
+            fill(stack, 1, "n/theirs");
+            let owner = SetAttributes { uid: Some(7), gid: Some(7), ..SetAttributes::default() };
+            at(stack, "n")?.setattr(&server(), &owner).map(drop)
+        });
+        assert_eq!(changed(committed), ["n"]);
+        assert_eq!(list(&scene.stack, "n"), ["theirs"]);
+        assert_eq!(at(&scene.stack, "n").unwrap().getattr(&server()).unwrap().uid, 7);
+    }
+}
+
+#[test]
+fn what_others_call_as_a_commit_calls_its_own_is_not_removed_with_what_is_in_it() {
+    let scene = Scene::with(&["a"]);
+    write(&scene.seen().root(), "a", b"fork");
+    scene.commit_until(places);
+    let journal = read(&scene.changes, ".wh..wh.plyfs/commit").unwrap();
+    let id = journal.strip_prefix("begun ").unwrap().lines().next().unwrap();
+    let theirs = format!(".plyfs-{id}-99");
+    fill(&scene.stack, 1, &format!("{theirs}/vault"));
+    scene.commit().unwrap();
+    assert_eq!(list(&scene.stack, ""), [theirs.as_str(), "a"]);
+    assert_eq!(list(&scene.stack, &theirs), ["vault"]);
 }
 
 #[test]

@@ -59,6 +59,7 @@ pub fn run(arguments: &Run) -> Outcome<u8> {
             return Err(failure);
         }
     };
+    decision::refuse_moves_under_way(&fork, &scratch)?;
     let finished = session::run(&fork, &scratch, &arguments.command, user, inherited);
     let Finished { ended, is_at_rest } = match finished {
         Ok(finished) => finished,

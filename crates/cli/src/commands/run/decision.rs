@@ -73,12 +73,33 @@ pub fn settle(arguments: &Run, fork: &Fork, scratch: Scratch, obstacle: Option<O
             }
             commit(arguments, fork, &scratch)
         }
-        Decision::Discard => scratch.remove(),
+        Decision::Discard => {
+            refuse_moves_under_way(fork, &scratch)?;
+            scratch.remove()
+        }
         Decision::Keep => {
             tell(&kept(&scratch));
             Ok(())
         }
     }
+}
+
+/// Fails if a commit was stopped while directories were on their way to other places: they are lost with the fork, and whoever goes on
+/// in it finds them empty.
+pub fn refuse_moves_under_way(fork: &Fork, scratch: &Scratch) -> Outcome {
+    let path = scratch.path().display();
+    let directories = fork.moves_under_way().map_err(|error| {
+        Failure::new(Exit::Failure, format!("cannot tell what a commit has left: {error}; the fork is kept in {path}"))
+    })?;
+    if directories.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = directories.iter().map(|path| format!("/{}", String::from_utf8_lossy(path))).collect();
+    let message = format!(
+        "a commit was stopped while directories were on their way ({}): finish it first: plyfs run --scratch {path} --commit",
+        names.join(", ")
+    );
+    Err(Failure::new(Exit::Failure, message))
 }
 
 /// Fails if a commit would take from others what access control lists give them: a user cannot make these lists anew.

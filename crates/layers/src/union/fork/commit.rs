@@ -22,7 +22,8 @@ use super::super::tree_path::TreePath;
 use super::super::{whiteout, work};
 use super::changes::{Below, Changes, Object, shown};
 use super::journal::{Copied, Journal};
-use super::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, conflicts, is_directory, moves};
+use super::rights::Rights;
+use super::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, is_directory, moves};
 
 /// Bytes of the longest path that is noted in the journal: of a tree that is deep enough, all paths would be more than a disk has
 /// room for.
@@ -37,6 +38,8 @@ pub(super) struct Commit<'a> {
     pub(super) root: VnodeRef,
     pub(super) options: &'a CommitOptions,
     pub(super) journal: Journal,
+    /// The directories that the fork has too, with the rights that they had when the conflicts were looked for.
+    pub(super) seen: HashMap<Handle, Rights>,
     /// Directories to which others have brought something, and when.
     pub(super) others: HashMap<Handle, Timestamp>,
     /// Files of several names of which this commit takes some away, which changes their status.
@@ -45,7 +48,7 @@ pub(super) struct Commit<'a> {
     linked: HashMap<Handle, VnodeRef>,
     /// How many changes were committed.
     pub(super) done: u64,
-    /// How many temporary names were given.
+    /// The number in the last temporary name.
     temporary: u64,
 }
 
@@ -69,12 +72,25 @@ impl<'a> Commit<'a> {
         upper: Arc<Member>,
         lower: Arc<Member>,
         file_system: FileSystemRef,
+        journal: Journal,
         options: &'a CommitOptions,
-    ) -> std::result::Result<Self, CommitError> {
-        let journal =
-            Journal::open(&upper.work).map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
-        let (root, others, bereft, linked) = (file_system.root(), HashMap::new(), HashSet::new(), HashMap::new());
-        Ok(Self { upper, lower, file_system, root, options, journal, others, bereft, linked, done: 0, temporary: 0 })
+    ) -> Self {
+        let now = Timestamp::now();
+        Self {
+            root: file_system.root(),
+            upper,
+            lower,
+            file_system,
+            options,
+            journal,
+            seen: HashMap::new(),
+            others: HashMap::new(),
+            bereft: HashSet::new(),
+            linked: HashMap::new(),
+            done: 0,
+            // Commits that were stopped may have left what has other names.
+            temporary: now.seconds.unsigned_abs() << 30 | u64::from(now.nanoseconds),
+        }
     }
 
     /// Finds what others have changed.
@@ -98,7 +114,7 @@ impl<'a> Commit<'a> {
         self.journal.lost().iter().map(|(path, losses)| (shown(path), *losses)).collect()
     }
 
-    fn error(&self, Failed { path, errno, is_conflict }: Failed) -> CommitError {
+    pub(super) fn error(&self, Failed { path, errno, is_conflict }: Failed) -> CommitError {
         let done = self.done;
         if is_conflict {
             let deed = if errno == Errno::ESTALE { Deed::Removed } else { Deed::Changed };
@@ -108,10 +124,11 @@ impl<'a> Commit<'a> {
     }
 
     fn make_changes(&mut self) -> Step {
-        self.journal.begin().at(&TreePath::root())?;
+        self.journal.begin().and_then(|()| self.note_seen()).at(&TreePath::root())?;
         // As soon as the disk knows of a change to the file system, it knows what is to be done again.
         self.upper.base.file_system.sync().at(&TreePath::root())?;
         let moved = moves::find_moved(&self.upper.root)?;
+        self.refuse_stranded(&moved)?;
         self.bring_moved(moved)?;
         let pairs = self.put_all()?;
         for pair in &pairs {
@@ -125,6 +142,16 @@ impl<'a> Commit<'a> {
             self.finish_directory(pair)?;
         }
         self.journal.sync().and_then(|()| self.file_system.sync()).at(&TreePath::root())
+    }
+
+    /// Notes what tells others' changes from those of this commit.
+    fn note_seen(&mut self) -> Result<()> {
+        for (directory, rights) in &self.seen {
+            if self.journal.rights_of(directory).is_none() {
+                self.journal.note_rights(directory, Some(*rights))?;
+            }
+        }
+        self.bereft.iter().try_for_each(|file| self.journal.note_bereft(file))
     }
 
     /// Whether nothing stays in the place of a directory but what the fork has; `above`, whether that is so of the directory
@@ -174,19 +201,22 @@ impl<'a> Commit<'a> {
         {
             return Ok(());
         }
-        if let Some(there) = &there {
+        if let Some(there) = there.as_ref().filter(|there| !is_directory(there)) {
             self.refuse_changed(there, path)?;
         }
         let temporary = self.temporary_name();
         let made = self.make((spot.0, &temporary), object, known, inherits, path);
         // A copy in its place that the journal does not know would be taken for another's work.
-        let made = made.and_then(|()| self.journal.sync());
-        let placed = made.and_then(|()| self.replace((spot.0, &temporary), spot, there.as_ref()));
+        let made = made.and_then(|()| self.journal.sync()).at(path);
+        // That may have taken long.
+        let placed = made
+            .and_then(|()| self.look_again(spot, there.as_ref(), path))
+            .and_then(|there| self.replace((spot.0, &temporary), spot, there.as_ref()).at(path));
         if placed.is_err() {
             // What stays is removed when this is done again.
-            let _ = work::remove_tree(spot.0, temporary.as_name());
+            let _ = self.remove_temporary(spot.0, &temporary);
         }
-        placed.at(path)?;
+        placed?;
         self.done += 1;
         Ok(())
     }
@@ -241,7 +271,22 @@ impl<'a> Commit<'a> {
         (place.entry.vnode.handle() == *handle).then_some(place.entry.vnode)
     }
 
-    /// Renames something that is not seen yet to its place, in which there may be something else.
+    /// What is in a place that something is about to come to: it is as it was `before`.
+    fn look_again(&self, spot: Spot<'_>, before: Option<&Entry>, path: &TreePath) -> Step<Option<Entry>> {
+        let there = work::find(spot.0, spot.1.as_name()).at(path)?;
+        if self.options.force {
+            return Ok(there);
+        }
+        let handle = |entry: Option<&Entry>| entry.map(|entry| entry.vnode.handle());
+        if handle(before) != handle(there.as_ref()) {
+            let deed = if there.is_none() { Deed::Removed } else { Deed::Changed };
+            return Err(Failed::conflict(path.slashed(), deed));
+        }
+        there.as_ref().map_or(Ok(()), |there| self.refuse_changed(there, path))?;
+        Ok(there)
+    }
+
+    /// Renames something that is not seen yet to its place, in which there may be something else, which has been looked at.
     pub(super) fn replace(&mut self, from: Spot<'_>, to: Spot<'_>, there: Option<&Entry>) -> Result<()> {
         let server = Caller::server();
         let rename = |from: Spot<'_>, to: Spot<'_>, mode| {
@@ -252,14 +297,32 @@ impl<'a> Commit<'a> {
         if !comes_as_directory && !is_directory(there) {
             return rename(from, to, RenameMode::Replace);
         }
+        if is_directory(there) {
+            self.journal.note_aside(&there.vnode.handle())?;
+        }
         match rename(from, to, RenameMode::Exchange) {
             Err(error) if whiteout::is_incapable(error) => {
                 let aside = self.temporary_name();
                 rename(to, (to.0, &aside), RenameMode::Replace)?;
                 rename(from, to, RenameMode::Replace)?;
-                work::remove_tree(to.0, aside.as_name())
+                self.remove_temporary(to.0, &aside)
             }
-            exchanged => exchanged.and_then(|()| work::remove_tree(from.0, from.1.as_name())),
+            exchanged => exchanged.and_then(|()| self.remove_temporary(from.0, from.1)),
+        }
+    }
+
+    /// Removes what has a name of this commit: a directory with what is in it only if the journal has it as one to be removed.
+    /// Another was brought there by who may rename in the directory, and perhaps not remove what is in it.
+    ///
+    /// # Errors
+    /// `ENOTEMPTY` for another directory that has something in it.
+    pub(super) fn remove_temporary(&self, directory: &VnodeRef, name: &NameBuf) -> Result<()> {
+        match work::find(directory, name.as_name())? {
+            None => Ok(()),
+            Some(there) if is_directory(&there) && !self.journal.is_aside(&there.vnode.handle()) => {
+                directory.rmdir_surely(&Caller::server(), name.as_name())
+            }
+            Some(_) => work::remove_tree(directory, name.as_name()),
         }
     }
 
@@ -267,15 +330,35 @@ impl<'a> Commit<'a> {
     pub(super) fn ensure_directory(&mut self, base: &VnodeRef, name: &NameBuf, path: &TreePath) -> Step<VnodeRef> {
         let there = work::find(base, name.as_name()).at(path)?;
         if let Some(there) = there.as_ref().filter(|there| is_directory(there)) {
-            return Ok(there.vnode.clone());
+            let is_known = self.journal.rights_of(&there.vnode.handle()).is_some();
+            if is_known || self.options.force {
+                return Ok(there.vnode.clone());
+            }
+            // It has come since the conflicts were looked for.
+            return Err(Failed::conflict(path.slashed(), Deed::Changed));
         }
-        let server = Caller::server();
-        self.done += 1;
-        let Some(there) = there else { return Ok(base.mkdir(&server, name.as_name(), 0o700).at(path)?.vnode) };
-        self.refuse_changed(&there, path)?;
         let temporary = self.temporary_name();
-        let made = base.mkdir(&server, temporary.as_name(), 0o700).at(path)?.vnode;
-        self.replace((base, &temporary), (base, name), Some(&there)).at(path)?;
+        let made = self.make_directory((base, &temporary)).at(path)?;
+        let placed = self
+            .look_again((base, name), there.as_ref(), path)
+            .and_then(|there| self.replace((base, &temporary), (base, name), there.as_ref()).at(path));
+        if placed.is_err() {
+            let _ = self.remove_temporary(base, &temporary);
+        }
+        placed?;
+        self.done += 1;
+        Ok(made)
+    }
+
+    /// Makes a directory by a name of this commit. It is known when it comes to its place.
+    fn make_directory(&mut self, (directory, name): Spot<'_>) -> Result<VnodeRef> {
+        let made = directory.mkdir(&Caller::server(), name.as_name(), 0o700)?.vnode;
+        // Others who may rename there could have put one in its place already.
+        if !work::entries(&made)?.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        self.journal.note_rights(&made.handle(), Some(Rights::of(&made)?))?;
+        self.journal.sync()?;
         Ok(made)
     }
 
@@ -285,29 +368,41 @@ impl<'a> Commit<'a> {
         for name in &pair.gone {
             let path = pair.path.join(name.as_name());
             let Some(there) = work::find(&pair.base, name.as_name()).at(&path)? else { continue };
+            self.refuse_changed(&there, &path)?;
             self.done += 1;
             if is_directory(&there) {
                 let temporary = self.temporary_name();
+                self.journal.note_aside(&there.vnode.handle()).at(&path)?;
                 pair.base
                     .rename_surely(&server, name.as_name(), &pair.base, temporary.as_name(), RenameMode::NoReplace)
-                    .and_then(|()| work::remove_tree(&pair.base, temporary.as_name()))
+                    .and_then(|()| self.remove_temporary(&pair.base, &temporary))
                     .at(&path)?;
             } else {
-                self.refuse_changed(&there, &path)?;
                 pair.base.unlink_surely(&server, name.as_name()).at(&path)?;
             }
         }
         Ok(())
     }
 
-    /// Gives a directory what the fork's has: owner, rights, attributes, times.
+    /// Gives a directory what the fork's has: owner, rights, attributes, times. If it has other rights than this commit knows of,
+    /// others have opened or closed it.
     fn finish_directory(&mut self, pair: &Pair) -> Step {
-        let server = Caller::server();
+        let (server, handle) = (Caller::server(), pair.base.handle());
         let (wanted, there) = (pair.upper.getattr(&server).at(&pair.path)?, pair.base.getattr(&server).at(&pair.path)?);
-        if wanted.mtime == there.mtime && conflicts::have_equal_rights(&pair.upper, &pair.base).at(&pair.path)? {
+        let (rights, present) = (Rights::of(&pair.upper).at(&pair.path)?, Rights::of(&pair.base).at(&pair.path)?);
+        if wanted.mtime == there.mtime && rights == present {
             return Ok(());
         }
+        let known = self.journal.rights_of(&handle).flatten();
+        if rights != present && known.is_some_and(|known| known != present) && !self.options.force {
+            return Err(Failed::conflict(pair.path.slashed(), Deed::Changed));
+        }
+        if rights != present {
+            self.journal.note_rights(&handle, None).and_then(|()| self.journal.sync()).at(&pair.path)?;
+        }
         let lost = replace_attributes(&pair.upper, &pair.base).at(&pair.path)?;
+        let given = Rights::of(&pair.base).at(&pair.path)?;
+        self.journal.note_rights(&handle, Some(given)).at(&pair.path)?;
         self.note_lost(&pair.path, lost).at(&pair.path)?;
         if let Some(&later) = self.others.get(&pair.base.handle()).filter(|later| **later > wanted.mtime) {
             let later = SetAttributes { mtime: Some(SetTime::To(later)), ..SetAttributes::default() };
@@ -316,19 +411,17 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// Stops at what others have changed since it was looked at.
-    fn refuse_changed(&self, there: &Entry, path: &TreePath) -> Step {
-        if self.options.force || is_directory(there) || !self.is_changed(there) {
-            return Ok(());
-        }
-        Err(Failed { path: path.slashed(), errno: Errno::EBUSY, is_conflict: true })
-    }
-
     /// Removes what a commit that was stopped has left in a directory.
     fn remove_leftovers(&self, directory: &VnodeRef) -> Result<()> {
         let names = work::entries(directory)?.into_iter().map(|(name, _)| name);
         let mut left = names.filter(|name| self.journal.is_temporary(name));
-        left.try_for_each(|name| keeping_times(directory, || work::remove_tree(directory, name.as_name())))
+        left.try_for_each(|name| {
+            keeping_times(directory, || match self.remove_temporary(directory, &name) {
+                // It is not of this commit.
+                Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(()),
+                removed => removed,
+            })
+        })
     }
 
     /// A name that nothing has.

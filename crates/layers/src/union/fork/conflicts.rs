@@ -1,8 +1,8 @@
 //! Finds what others have changed in the file system since the fork began, of what the fork has changed: before anything
 //! is committed, and again before each object is replaced.
 //!
-//! A change is known by its time. Where a commit was stopped, status change times may be of its own making; then the times
-//! of data count.
+//! A change is known by the time of the status. Of what the journal says that the commit itself has changed that, the time of the
+//! data counts; of directories, the rights that the commit has found or given.
 
 use std::collections::HashSet;
 
@@ -10,11 +10,12 @@ use vnode::{Attributes, Caller, Entry, Errno, Handle, NameBuf, Result, VnodeRef}
 
 use super::super::identity::{self, Identity};
 use super::super::tree_path::TreePath;
-use super::super::{whiteout, work};
+use super::super::work;
 use super::changes::{Below, Changes, Object, shown};
 use super::commit::Commit;
 use super::moves::{self, Moved};
-use super::{AtPath, Conflict, Deed, Step, is_directory};
+use super::rights::Rights;
+use super::{AtPath, Conflict, Deed, Failed, Step, is_directory};
 
 /// A directory of the fork and the one in the file system that it changes.
 struct Pair {
@@ -26,15 +27,21 @@ struct Pair {
 
 /// What a look at everything has come to.
 #[derive(Default)]
-struct Found {
-    conflicts: Vec<Conflict>,
+pub(super) struct Found {
+    /// By the names in branches.
+    conflicts: Vec<(Vec<u8>, Deed)>,
     /// What has several names.
-    linked: Vec<Handle>,
+    pub(super) linked: Vec<Handle>,
 }
 
 impl Found {
-    fn add(&mut self, path: &TreePath, deed: Deed) {
-        self.conflicts.push(Conflict { path: shown(&path.to_bytes()), deed });
+    pub(super) fn add(&mut self, path: &TreePath, deed: Deed) {
+        self.conflicts.push((path.slashed(), deed));
+    }
+
+    /// Fails at the first conflict.
+    pub(super) fn refuse(self) -> Step {
+        self.conflicts.into_iter().next().map_or(Ok(()), |(path, deed)| Err(Failed::conflict(path, deed)))
     }
 }
 
@@ -74,19 +81,40 @@ impl Commit<'_> {
             }
         }
         self.bereft.extend(found.linked);
-        found.conflicts.sort_by(|one, other| one.path.cmp(&other.path));
-        found.conflicts.dedup();
-        Ok(found.conflicts)
+        let conflicts = found.conflicts.into_iter().map(|(path, deed)| Conflict { path: shown(&path), deed });
+        let mut conflicts: Vec<_> = conflicts.collect();
+        conflicts.sort_by(|one, other| one.path.cmp(&other.path));
+        conflicts.dedup();
+        Ok(conflicts)
     }
 
     /// Whether others have changed an object that is about to be replaced or removed.
     pub(super) fn is_changed(&self, there: &Entry) -> bool {
         let handle = there.vnode.handle();
+        if is_directory(there) {
+            return self.is_changed_directory(&handle, &there.attributes);
+        }
         if let Some(made) = self.journal.time_of_made(&handle) {
             return there.attributes.mtime > made && self.has_new_data(&there.attributes);
         }
-        let may_be_ours = self.journal.is_resumed || self.bereft.contains(&handle);
-        if may_be_ours { self.has_new_data(&there.attributes) } else { self.has_new_status(&there.attributes) }
+        let is_ours = self.journal.is_bereft(&handle);
+        if is_ours { self.has_new_data(&there.attributes) } else { self.has_new_status(&there.attributes) }
+    }
+
+    /// A directory that others have moved keeps the time of its data, and so do the files in it.
+    fn is_changed_directory(&self, handle: &Handle, attributes: &Attributes) -> bool {
+        if self.seen.contains_key(handle) {
+            // The fork has it elsewhere.
+            return true;
+        }
+        if self.journal.rights_of(handle).is_some() {
+            // An earlier commit has put things in it.
+            return false;
+        }
+        match self.journal.left(handle) {
+            Some(time) => time.is_some_and(|time| attributes.mtime > time),
+            None => self.has_new_status(attributes),
+        }
     }
 
     fn has_new_status(&self, attributes: &Attributes) -> bool {
@@ -124,14 +152,20 @@ impl Commit<'_> {
     }
 
     fn check_directory(&mut self, pair: &Pair, found: &mut Found) -> Result<()> {
-        let Some(base) = pair.base.as_ref().filter(|_| !self.journal.is_resumed) else { return Ok(()) };
-        let attributes = base.getattr(&Caller::server())?;
-        if self.has_new_data(&attributes) {
-            self.others.insert(base.handle(), attributes.mtime);
+        let Some(base) = &pair.base else { return Ok(()) };
+        let (attributes, handle) = (base.getattr(&Caller::server())?, base.handle());
+        if self.has_new_data(&attributes) && !self.journal.is_resumed {
+            self.others.insert(handle, attributes.mtime);
         }
-        if self.has_new_status(&attributes) && !have_equal_rights(&pair.upper, base)? {
+        let (wanted, present) = (Rights::of(&pair.upper)?, Rights::of(base)?);
+        let others_have_set = match self.journal.rights_of(&handle) {
+            Some(known) => known.is_some_and(|known| known != present),
+            None => self.has_new_status(&attributes),
+        };
+        if others_have_set && wanted != present {
             found.add(&pair.path, Deed::Changed);
         }
+        self.seen.insert(handle, present);
         Ok(())
     }
 
@@ -202,34 +236,4 @@ impl Commit<'_> {
             Err(_) => Ok(false),
         }
     }
-
-    /// Looks at what is to be replaced or removed, with all below it, but for directories that move elsewhere.
-    fn check_leaving(&self, there: Entry, path: TreePath, rests: &HashSet<Handle>, found: &mut Found) -> Step {
-        let mut open = vec![(path, there)];
-        while let Some((path, there)) = open.pop() {
-            if !is_directory(&there) {
-                if there.attributes.nlink > 1 {
-                    found.linked.push(there.vnode.handle());
-                }
-                if self.is_changed(&there) {
-                    found.add(&path, Deed::Changed);
-                }
-            } else if !rests.contains(&there.vnode.handle()) {
-                let entries = work::entries(&there.vnode).at(&path)?;
-                for (name, _) in entries.into_iter().filter(|(name, _)| !self.journal.is_temporary(name)) {
-                    let path = path.join(name.as_name());
-                    open.extend(work::find(&there.vnode, name.as_name()).at(&path)?.map(|entry| (path, entry)));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether two directories let the same users do the same, and have the same extended attributes.
-pub(super) fn have_equal_rights(upper: &VnodeRef, base: &VnodeRef) -> Result<bool> {
-    let server = Caller::server();
-    let rights = |attributes: Attributes| (attributes.mode, attributes.uid, attributes.gid);
-    let are_equal = rights(upper.getattr(&server)?) == rights(base.getattr(&server)?);
-    Ok(are_equal && whiteout::users_attributes(upper)? == whiteout::users_attributes(base)?)
 }

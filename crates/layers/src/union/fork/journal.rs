@@ -2,17 +2,23 @@
 //!
 //! `.wh..wh.plyfs/commit` has one line for each thing: `begun ID` first, with what the temporary names of this commit have
 //! in them; `copy UPPER CTIME BASE MTIME PATH` before a copy of that object, as it was when its status last changed, takes that
-//! place in the file system; `move UPPER BASE` for each directory that is to move, before the first does. `lost LOSSES PATH` is what
-//! the file system did not keep of what came to that path.
+//! place in the file system; `move UPPER BASE` for each directory that is to move, before the first does.
+//!
+//! The others tell what is this commit's doing from what others do. `rights BASE MODE UID GID XATTRS` is what a directory of the
+//! file system had when it was first seen, or was given; `rights BASE` alone, before it is given others. `bereft BASE` is a file
+//! that is about to lose names; `left BASE` a directory out of which others are about to move, and `left BASE MTIME` one out of
+//! which they have moved; `aside BASE` a directory that is about to be removed with all that is in it; `staging BASE` the one that
+//! those are in which are on their way. `lost LOSSES PATH` is what the file system did not keep of what came to that path.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp};
+use vnode::{Attributes, Caller, Creation, Handle, NameBuf, OpenFileRef, OpenFlags, Result, Timestamp, VnodeRef};
 
 use super::super::identity;
 use super::super::losses::Losses;
 use super::super::register::LATER;
 use super::super::work::{self, Work};
+use super::rights::Rights;
 
 /// The journal of a fork.
 pub(super) struct Journal {
@@ -25,6 +31,11 @@ pub(super) struct Journal {
     copies: HashMap<(Handle, Timestamp), Copied>,
     made: HashMap<Handle, Timestamp>,
     moves: HashMap<Handle, Handle>,
+    rights: HashMap<Handle, Option<Rights>>,
+    bereft: HashSet<Handle>,
+    left: HashMap<Handle, Option<Timestamp>>,
+    aside: HashSet<Handle>,
+    staging: Option<Handle>,
     lost: BTreeMap<Vec<u8>, Losses>,
 }
 
@@ -56,6 +67,11 @@ impl Journal {
             copies: HashMap::new(),
             made: HashMap::new(),
             moves: HashMap::new(),
+            rights: HashMap::new(),
+            bereft: HashSet::new(),
+            left: HashMap::new(),
+            aside: HashSet::new(),
+            staging: None,
             lost: BTreeMap::new(),
         };
         let text = std::str::from_utf8(&text[..end]).map_err(|_| LATER)?;
@@ -64,6 +80,16 @@ impl Journal {
             journal.learn(&line.split(' ').collect::<Vec<_>>()).ok_or(LATER)?;
         }
         Ok(journal)
+    }
+
+    /// That in the branch of changes, if there is one.
+    ///
+    /// # Errors
+    /// As [`Journal::open`].
+    pub(super) fn open_if_there(root: &VnodeRef, work: &Work) -> Result<Option<Self>> {
+        let Some(state) = work::state_of(root)? else { return Ok(None) };
+        let is_there = work::find(&state, work::name(Work::COMMIT))?.is_some();
+        if is_there { Self::open(work).map(Some) } else { Ok(None) }
     }
 
     /// From now on the file system is changed.
@@ -122,6 +148,73 @@ impl Journal {
         Ok(())
     }
 
+    /// Whether this is a directory of the file system that is to move, or has moved.
+    pub(super) fn is_moved(&self, directory: &Handle) -> bool {
+        self.moves.values().any(|rest| rest == directory)
+    }
+
+    /// The rights that a directory of the file system has unless others have changed them: `None` for one of which nothing is
+    /// known, and within it, for one that was being given others.
+    pub(super) fn rights_of(&self, directory: &Handle) -> Option<Option<Rights>> {
+        self.rights.get(directory).copied()
+    }
+
+    /// The directory has these rights, or with `None`, is about to be given others.
+    pub(super) fn note_rights(&mut self, directory: &Handle, rights: Option<Rights>) -> Result<()> {
+        let words = rights.map(|rights| format!(" {}", rights.words())).unwrap_or_default();
+        self.write(&format!("rights {}{words}", digits(directory)))?;
+        self.rights.insert(*directory, rights);
+        Ok(())
+    }
+
+    /// Whether this commit takes names from the file.
+    pub(super) fn is_bereft(&self, file: &Handle) -> bool {
+        self.bereft.contains(file)
+    }
+
+    /// The file is about to lose names.
+    pub(super) fn note_bereft(&mut self, file: &Handle) -> Result<()> {
+        if self.bereft.insert(*file) { self.write(&format!("bereft {}", digits(file))) } else { Ok(()) }
+    }
+
+    /// The time of the data of a directory since this commit took something out of it; within it, `None` if that is not known.
+    pub(super) fn left(&self, directory: &Handle) -> Option<Option<Timestamp>> {
+        self.left.get(directory).copied()
+    }
+
+    /// That is the time since something was taken out of the directory; with `None`, something is about to be.
+    pub(super) fn note_left(&mut self, directory: &Handle, time: Option<Timestamp>) -> Result<()> {
+        let word = time.map(|time| format!(" {}", time_text(time))).unwrap_or_default();
+        self.write(&format!("left {}{word}", digits(directory)))?;
+        self.left.insert(*directory, time);
+        Ok(())
+    }
+
+    /// Whether a directory may be removed with all that is in it.
+    pub(super) fn is_aside(&self, directory: &Handle) -> bool {
+        self.aside.contains(directory)
+    }
+
+    /// The directory is about to be removed, with all that is in it.
+    pub(super) fn note_aside(&mut self, directory: &Handle) -> Result<()> {
+        if self.aside.insert(*directory) {
+            self.write(&format!("aside {}", digits(directory)))?;
+        }
+        self.sync()
+    }
+
+    /// The directory for those on their way.
+    pub(super) fn staging(&self) -> Option<Handle> {
+        self.staging
+    }
+
+    /// It was made.
+    pub(super) fn note_staging(&mut self, directory: &Handle) -> Result<()> {
+        self.write(&format!("staging {}", digits(directory)))?;
+        self.staging = Some(*directory);
+        self.sync()
+    }
+
     /// What the file system did not keep, by path.
     pub(super) fn lost(&self) -> &BTreeMap<Vec<u8>, Losses> {
         &self.lost
@@ -160,6 +253,16 @@ impl Journal {
                 self.made.insert(copied, written);
             }
             ["move", directory, rest] => drop(self.moves.insert(handle(directory)?, handle(rest)?)),
+            ["rights", directory] => drop(self.rights.insert(handle(directory)?, None)),
+            ["rights", directory, mode, uid, gid, attributes] => {
+                let rights = Rights::of_words([mode, uid, gid, attributes])?;
+                self.rights.insert(handle(directory)?, Some(rights));
+            }
+            ["bereft", file] => drop(self.bereft.insert(handle(file)?)),
+            ["left", directory] => drop(self.left.insert(handle(directory)?, None)),
+            ["left", directory, changed] => drop(self.left.insert(handle(directory)?, Some(time(changed)?))),
+            ["aside", directory] => drop(self.aside.insert(handle(directory)?)),
+            ["staging", directory] => self.staging = Some(handle(directory)?),
             ["lost", losses, path] => drop(self.lost.insert(identity::bytes(path)?, Losses::of_words(losses)?)),
             _ => return None,
         }

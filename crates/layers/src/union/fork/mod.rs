@@ -5,9 +5,11 @@ mod changes;
 mod commit;
 mod conflicts;
 mod journal;
+mod leaving;
 mod moves;
 mod names;
 mod plain;
+mod rights;
 mod whole;
 
 use std::fmt;
@@ -25,6 +27,7 @@ use super::{Member, Union, UnionFileSystem};
 use crate::{Branch, BranchMode, OptionError};
 use commit::Commit;
 pub use diff::{Change, Difference, to_json};
+use journal::Journal;
 use plain::Plain;
 
 /// A fork: what is done in it is seen in it only.
@@ -183,7 +186,7 @@ impl Fork {
     /// Each object is replaced in one step: others see it as it was or as it is in the fork. Deletions come last.
     ///
     /// # Errors
-    /// [`CommitError`]. With conflicts nothing is changed.
+    /// [`CommitError`]. Nothing is changed if there are conflicts when it begins; with those that come later, nothing further.
     pub fn commit(&self, options: &CommitOptions) -> std::result::Result<Committed, CommitError> {
         let mut before = 0;
         loop {
@@ -202,13 +205,31 @@ impl Fork {
         }
     }
 
+    /// The directories that a commit which was stopped has taken from their places and not brought to those that the fork has them
+    /// in, by path. As long as there is one, only a commit is safe: discarding the fork would leave it where nobody looks for it, and
+    /// who goes on in the fork would find it empty.
+    ///
+    /// # Errors
+    /// Of reading the fork or the file system.
+    pub fn moves_under_way(&self) -> std::result::Result<Vec<Vec<u8>>, CommitError> {
+        let upper = self.upper();
+        let stopped = |errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 };
+        let Some(journal) = Journal::open_if_there(&upper.root, &upper.work).map_err(stopped)? else {
+            return Ok(Vec::new());
+        };
+        let options = CommitOptions { since: Timestamp { seconds: 0, nanoseconds: 0 }, force: false };
+        Commit::new(upper, self.lower(), Arc::clone(&self.stack), journal, &options).moves_under_way()
+    }
+
     fn prepared<'a>(&self, options: &'a CommitOptions) -> std::result::Result<Commit<'a>, CommitError> {
         // Somebody may have used the changes with `metacopy=on`.
         let brought = self.union().bring_all(&self.upper());
         brought
             .and_then(|()| names::settle_names(self.union(), &self.upper()))
             .map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
-        Commit::new(self.upper(), self.lower(), Arc::clone(&self.stack), options)
+        let journal = Journal::open(&self.upper().work);
+        let journal = journal.map_err(|errno| CommitError::Stopped { path: Vec::new(), errno, done: 0 })?;
+        Ok(Commit::new(self.upper(), self.lower(), Arc::clone(&self.stack), journal, options))
     }
 
     fn union(&self) -> &Arc<Union> {
@@ -234,6 +255,13 @@ struct Failed {
 }
 
 type Step<T = ()> = std::result::Result<T, Failed>;
+
+impl Failed {
+    fn conflict(path: Vec<u8>, deed: Deed) -> Self {
+        let errno = if deed == Deed::Removed { Errno::ESTALE } else { Errno::EBUSY };
+        Self { path, errno, is_conflict: true }
+    }
+}
 
 /// Tells where an error happened.
 trait AtPath<T> {

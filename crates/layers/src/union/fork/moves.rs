@@ -3,16 +3,18 @@
 //! One that can go to its new place at once does. The others first leave their old places, since one may come to where
 //! another was: meanwhile they are in a directory of this commit at the root.
 
-use vnode::{Caller, Entry, Errno, NameBuf, RenameMode, Result, VnodeRef};
+use std::collections::{HashMap, HashSet};
+
+use vnode::{Caller, Entry, Errno, Handle, Name, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::super::copy_up::keeping_times;
 use super::super::durable::sync_directory;
 use super::super::sure::Sure;
 use super::super::tree_path::TreePath;
 use super::super::{links, whiteout, work};
-use super::changes::{Below, Changes, Object, join};
+use super::changes::{Below, Changes, Object, join, shown};
 use super::commit::Commit;
-use super::{AtPath, Failed, Step, is_directory};
+use super::{AtPath, CommitError, Deed, Failed, Step, is_directory};
 
 /// A directory that the fork has moved.
 pub(super) struct Moved {
@@ -90,6 +92,12 @@ pub(super) fn look_at(root: &VnodeRef, path: &[u8]) -> Result<Option<Place>> {
     Ok(found)
 }
 
+/// The same path, to walk on from.
+fn tree_path(path: &[u8]) -> Result<TreePath> {
+    let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+    names.try_fold(TreePath::root(), |path, name| Ok(path.join(Name::new(name)?)))
+}
+
 impl Commit<'_> {
     /// Moves them all.
     pub(super) fn bring_moved(&mut self, mut moved: Vec<Moved>) -> Step {
@@ -110,11 +118,16 @@ impl Commit<'_> {
         if moved.is_empty() {
             return Ok(());
         }
+        let sources = self.note_sources(&moved)?;
         self.journal.sync().at(&TreePath::root())?;
         // The deepest first: a path is right as long as nothing above it has moved.
         moved.sort_by_key(|directory| std::cmp::Reverse(depth(&directory.rest)));
         for directory in &moved {
             self.take_rest(directory)?;
+        }
+        for source in sources.values() {
+            let time = source.getattr(&Caller::server()).at(&TreePath::root())?.mtime;
+            self.journal.note_left(&source.handle(), Some(time)).at(&TreePath::root())?;
         }
         // The highest first: the place of one may be in another.
         moved.sort_by_key(|directory| depth(&directory.path));
@@ -128,6 +141,21 @@ impl Commit<'_> {
             }
         }
         self.remove_staging()
+    }
+
+    /// The directories that others move out of: that changes their times.
+    fn note_sources(&mut self, moved: &[Moved]) -> Step<HashMap<Handle, VnodeRef>> {
+        let mut sources = HashMap::new();
+        for directory in moved {
+            let rest = self.journal.moved_to(&directory.upper.handle());
+            let place = look_at(&self.root, &directory.rest).at(&directory.path)?;
+            let Some(place) = place.filter(|place| Some(place.entry.vnode.handle()) == rest) else { continue };
+            let source = place.directory.handle();
+            if sources.insert(source, place.directory).is_none() {
+                self.journal.note_left(&source, None).at(&directory.path)?;
+            }
+        }
+        Ok(sources)
     }
 
     fn take_rest(&mut self, moved: &Moved) -> Step {
@@ -152,7 +180,8 @@ impl Commit<'_> {
             .at(&moved.path)
     }
 
-    /// The directory that it can move to at once: one that stays where it is and has nothing by its name.
+    /// The directory that it can move to at once: one that stays where it is, as it was found, and has nothing
+    /// by its name.
     fn free_place(&self, moved: &Moved) -> Result<Option<VnodeRef>> {
         let (mut upper, mut base, mut path) = (self.upper.root.clone(), self.root.clone(), TreePath::root());
         for part in moved.above() {
@@ -161,7 +190,8 @@ impl Commit<'_> {
             let Some(object) = found.filter(|object| matches!(object.below, Below::Same | Below::Own)) else {
                 return Ok(None);
             };
-            match work::find(&base, part.as_name())?.filter(is_directory) {
+            let known = |there: &Entry| self.journal.rights_of(&there.vnode.handle()).is_some();
+            match work::find(&base, part.as_name())?.filter(|there| is_directory(there) && known(there)) {
                 Some(entry) => (upper, base, path) = (object.entry.vnode, entry.vnode, object.path),
                 None => return Ok(None),
             }
@@ -183,7 +213,10 @@ impl Commit<'_> {
         let staging = self.staging().at(at)?;
         let staged = work::find(&staging, moved.key().as_name()).at(at)?;
         if staged.is_none_or(|staged| Some(staged.vnode.handle()) != rest) {
-            return Err(Failed { path: at.clone(), errno: Errno::ESTALE, is_conflict: true });
+            return Err(Failed::conflict(at.clone(), Deed::Removed));
+        }
+        if let Some(there) = &there {
+            self.refuse_changed(there, &tree_path(at).at(at)?)?;
         }
         self.replace((&staging, &moved.key()), (&target, &moved.name), there.as_ref()).at(at)?;
         self.has_arrived(moved, &target)
@@ -216,26 +249,87 @@ impl Commit<'_> {
     }
 
     /// Where directories are on their way.
-    fn staging(&self) -> Result<VnodeRef> {
-        let name = self.staging_name();
-        match self.root.mkdir(&Caller::server(), name.as_name(), 0o700) {
-            Ok(entry) => Ok(entry.vnode),
-            Err(Errno::EEXIST) => Ok(self.root.lookup(&Caller::server(), name.as_name())?.vnode),
-            Err(error) => Err(error),
+    fn staging(&mut self) -> Result<VnodeRef> {
+        if let Some(staging) = self.staging_if_there()? {
+            return Ok(staging);
         }
+        let (server, name) = (Caller::server(), self.staging_name());
+        match self.root.rmdir_surely(&server, name.as_name()) {
+            // One that the journal does not know yet is empty, unless it is another's.
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(error) => return Err(error),
+        }
+        let made = self.root.mkdir(&server, name.as_name(), 0o700)?.vnode;
+        self.journal.note_staging(&made.handle())?;
+        Ok(made)
     }
 
-    /// Takes that directory away, with what has been replaced by one of those.
+    fn staging_if_there(&self) -> Result<Option<VnodeRef>> {
+        let there = work::find(&self.root, self.staging_name().as_name())?.map(|entry| entry.vnode);
+        Ok(there.filter(|there| Some(there.handle()) == self.journal.staging()))
+    }
+
+    /// Takes that directory away, with what has been replaced by one of those, but never with one of those.
     pub(super) fn remove_staging(&self) -> Step {
-        match work::remove_tree(&self.root, self.staging_name().as_name()) {
-            Err(Errno::ENOENT) => Ok(()),
-            result => result.at(&TreePath::root()),
+        let (path, name) = (self.staging_path(), self.staging_name());
+        let Some(staging) = self.staging_if_there().at(&path)? else { return Ok(()) };
+        for (name, _) in work::entries(&staging).at(&path)? {
+            let there = work::find(&staging, name.as_name()).at(&path)?;
+            if !there.is_some_and(|there| self.journal.is_moved(&there.vnode.handle())) {
+                self.remove_temporary(&staging, &name).at(&join(&path, &name))?;
+            }
         }
+        self.root.rmdir_surely(&Caller::server(), name.as_name()).at(&path)
+    }
+
+    /// The directories on their way that the fork does not have any more, by path.
+    fn stranded(&self, moved: &[Moved]) -> Step<Vec<Vec<u8>>> {
+        let path = self.staging_path();
+        let Some(staging) = self.staging_if_there().at(&path)? else { return Ok(Vec::new()) };
+        let wanted: HashSet<Handle> =
+            moved.iter().filter_map(|directory| self.journal.moved_to(&directory.upper.handle())).collect();
+        let mut stranded = Vec::new();
+        for (name, _) in work::entries(&staging).at(&path)? {
+            let there = work::find(&staging, name.as_name()).at(&path)?.map(|there| there.vnode.handle());
+            if there.is_some_and(|there| self.journal.is_moved(&there) && !wanted.contains(&there)) {
+                stranded.push(join(&path, &name));
+            }
+        }
+        Ok(stranded)
+    }
+
+    /// Stops at such a directory: nobody has said what is to become of what is in it.
+    pub(super) fn refuse_stranded(&self, moved: &[Moved]) -> Step {
+        let first = self.stranded(moved)?.into_iter().next();
+        first.map_or(Ok(()), |path| Err(Failed { path, errno: Errno::ENOTEMPTY, is_conflict: false }))
+    }
+
+    /// All directories that have left their places and not arrived, by path.
+    pub(super) fn moves_under_way(&self) -> std::result::Result<Vec<Vec<u8>>, CommitError> {
+        let found = find_moved(&self.upper.root).and_then(|moved| {
+            let mut paths = self.stranded(&moved)?;
+            for directory in moved {
+                let Some(rest) = self.journal.moved_to(&directory.upper.handle()) else { continue };
+                for place in [self.staged(&directory), directory.path.clone()] {
+                    let there = look_at(&self.root, &place).at(&directory.path)?;
+                    if there.is_some_and(|there| there.entry.vnode.handle() == rest) {
+                        paths.push(directory.path.clone());
+                    }
+                }
+            }
+            Ok(paths)
+        });
+        let paths = found.map_err(|failed| self.error(failed))?;
+        Ok(paths.iter().map(|path| shown(path)).collect())
     }
 
     /// Where it is on its way.
     pub(super) fn staged(&self, moved: &Moved) -> Vec<u8> {
-        join(&join(&[], &self.staging_name()), &moved.key())
+        join(&self.staging_path(), &moved.key())
+    }
+
+    fn staging_path(&self) -> Vec<u8> {
+        join(&[], &self.staging_name())
     }
 
     fn staging_name(&self) -> NameBuf {

@@ -1,0 +1,47 @@
+//! Rights of a directory: who may do what in it, and what else it has of extended attributes.
+
+use vnode::{Caller, Result, VnodeRef};
+
+use super::super::{identity, whiteout};
+
+/// Those of one directory at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rights {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    /// A number for the extended attributes that users see.
+    attributes: u64,
+}
+
+impl Rights {
+    /// Those that the directory has now.
+    pub(super) fn of(directory: &VnodeRef) -> Result<Self> {
+        let attributes = directory.getattr(&Caller::server())?;
+        let xattrs = whiteout::users_attributes(directory)?;
+        let text = xattrs.iter().flat_map(|(name, value)| {
+            [&(name.len() as u64).to_be_bytes()[..], name, &(value.len() as u64).to_be_bytes(), value].concat()
+        });
+        Ok(Self {
+            mode: attributes.mode,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            attributes: identity::hash(&text.collect::<Vec<u8>>()),
+        })
+    }
+
+    /// As the journal has them.
+    pub(super) fn words(&self) -> String {
+        format!("{:o} {} {} {:x}", self.mode, self.uid, self.gid, self.attributes)
+    }
+
+    pub(super) fn of_words(words: [&str; 4]) -> Option<Self> {
+        let [mode, uid, gid, attributes] = words;
+        Some(Self {
+            mode: u32::from_str_radix(mode, 8).ok()?,
+            uid: uid.parse().ok()?,
+            gid: gid.parse().ok()?,
+            attributes: u64::from_str_radix(attributes, 16).ok()?,
+        })
+    }
+}
