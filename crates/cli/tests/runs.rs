@@ -580,6 +580,34 @@ fn what_the_stack_does_not_keep_is_named_and_stays_in_the_fork() {
     }
 }
 
+/// Where a commit stops between taking a directory away and bringing it to its place, the fork alone knows whose it is.
+#[test]
+fn directories_on_their_way_are_not_discarded() {
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::with(&["d/f", "e/g"]);
+    let stack = format!("{} | faulty(operations=rename, from=2, times=1, error=EIO)", scene.base().display());
+    let run = |words: &[&str]| {
+        let mut command = plyfs();
+        command.args(["run", "--scratch"]).arg(scene.kept()).args(words).current_dir(scene.base());
+        finish(command.stdin(Stdio::null()).output())
+    };
+    let moved = run(&["--stack", &stack, "--keep", "--", "sh", "-c", "mv d t; mv e d; mv t e"]);
+    assert_eq!(moved.code, 0, "{moved:?}");
+    let stopped = run(&["--commit"]);
+    assert_eq!(stopped.code, 125, "{stopped:?}");
+    assert!(!scene.at("d/f").exists() && !scene.at("e/f").exists(), "it is on its way: {stopped:?}");
+    for words in [&["--discard"][..], &["--", "true"]] {
+        let refused = run(words);
+        assert_eq!(refused.code, 125, "{refused:?}");
+        assert!(refused.errors.contains("finish it first: plyfs run --scratch"), "{refused:?}");
+    }
+    let is_done = (0..5).any(|_| run(&["--commit"]).code == 0);
+    assert!(is_done && !scene.kept().exists());
+    assert_eq!((scene.read("e/f").as_str(), scene.read("d/g").as_str()), ("f", "g"));
+}
+
 #[test]
 fn what_others_have_changed_is_named_and_nothing_is_committed() {
     if !can_mount() {
