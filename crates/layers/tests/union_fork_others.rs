@@ -35,11 +35,13 @@ impl Layer for Before {
     }
 }
 
-/// A fork of a file system in memory.
+/// A fork of a file system.
 struct Scene {
     stack: FileSystemRef,
     changes: FileSystemRef,
     since: Timestamp,
+    /// Where the file system is, if not in memory.
+    _directory: Option<tempfile::TempDir>,
 }
 
 impl Scene {
@@ -53,8 +55,22 @@ impl Scene {
         let changes = memory();
         Fork::new(changes.clone(), stack.clone()).unwrap().hold(true).unwrap();
         let since = Timestamp::now();
-        std::thread::sleep(Duration::from_millis(1));
-        Self { stack, changes, since }
+        // Files of a disk have the time of the last tick.
+        std::thread::sleep(Duration::from_millis(12));
+        Self { stack, changes, since, _directory: None }
+    }
+
+    /// The same of a file system on disk, if this process may use one.
+    fn on_disk(paths: &[&str]) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let options = bases::dir::Options::default();
+        let stack = Arc::new(bases::dir::DirectoryFileSystem::open(directory.path(), options).unwrap());
+        let stack = stack as FileSystemRef;
+        paths.iter().for_each(|path| fill(&stack, 0, path));
+        Some(Self { _directory: Some(directory), ..Self::of(stack) })
     }
 
     fn fork(&self) -> Fork {
@@ -156,8 +172,11 @@ fn changed(committed: std::result::Result<Committed, CommitError>) -> Vec<String
 
 #[test]
 fn a_directory_that_others_have_moved_into_a_deleted_one_is_not_deleted() {
-    for is_replaced in [false, true] {
-        let scene = Scene::with(&["d/x", "keep/old", "keep/deep/older"]);
+    let paths = ["d/x", "keep/old", "keep/deep/older"];
+    let scenes =
+        [(Some(Scene::with(&paths)), false), (Some(Scene::with(&paths)), true), (Scene::on_disk(&paths), false)];
+    for (scene, is_replaced) in scenes {
+        let Some(scene) = scene else { continue };
         remove(&scene.seen(), "d", &["x"]);
         if is_replaced {
             write(&scene.seen().root(), "d", b"file");
