@@ -1,5 +1,7 @@
 //! The samples that keep what is deleted or overwritten: what is refused leaves no trace.
 
+use std::path::Path;
+
 use vnode::{Caller, Control, Creation, Errno, FileSystemRef, OpenFlags, RenameMode, SetAttributes, VnodeRef};
 
 use super::{Described, TIERS, described, name, names_in, read, user, write};
@@ -85,6 +87,42 @@ fn versionfs_keeps_its_versions_where_an_operation_is_refused() {
         file.setattr(&owner, &SetAttributes { mode: Some(0o666), ..Default::default() }).unwrap();
         assert_eq!(opened_to_write(&open, &other, "file"), Err(Errno::EPERM));
         assert_eq!(versions(&open), before);
+    }
+}
+
+/// A program that is told `EXDEV` copies what it sees by the old name, and deletes that. After half a rename it would put the
+/// second's file in the place of the first's.
+#[test]
+fn unionfs_has_nothing_copied_after_half_a_rename() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fist/unionfs.fist");
+    let build = |expression: &str| stack::build(&stack::syntax::parse(expression).unwrap()).unwrap();
+    let server = Caller::server();
+    for tier in TIERS {
+        let below = vec![build("mem:"), build("mem: | faulty(operations=rename, error=EXDEV)")];
+        let options = [("tier".to_owned(), tier.to_owned())];
+        let mount = stack::build_description(&sample, &options, below.clone()).unwrap();
+        let (root, first, second) = (mount.root(), below[0].root(), below[1].root());
+        for at in ["one", "two"] {
+            write(&first, &server, at, b"newer").unwrap();
+            write(&second, &server, at, b"older").unwrap();
+        }
+        write(&second, &server, "lower", b"lower").unwrap();
+        let rename = |at, to: &VnodeRef| root.rename(&server, name(at), to, name("moved"), RenameMode::Replace);
+        assert_eq!(rename("one", &root), Err(Errno::EIO));
+        assert_eq!(read(&root, &server, "moved").unwrap(), b"newer");
+        // Here nothing has been renamed.
+        root.unlink(&server, name("moved")).unwrap();
+        assert_eq!(rename("lower", &root), Err(Errno::EXDEV));
+        assert_eq!(
+            (names_in(&first), read(&root, &server, "lower").unwrap()),
+            (vec!["two".to_owned()], b"lower".to_vec())
+        );
+        let only_first = root.mkdir(&server, name("directory"), 0o755).unwrap().vnode;
+        assert_eq!(rename("two", &only_first), Err(Errno::EXDEV));
+        assert_eq!(
+            (names_in(&first), read(&root, &server, "two").unwrap()),
+            (vec!["directory".to_owned(), "two".to_owned()], b"newer".to_vec())
+        );
     }
 }
 
