@@ -680,7 +680,7 @@ fn list_directory(directory: &VnodeRef, caller: &Caller) -> Result<usize> {
 
 /// The first process forks one that outlives its parent, and goes on in another thread than its first.
 const OUTLIVING: &str = r"
-import ctypes, os, platform, signal, threading
+import ctypes, os, platform, signal, threading, time
 def stay():
     print(threading.get_native_id(), flush=True)
     os.read(0, 1)
@@ -689,10 +689,14 @@ if os.fork() == 0:
     if os.fork() == 0:
         print(os.getpid(), flush=True)
         os.read(0, 1)
+        above = os.getppid()
+        os.kill(above, signal.SIGKILL)
+        while os.getppid() == above:
+            time.sleep(0.001)
         threading.Thread(target=stay).start()
         # exit(2) ends the calling thread alone.
         ctypes.CDLL(None).syscall({'x86_64': 60}.get(platform.machine(), 93), 0)
-    os._exit(0)
+    signal.pause()
 os.wait()
 signal.pause()
 ";
