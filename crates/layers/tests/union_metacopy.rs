@@ -843,3 +843,28 @@ fn the_union_reads_and_fills_what_the_kernel_copies() {
     scene.union = memory();
     assert_eq!(scene.check(CheckOptions::default()), []);
 }
+
+/// By each of its names a copy of overlayfs that tells no path has its data at that name. Where these are several files, it is none
+/// of them by one name and another by the next.
+#[test]
+fn a_copy_with_several_names_has_the_data_of_one_file() {
+    use common::unions::{at, joined, name, read, write};
+    let [left, right] = [common::memory(), common::memory()];
+    let linked = |branch: &FileSystemRef, from: &str, to: &str| {
+        let file = at(branch, from).unwrap();
+        branch.root().link(&Caller::server(), &file, name(to)).unwrap();
+        file
+    };
+    write(&left.root(), "one", b"   ");
+    let copy = linked(&left, "one", "other");
+    copy.setxattr(&Caller::server(), b"trusted.overlay.metacopy", b"", vnode::XattrMode::Set).unwrap();
+    for (file, second) in [("one", "first"), ("other", "second")] {
+        write(&right.root(), file, file.as_bytes());
+        linked(&right, file, second);
+    }
+    let scene = joined(vec![(BranchMode::ReadWrite, left), (BranchMode::ReadOnly, right)]);
+    let held = at(&scene.union, "one").unwrap();
+    assert_eq!(read(&scene.union, "one").as_deref(), Ok("one"));
+    assert_eq!(read(&scene.union, "other").err(), Some(Errno::EIO));
+    drop(held);
+}

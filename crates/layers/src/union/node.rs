@@ -62,6 +62,8 @@ pub(super) struct Node {
     pub(super) copies: AtomicU32,
     /// One more than that when it was last seen to have its data itself.
     pub(super) own_data_at: AtomicU64,
+    /// Where its data were first found by one of its several names, if its mark tells no path.
+    pub(super) data_by_name: OnceLock<Box<Handle>>,
     /// Files are open that are read where its data are.
     pub(super) is_read_elsewhere: AtomicBool,
     /// It may have come to its branch since that was last synchronized, or its data have.
@@ -192,6 +194,7 @@ impl Node {
             whereabouts: Mutex::new(Places { now: Whereabouts::Unknown, others: Vec::new() }),
             copies: AtomicU32::new(0),
             own_data_at: AtomicU64::new(0),
+            data_by_name: OnceLock::new(),
             is_read_elsewhere: AtomicBool::new(false),
             is_arriving: AtomicBool::new(is_copy),
             names: AtomicU32::new(names),

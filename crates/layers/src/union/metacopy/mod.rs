@@ -185,7 +185,18 @@ impl Node {
         }
         let copy = self.leftmost();
         match Mark::of(&copy.vnode)? {
-            Some(mark) => self.union.data_of(&copy, mark, || self.beside(&copy.member)).map(Some),
+            Some(mark) => {
+                let is_by_name = !mark.tells_path();
+                let data = self.union.data_of(&copy, mark, || self.beside(&copy.member))?;
+                if is_by_name && has_several_names(&copy.vnode)? {
+                    // By another of them it could be another file, but the object is one.
+                    let first = self.data_by_name.get_or_init(|| Box::new(data.vnode.handle()));
+                    if **first != data.vnode.handle() {
+                        return Err(Errno::EIO);
+                    }
+                }
+                Ok(Some(data))
+            }
             None => {
                 self.has_data(copies);
                 Ok(None)
