@@ -49,6 +49,13 @@ impl Loss {
     }
 }
 
+/// For people.
+impl std::fmt::Display for Losses {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.joined(", "))
+    }
+}
+
 impl Losses {
     /// Nothing is missing.
     pub const NONE: Self = Self(0);
@@ -75,10 +82,14 @@ impl Losses {
         self == Self::NONE
     }
 
-    /// Those, for people.
-    pub fn words(self) -> String {
+    /// Those, as they are noted.
+    pub(super) fn words(self) -> String {
+        self.joined(",")
+    }
+
+    fn joined(self, separator: &str) -> String {
         let words: Vec<&str> = Loss::ALL.into_iter().filter(|loss| self.has(*loss)).map(Loss::word).collect();
-        words.join(",")
+        words.join(separator)
     }
 
     pub(super) fn of_words(words: &str) -> Option<Self> {

@@ -152,7 +152,6 @@ fn commit(arguments: &Run, fork: &Fork, scratch: &Scratch) -> Outcome {
 /// All is committed: the fork is removed, unless it has something yet that the stack does not keep.
 fn finish(arguments: &Run, committed: &Committed, scratch: &Scratch) -> Outcome {
     committed.lost.iter().for_each(|(path, lost)| {
-        let lost = lost.words().replace(',', ", ");
         tell(&format!("/{} is committed without what the stack does not keep: {lost}", String::from_utf8_lossy(path)));
     });
     if committed.lost.is_empty() || arguments.force {

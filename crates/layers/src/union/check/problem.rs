@@ -84,7 +84,7 @@ impl Problem {
             Self::DataUnbelieved => "says that its data are elsewhere, which the superuser does not believe".into(),
             Self::Unbelieved => "is marked as opaque or moved by an attribute that others could have set".into(),
             Self::NotKept(losses) => {
-                format!("is a copy without what the branch does not keep: {}", losses.words().replace(',', ", "))
+                format!("is a copy without what the branch does not keep: {losses}")
             }
             Self::NoMetacopies => "says that files have their data elsewhere, and none has".into(),
             Self::LeftOver => "is left over from an operation that was stopped".into(),
