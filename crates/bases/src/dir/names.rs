@@ -12,13 +12,17 @@ use super::shares::may_keep;
 use super::status::Status;
 use super::table::fingerprint;
 use super::tree::{Found, PATH_ONLY, Tree};
-use super::{errno, removed, system};
+use super::{errno, removed, stale, system};
 
 /// The object by that name.
 pub fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<Entry> {
     only_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
+    if directory.mount().renames_removed() {
+        let _acting = thread.act_as_server()?;
+        stale::look_again(descriptor.as_fd(), name);
+    }
     let (vnode, attributes) = directory.tree().entry(thread, caller, directory, descriptor.as_fd(), name)?;
     Ok(Entry { vnode, attributes })
 }

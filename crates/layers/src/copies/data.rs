@@ -54,7 +54,10 @@ pub(crate) fn copy_data(writer: &Caller, from: &dyn OpenFile, to: &dyn OpenFile,
 fn is_empty_from(file: &dyn OpenFile, offset: u64) -> Result<bool> {
     let server = Caller::server();
     match file.seek(&server, offset, SeekTarget::Hole) {
-        Ok(hole) if hole == offset => Ok(file.seek(&server, offset, SeekTarget::Data) == Err(Errno::ENXIO)),
+        Ok(hole) if hole == offset => match file.seek(&server, offset, SeekTarget::Data) {
+            Err(Errno::ENXIO) => Ok(true),
+            again => again.map(|_| false),
+        },
         Ok(_) => Ok(false),
         Err(Errno::ENXIO) => Ok(file.getattr(&server)?.size <= offset),
         Err(error) => Err(error),

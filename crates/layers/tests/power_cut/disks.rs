@@ -1,7 +1,7 @@
 //! Ext4 file systems on devices that remember, and what is left of them after a cut.
 
 use std::fs;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -107,6 +107,20 @@ impl Disks {
 impl Drop for Disks {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+impl AfterCut {
+    /// What is on each disk itself, in words.
+    pub fn describe(&self) -> String {
+        let describe = |path: &PathBuf| {
+            let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
+            let is_mounted = device(path).ok() != device(path.parent().unwrap()).ok();
+            let listed = fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect());
+            let names: std::io::Result<Vec<_>> = listed;
+            format!("{}: mounted: {is_mounted}, {names:?}", path.display())
+        };
+        self.mounted.iter().map(describe).collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -69,9 +69,10 @@ impl<'a> Bench<'a> {
         self.disks.end();
         for _ in 0..cuts {
             let (point, seed) = (random.usize(..=requests), random.u64(..));
-            let _after_cut = self.disks.cut(point, &mut Rng::with_seed(seed))?;
-            look(&self.scene, point)
-                .map_err(|failure| format!("cut before request {point} of {requests}: {failure}"))?;
+            let after_cut = self.disks.cut(point, &mut Rng::with_seed(seed))?;
+            look(&self.scene, point).map_err(|failure| {
+                format!("cut before request {point} of {requests}: {failure}\n{}", after_cut.describe())
+            })?;
         }
         Ok(())
     }
