@@ -25,7 +25,6 @@ mod paths;
 mod removed;
 mod restrictions;
 mod shares;
-mod stale;
 mod status;
 mod submounts;
 mod subordinates;
@@ -192,9 +191,6 @@ fn open_error(path: &Path, errno: Errno) -> OpenError {
 
 /// The vnode interface's error of a system call's.
 fn errno(error: rustix::io::Errno) -> Errno {
-    if error == rustix::io::Errno::STALE {
-        stale::is_met();
-    }
     Errno::new(error.raw_os_error())
 }
 

@@ -12,17 +12,13 @@ use super::shares::may_keep;
 use super::status::Status;
 use super::table::fingerprint;
 use super::tree::{Found, PATH_ONLY, Tree};
-use super::{errno, removed, stale, system};
+use super::{errno, removed, system};
 
 /// The object by that name.
 pub fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<Entry> {
     only_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
-    if directory.mount().renames_removed() {
-        let _acting = thread.act_as_server()?;
-        stale::look_again(descriptor.as_fd(), name);
-    }
     let (vnode, attributes) = directory.tree().entry(thread, caller, directory, descriptor.as_fd(), name)?;
     Ok(Entry { vnode, attributes })
 }
@@ -180,6 +176,7 @@ impl<'a> Victim<'a> {
     /// Its name is gone: its vnodes keep it open.
     fn keep(self) {
         self.node.pin(self.object);
+        self.node.has_lost_a_name();
     }
 }
 

@@ -81,6 +81,8 @@ impl Identity {
 
 /// What generations have that are given here, since the file system keeps no time of creation.
 const GIVEN: u64 = 1 << 63;
+/// The time of creation of what is not found by its number any more.
+const GONE: u64 = GIVEN - 1;
 
 impl Place {
     /// Of an object with this time of creation, as [`Mount::known_generation`], at a place if that is known.
@@ -365,6 +367,15 @@ impl Node {
             return Err(Errno::ESTALE);
         }
         Ok(object)
+    }
+
+    /// A name of it was taken away, which is the only one of a directory: whatever has its number from now on is another.
+    pub fn has_lost_a_name(&self) {
+        if let Identity::Place(place) = &self.identity
+            && self.kind == FileKind::Directory
+        {
+            place.created.store(GONE, Ordering::Relaxed);
+        }
     }
 
     /// Keeps the object open from now on, for it has no name any more.
