@@ -15,7 +15,6 @@ use fist::check::check;
 use fist::compiler::Compiled;
 use fist::interpreter::{self, Outside};
 use fist::memory::Memory;
-use fist::meter::Meter;
 use fist::program::Program;
 use fist::stop::{Stop, Why};
 
@@ -43,8 +42,7 @@ fn all_runs(
     let (mut notes, mut output, mut answers) = (Notes::new(program), vec![0; 40], Vec::new());
     for (one, other) in GIVEN {
         // One tier takes longer than the other, and steps are what ends their runs.
-        let meter = Meter::new(notes.time_limit).with_work(notes.work);
-        let mut memory = Memory::new(&program.data, &input, &mut output).metered(meter);
+        let mut memory = Memory::new(&program.data, &input, &mut output).metered(notes.meter());
         for values in [[Memory::INPUT, Memory::OUTPUT, one, other], [Memory::INPUT + 3, Memory::OUTPUT + 1, other, one]]
         {
             let outside = &mut Calls { program, host: &mut notes };

@@ -65,6 +65,11 @@ impl Notes {
         }
     }
 
+    /// What a run may take, as it is said here.
+    pub fn meter(&self) -> Meter {
+        Meter::new(self.time_limit).with_work(self.work)
+    }
+
     fn note(&mut self, what: String) -> i32 {
         self.done.push(what);
         0
@@ -232,8 +237,7 @@ pub fn interpret(
     input: &[u8],
     output: &mut [u8],
 ) -> Result<i64, Stop> {
-    let mut memory =
-        Memory::new(&program.data, input, output).metered(Meter::new(notes.time_limit).with_work(notes.work));
+    let mut memory = Memory::new(&program.data, input, output).metered(notes.meter());
     fist::interpreter::run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
 }
 
@@ -247,8 +251,7 @@ pub fn run_compiled(
     input: &[u8],
     output: &mut [u8],
 ) -> Result<i64, Stop> {
-    let mut memory =
-        Memory::new(&program.data, input, output).metered(Meter::new(notes.time_limit).with_work(notes.work));
+    let mut memory = Memory::new(&program.data, input, output).metered(notes.meter());
     compiled.run(program, &mut memory, &mut Calls { program, host: notes }, function, values)
 }
 
