@@ -750,3 +750,58 @@ fn a_directory_that_can_neither_be_marked_nor_removed_stays_beside_its_whiteout(
         assert_eq!(common::list(&found, &server), [""; 0], "again {again}");
     }
 }
+
+/// A union of four branches where a directory was moved that a file ends, in the third, and where another file has its
+/// name.
+fn with_end(branches: &[FileSystemRef]) -> FileSystemRef {
+    let server = Caller::server();
+    let [seen, end, hidden] = [1, 2, 3].map(|index| branches[index].root());
+    write(&seen.mkdir(&server, name("place"), 0o755).unwrap().vnode, "seen", 10, 1);
+    write(&end, "place", 10, 2);
+    write(&hidden.mkdir(&server, name("place"), 0o755).unwrap().vnode, "hidden", 10, 3);
+    let union = deleting_all(branches);
+    let root = union.root();
+    root.rename(&server, name("place"), &root, name("moved"), RenameMode::Replace).unwrap();
+    ["place", "new"].iter().for_each(|file| drop(write(&root, file, 10, 4)));
+    union
+}
+
+fn deleting_all(branches: &[FileSystemRef]) -> FileSystemRef {
+    use BranchMode::{ReadOnly, ReadWrite};
+    let modes = [ReadWrite, ReadOnly, ReadWrite, ReadOnly];
+    let branch = |(index, mode)| {
+        let file_system: &FileSystemRef = &branches[index];
+        Branch { file_system: file_system.clone(), mode: Some(mode), label: format!("branch {index}") }
+    };
+    let branches = modes.into_iter().enumerate().map(branch).collect();
+    layers::kind("union").unwrap().join(&[("delete".to_owned(), "all".to_owned())], branches, None).unwrap()
+}
+
+#[test]
+fn what_ends_a_moved_directory_still_does_after_a_removal_for_which_a_branch_could_not_be_asked() {
+    let server = Caller::server();
+    let removals: [fn(&VnodeRef) -> Result<(), Errno>; 3] = [
+        |root| root.unlink(&Caller::server(), name("place")),
+        |root| root.rename(&Caller::server(), name("place"), root, name("other"), RenameMode::Replace).map(drop),
+        |root| root.rename(&Caller::server(), name("new"), root, name("place"), RenameMode::Replace).map(drop),
+    ];
+    for (number, removal) in removals.iter().enumerate() {
+        for (failing, times) in [1, 2, 3].into_iter().flat_map(|branch| [(branch, "1"), (branch, "100")]) {
+            for from in 1.. {
+                let (told, branches): (Vec<_>, Vec<_>) = (0..4).map(|_| faulty()).unzip();
+                let union = with_end(&branches);
+                told[failing].set(0, &[("error", "EIO"), ("from", &format!("{from}")), ("times", times)]);
+                let answer = removal(&union.root());
+                let is_past = told[failing].count(0, "faults") == 0;
+                told[failing].off();
+                drop(union);
+                let moved = deleting_all(&branches).root().lookup(&server, name("moved")).unwrap().vnode;
+                let what = format!("removal {number}, {times} calls of branch {failing} from {from} on: {answer:?}");
+                assert_eq!(common::list(&moved, &server), ["seen"], "{what}");
+                if is_past {
+                    break;
+                }
+            }
+        }
+    }
+}

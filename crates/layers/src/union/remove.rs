@@ -242,9 +242,8 @@ impl Removal<'_> {
 
     /// Removes what may be removed of that, all at once. Users see none of it: what stays is hidden.
     fn remove_on_the_right(&self, directory: &Node) -> Leaves {
-        let (mut reached, mut leaves) = within_reach(self.right, self.stored);
+        let (reached, mut leaves) = within_reach(self.right, self.stored);
         let all = reached.len();
-        keep_ends_of_directories(&mut reached);
         let mut hidden: Vec<(Instance, Reached)> =
             reached.into_iter().map(|(place, entry)| (place.clone(), entry)).collect();
         hidden.retain(|(place, entry)| {
@@ -356,17 +355,20 @@ impl Has {
     }
 }
 
-/// Those of the places that have something by the name and that a search from the left comes to: up to a whiteout of the
-/// name. The places are asked at once where that pays.
+/// What the places have by the name that a search from the left comes to, up to a whiteout of the name, and that no moved
+/// directory needs; and what there is beside that. The places are asked at once where that pays.
 pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec<(&'a Instance, Reached)>, Leaves) {
-    let (mut reached, mut leaves) = (Vec::new(), Leaves::Nothing);
+    let (mut reached, mut leaves, mut is_whole) = (Vec::new(), Leaves::Nothing, true);
     let asked = stored.to_owned();
     // What is known of a slow one costs a question for its times.
     let is_needed = |_, place: &Instance| place.member.pace.is_slow() || !place.names.tell(stored);
     let answers = Answers::of(places, is_needed, move |_, place| Has::of(place, asked.as_name()));
     for (index, place) in places.iter().enumerate() {
         let has = answers.take(index, &Cancellation::default()).unwrap_or_else(|| Ok(Has::of(place, stored)));
-        let Ok(Ok(has)) = has else { return (reached, Leaves::Something) };
+        let Ok(Ok(has)) = has else {
+            (leaves, is_whole) = (Leaves::Something, false);
+            break;
+        };
         if !has.is_sure {
             leaves = Leaves::Something;
         }
@@ -375,19 +377,24 @@ pub(super) fn within_reach<'a>(places: &'a [Instance], stored: Name<'_>) -> (Vec
             break;
         }
     }
+    if keep_ends_of_directories(&mut reached, is_whole) {
+        leaves = Leaves::Something;
+    }
     (reached, leaves)
 }
 
-/// Takes out what is no directory and has one on its right, which may be part of a directory that was moved: that ends there.
-pub(super) fn keep_ends_of_directories(reached: &mut Vec<(&Instance, Reached)>) {
+/// Takes out what is no directory and has one on its right, or may have one where not all places could be asked: that may be
+/// part of a directory that was moved, which ends here. Whether there was such.
+fn keep_ends_of_directories(reached: &mut Vec<(&Instance, Reached)>, is_whole: bool) -> bool {
     let is_directory = |(_, entry): &(&Instance, Reached)| matches!(entry, Reached::Directory(_));
-    if let Some(last) = reached.iter().rposition(is_directory) {
-        let mut index = 0;
-        reached.retain(|entry| {
-            index += 1;
-            index > last || is_directory(entry)
-        });
-    }
+    let all = reached.len();
+    let end = if is_whole { reached.iter().rposition(is_directory).unwrap_or(0) } else { all };
+    let mut index = 0;
+    reached.retain(|entry| {
+        index += 1;
+        index > end || is_directory(entry)
+    });
+    reached.len() < all
 }
 
 /// Whether the directory has nothing that could be seen.

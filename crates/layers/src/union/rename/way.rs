@@ -9,7 +9,7 @@ use super::super::durable::{are_apart, sync_directory};
 use super::super::lookup::Found;
 use super::super::node::Instance;
 use super::super::record::{self, Record};
-use super::super::remove::{Reached, keep_ends_of_directories, within_reach};
+use super::super::remove::{Reached, within_reach};
 use super::super::sure::Sure;
 use super::super::whiteout::{self, Format};
 use super::spot::Spot;
@@ -257,8 +257,7 @@ impl Way<'_> {
     pub(super) fn take_others_along(&self) {
         let Ok(right) = self.source.right_of(self.member) else { return };
         let mut is_synchronized = true;
-        let mut reached = within_reach(&right, self.source.stored).0;
-        keep_ends_of_directories(&mut reached);
+        let (reached, _) = within_reach(&right, self.source.stored);
         for (place, reached) in reached.into_iter().rev() {
             let is_other = matches!(reached, Reached::Other);
             if is_other && self.target.directory.union.branches.may_change(&place.member) {
@@ -281,9 +280,11 @@ impl Way<'_> {
         let (server, source, target) = (Caller::server(), self.source.stored, self.target.stored);
         // A directory by the target's name may be part of one that was moved: nothing is to come before it.
         let right = self.target.right_of(self.member)?;
-        let is_directory =
-            |place: &Instance| place.vnode.lookup(&server, target).is_ok_and(|entry| entry.attributes.is_directory());
-        match self.target.directory.instance_in(&place.member).filter(|_| !right.iter().any(is_directory)) {
+        let may_be_directory = |place: &Instance| match place.vnode.lookup(&server, target) {
+            Ok(entry) => entry.attributes.is_directory(),
+            Err(error) => error != Errno::ENOENT,
+        };
+        match self.target.directory.instance_in(&place.member).filter(|_| !right.iter().any(may_be_directory)) {
             Some(to) => {
                 place.vnode.rename_surely(&server, source, &to, target, RenameMode::Replace)?;
                 // It hides what that has hidden.
