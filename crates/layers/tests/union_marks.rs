@@ -14,7 +14,7 @@ use layers::union::{CheckError, CheckOptions, Problem, check};
 use layers::{Branch, BranchMode, OptionProblem, Refusal};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use tempfile::TempDir;
-use vnode::{Caller, Entry, FileSystemRef, SetAttributes};
+use vnode::{Caller, Control, Entry, FileSystemRef, SetAttributes};
 
 use BranchMode::{ReadOnly, ReadWrite};
 
@@ -194,6 +194,43 @@ fn two_directories_that_say_they_were_moved_from_one_place_are_two() {
         fs::remove_file(scene.path("left/other/own other")).unwrap();
         at(&union, "other").vnode.unlink(&Caller::server(), common::name("file")).unwrap();
         assert_eq!(names(&union, "one"), ["file", "inner", "own one"], "{first} first");
+    }
+}
+
+/// The layers of a branch's snapshots share its handles: what is only the rest of one directory is no name of that directory.
+#[test]
+fn a_directory_of_a_snapshot_that_says_it_was_moved_into_itself_is_not_in_itself() {
+    for first in ["", "a", "d/d", "a/f/d"] {
+        let Some(scene) = Scene::new() else { return };
+        fs::create_dir_all(scene.path("left/d/d/f")).unwrap();
+        fs::write(scene.path("left/d/d/file"), "d").unwrap();
+        let arguments = vec![("name".to_owned(), "one".to_owned())];
+        let control = Control { target: "union".to_owned(), command: "snapshot-take".to_owned(), arguments };
+        scene.join().control(&control).unwrap();
+        let newest = scene.path("left/.wh..wh.plyfs/layers/1");
+        for (path, rest) in [("a", "/d/d"), ("a/f", "/d"), ("b", "/d/d")] {
+            fs::create_dir(newest.join(path)).unwrap();
+            set(&newest.join(path), "trusted.overlay.redirect", rest.as_bytes());
+        }
+        let union = scene.join();
+        let _held = at(&union, first);
+        for _ in 0..2 {
+            for (path, there) in [
+                ("a", &["f", "file"][..]),
+                ("a/f", &["d"]),
+                ("a/f/d", &["f", "file"]),
+                ("a/f/d/f", &[]),
+                ("b", &["f", "file"]),
+                ("d/d", &["f", "file"]),
+                ("d/d/f", &[]),
+            ] {
+                assert_eq!(names(&union, path), there, "{path}, {first} first");
+            }
+        }
+        let held: Vec<_> =
+            ["a", "a/f", "a/f/d", "a/f/d/f", "b", "b/f", "d", "d/d", "d/d/f"].map(|path| at(&union, path)).into();
+        let numbers: std::collections::HashSet<_> = held.iter().map(|entry| entry.attributes.ino).collect();
+        assert_eq!(numbers.len(), held.len(), "{first} first");
     }
 }
 

@@ -4,7 +4,7 @@
 //! the handle in the union. A file that is copied to another branch takes its identity along, in an extended attribute.
 //! A directory that several branches have is known by the branch that was there first.
 
-use vnode::{Caller, Handle, Result, VnodeRef};
+use vnode::{Caller, Handle, Name, Result, VnodeRef};
 
 use super::branches::Base;
 use super::trusted::Mark;
@@ -45,6 +45,16 @@ impl Identity {
     pub(super) fn of_another(&self) -> Self {
         let bytes = [&[ANOTHER], &self.handle.as_bytes()[1..]].concat();
         let handle = Handle::new(&bytes).expect("it is as long as before");
+        Self { handle, ino: tagged(u16::MAX, hash(&bytes)), ..*self }
+    }
+
+    /// That of a directory which is known by this one, while whatever else it could be known by is in use too: by its name in
+    /// the directory with this handle. It lasts as long.
+    pub(super) fn of_place(&self, directory: &Handle, name: Name<'_>) -> Self {
+        let place = [directory.as_bytes(), b"/", name.as_bytes()].concat();
+        let numbers = [&b"1"[..], b"2"].map(|salt| hash(&[salt, &place].concat()).to_le_bytes());
+        let bytes = [&[ANOTHER], &self.handle.as_bytes()[1..3], &numbers.concat()].concat();
+        let handle = Handle::new(&bytes).expect("it is short");
         Self { handle, ino: tagged(u16::MAX, hash(&bytes)), ..*self }
     }
 

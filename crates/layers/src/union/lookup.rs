@@ -409,20 +409,30 @@ impl Node {
         self.union.search(&self.instances(), caller, stored)
     }
 
-    /// The vnode of what was found here by a name. A directory that is seen at another place too, as where two directories say that
-    /// the rest of them is at one place, is another there: it would be in itself.
+    /// The vnode of what was found here by a name.
     pub(super) fn found_node(self: &Arc<Self>, found: Found, stored: Name<'_>) -> Result<Arc<Node>> {
-        let (identity, names) = self.union.identity(&found.instances, found.kind())?;
-        let live = if found.kind() == FileKind::Directory { self.union.table.find(&identity.handle) } else { None };
-        let identity = match live {
-            Some(live) if live.is_seen_elsewhere(self, stored)? => {
-                let Instance { member, vnode, ino, .. } = &found.instances[0];
-                self.union.fitting(Identity::native(&member.base, &vnode.handle(), *ino)?)?
-            }
-            _ => identity,
-        };
+        let (mut identity, names) = self.union.identity(&found.instances, found.kind())?;
+        if found.kind() == FileKind::Directory {
+            identity = self.union.fitting(self.identity_here(identity, &found.instances[0], stored)?)?;
+        }
         let place = (found.generation, found.instances.clone());
         Ok(self.union.table.find_or_insert(&self.union, (identity, names), found.kind(), place))
+    }
+
+    /// What a directory is known by that was found here by a name, and says that it is this one. A directory that is seen at
+    /// another place too, as where two directories say that the rest of them is at one place, is another here: it would be in
+    /// itself.
+    fn identity_here(&self, claimed: Identity, leftmost: &Instance, stored: Name<'_>) -> Result<Identity> {
+        let is_elsewhere = |identity: &Identity| match self.union.table.find(&identity.handle) {
+            Some(live) => live.is_seen_elsewhere(self, stored),
+            None => Ok(false),
+        };
+        if !is_elsewhere(&claimed)? {
+            return Ok(claimed);
+        }
+        let native = Identity::native(&leftmost.member.base, &leftmost.vnode.handle(), leftmost.ino)?;
+        // The other may have no more than the rest of it, which is all that is here.
+        Ok(if is_elsewhere(&native)? { claimed.of_place(&self.identity.handle, stored) } else { native })
     }
 
     /// Whether this directory, which was found by a name here, is at another place still.
