@@ -174,7 +174,7 @@ impl Node {
             None | Some(FileKind::CharacterDevice) => false,
             // The rest of a moved directory may have been there before it.
             Some(FileKind::Directory) => {
-                !union.table.has_other_names()
+                union.table.is_by_place()
                     && !member.work.has_copied_directories()
                     && union.branches.position(member) == Some(union.branches.slots().len() - 1)
             }
@@ -195,8 +195,7 @@ impl Node {
     /// The inode number and kind that users see of what the first of these places has by a name; `None` for a whiteout. The
     /// caller holds the lock.
     fn seen(self: &Arc<Self>, places: &[Instance], stored: Name<'_>) -> Result<Seen> {
-        let union = &self.union;
-        let search = union.search(places, &Caller::server(), stored)?;
+        let search = self.union.search(places, &Caller::server(), stored)?;
         let Some(found) = search.found else { return Ok(None) };
         let kind = found.kind();
         if kind == FileKind::Directory && found.instances.len() > 1 {
@@ -205,7 +204,7 @@ impl Node {
             self.keep_recent(stored, node);
             return Ok(Some((ino, Some(kind))));
         }
-        Ok(Some((union.present_identity(&found.instances, kind)?.ino, Some(kind))))
+        Ok(Some((self.present_identity(&found, stored)?.ino, Some(kind))))
     }
 }
 

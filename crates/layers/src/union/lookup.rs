@@ -267,6 +267,7 @@ impl Union {
         if let (Some(found), Some(rest)) = (found, rest)
             && rest.kind() == FileKind::Directory
         {
+            self.table.has_moved_directory();
             found.instances.extend(rest.instances);
         }
         Ok(true)
@@ -316,13 +317,6 @@ impl Union {
     fn is_live(&self, found: &Found) -> Result<bool> {
         let (identity, _) = self.identity(&found.instances, found.kind())?;
         Ok(self.table.find(&identity.handle).is_some())
-    }
-
-    /// As [`Union::identity`], or as the live vnode was known before the branches were changed.
-    pub(super) fn present_identity(&self, instances: &[Instance], kind: FileKind) -> Result<Identity> {
-        let (identity, _) = self.identity(instances, kind)?;
-        let live = if self.table.has_other_names() { self.table.find(&identity.handle) } else { None };
-        Ok(live.map_or(identity, |node| node.identity))
     }
 
     /// What an object with these instances is known by, and how many names lead to its original if it is a copy. What says
@@ -411,12 +405,26 @@ impl Node {
 
     /// The vnode of what was found here by a name.
     pub(super) fn found_node(self: &Arc<Self>, found: Found, stored: Name<'_>) -> Result<Arc<Node>> {
-        let (mut identity, names) = self.union.identity(&found.instances, found.kind())?;
-        if found.kind() == FileKind::Directory {
-            identity = self.union.fitting(self.identity_here(identity, &found.instances[0], stored)?)?;
-        }
+        let identity = self.identity_of(&found, stored)?;
         let place = (found.generation, found.instances.clone());
-        Ok(self.union.table.find_or_insert(&self.union, (identity, names), found.kind(), place))
+        Ok(self.union.table.find_or_insert(&self.union, identity, found.kind(), place))
+    }
+
+    /// As [`Node::identity_of`], or as the live vnode was known before the branches were changed.
+    pub(super) fn present_identity(&self, found: &Found, stored: Name<'_>) -> Result<Identity> {
+        let (identity, _) = self.identity_of(found, stored)?;
+        let table = &self.union.table;
+        let live = if table.has_other_names() { table.find(&identity.handle) } else { None };
+        Ok(live.map_or(identity, |node| node.identity))
+    }
+
+    /// What was found here by a name is known by, and how many names lead to its original if it is a copy.
+    fn identity_of(&self, found: &Found, stored: Name<'_>) -> Result<(Identity, u32)> {
+        let (identity, names) = self.union.identity(&found.instances, found.kind())?;
+        if found.kind() != FileKind::Directory {
+            return Ok((identity, names));
+        }
+        Ok((self.union.fitting(self.identity_here(identity, &found.instances[0], stored)?)?, names))
     }
 
     /// What a directory is known by that was found here by a name, and says that it is this one. A directory that is seen at

@@ -536,6 +536,7 @@ const ROOM_MIN: usize = 256;
 pub(super) struct Table {
     shards: Vec<Mutex<HashMap<Handle, Weak<Node>>>>,
     has_other_names: AtomicBool,
+    has_moved_directories: AtomicBool,
     hasher: RandomState,
 }
 
@@ -550,7 +551,12 @@ fn claimant(kind: FileKind, instances: &[Instance]) -> Option<&Instance> {
 impl Table {
     pub(super) fn new() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, has_other_names: AtomicBool::new(false), hasher: RandomState::new() }
+        Self {
+            shards,
+            has_other_names: AtomicBool::new(false),
+            has_moved_directories: AtomicBool::new(false),
+            hasher: RandomState::new(),
+        }
     }
 
     /// The live vnode with this handle.
@@ -610,6 +616,16 @@ impl Table {
     /// Whether vnodes are found by other handles than their own.
     pub(super) fn has_other_names(&self) -> bool {
         self.has_other_names.load(Ordering::Relaxed)
+    }
+
+    /// From now on a directory may be known by what is at another place.
+    pub(super) fn has_moved_directory(&self) {
+        self.has_moved_directories.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether no directory is known by what has another name, or had another.
+    pub(super) fn is_by_place(&self) -> bool {
+        !self.has_other_names() && !self.has_moved_directories.load(Ordering::Relaxed)
     }
 
     /// All live directories.
