@@ -779,8 +779,9 @@ fn deleting_all(branches: &[FileSystemRef]) -> FileSystemRef {
 
 #[test]
 fn what_ends_a_moved_directory_still_does_after_a_removal_for_which_a_branch_could_not_be_asked() {
+    type Removal = fn(&VnodeRef) -> Result<(), Errno>;
     let server = Caller::server();
-    let removals: [fn(&VnodeRef) -> Result<(), Errno>; 3] = [
+    let removals: [Removal; 3] = [
         |root| root.unlink(&Caller::server(), name("place")),
         |root| root.rename(&Caller::server(), name("place"), root, name("other"), RenameMode::Replace).map(drop),
         |root| root.rename(&Caller::server(), name("new"), root, name("place"), RenameMode::Replace).map(drop),
@@ -803,5 +804,28 @@ fn what_ends_a_moved_directory_still_does_after_a_removal_for_which_a_branch_cou
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_look_for_data_that_fails_while_a_file_is_copied_is_answered_with_its_own_error() {
+    let server = Caller::server();
+    for from in 1.. {
+        let (told, lower) = faulty();
+        let file = write(&lower.root(), "file", 5000, 1);
+        let whole = SetAttributes { size: Some(100_000), ..SetAttributes::default() };
+        file.setattr(&server, &whole).unwrap();
+        let union = union(&[], &[("upper", memory()), ("lower", lower)]).unwrap();
+        let found = union.root().lookup(&server, name("file")).unwrap().vnode;
+        told.set(0, &[("operations", "lseek"), ("error", "EDQUOT"), ("from", &format!("{from}")), ("times", "1")]);
+        let opened = found.open(&server, OpenFlags::WRITE);
+        if told.count(0, "faults") == 0 {
+            assert!(from > 4, "data, a hole, no data, a hole, and no data again are looked for: {from}");
+            opened.unwrap();
+            break;
+        }
+        assert_eq!(opened.err(), Some(Errno::EDQUOT), "look {from}");
+        told.off();
+        found.open(&server, OpenFlags::WRITE).unwrap();
     }
 }
