@@ -2,8 +2,8 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
-use std::sync::LazyLock;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use std::{fs, io};
 
@@ -11,22 +11,39 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as SystemError;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// A process and when it began, in ticks since the machine did: no later process of that number has both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A process, and no later one of that number.
+#[derive(Clone, Debug)]
 pub(in crate::union) struct Process {
     pub(super) pid: u32,
+    /// In ticks since the machine did.
     pub(super) began: u64,
+    /// Tells those of one tick apart; `None` where the kernel cannot.
+    pub(super) watched: Option<Arc<Watched>>,
 }
 
 impl Process {
     /// The one that has this number now.
     pub(super) fn now(pid: u32) -> Option<Self> {
-        Some(Self { pid, began: stat_field(pid, BEGAN)? })
+        // Watched first: what is read is of whoever has the number then, and if that is another, it counts as gone.
+        let watched = Watched::new(pid).map(Arc::new);
+        Some(Self { pid, began: stat_field(pid, BEGAN)?, watched })
     }
 
-    /// Whether it is still there.
+    /// Whether it has the number still, if only because nobody has waited for it.
     pub(super) fn is_there(&self) -> bool {
-        Self::now(self.pid) == Some(*self)
+        let has_not_ended = self.has_not_ended();
+        let stat = Stat::of(self.pid).ok().flatten();
+        stat.is_some_and(|stat| stat.field(BEGAN) == Some(self.began) && (has_not_ended || !stat.is_running()))
+    }
+
+    /// Whether it runs and is in this session, as far as that can be known now.
+    pub(super) fn is_in(&self, session: u32) -> bool {
+        let found = Self::began_in(self.pid, session);
+        found.is_ok_and(|began| began == Some(self.began)) && self.has_not_ended()
+    }
+
+    fn has_not_ended(&self) -> bool {
+        self.watched.as_ref().is_none_or(|watched| watched.is_alive())
     }
 
     /// The one that has this number now, if it runs and is in this session.
@@ -34,15 +51,24 @@ impl Process {
     /// # Errors
     /// Why that cannot be known now.
     pub(super) fn in_session(pid: u32, session: u32) -> io::Result<Option<Self>> {
+        if Self::began_in(pid, session)?.is_none() {
+            return Ok(None);
+        }
+        Ok(Self::now(pid).filter(|process| process.is_in(session)))
+    }
+
+    /// When the one began that has this number now, if it runs and is in this session.
+    fn began_in(pid: u32, session: u32) -> io::Result<Option<u64>> {
         let Some(stat) = Stat::of(pid)? else { return Ok(None) };
         let is_in = stat.is_running() && stat.field(SESSION) == Some(session.into());
-        Ok(stat.field(BEGAN).filter(|_| is_in).map(|began| Self { pid, began }))
+        Ok(stat.field(BEGAN).filter(|_| is_in))
     }
 }
 
 /// A process, known by the number of its first thread, or one of its other threads: watched so that its number is not taken
 /// for another's.
-pub(super) struct Watched(OwnedFd);
+#[derive(Debug)]
+pub(in crate::union) struct Watched(OwnedFd);
 
 impl Watched {
     /// What has this number now. `None` where the kernel cannot watch it.
@@ -189,7 +215,7 @@ fn stat_field(process: u32, field: usize) -> Option<u64> {
 }
 
 fn number(process: u32) -> Option<Pid> {
-    Pid::from_raw(process.cast_signed())
+    Pid::from_raw(process.try_into().ok()?)
 }
 
 #[cfg(test)]

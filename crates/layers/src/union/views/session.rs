@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::process::{self, Process, Watched};
+use super::process::{self, Process};
 
 /// How often the witness is looked at that has not ended.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -47,10 +47,10 @@ impl Session {
         let follow = move || {
             while let Some(session) = session.upgrade() {
                 let is_known = session.has_witness(true);
-                let witness = *session.witness();
+                let witness = session.witness().clone();
                 drop(session);
                 let Some(witness) = witness else { break };
-                match Watched::new(witness.pid).filter(|_| is_known) {
+                match witness.watched.filter(|_| is_known) {
                     Some(watched) => watched.wait(PAUSE),
                     None => thread::sleep(PAUSE),
                 }
@@ -63,13 +63,14 @@ impl Session {
     /// Whether somebody is known to be in it now. One who `sees_all` processes ends it where there is nobody.
     fn has_witness(&self, sees_all: bool) -> bool {
         let mut witness = self.witness();
-        let Some(known) = *witness else { return false };
-        if Process::in_session(known.pid, self.number).is_ok_and(|found| found == Some(known)) {
+        let Some(known) = &*witness else { return false };
+        if known.is_in(self.number) {
             return true;
         }
         let found = process::any_in_session(self.number);
         // Nobody has the number of a session that somebody is in, but who began it.
-        let is_over = Process::now(self.number).is_some_and(|other| self.leader != Some(other));
+        let has_leader = self.leader.as_ref().is_some_and(Process::is_there);
+        let is_over = !has_leader && Process::now(self.number).is_some();
         match found {
             _ if is_over => *witness = None,
             Ok(Some(found)) => *witness = Some(found),
@@ -136,16 +137,20 @@ mod tests {
     #[test]
     fn a_later_session_of_the_same_number_is_another() {
         let (mut leader, number, member) = started();
-        let now = Process::now(number).unwrap();
-        // As if one that had the number before had been meant.
-        let before = |process: Process| Process { began: process.began - 1, ..process };
-        for meant in [Some(before(now)), None] {
-            let witness = Mutex::new(Some(before(Process::now(member).unwrap())));
-            let session = Session { number, leader: meant, witness };
-            assert!(!session.has(number) && !session.has(member), "{meant:?}");
+        let [now, other] = [number, member].map(|process| Process::now(process).unwrap());
+        let mut gone = Command::new("sleep").arg("100000").spawn().unwrap();
+        let watched = Process::now(gone.id()).unwrap().watched;
+        gone.kill().and_then(|()| gone.wait()).unwrap();
+        // As if one that had the number before had been meant, and as if it had begun within the same tick.
+        let before = |process: &Process| Process { began: process.began - 1, ..process.clone() };
+        let as_late = |process: &Process| Process { watched: watched.clone(), ..process.clone() };
+        let earlier =
+            [(Some(before(&now)), before(&other)), (None, before(&other)), (Some(as_late(&now)), as_late(&now))];
+        for (leader, witness) in earlier {
+            let session = Session { number, leader: leader.clone(), witness: Mutex::new(Some(witness)) };
+            assert!(!session.has(number) && !session.has(member), "{leader:?}");
         }
-        let witness = Mutex::new(Some(before(now)));
-        let session = Session { number, leader: Some(before(now)), witness };
+        let session = Session { number, leader: Some(before(&now)), witness: Mutex::new(Some(before(&now))) };
         assert!(!session.has(member));
         leader.kill().unwrap();
         leader.wait().unwrap();
