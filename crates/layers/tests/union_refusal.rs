@@ -71,6 +71,44 @@ const REFUSED_TO_OTHERS: &[Refused] = &[
     }),
 ];
 
+/// What not even the superuser may do: `d/f` and `d/g` are one file.
+const REFUSED_TO_ANYBODY: &[Refused] = &[
+    ("rmdir of a file", |scene, caller| at(&scene.union, "d")?.rmdir(caller, name("f"))),
+    ("unlink of a directory", |scene, caller| at(&scene.union, "d")?.unlink(caller, name("empty"))),
+    ("rmdir of what is not empty", |scene, caller| at(&scene.union, "")?.rmdir(caller, name("d"))),
+    ("mkdir by a name that is there", |scene, caller| at(&scene.union, "d")?.mkdir(caller, name("f"), 0o755).map(drop)),
+    ("symlink by a name that is there", |scene, caller| {
+        at(&scene.union, "d")?.symlink(caller, name("f"), b"to").map(drop)
+    }),
+    ("link by a name that is there", |scene, caller| {
+        at(&scene.union, "d")?.link(caller, &at(&scene.union, "d/f")?, name("h")).map(drop)
+    }),
+    ("link of a directory", |scene, caller| {
+        at(&scene.union, "d")?.link(caller, &at(&scene.union, "d/empty")?, name("new")).map(drop)
+    }),
+    ("rename of a file to a directory", |scene, caller| renamed(scene, caller, ["f", "empty"], RenameMode::Replace)),
+    ("rename of a directory to a file", |scene, caller| renamed(scene, caller, ["empty", "f"], RenameMode::Replace)),
+    ("rename to what is not empty", |scene, caller| renamed(scene, caller, ["empty", "full"], RenameMode::Replace)),
+    ("rename to what is there", |scene, caller| renamed(scene, caller, ["f", "h"], RenameMode::NoReplace)),
+    ("exchange with nothing", |scene, caller| renamed(scene, caller, ["f", "new"], RenameMode::Exchange)),
+    ("rename into itself", |scene, caller| {
+        let directory = at(&scene.union, "d")?;
+        at(&scene.union, "")?.rename(caller, name("d"), &directory, name("new"), RenameMode::Replace)
+    }),
+    ("open of a directory to write", |scene, caller| {
+        at(&scene.union, "d/empty")?.open(caller, OpenFlags::WRITE).map(drop)
+    }),
+    ("size of a directory", |scene, caller| {
+        let size = SetAttributes { size: Some(0), ..SetAttributes::default() };
+        at(&scene.union, "d/empty")?.setattr(caller, &size).map(drop)
+    }),
+];
+
+fn renamed(scene: &Scene, caller: &Caller, [from, to]: [&str; 2], mode: RenameMode) -> Result<()> {
+    let directory = at(&scene.union, "d")?;
+    directory.rename(caller, name(from), &directory, name(to), mode)
+}
+
 fn set(scene: &Scene, caller: &Caller, changes: SetAttributes) -> Result<()> {
     at(&scene.union, "d/f")?.setattr(caller, &changes).map(drop)
 }
@@ -96,6 +134,23 @@ fn what_is_refused_copies_nothing() {
             if result.is_ok() || !list(&scene.branches[0], "").is_empty() {
                 copied.push(format!("{what} by {}: {result:?}, {:?}", caller.uid, list(&scene.branches[0], "")));
             }
+        }
+    }
+    assert_eq!(copied, Vec::<String>::new());
+}
+
+#[test]
+fn what_cannot_be_done_copies_nothing() {
+    let mut copied = Vec::new();
+    for (what, refused) in REFUSED_TO_ANYBODY {
+        let scene = scene(&[(ReadWrite, &[][..]), (ReadOnly, &["d/f", "d/h", "d/empty/", "d/full/x"])]);
+        at(&scene.branches[1], "d")
+            .unwrap()
+            .link(&server(), &at(&scene.branches[1], "d/f").unwrap(), name("g"))
+            .unwrap();
+        let result = refused(&scene, &server());
+        if result.is_ok() || !list(&scene.branches[0], "").is_empty() {
+            copied.push(format!("{what}: {result:?}, {:?}", list(&scene.branches[0], "")));
         }
     }
     assert_eq!(copied, Vec::<String>::new());

@@ -63,15 +63,17 @@ impl Node {
 
     /// Whether the caller may make these changes of attributes.
     pub(super) fn may_set(&self, caller: &Caller, changes: &SetAttributes) -> Result<()> {
+        match self.kind {
+            _ if changes.size.is_none() => {}
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Errno::EISDIR),
+            _ => return Err(Errno::EINVAL),
+        }
         if !self.is_asked(caller) {
             return Ok(());
         }
         if changes.size.is_some() {
-            match self.kind {
-                FileKind::Regular => self.could(caller, AccessMode::WRITE)?,
-                FileKind::Directory => return Err(Errno::EISDIR),
-                _ => return Err(Errno::EINVAL),
-            }
+            self.could(caller, AccessMode::WRITE)?;
         }
         let now = self.original()?;
         may_give(caller, &now, changes)?;

@@ -24,12 +24,9 @@ const ATTEMPTS: usize = 16;
 impl Node {
     /// Takes the name of anything but a directory away.
     pub(super) fn unlink_name(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
-        self.remove(caller, name, |removal| {
+        let is_file = |kind| if kind == FileKind::Directory { Err(Errno::EISDIR) } else { Ok(()) };
+        self.remove(caller, name, is_file, |removal| {
             let Removal { found, directory, stored, .. } = *removal;
-            if found.kind() == FileKind::Directory {
-                self.may_remove(caller, directory, &found.attributes)?;
-                return Err(Errno::EISDIR);
-            }
             if removal.is_on_the_left {
                 self.may_remove(caller, directory, &found.attributes)?;
                 return removal.hide(self);
@@ -50,12 +47,10 @@ impl Node {
 
     /// Removes a directory in which users see nothing.
     pub(super) fn remove_directory(self: &Arc<Self>, caller: &Caller, name: Name<'_>) -> Result<()> {
-        self.remove(caller, name, |removal| {
+        let is_directory = |kind| if kind == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) };
+        self.remove(caller, name, is_directory, |removal| {
             let Removal { found, directory, stored, .. } = *removal;
             self.may_remove(caller, directory, &found.attributes)?;
-            if found.kind() != FileKind::Directory {
-                return Err(Errno::ENOTDIR);
-            }
             let node = self.found_node(found.clone(), stored)?;
             let _names = node.alone();
             if !node.shows_nothing()? {
@@ -83,11 +78,12 @@ impl Node {
         })
     }
 
-    /// Finds what has the name and where its removal is to be noted, and removes it.
+    /// Finds what has the name, which has to be of a kind, and where its removal is to be noted, and removes it.
     fn remove(
         self: &Arc<Self>,
         caller: &Caller,
         name: Name<'_>,
+        is_of_kind: impl Fn(FileKind) -> Result<()>,
         remove: impl Fn(&Removal<'_>) -> Result<()>,
     ) -> Result<()> {
         self.only_directory()?;
@@ -101,6 +97,9 @@ impl Node {
             };
             before.is_movable()?;
             self.may_take_away(caller, &before.attributes)?;
+            // Nothing is copied for what is refused; who may not remove it is told that first.
+            is_of_kind(before.kind())
+                .or_else(|refusal| self.could_take_away(caller, &before.attributes).and(Err(refusal)))?;
             if before.is_borrowed {
                 self.settle(caller, &before, &node, stored)?;
                 continue;
@@ -131,6 +130,7 @@ impl Node {
                     // It has been copied meanwhile.
                     continue;
                 }
+                is_of_kind(found.kind())?;
                 let node = self.found_node(found.clone(), stored)?;
                 (found, node)
             };
