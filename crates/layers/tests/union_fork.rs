@@ -636,3 +636,62 @@ fn a_commit_whose_journal_is_not_understood_changes_nothing() {
         assert_eq!(file.attributes.size, line.len() as u64, "the journal stays as it was");
     }
 }
+
+/// A file system whose disk may not take what was written.
+struct Unsynced {
+    below: FileSystemRef,
+    /// How many more times it does.
+    syncs: AtomicU64,
+}
+
+impl vnode::FileSystem for Unsynced {
+    fn root(&self) -> VnodeRef {
+        self.below.root()
+    }
+
+    fn resolve(&self, handle: &vnode::Handle) -> Result<VnodeRef> {
+        self.below.resolve(handle)
+    }
+
+    fn properties(&self) -> vnode::Properties {
+        self.below.properties()
+    }
+
+    fn describe(&self) -> Vec<vnode::Description> {
+        self.below.describe()
+    }
+
+    fn sync(&self) -> Result<()> {
+        let left = self.syncs.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        left.map(drop).or(Err(Errno::EIO))
+    }
+}
+
+#[test]
+fn a_directory_whose_new_rights_were_not_on_the_disk_yet_was_changed_by_nobody() {
+    const ALWAYS: u64 = u64::MAX;
+    for syncs in 0.. {
+        let below = memory();
+        fill(&below, 0, "d/x");
+        let disk = Arc::new(Unsynced { below: below.clone(), syncs: AtomicU64::new(ALWAYS) });
+        let scene = Scene::of(disk.clone());
+        let mode = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+        at(&scene.seen(), "d").unwrap().setattr(&server(), &mode(0o750)).unwrap();
+        let mode_now = || at(&below, "d").unwrap().getattr(&server()).unwrap().mode;
+        let before = mode_now();
+        disk.syncs.store(syncs, Ordering::SeqCst);
+        let is_whole = scene.commit().is_ok();
+        disk.syncs.store(ALWAYS, Ordering::SeqCst);
+        if !is_whole {
+            if mode_now() != before {
+                // What a power cut leaves.
+                at(&below, "d").unwrap().setattr(&server(), &mode(before)).unwrap();
+            }
+            scene.commit().unwrap_or_else(|error| panic!("the disk failed after {syncs} times: {error:?}"));
+        }
+        assert_eq!(mode_now(), 0o750, "{syncs} times");
+        if is_whole {
+            break;
+        }
+    }
+}

@@ -124,7 +124,9 @@ impl<'a> Commit<'a> {
     }
 
     fn make_changes(&mut self) -> Step {
-        self.journal.begin().and_then(|()| self.note_seen()).at(&TreePath::root())?;
+        // The journal is not to be ahead of the file system's disk: what is not as it says there others have changed.
+        self.file_system.sync().and_then(|()| self.journal.begin()).at(&TreePath::root())?;
+        self.note_seen().at(&TreePath::root())?;
         // As soon as the disk knows of a change to the file system, it knows what is to be done again.
         self.upper.base.file_system.sync().at(&TreePath::root())?;
         let moved = moves::find_moved(&self.upper.root)?;
@@ -137,11 +139,7 @@ impl<'a> Commit<'a> {
         if self.journal.is_resumed {
             self.remove_staging()?;
         }
-        // Each after those in it.
-        for pair in pairs.iter().rev() {
-            self.finish_directory(pair)?;
-        }
-        self.journal.sync().and_then(|()| self.file_system.sync()).at(&TreePath::root())
+        self.finish_directories(&pairs)
     }
 
     /// Notes what tells others' changes from those of this commit.
@@ -384,31 +382,55 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// Gives a directory what the fork's has: owner, rights, attributes, times. If it has other rights than this commit knows of,
-    /// others have opened or closed it.
-    fn finish_directory(&mut self, pair: &Pair) -> Step {
+    /// Gives directories what the fork's have: owner, rights, attributes, times. Each after those in it.
+    fn finish_directories(&mut self, pairs: &[Pair]) -> Step {
+        let mut unfinished = Vec::new();
+        for pair in pairs.iter().rev() {
+            unfinished.extend(self.rights_before(pair)?.map(|present| (pair, present)));
+        }
+        self.journal.sync().at(&TreePath::root())?;
+        let mut given = Vec::new();
+        for (pair, present) in unfinished {
+            given.push((pair, self.finish_directory(pair, present)?));
+        }
+        self.file_system.sync().at(&TreePath::root())?;
+        for (pair, rights) in given {
+            self.journal.note_rights(&pair.base.handle(), Some(rights)).at(&pair.path)?;
+        }
+        self.journal.sync().at(&TreePath::root())
+    }
+
+    /// The rights of a directory that is to be finished, which the journal has as one that is given others. If it has other rights
+    /// than this commit knows of, others have opened or closed it.
+    fn rights_before(&mut self, pair: &Pair) -> Step<Option<Rights>> {
         let (server, handle) = (Caller::server(), pair.base.handle());
         let (wanted, there) = (pair.upper.getattr(&server).at(&pair.path)?, pair.base.getattr(&server).at(&pair.path)?);
         let (rights, present) = (Rights::of(&pair.upper).at(&pair.path)?, Rights::of(&pair.base).at(&pair.path)?);
-        if wanted.mtime == there.mtime && rights == present {
-            return Ok(());
+        if rights == present {
+            return Ok(if wanted.mtime == there.mtime { None } else { Some(present) });
         }
         let known = self.journal.rights_of(&handle).flatten();
-        if rights != present && known.is_some_and(|known| known != present) && !self.options.force {
+        if known.is_some_and(|known| known != present) && !self.options.force {
             return Err(Failed::conflict(pair.path.slashed(), Deed::Changed));
         }
-        if rights != present {
-            self.journal.note_rights(&handle, None).and_then(|()| self.journal.sync()).at(&pair.path)?;
+        self.journal.note_rights(&handle, None).at(&pair.path)?;
+        Ok(Some(present))
+    }
+
+    /// Finishes a directory that had these rights: those that it has then.
+    fn finish_directory(&mut self, pair: &Pair, present: Rights) -> Step<Rights> {
+        if Rights::of(&pair.base).at(&pair.path)? != present && !self.options.force {
+            return Err(Failed::conflict(pair.path.slashed(), Deed::Changed));
         }
+        let wanted = pair.upper.getattr(&Caller::server()).at(&pair.path)?;
         let lost = replace_attributes(&pair.upper, &pair.base).at(&pair.path)?;
         let given = Rights::of(&pair.base).at(&pair.path)?;
-        self.journal.note_rights(&handle, Some(given)).at(&pair.path)?;
         self.note_lost(&pair.path, lost).at(&pair.path)?;
         if let Some(&later) = self.others.get(&pair.base.handle()).filter(|later| **later > wanted.mtime) {
             let later = SetAttributes { mtime: Some(SetTime::To(later)), ..SetAttributes::default() };
-            pair.base.setattr(&server, &later).at(&pair.path)?;
+            pair.base.setattr(&Caller::server(), &later).at(&pair.path)?;
         }
-        Ok(())
+        Ok(given)
     }
 
     /// Removes what a commit that was stopped has left in a directory.
