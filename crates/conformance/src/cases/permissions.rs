@@ -1,8 +1,13 @@
 //! Who may do what: owner, group, others, root, sticky and set-id bits.
 
+use std::time::{Duration, Instant};
+
 use super::group;
 use crate::check::{ensure, refused, same};
 use crate::{Ability, Client, Identity, Outcome, Scene};
+
+/// For so long a kernel may know the names in a directory that has been closed.
+const MOMENT_MAX: Duration = Duration::from_secs(10);
 
 group! { "permissions":
     reading_and_writing [Users];
@@ -149,7 +154,7 @@ fn searching_a_directory(scene: &Scene<'_>) -> Outcome {
     same!(other.get(b"d/f")?, b"found");
     refused!(other.names(b"d"), EACCES);
     refused!(other.stat(b"d/none"), ENOENT);
-    make_private(scene, b"d", 0o744)?;
+    make_private(scene, b"d", 0o744, b"f")?;
     refused!(other.stat(b"d/f"), EACCES);
     refused!(other.get(b"d/f"), EACCES);
     refused!(other.chdir(b"d"), EACCES);
@@ -173,17 +178,18 @@ fn searching_every_directory_on_the_way(scene: &Scene<'_>) -> Outcome {
     let below = scene.user(OTHER)?;
     scene.me.chmod(b"a/b", 0o755)?;
     below.chdir(b"a/b/c")?;
-    make_private(scene, b"a/b", 0o700)?;
+    make_private(scene, b"a/b", 0o700, b"c")?;
     same!(below.get(b"f")?, b"contents");
     refused!(below.stat(b"../c/f"), EACCES);
     Ok(())
 }
 
-/// Takes the right to search a directory away from others, and waits where a kernel may know names in it for a moment longer.
-fn make_private(scene: &Scene<'_>, name: &[u8], mode: u32) -> Outcome {
+/// Takes the right to search a directory away from others, and waits where a kernel may know a name in it for a moment longer.
+fn make_private(scene: &Scene<'_>, name: &[u8], mode: u32, known: &[u8]) -> Outcome {
     scene.me.chmod(name, mode)?;
-    if !scene.can(Ability::PromptRevocation) {
-        std::thread::sleep(std::time::Duration::from_millis(300));
+    let (other, path, begun) = (other(scene)?, [name, b"/", known].concat(), Instant::now());
+    while !scene.can(Ability::PromptRevocation) && begun.elapsed() < MOMENT_MAX && other.lstat(&path).is_ok() {
+        std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }
@@ -226,7 +232,7 @@ fn listing_a_directory(scene: &Scene<'_>) -> Outcome {
 fn listing_without_searching(scene: &Scene<'_>) -> Outcome {
     directory(scene, b"d", 0o755)?;
     scene.me.put(b"d/f", b"")?;
-    make_private(scene, b"d", 0o444)?;
+    make_private(scene, b"d", 0o444, b"f")?;
     let other = other(scene)?;
     same!(other.names(b"d")?, vec![b"f".to_vec()]);
     refused!(other.stat(b"d/f"), EACCES);
@@ -570,7 +576,7 @@ fn readlink_needs_only_search(scene: &Scene<'_>) -> Outcome {
     scene.me.symlink(b"target", b"d/s")?;
     let other = other(scene)?;
     same!(other.readlink(b"d/s")?, b"target");
-    make_private(scene, b"d", 0o744)?;
+    make_private(scene, b"d", 0o744, b"s")?;
     refused!(other.readlink(b"d/s"), EACCES);
     Ok(())
 }
