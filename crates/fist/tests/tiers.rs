@@ -256,6 +256,42 @@ fn loops_may_begin_and_end_anywhere_in_the_range_of_their_counter() {
     }
 }
 
+#[test]
+fn operators_do_the_same_with_constants_at_the_bounds_of_their_types() {
+    const TYPES: [&str; 8] =
+        ["char", "unsigned char", "short", "unsigned short", "int", "unsigned int", "long", "unsigned long"];
+    const CONSTANTS: [i64; 14] =
+        [1, 2, 3, 7, 8, 10, 127, 255, 256, 65_536, 2_147_483_647, 4_294_967_296, -1, -2_147_483_647];
+    const EDGES: [i64; 9] = [i64::MIN, i32::MIN as i64, i16::MIN as i64, -128, 0, 256, 1 << 16, 1 << 31, 1 << 32];
+    let all: Vec<i64> = EDGES.iter().flat_map(|edge| [-2, -1, 0, 1, 2].map(|near| edge.wrapping_add(near))).collect();
+    for (of, constant) in TYPES.iter().flat_map(|of| CONSTANTS.map(|constant| (of, constant))) {
+        let mut operators = vec!["/", "%", "*", "+", "-", "&", "|", "^"];
+        if (0..8).contains(&constant) {
+            operators.extend(["<<", ">>"]);
+        }
+        // Each also where a narrow type is widened, and as an index.
+        let cases = operators.iter().enumerate().map(|(case, operator)| {
+            format!(
+                "if (b == {case}) {{ {of} y = x {operator} ({constant}); few[(x {operator} ({constant})) & 15] = 1; \
+                 return (x {operator} ({constant})) + y; }}\n"
+            )
+        });
+        let text = format!(
+            "%%\n%%\nlong f(const unsigned char *in, unsigned char *out, long a, long b) {{ {of} x = a; char few[16];\n\
+             {}return few[x % 1]; }}\n",
+            cases.collect::<String>()
+        );
+        let program = common::program("test", &text);
+        let compiled = Compiled::new(&program).unwrap();
+        for value in &all {
+            for case in 0..=operators.len() as i64 {
+                let values = [Memory::INPUT, Memory::OUTPUT, *value, case];
+                on_bytes(&program, &compiled, &values, (&[], &[]), &format_args!("{text}{value}, {case}"));
+            }
+        }
+    }
+}
+
 /// What rounds of a loop do with `in[i]` and `out[i]`, and what there is around: each in its own way possible, or not, for
 /// several bytes at a time.
 const ROUNDS: &[&str] = &[

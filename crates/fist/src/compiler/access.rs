@@ -321,6 +321,7 @@ impl Translator<'_, '_> {
                     && bytes >= size
                     && range.is_within(Range { low: 0, high: (bytes - size) as i64 })
                 {
+                    let offset = self.within_object(offset, range, bytes - size);
                     return (self.builder.ins().iadd(address, offset), None);
                 }
                 let is_low = range.is_within(Range { low: 0, high: OFFSET });
@@ -351,6 +352,18 @@ impl Translator<'_, '_> {
         }
         self.go_on(fast);
         (self.builder.ins().iadd(address, offset), (!is_known).then_some(slow))
+    }
+
+    /// An offset that is believed to be in this range, and at most `last`: so it is in any case. Whatever is believed of it decides
+    /// what is computed, but not whether other memory is reached.
+    fn within_object(&mut self, offset: Value, range: Range, last: u64) -> Value {
+        match range.known() {
+            Some(known) => self.constant(known),
+            None => {
+                let last = self.constant(last as i64);
+                self.lesser(IntCC::UnsignedLessThan, offset, last)
+            }
+        }
     }
 
     /// An access that is certainly not valid: what it is asked of tells why.

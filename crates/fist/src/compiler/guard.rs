@@ -233,11 +233,16 @@ mod tests {
 
     /// The bytes that 32 rounds take from a table, if it is believed that the third parameter is less than this.
     fn written(table: &str, believed: i64, key: i64) -> Vec<u8> {
+        by_belief(&format!("for (int i = 0; i < 32; i++) out[i] = {table}[k];"), believed, key)
+    }
+
+    /// What some statements write.
+    fn by_belief(statements: &str, believed: i64, key: i64) -> Vec<u8> {
         let numbers = |count: u8| (1..=count).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
         let text = format!(
             "%%\n%%\nconst char few[16] = {{{}}};\nconst char more[20] = {{{}}};\n\
              long f(const unsigned char *in, unsigned char *out, long k) {{\n\
-             for (int i = 0; i < 32; i++) out[i] = {table}[k]; return 0; }}\n",
+             {statements} return 0; }}\n",
             numbers(16),
             numbers(20)
         );
@@ -262,5 +267,16 @@ mod tests {
             assert_eq!((written("more", 20, key), written("few", 16, key)), (all(20), all(0)), "{key}");
         }
         assert_eq!(written("more", 20, 256 + 2), all(3));
+    }
+
+    #[test]
+    fn wrong_beliefs_about_an_offset_reach_no_other_memory() {
+        // Where a register is written to, what it holds is only believed.
+        let statements = "long own[4]; if (in[0] == 2) { k = 0; out[5] = 1; } own[3] = 3; out[0] = own[k]; own[k] = 9; out[1] = own[3];";
+        for (key, written) in
+            [(3, [3, 9]), (0, [0, 3]), (4, [3, 9]), (-1, [3, 9]), (1 << 40, [3, 9]), (i64::MIN, [0, 3])]
+        {
+            assert_eq!(by_belief(statements, 4, key)[..2], written, "{key}");
+        }
     }
 }

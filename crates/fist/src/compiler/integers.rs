@@ -9,7 +9,7 @@ use crate::code::{Integer, Operator};
 use crate::stop::Why;
 use crate::text::Span;
 
-/// A division of what is less than this, by what is less, is a multiplication.
+/// A division of what is at most this, by what is less, is a multiplication.
 const SMALL_MAX: i64 = 1 << 31;
 
 impl Translator<'_, '_> {
@@ -108,7 +108,11 @@ impl Translator<'_, '_> {
     /// A signed division, or what it leaves; not by 0.
     pub(super) fn divided(&mut self, one: (Value, Range), other: (Value, Range), operator: Operator) -> (Value, Range) {
         let range = quotient(one.1, other.1, operator);
-        if let Some(by) = other.1.known().filter(|by| (1..SMALL_MAX).contains(by))
+        if other.1 == Range::exactly(1) {
+            let value = if operator == Operator::Divide { one.0 } else { self.constant(0) };
+            return (value, range);
+        }
+        if let Some(by) = other.1.known().filter(|by| (2..SMALL_MAX).contains(by))
             && one.1.is_within(Range { low: -SMALL_MAX / by, high: SMALL_MAX / by })
         {
             return (self.divided_small(one, by, operator), range);
@@ -135,8 +139,8 @@ impl Translator<'_, '_> {
         (value, range)
     }
 
-    /// A division of something small by something small that is known: by a product with 2^32 divided by that, rounded up,
-    /// which is too much by less than what the next quotient needs.
+    /// A division of something small by something small that is known, at least 2: by a product with 2^32 divided by that, rounded
+    /// up, which is too much by less than what the next quotient needs. The product is less than 2^62.
     fn divided_small(&mut self, (value, range): (Value, Range), by: i64, operator: Operator) -> Value {
         let (factor, places) = (self.constant((1 << 32) / by + 1), self.constant(32));
         let product = self.builder.ins().imul(value, factor);
