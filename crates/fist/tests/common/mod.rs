@@ -1,6 +1,7 @@
 //! A file system for programs that need none: it notes what it is asked for.
 #![allow(dead_code, reason = "each test uses a part")]
 
+mod far;
 pub mod red_zones;
 
 use std::fmt::Debug;

@@ -1,10 +1,13 @@
 //! An allocator that surrounds each allocation by red zones, so that accesses beside it are noticed.
 //!
 //! What is written beside an allocation is found when that is freed; what is read there differs between two runs whose red zones
-//! hold different bytes. A test program makes it its `#[global_allocator]`; in others the functions here find nothing.
+//! hold different bytes. What is allocated far from all else ends the process at accesses far beside it, too. A test program
+//! makes it its `#[global_allocator]`; in others the functions here find nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+
+use super::far;
 
 /// Minimum length of each red zone, in bytes.
 const ZONE_BYTES: usize = 128;
@@ -14,6 +17,8 @@ thread_local! {
     static FILL: Cell<u8> = const { Cell::new(0x5a) };
     /// Number of allocations that this thread has freed and beside which something had been written.
     static DAMAGED: Cell<u64> = const { Cell::new(0) };
+    /// What is allocated is far from all else.
+    static IS_FAR: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The system's allocator, with red zones.
@@ -32,6 +37,14 @@ pub fn filled_with<T>(byte: u8, call: impl FnOnce() -> T) -> T {
     answer
 }
 
+/// Calls a function with what it allocates far from all else, which takes two system calls for each allocation.
+pub fn far_from_all<T>(call: impl FnOnce() -> T) -> T {
+    let before = IS_FAR.replace(true);
+    let answer = call();
+    IS_FAR.set(before);
+    answer
+}
+
 /// The length of each red zone, and the layout of an allocation between two of them.
 fn surrounded(layout: Layout) -> Option<(usize, Layout)> {
     // Both are powers of two, so it is a multiple of both.
@@ -46,8 +59,12 @@ unsafe impl GlobalAlloc for RedZones {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some((zone, whole)) = surrounded(layout) else { return std::ptr::null_mut() };
         let fill = FILL.try_with(Cell::get).unwrap_or(0);
-        // SAFETY: the layout is not empty.
-        let first = unsafe { System.alloc(whole) };
+        let is_far = IS_FAR.try_with(Cell::get).unwrap_or(false) && whole.align() <= far::ALIGNMENT;
+        let first = match if is_far { far::allocate(whole.size()) } else { None } {
+            Some(first) => first.as_ptr(),
+            // SAFETY: the layout is not empty.
+            None => unsafe { System.alloc(whole) },
+        };
         if first.is_null() {
             return first;
         }
@@ -73,7 +90,9 @@ unsafe impl GlobalAlloc for RedZones {
             // A thread that ends has no count any more.
             let _ = DAMAGED.try_with(|damaged| damaged.set(damaged.get() + 1));
         }
-        // SAFETY: the system's allocator returned it for this layout.
-        unsafe { System.dealloc(first, whole) };
+        if !far::free(first, whole.size()) {
+            // SAFETY: the system's allocator returned it for this layout.
+            unsafe { System.dealloc(first, whole) };
+        }
     }
 }

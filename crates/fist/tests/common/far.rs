@@ -1,0 +1,67 @@
+//! Allocations that are far from each other and from all else: whoever reaches up to 4 GiB beside one is ended by the kernel.
+
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect};
+
+/// Bytes from one allocation to the next. None is longer than half of it.
+const APART: usize = 8 << 30;
+/// Number of allocations at a time.
+const COUNT: usize = 2048;
+/// Every allocation is as far on as a multiple of this.
+pub(super) const ALIGNMENT: usize = 4096;
+/// More than a page has anywhere.
+const PAGE: usize = 64 << 10;
+
+/// Addresses that nothing else has, of which only the allocations can be reached.
+struct Room {
+    first: usize,
+    is_used: [AtomicBool; COUNT],
+}
+
+/// `None` where there are not so many addresses.
+fn room() -> Option<&'static Room> {
+    static ROOM: OnceLock<Option<Room>> = OnceLock::new();
+    let reserve = || {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: the kernel chooses addresses that nothing has.
+        let first = unsafe { mmap_anonymous(std::ptr::null_mut(), APART * COUNT, ProtFlags::empty(), flags) };
+        let is_used = [const { AtomicBool::new(false) }; COUNT];
+        first.ok().map(|first| Room { first: first.expose_provenance(), is_used })
+    };
+    ROOM.get_or_init(reserve).as_ref()
+}
+
+/// So many bytes, all zero; `None` where there is no room for them.
+pub(super) fn allocate(bytes: usize) -> Option<NonNull<u8>> {
+    let room = room().filter(|_| bytes <= APART / 2)?;
+    let take = |is_used: &AtomicBool| !is_used.swap(true, Ordering::AcqRel);
+    let index = room.is_used.iter().position(take)?;
+    let place = std::ptr::with_exposed_provenance_mut::<u8>(room.first + index * APART + APART / 4);
+    let (length, reachable) = (bytes.next_multiple_of(PAGE), MprotectFlags::READ | MprotectFlags::WRITE);
+    // SAFETY: it is in the room, and nothing else is there until it is given back.
+    if unsafe { mprotect(place.cast(), length, reachable) }.is_err() {
+        room.is_used[index].store(false, Ordering::Release);
+        return None;
+    }
+    NonNull::new(place)
+}
+
+/// Gives an allocation back: whether it is one of these.
+pub(super) fn free(place: *mut u8, bytes: usize) -> bool {
+    let Some(room) = room() else { return false };
+    let Some(index) = place.addr().checked_sub(room.first).map(|far| far / APART).filter(|index| *index < COUNT) else {
+        return false;
+    };
+    let length = bytes.next_multiple_of(PAGE);
+    // SAFETY: so many bytes are those of this allocation, which nobody uses any more.
+    let is_gone = unsafe {
+        madvise(place.cast(), length, Advice::LinuxDontNeed).is_ok()
+            && mprotect(place.cast(), length, MprotectFlags::empty()).is_ok()
+    };
+    // What can still be reached is not given to anybody again.
+    room.is_used[index].store(!is_gone, Ordering::Release);
+    true
+}
