@@ -174,21 +174,22 @@ fn may_rename(
             None => spot.directory.could_change_names(caller)?,
         }
     }
-    if let (Some(other), false) = (other, mode == RenameMode::Exchange) {
-        check_replacement(node, other)?;
-        if other.kind == FileKind::Directory {
-            let _names = other.shared();
-            other.shows_nothing()?.then_some(()).ok_or(Errno::ENOTEMPTY)?;
+    let replaced = other.filter(|_| mode != RenameMode::Exchange);
+    replaced.map_or(Ok(()), |replaced| check_replacement(node, replaced))?;
+    if is_asked && !Arc::ptr_eq(source.directory, target.directory) {
+        let other = other.filter(|_| mode == RenameMode::Exchange);
+        let is_directory = |node: &&Arc<Node>| node.kind == FileKind::Directory;
+        // The entry of a directory for the one above it changes.
+        let mut moved = [Some(node), other].into_iter().flatten().filter(is_directory);
+        moved.try_for_each(|directory| directory.may(caller, AccessMode::WRITE))?;
+    }
+    match replaced.filter(|replaced| replaced.kind == FileKind::Directory) {
+        Some(replaced) => {
+            let _names = replaced.shared();
+            if replaced.shows_nothing()? { Ok(()) } else { Err(Errno::ENOTEMPTY) }
         }
+        None => Ok(()),
     }
-    if !is_asked || Arc::ptr_eq(source.directory, target.directory) {
-        return Ok(());
-    }
-    let other = other.filter(|_| mode == RenameMode::Exchange);
-    let is_directory = |node: &&Arc<Node>| node.kind == FileKind::Directory;
-    // The entry of a directory for the one above it changes.
-    let mut moved = [Some(node), other].into_iter().flatten().filter(is_directory);
-    moved.try_for_each(|directory| directory.may(caller, AccessMode::WRITE))
 }
 
 /// Refuses to move a directory into itself, and to replace one that has in it what is moved: that is not empty, and its lock comes
