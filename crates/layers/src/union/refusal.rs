@@ -15,11 +15,12 @@ const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 impl Node {
     /// Whether this caller is to be asked whether it may change the object: it would be copied, and nobody has asked yet.
     pub(super) fn is_asked(&self, caller: &Caller) -> bool {
-        !caller.is_superuser()
-            && !caller.is_admitted_by_kernel()
-            && !self.is_writable()
-            // Else nothing is copied, and that is the answer.
-            && self.union.can_write(&self.leftmost().member)
+        !caller.is_superuser() && !caller.is_admitted_by_kernel() && self.would_be_copied()
+    }
+
+    /// Whether a change has to make a copy first, and can: else nothing is copied, and that is the answer.
+    pub(super) fn would_be_copied(&self) -> bool {
+        !self.is_writable() && self.union.can_write(&self.leftmost().member)
     }
 
     fn original(&self) -> Result<Attributes> {

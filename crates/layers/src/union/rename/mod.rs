@@ -161,12 +161,11 @@ fn may_rename(
 ) -> Result<()> {
     let objects = [Some(source.directory), Some(target.directory), Some(node), other];
     let is_same = other.is_some_and(|other| Arc::ptr_eq(other, node));
-    let is_asked = objects.into_iter().flatten().any(|object| object.is_asked(caller));
-    // Of others that is not known, and the branch tells them what comes first.
-    let may_change_names = is_asked || caller.is_superuser() || caller.is_admitted_by_kernel();
-    if is_same || !may_change_names {
+    let any = |is_so: &dyn Fn(&Node) -> bool| objects.into_iter().flatten().any(|object| is_so(object));
+    if is_same || !any(&Node::would_be_copied) {
         return Ok(());
     }
+    let is_asked = any(&|object| object.is_asked(caller));
     check_nesting(source, target, node, other, mode)?;
     for (spot, search) in [(source, here), (target, there)].into_iter().filter(|_| is_asked) {
         match &search.found {
