@@ -2,12 +2,11 @@
 
 mod common;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::memory;
 use common::unions::{at, fill, joined, joined_with, list, name, read, scene, server, write};
+use common::{memory, numbered};
 use layers::Branch;
 use layers::BranchMode::{ReadOnly, ReadWrite};
 use vnode::layer::{Layer, LayerVnode, Operation, stack};
@@ -31,15 +30,7 @@ fn inode_numbers_of_readdir_and_stat_agree_and_differ_between_branches() {
     let scene = scene(&[(ReadWrite, &["a", "d/x"]), (ReadOnly, &["b", "d/y"]), (ReadOnly, &["c", "d/z"])]);
     for path in ["", "d"] {
         let directory = at(&scene.union, path).unwrap();
-        let mut seen = Vec::new();
-        directory
-            .open_directory(&server())
-            .unwrap()
-            .read(&server(), 0, &mut |entry| {
-                seen.push((entry.name.to_owned(), entry.ino));
-                ControlFlow::Continue(())
-            })
-            .unwrap();
+        let seen = numbered(&directory.open_directory(&server()).unwrap(), &server());
         let mut numbers: Vec<u64> = seen.iter().map(|(_, ino)| *ino).collect();
         for (name, ino) in seen {
             assert_eq!(directory.lookup(&server(), name.as_name()).unwrap().attributes.ino, ino, "{name:?}");

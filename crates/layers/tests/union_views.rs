@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::unions::{Scene, joined, joined_with, list as list_all, read, scene, server};
-use common::{As, Shared, contents, list, memory, name, root, user};
+use common::{As, Shared, contents, list, memory, name, numbered, root, user};
 use fastrand::Rng;
 use layers::BranchMode;
 use operation::{Action, Operation};
@@ -298,13 +298,7 @@ fn attributes_links_and_xattrs_are_of_the_view() {
     for uid in [ONE, TWO, OTHER] {
         let caller = user(uid);
         let open = walk(&scene, uid, "d").unwrap().open_directory(&caller).unwrap();
-        let mut entries = Vec::new();
-        open.read(&caller, 0, &mut |entry| {
-            entries.push((entry.name.to_owned(), entry.ino));
-            std::ops::ControlFlow::Continue(())
-        })
-        .unwrap();
-        for (entry, ino) in entries {
+        for (entry, ino) in numbered(&open, &caller) {
             let found = walk(&scene, uid, "d").unwrap().lookup(&caller, entry.as_name()).unwrap();
             assert_eq!(found.attributes.ino, ino);
         }

@@ -236,7 +236,7 @@ mod tests {
         by_belief(&format!("for (int i = 0; i < 32; i++) out[i] = {table}[k];"), believed, key)
     }
 
-    /// What some statements write.
+    /// What statements write, if it is believed that the third parameter, which this is, is at least 0 and less than that.
     fn by_belief(statements: &str, believed: i64, key: i64) -> Vec<u8> {
         let numbers = |count: u8| (1..=count).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
         let text = format!(
@@ -272,7 +272,8 @@ mod tests {
     #[test]
     fn wrong_beliefs_about_an_offset_reach_no_other_memory() {
         // Where a register is written to, what it holds is only believed.
-        let statements = "long own[4]; if (in[0] == 2) { k = 0; out[5] = 1; } own[3] = 3; out[0] = own[k]; own[k] = 9; out[1] = own[3];";
+        let statements = "long own[4]; if (in[0] == 2) { k = 0; out[5] = 1; }\n\
+                          own[3] = 3; out[0] = own[k]; own[k] = 9; out[1] = own[3];";
         for (key, written) in
             [(3, [3, 9]), (0, [0, 3]), (4, [3, 9]), (-1, [3, 9]), (1 << 40, [3, 9]), (i64::MIN, [0, 3])]
         {

@@ -11,7 +11,9 @@ pub mod unions;
 use std::sync::Arc;
 
 use bases::mem::{MemoryFileSystem, Options};
-use vnode::{Caller, Creation, Entry, FileSystemRef, Name, OpenDirectoryRef, OpenFileRef, OpenFlags, Result, VnodeRef};
+use vnode::{
+    Caller, Creation, Entry, FileSystemRef, Name, NameBuf, OpenDirectoryRef, OpenFileRef, OpenFlags, Result, VnodeRef,
+};
 
 /// An empty file system in memory that anybody may write to.
 pub fn memory() -> FileSystemRef {
@@ -78,14 +80,22 @@ pub fn list(directory: &VnodeRef, caller: &Caller) -> Vec<String> {
 
 /// The names that an open directory has from its start, sorted.
 pub fn names(open: &OpenDirectoryRef, caller: &Caller) -> Vec<String> {
-    let mut names = Vec::new();
+    let listed = numbered(open, caller).into_iter();
+    let mut names: Vec<String> =
+        listed.map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The names that an open directory has from its start and their inode numbers, as they are listed.
+pub fn numbered(open: &OpenDirectoryRef, caller: &Caller) -> Vec<(NameBuf, u64)> {
+    let mut listed = Vec::new();
     open.read(caller, 0, &mut |entry| {
-        names.push(String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
+        listed.push((entry.name.to_owned(), entry.ino));
         std::ops::ControlFlow::Continue(())
     })
     .unwrap();
-    names.sort();
-    names
+    listed
 }
 
 /// Random numbers of the seed in `PLYFS_TEST_SEED`, or of a new one. A test that fails has its seed in its output.
