@@ -500,6 +500,7 @@ fn only_who_may_read_and_write_a_file_of_others_links_to_it() {
 fn owning_a_file_in_a_view_allows_no_more_than_owning_it() {
     const NO_DUMP: u32 = 0x40;
     const IMMUTABLE: u32 = 0x10;
+    const EXTENDED: u32 = 0x401c_5820;
     const EXTENDED_NO_DUMP: u32 = 0x80;
     const EXTENDED_IMMUTABLE: u32 = 0x8;
     let directory = tempfile::tempdir().unwrap();
@@ -513,6 +514,7 @@ fn owning_a_file_in_a_view_allows_no_more_than_owning_it() {
     let base = bases::dir::DirectoryFileSystem::open(directory.path(), bases::dir::Options::default()).unwrap();
     let upper = layer("map", &[("user-map", "1000/2000")], std::sync::Arc::new(base));
     let container = || root().without_capabilities();
+    let kept = flags().unwrap().bits();
     for owner in [1000, 0] {
         std::os::unix::fs::chown(&path, Some(owner), Some(owner)).unwrap();
         let shown = if owner == 0 { 0 } else { 2000 };
@@ -522,9 +524,11 @@ fn owning_a_file_in_a_view_allows_no_more_than_owning_it() {
         for (command, no_dump, immutable) in [
             (0x4008_6602, NO_DUMP, IMMUTABLE),
             (0x4004_6602, NO_DUMP, IMMUTABLE),
-            (0x401c_5820, EXTENDED_NO_DUMP, EXTENDED_IMMUTABLE),
+            (EXTENDED, EXTENDED_NO_DUMP, EXTENDED_IMMUTABLE),
         ] {
             let set = |caller: &Caller, bits: u32| {
+                // As programs do: what ext4 notes of how the file is stored stays, which it may be unable to change.
+                let bits = if command == EXTENDED { bits } else { bits | kept };
                 let mut input = [0; 28];
                 input[..4].copy_from_slice(&bits.to_ne_bytes());
                 let by_file = open.ioctl(caller, command, &input, &mut []).map(drop);
