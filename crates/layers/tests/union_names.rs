@@ -622,6 +622,32 @@ fn three() -> Plan {
     Plan { branches: branches.into(), options: Vec::new() }
 }
 
+/// A name that could not be removed in the branch on the right, where it hides nothing that users see, is another name of the
+/// file that is renamed to it then.
+#[test]
+fn a_name_takes_the_place_of_another_name_of_its_file_that_is_hidden() {
+    let branches = [ReadWrite, ReadWrite].map(|mode| (mode, faulty()));
+    let [x, f, s] = ["x", "f", "s"].map(|name| vec![name]);
+    let mut right = Kernel::new(&branches[1].1);
+    right.apply(&Action::Create { path: x.clone(), slot: 0 }).unwrap();
+    right.apply(&Action::Append { path: x.clone(), length: 3, byte: b'x' }).unwrap();
+    let plan = Plan { branches: branches.into(), options: Vec::new() };
+    let mut kernel = Kernel::new(&plan.join());
+    let replace =
+        |from: &Path, to: &Path| Action::Rename { from: from.clone(), to: to.clone(), mode: RenameMode::Replace };
+    for action in [Action::Link { from: x.clone(), to: f.clone() }, Action::Create { path: s.clone(), slot: 0 }] {
+        assert_eq!(kernel.apply(&action).as_deref(), Ok("done"), "{action:?}");
+    }
+    plan.below().set(1, &[("operations", "unlink"), ("error", "EIO")]);
+    assert_eq!(kernel.apply(&replace(&s, &f)).as_deref(), Ok("done"));
+    plan.below().off();
+    assert_eq!(kernel.apply(&replace(&x, &f)).as_deref(), Ok("done"));
+    drop(kernel);
+    let shown = Kernel::new(&plan.join()).tree(true);
+    assert!(!shown.contains_key(&x) && !shown.contains_key(&s), "{shown:?}");
+    assert!(shown[&f].contains("3 bytes, 1 names: x3"), "{shown:?}");
+}
+
 #[test]
 fn a_file_that_lost_one_of_its_names_goes_to_another_branch_with_those_that_it_has() {
     let [x, f, g] = ["x", "f", "g"].map(|name| vec!["d", name]);

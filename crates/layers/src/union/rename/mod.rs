@@ -276,6 +276,9 @@ fn replace(
         prepare_directory(caller, target, node, member)?;
     }
     let way = Way { caller, source, target, from: &from, to: &to, member, device };
+    if !is_directory && found.attributes.nlink > 1 {
+        way.remove_hidden_name(&found.instances[0].vnode)?;
+    }
     let record = way.go(found.instances[0].ino, there.found.as_ref(), leaves_whiteout)?;
     let mut is_removed = true;
     if let (Some(victim), Some(found)) = (&victim, &there.found) {

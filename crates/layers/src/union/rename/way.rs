@@ -68,6 +68,18 @@ impl Way<'_> {
         Ok(record)
     }
 
+    /// Removes the branch's entry of the target if it is another name of this file, hidden by what users see there: a rename of
+    /// one name of a file to another does nothing (rename(2)), and the source would stay.
+    pub(super) fn remove_hidden_name(&self, file: &VnodeRef) -> Result<()> {
+        match self.to.lookup(&Caller::server(), self.target.stored) {
+            Ok(entry) if entry.vnode.handle() == file.handle() => {
+                self.to.unlink_surely(&Caller::server(), self.target.stored)
+            }
+            Ok(_) | Err(Errno::ENOENT) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes what the target was in a branch on the left, after what is there instead is on the disk. Whether the removal is
     /// as well: only then the record may be forgotten.
     fn remove_in(&self, member: &Member, spot: &record::Spot) -> Result<bool> {
