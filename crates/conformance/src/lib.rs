@@ -23,6 +23,7 @@ mod mounted;
 mod run;
 mod scene;
 mod subject;
+mod test;
 mod tree;
 
 pub use ability::{Abilities, Ability};
@@ -30,10 +31,11 @@ pub use access_control::check_access_control;
 pub use cases::all;
 pub use check::{Failure, Outcome};
 pub use mounted::Mounted;
-pub use run::{Report, Test, Verdict, prepare, run, run_test};
+pub use run::{Report, Verdict, prepare, run, run_test};
 pub use scene::Scene;
 pub use subject::{
     Client, Directory, Entry, File, Identity, Kind, Lock, LockKind, Mapping, Space, Stat, Subject, Time, TimeChange,
 };
+pub use test::Test;
 pub use tree::Tree;
 pub use vnode::Errno;

@@ -7,26 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::subject::Result;
-use crate::{Ability, Client, Errno, Identity, Outcome, Scene, Subject, all, cases};
-
-/// A named test.
-#[derive(Debug)]
-pub struct Test {
-    /// What it is about.
-    pub group: &'static str,
-    /// Its name, unique in the group.
-    pub name: &'static str,
-    /// What a subject must be able to do for the test to make sense.
-    pub needs: &'static [Ability],
-    pub(crate) body: fn(&Scene<'_>) -> Outcome,
-}
-
-impl Test {
-    /// Group and name.
-    pub fn full_name(&self) -> String {
-        format!("{}/{}", self.group, self.name)
-    }
-}
+use crate::{Ability, Client, Errno, Identity, Outcome, Scene, Subject, Test, all, cases};
 
 /// How one test ended.
 #[derive(Debug)]

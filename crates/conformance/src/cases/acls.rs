@@ -1,6 +1,6 @@
 //! POSIX access-control lists, set and read as the extended attributes that carry them.
 
-use super::group;
+use super::common::group;
 use crate::acl::{ACCESS, DEFAULT, GROUP, GROUP_OBJECT, MASK, OTHER, USER, USER_OBJECT, list};
 use crate::check::{ensure, refused, same};
 use crate::{Identity, Outcome, Scene};

@@ -1,6 +1,6 @@
 //! Several writers that append to one file.
 
-use super::group;
+use super::common::{group, together};
 use crate::check::{ensure, same};
 use crate::{Outcome, Scene};
 
@@ -33,7 +33,7 @@ fn check_records(contents: &[u8], size: impl Fn(u8) -> usize, writers: u8, each:
 
 fn by_several_clients(scene: &Scene<'_>) -> Outcome {
     scene.me.put(b"log", b"")?;
-    super::together(4, |thread| {
+    together(4, |thread| {
         let file = scene.another()?.open(b"log", APPEND, 0)?;
         for _ in 0..200 {
             same!(file.write(&[thread as u8 + 1; 100])?, 100);
@@ -46,7 +46,7 @@ fn by_several_clients(scene: &Scene<'_>) -> Outcome {
 fn by_several_clients_odd_sizes(scene: &Scene<'_>) -> Outcome {
     scene.me.put(b"log", b"")?;
     let size = |writer: u8| [1, 513, 4097, 10_000][usize::from(writer - 1)];
-    super::together(4, |thread| {
+    together(4, |thread| {
         let writer = thread as u8 + 1;
         let client = scene.another()?;
         for _ in 0..50 {
@@ -61,7 +61,7 @@ fn by_several_clients_odd_sizes(scene: &Scene<'_>) -> Outcome {
 
 fn through_one_open_file(scene: &Scene<'_>) -> Outcome {
     let file = scene.me.open(b"log", APPEND | libc::O_CREAT, 0o644)?;
-    super::together(4, |thread| {
+    together(4, |thread| {
         for _ in 0..100 {
             same!(file.write(&[thread as u8 + 1; 777])?, 777);
         }
@@ -72,7 +72,7 @@ fn through_one_open_file(scene: &Scene<'_>) -> Outcome {
 
 fn while_another_reads(scene: &Scene<'_>) -> Outcome {
     scene.me.put(b"log", b"")?;
-    super::together(2, |thread| {
+    together(2, |thread| {
         let client = scene.another()?;
         if thread == 0 {
             let file = client.open(b"log", APPEND, 0)?;
@@ -98,7 +98,7 @@ fn while_another_reads(scene: &Scene<'_>) -> Outcome {
 
 fn while_another_truncates(scene: &Scene<'_>) -> Outcome {
     scene.me.put(b"log", b"")?;
-    super::together(2, |thread| {
+    together(2, |thread| {
         let client = scene.another()?;
         for _ in 0..100 {
             if thread == 0 {
@@ -118,7 +118,7 @@ fn while_another_truncates(scene: &Scene<'_>) -> Outcome {
 fn beside_a_positioned_writer(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
     me.put(b"log", &[0; 1000])?;
-    super::together(2, |thread| {
+    together(2, |thread| {
         let client = scene.another()?;
         for round in 0..100_u64 {
             if thread == 0 {

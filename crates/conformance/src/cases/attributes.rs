@@ -1,6 +1,6 @@
 //! Attributes: what stat says, and chmod and chown by root.
 
-use super::{group, numbered};
+use super::common::{group, numbered, pause};
 use crate::check::{ensure, refused, same};
 use crate::{Kind, Outcome, Scene};
 
@@ -311,7 +311,7 @@ fn birth_time(scene: &Scene<'_>) -> Outcome {
     let first = me.stat(b"f")?;
     ensure!(first.born.is_some(), "no time of creation");
     ensure!(first.born <= Some(first.changed), "born after the last change: {first:?}");
-    super::pause();
+    pause();
     me.put(b"f", b"more")?;
     me.chmod(b"f", 0o600)?;
     me.rename(b"f", b"g")?;

@@ -1,6 +1,6 @@
 //! copy_file_range(2).
 
-use super::group;
+use super::common::group;
 use crate::check::{ensure, refused, same};
 use crate::{File, Outcome, Scene};
 

@@ -1,6 +1,6 @@
 //! Reading and writing: positions, ends, truncation, and a model over random operations.
 
-use super::group;
+use super::common::{group, together};
 use crate::check::{ensure, refused, same};
 use crate::{Outcome, Scene};
 
@@ -275,7 +275,7 @@ fn two_writers_of_one_block(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
     me.put(b"f", &[0; 4096])?;
     // Each writes every other byte: no write may undo the other's.
-    super::together(2, |thread| {
+    together(2, |thread| {
         let file = scene.another()?.edit(b"f")?;
         for offset in (thread as u64..4096).step_by(2) {
             file.put_at(&[1 + thread as u8], offset)?;

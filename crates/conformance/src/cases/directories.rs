@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{group, numbered};
+use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
 use crate::{Entry, Kind, Outcome, Scene};
 

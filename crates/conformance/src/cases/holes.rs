@@ -1,6 +1,6 @@
 //! Holes: sparse files, SEEK_HOLE and SEEK_DATA, allocation and punching.
 
-use super::group;
+use super::common::group;
 use crate::check::{ensure, refused, same};
 use crate::{File, Outcome, Scene};
 

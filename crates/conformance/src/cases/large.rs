@@ -1,6 +1,6 @@
 //! Offsets and sizes past 2 and 4 GiB.
 
-use super::group;
+use super::common::group;
 use crate::check::{ensure, same};
 use crate::{Outcome, Scene};
 

@@ -1,6 +1,6 @@
 //! Hard links and symbolic links.
 
-use super::{group, numbered};
+use super::common::{group, numbered};
 use crate::check::{refused, same};
 use crate::{Kind, Outcome, Scene};
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::group;
+use super::common::{group, together};
 use crate::check::{ensure, refused, same};
 use crate::{Lock, LockKind, Outcome, Scene};
 
@@ -219,7 +219,7 @@ fn needs_the_right_access(scene: &Scene<'_>) -> Outcome {
 
 fn counter_under_a_lock(scene: &Scene<'_>) -> Outcome {
     scene.me.put(b"f", &0_u32.to_le_bytes())?;
-    super::together(3, |_| {
+    together(3, |_| {
         let client = scene.another()?;
         let file = client.edit(b"f")?;
         for _ in 0..30 {
@@ -329,7 +329,7 @@ fn file_lock_ends_with_close(scene: &Scene<'_>) -> Outcome {
 fn waiting_for_a_file_lock(scene: &Scene<'_>) -> Outcome {
     let holders = AtomicU32::new(0);
     scene.me.put(b"f", b"")?;
-    super::together(3, |_| {
+    together(3, |_| {
         let client = scene.another()?;
         for _ in 0..15 {
             let file = client.edit(b"f")?;

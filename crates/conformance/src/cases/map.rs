@@ -1,6 +1,6 @@
 //! Files in memory: mappings agree with reads, writes and truncation.
 
-use super::group;
+use super::common::group;
 use crate::check::{ensure, refused, same};
 use crate::{Outcome, Scene};
 

@@ -1,6 +1,6 @@
 //! Names and paths: limits, odd bytes, dot names, slashes.
 
-use super::{group, numbered};
+use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
 use crate::subject::Result;
 use crate::{Kind, Outcome, Scene};

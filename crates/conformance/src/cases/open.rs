@@ -1,6 +1,6 @@
 //! open(2) with its flags.
 
-use super::group;
+use super::common::{group, numbered, together};
 use crate::check::{ensure, refused, same};
 use crate::{Kind, Outcome, Scene};
 
@@ -235,7 +235,7 @@ fn many_files(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
     let mut open = Vec::new();
     for number in 0..300 {
-        let file = me.create(&super::numbered("f", number))?;
+        let file = me.create(&numbered("f", number))?;
         file.put_at(&(number as u32).to_le_bytes(), 0)?;
         open.push(file);
     }
@@ -259,8 +259,8 @@ fn exclusive_among_many(scene: &Scene<'_>) -> Outcome {
     let winners = std::sync::atomic::AtomicUsize::new(0);
     for round in 0..20 {
         winners.store(0, std::sync::atomic::Ordering::SeqCst);
-        let name = super::numbered("f", round);
-        super::together(4, |_| {
+        let name = numbered("f", round);
+        together(4, |_| {
             let made = scene.another()?.open(&name, CREATE | libc::O_EXCL, 0o600);
             if made.is_ok() {
                 winners.fetch_add(1, std::sync::atomic::Ordering::SeqCst);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::group;
+use super::common::group;
 use crate::check::{ensure, refused, same};
 use crate::{Ability, Client, Identity, Outcome, Scene};
 

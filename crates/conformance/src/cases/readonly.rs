@@ -1,6 +1,6 @@
 //! A subject that refuses every change, over the tree that [`prepare`] makes.
 
-use super::numbered;
+use super::common::{numbered, together};
 use crate::check::{ensure, refused, same};
 use crate::subject::Result;
 use crate::{Abilities, Ability, Client, Kind, Lock, LockKind, Outcome, Scene, Test, Time, TimeChange};
@@ -247,7 +247,7 @@ fn large_file(scene: &Scene<'_>) -> Outcome {
 }
 
 fn many_readers(scene: &Scene<'_>) -> Outcome {
-    super::together(4, |thread| {
+    together(4, |thread| {
         let (client, mut random) = (scene.another()?, scene.random_of(thread as u64));
         let (file, expected) = (client.open(b"large", libc::O_RDONLY, 0)?, pattern());
         for _ in 0..100 {

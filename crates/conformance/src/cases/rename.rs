@@ -1,6 +1,6 @@
 //! rename(2) and its flags.
 
-use super::{group, numbered};
+use super::common::{group, numbered, together};
 use crate::check::{ensure, refused, same};
 use crate::{Kind, Outcome, Scene};
 
@@ -351,7 +351,7 @@ fn flags_that_exclude_each_other(scene: &Scene<'_>) -> Outcome {
 fn replacing_is_atomic(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
     me.put(b"current", b"0000")?;
-    super::together(3, |thread| {
+    together(3, |thread| {
         let client = scene.another()?;
         for round in 0..100 {
             if thread == 0 {

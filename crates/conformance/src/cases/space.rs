@@ -1,6 +1,6 @@
 //! Space: statfs, and what happens when there is none left.
 
-use super::{group, numbered};
+use super::common::{group, numbered, pause};
 use crate::check::{ensure, refused, same};
 use crate::{Outcome, Scene};
 
@@ -102,7 +102,7 @@ fn left_at_rest(scene: &Scene<'_>) -> Outcome<u64> {
     let (mut seen, mut same) = (left(scene)?, 0);
     for _ in 0..200 {
         scene.me.sync()?;
-        super::pause();
+        pause();
         let now = left(scene)?;
         same = if now == seen { same + 1 } else { 0 };
         seen = now;
@@ -152,7 +152,7 @@ fn wait_for_space(scene: &Scene<'_>, bytes: u64) -> Outcome {
         if left(scene)? >= bytes {
             return Ok(());
         }
-        super::pause();
+        pause();
     }
     Err(crate::Failure::new(format!("{} bytes are left, not {bytes}", left(scene)?)))
 }

@@ -1,6 +1,6 @@
 //! Fifos, sockets and device nodes.
 
-use super::group;
+use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
 use crate::{Kind, Outcome, Scene};
 
@@ -83,7 +83,7 @@ fn devices(scene: &Scene<'_>) -> Outcome {
 fn large_device_numbers(scene: &Scene<'_>) -> Outcome {
     let me = &scene.me;
     for (number, device) in [(0, 255), (255, 256), (256, 65_535), (4095, 1_048_575)].into_iter().enumerate() {
-        let name = super::numbered("c", number);
+        let name = numbered("c", number);
         me.mknod(&name, libc::S_IFCHR | 0o600, device)?;
         same!(me.stat(&name)?.device, device);
     }

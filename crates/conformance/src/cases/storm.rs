@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{group, numbered, together};
+use super::common::{group, numbered, together};
 use crate::check::{ensure, same};
 use crate::subject::Result;
 use crate::{Ability, Client, Kind, Outcome, Scene};

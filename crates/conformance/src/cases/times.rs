@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{group, pause};
+use super::common::{group, pause};
 use crate::check::{ensure, refused, same};
 use crate::{File, Outcome, Scene, Stat, Time, TimeChange};
 

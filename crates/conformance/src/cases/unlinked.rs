@@ -1,6 +1,6 @@
 //! Objects without a name: unlinked while open, and temporary files.
 
-use super::{group, numbered};
+use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
 use crate::{Kind, Outcome, Scene, TimeChange};
 

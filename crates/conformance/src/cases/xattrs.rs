@@ -1,6 +1,6 @@
 //! Extended attributes.
 
-use super::{group, numbered};
+use super::common::{group, numbered};
 use crate::check::{ensure, refused, same};
 use crate::{Identity, Outcome, Scene};
 

@@ -7,7 +7,7 @@ use vnode::{
     Caller, Control, Creation, FileKind, FileSystemRef, Name, OpenFlags, VnodeRef, XattrMode, read_fully, write_fully,
 };
 
-use super::Stack;
+use super::stack::Stack;
 
 /// Bytes of the file that operations work on: three blocks of a page and a part.
 pub(super) const FILE_BYTES: usize = 3 * 4096 + 100;

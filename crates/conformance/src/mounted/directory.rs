@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, RawDir, SeekFrom};
 
-use super::client::number;
+use super::convert::number;
 use super::worker::{Worker, own};
 use crate::subject::Result;
 use crate::{Directory, Entry, Kind};

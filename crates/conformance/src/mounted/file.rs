@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, SeekFrom, Uid};
 
-use super::client::{last_error, number, stat_of, timestamps};
+use super::convert::{last_error, number, stat_of, timestamps};
 use super::mapping::MountedMapping;
 use super::worker::{Worker, own};
 use crate::subject::Result;

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use rustix::io::{Errno, Result};
 
-use super::client::last_error;
+use super::convert::last_error;
 
 /// The longest handle that the kernel makes, of its fcntl.h.
 const LENGTH_MAX: usize = 128;

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
-use super::client::number;
+use super::convert::number;
 use super::worker::own;
 use crate::Mapping;
 use crate::subject::Result;

@@ -4,6 +4,7 @@
 //! so that in all that the kernel asks of a process it is one, and tests run at the same time.
 
 mod client;
+mod convert;
 mod directory;
 mod file;
 mod handle;

@@ -1,15 +1,17 @@
 //! A client of a tree: turns paths into vnode calls, as the kernel does.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use vnode::{
     AccessMode, Caller, Creation, Device, Errno, FileKind, FileSystemRef, LockOwner, Name, OpenFlags, RenameMode,
-    Result, SetAttributes, SetTime, Timestamp, VnodeRef, XattrMode,
+    Result, SetAttributes, VnodeRef, XattrMode,
 };
 
+use super::calls::{change, checked, new_owner, retry, times};
+use super::convert::stat_of;
 use super::directory::TreeDirectory;
-use super::file::{TreeFile, stat_of};
+use super::file::TreeFile;
 use super::walk::{Place, Walk};
 use crate::{Client, Directory, File, Identity, Space, Stat, TimeChange};
 
@@ -325,46 +327,6 @@ impl Client for TreeClient {
     fn sync(&self) -> Result<()> {
         self.file_system.sync()
     }
-}
-
-/// A lock owner that no other client or open file is.
-pub(super) fn new_owner() -> LockOwner {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    LockOwner(NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// Resolves anew when an object vanished on the way, as the kernel does.
-pub(super) fn retry<R>(operation: impl Fn() -> Result<R>) -> Result<R> {
-    let mut result = operation();
-    for _ in 0..20 {
-        if !matches!(result, Err(Errno::ESTALE)) {
-            break;
-        }
-        result = operation();
-    }
-    result
-}
-
-/// Changes attributes, unless there is nothing to change.
-pub(super) fn change(caller: &Caller, vnode: &VnodeRef, changes: &SetAttributes) -> Result<()> {
-    if changes.is_empty() {
-        return Ok(());
-    }
-    vnode.setattr(caller, changes).map(drop)
-}
-
-pub(super) fn times(access: TimeChange, modification: TimeChange) -> SetAttributes {
-    let set = |change| match change {
-        TimeChange::Keep => None,
-        TimeChange::Now => Some(SetTime::Now),
-        TimeChange::To(time) => Some(SetTime::To(Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds })),
-    };
-    SetAttributes { atime: set(access), mtime: set(modification), ..SetAttributes::default() }
-}
-
-/// A size or offset that a file can have.
-pub(super) fn checked(length: u64) -> Result<u64> {
-    if i64::try_from(length).is_ok() { Ok(length) } else { Err(Errno::EINVAL) }
 }
 
 fn attribute_name(name: &[u8]) -> Result<&[u8]> {

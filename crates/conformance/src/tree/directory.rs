@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use vnode::{Caller, FileKind, OpenDirectoryRef, Result};
 
-use super::file::kind_of;
+use super::convert::kind_of;
 use crate::{Directory, Entry, Kind};
 
 /// As many bytes of names as one call gives: few, so that tests need several for a directory of some size.

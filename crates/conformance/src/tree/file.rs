@@ -5,13 +5,14 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use vnode::{
-    AllocateMode, Attributes, Caller, Errno, FileKind, LockFamily, LockOwner, OpenFileRef, OpenFlags, Result,
-    SeekTarget, SetAttributes, VnodeRef,
+    AllocateMode, Caller, Errno, LockFamily, LockOwner, OpenFileRef, OpenFlags, Result, SeekTarget, SetAttributes,
+    VnodeRef,
 };
 
-use super::client::{change, checked, new_owner, retry, times};
+use super::calls::{change, checked, new_owner, retry, times};
+use super::convert::stat_of;
 use super::walk::Walk;
-use crate::{File, Kind, Lock, LockKind, Mapping, Stat, Time, TimeChange};
+use crate::{File, Lock, LockKind, Mapping, Stat, TimeChange};
 
 pub(super) struct TreeFile {
     caller: Caller,
@@ -235,32 +236,6 @@ impl Drop for TreeFile {
             let _ = self.open.flush(&self.caller, self.client);
         }
     }
-}
-
-/// The attributes as the tests see them.
-pub(super) fn stat_of(attributes: Attributes) -> Stat {
-    let time = |time: vnode::Timestamp| Time::new(time.seconds, time.nanoseconds);
-    Stat {
-        inode: attributes.ino,
-        kind: kind_of(attributes.kind),
-        mode: attributes.mode,
-        links: attributes.nlink.into(),
-        uid: attributes.uid,
-        gid: attributes.gid,
-        device: (attributes.rdev.major, attributes.rdev.minor),
-        size: attributes.size,
-        blocks: attributes.blocks,
-        block_size: attributes.block_size,
-        accessed: time(attributes.atime),
-        modified: time(attributes.mtime),
-        changed: time(attributes.ctime),
-        born: attributes.btime.map(time),
-    }
-}
-
-/// The kind as the tests see it.
-pub(super) fn kind_of(kind: FileKind) -> Kind {
-    Kind::of_mode(kind.mode_bits())
 }
 
 /// A range lock as the vnode interface says it.

@@ -3,7 +3,9 @@
 //! What the kernel checks before a file system sees a call is checked here too, so that both kinds of subject give
 //! the file system the same calls.
 
+mod calls;
 mod client;
+mod convert;
 mod directory;
 mod file;
 mod walk;

@@ -1,0 +1,62 @@
+//! What the tests share: how a group lists its tests, and what several of them do.
+
+use std::sync::Barrier;
+
+use crate::{Failure, Outcome};
+
+/// Lists the tests of a module: name, then what each needs besides being able to write.
+macro_rules! group {
+    ($group:literal: $($name:ident $([$($need:ident),*])?;)+) => {
+        pub(super) fn tests() -> Vec<$crate::Test> {
+            vec![$($crate::test::Test {
+                group: $group,
+                name: stringify!($name),
+                needs: &[$crate::Ability::Write $($(, $crate::Ability::$need)*)?],
+                body: $name,
+            }),+]
+        }
+    };
+}
+
+/// Waits until the clock that file systems take times from has advanced, twice: a server may have read it a tick later.
+pub(super) fn pause() {
+    const INTERVAL: std::time::Duration = std::time::Duration::from_millis(12);
+    let now = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        (time.tv_sec, time.tv_nsec)
+    };
+    for _ in 0..2 {
+        let before = now();
+        std::thread::sleep(INTERVAL / 2);
+        while now() == before {
+            std::thread::sleep(INTERVAL / 6);
+        }
+    }
+}
+
+/// Runs a function in several threads that start together; answers the first failure.
+pub(super) fn together(threads: usize, body: impl Fn(usize) -> Outcome + Sync) -> Outcome {
+    let start = Barrier::new(threads);
+    std::thread::scope(|scope| {
+        let run = |thread| {
+            let (start, body) = (&start, &body);
+            scope.spawn(move || {
+                start.wait();
+                body(thread)
+            })
+        };
+        let running: Vec<_> = (0..threads).map(run).collect();
+        let outcomes = running
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(Failure::new("a thread of the test panicked"))));
+        // All threads end before the first failure is answered.
+        outcomes.collect::<Vec<_>>().into_iter().collect()
+    })
+}
+
+/// A name with a number.
+pub(super) fn numbered(name: &str, number: usize) -> Vec<u8> {
+    format!("{name}{number}").into_bytes()
+}
+
+pub(super) use group;
