@@ -1,7 +1,8 @@
 //! The figures as a page.
 use std::fmt::Write;
 
-use super::{Results, table};
+use super::results::Results;
+use super::table;
 
 /// The whole of results.md.
 pub fn render(results: &Results) -> String {

@@ -1,122 +1,17 @@
 //! The results: what is kept of them, and the files they are written to.
+
 pub mod chart;
 pub mod markdown;
+mod results;
 pub mod table;
 pub mod union;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::measure::WorkloadResult;
-use crate::subjects::Subject;
-use crate::workloads;
-
-/// All that results.json holds.
-#[derive(Serialize, Deserialize)]
-pub struct Results {
-    /// Where they were taken.
-    pub machine: Machine,
-    /// In the order of the tables.
-    pub subjects: Vec<SubjectNote>,
-    /// By the name of the workload.
-    pub workloads: BTreeMap<String, WorkloadResult>,
-}
-
-/// What matters of a machine, and nothing that tells which one it is.
-#[derive(PartialEq, Serialize, Deserialize)]
-pub struct Machine {
-    /// Release of the kernel.
-    pub kernel: String,
-    /// Processors in use.
-    pub cores: usize,
-    /// Main memory.
-    pub memory_gib: u64,
-    /// What carries the measured directories.
-    pub file_system: String,
-}
-
-/// What is known of a subject.
-#[derive(PartialEq, Serialize, Deserialize)]
-pub struct SubjectNote {
-    /// As in the figures.
-    pub name: String,
-    /// What it says itself.
-    pub version: Option<String>,
-    /// How it is mounted.
-    pub command: String,
-    /// Where it stands among the same with other numbers of branches, if that is what was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub member: Option<Member>,
-}
-
-/// One subject of a series that differs by the number of branches only.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub struct Member {
-    /// What all of them are called.
-    pub series: String,
-    /// How many branches this one joins.
-    pub branches: usize,
-}
-
-impl Machine {
-    /// The one that this runs on.
-    pub fn this() -> Self {
-        let information = rustix::system::sysinfo();
-        let bytes = information.totalram as u64 * u64::from(information.mem_unit.max(1));
-        Self {
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_gib: (bytes + (1 << 29)) >> 30,
-            file_system: "ext4 on a loop device, its image on a tmpfs".to_owned(),
-        }
-    }
-}
-
-impl Results {
-    /// No figures yet.
-    pub fn new(subjects: &[Subject]) -> Self {
-        let note = |subject: &Subject| SubjectNote {
-            name: subject.name.clone(),
-            version: subject.version(),
-            command: if subject.arguments.is_empty() { "-".to_owned() } else { subject.shown_command() },
-            member: subject.series.clone().map(|series| Member { series, branches: subject.branches }),
-        };
-        Self { machine: Machine::this(), subjects: subjects.iter().map(note).collect(), workloads: BTreeMap::new() }
-    }
-
-    /// In the order of the tables.
-    pub fn subject_names(&self) -> Vec<&str> {
-        self.subjects.iter().map(|subject| subject.name.as_str()).collect()
-    }
-
-    /// The workloads in their order.
-    pub fn ordered(&self) -> impl Iterator<Item = (&'static str, &WorkloadResult)> {
-        workloads::ALL
-            .iter()
-            .chain(workloads::LAYOUTS)
-            .filter_map(|workload| Some((workload.name, self.workloads.get(workload.name)?)))
-    }
-
-    /// Keeps the older figures of workloads that were not run now, if they were taken of the same things.
-    fn keep_older(&mut self, older: Self) {
-        let known = |note: &SubjectNote| self.subjects.iter().find(|own| own.name == note.name);
-        let same = older.subjects.iter().all(|note| known(note).is_none_or(|own| own == note));
-        if older.machine != self.machine || !same {
-            return;
-        }
-        for (place, note) in older.subjects.into_iter().enumerate() {
-            if !self.subjects.iter().any(|own| own.name == note.name) {
-                self.subjects.insert(place.min(self.subjects.len()), note);
-            }
-        }
-        for (name, result) in older.workloads {
-            self.workloads.entry(name).or_insert(result);
-        }
-    }
-}
+pub use results::{Machine, Results};
 
 /// Writes results.json, results.md and chart.svg. Workloads left out this time keep their figures in the files.
 pub fn write(directory: &Path, results: &mut Results) -> Result<()> {
@@ -153,38 +48,4 @@ pub fn write_text(directory: &Path, name: &str, text: &str) -> Result<()> {
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     eprintln!("bench: wrote {}", path.display());
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn results(subjects: &[(&str, &str)], workload: &str) -> Results {
-        let note = |(name, version): &(&str, &str)| SubjectNote {
-            name: (*name).to_owned(),
-            version: Some((*version).to_owned()),
-            command: String::new(),
-            member: None,
-        };
-        Results {
-            machine: Machine::this(),
-            subjects: subjects.iter().map(note).collect(),
-            workloads: BTreeMap::from([(workload.to_owned(), WorkloadResult::default())]),
-        }
-    }
-
-    #[test]
-    fn older_workloads_of_the_same_things_are_kept() {
-        let mut new = results(&[("native", "1"), ("b", "1")], "tree");
-        new.keep_older(results(&[("native", "1"), ("a", "1"), ("b", "1")], "build"));
-        assert_eq!(new.subject_names(), ["native", "a", "b"]);
-        assert_eq!(new.workloads.len(), 2);
-    }
-
-    #[test]
-    fn figures_of_another_version_are_dropped() {
-        let mut new = results(&[("native", "1"), ("b", "2")], "tree");
-        new.keep_older(results(&[("native", "1"), ("b", "1")], "build"));
-        assert_eq!(new.workloads.keys().collect::<Vec<_>>(), ["tree"]);
-    }
 }

@@ -1,7 +1,8 @@
 //! The figures of unions: a row a series, a column a number of branches.
 use std::fmt::Write;
 
-use super::{Member, Results, SubjectNote, table};
+use super::results::{Member, Results, SubjectNote};
+use super::table;
 use crate::measure::{Figures, StepResult, WorkloadResult};
 use crate::subjects::{NATIVE, OVERLAYFS};
 

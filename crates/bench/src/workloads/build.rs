@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::Sizes;
+use super::sizes::Sizes;
 use crate::session::Session;
 
 /// Steps: untar, configure, make, remove.

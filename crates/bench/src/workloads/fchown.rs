@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use anyhow::{Result, bail};
 use rustix::fs::{Gid, Uid, fchown};
 
-use super::Sizes;
+use super::sizes::Sizes;
 use crate::session::Session;
 
 /// One step: fchown.

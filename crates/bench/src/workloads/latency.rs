@@ -10,7 +10,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::Sizes;
+use super::sizes::Sizes;
 use crate::session::Session;
 use crate::tree::{open_directory, walk};
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, mkdirat, openat, statx, unlinkat};
 
-use super::Sizes;
+use super::sizes::Sizes;
 use crate::session::Session;
 use crate::tree::open_directory;
 

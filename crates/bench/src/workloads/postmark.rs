@@ -3,7 +3,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use super::Sizes;
+use super::sizes::Sizes;
 use crate::session::Session;
 
 /// One step: postmark.

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use anyhow::{Result, bail};
 
-use super::Sizes;
+use super::sizes::Sizes;
 use crate::session::Session;
 
 const BLOCK_BYTES: usize = 4 << 10;

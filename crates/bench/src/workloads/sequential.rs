@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use rustix::fs::{Advice, fadvise};
 
-use super::Sizes;
+use super::sizes::Sizes;
 use crate::session::Session;
 
 /// One system call reads or writes so much.

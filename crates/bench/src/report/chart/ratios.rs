@@ -1,6 +1,6 @@
 //! The ratios as a picture: a row a step, a dot a subject, on a logarithmic scale.
 use super::{Scale, WIDTH, add, begin, colour, escape, is_stack, legend};
-use crate::report::Results;
+use crate::report::results::Results;
 use crate::subjects::NATIVE;
 
 const LEFT: f64 = 190.0;

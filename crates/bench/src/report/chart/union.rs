@@ -1,7 +1,7 @@
 //! The unions as pictures: lines over the number of branches, and groups of bars for the layouts of a tree.
 use super::{Scale, WIDTH, add, begin, colour, escape, is_stack, legend};
 use crate::measure::StepResult;
-use crate::report::Results;
+use crate::report::results::Results;
 use crate::report::union::{branches, figures, series};
 
 const TOP: f64 = 94.0;
