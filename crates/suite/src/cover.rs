@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use conformance::Test;
 
-use crate::plan::{Plan, Reach};
+use crate::plan::Plan;
+use crate::reach::Reach;
 
 /// Something that a test is to meet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,6 +10,7 @@ pub mod pairs;
 mod patience;
 mod place;
 pub mod plan;
+pub mod reach;
 mod recipe;
 mod served;
 mod starter;

@@ -6,7 +6,8 @@ use frontends::fuse::Features;
 use layers::BranchMode::{self, NoCreate, ReadOnly, ReadWrite};
 
 use crate::pairs::covering;
-use crate::plan::{Layout, Plan, Reach, Sort, Union, VIEW};
+use crate::plan::{Layout, Plan, Sort, Union, VIEW};
+use crate::reach::Reach;
 
 /// FiST programs that change nothing, names, and data.
 const PROGRAMS: [&str; 4] = ["names.fist", "pages.fist", "rules.fist", "sizes.fist"];

@@ -11,35 +11,8 @@ use frontends::fuse::Features;
 use layers::BranchMode;
 use vnode::FileSystemRef;
 
+use crate::reach::Reach;
 use crate::{Base, Place, Recipe, Served, kernel, make_branches, with_kept_credentials};
-
-/// How a run reaches its stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reach {
-    /// By its vnodes.
-    Tree,
-    /// Through a mount whose requests come through /dev/fuse.
-    Device,
-    /// Through a mount whose requests come through io_uring.
-    Uring,
-}
-
-impl Reach {
-    /// Whether the stack is mounted.
-    pub fn is_mount(self) -> bool {
-        self != Self::Tree
-    }
-}
-
-impl fmt::Display for Reach {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Tree => "tree",
-            Self::Device => "mount",
-            Self::Uring => "mount over io_uring",
-        })
-    }
-}
 
 /// Which tests a run is made for, and what it needs for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use frontends::fuse::{Features, Mount, MountFlags, MountOptions, MountPoint, UnmountMode};
 
 use crate::Recipe;
-use crate::plan::Reach;
+use crate::reach::Reach;
 
 const RECIPE: &str = "PLYFS_SUITE_SERVE";
 const MOUNT_POINT: &str = "PLYFS_SUITE_MOUNT_POINT";

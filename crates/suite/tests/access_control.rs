@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use suite::Place;
 use suite::matrix::{self, Means};
-use suite::plan::{Plan, Reach, Sort};
+use suite::plan::{Plan, Sort};
+use suite::reach::Reach;
 use vnode::AccessControl;
 
 /// The stacks of the matrix that can be changed, each once. By its vnodes a stack is the same however it is reached.

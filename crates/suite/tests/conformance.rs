@@ -13,7 +13,8 @@ use conformance::{Subject, Test, Verdict};
 use libtest_mimic::{Arguments, Failed, Trial};
 use suite::cover::{choose, deal};
 use suite::matrix::{self, Means};
-use suite::plan::{Live, Plan, Reach, Sort};
+use suite::plan::{Live, Plan, Sort};
+use suite::reach::Reach;
 use suite::{Place, Served, keep_credentials, patiently, serve_if_asked, timed, with_kept_credentials};
 
 fn main() -> ExitCode {

@@ -82,3 +82,22 @@ impl Results {
 fn count(cases: &[Case], verdict: Verdict) -> usize {
     cases.iter().filter(|case| case.verdict == verdict).count()
 }
+
+#[cfg(test)]
+impl Results {
+    /// Those of one job, for tests: one case passed, one failed.
+    pub fn of_two() -> Self {
+        let case = |name: &str, verdict, output: &str| Case {
+            job: "layers lib".to_owned(),
+            name: name.to_owned(),
+            verdict,
+            seconds: Some(0.5),
+            output: output.to_owned(),
+        };
+        Self {
+            cases: vec![case("a", Verdict::Passed, ""), case("b", Verdict::Failed, "one < two\u{1b}[1m")],
+            left: Vec::new(),
+            jobs: vec![("layers lib".to_owned(), 1.0)],
+        }
+    }
+}

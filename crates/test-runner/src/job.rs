@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use crate::case::{Case, Outcome, Verdict};
 use crate::enclosure::Enclosure;
 use crate::events::Collector;
-use crate::report;
+use crate::files;
 use crate::switch::State;
 
 /// A program to run.
@@ -99,7 +99,7 @@ impl Job {
         let errors = log.with_extension("stderr");
         if let Source::Nested(directory) = &self.source {
             std::fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
-            report::remove(directory)?;
+            files::remove(directory)?;
         }
         let mut child = self.spawn(File::create(&errors)?, enclosure)?;
         let lines = lines_of(&mut child);
@@ -223,7 +223,7 @@ impl Job {
 
     /// The cases that another runner wrote down, each as one of this job.
     fn nested(&self, directory: &Path, reason: &str) -> Vec<Case> {
-        let path = directory.join(report::RESULTS);
+        let path = directory.join(files::RESULTS);
         let read = std::fs::read(&path).map_err(|error| error.to_string());
         let cases: Result<Vec<Case>, String> =
             read.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));

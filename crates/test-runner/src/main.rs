@@ -11,6 +11,7 @@ macro_rules! say {
 mod case;
 mod enclosure;
 mod events;
+mod files;
 mod job;
 mod plan;
 mod programs;
@@ -21,7 +22,7 @@ mod switch;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use clap::Parser;
@@ -71,7 +72,7 @@ fn main() -> anyhow::Result<ExitCode> {
     std::fs::create_dir_all(results)
         .with_context(|| format!("creating the results directory {}", results.display()))?;
     let (_alone, _switch) = (alone(results)?, switch::alone()?);
-    report::remove(results)?;
+    files::remove(results)?;
     report::limits();
     let (started, stop) = (Instant::now(), schedule::Stop::at_signals()?);
     let mut found = Results::default();
@@ -82,13 +83,13 @@ fn main() -> anyhow::Result<ExitCode> {
         found.add(report::cut_off(error));
     }
     report::end(&found, arguments.tier, started.elapsed());
-    report::write(&found, results)?;
+    files::write(&found, results)?;
     ended?;
     Ok(ExitCode::from(u8::from(!report::is_success(&found))))
 }
 
 fn run(jobs: Vec<Job>, arguments: &Arguments, stop: &schedule::Stop, found: &mut Results) -> anyhow::Result<()> {
-    for (state, jobs) in switch::phases(jobs) {
+    for (state, jobs) in schedule::phases(jobs) {
         let _set = switch::Set::to(state)?;
         schedule::run(jobs, arguments.jobs, &arguments.results, stop, &mut |outcome| {
             report::job(&outcome);
@@ -104,12 +105,4 @@ fn alone(results: &Path) -> anyhow::Result<File> {
     let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
     file.try_lock().with_context(|| format!("another run has {}: wait for its end", path.display()))?;
     Ok(file)
-}
-
-/// A duration as people read it.
-fn readable(duration: Duration) -> String {
-    match duration.as_secs() {
-        seconds @ 60.. => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{:.1} s", duration.as_secs_f64()),
-    }
 }

@@ -1,5 +1,6 @@
 //! Runs jobs side by side, the heaviest first, until all have ended or a signal arrives.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -9,6 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::case::Outcome;
 use crate::job::Job;
+use crate::switch::State;
 
 /// Whether the whole run is to end.
 #[derive(Debug)]
@@ -79,4 +81,13 @@ pub fn run(
     })?;
     anyhow::ensure!(!stop.is_set(), "stopped by a signal");
     Ok(())
+}
+
+/// The jobs of each state, in the order in which they run.
+pub fn phases(jobs: Vec<Job>) -> BTreeMap<State, Vec<Job>> {
+    let mut phases: BTreeMap<State, Vec<Job>> = BTreeMap::new();
+    for job in jobs {
+        phases.entry(job.state).or_default().push(job);
+    }
+    phases
 }

@@ -1,14 +1,11 @@
 //! The kernel's switches that tests need: of io_uring for FUSE, by which jobs that need the same state run together, and of the
 //! protection of symlinks. They are put back afterwards.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
 use anyhow::Context;
-
-use crate::job::Job;
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -53,15 +50,6 @@ pub fn alone() -> anyhow::Result<Option<File>> {
     let file = File::open(SWITCH).with_context(|| format!("opening {SWITCH}"))?;
     file.try_lock().with_context(|| format!("another run on this machine sets {SWITCH}: wait for its end"))?;
     Ok(Some(file))
-}
-
-/// The jobs of each state, in the order in which they run.
-pub fn phases(jobs: Vec<Job>) -> BTreeMap<State, Vec<Job>> {
-    let mut phases: BTreeMap<State, Vec<Job>> = BTreeMap::new();
-    for job in jobs {
-        phases.entry(job.state).or_default().push(job);
-    }
-    phases
 }
 
 /// On as Debian has it; kernels have it off.

@@ -3,11 +3,9 @@
 use std::fs;
 
 use fuser::Request;
-use rustix::io::Errno;
+use rustix::io::{Errno, Result};
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-
-use super::Result;
 
 /// The number that means no user or group.
 const NOBODY: u32 = u32::MAX;

@@ -1,0 +1,31 @@
+//! How a run reaches its stack.
+
+use std::fmt;
+
+/// How a run reaches its stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reach {
+    /// By its vnodes.
+    Tree,
+    /// Through a mount whose requests come through /dev/fuse.
+    Device,
+    /// Through a mount whose requests come through io_uring.
+    Uring,
+}
+
+impl Reach {
+    /// Whether the stack is mounted.
+    pub fn is_mount(self) -> bool {
+        self != Self::Tree
+    }
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Tree => "tree",
+            Self::Device => "mount",
+            Self::Uring => "mount over io_uring",
+        })
+    }
+}
