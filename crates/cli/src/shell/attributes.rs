@@ -2,9 +2,10 @@
 
 use vnode::{Attributes, Errno, FileKind, SetAttributes, XattrMode};
 
+use super::format;
 use super::listing::join;
 use super::place::Place;
-use super::{At, Problem, Session, format, options};
+use super::session::{At, Problem, Session, options};
 
 /// `chmod`
 pub(super) fn chmod(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {

@@ -2,7 +2,8 @@
 
 use vnode::{Creation, Errno, OpenFileRef, OpenFlags, SetAttributes, SetTime, read_fully, write_fully};
 
-use super::{At, Problem, Session, format, options};
+use super::format;
+use super::session::{At, Problem, Session, options};
 
 /// How much is read or written at a time.
 pub(super) const CHUNK: usize = 1 << 20;

@@ -15,7 +15,7 @@ use super::content::{CHUNK, write_all};
 use super::listing::join;
 use super::naming::directory_at;
 use super::place::{Place, Tree};
-use super::{At, Problem, Session, options};
+use super::session::{At, Problem, Session, options};
 
 /// One run of a command that copies.
 struct Copier {

@@ -9,7 +9,8 @@ use rustyline::{Config, Context, Editor, Helper, Highlighter, Hinter};
 use vnode::FileKind;
 
 use super::place::{Place, Tree};
-use super::{COMMANDS, Session, words};
+use super::session::{Command, Session};
+use super::words;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Reads and runs commands until the end of the input or `exit`.
@@ -18,7 +19,8 @@ pub(super) fn converse(session: &mut Session<'_>) -> Outcome {
     let editor = config.and_then(Editor::<Assistant, DefaultHistory>::with_config);
     let mut editor = editor.map_err(|error| unreadable(&error))?;
     while !session.ended {
-        editor.set_helper(Some(Assistant { tree: session.tree.clone(), directory: session.directory.clone() }));
+        let (tree, directory) = (session.tree.clone(), session.directory.clone());
+        editor.set_helper(Some(Assistant { commands: session.commands, tree, directory }));
         let path = String::from_utf8_lossy(&session.directory.path()).into_owned();
         match editor.readline(&format!("plyfs:{path}> ")) {
             Ok(line) => session.run(line.as_bytes()),
@@ -37,6 +39,7 @@ fn unreadable(error: &ReadlineError) -> Failure {
 /// Completes commands and paths.
 #[derive(Helper, Highlighter, Hinter)]
 struct Assistant {
+    commands: &'static [Command],
     tree: Tree,
     directory: Place,
 }
@@ -50,7 +53,7 @@ impl Completer for Assistant {
         let word = &before[start..];
         let is_command =
             words::commands(&before.as_bytes()[..start]).is_empty() || before[..start].trim_end().ends_with(';');
-        let candidates = if is_command { commands(word) } else { self.paths(word) };
+        let candidates = if is_command { commands(self.commands, word) } else { self.paths(word) };
         Ok((start, candidates))
     }
 }
@@ -88,7 +91,7 @@ impl Assistant {
     }
 }
 
-fn commands(word: &str) -> Vec<Pair> {
-    let names = COMMANDS.iter().map(|command| command.name).filter(|name| name.starts_with(word));
+fn commands(all: &[Command], word: &str) -> Vec<Pair> {
+    let names = all.iter().map(|command| command.name).filter(|name| name.starts_with(word));
     names.map(|name| Pair { display: name.to_owned(), replacement: format!("{name} ") }).collect()
 }

@@ -4,7 +4,7 @@ use vnode::{Attributes, FileKind};
 
 use super::format;
 use super::place::Place;
-use super::{At, COMMANDS, Problem, Session, options};
+use super::session::{At, Problem, Session, options};
 
 /// How `ls` lists.
 struct Style {
@@ -312,7 +312,9 @@ pub(super) fn sync(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), P
 pub(super) fn help(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {
     let wanted = words.first().map(|word| String::from_utf8_lossy(word).into_owned());
     let mut text = String::new();
-    for command in COMMANDS.iter().filter(|command| wanted.as_deref().is_none_or(|wanted| wanted == command.name)) {
+    for command in
+        session.commands.iter().filter(|command| wanted.as_deref().is_none_or(|wanted| wanted == command.name))
+    {
         text.push_str(&format!("{:<42} {}\n", command.usage, command.about));
     }
     if text.is_empty() {

@@ -4,7 +4,7 @@ use vnode::{Errno, FileKind, Name, NameBuf, RenameMode};
 
 use super::listing::join;
 use super::place::Place;
-use super::{At, Problem, Session, options};
+use super::session::{At, Problem, Session, options};
 
 /// `mv`
 pub(super) fn mv(session: &mut Session<'_>, words: &[Vec<u8>]) -> Result<(), Problem> {

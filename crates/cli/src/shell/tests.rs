@@ -24,7 +24,8 @@ impl Fixture {
     /// What the commands print: output, errors, and whether all succeeded.
     fn run(&self, commands: &str) -> (String, String, bool) {
         let (mut output, mut errors) = (Vec::new(), Vec::new());
-        let mut session = Session::new(self.file_system.clone(), self.caller.clone(), &mut output, &mut errors);
+        let mut session =
+            Session::new(self.file_system.clone(), self.caller.clone(), &COMMANDS, &mut output, &mut errors);
         session.run(commands.as_bytes());
         let failed = session.failed;
         (String::from_utf8(output).unwrap(), String::from_utf8(errors).unwrap(), !failed)
@@ -239,7 +240,8 @@ fn help_lists_every_command() {
 fn names_that_are_no_text_survive() {
     let shell = Fixture::new("mem:");
     let (mut output, mut errors) = (Vec::new(), Vec::new());
-    let mut session = Session::new(shell.file_system.clone(), shell.caller.clone(), &mut output, &mut errors);
+    let mut session =
+        Session::new(shell.file_system.clone(), shell.caller.clone(), &COMMANDS, &mut output, &mut errors);
     session.run(OsStr::from_bytes(b"echo x > a\xffb; ls").as_bytes());
     assert_eq!((output, errors), (b"a\xffb\n".to_vec(), Vec::new()));
 }

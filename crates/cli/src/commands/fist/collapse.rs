@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use fist::explain::explain_together;
 use vnode::{Caller, Creation, FileSystemRef, Name, OpenFlags};
 
-use super::{checked, print};
+use super::reading::checked;
+use crate::commands::print;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// How often each operation is timed both ways, by turns: the median counts.

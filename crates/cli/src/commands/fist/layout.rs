@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use fist::fmt::format;
 use fist::load;
 
-use super::super::print;
-use super::{each, show, unread, wrong};
+use super::reading::{each, show, unread, wrong};
+use crate::commands::{print, printable};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Writes all files anew, or with `checks` tells which would be.
@@ -36,7 +36,7 @@ fn same(name: &Path, is_same: bool) -> Outcome {
     if is_same {
         return Ok(());
     }
-    print(&format!("{}\n", super::super::printable(&name.display().to_string())))?;
+    print(&format!("{}\n", printable(&name.display().to_string())))?;
     Err(Failure::silent(Exit::Failure))
 }
 

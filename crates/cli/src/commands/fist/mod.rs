@@ -3,22 +3,19 @@
 mod begin;
 mod collapse;
 mod layout;
+mod reading;
 mod trial;
 
-use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 
-use fist::diagnostic::Diagnostic;
 use fist::ir::Program as Form;
-use fist::load::{self, Loaded};
-use fist::program::Program;
-use fist::report::{self, Colours};
 use fist::target::Target;
 use stack::syntax::LayerName;
 
-use super::{command_to, print, report as tell, running, tools};
+use super::{command_to, print, running, tools};
 use crate::arguments::Fist;
 use crate::exit::{Exit, Failure, Outcome};
+use reading::{Checked, checked, each};
 
 /// Runs the command.
 pub fn run(command: &Fist) -> Outcome {
@@ -33,20 +30,6 @@ pub fn run(command: &Fist) -> Outcome {
         Fist::New { name, directory } => begin::run(name, directory.as_deref()),
         Fist::Lsp => tools::lsp(),
     }
-}
-
-/// Does the same with each file. What is wrong with one is told, and the others are done all the same.
-fn each(files: &[PathBuf], act: impl Fn(&Path) -> Outcome) -> Outcome {
-    let mut outcome = Ok(());
-    for file in files {
-        if let Err(failure) = act(file) {
-            if !failure.is_silent() {
-                tell(&failure);
-            }
-            outcome = Err(Failure::silent(failure.exit));
-        }
-    }
-    outcome
 }
 
 fn check(file: &Path) -> Outcome {
@@ -64,23 +47,6 @@ fn form(files: &[PathBuf]) -> Outcome {
     collapse::are_one_layer(files)?;
     let merged = Form::merge(all.into_iter().rev().map(|description| description.ir));
     print(&fist::ir::print::print(&merged, &Target::host()))
-}
-
-/// A description without errors.
-struct Checked {
-    ir: Form,
-    program: Program,
-    text: String,
-}
-
-/// Reads a description that has no errors. What is wrong, or may be, is shown.
-fn checked(file: &Path) -> Outcome<Checked> {
-    let Loaded { file, text, ir, program, diagnostics, .. } = load::load(file).map_err(unread)?;
-    show(&file, &text, &diagnostics);
-    match ir.zip(program) {
-        Some((ir, program)) => Ok(Checked { ir, program, text }),
-        None => Err(wrong(&file, &diagnostics, "mend what is told above")),
-    }
 }
 
 /// Has a running mount read its description again: that of this file name, or the only one.
@@ -107,23 +73,4 @@ pub(super) fn descriptions(stack: &str) -> Vec<String> {
         LayerName::Name(_) => None,
     });
     named.collect()
-}
-
-/// A description that cannot be used.
-fn wrong(file: &str, diagnostics: &[Diagnostic], what_is_done: &str) -> Failure {
-    Failure::new(Exit::Failure, format!("{file} has {}; {what_is_done}", report::counts(diagnostics)))
-}
-
-fn unread(failure: load::Failure) -> Failure {
-    Failure::new(Exit::Failure, failure)
-}
-
-/// Shows what is wrong, in colours on a terminal whose user wants them.
-fn show(file: &str, text: &str, diagnostics: &[Diagnostic]) {
-    let is_colourful = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let colours = if is_colourful { Colours::Always } else { Colours::Never };
-    if !diagnostics.is_empty() {
-        // Standard error may be gone; the code still tells.
-        let _ = writeln!(stderr(), "{}", report::report(file, text, diagnostics, colours));
-    }
 }

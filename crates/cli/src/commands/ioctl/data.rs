@@ -2,7 +2,7 @@
 
 use fist::code::Integer;
 
-use super::Field;
+use super::declaration::Field;
 
 /// Writes a field's value, or says what is expected.
 pub(super) fn write(field: &Field, value: &str, data: &mut [u8]) -> Result<(), String> {

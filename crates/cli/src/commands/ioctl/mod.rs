@@ -1,40 +1,17 @@
 //! `plyfs ioctl`: gives a command that a description of a running mount declares.
 
 mod data;
+mod declaration;
 mod system;
 
 use std::fs::File;
 use std::path::Path;
 
-use serde::Deserialize;
-
 use super::{fist::descriptions, print};
 use crate::arguments::Ioctl;
 use crate::control::{Request, client};
 use crate::exit::{Exit, Failure, Outcome};
-
-/// A command, as the mount tells of it.
-#[derive(Debug, Deserialize)]
-struct Command {
-    name: String,
-    command: u32,
-    bytes: usize,
-    /// It gives data back.
-    answers: bool,
-    fields: Vec<Field>,
-}
-
-/// A field of its data.
-#[derive(Debug, Deserialize)]
-struct Field {
-    name: String,
-    offset: usize,
-    /// Bytes of an integer.
-    bytes: usize,
-    unsigned: bool,
-    /// Of an array, how many; of an integer, nothing.
-    length: Option<usize>,
-}
+use declaration::Command;
 
 /// Runs the command.
 pub fn run(arguments: &Ioctl) -> Outcome {

@@ -1,12 +1,13 @@
 //! `plyfs mount`, and the same for mount(8): from the command line to a mount that serves.
 
+mod job;
 mod remount;
 mod server;
 
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::arguments::{Helper, Mount};
 use crate::daemon::{self, Side};
@@ -15,22 +16,11 @@ use crate::expression::Expression;
 use crate::front_end::{MountPoint, Plan};
 use crate::logging::{self, Destination};
 use crate::{mount_table, options};
+use job::{Job, refuse_mounted};
 use remount::Remount;
 
 /// As the parser says it of a mount without options.
 const NO_MOUNT_POINT: &str = "the following required arguments were not provided: <MOUNTPOINT>; --help tells the usage";
-
-/// All that a server needs to know.
-struct Job {
-    expression: Expression,
-    plan: Plan,
-    log_level: String,
-    log_file: Option<PathBuf>,
-    foreground: bool,
-    explain: bool,
-    /// The mount hides something.
-    hides: bool,
-}
 
 /// Runs the command.
 pub fn run(arguments: &Mount) -> Outcome {
@@ -188,17 +178,6 @@ fn open_mount_point(path: &Path) -> Outcome<MountPoint> {
     })?;
     refuse_mounted(point.path())?;
     Ok(point)
-}
-
-/// Fails if the path, as the kernel lists it, is a mount of Plyfs.
-fn refuse_mounted(mount_point: &Path) -> Outcome {
-    if !mount_table::on(mount_point).is_some_and(|entry| entry.is_plyfs()) {
-        return Ok(());
-    }
-    let name = mount_point.display();
-    let remedy =
-        format!("choose another mount point, or unmount it first, also if its server is dead: plyfs umount {name}");
-    Err(Failure::new(Exit::Mounted, format!("{name} is a mount of Plyfs already; {remedy}")))
 }
 
 /// Whether there is something in the directory.

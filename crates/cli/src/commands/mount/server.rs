@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vnode::{Control, ControlError, Errno, FileSystemRef};
 
-use super::Job;
+use super::job::{Job, refuse_mounted};
 use crate::commands::{explain, print, progress};
 use crate::control::server::{Answerer, Server as ControlSocket};
 use crate::control::{Answer, Report, Request, Statistics};
@@ -54,7 +54,7 @@ pub fn start(job: &Job, point: MountPoint) -> Outcome<Server> {
         print(&explain::text(&job.expression, file_system.as_ref(), &job.plan))?;
     }
     let turn = runtime_directory::turn()?;
-    super::refuse_mounted(&job.plan.mount_point)?;
+    refuse_mounted(&job.plan.mount_point)?;
     let served = front_end::mount(file_system.clone(), &point, &job.plan)?;
     // Held longer, what it lies on could not be unmounted.
     drop(point);

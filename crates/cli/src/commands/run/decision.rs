@@ -4,8 +4,9 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use stack::{Change, CommitError, CommitOptions, Committed, Conflict, Difference, Fork};
 
+use super::message::tell;
 use super::scratch::Scratch;
-use super::{lists, session, tell};
+use super::{lists, session};
 use crate::arguments::Run;
 use crate::commands::{print, progress, snapshot};
 use crate::exit::{Exit, Failure, Outcome};

@@ -3,12 +3,13 @@
 mod decision;
 mod inherited;
 mod lists;
+mod message;
 mod root;
 mod scratch;
 mod session;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use crate::file_size;
 use decision::Obstacle;
 use inherited::Inherited;
 use lists::PartialLists;
+use message::tell;
 use scratch::{Description, Scratch};
 use session::{Ended, Finished, User};
 
@@ -184,11 +186,4 @@ fn not_started(command: &[OsString], error: &io::Error) -> u8 {
     };
     tell(&format!("cannot run {name}: {error}; {remedy}"));
     code
-}
-
-/// A line on standard error.
-fn tell(message: &str) {
-    let line = Failure::new(Exit::Failure, message);
-    // Standard error may be gone.
-    let _ = writeln!(io::stderr(), "plyfs: {line}");
 }

@@ -22,6 +22,7 @@ use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 use stack::Fork;
 
 use super::inherited::Inherited;
+use super::message::tell;
 use super::root::{self, Root};
 use super::scratch::Scratch;
 use crate::exit::{Exit, Failure, Outcome};
@@ -234,7 +235,7 @@ pub fn refuse_outside(at: &Path, is_root: bool) -> Outcome {
 /// Says what the command can change beside the fork.
 fn tell_what_is_real(at: &Path) {
     if at != Path::new("/") {
-        super::tell(&format!("only {} is forked: what the command changes elsewhere stays changed", at.display()));
+        tell(&format!("only {} is forked: what the command changes elsewhere stays changed", at.display()));
     }
 }
 

@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Counted, Requests, Work};
+use super::counted::{Counted, Requests, Work};
 use crate::front_end::Times;
 
 /// The upper bounds of a histogram's steps: 1 µs, 2 µs, 4 µs, up to a little above 16 s.

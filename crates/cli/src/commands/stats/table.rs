@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use comfy_table::Table;
 
-use super::{Counted, Requests, Work};
+use super::counted::{Counted, Requests, Work};
 use crate::commands::{headed_table, printable};
 use crate::front_end::Times;
 

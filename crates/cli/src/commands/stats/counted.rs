@@ -1,0 +1,118 @@
+//! What mounts have counted.
+
+use std::collections::BTreeMap;
+use std::iter::Sum;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::commands::{is_mounted, report, running};
+use crate::control::client::{self, Mount};
+use crate::control::{Report, Statistics};
+use crate::exit::Outcome;
+use crate::front_end::Times;
+
+/// A mount and what it has done.
+pub struct Counted {
+    /// What it is.
+    pub report: Report,
+    /// For how long it has been serving, in seconds.
+    pub uptime_seconds: f64,
+    /// How many threads serve requests.
+    pub workers: usize,
+    /// What it has done.
+    pub work: Work,
+}
+
+/// What a mount has done in some time.
+#[derive(Clone, Default)]
+pub struct Work {
+    /// The requests of each operation that occurred.
+    pub operations: BTreeMap<String, Requests>,
+    /// What each part of the stack took by itself of the requests that were watched and came to it.
+    pub parts: BTreeMap<String, Times>,
+}
+
+/// Some requests.
+#[derive(Clone, Default)]
+pub struct Requests {
+    /// How many failed.
+    pub failures: u64,
+    /// How long they took.
+    pub times: Times,
+}
+
+impl<'a> Sum<&'a Requests> for Requests {
+    fn sum<I: Iterator<Item = &'a Requests>>(all: I) -> Requests {
+        all.fold(Requests::default(), |mut sum, one| {
+            sum.failures += one.failures;
+            sum.times.add(&one.times);
+            sum
+        })
+    }
+}
+
+/// Asks the mount on this path, or all that the caller may ask.
+pub fn gather(mount_point: Option<&Path>) -> Outcome<Vec<Counted>> {
+    if let Some(path) = mount_point {
+        return Ok(vec![Counted::ask(running(path)?)?]);
+    }
+    let ask = |mount: Mount| {
+        let path = PathBuf::from(&mount.report.mount_point);
+        match Counted::ask(mount) {
+            Ok(counted) => Some(counted),
+            // No reason to tell nothing of the others.
+            Err(failure) if is_mounted(&path) => {
+                report(&failure);
+                None
+            }
+            // It has ended meanwhile.
+            Err(_) => None,
+        }
+    };
+    Ok(client::mounts().into_iter().filter_map(ask).collect())
+}
+
+impl Counted {
+    fn ask(mount: Mount) -> Outcome<Counted> {
+        let Statistics { uptime_seconds, workers, operations, parts } = mount.statistics()?;
+        let operations = operations
+            .into_iter()
+            .map(|(name, one)| (name, Requests { failures: one.failures, times: Times::from_steps(&one.times) }));
+        let parts = parts.into_iter().map(|(name, steps)| (name, Times::from_steps(&steps)));
+        let work = Work { operations: operations.collect(), parts: parts.collect() };
+        Ok(Counted { report: mount.report, uptime_seconds, workers, work })
+    }
+}
+
+impl Work {
+    /// All operations together.
+    pub fn all(&self) -> Requests {
+        self.operations.values().sum()
+    }
+
+    /// What was done since an earlier state.
+    #[must_use]
+    pub fn since(&self, earlier: &Work) -> Work {
+        let operations = self.operations.iter().map(|(name, now)| {
+            let Some(before) = earlier.operations.get(name) else { return (name.clone(), now.clone()) };
+            let failures = now.failures.saturating_sub(before.failures);
+            (name.clone(), Requests { failures, times: now.times.since(&before.times) })
+        });
+        let parts = self.parts.iter().map(|(name, now)| {
+            (name.clone(), earlier.parts.get(name).map_or_else(|| now.clone(), |before| now.since(before)))
+        });
+        Work {
+            operations: operations.filter(|(_, one)| one.times.requests() > 0).collect(),
+            parts: parts.filter(|(_, times)| times.requests() > 0).collect(),
+        }
+    }
+
+    /// The parts, those first that took most time, each with how much of it all that was, 0 to 1.
+    pub fn shares(&self) -> Vec<(&str, &Times, f64)> {
+        let all: Duration = self.parts.values().map(Times::total).sum();
+        let share = |times: &Times| times.total().as_secs_f64() / all.as_secs_f64().max(f64::MIN_POSITIVE);
+        let mut parts: Vec<_> = self.parts.iter().map(|(name, times)| (name.as_str(), times, share(times))).collect();
+        parts.sort_by(|one, other| other.2.total_cmp(&one.2));
+        parts
+    }
+}

@@ -1,0 +1,211 @@
+//! A session of the shell: where it is, how it runs a text of commands, and why one fails.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use stack::suggest;
+use vnode::{Caller, Errno, FileSystemRef};
+
+use super::place::{Place, Tree};
+use super::{format, words};
+
+/// One command of the shell.
+pub(super) struct Command {
+    pub(super) name: &'static str,
+    pub(super) usage: &'static str,
+    pub(super) about: &'static str,
+    pub(super) run: fn(&mut Session<'_>, &[Vec<u8>]) -> Result<(), Problem>,
+}
+
+/// Where the shell is, and how it has fared.
+pub(super) struct Session<'a> {
+    pub(super) tree: Tree,
+    pub(super) directory: Place,
+    pub(super) names: format::Names,
+    pub(super) output: &'a mut dyn Write,
+    pub(super) errors: &'a mut dyn Write,
+    pub(super) commands: &'static [Command],
+    pub(super) failed: bool,
+    pub(super) ended: bool,
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// An operation on a path.
+    Path(Vec<u8>, Errno),
+    /// The command line, in words.
+    Words(String),
+    /// A wrong command line: the command's usage is shown.
+    Usage,
+    /// The output cannot be written.
+    Output(io::Error),
+    /// It was reported already.
+    Reported,
+}
+
+impl<'a> Session<'a> {
+    /// A session at the root that knows these commands.
+    pub(super) fn new(
+        file_system: FileSystemRef,
+        caller: Caller,
+        commands: &'static [Command],
+        output: &'a mut dyn Write,
+        errors: &'a mut dyn Write,
+    ) -> Self {
+        let tree = Tree::new(file_system, caller);
+        let directory = tree.root();
+        Session {
+            tree,
+            directory,
+            names: format::Names::default(),
+            output,
+            errors,
+            commands,
+            failed: false,
+            ended: false,
+        }
+    }
+
+    /// Runs a text of commands, to its end even if some fail.
+    pub(super) fn run(&mut self, text: &[u8]) {
+        for command in words::commands(text) {
+            if self.ended {
+                return;
+            }
+            self.run_one(command);
+        }
+    }
+
+    fn run_one(&mut self, text: &[u8]) {
+        let Some(words) = words::words(text) else {
+            let text = String::from_utf8_lossy(text.trim_ascii()).into_owned();
+            return self.report("", &Problem::Words(format!("a quote is not closed in: {text}")));
+        };
+        let Some((name, operands)) = words.split_first() else { return };
+        let name = String::from_utf8_lossy(name);
+        let Some(command) = self.commands.iter().find(|command| command.name == name) else {
+            let remedy = match suggest::nearest(&name, self.commands.iter().map(|command| command.name)) {
+                Some(meant) => format!("did you mean '{meant}'?"),
+                None => "help lists the commands".to_owned(),
+            };
+            return self.report("", &Problem::Words(format!("unknown command '{name}'; {remedy}")));
+        };
+        let done = (command.run)(self, operands).and_then(|()| self.output.flush().map_err(Problem::Output));
+        match done {
+            Ok(()) => {}
+            Err(Problem::Usage) => {
+                self.report(command.name, &Problem::Words(format!("wrong usage; write {}", command.usage)))
+            }
+            Err(problem) => self.report(command.name, &problem),
+        }
+    }
+
+    /// Does `work` for each operand; those that fail are reported, and the others are done nevertheless.
+    pub(super) fn each(
+        &mut self,
+        command: &str,
+        operands: &[Vec<u8>],
+        mut work: impl FnMut(&mut Self, &[u8]) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
+        let mut result = Ok(());
+        for operand in operands {
+            match work(self, operand) {
+                Ok(()) => {}
+                // Nobody reads: the other operands would not be seen either.
+                Err(problem @ Problem::Output(_)) => return Err(problem),
+                Err(problem) => {
+                    self.report(command, &problem);
+                    result = Err(Problem::Reported);
+                }
+            }
+        }
+        result
+    }
+
+    pub(super) fn report(&mut self, command: &str, problem: &Problem) {
+        self.failed = true;
+        let prefix = if command.is_empty() { String::new() } else { format!("{command}: ") };
+        match problem {
+            Problem::Reported => {}
+            Problem::Output(_) => self.ended = true,
+            _ => {
+                let _ = writeln!(self.errors, "plyfs: {prefix}{problem}");
+            }
+        }
+    }
+
+    /// The place that a path means.
+    pub(super) fn find(&self, path: &[u8], follow: bool) -> Result<Place, Problem> {
+        self.tree.find(&self.directory, path, follow).at(path)
+    }
+
+    /// The directory that a path's last component is in, and that component.
+    pub(super) fn find_parent(&self, path: &[u8]) -> Result<(Place, vnode::NameBuf), Problem> {
+        self.tree.find_parent(&self.directory, path).at(path)
+    }
+
+    pub(super) fn caller(&self) -> &Caller {
+        &self.tree.caller
+    }
+
+    pub(super) fn print(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+        self.output.write_all(bytes).map_err(Problem::Output)
+    }
+}
+
+/// Says which path an error is about.
+pub(super) trait At<T> {
+    /// The error with its path.
+    fn at(self, path: &[u8]) -> Result<T, Problem>;
+}
+
+impl<T> At<T> for vnode::Result<T> {
+    fn at(self, path: &[u8]) -> Result<T, Problem> {
+        self.map_err(|errno| Problem::Path(path.to_vec(), errno))
+    }
+}
+
+/// Splits options of one letter from operands. Every letter must be among `known`; `--` ends the options.
+pub(super) fn options(words: &[Vec<u8>], known: &str) -> Result<(Vec<char>, Vec<Vec<u8>>), Problem> {
+    let mut letters = Vec::new();
+    let mut operands = Vec::new();
+    let mut rest = words.iter();
+    while let Some(word) = rest.next() {
+        match word.as_slice() {
+            b"--" => {
+                operands.extend(rest.cloned());
+                break;
+            }
+            [b'-', options @ ..] if !options.is_empty() => {
+                for letter in options.iter().copied().map(char::from) {
+                    if !known.contains(letter) {
+                        let list =
+                            suggest::list(known.char_indices().map(|(at, letter)| &known[at..at + letter.len_utf8()]));
+                        return Err(Problem::Words(format!("unknown option -{letter}; there are {list}")));
+                    }
+                    letters.push(letter);
+                }
+            }
+            _ => operands.push(word.clone()),
+        }
+    }
+    Ok((letters, operands))
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Path(path, errno) => {
+                let text = errno.to_string();
+                let text = text.split(" (os error").next().unwrap_or_default();
+                write!(formatter, "{}: {text}", String::from_utf8_lossy(path).escape_debug())?;
+                errno.name().map_or(Ok(()), |name| write!(formatter, " ({name})"))
+            }
+            Problem::Words(words) => formatter.write_str(words),
+            Problem::Usage => formatter.write_str("wrong usage"),
+            Problem::Output(error) => write!(formatter, "cannot write the output: {error}"),
+            Problem::Reported => Ok(()),
+        }
+    }
+}
