@@ -1,8 +1,8 @@
 //! What the decisions for a mount ask of the kernel, and what remains of them after its offer.
 
-use super::mount::MountError;
+use super::mount_error::MountError;
 use super::negotiation::{Negotiated, Wishes};
-use super::options::{Decisions, MountOptions, NameCaching, REGULAR_TIMEOUT, Uring};
+use super::options::{Decisions, MountOptions, NameCaching, REGULAR_TIMEOUT, TURNED_OFF, Uring};
 use super::wire::init;
 use std::time::Duration;
 
@@ -13,8 +13,6 @@ const BACKGROUND_MAX: u16 = 64;
 /// The same where the kernel writes back: writes of one file wait for each other, each with a thread and its memory.
 const BACKGROUND_MAX_WRITTEN_BACK: u16 = 12;
 
-/// The reason why a feature is not used that the caller did not want.
-pub(crate) const TURNED_OFF: &str = "turned off by an option";
 const NO_PASSTHROUGH: &str = "the kernel has no passthrough (Linux 6.9 has)";
 const NO_WRITE_BACK: &str = "it has no writeback cache for FUSE";
 const NO_URING: &str = "the kernel does not offer it";

@@ -1,104 +1,11 @@
 //! The FUSE device: where requests come from and where replies and notifications go.
 
-use super::deferred::DeferredReply;
-use super::memory::Memory;
-use super::reply::Reply;
-use super::uring::Entry;
 use super::wire;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
-use zerocopy::FromBytes;
-
-/// One stream of requests: what a worker thread reads and answers. It has the memory that requests come in and replies
-/// are built in. A reply must go to the queue that its request came from; notifications belong to no queue and go to the
-/// [`Device`].
-pub(crate) trait Queue {
-    /// Waits for the next request; if it `may_idle`, not for longer than the transport finds worth the while.
-    fn receive(&mut self, may_idle: bool) -> Received;
-
-    /// The request received last, and an empty reply to it.
-    fn exchange(&mut self) -> (&[u8], Reply<'_>);
-
-    /// Sends the reply that was built, of so many bytes with its header; `None` where the kernel expects none. `Ok` also
-    /// if the kernel gave up the request meanwhile.
-    fn send(&mut self, reply: Option<usize>) -> io::Result<()>;
-
-    /// Leaves the request received last unanswered for now: its reply is sent through the result, by any thread. This queue
-    /// goes on with other requests.
-    ///
-    /// # Errors
-    /// Where there is no memory to go on with. Then it has to be answered here.
-    fn defer(&mut self, unique: u64) -> io::Result<DeferredReply>;
-
-    /// Leaves the request received last unserved for now, for a queue of the same lane to take. This one goes on with others.
-    ///
-    /// # Errors
-    /// As [`Queue::defer`].
-    fn set_aside(&mut self) -> io::Result<Aside>;
-
-    /// Sends the reply that was built, as [`Queue::send`], and takes a request that was set aside as the one received last.
-    fn send_and_resume(&mut self, reply: Option<usize>, aside: Aside) -> io::Result<()>;
-
-    /// As [`Queue::defer`], and takes a request that was set aside as the one received last.
-    fn defer_and_resume(&mut self, unique: u64, aside: Aside) -> DeferredReply;
-
-    /// Whether requests may wait in the kernel that it gives to this queue only once it is had to, since it was last asked.
-    fn starves(&mut self) -> bool {
-        false
-    }
-
-    /// Has the kernel look for requests that wait: whether it will.
-    fn fetch(&self) -> bool {
-        true
-    }
-
-    /// After [`Received::Idle`]: has one of the workers told that it may end. Whether one will be.
-    fn idle(&mut self) -> bool {
-        false
-    }
-
-    /// After [`Received::MayEnd`]: goes on.
-    fn decline(&mut self) {}
-
-    /// After [`Received::MayEnd`]: the thread takes no request any more.
-    fn end(self);
-}
-
-/// A request that is to be served later.
-pub(crate) enum Aside {
-    /// One that was read from this descriptor.
-    Message(Box<[u8]>, Arc<Connection>),
-    /// One that stays in its entry.
-    Entry(Box<Entry>),
-}
-
-impl Aside {
-    /// The memory that it takes, in bytes; none for what an entry has anyway.
-    pub(crate) fn occupied_bytes(&self) -> usize {
-        match self {
-            Aside::Message(message, _) => message.len(),
-            Aside::Entry(_) => 0,
-        }
-    }
-}
-
-/// What came of waiting for a request.
-#[derive(Debug)]
-pub(crate) enum Received {
-    /// A request.
-    Request,
-    /// None for some time.
-    Idle,
-    /// Workers are idle, and this one may end if there are enough.
-    MayEnd,
-    /// Unmounted, or the connection was aborted: no request will come any more.
-    Closed,
-    /// The device failed otherwise.
-    Failed(Errno),
-}
 
 /// A mount's connection to the kernel. Cheap to share: every worker makes its own queue from it.
 #[derive(Debug)]
@@ -118,20 +25,6 @@ impl Device {
     /// Takes over the descriptor of a connection, as `fusermount3` hands it out.
     pub(crate) fn from_fd(fd: OwnedFd) -> Device {
         Device { fd }
-    }
-
-    /// A queue of its own for a worker. `message_bytes_max` is that of the data in a message.
-    ///
-    /// # Errors
-    /// Where there is no memory for it.
-    pub(crate) fn queue(self: &Arc<Device>, message_bytes_max: usize) -> io::Result<DeviceQueue> {
-        Ok(DeviceQueue {
-            connection: Arc::new(self.connection()),
-            read_from: None,
-            request: Memory::of(message_bytes_max + REQUEST_OVERHEAD_BYTES)?,
-            received: 0,
-            reply: Memory::of(Reply::HEADER + message_bytes_max)?,
-        })
     }
 
     /// The connection for a worker: a cloned descriptor, so that workers do not contend for one list of requests in
@@ -180,99 +73,6 @@ pub(crate) struct Connection {
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.clone.as_ref().unwrap_or(&self.device.fd).as_fd()
-    }
-}
-
-/// The classic transport: one `read` a request, one `write` a reply.
-pub(crate) struct DeviceQueue {
-    /// Shared with replies that come later: the kernel takes each only where the request was read.
-    connection: Arc<Connection>,
-    /// Where the request received last was read, if not there.
-    read_from: Option<Arc<Connection>>,
-    request: Memory,
-    received: usize,
-    reply: Memory,
-}
-
-/// Room for a request's header and arguments beside the data of a write.
-const REQUEST_OVERHEAD_BYTES: usize = 8192;
-
-impl Queue for DeviceQueue {
-    fn receive(&mut self, _may_idle: bool) -> Received {
-        loop {
-            match rustix::io::read(&*self.connection, &mut self.request[..]) {
-                Ok(0) => return Received::Closed,
-                Ok(length) => {
-                    self.received = length;
-                    self.read_from = None;
-                    return Received::Request;
-                }
-                // The caller was killed before we took its request, or a signal reached this thread.
-                Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
-                Err(Errno::NODEV | Errno::CONNABORTED) => return Received::Closed,
-                Err(error) => return Received::Failed(error),
-            }
-        }
-    }
-
-    fn exchange(&mut self) -> (&[u8], Reply<'_>) {
-        (&self.request[..self.received], Reply::new(&mut self.reply))
-    }
-
-    fn send(&mut self, reply: Option<usize>) -> io::Result<()> {
-        let Some(length) = reply else { return Ok(()) };
-        let connection = self.read_from.as_ref().unwrap_or(&self.connection);
-        match write_whole(connection.as_fd(), &self.reply[..length]) {
-            Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
-            Err(error) => {
-                // A caller whose reply is refused would wait for ever.
-                let refused = wire::OutHeader::read_from_prefix(&self.reply).map_or(0, |(header, _)| header.unique);
-                let length = Reply::new(&mut self.reply).finish_error(refused, libc::EIO);
-                let _ = write_whole(connection.as_fd(), &self.reply[..length]);
-                Err(error.into())
-            }
-        }
-    }
-
-    fn defer(&mut self, unique: u64) -> io::Result<DeferredReply> {
-        Ok(DeferredReply::to_device(unique, self.reply_connection()))
-    }
-
-    fn set_aside(&mut self) -> io::Result<Aside> {
-        let mut message = Vec::new();
-        message.try_reserve_exact(self.received).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        message.extend_from_slice(&self.request[..self.received]);
-        Ok(Aside::Message(message.into_boxed_slice(), self.reply_connection()))
-    }
-
-    fn send_and_resume(&mut self, reply: Option<usize>, aside: Aside) -> io::Result<()> {
-        let sent = self.send(reply);
-        self.resume(aside);
-        sent
-    }
-
-    fn defer_and_resume(&mut self, unique: u64, aside: Aside) -> DeferredReply {
-        let reply = DeferredReply::to_device(unique, self.reply_connection());
-        self.resume(aside);
-        reply
-    }
-
-    fn end(self) {}
-}
-
-impl DeviceQueue {
-    /// Where the reply to the request received last goes.
-    fn reply_connection(&self) -> Arc<Connection> {
-        Arc::clone(self.read_from.as_ref().unwrap_or(&self.connection))
-    }
-
-    fn resume(&mut self, aside: Aside) {
-        // Those of rings are in other lanes.
-        if let Aside::Message(message, connection) = aside {
-            self.received = message.len();
-            self.request[..message.len()].copy_from_slice(&message);
-            self.read_from = Some(connection);
-        }
     }
 }
 

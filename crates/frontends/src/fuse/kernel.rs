@@ -2,7 +2,7 @@
 
 use super::agreement::{correct, unmet_demand, wishes};
 use super::device::DEVICE_PATH;
-use super::mount::MountError;
+use super::mount_error::MountError;
 use super::negotiation::{InitAnswer, negotiate};
 use super::options::{Decisions, MountOptions, Uring, decide};
 use super::request::{Layout, Operation, decode};

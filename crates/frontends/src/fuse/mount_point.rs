@@ -1,7 +1,7 @@
 //! Mount points: directories that are found by path once and held from then on, so that whoever may rename what is on the
 //! way to one cannot have another one mounted on, changed or unmounted.
 
-use super::mount::{UnmountMode, unmount_by_helper};
+use super::helper::unmount_by_helper;
 use super::mount_flags::MountFlags;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
@@ -13,6 +13,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use vnode::mount_table;
+
+/// How to unmount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnmountMode {
+    /// Fails with `EBUSY` while files are open.
+    Clean,
+    /// Takes the name away now; what is open stays usable until it is closed.
+    Lazy,
+    /// Takes the name away and fails what is under way or open.
+    Abort,
+}
 
 /// Opens a directory without asking its file system, which may not answer.
 const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

@@ -1,6 +1,6 @@
 //! A running mount: made from a stack, served by background threads, ended by unmounting.
 
-use super::agreement::{TURNED_OFF, correct, unmet_demand, wishes};
+use super::agreement::{correct, unmet_demand, wishes};
 use super::budget::bound_arenas;
 use super::current::Current;
 use super::device::Device;
@@ -8,13 +8,15 @@ use super::dispatch::Dispatcher;
 use super::expiry::Expiry;
 use super::inner_mounts::InnerMounts;
 use super::locks::Locks;
-use super::mount::{self, MountError, MountPlan, UnmountMode};
+use super::mount::{self, MountPlan};
+use super::mount_error::{MountError, cannot_open};
 use super::mount_flags::MountFlags;
+use super::mount_point::UnmountMode;
 use super::mount_point::{ListedMount, MountPoint, listed_mounts};
 use super::negotiation::Negotiated;
 use super::notifier::KernelNotifier;
 use super::notify::NotificationSender;
-use super::options::{Decisions, MountOptions, Uring, decide};
+use super::options::{Decisions, MountOptions, TURNED_OFF, Uring, decide};
 use super::session::{Session, SessionError, handshake};
 use super::statistics::{OperationStatistics, PartStatistics, Statistics};
 use super::uring;
@@ -44,7 +46,7 @@ impl Mount {
     /// # Errors
     /// [`MountError`], which names cause and remedy; then nothing is left mounted.
     pub fn new(file_system: FileSystemRef, mount_point: &Path, options: &MountOptions) -> Result<Mount, MountError> {
-        let point = MountPoint::open(mount_point).map_err(|error| mount::cannot_open(mount_point, error))?;
+        let point = MountPoint::open(mount_point).map_err(|error| cannot_open(mount_point, error))?;
         Mount::on(file_system, &point, options)
     }
 

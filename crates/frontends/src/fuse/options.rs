@@ -1,6 +1,5 @@
 //! What the caller asks of a mount, and what follows from it and from the stack's properties.
 
-use super::agreement::TURNED_OFF;
 use super::device::DEVICE_PATH;
 use super::features::Features;
 use super::mount_flags::MountFlags;
@@ -10,6 +9,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 use vnode::{AccessControl, Properties, TimesTell};
+
+/// The reason why a feature is not used that the caller did not want.
+pub(crate) const TURNED_OFF: &str = "turned off by an option";
 
 /// How to mount. [`MountOptions::default`] suits a regular mount.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 //! any. The superuser, and who runs the server, may keep all. Nothing is counted while there are not many workers: each only notes
 //! whom it works for.
 
-use super::super::device::Aside;
+use super::super::queue::Aside;
 use super::super::uring::Entry;
 use super::super::wire::{InHeader, Opcode};
 use std::collections::VecDeque;

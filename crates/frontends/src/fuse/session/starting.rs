@@ -1,12 +1,13 @@
 //! Starting workers: those of a lane when it has none left that waits, and the first of all lanes.
 
-use super::super::budget::workers_max;
-use super::super::device::{Device, Queue};
+use super::super::device::Device;
+use super::super::device_queue::DeviceQueue;
 use super::super::locality::only;
+use super::super::queue::Queue;
 use super::super::uring::{Entry, Reserve, UringQueue};
-use super::super::yielding::Pace;
-use super::waiting::Waiting;
-use super::{Handler, Shared, work};
+use super::handler::Handler;
+use super::shared::{Shared, Start, start_worker};
+use super::work::{stir, work};
 use rustix::thread::sched_setaffinity;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,51 +18,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 const WORKER_STACK_BYTES: usize = 2 << 20;
 /// Workers that each processor's lane begins with: one that serves and one that waits meanwhile.
 const WORKERS_OF_A_PROCESSOR: usize = 2;
-
-/// Where requests come from, and the workers that take them.
-pub(super) struct Lane {
-    /// Those of callers on this processor, through io_uring; `None`: those that come through the device.
-    pub(super) processor: Option<u16>,
-    pub(super) waiting: Waiting,
-    pub(super) pace: Pace,
-}
-
-impl Lane {
-    pub(super) fn new(processor: Option<u16>) -> Lane {
-        Lane { processor, waiting: Waiting::default(), pace: Pace::default() }
-    }
-}
-
-/// A worker to be started.
-pub(super) struct Start {
-    /// Which of the lanes is its own.
-    lane: usize,
-    /// Who waits to know whether it could be.
-    told: Option<Sender<std::io::Result<()>>>,
-    /// An entry with a request, which it is to take over.
-    entry: Option<Box<Entry>>,
-}
-
-impl Start {
-    /// One more worker of a lane.
-    pub(super) fn another(lane: usize) -> Start {
-        Start { lane, told: None, entry: None }
-    }
-}
-
-/// Has one more worker started. It counts as waiting from here on, so that two requests in quick succession do not both
-/// start one.
-pub(super) fn start_worker<H: Handler>(shared: &Arc<Shared<H>>, start: Start) -> Result<(), (&'static str, Start)> {
-    let mut workers = shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
-    if *workers >= workers_max() {
-        return Err(("as many as allowed are busy", start));
-    }
-    *workers += 1;
-    shared.shares.workers(*workers);
-    shared.lanes[start.lane].waiting.join();
-    // The starter lives as long as any worker.
-    shared.starter.send(start).map_err(|unsent| ("the session has ended", unsent.0))
-}
 
 /// Starts what sends the replies of entries that no worker has, if processors have lanes.
 pub(super) fn start_reserve<H: Handler>(shared: &Arc<Shared<H>>) -> std::io::Result<()> {
@@ -154,7 +110,9 @@ pub(super) fn run_starter<H: Handler>(shared: &Weak<Shared<H>>, requests: &Recei
                 let _ = rustix::process::configure_io_flusher_behavior(true);
             }
             match for_thread.lanes[lane].processor {
-                None => begin(&for_thread, lane, for_thread.device.queue(for_thread.message_bytes_max), told),
+                None => {
+                    begin(&for_thread, lane, DeviceQueue::new(&for_thread.device, for_thread.message_bytes_max), told)
+                }
                 Some(processor) => match take(&for_worker) {
                     Some(entry) => adopt(&for_thread, lane, entry),
                     None => begin(&for_thread, lane, register(&for_thread, processor, told.is_none()), told),
@@ -188,22 +146,6 @@ fn adopt<H: Handler>(shared: &Arc<Shared<H>>, lane: usize, entry: Box<Entry>) {
             shared.lanes[lane].waiting.part();
             reserve.hand_out_later(entry);
         }
-    }
-}
-
-/// Has the kernel look for requests that came while the queue of a processor had no entry: a new one gets only those that
-/// come after it, and the others wait until one of the queue is answered. So one is made there. Where the kernel knows no file
-/// that would do, it is about the state of the file system, which it knows nothing of; if the mount is gone from its place that
-/// one is not made: others may come then.
-pub(super) fn stir<H: Handler>(shared: &Shared<H>, queue: &impl Queue, processor: Option<u16>) {
-    let Some(processor) = processor.filter(|_| !queue.fetch()) else { return };
-    let mount_point = shared.mount_point.clone();
-    let ask = move || {
-        let _ = sched_setaffinity(None, &only(processor.into()));
-        let _ = rustix::fs::statfs(mount_point);
-    };
-    if let Err(error) = std::thread::Builder::new().name("fuse-stir".into()).spawn(vnode::as_server(ask)) {
-        tracing::warn!(%error, "requests may wait for slower ones");
     }
 }
 

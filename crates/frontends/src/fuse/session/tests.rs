@@ -3,7 +3,11 @@
 use super::starting::count_of;
 use super::waiting::IDLE_WORKERS_MAX;
 use super::*;
+use crate::fuse::deferred::DeferredReply;
 use crate::fuse::features::Features;
+use crate::fuse::negotiation::Wishes;
+use crate::fuse::reply::Reply;
+use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire::Opcode;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::os::fd::OwnedFd;

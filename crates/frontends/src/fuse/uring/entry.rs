@@ -5,7 +5,7 @@
 use super::super::memory::Memory;
 use super::super::reply::Reply;
 use super::super::wire;
-use super::parking::{Purpose, purpose_of};
+use super::purpose::{Purpose, purpose_of};
 use io_uring::{opcode, squeue, types};
 use std::io;
 use std::ops::Range;
@@ -121,7 +121,7 @@ impl Entry {
         self.request = self.assemble().unwrap_or_default();
     }
 
-    /// As [`Queue::exchange`](super::super::device::Queue::exchange).
+    /// As [`Queue::exchange`](super::super::queue::Queue::exchange).
     pub(crate) fn exchange(&mut self) -> (&[u8], Reply<'_>) {
         let place = self.reply_range();
         let (before, after) = self.memory.split_at_mut(place.start);

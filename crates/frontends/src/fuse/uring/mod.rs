@@ -7,18 +7,20 @@
 
 mod entry;
 mod parking;
+mod purpose;
 mod reserve;
 
 pub(crate) use entry::Entry;
 pub(crate) use reserve::Reserve;
 
 use super::deferred::DeferredReply;
-use super::device::{Aside, Device, Queue, Received};
+use super::device::Device;
 use super::privilege::is_machine_root;
+use super::queue::{Aside, Queue, Received};
 use super::reply::Reply;
 use entry::Command;
 use io_uring::{IoUring, squeue, types};
-use parking::Purpose;
+use purpose::Purpose;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -7,6 +7,7 @@
 //! the queue too, which it does not do for a new entry.
 
 use super::entry::Entry;
+use super::purpose::{OWN, PARK, Purpose};
 use crate::fuse::device::Device;
 use crate::fuse::wire::{self, notification};
 use rustix::io::Errno;
@@ -14,22 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerocopy::IntoBytes;
 
-/// What a request of our own is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// The entry that gets it may be parked.
-    Park,
-    /// It is answered at once, so that the kernel looks for requests that wait.
-    Fetch,
-}
-
 /// Finds a regular file that the kernel knows.
 pub(crate) type SomeFile = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
-/// In the unique of a request of our own: the kernel counts its requests up from zero.
-const OWN: u64 = 1 << 63;
-/// The same if it is to be parked.
-const PARK: u64 = 1 << 62;
 /// From one unique to the next: the lowest bit marks interrupts.
 const STEP: u64 = 2;
 
@@ -100,31 +88,10 @@ impl Parking {
     }
 }
 
-/// What a request is for, by its unique, if it is one of our own.
-pub(super) fn purpose_of(unique: u64) -> Option<Purpose> {
-    match (unique & OWN != 0, unique & PARK != 0) {
-        (false, _) => None,
-        (true, true) => Some(Purpose::Park),
-        (true, false) => Some(Purpose::Fetch),
-    }
-}
-
 /// Whether the administrator has the kernel end connections with requests that are not answered in time (Linux 6.15).
 fn has_time_limit() -> bool {
     let is_set = |name: &str| {
         std::fs::read_to_string(format!("/proc/sys/fs/fuse/{name}")).is_ok_and(|seconds| seconds.trim() != "0")
     };
     is_set("default_request_timeout") || is_set("max_request_timeout")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_of_our_own_are_told_from_the_kernels() {
-        assert_eq!(purpose_of(0x7fff_ffff), None);
-        assert_eq!(purpose_of(OWN | 6), Some(Purpose::Fetch));
-        assert_eq!(purpose_of(OWN | PARK), Some(Purpose::Park));
-    }
 }

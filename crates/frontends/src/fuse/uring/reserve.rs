@@ -4,7 +4,8 @@
 //! Where a request comes first, it is handed to a new worker, together with the entry.
 
 use super::entry::{CONNECTION, Command, Entry};
-use super::parking::{Parking, Purpose, SomeFile};
+use super::parking::{Parking, SomeFile};
+use super::purpose::Purpose;
 use crate::fuse::device::Device;
 use crate::fuse::locality::only;
 use io_uring::{IoUring, opcode, squeue, types};

@@ -1,0 +1,61 @@
+//! The first messages of a connection: what kernel and front end agree on.
+
+use super::super::device::Device;
+use super::super::device_queue::DeviceQueue;
+use super::super::negotiation::{InitAnswer, Negotiated, Wishes, negotiate};
+use super::super::queue::{Queue, Received};
+use super::super::request::{Layout, Operation, decode};
+use super::work::send;
+use std::sync::Arc;
+
+/// Why a session could not be started.
+#[derive(Debug)]
+pub(crate) enum SessionError {
+    /// The kernel speaks a protocol older than this front end can.
+    KernelTooOld { major: u32, minor: u32 },
+    /// The connection ended before it was set up.
+    Closed,
+    /// The device failed.
+    Device(std::io::Error),
+    /// No thread could be started, or it had no memory.
+    Thread(std::io::Error),
+}
+
+/// Answers the kernel's INIT, which comes first on every connection.
+pub(crate) fn handshake(device: &Arc<Device>, wishes: &Wishes) -> Result<Negotiated, SessionError> {
+    let page_size = rustix::param::page_size() as u32;
+    let mut queue = DeviceQueue::new(device, wishes.message_bytes_max as usize).map_err(SessionError::Device)?;
+    loop {
+        match queue.receive(false) {
+            Received::Request => {}
+            Received::Idle | Received::MayEnd => continue,
+            Received::Closed => return Err(SessionError::Closed),
+            Received::Failed(error) => return Err(SessionError::Device(error.into())),
+        }
+        let (message, mut reply) = queue.exchange();
+        let Ok(request) = decode(message, Layout::default()) else { continue };
+        let Operation::Init(offer) = &request.operation else {
+            let length = reply.finish_error(request.unique, libc::EIO);
+            send(&mut queue, Some(length));
+            continue;
+        };
+        match negotiate(offer, wishes, page_size) {
+            InitAnswer::Agreed(answer, negotiated) => {
+                reply.put(&*answer);
+                let length = reply.finish(request.unique);
+                queue.send(Some(length)).map_err(SessionError::Device)?;
+                return Ok(negotiated);
+            }
+            InitAnswer::AskAgain(answer) => {
+                reply.put(&*answer);
+                let length = reply.finish(request.unique);
+                queue.send(Some(length)).map_err(SessionError::Device)?;
+            }
+            InitAnswer::TooOld { major, minor } => {
+                let length = reply.finish_error(request.unique, libc::EPROTO);
+                send(&mut queue, Some(length));
+                return Err(SessionError::KernelTooOld { major, minor });
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Requests that the session sends to itself: what each is for, by its unique.
+
+/// What a request of our own is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The entry that gets it may be parked.
+    Park,
+    /// It is answered at once, so that the kernel looks for requests that wait.
+    Fetch,
+}
+
+/// In the unique of a request of our own: the kernel counts its requests up from zero.
+pub(super) const OWN: u64 = 1 << 63;
+
+/// The same if it is to be parked.
+pub(super) const PARK: u64 = 1 << 62;
+
+/// What a request is for, by its unique, if it is one of our own.
+pub(super) fn purpose_of(unique: u64) -> Option<Purpose> {
+    match (unique & OWN != 0, unique & PARK != 0) {
+        (false, _) => None,
+        (true, true) => Some(Purpose::Park),
+        (true, false) => Some(Purpose::Fetch),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_our_own_are_told_from_the_kernels() {
+        assert_eq!(purpose_of(0x7fff_ffff), None);
+        assert_eq!(purpose_of(OWN | 6), Some(Purpose::Fetch));
+        assert_eq!(purpose_of(OWN | PARK), Some(Purpose::Park));
+    }
+}
