@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use crate::check::constants::{ERRORS, FLAGS, NUMBERS};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::lexer::Lexed;
+use crate::lexed::Lexed;
 use crate::text::Span;
 use crate::token::{Comment, Token, TokenKind};
 

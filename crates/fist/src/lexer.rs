@@ -1,20 +1,10 @@
 //! The lexer: text to tokens. What cannot be a token is told and left out, so that the rest is read too.
 
 use crate::diagnostic::{Code, Diagnostic};
+use crate::lexed::Lexed;
 use crate::limits::{NAME_BYTES_MAX, PROBLEMS_MAX, TEXT_BYTES_MAX, TOKENS_MAX};
 use crate::text::Span;
 use crate::token::{Comment, MARKS, Token, TokenKind};
-
-/// What became of a text.
-#[derive(Clone, Debug)]
-pub struct Lexed {
-    /// The tokens, the last of them [`TokenKind::End`].
-    pub tokens: Vec<Token>,
-    /// The comments, in their order, with conditions of the preprocessor and what these leave out.
-    pub comments: Vec<Comment>,
-    /// What is wrong.
-    pub diagnostics: Vec<Diagnostic>,
-}
 
 /// Cuts a text into tokens, without those that its conditions of the preprocessor leave out.
 pub fn lex(text: &str) -> Lexed {
@@ -29,12 +19,6 @@ pub fn lex(text: &str) -> Lexed {
     let mut lexed = lexer.lexed;
     crate::conditional::resolve(text, &mut lexed);
     lexed
-}
-
-impl Lexed {
-    fn none() -> Lexed {
-        Lexed { tokens: Vec::new(), comments: Vec::new(), diagnostics: Vec::new() }
-    }
 }
 
 struct Lexer<'a> {

@@ -19,6 +19,7 @@ pub mod format;
 pub mod idle;
 pub mod interpreter;
 pub mod ir;
+pub mod lexed;
 pub mod lexer;
 pub mod limits;
 pub mod lines;

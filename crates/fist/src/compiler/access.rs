@@ -5,8 +5,9 @@ use std::mem::offset_of;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
-use cranelift_frontend::{FunctionBuilder, Variable};
+use cranelift_frontend::FunctionBuilder;
 
+use super::anchor::Anchor;
 use super::facts::{Base, CLEARED_MAX};
 use super::machine::{Machine, TABLE_BIT, Table, number_of};
 use super::range::Range;
@@ -15,22 +16,6 @@ use crate::code::{Expression as E, Integer};
 use crate::memory::{Region, data_pointer};
 use crate::stop::Why;
 use crate::text::Span;
-
-/// A base whose region has been looked up.
-pub(super) struct Anchor {
-    /// The pointer.
-    pointer: Value,
-    /// The pointer without its offset.
-    high: Value,
-    /// Its offset.
-    offset: Value,
-    /// Where the region is, and how much of it can be read and written to: nothing if it is not there.
-    address: Variable,
-    readable: Variable,
-    writable: Variable,
-    /// Bytes of an object: all can be read and written to.
-    bytes: Option<u64>,
-}
 
 /// A region as it has been found.
 struct Found {

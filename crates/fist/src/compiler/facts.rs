@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::CompileError;
+use super::error::CompileError;
 use super::range::Range;
 use crate::code::{Expression as E, Function, Integer, Register, Statement as S};
 use crate::interpreter::DEPTH_MAX;

@@ -11,7 +11,9 @@
 //! gone: so nothing that answers such calls can make an access reach what is not there.
 
 mod access;
+mod anchor;
 mod calls;
+mod error;
 mod facts;
 mod guard;
 mod integers;
@@ -42,42 +44,13 @@ use crate::program::Program;
 use crate::stop::{Stop, Why};
 use crate::target::ByteOrder;
 use crate::text::Span;
+pub use error::CompileError;
 use facts::Facts;
 use machine::{Machine, Numbers};
 use translator::{Imports, Spots, Translator};
 
 /// Most bytes of the stack that compiled functions take at a time, however they call each other.
 const STACK_BYTES_MAX: u64 = 1 << 20;
-
-/// Why a program was not compiled. It can still be interpreted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CompileError {
-    /// The function, if it was one.
-    pub function: Option<String>,
-    /// What was wrong.
-    pub what: String,
-}
-
-impl CompileError {
-    fn new(function: &str, what: impl fmt::Display) -> CompileError {
-        CompileError { function: Some(function.to_owned()), what: what.to_string() }
-    }
-
-    fn general(what: impl fmt::Display) -> CompileError {
-        CompileError { function: None, what: what.to_string() }
-    }
-}
-
-impl fmt::Display for CompileError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.function {
-            Some(function) => write!(formatter, "`{function}` cannot be compiled: {}", self.what),
-            None => write!(formatter, "nothing can be compiled here: {}", self.what),
-        }
-    }
-}
-
-impl std::error::Error for CompileError {}
 
 /// The machine code of a program's functions. Any number of threads can run it at a time.
 pub struct Compiled {

@@ -9,7 +9,7 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use cranelift_jit::JITModule;
 use cranelift_module::{FuncId, Module};
 
-use super::access::Anchor;
+use super::anchor::Anchor;
 use super::facts::{Base, Facts};
 use super::machine::{Machine, Numbers, RUNS};
 use super::range::Range;

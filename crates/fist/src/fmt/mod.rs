@@ -9,15 +9,12 @@ mod writer;
 use std::collections::HashSet;
 
 use crate::diagnostic::Diagnostic;
-use crate::lexer::{Lexed, lex};
+use crate::lexed::Lexed;
+use crate::lexer::lex;
 use crate::limits::TEXT_BYTES_MAX;
 use crate::parser::parse;
 use crate::token::TokenKind;
-
-/// Columns of a line, as far as its words can be parted.
-pub const WIDTH_MAX: usize = 100;
-/// Columns of a level.
-const INDENT: usize = 4;
+pub use page::WIDTH_MAX;
 
 /// The text in the one layout, its lines ended as the first one is. A text with errors of syntax is not written anew: they are
 /// given back.

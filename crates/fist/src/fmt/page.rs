@@ -1,7 +1,11 @@
 //! The page: lines of words, parted where they are too long.
 
 use super::trivia::Place;
-use super::{INDENT, WIDTH_MAX};
+
+/// Columns of a line, as far as its words can be parted.
+pub const WIDTH_MAX: usize = 100;
+/// Columns of a level.
+pub(super) const INDENT: usize = 4;
 
 /// A word of a line: a token, or a comment.
 #[derive(Clone, Debug)]

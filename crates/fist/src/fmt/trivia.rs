@@ -1,6 +1,6 @@
 //! What stands between tokens: comments, and empty lines.
 
-use crate::lexer::Lexed;
+use crate::lexed::Lexed;
 use crate::token::TokenKind;
 
 /// What stands before a token.

@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::page::{Page, Word};
+use super::page::{INDENT, Page, WIDTH_MAX, Word};
 use super::spacing::Spacing;
 use super::trivia::{self, Place, Trivia};
-use super::{INDENT, WIDTH_MAX};
-use crate::lexer::Lexed;
+use crate::lexed::Lexed;
 use crate::token::{Token, TokenKind};
 use crate::tree::{Description, ItemKind};
 

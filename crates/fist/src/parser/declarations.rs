@@ -1,6 +1,6 @@
 //! FiST declarations: what the file system is like, and the data that belong to it.
 
-use super::{Parser, Read, Unreadable};
+use super::cursor::{Parser, Read, Unreadable};
 use crate::diagnostic::Code;
 use crate::text::Spanned;
 use crate::token::TokenKind;

@@ -1,6 +1,6 @@
 //! Expressions, by precedence climbing.
 
-use super::{Parser, Read, Unreadable};
+use super::cursor::{Parser, Read, Unreadable};
 use crate::text::Span;
 use crate::token::TokenKind;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};

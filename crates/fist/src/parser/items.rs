@@ -1,6 +1,6 @@
 //! Items: functions, data, types and constants, of the first section and the last.
 
-use super::{Parser, Read, Unreadable};
+use super::cursor::{Parser, Read, Unreadable};
 use crate::conditional::directive;
 use crate::diagnostic::Code;
 use crate::lexer::lex;

@@ -1,6 +1,6 @@
 //! Rules: which operations, which part of them, and what is done.
 
-use super::{Parser, Read, Unreadable};
+use super::cursor::{Parser, Read, Unreadable};
 use crate::diagnostic::Code;
 use crate::token::TokenKind;
 use crate::tree::Rule;

@@ -1,6 +1,6 @@
 //! Statements.
 
-use super::{Parser, Read, Unreadable};
+use super::cursor::{Parser, Read, Unreadable};
 use crate::diagnostic::Code;
 use crate::token::TokenKind;
 use crate::tree::{Block, Statement, StatementKind as S, SwitchPart};

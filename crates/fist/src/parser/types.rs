@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Parser, Read, Unreadable};
+use super::cursor::{Parser, Read, Unreadable};
 use crate::diagnostic::Code;
 use crate::limits::TYPE_DEPTH_MAX;
 use crate::text::Span;

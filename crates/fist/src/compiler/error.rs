@@ -1,0 +1,33 @@
+//! Why a program was not compiled.
+
+use std::fmt;
+
+/// Why a program was not compiled. It can still be interpreted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompileError {
+    /// The function, if it was one.
+    pub function: Option<String>,
+    /// What was wrong.
+    pub what: String,
+}
+
+impl CompileError {
+    pub(super) fn new(function: &str, what: impl fmt::Display) -> CompileError {
+        CompileError { function: Some(function.to_owned()), what: what.to_string() }
+    }
+
+    pub(super) fn general(what: impl fmt::Display) -> CompileError {
+        CompileError { function: None, what: what.to_string() }
+    }
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.function {
+            Some(function) => write!(formatter, "`{function}` cannot be compiled: {}", self.what),
+            None => write!(formatter, "nothing can be compiled here: {}", self.what),
+        }
+    }
+}
+
+impl std::error::Error for CompileError {}

@@ -1,0 +1,204 @@
+//! The parser's place in the tokens of a text, and what it tells of them.
+
+use std::collections::HashSet;
+
+use crate::diagnostic::{Code, Diagnostic};
+use crate::limits::DEPTH_MAX;
+use crate::text::{Span, Spanned};
+use crate::token::{Token, TokenKind};
+use crate::tree::Name;
+
+pub(super) struct Parser<'a> {
+    pub(super) text: &'a str,
+    pub(super) tokens: &'a [Token],
+    pub(super) position: usize,
+    pub(super) depth: u32,
+    /// Names of types.
+    pub(super) types: HashSet<String>,
+    pub(super) diagnostics: Vec<Diagnostic>,
+}
+
+/// Something could not be read; it has been told.
+pub(super) struct Unreadable;
+
+pub(super) type Read<T> = Result<T, Unreadable>;
+
+impl<'a> Parser<'a> {
+    /// `%%`, or what comes where it is missing.
+    pub(super) fn separator(&mut self) -> bool {
+        let is_there = matches!(self.peek().kind, TokenKind::Separator);
+        if is_there {
+            self.next();
+        }
+        is_there
+    }
+
+    pub(super) fn peek(&self) -> &'a Token {
+        &self.tokens[self.position]
+    }
+
+    /// The token so many after the next; the last is the end.
+    pub(super) fn ahead(&self, count: usize) -> &'a Token {
+        &self.tokens[(self.position + count).min(self.tokens.len() - 1)]
+    }
+
+    pub(super) fn next(&mut self) -> &'a Token {
+        let token = &self.tokens[self.position];
+        if !matches!(token.kind, TokenKind::End) {
+            self.position += 1;
+        }
+        token
+    }
+
+    /// Where the token before ended.
+    pub(super) fn before(&self) -> Span {
+        self.position.checked_sub(1).map_or(Span::default(), |index| self.tokens[index].span)
+    }
+
+    pub(super) fn since(&self, start: Span) -> Span {
+        start.to(self.before())
+    }
+
+    pub(super) fn at(&self, mark: &str) -> bool {
+        matches!(&self.peek().kind, TokenKind::Mark(found) if *found == mark)
+    }
+
+    pub(super) fn at_word(&self, word: &str) -> bool {
+        self.word() == Some(word)
+    }
+
+    /// The next token's text, if it is a name.
+    pub(super) fn word(&self) -> Option<&'a str> {
+        let token = self.peek();
+        matches!(token.kind, TokenKind::Name).then(|| token.span.of(self.text))
+    }
+
+    pub(super) fn eat(&mut self, mark: &str) -> bool {
+        let is_there = self.at(mark);
+        if is_there {
+            self.position += 1;
+        }
+        is_there
+    }
+
+    pub(super) fn eat_word(&mut self, word: &str) -> bool {
+        let is_there = self.at_word(word);
+        if is_there {
+            self.position += 1;
+        }
+        is_there
+    }
+
+    pub(super) fn expect(&mut self, mark: &'static str) -> Read<Span> {
+        if self.at(mark) {
+            return Ok(self.next().span);
+        }
+        let found = self.found();
+        self.expected(&format!("`{mark}`"), found);
+        Err(Unreadable)
+    }
+
+    pub(super) fn name(&mut self, what: &str) -> Read<Name> {
+        match self.word() {
+            Some(word) => Ok(Spanned::new(word.to_owned(), self.next().span)),
+            None => {
+                let found = self.found();
+                self.expected(what, found);
+                Err(Unreadable)
+            }
+        }
+    }
+
+    /// The next token, as messages call it.
+    pub(super) fn found(&self) -> String {
+        let token = self.peek();
+        match token.kind {
+            TokenKind::End => "the description ends here".into(),
+            TokenKind::Separator => "the next section begins here".into(),
+            TokenKind::Directive => "a line for the preprocessor".into(),
+            _ => format!("`{}` stands here", token.span.of(self.text).escape_debug()),
+        }
+    }
+
+    pub(super) fn expected(&mut self, what: &str, found: String) {
+        let diagnostic = self.wrong(Code::Expected, format!("{what} is expected"));
+        diagnostic.label = Some(found);
+    }
+
+    /// Tells what is wrong at the next token.
+    pub(super) fn wrong(&mut self, code: Code, message: impl Into<String>) -> &mut Diagnostic {
+        let span = self.peek().span;
+        self.wrong_at(code, message, span)
+    }
+
+    pub(super) fn wrong_at(&mut self, code: Code, message: impl Into<String>, span: Span) -> &mut Diagnostic {
+        self.diagnostics.push(Diagnostic::error(code, message, span));
+        self.diagnostics.last_mut().expect("one was just put there")
+    }
+
+    /// One level deeper, unless that is too deep.
+    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+        self.within_depth(self.depth)?;
+        self.depth += 1;
+        let result = read(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Whether one level more may lie in so many: the one limit of all that lies in each other.
+    pub(super) fn within_depth(&mut self, depth: u32) -> Read<()> {
+        if depth < DEPTH_MAX {
+            return Ok(());
+        }
+        let what = format!("more than {DEPTH_MAX} levels lie in each other here");
+        self.wrong(Code::TooDeep, what).remedy = Some("put a part of it in a function of its own".into());
+        Err(Unreadable)
+    }
+
+    /// Whether a rule or a section begins here: there reading can go on after any error.
+    pub(super) fn at_border(&self) -> bool {
+        match self.peek().kind {
+            TokenKind::End | TokenKind::Separator | TokenKind::RawEnd => true,
+            TokenKind::Mark("%") => self.peek().begins_line && self.at_rule(),
+            _ => false,
+        }
+    }
+
+    /// Skips what cannot be read: up to behind the next `;` or `}` that is not within other braces, or to a border.
+    pub(super) fn recover(&mut self) {
+        let mut depth = 0;
+        while !self.at_border() {
+            match self.next().kind {
+                TokenKind::Mark("{") => depth += 1,
+                TokenKind::Mark("}") if depth <= 1 => return,
+                TokenKind::Mark("}") => depth -= 1,
+                TokenKind::Mark(";") if depth == 0 => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// Skips to behind the next `;` of the same block, or to before its `}`.
+    pub(super) fn recover_in_block(&mut self) {
+        let mut depth = 0;
+        while !self.at_border() {
+            match self.peek().kind {
+                TokenKind::Mark("{") => depth += 1,
+                TokenKind::Mark("}") if depth == 0 => return,
+                TokenKind::Mark("}") => {
+                    depth -= 1;
+                    if depth == 0 {
+                        self.next();
+                        return;
+                    }
+                }
+                TokenKind::Mark(";") if depth == 0 => {
+                    self.next();
+                    return;
+                }
+                _ => {}
+            }
+            self.next();
+        }
+    }
+}
