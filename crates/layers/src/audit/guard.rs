@@ -1,9 +1,9 @@
 //! What `audit` refuses by itself: set-id programs made by users, and changes of protected files.
 
-use vnode::layer::{LayerVnode, Operation};
+use vnode::layer::{Layer, LayerVnode, Operation};
 use vnode::{Caller, Errno, FileKind, Name, RenameMode, Vnode};
 
-use super::{Audit, paths};
+use super::paths::{self, Whereabouts};
 use crate::globs::Globs;
 use crate::ioctl;
 
@@ -34,9 +34,9 @@ impl Guard {
     }
 
     /// The option by which the operation is refused, if it is.
-    pub(super) fn refuses(
+    pub(super) fn refuses<L: Layer<State = Whereabouts>>(
         &self,
-        node: &LayerVnode<Audit>,
+        node: &LayerVnode<L>,
         caller: &Caller,
         operation: &Operation<'_>,
     ) -> Option<&'static str> {
@@ -50,7 +50,7 @@ impl Guard {
     }
 }
 
-fn makes_set_id(node: &LayerVnode<Audit>, operation: &Operation<'_>) -> bool {
+fn makes_set_id(node: &dyn Vnode, operation: &Operation<'_>) -> bool {
     match operation {
         Operation::Create { how, .. } | Operation::TemporaryFile(how) => how.mode & SET_ID != 0,
         Operation::MakeNode { mode, .. } => mode & SET_ID != 0,
@@ -88,11 +88,13 @@ impl Protected {
         Ok(Self { paths, ancestors: some(&ancestors)?, names: names.map(Globs::of).transpose()? })
     }
 
-    fn is_hit(&self, node: &LayerVnode<Audit>, operation: &Operation<'_>) -> bool {
+    fn is_hit<L: Layer<State = Whereabouts>>(&self, node: &LayerVnode<L>, operation: &Operation<'_>) -> bool {
         match operation {
-            Operation::Open(flags) if flags.writes() || flags.truncates() => self.covers(node),
-            Operation::Ioctl { command } if ioctl::changes(*command) => self.covers(node),
-            Operation::SetAttributes(_) | Operation::SetXattr { .. } | Operation::RemoveXattr(_) => self.covers(node),
+            Operation::Open(flags) if flags.writes() || flags.truncates() => self.covers::<L>(node),
+            Operation::Ioctl { command } if ioctl::changes(*command) => self.covers::<L>(node),
+            Operation::SetAttributes(_) | Operation::SetXattr { .. } | Operation::RemoveXattr(_) => {
+                self.covers::<L>(node)
+            }
             Operation::Create { name, .. }
             | Operation::MakeDirectory { name, .. }
             | Operation::MakeNode { name, .. }
@@ -100,7 +102,7 @@ impl Protected {
             | Operation::Unlink(name) => self.covers_name(node, *name, false),
             Operation::RemoveDirectory(name) => self.covers_name(node, *name, true),
             // One more name would be one more way to write to it.
-            Operation::Link { name, target } => self.covers_name(node, *name, false) || self.covers(&***target),
+            Operation::Link { name, target } => self.covers_name(node, *name, false) || self.covers::<L>(&***target),
             Operation::Rename { name, to, to_name, mode } => {
                 // What is in a directory gets other paths with it.
                 let moves = || *mode == RenameMode::Exchange || may_be_directory(node, *name);
@@ -113,8 +115,8 @@ impl Protected {
     }
 
     /// Whether the object is protected. What has no name any more is not; where the path cannot be had, all is.
-    fn covers(&self, node: &dyn Vnode) -> bool {
-        match paths::path_of(node) {
+    fn covers<L: Layer<State = Whereabouts>>(&self, node: &dyn Vnode) -> bool {
+        match paths::path_of::<L>(node) {
             Ok(path) => self.paths.matches(&path),
             Err(error) => error != Errno::ENOENT,
         }
@@ -137,7 +139,7 @@ impl Protected {
 }
 
 /// Whether the name is a directory's, as far as that can be known.
-fn may_be_directory(directory: &LayerVnode<Audit>, name: Name<'_>) -> bool {
+fn may_be_directory<L: Layer>(directory: &LayerVnode<L>, name: Name<'_>) -> bool {
     match directory.lower().lookup(&Caller::server(), name) {
         Ok(entry) => entry.vnode.kind() == FileKind::Directory,
         Err(error) => error != Errno::ENOENT,

@@ -1,14 +1,16 @@
-//! The options of `audit`.
+//! The name of `audit` and its options.
 
 use std::path::{Path, PathBuf};
 
 use super::guard::{Guard, Protected};
+use super::parse;
 use super::reporter::Reporter;
 use super::rules::Rules;
 use super::sink::{SYSLOG, Sink};
-use super::{Audit, parse};
-use crate::options::{self, OptionError, OptionProblem, OptionSpecification, Options, number};
+use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::rules::{self, Given};
+
+pub(super) const NAME: &str = "audit";
 
 pub(super) const KNOWN: &[OptionSpecification] = &[
     OptionSpecification {
@@ -45,12 +47,18 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
 
 const QUEUE: usize = 8192;
 
-/// Makes the layer, its file opened.
-///
-/// # Errors
-/// For an option that does not exist or cannot have that value, and for files that cannot be used.
-pub fn create(pairs: &[(String, String)]) -> Result<Audit, OptionError> {
-    let options = Options::new(super::KIND.name, KNOWN, pairs)?;
+/// What the options say.
+pub(super) struct Settings {
+    pub(super) rules: Rules,
+    pub(super) guard: Guard,
+    pub(super) reporter: Reporter,
+    /// The file that lines go to, if it is a file.
+    pub(super) file: Option<PathBuf>,
+}
+
+/// Reads what the options say, and opens the file.
+pub(super) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> {
+    let options = Options::new(NAME, KNOWN, pairs)?;
     let queue = options.read("queue", |value| match number(value) {
         Ok(count @ 1..=16_777_216) => Ok(count),
         _ => Err("a number from 1 to 16777216".to_owned()),
@@ -59,14 +67,7 @@ pub fn create(pairs: &[(String, String)]) -> Result<Audit, OptionError> {
         Guard { refuse_setuid: options.flag("refuse-setuid")?, protected: options.read("protect", Protected::parse)? };
     let rules = rules(&options)?;
     let (sink, file) = sink(&options)?;
-    Ok(Audit {
-        needs_paths: rules.ask_for_paths() || guard.protected.is_some(),
-        rules,
-        guard,
-        reporter: Reporter::new(sink, queue.unwrap_or(QUEUE)),
-        file,
-        details: options::write(pairs),
-    })
+    Ok(Settings { rules, guard, reporter: Reporter::new(sink, queue.unwrap_or(QUEUE)), file })
 }
 
 /// The one rule that the options make, those of the file, or the default ones.

@@ -2,10 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use vnode::layer::{LayerVnode, Operation};
+use vnode::layer::{Layer, LayerVnode, Operation};
 use vnode::{Caller, Errno, FileKind, Name, NameBuf, Result, Vnode, VnodeRef};
-
-use super::Audit;
 
 /// Where a file was seen last: the directory below, and its name there. The file system below may have forgotten, since
 /// it knows objects by handle and the kernel keeps names only as long as it likes. Boxed, since most stacks keep millions of these empty.
@@ -13,11 +11,14 @@ use super::Audit;
 pub struct Whereabouts(Mutex<Option<Box<(VnodeRef, NameBuf)>>>);
 
 impl Whereabouts {
-    /// Notes that the vnode, one of `audit` or not, is what the name in the directory stands for. Directories are
+    /// Notes that the vnode, one of the layer or not, is what the name in the directory stands for. Directories are
     /// always found again.
-    pub(super) fn note(vnode: &VnodeRef, directory: &LayerVnode<Audit>, name: Name<'_>) {
+    pub(super) fn note<L>(vnode: &VnodeRef, directory: &LayerVnode<L>, name: Name<'_>)
+    where
+        L: Layer<State = Self>,
+    {
         if vnode.kind() != FileKind::Directory
-            && let Some(node) = vnode.as_any().downcast_ref::<LayerVnode<Audit>>()
+            && let Some(node) = vnode.as_any().downcast_ref::<LayerVnode<L>>()
         {
             *node.state().0.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(Box::new((directory.lower().clone(), name.to_owned())));
@@ -25,7 +26,7 @@ impl Whereabouts {
     }
 
     /// The path of the node, if it is still where it was seen.
-    fn path(&self, node: &LayerVnode<Audit>) -> Option<Vec<u8>> {
+    fn path<L: Layer>(&self, node: &LayerVnode<L>) -> Option<Vec<u8>> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (directory, name) = *seen?;
         let found = directory.lookup(&Caller::server(), name.as_name()).ok()?.vnode;
@@ -37,10 +38,10 @@ impl Whereabouts {
 }
 
 /// The path of a vnode, by the file system below or from where it was seen last.
-pub(super) fn path_of(vnode: &dyn Vnode) -> Result<Vec<u8>> {
+pub(super) fn path_of<L: Layer<State = Whereabouts>>(vnode: &dyn Vnode) -> Result<Vec<u8>> {
     match vnode.path() {
         Err(error) if error != Errno::ENOENT => {
-            let node = vnode.as_any().downcast_ref::<LayerVnode<Audit>>();
+            let node = vnode.as_any().downcast_ref::<LayerVnode<L>>();
             node.and_then(|node| node.state().path(node)).ok_or(error)
         }
         known => known,
@@ -58,15 +59,18 @@ pub(super) struct Paths {
 
 impl Paths {
     /// Asks the file system below, which costs a system call or more.
-    pub(super) fn of(node: &LayerVnode<Audit>, operation: &Operation<'_>) -> Self {
-        let path = path_of(node).ok();
+    pub(super) fn of<L>(node: &LayerVnode<L>, operation: &Operation<'_>) -> Self
+    where
+        L: Layer<State = Whereabouts>,
+    {
+        let path = path_of::<L>(node).ok();
         let path = match operation.entry_name() {
             Some(name) => path.map(|path| join(&path, name)),
             None => path,
         };
         let other = match operation {
             Operation::Rename { to, to_name, .. } => to.path().ok().map(|path| join(&path, *to_name)),
-            Operation::Link { target, .. } => path_of(&***target).ok(),
+            Operation::Link { target, .. } => path_of::<L>(&***target).ok(),
             _ => None,
         };
         Self { path, other }

@@ -10,8 +10,9 @@ use super::Described;
 use super::act::{Act, Forward};
 use super::duties::Duty;
 use super::filters::{CHUNK_BYTES, CHUNK_ROOM, PAGE_BYTES};
+use super::intern::intern;
 use super::listing::Listing;
-use super::loaded::{Loaded, intern};
+use super::loaded::Loaded;
 use super::outcome::Outcome;
 
 type Node = LayerVnode<Described>;

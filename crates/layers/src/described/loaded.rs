@@ -1,8 +1,7 @@
 //! A description that is ready to run: its rules by operation, its data, and what it declares.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::fist::budget::Budget;
@@ -21,6 +20,7 @@ use ::fist::tree::{Access, Direction};
 use vnode::layer::Operation;
 use vnode::{AccessControl, Errno, Properties, Result, TimesTell};
 
+use super::intern::intern;
 use super::options::{self, Tier};
 use crate::OptionError;
 
@@ -421,19 +421,6 @@ fn waits_for_errors(program: &Program, rules: &[Rules]) -> bool {
         let are_idle = || behind.iter().all(|function| idle::without_error(program, *function));
         before.is_empty() && instead.is_none() && are_idle()
     })
-}
-
-/// A name that lives as long as the server: every name once.
-pub(super) fn intern(name: &str) -> &'static str {
-    static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    let names = names.get_or_insert_default();
-    if let Some(known) = names.get(name) {
-        return known;
-    }
-    let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
-    names.insert(name);
-    name
 }
 
 #[cfg(test)]

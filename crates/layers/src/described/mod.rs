@@ -9,6 +9,7 @@ mod duties;
 mod fan;
 mod filters;
 mod host;
+mod intern;
 mod levels;
 mod listing;
 mod loaded;

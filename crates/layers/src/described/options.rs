@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::fist::meter::TIME_LIMIT;
 use ::fist::program::{MountField, Program, Type};
 
-use super::loaded::intern;
+use super::intern::intern;
 use crate::options::{OptionError, OptionProblem, write};
 
 /// What the options say.

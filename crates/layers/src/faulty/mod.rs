@@ -1,222 +1,27 @@
 //! The layer `faulty`: fails, shortens, delays or stops operations as its rules say, to test the layers above it.
 
 mod gate;
+mod layer;
 mod options;
 mod parse;
 mod script;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-
-use vnode::layer::{self, Layer, LayerFile, LayerVnode, Operation};
-use vnode::{AllocateMode, Caller, Control, ControlError, Errno, OpenFileRef, Properties, Result, SeekTarget};
-
-use crate::Kind;
 use crate::kind::Build;
-use gate::Gate;
-pub use options::create;
-use script::{Effect, Script};
+use crate::{Kind, OptionError};
+pub use layer::Faulty;
 
 /// Registration of this layer.
 pub const KIND: Kind = Kind {
-    name: "faulty",
+    name: options::NAME,
     summary: "fails, shortens, delays or stops operations, to test the layers above it",
     options: options::KNOWN,
-    build: Build::Over(|pairs, lower| Ok(layer::stack(create(pairs)?, lower))),
+    build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 
-/// Disturbs operations by rules. Without a rule, or switched off, it only forwards.
-#[derive(Debug)]
-pub struct Faulty {
-    script: RwLock<Arc<Script>>,
-    is_on: AtomicBool,
-    gate: Gate,
-    details: String,
-}
-
-impl Faulty {
-    fn new(script: Script, details: String) -> Self {
-        Self { script: RwLock::new(Arc::new(script)), is_on: AtomicBool::new(true), gate: Gate::default(), details }
-    }
-
-    fn script(&self) -> Arc<Script> {
-        Arc::clone(&self.script.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Replaces the rules and lets go on what the earlier ones have stopped.
-    fn replace(&self, script: Script) {
-        *self.script.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(script);
-        self.gate.open();
-    }
-
-    /// Does an operation as the rules say. `body` gets the maximum number of bytes to move, if there is one; `length_within`
-    /// says how much of it can be done within the new space that a function grants. What is cancelled while it is held back is
-    /// not done.
-    fn disturb<T>(
-        &self,
-        caller: &Caller,
-        operation: &Operation<'_>,
-        length_within: impl FnOnce(&dyn Fn(u64) -> u64) -> Result<Option<usize>>,
-        body: impl FnOnce(Option<usize>) -> Result<T>,
-    ) -> Result<T> {
-        if !self.is_on.load(Ordering::Acquire) {
-            return body(None);
-        }
-        let script = self.script();
-        let Some(fault) = script.next_fault(operation) else { return body(None) };
-        if !fault.delay.is_zero() {
-            caller.cancellation().sleep(fault.delay)?;
-        }
-        match fault.effect {
-            Effect::None => body(None),
-            Effect::Error(error) => Err(error),
-            Effect::LateError(error) => body(None).and(Err(error)),
-            Effect::Short(length) => body(Some(length)),
-            Effect::Room(room) => body(length_within(&|wanted| script.grant(room, wanted))?),
-            Effect::Stop => {
-                self.gate.wait(caller.cancellation())?;
-                body(None)
-            }
-        }
-    }
-}
-
-impl Layer for Faulty {
-    type State = ();
-
-    fn kind(&self) -> &'static str {
-        KIND.name
-    }
-
-    fn details(&self) -> String {
-        self.details.clone()
-    }
-
-    /// Rules may be set at any time, so reads, writes and closes always come through.
-    fn properties(&self) -> Properties {
-        Properties { needs_every_data_operation: true, nothing_to_flush: false, ..Properties::TRANSPARENT }
-    }
-
-    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
-        match command.command.as_str() {
-            "on" => self.is_on.store(true, Ordering::Release),
-            "off" => {
-                self.is_on.store(false, Ordering::Release);
-                self.gate.open();
-            }
-            "set" => {
-                let script = options::script(&command.arguments);
-                self.replace(script.map_err(|error| ControlError::BadArgument(error.to_string()))?);
-            }
-            "stats" => return Ok(format!("{} stopped={}", self.script().counts(), self.gate.waiting())),
-            _ => {
-                let (target, command) = (command.target.clone(), command.command.clone());
-                return Err(ControlError::UnknownCommand { target, command });
-            }
-        }
-        Ok(String::new())
-    }
-
-    fn around<T>(
-        &self,
-        _: &LayerVnode<Self>,
-        caller: &Caller,
-        operation: &Operation<'_>,
-        body: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        match operation {
-            // These may be shortened, so each is disturbed where its length is known.
-            Operation::Read { .. } | Operation::Write { .. } | Operation::CopyRange { .. } => body(),
-            _ => self.disturb(caller, operation, |grant| allocated_within(operation, grant).map(|()| None), |_| body()),
-        }
-    }
-
-    fn read_at(&self, file: &LayerFile<Self>, caller: &Caller, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.disturb(
-            caller,
-            &Operation::Read { offset, length: buffer.len() },
-            |_| Ok(None),
-            |limit| {
-                let length = limit.unwrap_or(usize::MAX).min(buffer.len());
-                file.forward_read_at(caller, offset, &mut buffer[..length])
-            },
-        )
-    }
-
-    fn write_at(
-        &self,
-        file: &LayerFile<Self>,
-        caller: &Caller,
-        offset: u64,
-        data: &[u8],
-        kill_privileges: bool,
-    ) -> Result<usize> {
-        let within = |grant: &dyn Fn(u64) -> u64| written_within(file, caller, offset, data.len(), grant).map(Some);
-        self.disturb(caller, &Operation::Write { offset, length: data.len() }, within, |limit| {
-            let length = limit.unwrap_or(usize::MAX).min(data.len());
-            file.forward_write_at(caller, offset, &data[..length], kill_privileges)
-        })
-    }
-
-    fn copy_range(
-        &self,
-        file: &LayerFile<Self>,
-        caller: &Caller,
-        offset: u64,
-        to: &OpenFileRef,
-        to_offset: u64,
-        length: u64,
-    ) -> Result<u64> {
-        self.disturb(
-            caller,
-            &Operation::CopyRange { offset, to_offset, length },
-            |_| Ok(None),
-            |limit| {
-                let length = limit.map_or(length, |limit| length.min(limit as u64));
-                file.forward_copy_range(caller, offset, to, to_offset, length)
-            },
-        )
-    }
-}
-
-/// Bytes of a write that can be done within the new space granted: all that holes and what is past the end do not need.
-fn written_within(
-    file: &LayerFile<Faulty>,
-    caller: &Caller,
-    offset: u64,
-    length: usize,
-    grant: &dyn Fn(u64) -> u64,
-) -> Result<usize> {
-    let (end, mut at) = (offset.saturating_add(length as u64), offset);
-    while at < end {
-        let data = place_after(file, caller, at, SeekTarget::Data, end)?;
-        let granted = grant(data - at);
-        if granted < data - at {
-            at += granted;
-            break;
-        }
-        at = data;
-        if at < end {
-            at = place_after(file, caller, at, SeekTarget::Hole, end)?;
-        }
-    }
-    if at == offset && length > 0 { Err(Errno::ENOSPC) } else { Ok((at - offset) as usize) }
-}
-
-/// The next data or hole at or after `offset`, or `end`.
-fn place_after(file: &LayerFile<Faulty>, caller: &Caller, offset: u64, target: SeekTarget, end: u64) -> Result<u64> {
-    match file.forward_seek(caller, offset, target) {
-        Err(Errno::ENXIO) => Ok(end),
-        place => place.map(|place| place.min(end)),
-    }
-}
-
-/// Whether an allocation, if the operation is one, fits into the new space granted, all of which it is taken to need.
-fn allocated_within(operation: &Operation<'_>, grant: &dyn Fn(u64) -> u64) -> Result<()> {
-    match operation {
-        Operation::Allocate { mode, length, .. } if !mode.contains(AllocateMode::PUNCH_HOLE) => {
-            if grant(*length) == *length { Ok(()) } else { Err(Errno::ENOSPC) }
-        }
-        _ => Ok(()),
-    }
+/// Makes the layer.
+///
+/// # Errors
+/// For an option that does not exist or cannot have that value, and for a file of rules that cannot be used.
+pub fn create(pairs: &[(String, String)]) -> Result<Faulty, OptionError> {
+    Ok(Faulty::new(options::script(pairs)?, crate::options::write(pairs)))
 }

@@ -1,9 +1,11 @@
-//! The options of `faulty`.
+//! The name of `faulty` and its options.
 
+use super::parse;
 use super::script::Script;
-use super::{Faulty, parse};
-use crate::options::{self, OptionError, OptionProblem, OptionSpecification, Options, number};
+use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, number};
 use crate::rules::{self, Given};
+
+pub(super) const NAME: &str = "faulty";
 
 pub(super) const KNOWN: &[OptionSpecification] = &[
     OptionSpecification { key: "rules", value: "FILE", summary: "what is disturbed and how, a rule a line" },
@@ -42,20 +44,9 @@ pub(super) const KNOWN: &[OptionSpecification] = &[
     },
 ];
 
-/// Makes the layer.
-///
-/// # Errors
-/// For an option that does not exist or cannot have that value, and for a file of rules that cannot be used.
-pub fn create(pairs: &[(String, String)]) -> Result<Faulty, OptionError> {
-    Ok(Faulty::new(script(pairs)?, options::write(pairs)))
-}
-
 /// The rules that options make.
-///
-/// # Errors
-/// As [`create`].
 pub(super) fn script(pairs: &[(String, String)]) -> Result<Script, OptionError> {
-    let options = Options::new(super::KIND.name, KNOWN, pairs)?;
+    let options = Options::new(NAME, KNOWN, pairs)?;
     let seed = options.read("seed", number)?.unwrap_or(0);
     let rules = match rules::given(&options, &parse::KEYS, parse::rule)? {
         Given::File(rules) => rules,

@@ -4,7 +4,7 @@ use rustix::process::geteuid;
 use vnode::layer::LayerVnode;
 use vnode::{Attributes, Caller, Creation, Entry, Errno, FileKind, Name, Result, SetAttributes};
 
-use super::Map;
+use super::layer::Map;
 
 /// What a new object is to be below.
 pub(super) struct NewObject {
@@ -25,22 +25,27 @@ impl Map {
         mode: u32,
     ) -> Result<NewObject> {
         let caller = self.effective(caller);
-        let mut wanted = SetAttributes { uid: self.created.owner, gid: self.created.group, ..SetAttributes::default() };
+        let mut wanted = SetAttributes {
+            uid: self.settings.created.owner,
+            gid: self.settings.created.group,
+            ..SetAttributes::default()
+        };
         let mut new_mode = mode;
         if self.has_view() && !caller.server {
             let parent = node.lower().getattr(&Caller::server())?;
             new_mode &= !caller.umask;
             let inherits = parent.mode & libc::S_ISGID != 0;
             if wanted.uid.is_none() {
-                wanted.uid = Some(self.users.meant(caller.uid).ok_or(Errno::EOVERFLOW)?);
+                wanted.uid = Some(self.settings.users.meant(caller.uid).ok_or(Errno::EOVERFLOW)?);
             }
             if wanted.gid.is_none() {
-                let own = || self.groups.meant(caller.gid).ok_or(Errno::EOVERFLOW);
+                let own = || self.settings.groups.meant(caller.gid).ok_or(Errno::EOVERFLOW);
                 wanted.gid = Some(if inherits { parent.gid } else { own()? });
             }
             if inherits && kind == FileKind::Directory {
                 new_mode |= libc::S_ISGID;
-            } else if inherits && !caller.is_superuser() && !caller.is_in_group(self.groups.shown(parent.gid)) {
+            } else if inherits && !caller.is_superuser() && !caller.is_in_group(self.settings.groups.shown(parent.gid))
+            {
                 new_mode &= !libc::S_ISGID;
             }
             wanted.mode = Some(new_mode);
@@ -49,7 +54,7 @@ impl Map {
         if wanted.mode.is_none() && sets_id && wanted.uid.or(wanted.gid).is_some() {
             wanted.mode = Some(new_mode & !caller.umask);
         }
-        if let Some(permissions) = &self.created.permissions {
+        if let Some(permissions) = &self.settings.created.permissions {
             let without_umask = new_mode & !caller.umask;
             wanted.mode = Some(permissions.apply(without_umask, kind == FileKind::Directory));
         }
@@ -61,7 +66,7 @@ impl Map {
             && !caller.server
         {
             // Nobody makes a program that runs as somebody else; of a directory's group, the superuser may.
-            let is_inherited = self.created.group.is_none() && caller.is_superuser();
+            let is_inherited = self.settings.created.group.is_none() && caller.is_superuser();
             if wanted.uid.is_some_and(|uid| uid != caller.uid) {
                 *mode &= !libc::S_ISUID;
             }

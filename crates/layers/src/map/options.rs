@@ -1,14 +1,16 @@
-//! The options of `map`.
+//! The name of `map` and its options.
 
 use vnode::layer::Operation;
 
 use super::ids::Ids;
-use super::names::NameLocks;
 use super::permissions::Permissions;
-use super::{Created, Map, Policies, Policy, Squash, Users, Xattrs};
+use super::policies::{Policies, Policy, Xattrs};
+use super::settings::{self, Created, Settings, Squash, Users};
 use crate::globs::Globs;
-use crate::options::{self, OptionError, OptionProblem, OptionSpecification, Options, one_of};
+use crate::options::{OptionError, OptionProblem, OptionSpecification, Options, one_of};
 use crate::users::{group, user};
+
+pub(super) const NAME: &str = "map";
 
 const fn option(key: &'static str, value: &'static str, summary: &'static str) -> OptionSpecification {
     OptionSpecification { key, value, summary }
@@ -42,12 +44,9 @@ const NOBODY: u32 = 65534;
 
 const POLICIES: [(&str, Policy); 3] = [("normal", Policy::Normal), ("ignore", Policy::Ignore), ("deny", Policy::Deny)];
 
-/// Makes the layer.
-///
-/// # Errors
-/// For an option that does not exist or cannot have that value.
-pub fn create(pairs: &[(String, String)]) -> Result<Map, OptionError> {
-    let options = Options::new(super::KIND.name, KNOWN, pairs)?;
+/// Reads what the options say.
+pub(super) fn read(pairs: &[(String, String)]) -> Result<Settings, OptionError> {
+    let options = Options::new(NAME, KNOWN, pairs)?;
     for (one, other) in
         [("id-offset", "user-map"), ("id-offset", "group-map"), ("owner", "user-map"), ("group", "group-map")]
     {
@@ -69,7 +68,7 @@ pub fn create(pairs: &[(String, String)]) -> Result<Map, OptionError> {
         pairs: options.read("group-map", |text| Ids::pairs(text, group))?.unwrap_or_default(),
         offset,
     };
-    Ok(Map {
+    Ok(Settings {
         users,
         groups,
         mirror: options.read("mirror", mirror)?,
@@ -83,8 +82,6 @@ pub fn create(pairs: &[(String, String)]) -> Result<Map, OptionError> {
         policies: policies(&options)?,
         hidden: options.read("hide", Globs::names)?,
         denied: options.read("deny", denied)?.unwrap_or_default(),
-        names: NameLocks::default(),
-        details: options::write(pairs),
     })
 }
 
@@ -145,7 +142,7 @@ fn policies(options: &Options<'_>) -> Result<Policies, OptionError> {
 fn denied(list: &str) -> Result<u64, String> {
     let bit = |name: &str| Operation::NAMES.iter().position(|known| *known == name).map(|index| 1 << index);
     list.split(':').try_fold(0, |set, word| {
-        let bits = if word == "delete" { Some(super::deleting()) } else { bit(word) };
+        let bits = if word == "delete" { Some(settings::deleting()) } else { bit(word) };
         bits.filter(|_| word != "release").map(|bits| set | bits).ok_or_else(|| {
             let names = Operation::NAMES.iter().copied().filter(|name| *name != "release");
             format!("a list of delete, {}", one_of(names))

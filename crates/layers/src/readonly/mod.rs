@@ -1,47 +1,25 @@
 //! The layer `readonly`: every change is refused with `EROFS`.
 
+mod layer;
 mod options;
 
-use vnode::layer::{self, Layer, LayerVnode, Operation};
-use vnode::{Caller, Errno, FileKind, Properties, Result};
-
 use crate::kind::Build;
-use crate::{Kind, ioctl};
-pub use options::create;
+use crate::{Kind, OptionError};
+pub use layer::ReadOnly;
 
-/// What whoever builds stacks knows of it.
+/// Registration of this layer.
 pub const KIND: Kind = Kind {
-    name: "readonly",
+    name: options::NAME,
     summary: "refuses every change",
     options: options::KNOWN,
-    build: Build::Over(|pairs, lower| Ok(layer::stack(create(pairs)?, lower))),
+    build: Build::Over(|pairs, lower| Ok(vnode::layer::stack(create(pairs)?, lower))),
 };
 
-/// Refuses every change. Sockets, fifos and devices are written through, not on, the file system: access to them stays.
-#[derive(Debug)]
-pub struct ReadOnly;
-
-impl Layer for ReadOnly {
-    type State = ();
-
-    fn kind(&self) -> &'static str {
-        KIND.name
-    }
-
-    fn properties(&self) -> Properties {
-        Properties { read_only: true, ..Properties::TRANSPARENT }
-    }
-
-    fn admit(&self, node: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
-        match operation {
-            Operation::Access(_) if is_special(node) => Ok(()),
-            Operation::Ioctl { command } if ioctl::changes(*command) => Err(Errno::EROFS),
-            _ if operation.modifies() => Err(Errno::EROFS),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn is_special(node: &LayerVnode<ReadOnly>) -> bool {
-    !matches!(vnode::Vnode::kind(node), FileKind::Regular | FileKind::Directory | FileKind::Symlink)
+/// Makes the layer.
+///
+/// # Errors
+/// For any option.
+pub fn create(pairs: &[(String, String)]) -> Result<ReadOnly, OptionError> {
+    options::check(pairs)?;
+    Ok(ReadOnly)
 }

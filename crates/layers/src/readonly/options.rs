@@ -1,14 +1,12 @@
-//! The options of `readonly`: none.
+//! The name of `readonly` and its options: none.
 
-use super::ReadOnly;
 use crate::options::{OptionError, OptionSpecification, Options};
+
+pub(super) const NAME: &str = "readonly";
 
 pub(super) const KNOWN: &[OptionSpecification] = &[];
 
-/// Makes the layer.
-///
-/// # Errors
-/// For any option.
-pub fn create(pairs: &[(String, String)]) -> Result<ReadOnly, OptionError> {
-    Options::new(super::KIND.name, KNOWN, pairs).map(|_| ReadOnly)
+/// Refuses any option.
+pub(super) fn check(pairs: &[(String, String)]) -> Result<(), OptionError> {
+    Options::new(NAME, KNOWN, pairs).map(drop)
 }

@@ -9,6 +9,7 @@ use vnode::{AccessMode, Attributes, Caller, Entry, Errno, FileKind, Result, SetA
 use super::copy_up::Extent;
 use super::node::{Instance, NO_COUNT, Node};
 use super::whiteout;
+use super::xattrs;
 
 impl Node {
     /// What users see of the leftmost instance's attributes.
@@ -162,7 +163,7 @@ fn permitted(object: &VnodeRef, caller: &Caller, mode: AccessMode) -> Result<()>
         0o6 | u32::from(executable)
     } else if is_owner {
         attributes.mode >> 6
-    } else if whiteout::attribute(object, ACCESS_LIST)?.is_some() {
+    } else if xattrs::attribute(object, ACCESS_LIST)?.is_some() {
         0
     } else if caller.is_in_group(attributes.gid) {
         attributes.mode >> 3

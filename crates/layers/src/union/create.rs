@@ -17,6 +17,7 @@ use super::node::{Changes, Instance, NO_COUNT, Node, Whereabouts};
 use super::placement::FullBranches;
 use super::remove::remove_own_directory;
 use super::sure::Sure;
+use super::whiteout_device;
 use super::{Union, whiteout};
 
 /// How often what is in the way may change before we give up.
@@ -97,7 +98,7 @@ impl Node {
     ) -> Result<Entry> {
         let make = |place: &VnodeRef, stored: Name<'_>| {
             let entry = place.mknod_surely(caller, stored, kind, mode, device)?;
-            if whiteout::has_number(&entry.attributes)
+            if whiteout_device::has_number(&entry.attributes)
                 && let Err(error) = whiteout::mark_as_users(&entry.vnode)
             {
                 // It is a whiteout so far, where there was nothing to be seen.

@@ -8,7 +8,7 @@ use vnode::{Caller, Handle, Name, Result, VnodeRef};
 
 use super::branches::Base;
 use super::trusted::Mark;
-use super::whiteout;
+use super::xattrs;
 
 /// What an object is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Identity {
 /// What an object says of its identity.
 fn origin(object: &VnodeRef) -> Result<Option<Vec<u8>>> {
     // Most have none, and one question tells so.
-    if ORIGIN.is_in(&whiteout::attributes(object)?) { ORIGIN.of(object) } else { Ok(None) }
+    if ORIGIN.is_in(&xattrs::attributes(object)?) { ORIGIN.of(object) } else { Ok(None) }
 }
 
 /// The branch's tag and the handle there, of a handle of the union.

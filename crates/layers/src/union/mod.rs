@@ -57,7 +57,9 @@ mod trusted;
 mod views;
 mod vnode_impl;
 mod whiteout;
+mod whiteout_device;
 mod work;
+mod xattrs;
 
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};

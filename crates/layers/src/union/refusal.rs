@@ -7,7 +7,7 @@ use rustix::thread::CapabilitySet;
 use vnode::{AccessMode, Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime};
 
 use super::node::Node;
-use super::whiteout::attribute;
+use super::xattrs::attribute;
 
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";

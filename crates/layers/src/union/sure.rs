@@ -6,6 +6,8 @@
 
 use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, RenameMode, Result, Vnode, VnodeRef};
 
+use super::whiteout_device::has_number;
+
 /// The operations, as those of [`Vnode`], with errors that are true.
 pub(super) trait Sure {
     /// As [`Vnode::unlink`].
@@ -162,7 +164,7 @@ fn found(directory: &dyn Vnode, name: Name<'_>, handle: &vnode::Handle) -> Optio
 /// source of a rename, which then counts as not made.
 fn stands_for_object(directory: &dyn Vnode, name: Name<'_>) -> bool {
     match directory.lookup(&Caller::server(), name) {
-        Ok(entry) => !super::whiteout::has_number(&entry.attributes),
+        Ok(entry) => !has_number(&entry.attributes),
         Err(error) => error != Errno::ENOENT,
     }
 }

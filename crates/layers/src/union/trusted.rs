@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use rustix::thread::CapabilitySet;
 use vnode::{Attributes, Caller, Errno, IdKind, Result, VnodeRef, XattrMode, has_machine_ids};
 
-use super::whiteout::{self, attribute};
+use super::xattrs::{self, attribute};
 
 /// A mark, by the names of the attribute that it is kept in.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ impl Mark {
 
     /// Takes it away, whoever set it.
     pub(super) fn remove(self, object: &VnodeRef) -> Result<()> {
-        let there = whiteout::attributes(object)?;
+        let there = xattrs::attributes(object)?;
         let is_there = |name: &&[u8]| there.split(|&byte| byte == 0).any(|known| known == *name);
         for name in [self.trusted, self.user].into_iter().filter(is_there) {
             match object.removexattr(&Caller::server(), name) {

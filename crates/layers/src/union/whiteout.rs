@@ -10,12 +10,12 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use vnode::{
-    Attributes, Caller, Device, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef, XattrMode,
-};
+use vnode::{Caller, Device, Entry, Errno, FileKind, Name, NameBuf, RenameMode, Result, VnodeRef, XattrMode};
 
 use super::sure::Sure;
 use super::trusted::Mark;
+use super::whiteout_device::has_number;
+use super::xattrs::{attribute, attributes};
 
 /// What every mark's name begins with.
 pub(super) const PREFIX: &[u8] = b".wh.";
@@ -140,11 +140,6 @@ pub(super) fn whiteout_name(stored: Name<'_>) -> Result<NameBuf> {
 /// Whether what was found is overlayfs's whiteout, and not a user's device of the same number.
 pub(super) fn is_device(found: &Entry) -> Result<bool> {
     Ok(has_number(&found.attributes) && attribute(&found.vnode, USERS_DEVICE)?.is_none())
-}
-
-/// Whether the device has the number of a whiteout.
-pub(super) fn has_number(attributes: &Attributes) -> bool {
-    attributes.kind == FileKind::CharacterDevice && attributes.rdev == Device::default()
 }
 
 /// Marks a device with the number of a whiteout as a user's: from now on it is seen.
@@ -396,26 +391,6 @@ fn exists(directory: &VnodeRef, name: Name<'_>) -> Result<bool> {
     match directory.lookup(&Caller::server(), name) {
         Ok(_) => Ok(true),
         Err(Errno::ENOENT | Errno::ENAMETOOLONG) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// The names of an object's extended attributes, each with a zero after it.
-pub(super) fn attributes(object: &VnodeRef) -> Result<Vec<u8>> {
-    match object.listxattr(&Caller::server()) {
-        Err(Errno::EOPNOTSUPP) => Ok(Vec::new()),
-        names => names,
-    }
-}
-
-/// The value of an attribute, if the object has it.
-///
-/// # Errors
-/// Those of getxattr(2) but for what tells that there is none: what could not be read may be there.
-pub(super) fn attribute(object: &VnodeRef, name: &[u8]) -> Result<Option<Vec<u8>>> {
-    match object.getxattr(&Caller::server(), name) {
-        Ok(value) => Ok(Some(value)),
-        Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -22,6 +22,8 @@ use super::register::Register;
 use super::sure::Sure;
 use super::trusted;
 use super::whiteout::{self, STATE};
+use super::whiteout_device;
+use super::xattrs;
 
 /// What something in the work directory is for: its name begins with it. So a name that is left behind is the record of
 /// what was not finished.
@@ -118,7 +120,7 @@ impl Written {
         };
         let (copied, metacopies) = (has(Work::COPIED)?, has(Work::METACOPIES)?);
         if let Some(mark) = &metacopies
-            && !MARKED.is_in(&whiteout::attributes(&mark.vnode)?)
+            && !MARKED.is_in(&xattrs::attributes(&mark.vnode)?)
         {
             return Err(UNMARKED);
         }
@@ -454,7 +456,9 @@ impl Work {
             there => there,
         };
         match (device, made) {
-            (Ok(device), _) if whiteout::has_number(&device.attributes) => whiteout::mark_as_users(&device.vnode)?,
+            (Ok(device), _) if whiteout_device::has_number(&device.attributes) => {
+                whiteout::mark_as_users(&device.vnode)?
+            }
             (Ok(_), _) => return Ok(()),
             (Err(_), Some(made)) => {
                 self.directory()?.rename_surely(&server, made.as_name(), directory, stored, RenameMode::NoReplace)?;

@@ -14,6 +14,7 @@ use super::super::metacopy::{NewMark, is_marked};
 use super::super::node::{Instance, NO_COUNT};
 use super::super::settings::Rights;
 use super::super::whiteout;
+use super::super::whiteout_device;
 use super::super::work::Purpose;
 use super::attributes::{copy_attributes, remove_surplus};
 use super::{ATTEMPTS, Extent};
@@ -144,7 +145,7 @@ fn copy_into(work: &VnodeRef, name: Name<'_>, original: &Instance, how: &How) ->
         FileKind::Directory => Err(Errno::EISDIR),
         kind => {
             let made = work.mknod(&how.writer, name, kind, 0o600, attributes.rdev)?.vnode;
-            if whiteout::has_number(&attributes) {
+            if whiteout_device::has_number(&attributes) {
                 whiteout::mark_as_users(&made)?;
             }
             let lost = finish(how, from, &made)?;

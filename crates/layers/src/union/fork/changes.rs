@@ -8,7 +8,7 @@ use vnode::{Caller, Entry, Errno, NameBuf, Result, VnodeRef};
 use super::super::tree_path::TreePath;
 use super::super::whiteout::{self, Meaning, STATE};
 use super::super::work;
-use super::is_directory;
+use super::outcome::is_directory;
 
 /// The changes in a directory, by the names in branches.
 pub(super) struct Changes {

@@ -22,8 +22,9 @@ use super::super::tree_path::TreePath;
 use super::super::{whiteout, work};
 use super::changes::{Below, Changes, Object, shown};
 use super::journal::{Copied, Journal};
+use super::moved;
+use super::outcome::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, is_directory};
 use super::rights::Rights;
-use super::{AtPath, CommitError, CommitOptions, Conflict, Deed, Failed, Step, is_directory, moves};
 
 /// Bytes of the longest path that is noted in the journal: of a tree that is deep enough, all paths would be more than a disk has
 /// room for.
@@ -95,7 +96,7 @@ impl<'a> Commit<'a> {
 
     /// Finds what others have changed.
     fn conflicts(&mut self) -> std::result::Result<Vec<Conflict>, CommitError> {
-        moves::find_moved(&self.upper.root)
+        moved::find_moved(&self.upper.root)
             .and_then(|moved| self.find_conflicts(&moved))
             .map_err(|failed| self.error(failed))
     }
@@ -129,7 +130,7 @@ impl<'a> Commit<'a> {
         self.note_seen().at(&TreePath::root())?;
         // As soon as the disk knows of a change to the file system, it knows what is to be done again.
         self.upper.base.file_system.sync().at(&TreePath::root())?;
-        let moved = moves::find_moved(&self.upper.root)?;
+        let moved = moved::find_moved(&self.upper.root)?;
         self.refuse_stranded(&moved)?;
         self.bring_moved(moved)?;
         let pairs = self.put_all()?;
@@ -265,7 +266,7 @@ impl<'a> Commit<'a> {
 
     /// What is at a path, if it is that object.
     pub(super) fn find_known(&self, path: &[u8], handle: &Handle) -> Option<VnodeRef> {
-        let place = moves::look_at(&self.root, path).ok()??;
+        let place = moved::look_at(&self.root, path).ok()??;
         (place.entry.vnode.handle() == *handle).then_some(place.entry.vnode)
     }
 

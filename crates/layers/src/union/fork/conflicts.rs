@@ -13,9 +13,9 @@ use super::super::tree_path::TreePath;
 use super::super::work;
 use super::changes::{Below, Changes, Object, shown};
 use super::commit::Commit;
-use super::moves::{self, Moved};
+use super::moved::{self, Moved};
+use super::outcome::{AtPath, Conflict, Deed, Failed, Step, is_directory};
 use super::rights::Rights;
-use super::{AtPath, Conflict, Deed, Failed, Step, is_directory};
 
 /// A directory of the fork and the one in the file system that it changes.
 struct Pair {
@@ -143,7 +143,7 @@ impl Commit<'_> {
                 let places = [moved.rest.clone(), moved.path.clone(), self.staged(moved)];
                 Ok(found.or_else(|| places.iter().find_map(|place| self.find_known(place, &rest))))
             }
-            None => Ok(moves::look_at(&self.root, &moved.rest)?.map(|place| place.entry.vnode)),
+            None => Ok(moved::look_at(&self.root, &moved.rest)?.map(|place| place.entry.vnode)),
         }
     }
 

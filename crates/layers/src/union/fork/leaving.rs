@@ -8,7 +8,7 @@ use super::super::tree_path::TreePath;
 use super::super::work;
 use super::commit::Commit;
 use super::conflicts::Found;
-use super::{AtPath, Deed, Step, is_directory};
+use super::outcome::{AtPath, Deed, Step, is_directory};
 
 /// A directory that is to go.
 struct Leaving {

@@ -5,98 +5,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use vnode::{Caller, Entry, Errno, Handle, Name, NameBuf, RenameMode, Result, VnodeRef};
+use vnode::{Caller, Entry, Errno, Handle, NameBuf, RenameMode, Result, VnodeRef};
 
 use super::super::copy_up::keeping_times;
 use super::super::durable::sync_directory;
 use super::super::sure::Sure;
 use super::super::tree_path::TreePath;
-use super::super::{links, whiteout, work};
-use super::changes::{Below, Changes, Object, join, shown};
+use super::super::{whiteout, work};
+use super::changes::{Below, Changes, join, shown};
 use super::commit::Commit;
-use super::{AtPath, CommitError, Deed, Failed, Step, is_directory};
-
-/// A directory that the fork has moved.
-pub(super) struct Moved {
-    /// Where it is in the fork, by the names in branches.
-    pub(super) path: Vec<u8>,
-    name: NameBuf,
-    /// The directory that it is in, in the branch of changes.
-    parent: Option<VnodeRef>,
-    /// What the branch of changes has of it.
-    pub(super) upper: VnodeRef,
-    /// Where the file system had it when the fork began.
-    pub(super) rest: Vec<u8>,
-}
-
-/// Where something was found.
-pub(super) struct Place {
-    pub(super) directory: VnodeRef,
-    pub(super) name: NameBuf,
-    pub(super) entry: Entry,
-}
-
-impl Moved {
-    /// This directory, of which the rest is there.
-    pub(super) fn of(object: &Object, rest: &[u8]) -> Self {
-        let (path, name, upper) = (object.path.slashed(), object.name.clone(), object.entry.vnode.clone());
-        Self { path, name, parent: None, upper, rest: rest.to_vec() }
-    }
-
-    /// The names of the directories above it.
-    fn above(&self) -> impl Iterator<Item = Result<NameBuf>> {
-        let names = self.path[..self.path.len() - self.name.as_bytes().len()].split(|&byte| byte == b'/');
-        names.filter(|name| !name.is_empty()).map(NameBuf::new)
-    }
-
-    /// What it is called on its way.
-    fn key(&self) -> NameBuf {
-        links::name_of_handle(&self.upper.handle())
-    }
-}
-
-/// How far below the root a path leads.
-fn depth(path: &[u8]) -> usize {
-    path.iter().filter(|&&byte| byte == b'/').count()
-}
-
-/// All directories that the fork has moved.
-pub(super) fn find_moved(root: &VnodeRef) -> Step<Vec<Moved>> {
-    let mut moved = Vec::new();
-    let mut open = vec![(TreePath::root(), root.clone())];
-    while let Some((path, directory)) = open.pop() {
-        for object in Changes::of(&directory, &path).at(&path)?.objects {
-            if let Below::Elsewhere(rest) = &object.below {
-                moved.push(Moved { parent: Some(directory.clone()), ..Moved::of(&object, rest) });
-            }
-            if is_directory(&object.entry) {
-                open.push((object.path, object.entry.vnode));
-            }
-        }
-    }
-    Ok(moved)
-}
-
-/// The object at a path of names in branches, if there is one.
-pub(super) fn look_at(root: &VnodeRef, path: &[u8]) -> Result<Option<Place>> {
-    let mut found: Option<Place> = None;
-    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-        let directory = found.map_or_else(|| root.clone(), |place| place.entry.vnode);
-        let name = NameBuf::new(name.to_vec())?;
-        match work::find(&directory, name.as_name()) {
-            Ok(Some(entry)) => found = Some(Place { directory, name, entry }),
-            Ok(None) | Err(Errno::ENOTDIR) => return Ok(None),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(found)
-}
-
-/// The same path, to walk on from.
-fn tree_path(path: &[u8]) -> Result<TreePath> {
-    let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
-    names.try_fold(TreePath::root(), |path, name| Ok(path.join(Name::new(name)?)))
-}
+use super::moved::{Moved, depth, find_moved, look_at, tree_path};
+use super::outcome::{AtPath, CommitError, Deed, Failed, Step, is_directory};
 
 impl Commit<'_> {
     /// Moves them all.

@@ -7,7 +7,8 @@
 use vnode::{Attributes, Caller, Errno, Result, Timestamp, VnodeRef};
 
 use super::super::trusted::Mark as Trusted;
-use super::super::whiteout::{self, Format, OVERLAY_REDIRECT as REDIRECT, REDIRECT_MAX as PATH_MAX};
+use super::super::whiteout::{Format, OVERLAY_REDIRECT as REDIRECT, REDIRECT_MAX as PATH_MAX};
+use crate::union::xattrs;
 
 const OWN: Trusted = Trusted::new(b"trusted.plyfs.metacopy", b"user.plyfs.metacopy");
 const OVERLAY: Trusted = Trusted::new(b"trusted.overlay.metacopy", b"user.overlay.metacopy");
@@ -34,7 +35,7 @@ struct Fingerprint {
 impl Mark {
     /// That of a file. Most have none, and one question tells so.
     pub(in super::super) fn of(file: &VnodeRef) -> Result<Option<Self>> {
-        let names = whiteout::attributes(file)?;
+        let names = xattrs::attributes(file)?;
         if OWN.is_in(&names)
             && let Some(value) = OWN.of(file)?
         {
@@ -105,13 +106,13 @@ pub(super) fn set_path(writer: &Caller, file: &VnodeRef, path: &[u8]) -> Result<
 
 /// Whether the file is a metadata-only copy, and may tell of what.
 pub(in super::super) fn is_marked(file: &VnodeRef) -> Result<bool> {
-    let names = whiteout::attributes(file)?;
+    let names = xattrs::attributes(file)?;
     Ok(OWN.is_in(&names) || OVERLAY.is_in(&names))
 }
 
 /// Takes the mark away: from then on the file has its data itself.
 pub(super) fn remove(file: &VnodeRef) -> Result<()> {
-    let names = whiteout::attributes(file)?;
+    let names = xattrs::attributes(file)?;
     for mark in [OWN, OVERLAY].into_iter().filter(|mark| mark.is_in(&names)) {
         mark.remove(file)?;
     }

@@ -1,0 +1,268 @@
+//! The layer itself: each operation is judged by the guard, and reported where a rule says so.
+
+use std::cell::OnceCell;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use vnode::layer::{Layer, LayerVnode, Operation};
+use vnode::{
+    AccessControl, Caller, Control, ControlError, Created, Creation, Device, Entry, Errno, FileKind, Name, Properties,
+    RenameMode, Result, VnodeRef,
+};
+
+use super::event::{self, Event, Value};
+use super::guard::Guard;
+use super::options::{NAME, Settings};
+use super::paths::{Paths, Whereabouts};
+use super::reporter::Reporter;
+use super::rules::{self, Facts, OK, Rules};
+use super::sink::Sink;
+use crate::globs::Globs;
+
+/// Reports operations by rules, and refuses some.
+#[derive(Debug)]
+pub struct Audit {
+    rules: Rules,
+    guard: Guard,
+    reporter: Reporter,
+    /// The file that lines go to, if it is a file.
+    file: Option<PathBuf>,
+    /// Whether anything is decided by path.
+    needs_paths: bool,
+    details: String,
+}
+
+impl Layer for Audit {
+    type State = Whereabouts;
+
+    fn keeps_state(&self) -> bool {
+        self.needs_paths
+    }
+
+    fn kind(&self) -> &'static str {
+        NAME
+    }
+
+    fn details(&self) -> String {
+        self.details.clone()
+    }
+
+    fn properties(&self) -> Properties {
+        let any = rules::OK | rules::DENIED | rules::FAILED | rules::OTHER;
+        let cached = ["getattr", "access", "readlink", "getxattr", "listxattr"];
+        Properties {
+            // What the kernel refused would be reported by nobody.
+            access_control: match !self.guard.is_idle() || self.rules.watches_any(rules::DENIED) {
+                true => AccessControl::OpenAsShown,
+                false => AccessControl::AsShown,
+            },
+            needs_every_lookup: self.rules.watches("lookup", OK),
+            needs_failed_lookups: self.rules.watches("lookup", any & !OK),
+            needs_every_data_operation: ["read", "write"].iter().any(|data| self.rules.watches(data, any)),
+            nothing_to_flush: !self.rules.watches("flush", any),
+            needs_fresh_attributes: cached.iter().any(|operation| self.rules.watches(operation, OK)),
+            ..Properties::TRANSPARENT
+        }
+    }
+
+    fn control(&self, command: &Control) -> std::result::Result<String, ControlError> {
+        match command.command.as_str() {
+            "stats" => {
+                let counts = self.reporter.counts();
+                Ok(format!(
+                    "written={} dropped={} unwritten={} waiting={}",
+                    counts.written, counts.dropped, counts.unwritten, counts.waiting
+                ))
+            }
+            "reopen" => {
+                let Some(path) = &self.file else {
+                    return Err(ControlError::BadArgument("audit does not write to a file".to_owned()));
+                };
+                let sink = Sink::file(path).map_err(|error| ControlError::Failed(error.into()))?;
+                self.reporter.replace(sink);
+                Ok(String::new())
+            }
+            _ => {
+                let (target, command) = (command.target.clone(), command.command.clone());
+                Err(ControlError::UnknownCommand { target, command })
+            }
+        }
+    }
+
+    fn around<T>(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        operation: &Operation<'_>,
+        body: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if !self.guard.is_idle()
+            && let Some(option) = self.guard.refuses(node, caller, operation)
+        {
+            let result = Err(Errno::EPERM);
+            self.report(&Subject::new(node, caller, operation, result), Some(option));
+            return Err(Errno::EPERM);
+        }
+        let answer = body();
+        let result = answer.as_ref().map(drop).map_err(|error| *error);
+        if self.rules.may_report(operation.index(), result) && !self.is_own(caller) {
+            let subject = Subject::new(node, caller, operation, result);
+            if self.rules.reports(&subject) {
+                self.report(&subject, None);
+            }
+        }
+        answer
+    }
+
+    fn lookup(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>) -> Result<Entry> {
+        Ok(self.seen(node, name, node.forward_lookup(caller, name)?))
+    }
+
+    fn create(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
+        let created = node.forward_create(caller, name, how)?;
+        Ok(Created { entry: self.seen(node, name, created.entry), ..created })
+    }
+
+    fn mknod(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+    ) -> Result<Entry> {
+        Ok(self.seen(node, name, node.forward_mknod(caller, name, kind, mode, device)?))
+    }
+
+    fn symlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        Ok(self.seen(node, name, node.forward_symlink(caller, name, target)?))
+    }
+
+    fn link(&self, node: &LayerVnode<Self>, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
+        Ok(self.seen(node, name, node.forward_link(caller, target, name)?))
+    }
+
+    fn rename(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        node.forward_rename(caller, name, to, to_name, mode)?;
+        if self.needs_paths {
+            // Whoever holds what was moved holds the vnode that these look-ups find.
+            let _ = to.lookup(&Caller::server(), to_name);
+            let _ = (mode == RenameMode::Exchange).then(|| self.lookup(node, &Caller::server(), name));
+        }
+        Ok(())
+    }
+}
+
+impl Audit {
+    /// A layer with these settings, shown to users as `details`.
+    pub(super) fn new(settings: Settings, details: String) -> Self {
+        let Settings { rules, guard, reporter, file } = settings;
+        let needs_paths = rules.ask_for_paths() || guard.protected.is_some();
+        Self { rules, guard, reporter, file, needs_paths, details }
+    }
+
+    /// Whether anything is decided by path.
+    pub(super) fn needs_paths(&self) -> bool {
+        self.needs_paths
+    }
+
+    /// Notes where an object was seen, if paths are asked for.
+    fn seen(&self, directory: &LayerVnode<Self>, name: Name<'_>, entry: Entry) -> Entry {
+        if self.needs_paths {
+            Whereabouts::note(&entry.vnode, directory, name);
+        }
+        entry
+    }
+
+    /// Whether the operation is the server's own, or comes of writing lines.
+    fn is_own(&self, caller: &Caller) -> bool {
+        caller.is_server_alone() || self.reporter.is_writer(caller.pid)
+    }
+
+    fn report(&self, subject: &Subject<'_>, refused_by: Option<&'static str>) {
+        let Subject { caller, operation, .. } = *subject;
+        let mut details = Vec::new();
+        let paths = subject.paths();
+        let rooted = |path: &Vec<u8>| Value::Bytes([b"/", path.as_slice()].concat());
+        details.extend(paths.path.as_ref().map(|path| ("path", rooted(path))));
+        details.extend(operation.entry_name().map(|name| ("name", Value::Bytes(name.as_bytes().to_vec()))));
+        let other = if matches!(operation, Operation::Rename { .. }) { "new_path" } else { "target_path" };
+        details.extend(paths.other.as_ref().map(|path| (other, rooted(path))));
+        event::arguments(operation, &mut details);
+        self.reporter.report(Event {
+            time: Timestamp::now(),
+            operation: operation.name(),
+            uid: caller.uid,
+            gid: caller.gid,
+            pid: caller.pid,
+            process: event::process_name(caller),
+            result: subject.result,
+            refused_by,
+            details,
+        });
+    }
+}
+
+/// One operation, as rules and reports ask about it.
+struct Subject<'a> {
+    node: &'a LayerVnode<Audit>,
+    caller: &'a Caller,
+    operation: &'a Operation<'a>,
+    result: Result<()>,
+    paths: OnceCell<Paths>,
+}
+
+impl<'a> Subject<'a> {
+    fn new(node: &'a LayerVnode<Audit>, caller: &'a Caller, operation: &'a Operation<'a>, result: Result<()>) -> Self {
+        Self { node, caller, operation, result, paths: OnceCell::new() }
+    }
+
+    fn paths(&self) -> &Paths {
+        self.paths.get_or_init(|| Paths::of(self.node, self.operation))
+    }
+
+    /// The owner of what the name stands for; where it stands for nothing, and for all else, of the vnode.
+    fn owner(&self) -> Result<u32> {
+        let below = self.node.lower();
+        if let Some(name) = self.operation.entry_name()
+            && self.result != Err(Errno::ENOENT)
+            && let Ok(entry) = below.lookup(&Caller::server(), name)
+        {
+            return Ok(entry.attributes.uid);
+        }
+        // Everybody may ask this, so it is asked as the caller: changing credentials would cost more than the answer.
+        Ok(below.getattr(self.caller)?.uid)
+    }
+}
+
+impl Facts for Subject<'_> {
+    fn operation(&self) -> usize {
+        self.operation.index()
+    }
+
+    fn result(&self) -> Result<()> {
+        self.result
+    }
+
+    fn user(&self) -> u32 {
+        self.caller.uid
+    }
+
+    fn is_owner(&self) -> bool {
+        self.owner() == Ok(self.caller.uid)
+    }
+
+    fn has_path(&self, globs: &Globs) -> bool {
+        let paths = self.paths();
+        [&paths.path, &paths.other].into_iter().flatten().any(|path| globs.matches(path))
+    }
+}

@@ -1,0 +1,104 @@
+//! Which operations are admitted: names that are hidden, operations that are denied, and the rights that are shown.
+
+use vnode::layer::{LayerVnode, Operation};
+use vnode::{AccessMode, Caller, Errno, FileKind, Name, RenameMode, Result, Vnode};
+
+use super::layer::Map;
+use super::ways;
+use crate::ioctl;
+
+impl Map {
+    pub(super) fn hides(&self, name: Name<'_>) -> bool {
+        self.settings.hidden.as_ref().is_some_and(|globs| globs.matches(name.as_bytes()))
+    }
+
+    pub(super) fn denies(&self, operation: &str) -> bool {
+        let index = Operation::NAMES.iter().position(|name| *name == operation);
+        index.is_some_and(|index| self.settings.denied & (1 << index) != 0)
+    }
+
+    /// Hidden names do not exist, and cannot be made to.
+    pub(super) fn check_hidden(&self, operation: &Operation<'_>) -> Result<()> {
+        if self.settings.hidden.is_none() {
+            return Ok(());
+        }
+        if let Operation::Rename { to_name, mode, .. } = operation
+            && self.hides(*to_name)
+        {
+            return Err(if *mode == RenameMode::Exchange { Errno::ENOENT } else { Errno::EACCES });
+        }
+        if operation.entry_name().is_none_or(|name| !self.hides(name)) {
+            return Ok(());
+        }
+        Err(match operation {
+            Operation::Create { .. }
+            | Operation::MakeDirectory { .. }
+            | Operation::MakeNode { .. }
+            | Operation::MakeSymlink { .. }
+            | Operation::Link { .. } => Errno::EACCES,
+            _ => Errno::ENOENT,
+        })
+    }
+
+    pub(super) fn check_denied(&self, operation: &Operation<'_>) -> Result<()> {
+        if self.settings.denied & ways::effects(operation) != 0 { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
+    /// Whether the caller, squashed, may do this by the attributes it sees. Changes of attributes, access and creation
+    /// are checked with the operations.
+    pub(super) fn check_view(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
+        let view = || self.view(node, caller);
+        match operation {
+            Operation::Lookup(_) | Operation::Parent | Operation::Create { .. } => view()?.check(AccessMode::EXECUTE),
+            Operation::MakeDirectory { .. } | Operation::MakeSymlink { .. } | Operation::TemporaryFile(_) => {
+                view()?.check_entries()
+            }
+            Operation::Link { target, .. } => {
+                view()?.check_entries()?;
+                self.view_of(&**node.lower_of(target)?, caller)?.check_link()
+            }
+            Operation::MakeNode { kind, .. } => {
+                let device = matches!(kind, FileKind::BlockDevice | FileKind::CharacterDevice);
+                view()?.check_entries()?;
+                if device && !caller.is_superuser() { Err(Errno::EPERM) } else { Ok(()) }
+            }
+            Operation::Unlink(name) | Operation::RemoveDirectory(name) => {
+                self.check_removal(&**node.lower(), caller, *name, None)
+            }
+            Operation::Rename { name, to, to_name, mode } => {
+                let to = node.lower_of(to)?;
+                let moved = (node.lower().handle() != to.handle()).then_some(());
+                self.check_removal(&**node.lower(), caller, *name, moved)?;
+                let back = if *mode == RenameMode::Exchange { moved } else { None };
+                match self.check_removal(&**to, caller, *to_name, back) {
+                    // If it comes to be meanwhile, it is found when it is replaced.
+                    Err(Errno::ENOENT) if *mode != RenameMode::Exchange => Ok(()),
+                    checked => checked,
+                }
+            }
+            Operation::Open(flags) => view()?.check_open(*flags),
+            Operation::OpenDirectory => view()?.check(AccessMode::READ),
+            Operation::GetXattr(name) => view()?.check_attribute(name, false),
+            Operation::SetXattr { name, .. } | Operation::RemoveXattr(name) => view()?.check_attribute(name, true),
+            Operation::Ioctl { command } if ioctl::changes(*command) => view()?.check_owner(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a name may go from the directory below: `ENOENT` if there is none, since one that is made after this must
+    /// not go unchecked. A directory that moves elsewhere has to be writable itself, for its `..` changes.
+    pub(super) fn check_removal(
+        &self,
+        directory: &dyn Vnode,
+        caller: &Caller,
+        name: Name<'_>,
+        moves: Option<()>,
+    ) -> Result<()> {
+        let view = self.view_of(directory, caller)?;
+        view.check_entries()?;
+        let entry = directory.lookup(&Caller::server(), name)?;
+        let object = self.view_of(&*entry.vnode, caller)?;
+        view.check_sticky(object.attributes.uid)?;
+        if moves.is_some() && object.attributes.is_directory() { object.check(AccessMode::WRITE) } else { Ok(()) }
+    }
+}

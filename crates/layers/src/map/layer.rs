@@ -1,0 +1,383 @@
+//! The layer itself: each operation, changed as the settings say.
+
+use std::borrow::Cow;
+
+use vnode::layer::{Layer, LayerFile, LayerVnode, Operation};
+use vnode::{
+    AccessMode, AllocateMode, Attributes, Caller, Creation, Device, Entry, Errno, FileKind, Name, OpenFileRef,
+    OpenFlags, Properties, RenameMode, Result, SetAttributes, Vnode, VnodeRef, XattrMode,
+};
+
+use super::names::NameLocks;
+use super::options::NAME;
+use super::policies::Xattrs;
+use super::settings::Settings;
+use super::view::is_acl;
+use crate::ioctl;
+
+/// Shows owners, groups and permission bits other than they are.
+#[derive(Debug)]
+pub struct Map {
+    pub(super) settings: Settings,
+    pub(super) names: NameLocks,
+    details: String,
+}
+
+impl Layer for Map {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        NAME
+    }
+
+    fn details(&self) -> String {
+        self.details.clone()
+    }
+
+    fn properties(&self) -> Properties {
+        Properties {
+            names_untouched: self.settings.hidden.is_none(),
+            attributes_untouched: !self.has_view(),
+            access_control: self.access_control(),
+            needs_every_lookup: self.denies("lookup"),
+            needs_failed_lookups: self.denies("lookup"),
+            needs_every_data_operation: self.denies("read") || self.denies("write"),
+            needs_fresh_attributes: self.settings.mirror.is_some() || self.denies("getattr"),
+            ..Properties::TRANSPARENT
+        }
+    }
+
+    fn admit(&self, node: &LayerVnode<Self>, caller: &Caller, operation: &Operation<'_>) -> Result<()> {
+        self.check_hidden(operation)?;
+        if caller.is_server_alone() {
+            return Ok(());
+        }
+        self.check_denied(operation)?;
+        if caller.server {
+            return Ok(());
+        }
+        if self.has_view() { self.check_view(node, &self.effective(caller), operation) } else { Ok(()) }
+    }
+
+    fn around<T>(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        operation: &Operation<'_>,
+        body: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let _guards = self.has_view().then(|| self.names.lock(node, operation));
+        self.admit(node, caller, operation)?;
+        body()
+    }
+
+    fn map_caller<'a>(&'a self, caller: &'a Caller) -> Cow<'a, Caller> {
+        let effective = self.effective(caller);
+        match self.has_view() {
+            // What is made and written is the caller's all the same, where room is reserved or limited.
+            true => Cow::Owned(with_process(Caller::server().at_expense_of(&self.payer(&effective)), caller)),
+            false => effective,
+        }
+    }
+
+    fn encode_name<'a>(&self, _: &LayerVnode<Self>, _: &Caller, name: Name<'a>) -> Result<Cow<'a, [u8]>> {
+        if self.hides(name) { Err(Errno::ENOENT) } else { Ok(Cow::Borrowed(name.as_bytes())) }
+    }
+
+    fn decode_name<'a>(&self, _: &LayerVnode<Self>, name: Name<'a>) -> Result<Option<Cow<'a, [u8]>>> {
+        Ok((!self.hides(name)).then_some(Cow::Borrowed(name.as_bytes())))
+    }
+
+    fn map_attributes(&self, caller: &Caller, attributes: &mut Attributes) {
+        if self.has_view() {
+            self.show(&self.effective(caller), attributes);
+        }
+    }
+
+    fn setattr(&self, node: &LayerVnode<Self>, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
+        if caller.is_server_alone() || (!self.has_view() && self.settings.policies.are_normal()) {
+            return node.forward_setattr(caller, changes);
+        }
+        let view_caller = self.effective(caller);
+        let view = self.view(node, &view_caller)?;
+        let mut changes = self.settings.policies.apply(&view, changes)?;
+        if self.has_view() {
+            view.check_changes(&mut changes)?;
+            changes.uid = changes.uid.map(|uid| self.settings.users.meant(uid).ok_or(Errno::EOVERFLOW)).transpose()?;
+            changes.gid = changes.gid.map(|gid| self.settings.groups.meant(gid).ok_or(Errno::EOVERFLOW)).transpose()?;
+        }
+        if let Some(mode) = &mut changes.mode
+            && self.has_view()
+            && node.kind() == FileKind::Regular
+        {
+            let below = node.lower().getattr(&Caller::server())?;
+            let ids = (changes.uid.unwrap_or(below.uid), changes.gid.unwrap_or(below.gid));
+            *mode &= !self.foreign_set_id(&view_caller, ids);
+        }
+        if changes.is_empty() { node.forward_getattr(caller) } else { node.forward_setattr(caller, &changes) }
+    }
+
+    fn access(&self, node: &LayerVnode<Self>, caller: &Caller, mode: AccessMode) -> Result<()> {
+        if !self.has_view() || caller.server {
+            return node.forward_access(caller, mode);
+        }
+        self.view(node, &self.effective(caller))?.check(mode)?;
+        // Whether anything can be written at all is known below.
+        if mode.contains(AccessMode::WRITE) { node.forward_access(caller, AccessMode::WRITE) } else { Ok(()) }
+    }
+
+    fn create(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        how: &Creation,
+    ) -> Result<vnode::Created> {
+        self.create_file(node, caller, name, how)
+    }
+
+    fn mkdir(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Entry> {
+        let new = self.new_object(node, caller, FileKind::Directory, mode)?;
+        let entry = node.forward_mkdir(caller, name, new.mode)?;
+        new.settle(self, node, caller, name, entry)
+    }
+
+    fn mknod(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        kind: FileKind,
+        mode: u32,
+        device: Device,
+    ) -> Result<Entry> {
+        let new = self.new_object(node, caller, kind, mode)?;
+        let entry = node.forward_mknod(caller, name, kind, new.mode, device)?;
+        new.settle(self, node, caller, name, entry)
+    }
+
+    fn symlink(&self, node: &LayerVnode<Self>, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
+        let new = self.new_object(node, caller, FileKind::Symlink, 0o777)?;
+        let entry = node.forward_symlink(caller, name, target)?;
+        new.settle(self, node, caller, name, entry)
+    }
+
+    fn rename(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: Name<'_>,
+        to: &VnodeRef,
+        to_name: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let rename = |mode| node.forward_rename(caller, name, to, to_name, mode);
+        let kept = match mode {
+            RenameMode::Replace => RenameMode::NoReplace,
+            RenameMode::Whiteout => RenameMode::WhiteoutNoReplace,
+            _ => return rename(mode),
+        };
+        let keeps = self.denies("unlink");
+        if caller.server || !(keeps || self.has_view()) {
+            return rename(mode);
+        }
+        match rename(kept) {
+            // Where nothing may be deleted, nothing may be replaced either.
+            Err(Errno::EEXIST) if keeps => Err(Errno::EPERM),
+            // It may have come to be after it was looked for: then nobody has asked yet whether it may go.
+            Err(Errno::EEXIST) => {
+                self.check_removal(&**node.lower_of(to)?, &self.effective(caller), to_name, None)?;
+                rename(mode)
+            }
+            // Not every file system can keep what stands there.
+            Err(Errno::EINVAL | Errno::EOPNOTSUPP | Errno::ENOSYS) if !keeps => rename(mode),
+            answer => answer,
+        }
+    }
+
+    fn tmpfile(&self, node: &LayerVnode<Self>, caller: &Caller, how: &Creation) -> Result<vnode::Created> {
+        let new = self.new_object(node, caller, FileKind::Regular, how.mode)?;
+        let mut created = node.forward_tmpfile(caller, &Creation { mode: new.mode, ..*how })?;
+        created.entry.attributes = new.adopt(self, node, caller, &created.entry)?;
+        Ok(created)
+    }
+
+    fn getxattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
+        if self.settings.policies.xattrs == Xattrs::None {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        node.forward_getxattr(caller, name)
+    }
+
+    fn setxattr(
+        &self,
+        node: &LayerVnode<Self>,
+        caller: &Caller,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        self.settings.policies.check_xattr_change()?;
+        match self.keeps_list(node, caller, name)? {
+            true => Ok(()),
+            false => node.forward_setxattr(caller, name, value, mode),
+        }
+    }
+
+    fn removexattr(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<()> {
+        self.settings.policies.check_xattr_change()?;
+        if self.keeps_list(node, caller, name)? { Ok(()) } else { node.forward_removexattr(caller, name) }
+    }
+
+    fn listxattr(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Vec<u8>> {
+        if self.settings.policies.xattrs == Xattrs::None {
+            return Ok(Vec::new());
+        }
+        let names = node.forward_listxattr(caller)?;
+        if !self.has_view() {
+            return Ok(names);
+        }
+        let trusted = self.effective(caller).is_superuser();
+        let shown = |name: &&[u8]| !is_acl(name) && (trusted || !name.starts_with(b"trusted."));
+        Ok(names.split_inclusive(|byte| *byte == 0).filter(shown).flatten().copied().collect())
+    }
+
+    fn ioctl(
+        &self,
+        node: &LayerVnode<Self>,
+        file: Option<&LayerFile<Self>>,
+        caller: &Caller,
+        command: u32,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<i32> {
+        let restricted = match self.has_view() && !caller.server && ioctl::changes(command) {
+            true => self.restricted_owner(node, &self.effective(caller))?,
+            false => None,
+        };
+        match (restricted, file) {
+            (Some(owner), Some(file)) => file.lower().ioctl(&owner, command, input, output),
+            (Some(owner), None) => node.lower().ioctl(&owner, command, input, output),
+            (None, Some(file)) => file.forward_ioctl(caller, command, input, output),
+            (None, None) => node.forward_ioctl(caller, command, input, output),
+        }
+    }
+
+    fn open(&self, node: &LayerVnode<Self>, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRef> {
+        if !flags.truncates() || !self.kills_privileges(caller) {
+            return node.forward_open(caller, flags);
+        }
+        let file = node.forward_open(caller, flags.without(OpenFlags::TRUNCATE))?;
+        let cut = SetAttributes { size: Some(0), kill_privileges: true, ..SetAttributes::default() };
+        node.forward_setattr(caller, &cut)?;
+        Ok(file)
+    }
+
+    fn write_at(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        offset: u64,
+        data: &[u8],
+        kill_privileges: bool,
+    ) -> Result<usize> {
+        file.forward_write_at(caller, offset, data, kill_privileges || self.kills_privileges(caller))
+    }
+
+    fn truncate(&self, file: &LayerFile<Self>, caller: &Caller, size: u64, kill_privileges: bool) -> Result<()> {
+        file.forward_truncate(caller, size, kill_privileges || self.kills_privileges(caller))
+    }
+
+    fn allocate(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        mode: AllocateMode,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        self.before_change(file, caller)?;
+        file.forward_allocate(caller, mode, offset, length)
+    }
+
+    fn copy_range(
+        &self,
+        file: &LayerFile<Self>,
+        caller: &Caller,
+        offset: u64,
+        to: &OpenFileRef,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        if let Some(to) = to.as_any().downcast_ref::<LayerFile<Self>>()
+            && length > 0
+        {
+            self.before_change(to, caller)?;
+        }
+        file.forward_copy_range(caller, offset, to, to_offset, length)
+    }
+}
+
+impl Map {
+    /// A layer with these settings, shown to users as `details`.
+    pub(super) fn new(settings: Settings, details: String) -> Self {
+        Self { settings, names: NameLocks::default(), details }
+    }
+
+    /// Whether an extended attribute is an access control list that stays as it is, since changes of permissions are ignored.
+    ///
+    /// # Errors
+    /// `EPERM` where permissions may not be changed so: a list is a way to change them.
+    pub(super) fn keeps_list(&self, node: &LayerVnode<Self>, caller: &Caller, name: &[u8]) -> Result<bool> {
+        if caller.server || !is_acl(name) || self.settings.policies.are_normal() {
+            return Ok(false);
+        }
+        let caller = self.effective(caller);
+        self.settings.policies.keeps_list(&self.view(node, &caller)?)
+    }
+
+    /// As whom a caller, squashed, who owns an object in the view has it changed by an ioctl: as its owner below, without the
+    /// server's capabilities, which allow more than owning it, such as to change immutable files. `None` for a caller who has
+    /// them too.
+    pub(super) fn restricted_owner(&self, node: &LayerVnode<Self>, caller: &Caller) -> Result<Option<Caller>> {
+        if caller.is_superuser() && caller.may_change_flags() {
+            return Ok(None);
+        }
+        let below = node.lower().getattr(&Caller::server())?;
+        let owner = Caller::with_groups(below.uid, below.gid, &[], caller.umask).without_capabilities();
+        Ok(Some(with_process(owner, caller)))
+    }
+
+    /// The server may keep set-id bits where the caller may not.
+    pub(super) fn kills_privileges(&self, caller: &Caller) -> bool {
+        self.has_view() && !caller.server && !self.effective(caller).is_superuser()
+    }
+
+    /// Takes set-id bits and capabilities from a file that the server is about to change for a caller who may not keep them:
+    /// first, since data may have changed where an error is reported.
+    pub(super) fn before_change(&self, file: &LayerFile<Self>, caller: &Caller) -> Result<()> {
+        if !self.kills_privileges(caller) {
+            return Ok(());
+        }
+        let (below, server) = (file.node().lower(), Caller::server());
+        let mode = below.getattr(&server)?.mode;
+        let group = if mode & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
+        let left = mode & !(libc::S_ISUID | group);
+        if left != mode {
+            below.setattr(&server, &SetAttributes { mode: Some(left), ..SetAttributes::default() })?;
+        }
+        match below.getxattr(&server, CAPABILITIES) {
+            Ok(_) => below.removexattr(&server, CAPABILITIES),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// The same caller, of the process of another.
+pub(super) fn with_process(mut caller: Caller, of: &Caller) -> Caller {
+    caller.pid = of.pid;
+    caller
+}
+
+/// The extended attribute that gives a program privileges.
+const CAPABILITIES: &[u8] = b"security.capability";

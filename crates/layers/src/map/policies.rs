@@ -1,0 +1,82 @@
+//! What becomes of changes of attributes: done, ignored, refused or filtered.
+
+use vnode::{Errno, Result, SetAttributes};
+
+use super::permissions::Permissions;
+use super::view::View;
+
+/// What becomes of changes.
+#[derive(Debug)]
+pub(super) struct Policies {
+    pub(super) chown: Policy,
+    pub(super) chgrp: Policy,
+    pub(super) chmod: Policy,
+    pub(super) chmod_filter: Option<Permissions>,
+    pub(super) xattrs: Xattrs,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Policy {
+    #[default]
+    Normal,
+    /// Done as far as the caller can tell who does not look.
+    Ignore,
+    Deny,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Xattrs {
+    None,
+    ReadOnly,
+    #[default]
+    ReadWrite,
+}
+
+impl Policies {
+    /// Whether all changes go through as they are.
+    pub(super) fn are_normal(&self) -> bool {
+        [self.chown, self.chgrp, self.chmod] == [Policy::Normal; 3] && self.chmod_filter.is_none()
+    }
+
+    /// What is left of the changes. What is ignored still takes the right to do it.
+    pub(super) fn apply(&self, view: &View<'_>, changes: &SetAttributes) -> Result<SetAttributes> {
+        let mut left = *changes;
+        let keep = |policy, asked: bool| match policy {
+            Policy::Deny if asked => Err(Errno::EPERM),
+            Policy::Ignore if asked => view.check_owner().map(|()| false),
+            _ => Ok(true),
+        };
+        if !keep(self.chown, changes.uid.is_some())? {
+            left.uid = None;
+        }
+        if !keep(self.chgrp, changes.gid.is_some())? {
+            left.gid = None;
+        }
+        if !keep(self.chmod, changes.mode.is_some())? {
+            left.mode = None;
+        }
+        if let (Some(filter), Some(mode)) = (&self.chmod_filter, &mut left.mode) {
+            *mode = filter.apply(*mode, view.attributes.is_directory());
+        }
+        Ok(left)
+    }
+
+    /// Whether access control lists stay as they are, for somebody who is told that they have changed.
+    pub(super) fn keeps_list(&self, view: &View<'_>) -> Result<bool> {
+        match self.chmod {
+            Policy::Deny => Err(Errno::EPERM),
+            // What a list grants cannot be filtered as a mode can.
+            _ if self.chmod_filter.is_some() => Err(Errno::EPERM),
+            Policy::Ignore => view.check_owner().map(|()| true),
+            Policy::Normal => Ok(false),
+        }
+    }
+
+    pub(super) fn check_xattr_change(&self) -> Result<()> {
+        match self.xattrs {
+            Xattrs::None => Err(Errno::EOPNOTSUPP),
+            Xattrs::ReadOnly => Err(Errno::EPERM),
+            Xattrs::ReadWrite => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The layer itself.
+
+use vnode::layer::{Layer, LayerVnode, Operation};
+use vnode::{Caller, Errno, FileKind, Properties, Result};
+
+use super::options::NAME;
+use crate::ioctl;
+
+/// Refuses every change. Sockets, fifos and devices are written through, not on, the file system: access to them stays.
+#[derive(Debug)]
+pub struct ReadOnly;
+
+impl Layer for ReadOnly {
+    type State = ();
+
+    fn kind(&self) -> &'static str {
+        NAME
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { read_only: true, ..Properties::TRANSPARENT }
+    }
+
+    fn admit(&self, node: &LayerVnode<Self>, _: &Caller, operation: &Operation<'_>) -> Result<()> {
+        match operation {
+            Operation::Access(_) if is_special(node) => Ok(()),
+            Operation::Ioctl { command } if ioctl::changes(*command) => Err(Errno::EROFS),
+            _ if operation.modifies() => Err(Errno::EROFS),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_special(node: &LayerVnode<ReadOnly>) -> bool {
+    !matches!(vnode::Vnode::kind(node), FileKind::Regular | FileKind::Directory | FileKind::Symlink)
+}
