@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Pid, getsid};
 use rustix::thread::CapabilitySet;
 
-use crate::{Cancellation, Result, process};
+use crate::{Cancellation, Result, process, process_files};
 
 /// Whose operation it is: every operation of the interface gets one, so that bases check and layers decide by it.
 ///
@@ -328,7 +328,7 @@ fn recent_groups(ids: Ids) -> Result<Arc<[u32]>> {
         {
             return Ok(Arc::clone(groups));
         }
-        let Some(status) = process::of_process(ids.0, "status")? else { return Ok(Arc::new([])) };
+        let Some(status) = process_files::of_process(ids.0, "status")? else { return Ok(Arc::new([])) };
         let groups = groups_in(&status);
         *place = is_bound(&status, ids.1).then(|| (ids, Instant::now(), Arc::clone(&groups)));
         Ok(groups)

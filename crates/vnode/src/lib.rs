@@ -25,6 +25,7 @@ mod open_directory;
 mod open_file;
 mod overlays;
 mod process;
+mod process_files;
 pub mod profile;
 pub mod progress;
 mod properties;

@@ -8,7 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::mount_table::{Mount, MountTable, mounts, unescape};
-use crate::process::of_process;
+use crate::process_files::of_process;
 use crate::{Errno, Result};
 
 /// The server's mount table, and whether it has an overlay over FUSE.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use rustix::thread::CapabilitySet;
 
+use crate::process_files::of_process;
 use crate::{Errno, Result, overlays};
 
 /// The effective capabilities of a process, or thread, in the user namespace of the server, as it acts with the user id 0: none
@@ -196,18 +197,6 @@ const fn mask(signals: &[i32]) -> u64 {
         index += 1;
     }
     mask
-}
-
-/// A file of a process in /proc; `None` if the process is gone, or there is no /proc.
-///
-/// # Errors
-/// `EMFILE`, `ENFILE`, `ENOMEM`.
-pub(crate) fn of_process(pid: u32, file: &str) -> Result<Option<String>> {
-    match fs::read_to_string(format!("/proc/{pid}/{file}")).map_err(Errno::from) {
-        Ok(content) => Ok(Some(content)),
-        Err(error @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => Err(error),
-        Err(_) => Ok(None),
-    }
 }
 
 #[cfg(test)]

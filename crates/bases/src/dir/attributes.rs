@@ -199,7 +199,7 @@ fn set_owner(acting: &Acting<'_>, descriptor: BorrowedFd<'_>, uid: Option<u32>, 
 
 /// Sets permission and set-id bits.
 fn set_mode(acting: &Acting<'_>, descriptor: BorrowedFd<'_>, mode: u32) -> Result<()> {
-    acting.change_mode(descriptor, super::create::mode(mode)).map_err(errno)
+    acting.change_mode(descriptor, mode_bits(mode)).map_err(errno)
 }
 
 fn set_times(
@@ -243,4 +243,9 @@ pub fn clear_privileges(
         }
     }
     Ok(())
+}
+
+/// The permission, set-id and sticky bits of a mode.
+pub fn mode_bits(bits: u32) -> rustix::fs::Mode {
+    rustix::fs::Mode::from_raw_mode(bits & 0o7777)
 }

@@ -3,9 +3,10 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, OFlags};
 use vnode::{Caller, Created, Creation, Device, Entry, Errno, FileKind, Name, OpenFlags, Result};
 
+use super::attributes::mode_bits;
 use super::credentials::{Acting, Thread};
 use super::errno;
 use super::file::{self, File};
@@ -27,7 +28,7 @@ pub fn create(directory: &Node, caller: &Caller, by: &Caller, name: Name<'_>, ho
         let share = Share::take(caller)?;
         let made = thread.create(by, |acting| {
             file::open_tolerantly(flags, |flags| {
-                acting.create_at(&descriptor, name.as_bytes(), flags | OFlags::NOFOLLOW, mode(how.mode))
+                acting.create_at(&descriptor, name.as_bytes(), flags | OFlags::NOFOLLOW, mode_bits(how.mode))
             })
         });
         match made {
@@ -99,7 +100,7 @@ pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Crea
     let exclusive = if how.flags.is_exclusive() { OFlags::EXCL } else { OFlags::empty() };
     let flags = file::open_flags(how.flags).difference(OFlags::TRUNC | OFlags::NONBLOCK) | OFlags::TMPFILE | exclusive;
     let (made, pin) = thread.create(caller, |acting| {
-        let create = |flags| acting.create_at(&descriptor, c".", flags, mode(how.mode));
+        let create = |flags| acting.create_at(&descriptor, c".", flags, mode_bits(how.mode));
         let made = file::open_tolerantly(flags, create)?;
         // Not a copy of the file's own descriptor: that would count as open for writing when the file is executed.
         let pin = acting.reopen(&made, PATH_ONLY)?;
@@ -115,7 +116,7 @@ pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Crea
 /// Makes a directory.
 pub fn mkdir(directory: &Node, caller: &Caller, name: Name<'_>, bits: u32) -> Result<Entry> {
     make(directory, caller, name, |acting, descriptor| {
-        acting.make_directory_at(descriptor, name.as_bytes(), mode(bits))
+        acting.make_directory_at(descriptor, name.as_bytes(), mode_bits(bits))
     })
 }
 
@@ -137,7 +138,7 @@ pub fn mknod(
     };
     let file_type = FileType::from_raw_mode(kind.mode_bits());
     make(directory, caller, name, |acting, descriptor| {
-        acting.make_node_at(descriptor, name.as_bytes(), file_type, mode(bits), number)
+        acting.make_node_at(descriptor, name.as_bytes(), file_type, mode_bits(bits), number)
     })
 }
 
@@ -179,9 +180,4 @@ fn make(
         }
     }
     Err(Errno::EAGAIN)
-}
-
-/// The permission, set-id and sticky bits of a mode.
-pub fn mode(bits: u32) -> Mode {
-    Mode::from_raw_mode(bits & 0o7777)
 }
