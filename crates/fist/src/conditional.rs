@@ -4,9 +4,9 @@
 
 use std::collections::HashSet;
 
-use crate::check::constants::{ERRORS, FLAGS, NUMBERS};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lexed::Lexed;
+use crate::numbers::{ERRORS, FLAGS, NUMBERS};
 use crate::text::Span;
 use crate::token::{Comment, Token, TokenKind};
 

@@ -26,6 +26,7 @@ pub mod lines;
 pub mod load;
 pub mod memory;
 pub mod meter;
+mod numbers;
 pub mod operations;
 pub mod parser;
 pub mod prepare;

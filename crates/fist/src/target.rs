@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use crate::check::constants::{ERRORS, FLAGS};
+use crate::numbers::{ERRORS, FLAGS};
 use crate::tree::Direction;
 
 /// What a program is prepared for.

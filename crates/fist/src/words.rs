@@ -1,8 +1,8 @@
 //! The words of the language with what they mean, for editors and the reference. What the compiler has tables of comes from those.
 
 use crate::builtins::{Answer, BuiltIn, Parameter, Signature};
-use crate::check::constants::{ERRORS, FLAGS, NUMBERS};
 use crate::check::operands::ROLES;
+use crate::numbers::{ERRORS, FLAGS, NUMBERS};
 use crate::parser::types::{INTEGERS, WORDS};
 
 /// A word that declarations begin with.

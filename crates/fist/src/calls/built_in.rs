@@ -7,6 +7,7 @@ use crate::ciphers;
 use crate::code::Operand;
 use crate::format::{self, Value};
 use crate::memory::{self, Memory};
+use crate::numbers::NO_REPLACE;
 use crate::program::Type;
 use crate::stop::Why;
 
@@ -127,7 +128,7 @@ impl Calls<'_> {
                 let (from, to) = (given[0].object()?, given[2].object()?);
                 let replaces = match &given[4] {
                     Given::Missing => true,
-                    flags => flags.integer()? & super::NO_REPLACE == 0,
+                    flags => flags.integer()? & NO_REPLACE == 0,
                 };
                 self.below(memory, |host| host.rename(&from, &name, &to, &to_name, replaces))?
             }

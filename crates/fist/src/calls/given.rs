@@ -1,6 +1,7 @@
 //! What a call is given, found in the values of its operands.
 
-use super::{Host, Object, Place, find};
+use super::host::{Host, Object, Place};
+use super::shared::{find, store};
 use crate::code::{Integer, Operand};
 use crate::memory::{self, Memory};
 use crate::stop::Why;
@@ -191,7 +192,7 @@ impl Given<'_> {
             Given::Answer(pointer, integer) => memory.store(*pointer, *integer, value),
             Given::SharedAnswer(place, offset, integer) => {
                 let order = memory.order();
-                host.shared(*place, &mut |all| super::store(&mut all[*offset..], *integer, value, order))
+                host.shared(*place, &mut |all| store(&mut all[*offset..], *integer, value, order))
             }
             _ => Err(Why::NullPointer),
         }

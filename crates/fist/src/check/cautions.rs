@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Checker, Symbol};
+use super::checker::{Checker, Symbol};
 use crate::builtins::{self, BuiltIn};
 use crate::diagnostic::Code;
 use crate::idle;

@@ -2,114 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::expressions::converted;
-use super::{Checker, Symbol, Understood, Wrong};
+use super::checker::{Checker, Symbol, Understood, Wrong};
+use super::operators::{comparing, computing, converted, signed, size, type_of};
 use crate::diagnostic::Code;
-use crate::ir::{self, Comparison, Constant, Definition, Expression as Made, Integer, Operator, Type};
+use crate::ir::{self, Constant, Definition, Expression as Made, Integer, Type};
+use crate::numbers::{ERRORS, FLAGS, NUMBERS};
 use crate::text::Span;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
-
-/// Error numbers of Linux.
-pub(crate) const ERRORS: [(&str, i32); 52] = [
-    ("EPERM", libc::EPERM),
-    ("ENOENT", libc::ENOENT),
-    ("ESRCH", libc::ESRCH),
-    ("EINTR", libc::EINTR),
-    ("EIO", libc::EIO),
-    ("ENXIO", libc::ENXIO),
-    ("E2BIG", libc::E2BIG),
-    ("EBADF", libc::EBADF),
-    ("EAGAIN", libc::EAGAIN),
-    ("EWOULDBLOCK", libc::EWOULDBLOCK),
-    ("ENOMEM", libc::ENOMEM),
-    ("EACCES", libc::EACCES),
-    ("EFAULT", libc::EFAULT),
-    ("EBUSY", libc::EBUSY),
-    ("EEXIST", libc::EEXIST),
-    ("EXDEV", libc::EXDEV),
-    ("ENODEV", libc::ENODEV),
-    ("ENOTDIR", libc::ENOTDIR),
-    ("EISDIR", libc::EISDIR),
-    ("EINVAL", libc::EINVAL),
-    ("ENFILE", libc::ENFILE),
-    ("EMFILE", libc::EMFILE),
-    ("ENOTTY", libc::ENOTTY),
-    ("ETXTBSY", libc::ETXTBSY),
-    ("EFBIG", libc::EFBIG),
-    ("ENOSPC", libc::ENOSPC),
-    ("ESPIPE", libc::ESPIPE),
-    ("EROFS", libc::EROFS),
-    ("EMLINK", libc::EMLINK),
-    ("EPIPE", libc::EPIPE),
-    ("EDOM", libc::EDOM),
-    ("ERANGE", libc::ERANGE),
-    ("EDEADLK", libc::EDEADLK),
-    ("ENAMETOOLONG", libc::ENAMETOOLONG),
-    ("ENOLCK", libc::ENOLCK),
-    ("ENOSYS", libc::ENOSYS),
-    ("ENOTEMPTY", libc::ENOTEMPTY),
-    ("ELOOP", libc::ELOOP),
-    ("ENODATA", libc::ENODATA),
-    ("ETIME", libc::ETIME),
-    ("EPROTO", libc::EPROTO),
-    ("EBADMSG", libc::EBADMSG),
-    ("EOVERFLOW", libc::EOVERFLOW),
-    ("EILSEQ", libc::EILSEQ),
-    ("EOPNOTSUPP", libc::EOPNOTSUPP),
-    ("ENOTSUP", libc::ENOTSUP),
-    ("ETIMEDOUT", libc::ETIMEDOUT),
-    ("ESTALE", libc::ESTALE),
-    ("EDQUOT", libc::EDQUOT),
-    ("ENOKEY", libc::ENOKEY),
-    ("EKEYREJECTED", libc::EKEYREJECTED),
-    ("ECANCELED", libc::ECANCELED),
-];
-
-/// Kinds of objects, permission bits and ways to open, of Linux.
-pub(crate) const FLAGS: [(&str, i64); 31] = [
-    ("S_IFMT", libc::S_IFMT as i64),
-    ("S_IFREG", libc::S_IFREG as i64),
-    ("S_IFDIR", libc::S_IFDIR as i64),
-    ("S_IFLNK", libc::S_IFLNK as i64),
-    ("S_IFBLK", libc::S_IFBLK as i64),
-    ("S_IFCHR", libc::S_IFCHR as i64),
-    ("S_IFIFO", libc::S_IFIFO as i64),
-    ("S_IFSOCK", libc::S_IFSOCK as i64),
-    ("S_ISUID", libc::S_ISUID as i64),
-    ("S_ISGID", libc::S_ISGID as i64),
-    ("S_ISVTX", libc::S_ISVTX as i64),
-    ("S_IRUSR", libc::S_IRUSR as i64),
-    ("S_IWUSR", libc::S_IWUSR as i64),
-    ("S_IXUSR", libc::S_IXUSR as i64),
-    ("S_IRGRP", libc::S_IRGRP as i64),
-    ("S_IWGRP", libc::S_IWGRP as i64),
-    ("S_IXGRP", libc::S_IXGRP as i64),
-    ("S_IROTH", libc::S_IROTH as i64),
-    ("S_IWOTH", libc::S_IWOTH as i64),
-    ("S_IXOTH", libc::S_IXOTH as i64),
-    ("O_RDONLY", libc::O_RDONLY as i64),
-    ("O_WRONLY", libc::O_WRONLY as i64),
-    ("O_RDWR", libc::O_RDWR as i64),
-    ("O_ACCMODE", libc::O_ACCMODE as i64),
-    ("O_APPEND", libc::O_APPEND as i64),
-    ("O_TRUNC", libc::O_TRUNC as i64),
-    ("O_CREAT", libc::O_CREAT as i64),
-    ("O_EXCL", libc::O_EXCL as i64),
-    ("FALLOC_FL_KEEP_SIZE", libc::FALLOC_FL_KEEP_SIZE as i64),
-    ("FALLOC_FL_PUNCH_HOLE", libc::FALLOC_FL_PUNCH_HOLE as i64),
-    ("FALLOC_FL_INSERT_RANGE", libc::FALLOC_FL_INSERT_RANGE as i64),
-];
-
-/// What built-in functions take, and limits: the same everywhere.
-pub(crate) const NUMBERS: [(&str, i64); 7] = [
-    ("NODUPS", 1),
-    ("NOREPLACE", crate::calls::NO_REPLACE),
-    ("BF_ENCRYPT", 1),
-    ("BF_DECRYPT", 0),
-    ("NAME_MAX", 255),
-    ("PATH_MAX", 4096),
-    ("NULL", 0),
-];
 
 /// The names that every description has.
 pub(super) fn known() -> HashMap<String, (Symbol, Span)> {
@@ -118,47 +17,6 @@ pub(super) fn known() -> HashMap<String, (Symbol, Span)> {
     let numbers = NUMBERS.iter().map(|(name, value)| (*name, Constant::Integer(*value)));
     let all = errors.chain(flags).chain(numbers);
     all.map(|(name, value)| (name.to_owned(), (Symbol::Constant(value, Integer::INT), Span::default()))).collect()
-}
-
-/// What an operator of the text is, if it computes.
-pub(super) fn computing(operator: B) -> Option<Operator> {
-    Some(match operator {
-        B::Add => Operator::Add,
-        B::Subtract => Operator::Subtract,
-        B::Multiply => Operator::Multiply,
-        B::Divide => Operator::Divide,
-        B::Remainder => Operator::Remainder,
-        B::ShiftLeft => Operator::ShiftLeft,
-        B::ShiftRight => Operator::ShiftRight,
-        B::BitAnd => Operator::And,
-        B::BitOr => Operator::Or,
-        B::BitXor => Operator::Xor,
-        _ => return None,
-    })
-}
-
-/// What an operator of the text is, if it compares.
-pub(super) fn comparing(operator: B) -> Option<Comparison> {
-    Some(match operator {
-        B::Equal => Comparison::Equal,
-        B::NotEqual => Comparison::NotEqual,
-        B::Less => Comparison::Less,
-        B::LessOrEqual => Comparison::LessOrEqual,
-        B::Greater => Comparison::Greater,
-        B::GreaterOrEqual => Comparison::GreaterOrEqual,
-        _ => return None,
-    })
-}
-
-/// The type of an integer that is written out (C, "integer constants").
-pub(super) fn type_of(value: u64, is_unsigned: bool, is_long: bool) -> Integer {
-    let fits = |most: u64| value <= most;
-    match (is_unsigned, is_long) {
-        (false, false) if fits(i32::MAX as u64) => Integer::INT,
-        (true, false) if fits(u32::MAX.into()) => Integer::UNSIGNED,
-        (false, _) if fits(i64::MAX as u64) => Integer::LONG,
-        _ => Integer::UNSIGNED_LONG,
-    }
 }
 
 impl Checker {
@@ -269,22 +127,4 @@ impl Checker {
             Some("write a number, or a name that #define or enum has given one".into());
         Err(Wrong)
     }
-}
-
-/// Bytes of a value of a type: 0 for one of nothing.
-pub(super) fn size(r#type: Type) -> Made {
-    if r#type == Type::Void { Made::integer(0) } else { Made::Size(r#type) }
-}
-
-/// `+`, `-` and `~` of a value.
-pub(super) fn signed(operator: U, value: Made, from: Integer, span: Span) -> (Made, Integer) {
-    let to = from.promoted();
-    let value = converted(value, from, to);
-    let made = match (operator, &value) {
-        (U::Plus, _) => value,
-        (U::Negate, Made::Constant(Constant::Integer(value))) => Made::integer(to.wrap(value.wrapping_neg())),
-        (U::Negate, _) => Made::Binary(Operator::Subtract, to, Box::new(Made::integer(0)), Box::new(value), span),
-        _ => Made::Binary(Operator::Xor, to, Box::new(value), Box::new(Made::integer(to.wrap(-1))), span),
-    };
-    (made, to)
 }

@@ -1,7 +1,7 @@
 //! What is declared: the properties of the file system, its data, and the items of the first and the last section.
 
-use super::expressions::converted;
-use super::{Checker, Symbol, Understood};
+use super::checker::{Checker, Symbol, Understood};
+use super::operators::converted;
 use crate::diagnostic::Code;
 use crate::ir::{
     Constant, Data, Expression as Made, Field, Initial, Integer, Ioctl, Operator, OwnError, Structure, Type,
@@ -356,7 +356,7 @@ impl Checker {
         if count == 0 {
             self.wrong(Code::BadType, "the length of this array is not known", variable.span).remedy =
                 Some("write it between the brackets".into());
-            return Err(super::Wrong);
+            return Err(super::checker::Wrong);
         }
         let rest = Variable { lengths: rest.to_vec(), value: None, ..variable.clone() };
         let of = self.variable_type(&rest)?;

@@ -2,39 +2,17 @@
 
 use std::rc::Rc;
 
-use super::{Checker, Symbol, Understood, Wrong};
-use crate::check::constants::{comparing, computing, signed, size, type_of};
+use super::checker::{Checker, Symbol, Understood, Wrong};
+use super::operators::{comparing, computing, converted, signed, size, type_of};
+use super::typed::{Typed, string};
 use crate::diagnostic::Code;
 use crate::ir::{Comparison, Constant, Expression as Made, Integer, Operator, Site, Type};
 use crate::limits::PROPOSED_MAX;
 use crate::text::Span;
 use crate::tree::{BinaryOperator as B, Expression, ExpressionKind as E, UnaryOperator as U};
 
-use super::functions::Local;
 use super::places::Place;
-
-/// A value and its type.
-#[derive(Clone, Debug)]
-pub(super) struct Typed {
-    pub(super) made: Made,
-    pub(super) r#type: Type,
-}
-
-impl Typed {
-    pub(super) fn integer(made: Made, integer: Integer) -> Typed {
-        Typed { made, r#type: Type::Integer(integer) }
-    }
-
-    /// A pointer to nothing, as C writes it.
-    fn is_null(&self) -> bool {
-        self.made == Made::integer(0) && matches!(self.r#type, Type::Integer(_))
-    }
-}
-
-/// A pointer to `char`: what strings are.
-pub(super) fn string(is_const: bool) -> Type {
-    Type::Pointer { to: Box::new(Type::Integer(Integer::CHAR)), is_const }
-}
+use super::scope::Local;
 
 fn boxed(made: Made) -> Box<Made> {
     Box::new(made)
@@ -448,15 +426,6 @@ impl Checker {
                 Err(Wrong)
             }
         }
-    }
-}
-
-/// An integer as one of another type.
-pub(super) fn converted(made: Made, from: Integer, to: Integer) -> Made {
-    match made {
-        Made::Constant(Constant::Integer(value)) => Made::integer(to.wrap(value)),
-        made if to.holds(from) || (to.bytes == 8 && from.bytes == 8) => made,
-        made => Made::Convert(Box::new(made), to),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What variables and data begin with.
 
-use super::{Checker, Understood, Wrong};
+use super::checker::{Checker, Understood, Wrong};
 use crate::diagnostic::Code;
 use crate::ir::{Constant, Data, Expression as Made, FieldOf, Initial, Integer, Statement, Type};
 use crate::text::Span;

@@ -1,8 +1,8 @@
 //! What FiST adds to C: variables of operations, attributes of objects, globals, and the functions of the language.
 
-use super::expressions::{Typed, string};
+use super::checker::{Checker, Understood, Wrong};
 use super::places::Place;
-use super::{Checker, Understood, Wrong};
+use super::typed::{Typed, string};
 use crate::builtins::{
     self, ATTRIBUTES, Answer, Attribute, BuiltIn, GLOBALS, OPERATION_VALUES, OperationValue, Parameter, Signature,
 };
@@ -89,7 +89,7 @@ impl Checker {
         match &expression.kind {
             E::Argument { name, branch } => self.role(name, *branch).is_some(),
             E::Name(name) => {
-                matches!(self.function.local(name), Some(super::functions::Local::Register(_, Type::Vnode)))
+                matches!(self.function.local(name), Some(super::scope::Local::Register(_, Type::Vnode)))
             }
             _ => false,
         }
@@ -407,7 +407,7 @@ impl Checker {
         };
         let is_place = matches!(of.kind, E::Member { .. } | E::Index(..))
             || matches!(&of.kind, E::Name(name) if self.function.local(name).is_none()
-                && matches!(self.symbols.get(name), Some((super::Symbol::Data(_), _))));
+                && matches!(self.symbols.get(name), Some((super::checker::Symbol::Data(_), _))));
         if !is_place || self.is_object_attribute(of) || !self.is_rooted_in_data(of) {
             return Ok(None);
         }

@@ -1,9 +1,9 @@
 //! Places: what can be written to and pointed to, and how each is read and written.
 
-use super::expressions::{Typed, converted};
-use super::{Checker, Understood, Wrong};
+use super::checker::{Checker, Understood, Wrong};
+use super::operators::{computing, converted};
+use super::typed::Typed;
 use crate::builtins::OperationValue;
-use crate::check::constants::computing;
 use crate::diagnostic::Code;
 use crate::ir::{
     Area, Constant, Expression as Made, FieldOf, Integer, Operand, Operator, Register, Shared, Site, Step, Type,

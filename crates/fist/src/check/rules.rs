@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
-use super::functions::{Scope, pointed};
-use super::{Checker, Symbol};
+use super::checker::{Checker, Symbol};
+use super::functions::pointed;
+use super::scope::Scope;
 use crate::diagnostic::Code;
 use crate::ir::{Integer, Type};
 use crate::limits::RULES_MAX;
@@ -163,7 +164,7 @@ impl Checker {
     }
 
     /// Functions that look like filters, where none is declared.
-    fn find_unused_filters(&mut self, filters: &super::Filters) {
+    fn find_unused_filters(&mut self, filters: &super::checker::Filters) {
         for (what, is_declared) in [("data", filters.data.is_some()), ("name", filters.name.is_some())] {
             let name = format!("{}_encode_{what}", self.level.name);
             if let (false, Some((Symbol::Function(index), _))) = (is_declared, self.symbols.get(&name)) {
@@ -216,7 +217,7 @@ impl Checker {
         found[0].zip(found[1])
     }
 
-    fn is_filter(&self, what: &str, signature: &super::functions::Signature) -> bool {
+    fn is_filter(&self, what: &str, signature: &super::scope::Signature) -> bool {
         let is_bytes = |r#type: &Type| matches!(r#type, Type::Pointer { to, .. } if self.size(to) == Some(1));
         let is_pointers = |r#type: &Type| matches!(r#type, Type::Pointer { to, is_const: false } if is_bytes(to));
         let is_integer = |r#type: &Type| matches!(r#type, Type::Integer(Integer { bytes: 4 | 8, .. }));

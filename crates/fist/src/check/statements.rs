@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::functions::Local;
-use super::{Checker, Understood, Wrong};
+use super::checker::{Checker, Understood, Wrong};
+use super::scope::Local;
 use crate::diagnostic::Code;
 use crate::ir::{Expression as Made, Integer, Statement as Done, Type};
 use crate::limits::OBJECT_BYTES_MAX;
@@ -174,7 +174,7 @@ impl Checker {
         self.function.end_block();
         self.function.breakable -= 1;
         let (value, from) = value?;
-        let value = super::expressions::converted(value, from, integer);
+        let value = super::operators::converted(value, from, integer);
         Ok(Done::Switch { value, integer, cases, otherwise: otherwise.unwrap_or(parts.len()), parts })
     }
 

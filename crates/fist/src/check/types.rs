@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Checker, Understood, Wrong};
+use super::checker::{Checker, Understood, Wrong};
 use crate::diagnostic::Code;
 use crate::ir::{Constant, Field, Integer, Structure, Type};
 use crate::limits::{FIELDS_MAX, OBJECT_BYTES_MAX, TYPE_DEPTH_MAX};

@@ -1,7 +1,7 @@
 //! Functions and calls out of the program, as code.
 
-use super::Unfit;
 use super::layout::Layout;
+use super::unfit::Unfit;
 use crate::arithmetic::compute;
 use crate::code::{Expression, Function, Operand, Shared, Site, Statement};
 use crate::depth;

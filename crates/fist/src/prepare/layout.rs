@@ -1,6 +1,6 @@
 //! The layout on a target: sizes, places of fields, and what constants are.
 
-use super::Unfit;
+use super::unfit::Unfit;
 use crate::arithmetic::{compare, compute};
 use crate::ir::{self, Constant, Expression as E, FieldOf};
 use crate::limits::OBJECT_BYTES_MAX;

@@ -1,0 +1,73 @@
+//! Operators and conversions of the language as those of the intermediate form.
+
+use crate::ir::{Comparison, Constant, Expression as Made, Integer, Operator, Type};
+use crate::text::Span;
+use crate::tree::{BinaryOperator as B, UnaryOperator as U};
+
+/// What an operator of the text is, if it computes.
+pub(super) fn computing(operator: B) -> Option<Operator> {
+    Some(match operator {
+        B::Add => Operator::Add,
+        B::Subtract => Operator::Subtract,
+        B::Multiply => Operator::Multiply,
+        B::Divide => Operator::Divide,
+        B::Remainder => Operator::Remainder,
+        B::ShiftLeft => Operator::ShiftLeft,
+        B::ShiftRight => Operator::ShiftRight,
+        B::BitAnd => Operator::And,
+        B::BitOr => Operator::Or,
+        B::BitXor => Operator::Xor,
+        _ => return None,
+    })
+}
+
+/// What an operator of the text is, if it compares.
+pub(super) fn comparing(operator: B) -> Option<Comparison> {
+    Some(match operator {
+        B::Equal => Comparison::Equal,
+        B::NotEqual => Comparison::NotEqual,
+        B::Less => Comparison::Less,
+        B::LessOrEqual => Comparison::LessOrEqual,
+        B::Greater => Comparison::Greater,
+        B::GreaterOrEqual => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+/// The type of an integer that is written out (C, "integer constants").
+pub(super) fn type_of(value: u64, is_unsigned: bool, is_long: bool) -> Integer {
+    let fits = |most: u64| value <= most;
+    match (is_unsigned, is_long) {
+        (false, false) if fits(i32::MAX as u64) => Integer::INT,
+        (true, false) if fits(u32::MAX.into()) => Integer::UNSIGNED,
+        (false, _) if fits(i64::MAX as u64) => Integer::LONG,
+        _ => Integer::UNSIGNED_LONG,
+    }
+}
+
+/// Bytes of a value of a type: 0 for one of nothing.
+pub(super) fn size(r#type: Type) -> Made {
+    if r#type == Type::Void { Made::integer(0) } else { Made::Size(r#type) }
+}
+
+/// `+`, `-` and `~` of a value.
+pub(super) fn signed(operator: U, value: Made, from: Integer, span: Span) -> (Made, Integer) {
+    let to = from.promoted();
+    let value = converted(value, from, to);
+    let made = match (operator, &value) {
+        (U::Plus, _) => value,
+        (U::Negate, Made::Constant(Constant::Integer(value))) => Made::integer(to.wrap(value.wrapping_neg())),
+        (U::Negate, _) => Made::Binary(Operator::Subtract, to, Box::new(Made::integer(0)), Box::new(value), span),
+        _ => Made::Binary(Operator::Xor, to, Box::new(value), Box::new(Made::integer(to.wrap(-1))), span),
+    };
+    (made, to)
+}
+
+/// An integer as one of another type.
+pub(super) fn converted(made: Made, from: Integer, to: Integer) -> Made {
+    match made {
+        Made::Constant(Constant::Integer(value)) => Made::integer(to.wrap(value)),
+        made if to.holds(from) || (to.bytes == 8 && from.bytes == 8) => made,
+        made => Made::Convert(Box::new(made), to),
+    }
+}

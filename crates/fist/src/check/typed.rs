@@ -1,0 +1,26 @@
+//! A value and its type.
+
+use crate::ir::{Expression as Made, Integer, Type};
+
+/// A value and its type.
+#[derive(Clone, Debug)]
+pub(super) struct Typed {
+    pub(super) made: Made,
+    pub(super) r#type: Type,
+}
+
+impl Typed {
+    pub(super) fn integer(made: Made, integer: Integer) -> Typed {
+        Typed { made, r#type: Type::Integer(integer) }
+    }
+
+    /// A pointer to nothing, as C writes it.
+    pub(super) fn is_null(&self) -> bool {
+        self.made == Made::integer(0) && matches!(self.r#type, Type::Integer(_))
+    }
+}
+
+/// A pointer to `char`: what strings are.
+pub(super) fn string(is_const: bool) -> Type {
+    Type::Pointer { to: Box::new(Type::Integer(Integer::CHAR)), is_const }
+}
