@@ -17,7 +17,6 @@ mod statements;
 mod typed;
 mod types;
 
-
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::ir::{self};
 use crate::numbers::ERRORS;

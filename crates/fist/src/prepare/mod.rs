@@ -5,7 +5,6 @@ mod data;
 mod layout;
 mod unfit;
 
-
 use crate::ir;
 use crate::limits::OBJECT_BYTES_MAX;
 use crate::program::{Data, Filters, Ioctl, Level, Program};
