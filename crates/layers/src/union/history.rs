@@ -189,4 +189,14 @@ mod tests {
             assert_eq!(History::of_text(wrong), None, "{wrong:?}");
         }
     }
+
+    /// As docs/formats/union-branch.md has it.
+    #[test]
+    fn the_history_in_the_documentation_is_read_and_written() {
+        const PAGE: &str = include_str!("../../../../docs/formats/union-branch.md");
+        let text = PAGE.split_once("```\n0 1795762871 ").unwrap().1.split_once("```").unwrap().0;
+        let text = format!("0 1795762871 {text}");
+        let history = History::of_text(&text).unwrap();
+        assert_eq!((history.layers(), text.len(), history.to_text()), (vec![1, 0], 21, text));
+    }
 }

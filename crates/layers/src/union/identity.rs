@@ -161,4 +161,16 @@ mod tests {
             assert!(tagged(0xffff, ino) < 1 << 63);
         }
     }
+
+    /// As docs/formats/union-branch.md has it.
+    #[test]
+    fn the_origin_in_the_documentation_is_read() {
+        const PAGE: &str = include_str!("../../../../docs/formats/union-branch.md");
+        let digits = PAGE.split_once("trusted.plyfs.origin=0x").unwrap().1.lines().next().unwrap();
+        let value = bytes(digits).unwrap();
+        let (identity, names) = Identity::decode(&value).unwrap();
+        let (tag, lower) = parts(&identity.handle).unwrap();
+        assert_eq!((value.len(), identity.ino, names, tag), (33, 0x98403a, u32::MAX, 0));
+        assert_eq!((identity.branch, lower.as_bytes().len()), (0x8f51_bf70_110a_3530, 10));
+    }
 }

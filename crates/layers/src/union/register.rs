@@ -321,4 +321,14 @@ mod tests {
             assert_eq!(Register::of_text(text), Err(LATER), "{text}");
         }
     }
+
+    /// As docs/formats/union-branch.md has it.
+    #[test]
+    fn the_register_in_the_documentation_is_read_and_written() {
+        const PAGE: &str = include_str!("../../../../docs/formats/union-branch.md");
+        let text = PAGE.split_once("LABEL\n0 0 ").unwrap().1.split_once("```").unwrap().0;
+        let text = format!("{FORM}\n0 0 {text}");
+        let register = Register::of_text(&text).unwrap().unwrap();
+        assert_eq!((register.lines.len(), register.to_text()), (2, text));
+    }
 }

@@ -286,3 +286,27 @@ fn time(text: &str) -> Option<Timestamp> {
     let (seconds, nanoseconds) = text.split_once('.')?;
     Some(Timestamp { seconds: seconds.parse().ok()?, nanoseconds: nanoseconds.parse().ok()? })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As docs/formats/fork.md has them.
+    #[test]
+    fn lines_in_the_documentation_are_those_that_are_read() {
+        const PAGE: &str = include_str!("../../../../../docs/formats/fork.md");
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let example = PAGE.split_once("```\n").unwrap().1.split_once("```").unwrap().0;
+        assert_eq!(example.len(), 108);
+        for line in example.lines() {
+            let words = words(line);
+            assert!(PAGE.contains(&format!("| `{} ", words[0])), "{line}");
+        }
+        let copy = words(example.lines().nth(1).unwrap());
+        let [object, changed, base, written, path] = &copy[1..] else { panic!("{copy:?}") };
+        assert!(
+            handle(object).is_some() && handle(base).is_some() && time(changed).is_some() && time(written).is_some()
+        );
+        assert_eq!(identity::bytes(path).unwrap(), b"file");
+    }
+}
