@@ -1,4 +1,4 @@
-//! Bases: the bottoms of stacks, which turn the outside world into vnodes.
+//! Bases: the bottom layers of stacks, which turn the outside world into vnodes.
 
 #[cfg(feature = "mem")]
 mod allocator;

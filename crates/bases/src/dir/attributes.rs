@@ -1,4 +1,4 @@
-//! Attributes read and changed, and the state of the file system.
+//! Reads and changes attributes, and reports file-system statistics.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,18 +10,18 @@ use super::node::Node;
 use super::status::Status;
 use super::{errno, restrictions};
 
-/// The attributes of an object.
+/// Returns the attributes of an object.
 pub fn get(node: &Node) -> Result<Attributes> {
     of_descriptor(node, node.descriptor(&mut node.tree().credentials.thread())?.as_fd())
 }
 
-/// The attributes of an object that is open.
+/// Returns the attributes of an open object.
 pub fn of_descriptor(node: &Node, descriptor: BorrowedFd<'_>) -> Result<Attributes> {
     let status = Status::of_descriptor(descriptor)?;
     Ok(restrictions::attributes(&node.mount(), &status))
 }
 
-/// The state of the file system that an object is on.
+/// Returns the statistics of the file system that an object is on.
 pub fn statfs(node: &Node) -> Result<StatFs> {
     let descriptor = node.descriptor(&mut node.tree().credentials.thread())?;
     let state = rustix::fs::fstatfs(&descriptor).map_err(errno)?;
@@ -37,10 +37,10 @@ pub fn statfs(node: &Node) -> Result<StatFs> {
     })
 }
 
-/// Changes attributes, all or none: what may be refused is tried first or checked before, and undone if a later change
-/// fails all the same.
+/// Changes attributes, all or none: changes that may be refused are tried first or checked beforehand, and undone if a later
+/// change fails all the same.
 pub fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Result<Attributes> {
-    // Before Linux 6.6 some file systems would change it.
+    // Before Linux 6.6, some file systems would change the mode of a symlink.
     if changes.mode.is_some() && node.file_kind() == FileKind::Symlink {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -58,10 +58,10 @@ pub fn set(node: &Node, caller: &Caller, changes: &SetAttributes) -> Result<Attr
         set_size(thread, caller, descriptor, node.file_kind(), size)?;
     }
     if changes.kill_privileges && is_alone(changes) {
-        // As chown(2) does that names no ids.
+        // Like chown(2) with neither id given.
         set_owner(&thread.act_for(caller)?, descriptor, None, None)?;
     } else if changes.kill_privileges && changes.uid.is_none() && changes.gid.is_none() {
-        // A change of owner does it by itself, unless it is refused.
+        // A change of owner does it by itself, unless the change is refused.
         clear_privileges(node, thread, descriptor, true)?;
     }
     let changed = set_owner_mode_times(thread, caller, descriptor, changes);
@@ -79,11 +79,11 @@ fn set_owner_mode_times(
     changes: &SetAttributes,
 ) -> Result<()> {
     if changes.uid.is_some() || changes.gid.is_some() {
-        // What it takes of the file system is the new owner's from then on, who may have no more left.
+        // From then on the file's space is charged to the new owner, who may have none left.
         set_owner(&thread.act_with_room(caller)?, descriptor, changes.uid, changes.gid)?;
     }
     let acting = thread.act_for(caller)?;
-    // After the owner, whose change clears the set-id bits.
+    // After the change of owner, which clears the set-id bits.
     if let Some(mode) = changes.mode {
         set_mode(&acting, descriptor, mode)?;
     }
@@ -96,25 +96,26 @@ fn set_owner_mode_times(
     Ok(())
 }
 
-/// Sets one time stamp to now, beside a size that was just set, for somebody who may write but is not the owner.
-/// utimensat(2) alone lets them set both only, but a truncation sets the modification time as well.
+/// Sets one timestamp to now, together with a size that was just set, for a caller that has write permission but is not the
+/// owner. utimensat(2) by itself lets such callers only set both timestamps, but a truncation sets the modification time as
+/// well.
 fn set_times_now(thread: &mut Thread, descriptor: BorrowedFd<'_>, changes: &SetAttributes) -> Result<()> {
     if [changes.atime, changes.mtime].iter().any(|time| matches!(time, Some(SetTime::To(_)))) {
         return Err(Errno::EPERM);
     }
     if !thread.switches() {
-        // What cannot be set here, the change of size has set already.
+        // The change of size has already set the timestamp that cannot be set here.
         return if changes.atime.is_none() { Ok(()) } else { Err(Errno::EPERM) };
     }
     set_times(&thread.act_as_server()?, descriptor, changes.atime, changes.mtime)
 }
 
-/// Whether nothing goes but what makes a program privileged.
+/// Returns whether the only change is clearing the set-id bits and file capabilities.
 fn is_alone(changes: &SetAttributes) -> bool {
     SetAttributes { kill_privileges: false, ..*changes }.is_empty()
 }
 
-/// Whether the changes take more than one system call.
+/// Returns whether the changes take more than one system call.
 fn is_compound(changes: &SetAttributes) -> bool {
     let groups = [
         changes.size.is_some(),
@@ -125,7 +126,7 @@ fn is_compound(changes: &SetAttributes) -> bool {
     groups.iter().filter(|group| **group).count() > 1
 }
 
-/// Checks what Linux would check of each change, before any of them is made.
+/// Performs the checks that Linux would make for each change, before making any of them.
 fn check(
     node: &Node,
     acting: &Acting<'_>,
@@ -152,7 +153,7 @@ fn check(
     }
     let owner = own_uid == before.uid;
     let gives_away = changes.uid.is_some_and(|uid| uid != before.uid);
-    // Groups are the caller's only where its credentials are taken on; elsewhere the change itself is tried and undone.
+    // The caller's groups apply only where its credentials are assumed; elsewhere the change itself is tried and undone.
     let strange_group = node.tree().credentials.switches()
         && changes.gid.is_some_and(|gid| gid != before.gid && !caller.is_in_group(gid));
     let needs_owner = changes.mode.is_some() || changes.uid.is_some() || changes.gid.is_some();
@@ -167,7 +168,7 @@ fn check(
     Ok(())
 }
 
-/// Puts back what a change that failed half-way had changed already, as far as that can be done.
+/// Reverts, as far as possible, what a change that failed half-way has already changed.
 fn restore(thread: &mut Thread, descriptor: BorrowedFd<'_>, changes: &SetAttributes, before: &Attributes) {
     let back = SetAttributes {
         uid: changes.uid.and(Some(before.uid)),
@@ -197,7 +198,7 @@ fn set_owner(acting: &Acting<'_>, descriptor: BorrowedFd<'_>, uid: Option<u32>, 
     acting.change_owner(descriptor, uid, gid).map_err(errno)
 }
 
-/// Sets permission and set-id bits.
+/// Sets the permission and set-id bits.
 fn set_mode(acting: &Acting<'_>, descriptor: BorrowedFd<'_>, mode: u32) -> Result<()> {
     acting.change_mode(descriptor, mode_bits(mode)).map_err(errno)
 }
@@ -218,8 +219,8 @@ fn set_times(
     acting.set_times(descriptor, &times).map_err(errno)
 }
 
-/// Takes the set-id bits of a file away as Linux does when somebody without CAP_FSETID writes to it, and with
-/// `capabilities` its file capabilities too, which Linux clears by itself at every write.
+/// Clears the set-id bits of a file as Linux does when a process without CAP_FSETID writes to it; with `capabilities`, also
+/// the file capabilities, which Linux itself clears at every write.
 pub fn clear_privileges(
     node: &Node,
     thread: &mut Thread,
@@ -237,7 +238,7 @@ pub fn clear_privileges(
     }
     if capabilities {
         match thread.act_as_server()?.remove_attribute(descriptor, restrictions::CAPABILITIES).map_err(errno) {
-            // A server without the right to has none to give away.
+            // A server without permission to clear capabilities has none to leak.
             Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM) => {}
             Err(error) => return Err(error),
         }
@@ -245,7 +246,7 @@ pub fn clear_privileges(
     Ok(())
 }
 
-/// The permission, set-id and sticky bits of a mode.
+/// Returns the permission, set-id and sticky bits of a mode.
 pub fn mode_bits(bits: u32) -> rustix::fs::Mode {
     rustix::fs::Mode::from_raw_mode(bits & 0o7777)
 }

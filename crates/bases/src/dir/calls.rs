@@ -1,6 +1,6 @@
-//! The system calls whose answer depends on the credentials of the thread: each by whoever acts.
+//! System calls whose result depends on the credentials of the thread, as methods of the acting credentials.
 //!
-//! What needs a descriptor only is called where it is needed: the state of what is open, reading, synchronizing, locks.
+//! Calls that need only a descriptor are made where they are needed: status of open objects, reads, synchronization, locks.
 
 use std::ffi::{CStr, c_int};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use super::system::{self, DescriptorPath};
 
 /// Objects by name.
 impl Acting<'_> {
-    /// openat(2), of an object that is there.
+    /// openat(2) of an existing object.
     pub fn open_at(&self, directory: impl AsFd, name: impl Arg, flags: OFlags) -> Result<OwnedFd> {
         rustix::fs::openat(directory, name, flags, Mode::empty())
     }
@@ -40,17 +40,17 @@ impl Acting<'_> {
         rustix::fs::openat2(directory, name, flags, Mode::empty(), how)
     }
 
-    /// statx(2) of a name; of a symlink itself.
+    /// statx(2) by name, without following a symlink.
     pub fn status_at(&self, directory: impl AsFd, name: impl Arg) -> vnode::Result<Status> {
         Status::at(directory, name)
     }
 
-    /// statx(2) of a name, as [`Status::known_at`].
+    /// statx(2) by name; see [`Status::known_at`].
     pub fn known_status_at(&self, directory: impl AsFd, name: impl Arg) -> vnode::Result<Status> {
         Status::known_at(directory, name)
     }
 
-    /// name_to_handle_at(2) of a name, as [`system::name_to_handle_at`].
+    /// name_to_handle_at(2) by name; see [`system::name_to_handle_at`].
     pub fn handle_at(&self, directory: BorrowedFd<'_>, name: &[u8]) -> Result<FileHandle> {
         system::name_to_handle_at(directory, name, 0)
     }
@@ -77,7 +77,7 @@ impl Acting<'_> {
         rustix::fs::symlinkat(target, directory, name)
     }
 
-    /// linkat(2) of an object by a descriptor.
+    /// linkat(2) of an object by descriptor.
     pub fn link_at(&self, object: impl AsFd, directory: impl AsFd, name: impl Arg) -> Result<()> {
         let path = DescriptorPath::new(&object);
         rustix::fs::linkat(CWD, path.as_c_str(), directory, name, AtFlags::SYMLINK_FOLLOW)
@@ -88,7 +88,7 @@ impl Acting<'_> {
         rustix::fs::unlinkat(directory, name, flags)
     }
 
-    /// renameat2(2), or renameat(2), which all file systems have, without flags.
+    /// renameat2(2); without flags renameat(2), which all file systems support.
     pub fn rename_at(
         &self,
         from: impl AsFd,
@@ -104,16 +104,16 @@ impl Acting<'_> {
     }
 }
 
-/// Objects by a descriptor that only names them.
+/// Objects by an `O_PATH` descriptor.
 impl Acting<'_> {
-    /// Opens the object of a descriptor once more, with other flags. The last component is a link of /proc that has to be
-    /// followed; what it leads to is not followed any further.
+    /// Reopens the object of a descriptor with other flags. The last component is a /proc link that has to be followed; the
+    /// object it leads to is not followed any further.
     pub fn reopen(&self, object: impl AsFd, flags: OFlags) -> Result<OwnedFd> {
         let flags = flags.difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
         rustix::fs::open(DescriptorPath::new(&object).as_c_str(), flags, Mode::empty())
     }
 
-    /// open_by_handle_at(2), as [`system::open_by_handle_at`].
+    /// open_by_handle_at(2); see [`system::open_by_handle_at`].
     pub fn open_by_handle(&self, mount: BorrowedFd<'_>, handle: &FileHandle, flags: OFlags) -> Result<OwnedFd> {
         system::open_by_handle_at(mount, handle, flags.bits() as c_int)
     }
@@ -161,7 +161,7 @@ impl Acting<'_> {
         rustix::fs::listxattr(DescriptorPath::new(&object).as_c_str(), names)
     }
 
-    /// listxattrat(2), as [`system::list_attributes_at`].
+    /// listxattrat(2); see [`system::list_attributes_at`].
     pub fn list_attributes_at(&self, directory: impl AsFd, name: &CStr, names: &mut [u8]) -> Result<usize> {
         system::list_attributes_at(directory.as_fd(), name, names)
     }
@@ -172,8 +172,8 @@ impl Acting<'_> {
     }
 }
 
-/// Files that are open: what they take of the file system is the writer's, and what makes a program privileged goes with
-/// data of most.
+/// Open files: the space they take on the file system is charged to the writer, and most writes of data clear the set-id
+/// bits and file capabilities.
 impl Acting<'_> {
     /// pwrite(2).
     pub fn write(&self, file: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {

@@ -1,14 +1,14 @@
-//! The capabilities that a thread has while it acts for somebody: the one list, with a reason for each.
+//! The capabilities of a thread while it acts on behalf of a caller: the only such list, with a reason for each.
 //!
 //! | acting for | it has |
 //! |---|---|
-//! | the server | what the process was started with, but [`OF_RESOURCES`] |
-//! | the server, for data at the expense of a user | [`KEPT`], and CAP_FSETID, without which the kernel takes set-id bits away |
+//! | the server | what the process was started with, except [`OF_RESOURCES`] |
+//! | the server, for data at the expense of a user | [`KEPT`], and CAP_FSETID, without which the kernel clears set-id bits |
 //! | the server, for names and objects at the expense of a user | what it has for itself, with the user's ids |
-//! | a superuser | of those what the caller has itself, and [`KEPT`] |
-//! | either, where room is taken that a superuser pays for | also [`OF_RESOURCES`], if that one has it |
+//! | a superuser | the server's capabilities that the caller has too, and [`KEPT`] |
+//! | either, where space is taken that is charged to a superuser | also [`OF_RESOURCES`], if that superuser has it |
 //! | a user | [`KEPT`] |
-//! | a user, over an object of its own | [`KEPT`], and CAP_DAC_OVERRIDE if the kernel has admitted it (`vnode_impl.rs`) |
+//! | a user, over an object of its own | [`KEPT`], and CAP_DAC_OVERRIDE if the kernel has permitted it (`vnode_impl.rs`) |
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -17,7 +17,7 @@ use vnode::{Caller, Result, mount_table};
 
 use super::errno;
 
-/// Those that the kernel takes away and gives back with the file system user id (capabilities(7)).
+/// Capabilities that the kernel drops and restores with the file system user id (capabilities(7)).
 pub const OF_PERMISSIONS: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::DAC_OVERRIDE)
@@ -27,35 +27,37 @@ pub const OF_PERMISSIONS: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::MAC_OVERRIDE)
     .union(CapabilitySet::LINUX_IMMUTABLE);
 
-/// To use what is reserved for the superuser and to pass the limits of quotas: only for what a superuser takes of a file
-/// system. What the server takes is somebody's.
+/// Allows using space reserved for the superuser and exceeding quotas: only for space that a superuser takes on a file
+/// system. Space that the server takes is charged to some user.
 const OF_RESOURCES: CapabilitySet = CapabilitySet::SYS_RESOURCE;
 
-/// What a thread keeps whoever it acts for. None of them allows anything on files that is not refused elsewhere.
+/// Capabilities that a thread keeps whomever it acts for. None of them allows any file access that is not refused elsewhere.
 const KEPT: [(CapabilitySet, &str); 3] = [
     (CapabilitySet::SETUID, "to take on the next caller's user id"),
     (CapabilitySet::SETGID, "to take on the next caller's groups"),
     (CapabilitySet::SYS_NICE, "to go back from SCHED_IDLE"),
 ];
 
-/// To read the groups of callers in a /proc that hides other users' processes (`hidepid`). Elsewhere it would only show
-/// users what /proc, served as a part of the tree, tells of others.
+/// Allows reading the groups of callers in a /proc that hides other users' processes (`hidepid`). Elsewhere it would only
+/// show users what /proc, served as a part of the tree, reveals about others.
 const TO_SEE_HIDDEN: CapabilitySet = CapabilitySet::SYS_PTRACE;
 
-/// What threads of this process may have for whom.
+/// The capabilities that threads of this process may have, by whom they act for.
 #[derive(Clone, Copy, Debug)]
 pub struct Powers {
-    /// For the server.
+    /// Capabilities for the server.
     pub servers: CapabilitySet,
-    /// For all users.
+    /// Capabilities for every user.
     users: CapabilitySet,
-    /// The process is not in a user namespace in which nobody can change groups (user_namespaces(7)): there all have its own.
+    /// Whether the process is outside user namespaces in which setgroups(2) is denied (user_namespaces(7)): inside one, every
+    /// caller has the groups of the process.
     pub sets_groups: bool,
     all: CapabilitySet,
 }
 
 impl Powers {
-    /// Of what this process has, whoever the thread acts for now; `None` if it cannot take on other users' ids.
+    /// Returns the capabilities available to this process, whomever the thread acts for now; `None` if it cannot assume
+    /// other users' ids.
     pub fn of_this_process() -> Option<Self> {
         static POWERS: OnceLock<Option<Powers>> = OnceLock::new();
         if !rustix::process::geteuid().is_root() {
@@ -71,53 +73,53 @@ impl Powers {
         })
     }
 
-    /// For a caller whose user id is 0.
+    /// Returns the capabilities for a caller whose user id is 0.
     pub fn of_root(self, caller: &Caller) -> CapabilitySet {
         self.servers & own(caller) | self.users
     }
 
-    /// What it takes besides to pass the limits.
+    /// Returns the additional capabilities needed to exceed the limits.
     pub fn of_resources(self) -> CapabilitySet {
         self.all & OF_RESOURCES
     }
 
-    /// For a user.
+    /// Returns the capabilities for a user.
     pub fn of_user(self, caller: &Caller) -> CapabilitySet {
         let over_its_own = if caller.is_overriding() { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
         self.users | (self.servers & over_its_own)
     }
 
-    /// For data that the server writes at the expense of a user.
+    /// Returns the capabilities for data that the server writes at the expense of a user.
     pub fn at_expense(self) -> CapabilitySet {
         self.users | (self.servers & CapabilitySet::FSETID)
     }
 }
 
-/// The caller's own capabilities.
+/// Returns the caller's own capabilities.
 fn own(caller: &Caller) -> CapabilitySet {
     CapabilitySet::from_bits_retain(caller.capabilities())
 }
 
-/// The thread's effective capabilities; none where they cannot be known.
+/// Returns the thread's effective capabilities; none if they cannot be determined.
 pub fn effective() -> CapabilitySet {
     capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
 }
 
-/// The permitted capabilities of the process, which its threads keep.
+/// Returns the permitted capabilities of the process, which its threads keep.
 pub fn permitted() -> CapabilitySet {
     static PERMITTED: LazyLock<CapabilitySet> =
         LazyLock::new(|| capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted));
     *PERMITTED
 }
 
-/// Has the thread have these, of those that it is permitted.
+/// Sets the thread's effective capabilities to those of `wanted` that it is permitted.
 pub fn set_effective(wanted: CapabilitySet) -> Result<()> {
     let mut sets = capabilities(None).map_err(errno)?;
     sets.effective = wanted & sets.permitted;
     set_capabilities(None, sets).map_err(errno)
 }
 
-/// Whether /proc is mounted so that it hides processes of other users (proc(5)).
+/// Returns whether /proc is mounted so that it hides processes of other users (proc(5)).
 fn hides_processes() -> bool {
     let table = std::fs::read(mount_table::OWN).unwrap_or_default();
     mount_table::mounts(&table).filter(|mount| *mount.mount_point == *b"/proc").any(|mount| {

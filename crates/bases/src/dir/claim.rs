@@ -1,4 +1,4 @@
-//! The claim of a directory: a lock of the directory itself (flock(2)), for which nothing is written.
+//! The claim of a directory: a lock on the directory itself (flock(2)), which writes nothing.
 
 use std::os::fd::OwnedFd;
 
@@ -8,21 +8,21 @@ use vnode::{Claim, Errno, Result};
 use super::errno;
 use super::tree::Tree;
 
-/// The lock, given back also where a child of the process has a copy of the descriptor.
+/// The lock, released on drop even if a child of the process has a copy of the descriptor.
 struct Lock(OwnedFd);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // What is closed is unlocked too, unless there is a copy.
+        // Closing also unlocks, unless there is a copy.
         let _ = flock(&self.0, FlockOperation::NonBlockingUnlock);
     }
 }
 
-/// Locks the root directory. Where it may not be read, or its file system has no such locks (NFS has them of files only), nobody can
-/// tell.
+/// Locks the root directory. Other claims cannot be detected where the directory is not readable or its file system does not
+/// support such locks (NFS supports them on files only).
 ///
 /// # Errors
-/// `EBUSY` if somebody else has locked it; those of opening it.
+/// `EBUSY` if another process has locked it; errors of opening it.
 pub fn of(tree: &Tree) -> Result<Claim> {
     let mut thread = tree.credentials.thread();
     let opened = thread.act_as_server()?.reopen(tree.root(), OFlags::RDONLY | OFlags::DIRECTORY);

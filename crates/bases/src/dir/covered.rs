@@ -1,4 +1,4 @@
-//! The directory that the stack's own mount covers, if it lies in the tree.
+//! The directory that the stack's own mount covers, if it is in the tree.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,7 +11,7 @@ use super::paths::absolute_path;
 use super::status::Status;
 use super::tree::PATH_ONLY;
 
-/// What lies under the mount, and by which name in which directory it would be found.
+/// The object under the mount, with the directory and name by which it would be found.
 pub struct Covered {
     object: OwnedFd,
     parent: Status,
@@ -19,7 +19,7 @@ pub struct Covered {
 }
 
 impl Covered {
-    /// The directory about to be covered.
+    /// Opens the directory that is about to be covered.
     pub fn new(acting: &Acting<'_>, directory: BorrowedFd<'_>) -> Result<Self> {
         let object = acting.open_at(directory, ".", PATH_ONLY).map_err(errno)?;
         let parent = acting.status_at(directory, "..")?;
@@ -28,7 +28,7 @@ impl Covered {
         Ok(Self { object, parent, name })
     }
 
-    /// The covered directory, if that is what the name in `directory` stands for.
+    /// Returns the covered directory, if the name in `directory` refers to it.
     pub fn at(&self, directory: &Node, name: Name<'_>) -> Option<BorrowedFd<'_>> {
         let is_it = || {
             let mount = directory.mount();

@@ -1,4 +1,4 @@
-//! New objects and new names for old ones.
+//! Creates objects, and adds names to existing ones.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use super::node::Node;
 use super::shares::{HeldDescriptor, Share};
 use super::tree::{Found, PATH_ONLY};
 
-/// Creates and opens a regular file. In the directory it is `by` that acts, the caller or somebody with more rights there; a file
-/// that is there already is opened by the caller.
+/// Creates and opens a regular file. `by`, the caller or somebody with more rights there, acts in the directory; a file that
+/// already exists is opened by the caller.
 pub fn create(directory: &Node, caller: &Caller, by: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
     only_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
     let descriptor = directory.descriptor(thread)?;
     let flags =
         file::open_flags(how.flags).difference(OFlags::TRUNC | OFlags::NONBLOCK) | OFlags::CREATE | OFlags::EXCL;
-    // A creation that is not exclusive usually makes a new file, too: it is sent after a look-up that found nothing.
+    // A non-exclusive creation usually makes a new file, too: it is sent after a look-up that found nothing.
     for _ in 0..ATTEMPTS {
         let share = Share::take(caller)?;
         let made = thread.create(by, |acting| {
@@ -44,7 +44,7 @@ pub fn create(directory: &Node, caller: &Caller, by: &Caller, name: Name<'_>, ho
     Err(Errno::EAGAIN)
 }
 
-/// How often a name may appear and vanish again between two system calls before we give up.
+/// Maximum number of attempts while the name keeps appearing and vanishing between two system calls.
 const ATTEMPTS: usize = 16;
 
 fn open_existing(
@@ -58,7 +58,7 @@ fn open_existing(
     let object = thread.act_for(by)?.open_at(descriptor, name.as_bytes(), PATH_ONLY).map_err(errno)?;
     let (node, attributes) = directory.tree().entry_of(thread, object.as_fd(), found(directory, name))?;
     match node.file_kind() {
-        // Whoever looks the name up again opens it without keeping others from the directory.
+        // A caller that looks the name up again opens it without blocking others from the directory.
         FileKind::Regular if node.is_root_of_server() => return Err(Errno::ESTALE),
         FileKind::Regular => {}
         FileKind::Directory => return Err(Errno::EISDIR),
@@ -76,7 +76,7 @@ fn open_existing(
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 
-/// The vnode, attributes and open file of a file that was just made.
+/// Returns the vnode, attributes and open file of a newly created file.
 fn created(
     directory: &Node,
     thread: &mut Thread,
@@ -91,7 +91,7 @@ fn created(
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 
-/// Makes an unnamed file.
+/// Creates an unnamed file.
 pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Created> {
     only_directory(directory)?;
     let share = Share::take(caller)?;
@@ -113,14 +113,14 @@ pub fn tmpfile(directory: &Node, caller: &Caller, how: &Creation) -> Result<Crea
     Ok(Created { entry: Entry { vnode: node, attributes }, file: Arc::new(file) })
 }
 
-/// Makes a directory.
+/// Creates a directory.
 pub fn mkdir(directory: &Node, caller: &Caller, name: Name<'_>, bits: u32) -> Result<Entry> {
     make(directory, caller, name, |acting, descriptor| {
         acting.make_directory_at(descriptor, name.as_bytes(), mode_bits(bits))
     })
 }
 
-/// Makes a file, fifo, socket or device.
+/// Creates a file, FIFO, socket or device.
 pub fn mknod(
     directory: &Node,
     caller: &Caller,
@@ -142,12 +142,12 @@ pub fn mknod(
     })
 }
 
-/// Makes a symlink.
+/// Creates a symlink.
 pub fn symlink(directory: &Node, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
     make(directory, caller, name, |acting, descriptor| acting.make_symlink_at(target, descriptor, name.as_bytes()))
 }
 
-/// Gives an object one more name.
+/// Adds a name to an object.
 pub fn link(directory: &Node, caller: &Caller, target: &Node, name: Name<'_>) -> Result<Entry> {
     only_directory(directory)?;
     only_on_one_mount(directory, target)?;
@@ -158,8 +158,9 @@ pub fn link(directory: &Node, caller: &Caller, target: &Node, name: Name<'_>) ->
     Ok(Entry { vnode: node, attributes })
 }
 
-/// Makes an object by a call that answers no descriptor of it, and looks it up. Our own removals wait meanwhile; where
-/// another program removes it at once, it is made again, for no such call says that what it made is not there.
+/// Creates an object by a call that returns no descriptor for it, and looks it up. Removals by this server wait meanwhile;
+/// if another program removes the object immediately, it is created again, since no such call reports that the object it
+/// made is gone.
 fn make(
     directory: &Node,
     caller: &Caller,

@@ -1,14 +1,15 @@
-//! Acting with the caller's credentials: file system ids, supplementary groups, capabilities and umask of the calling
+//! Acts with the caller's credentials: the file system ids, supplementary groups, capabilities and umask of the calling
 //! thread.
 //!
-//! They stay as they were set until the next operation on the same thread needs others: most operations in a row are of
-//! one user. But for the umask: it is given back at the end of the operation, for whoever makes files on the same thread. Only file system ids change, never the effective ones, and with them the kernel takes the capabilities away
-//! that concern permissions (capabilities(7), effect of user ID changes); those of the others that a user must not have are
-//! taken away here. What those that stay would allow a caller beyond Linux's rules for its user is refused where it matters
-//! (extended attributes).
+//! Credentials stay as they were set until the next operation on the same thread needs others, since consecutive operations
+//! are mostly from one user. The exception is the umask, which is restored at the end of the operation for other code that
+//! creates files on the same thread. Only file system ids change, never the effective ones; with them the kernel drops the
+//! capabilities that concern permissions (capabilities(7), effect of user ID changes). Of the remaining ones, those that a
+//! user must not have are dropped here. Whatever the retained ones would allow a caller beyond Linux's rules for its user is
+//! refused where it matters (extended attributes).
 //!
-//! Each operation has one [`Thread`], and acts by what borrows that: so nobody acts for two at once, nor for somebody of an
-//! earlier step. System calls that ask for credentials are methods of [`Acting`].
+//! Each operation has one [`Thread`] and acts through borrows of it, so no operation acts for two callers at once, nor for
+//! the caller of an earlier step. System calls that depend on credentials are methods of [`Acting`].
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -21,26 +22,26 @@ use super::capabilities::{self, OF_PERMISSIONS, Powers};
 use super::system::SystemResult;
 use super::{errno, system};
 
-/// How a base acts for its callers.
+/// How a base acts on behalf of its callers.
 #[derive(Clone, Copy, Debug)]
 pub struct Credentials {
     /// `None` if it acts as the user that it runs as, whoever calls.
     powers: Option<Powers>,
 }
 
-/// The credentials of the thread that an operation runs on. An operation has one, and hands it down.
+/// The credentials of the thread that an operation runs on. Each operation has one and passes it down.
 pub struct Thread {
     credentials: Credentials,
-    /// It has taken on a caller's umask.
+    /// Whether it has assumed a caller's umask.
     creates: bool,
-    /// It stays on its thread.
+    /// Keeps the value on its thread.
     _own: PhantomData<*const ()>,
 }
 
-/// Whose credentials are on the thread is settled as long as this lives.
+/// Proof that the credentials of the thread do not change while this lives.
 pub struct Acting<'t>(PhantomData<&'t mut Thread>);
 
-/// What this thread's credentials are now, as far as they have been set or asked for.
+/// The current credentials of this thread, as far as they have been set or queried.
 struct Current {
     ids: Option<(u32, u32)>,
     groups: Option<Arc<[u32]>>,
@@ -49,10 +50,10 @@ struct Current {
     capabilities: Option<CapabilitySet>,
 }
 
-/// The file mode creation mask of a thread that has one of its own.
+/// The file mode creation mask of a thread that has its own.
 #[derive(Clone, Copy)]
 struct Umask {
-    /// Outside of operations.
+    /// The mask outside operations.
     own: u32,
     now: u32,
 }
@@ -63,8 +64,8 @@ thread_local! {
 }
 
 impl Credentials {
-    /// Acts with the callers' credentials if the process may: as root with CAP_SETUID and CAP_SETGID. Otherwise acts as
-    /// the user that it runs as.
+    /// Probes whether the process can act with callers' credentials: as root with CAP_SETUID and CAP_SETGID. Otherwise it
+    /// acts as the user that it runs as.
     pub fn probe() -> Self {
         let powers = Powers::of_this_process();
         if powers.is_some() {
@@ -74,25 +75,25 @@ impl Credentials {
         Self { powers }
     }
 
-    /// Whether the callers' credentials are taken on.
+    /// Returns whether the callers' credentials are assumed.
     pub fn switches(self) -> bool {
         self.powers.is_some()
     }
 
-    /// This thread, for an operation that begins.
+    /// Returns the credentials of this thread, for an operation that begins.
     pub fn thread(self) -> Thread {
         Thread { credentials: self, creates: false, _own: PhantomData }
     }
 }
 
 impl Thread {
-    /// Takes on the caller's ids, groups and capabilities, or the server's for its own work.
+    /// Assumes the caller's ids, groups and capabilities, or the server's for its own work.
     pub fn act_for(&mut self, caller: &Caller) -> Result<Acting<'_>> {
         self.change(|current, powers| current.act_for(powers, caller))
     }
 
-    /// Takes on the credentials by which data of a file that is open are written for the caller: what they take of the file
-    /// system is the caller's, or of whoever it is at the expense of. The superuser may pass the limits of others.
+    /// Assumes the credentials for writing data of an open file for the caller: the space it takes on the file system is
+    /// charged to the caller, or to the user at whose expense the caller acts. The superuser may exceed others' limits.
     pub fn act_for_data(&mut self, caller: &Caller) -> Result<Acting<'_>> {
         self.change(|current, powers| match caller.payer() {
             Some(payer) => current.act_as(powers, payer, powers.at_expense()),
@@ -100,14 +101,15 @@ impl Thread {
         })
     }
 
-    /// Takes on the caller's ids, groups and capabilities, for what may pass the limits of others if the caller may.
+    /// Assumes the caller's ids, groups and capabilities, for an operation that may exceed others' limits if the caller may.
     pub fn act_with_room(&mut self, caller: &Caller) -> Result<Acting<'_>> {
         self.change(|current, powers| current.act_with_room(powers, caller))
     }
 
-    /// Does something that may take room in a file system beside data: makes an object or a name, or changes what is kept with
-    /// an object. What is taken is the caller's, or of whoever it is at the expense of; then the caller is the server, and does
-    /// it with all its rights. A new object belongs to who pays.
+    /// Runs an operation that may take space on a file system other than for data: it creates an object or a name, or changes
+    /// metadata stored with an object. The space is charged to the caller, or to the user at whose expense the caller acts; in
+    /// the latter case the caller is the server, which acts with all its rights. A new object belongs to the user that is
+    /// charged.
     pub fn take_room<T>(&mut self, caller: &Caller, take: impl Fn(&Acting<'_>) -> SystemResult<T>) -> Result<T> {
         let payer = caller.payer().filter(|_| caller.server);
         let acting = self.change(|current, powers| match payer {
@@ -115,7 +117,7 @@ impl Thread {
             None => current.act_with_room(powers, caller),
         });
         match acting.and_then(|acting| take(&acting).map_err(errno)) {
-            // One that knows users only, as on another machine, has nothing reserved for the superuser of this one.
+            // A file system that knows only users, as on another machine, has nothing reserved for this machine's superuser.
             Err(Errno::EACCES | Errno::EPERM | Errno::EOVERFLOW) if payer.is_some() => {
                 take(&self.act_for(caller)?).map_err(errno)
             }
@@ -123,14 +125,14 @@ impl Thread {
         }
     }
 
-    /// As [`Thread::take_room`], with the caller's umask: for a new object.
+    /// Like [`Thread::take_room`], with the caller's umask: for a new object.
     pub fn create<T>(&mut self, caller: &Caller, create: impl Fn(&Acting<'_>) -> SystemResult<T>) -> Result<T> {
         self.creates = true;
         CURRENT.with_borrow_mut(|current| current.set_umask(caller.umask))?;
         self.take_room(caller, create)
     }
 
-    /// Takes the server's user id back, and with it the capabilities to open by handle and to override permissions.
+    /// Restores the server's user id, and with it the capabilities to open by handle and to override permissions.
     pub fn act_as_server(&mut self) -> Result<Acting<'_>> {
         self.change(|current, powers| {
             let gid = current.ids().1;
@@ -139,7 +141,7 @@ impl Thread {
         })
     }
 
-    /// Whether the callers' credentials are taken on.
+    /// Returns whether the callers' credentials are assumed.
     pub fn switches(&self) -> bool {
         self.credentials.switches()
     }
@@ -160,8 +162,8 @@ impl Drop for Thread {
     }
 }
 
-/// Gives the calling thread the process's own file system ids back. For code that shares threads with this base and
-/// opens files of its own.
+/// Restores the process's own file system ids on the calling thread, for code that shares threads with this base and opens
+/// files of its own.
 pub fn restore_thread_credentials() {
     CURRENT.with_borrow_mut(|current| {
         if current.ids.is_some() && rustix::process::geteuid().is_root() {
@@ -170,7 +172,7 @@ pub fn restore_thread_credentials() {
     });
 }
 
-/// Gives a new thread the process's own credentials and umask: it has those that its starter acted with.
+/// Gives a new thread the process's own credentials and umask: it inherits those that its creator acted with.
 fn begin_thread() {
     CURRENT.with_borrow_mut(|current| {
         current.act_as_process();
@@ -178,17 +180,17 @@ fn begin_thread() {
             let _ = current.set_groups(powers, groups);
         }
         if let Some(umask) = OWN_UMASK.get() {
-            // In this order: only a mask that this thread has by itself is changed by it.
+            // In this order: the second statement changes only a mask that the thread has of its own.
             let _ = current.set_umask(*umask);
             current.umask.iter_mut().for_each(|own| own.own = *umask);
         }
     });
 }
 
-/// The umask of the process, once a thread has taken on another one.
+/// The umask of the process, set once a thread has assumed another one.
 static OWN_UMASK: OnceLock<u32> = OnceLock::new();
 
-/// The supplementary groups of the process, if they can be known: first asked for while no thread has others.
+/// The supplementary groups of the process, if they can be determined: first queried while no thread has others.
 fn own_groups() -> Option<&'static Arc<[u32]>> {
     static GROUPS: LazyLock<Option<Arc<[u32]>>> = LazyLock::new(|| {
         let groups = rustix::process::getgroups().ok()?;
@@ -198,7 +200,7 @@ fn own_groups() -> Option<&'static Arc<[u32]>> {
 }
 
 impl Current {
-    /// Back to root is always allowed to a process whose effective user is root.
+    /// Switching back to root is always allowed for a process whose effective user is root.
     fn act_as_process(&mut self) {
         let _ = self.set_ids(0, rustix::process::getegid().as_raw());
         let _ = self.set_capabilities(capabilities::permitted());
@@ -208,14 +210,14 @@ impl Current {
         self.act_having(powers, caller, CapabilitySet::empty())
     }
 
-    /// As `act_for`, and with what it takes to pass limits if the caller may.
+    /// Like `act_for`, with the capabilities to exceed limits if the caller may.
     fn act_with_room(&mut self, powers: Powers, caller: &Caller) -> Result<()> {
         caller.identify()?;
         let more = if caller.may_pass_limits() { powers.of_resources() } else { CapabilitySet::empty() };
         self.act_having(powers, caller, more)
     }
 
-    /// As the caller, with `more` capabilities.
+    /// Acts as the caller, with `more` capabilities.
     fn act_having(&mut self, powers: Powers, caller: &Caller, more: CapabilitySet) -> Result<()> {
         caller.identify()?;
         match caller {
@@ -229,7 +231,7 @@ impl Current {
                     self.set_groups(powers, caller.groups())?;
                 }
                 self.set_ids(0, *gid)?;
-                // What room takes may stay from an earlier operation.
+                // Capabilities for exceeding limits may remain from an earlier operation.
                 let may_stay = if caller.may_pass_limits() { powers.of_resources() } else { CapabilitySet::empty() };
                 let kept = self.capabilities() & may_stay;
                 self.set_capabilities(own | more | kept)
@@ -242,7 +244,7 @@ impl Current {
         }
     }
 
-    /// As a user with these capabilities: for what the server does at the user's expense.
+    /// Acts as a user with these capabilities: for what the server does at the user's expense.
     fn act_as(&mut self, powers: Powers, (uid, gid): (u32, u32), capabilities: CapabilitySet) -> Result<()> {
         static NONE: LazyLock<Arc<[u32]>> = LazyLock::new(|| Arc::new([]));
         self.set_groups(powers, &NONE)?;
@@ -250,7 +252,7 @@ impl Current {
         self.set_capabilities(capabilities)
     }
 
-    /// The ids now. A new thread has those of the thread that made it, whatever they were then.
+    /// Returns the current ids. A new thread inherits those of the thread that created it, whatever they were then.
     fn ids(&mut self) -> (u32, u32) {
         *self.ids.get_or_insert_with(system::file_system_ids)
     }
@@ -260,7 +262,7 @@ impl Current {
         if now == (uid, gid) {
             return Ok(());
         }
-        // Forgotten until both are known to be set: ids outside the user namespace are refused without an error.
+        // Invalidated until both are known to be set: ids outside the user namespace are refused without an error.
         self.ids = None;
         if (now.1 != gid && !system::set_file_system_gid(gid)) || (now.0 != uid && !system::set_file_system_uid(uid)) {
             return Err(Errno::EPERM);
@@ -288,7 +290,7 @@ impl Current {
         Ok(())
     }
 
-    /// The capabilities now.
+    /// Returns the current capabilities.
     fn capabilities(&mut self) -> CapabilitySet {
         *self.capabilities.get_or_insert_with(capabilities::effective)
     }
@@ -303,7 +305,7 @@ impl Current {
         Ok(())
     }
 
-    /// Has at least these.
+    /// Ensures that the thread has at least these capabilities.
     fn need_capabilities(&mut self, wanted: CapabilitySet) -> Result<()> {
         let now = self.capabilities();
         if now.contains(wanted) { Ok(()) } else { self.set_capabilities(now | wanted) }

@@ -1,4 +1,4 @@
-//! A bounded cache of open directories: `O_PATH` descriptors by vnode, the least used closed first.
+//! A bounded cache of open directories: `O_PATH` descriptors by vnode, least recently used closed first.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,19 +8,19 @@ use super::shares::{self, may_keep};
 use hashbrown::HashMap;
 
 const SHARDS: usize = 16;
-/// What the process has open besides, about.
+/// Approximate number of other descriptors that the process has open.
 const OTHERS: usize = 256;
 
-/// How many descriptors all caches may hold.
+/// Number of descriptors that all caches together may hold.
 static EXPECTED: AtomicUsize = AtomicUsize::new(0);
 
-/// The cache. Keys are the addresses of live vnodes: each removes its own when it goes.
+/// The cache. Keys are the addresses of live vnodes: each vnode removes its own when it is dropped.
 pub struct Descriptors {
     shards: [Mutex<Shard>; SHARDS],
     capacity: usize,
 }
 
-/// A part of the cache: slots in a ring, and a hand that goes round it and closes what was not used since it last came by.
+/// A shard of the cache: a ring of slots with a clock hand that closes descriptors not used since its last pass.
 #[derive(Default)]
 struct Shard {
     slots: Vec<Slot>,
@@ -35,14 +35,14 @@ struct Slot {
 }
 
 impl Descriptors {
-    /// A cache of at most about `limit` descriptors.
+    /// Creates a cache of at most about `limit` descriptors.
     pub fn new(limit: usize) -> Self {
         let capacity = (limit / SHARDS).max(1);
         EXPECTED.fetch_add(capacity * SHARDS, Ordering::Relaxed);
         Self { shards: Default::default(), capacity }
     }
 
-    /// The descriptor of a vnode, if it is here.
+    /// Returns the cached descriptor of a vnode.
     pub fn get(&self, key: usize) -> Option<Arc<OwnedFd>> {
         let mut shard = self.shard(key);
         let place = *shard.places.get(&key)?;
@@ -51,7 +51,7 @@ impl Descriptors {
         Some(Arc::clone(&slot.descriptor))
     }
 
-    /// Keeps a descriptor, in another one's place if there is no room; not where few are left for others.
+    /// Caches a descriptor, evicting another if the cache is full; does nothing if few descriptors are left for others.
     pub fn insert(&self, key: usize, descriptor: Arc<OwnedFd>) {
         if !may_keep(&*descriptor) {
             return;
@@ -75,7 +75,7 @@ impl Descriptors {
         }
     }
 
-    /// Forgets a vnode.
+    /// Removes a vnode's descriptor.
     pub fn remove(&self, key: usize) {
         let _removed;
         let mut shard = self.shard(key);
@@ -86,14 +86,14 @@ impl Descriptors {
         }
     }
 
-    /// Closes all that nobody is using, to make room for other descriptors.
+    /// Closes all descriptors that are not in use, to make room for others.
     pub fn clear(&self) {
         for shard in &self.shards {
             let _cleared = std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
 
-    /// How many are open.
+    /// Number of open descriptors.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap().slots.len()).sum()
@@ -123,12 +123,12 @@ impl Shard {
     }
 }
 
-/// Has the process's table of descriptors made large enough for all caches, with any descriptor. It would grow by itself, but
-/// in a process of several threads each time takes milliseconds, in the middle of an operation.
+/// Makes the process's descriptor table large enough for all caches, using any descriptor. It would grow by itself, but in a
+/// multi-threaded process each growth takes milliseconds in the middle of an operation.
 pub fn make_room(any: impl AsFd) {
     let wanted = EXPECTED.load(Ordering::Relaxed) + OTHERS;
     if let Ok(last) = i32::try_from(wanted.min(shares::limit().saturating_sub(1))) {
-        // Without it everything is as before, only slower.
+        // A failure has no effect other than slower growth.
         let _ = rustix::io::fcntl_dupfd_cloexec(any, last);
     }
 }

@@ -1,22 +1,22 @@
-//! Why a directory cannot be served, with what to do about it.
+//! Reasons why a directory cannot be served, with remedies.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use vnode::{Errno, shortage};
 
-/// Why a directory cannot be served.
+/// The reason why a directory cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// There is nothing by that path.
+    /// The path does not exist.
     Missing(PathBuf),
-    /// It is something else.
+    /// The path is not a directory.
     NotADirectory(PathBuf),
-    /// The way to it, or reading it, is not allowed.
+    /// Reaching or reading the directory is not permitted.
     NoPermission(PathBuf),
-    /// /proc is not mounted, through which open objects are named.
+    /// /proc, through which open objects are named, is not mounted.
     NoProc,
-    /// Anything else.
+    /// Any other error.
     Failed(PathBuf, Errno),
 }
 

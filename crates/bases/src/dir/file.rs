@@ -1,4 +1,4 @@
-//! Open files: data, holes, copies, and the flags that they are opened with.
+//! Open files: data, holes, copies, and their open flags.
 
 use std::any::Any;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use super::restrictions::{self, Restrictions};
 use super::shares::{HeldDescriptor, Share};
 use super::{attributes, errno, ioctl, system};
 
-/// The bit by which execve(2) shows in the flags of an open: permission to execute is enough then.
+/// The flag bit by which execve(2) marks an open: execute permission then suffices.
 const FOR_EXECUTION: u32 = 0x20;
 
 /// An open regular file.
@@ -27,9 +27,10 @@ pub struct File {
     node: Arc<Node>,
     descriptor: HeldDescriptor,
     flags: OpenFlags,
-    /// Who opened it: as whom data are written that nobody else is known to write.
+    /// The caller that opened the file, on whose behalf data are written when no other writer is known.
     opener: Caller,
-    /// The kernel may not read it by itself: it would open the file anew, and change an access time that is to be kept.
+    /// Whether the kernel must not read it directly: it would open the file anew and update an access time that is to be
+    /// kept.
     is_read_here: bool,
     locks: FileLocks,
 }
@@ -73,7 +74,7 @@ pub fn open(node: &Node, caller: &Caller, flags: OpenFlags) -> Result<OpenFileRe
     Ok(Arc::new(File::new(node.reference(), caller, share.of(opened), flags)))
 }
 
-/// What was opened without waiting is read and written as any other: file systems may take the flag for theirs.
+/// Clears `O_NONBLOCK`, so that reads and writes behave as on any other file: file systems may interpret the flag.
 pub fn have_block(opened: &OwnedFd, flags: OpenFlags) -> Result<()> {
     if flags.is_nonblocking() {
         let now = rustix::fs::fcntl_getfl(opened).map_err(errno)?;
@@ -82,7 +83,7 @@ pub fn have_block(opened: &OwnedFd, flags: OpenFlags) -> Result<()> {
     Ok(())
 }
 
-/// Opens again with the cached descriptors closed if there are too many.
+/// Opens; if too many descriptors are open, closes the cached ones and tries again.
 fn open_with_room(node: &Node, mut open: impl FnMut() -> Result<OwnedFd>) -> Result<OwnedFd> {
     match open() {
         Err(Errno::EMFILE | Errno::ENFILE) => {
@@ -93,8 +94,8 @@ fn open_with_room(node: &Node, mut open: impl FnMut() -> Result<OwnedFd>) -> Res
     }
 }
 
-/// The flags that the file is really opened with. `O_DIRECT` is left out: it is between the caller and its own buffers,
-/// ours need not be aligned.
+/// Returns the flags used for opening the file itself. `O_DIRECT` is omitted: it concerns the caller's own buffers, and ours
+/// need not be aligned.
 pub fn open_flags(flags: OpenFlags) -> OFlags {
     let kept = OFlags::RWMODE
         | OFlags::APPEND
@@ -106,12 +107,12 @@ pub fn open_flags(flags: OpenFlags) -> OFlags {
     (OFlags::from_bits_retain(flags.bits()) & kept) | OFlags::CLOEXEC | OFlags::LARGEFILE
 }
 
-/// The flag for what the server reads for itself, and no process with it: nobody has accessed that.
+/// Returns the flag for reads that the server makes for itself, without any process: they are not an access.
 pub fn without_trace(caller: &Caller) -> OFlags {
     if caller.server && caller.pid == 0 { OFlags::NOATIME } else { OFlags::empty() }
 }
 
-/// Opens without `O_NOATIME` if the caller may not ask for that: it is a wish, not what the file is opened for.
+/// Opens without `O_NOATIME` if the caller may not use it: the flag is a hint, not the purpose of the open.
 pub fn open_tolerantly(
     flags: OFlags,
     open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>,
@@ -122,7 +123,7 @@ pub fn open_tolerantly(
     }
 }
 
-/// Repeats a call that a signal to the server has interrupted: it was not meant for the caller.
+/// Repeats a call interrupted by a signal to the server: the signal was not meant for the caller.
 fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T> {
     loop {
         match call() {
@@ -132,10 +133,10 @@ fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T
     }
 }
 
-/// The kernel copies as much at a time for a caller that may be killed meanwhile: it would not leave off.
+/// Maximum number of bytes passed to one kernel copy for a caller that may be killed meanwhile: the kernel would not stop.
 const COPY_PART_BYTES: u64 = 64 << 20;
 
-/// Copies part after part until one is short or fails; the error counts if nothing has been copied.
+/// Copies in parts until one is short or fails; the error is returned only if nothing has been copied.
 fn copy_in_parts(length: u64, mut part: impl FnMut(u64) -> Result<u64>) -> Result<u64> {
     let mut done = 0;
     while done < length {
@@ -151,24 +152,24 @@ fn copy_in_parts(length: u64, mut part: impl FnMut(u64) -> Result<u64>) -> Resul
 }
 
 impl File {
-    /// A file of a vnode that `caller` opened by `descriptor`.
+    /// Creates the file of a vnode that `caller` opened by `descriptor`.
     pub fn new(node: Arc<Node>, caller: &Caller, descriptor: HeldDescriptor, flags: OpenFlags) -> Self {
         let is_read_here = !caller.server && node.tree().keeps_times_of_files() && node.mount().keeps_access_times();
         Self { node, descriptor, flags, opener: caller.uncancelled(), is_read_here, locks: FileLocks::default() }
     }
 
-    /// The attributes.
+    /// Returns the attributes.
     pub fn attributes(&self) -> Result<Attributes> {
         attributes::of_descriptor(&self.node, self.descriptor.as_fd())
     }
 
-    /// The credentials of a caller who is about to change the data: the kernel takes set-id bits away from a file that
-    /// others than the superuser write to, and file capabilities from any.
+    /// Assumes the credentials of a caller that is about to change the data: the kernel clears set-id bits when anyone other
+    /// than the superuser writes to a file, and file capabilities on any write.
     fn act_for_writer<'t>(&self, thread: &'t mut Thread, caller: &Caller) -> Result<Acting<'t>> {
         if !self.flags.writes() {
             return Err(Errno::EBADF);
         }
-        // What the server writes by itself is of who opened the file: it counts as theirs where room is reserved or limited.
+        // Data that the server writes by itself are charged to the opener of the file where space is reserved or limited.
         thread.act_for_data(if caller.server && !caller.has_payer() { &self.opener } else { caller })
     }
 
@@ -176,7 +177,7 @@ impl File {
         self.node.tree().credentials.thread()
     }
 
-    /// Clears the set-id bits for a superuser who may not keep them. For all others the kernel does.
+    /// Clears the set-id bits for a superuser that may not keep them. For all others the kernel does so.
     fn clear_privileges(&self, thread: &mut Thread, caller: &Caller, asked: bool) -> Result<()> {
         if asked && caller.is_superuser() && thread.switches() {
             attributes::clear_privileges(&self.node, thread, self.descriptor.as_fd(), false)?;
@@ -226,7 +227,7 @@ impl OpenFile for File {
         let _working = enter(KIND);
         self.node.tree().locks.release(&self.node, owner);
         if self.closing_tells() {
-            // Closing another descriptor of it tells what closing this one would.
+            // Closing another descriptor of the file reports what closing this one would.
             let copy = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0).map_err(errno)?;
             system::close(copy).map_err(errno)?;
         }
@@ -255,7 +256,7 @@ impl OpenFile for File {
 
     fn seek(&self, _caller: &Caller, offset: u64, target: SeekTarget) -> Result<u64> {
         let _working = enter(KIND);
-        // Moves the descriptor's own position, which nothing else here uses.
+        // Moves the descriptor's own offset, which nothing else here uses.
         let target = match target {
             SeekTarget::Data => SeekFrom::Data(offset),
             SeekTarget::Hole => SeekFrom::Hole(offset),
@@ -279,13 +280,13 @@ impl OpenFile for File {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             match acting.copy((&self.descriptor, &mut offset), (&to.descriptor, &mut to_offset), length) {
                 Ok(copied) => Ok(copied as u64),
-                // File systems and kernels that cannot say so in several ways.
+                // File systems and kernels report this lack in several ways.
                 Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Err(Errno::EXDEV),
                 Err(error) => Err(errno(error)),
             }
         };
         let cancellation = caller.cancellation();
-        // Within a file the kernel refuses what overlaps, of which it has to see the whole.
+        // Within a file the kernel refuses overlapping ranges, for which it has to see the whole range.
         if !cancellation.may_come() || length <= COPY_PART_BYTES || Arc::ptr_eq(&self.node, &to.node) {
             return part(length);
         }
@@ -314,8 +315,8 @@ impl OpenFile for File {
         ioctl::of_descriptor(&mut self.thread(), self.descriptor.as_fd(), caller, command, input, output)
     }
 
-    /// The thread then has the credentials of who opened the file: with those of the thread that hands it on, the kernel writes
-    /// to it, also for others who open it to be written while it is handed on.
+    /// The thread then has the credentials of the opener of the file: the kernel writes to the file with the credentials of the
+    /// thread that hands it over, even for others that open it for writing while it is registered.
     fn backing(&self) -> Option<BorrowedFd<'_>> {
         if self.is_read_here {
             return None;

@@ -1,12 +1,12 @@
-//! File handles of the kernel, and the vnode handles made of them.
+//! File handles of the kernel, and the vnode handles derived from them.
 
 use rustix::io::Errno as SystemError;
 use vnode::{Errno, HANDLE_MAX, Handle, Result};
 
-/// The most bytes of a kernel file handle that are used: what a [`Handle`] leaves after its form, type, device and mount.
+/// Maximum number of bytes of a kernel file handle: what a [`Handle`] leaves after its form, type, device and mount.
 pub const FILE_HANDLE_MAX: usize = HANDLE_MAX - 18;
 
-/// A file handle as name_to_handle_at(2) answers: the object's identity on its file system, generation included.
+/// A file handle as returned by name_to_handle_at(2): the object's identity on its file system, generation included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileHandle {
     kind: u8,
@@ -15,10 +15,10 @@ pub struct FileHandle {
 }
 
 impl FileHandle {
-    /// The handle of the kernel's type number and bytes.
+    /// Creates a handle from the kernel's type number and bytes.
     ///
     /// # Errors
-    /// `EOVERFLOW` for a type or length that has no place in a vnode handle.
+    /// `EOVERFLOW` for a type or length that does not fit into a vnode handle.
     pub fn new(kind: i32, handle: &[u8]) -> std::result::Result<Self, SystemError> {
         let kind = u8::try_from(kind).map_err(|_| SystemError::OVERFLOW)?;
         let mut bytes = [0; FILE_HANDLE_MAX];
@@ -26,17 +26,17 @@ impl FileHandle {
         Ok(Self { kind, length: handle.len() as u8, bytes })
     }
 
-    /// The kernel's type number.
+    /// Returns the kernel's type number.
     pub fn kind(&self) -> i32 {
         i32::from(self.kind)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// Where in the handle the inode number is, for the file systems that put it there: the low 32 bits, in this
+    /// Returns the offset of the inode number in the handle, for file systems that store it there: the low 32 bits, in this
     /// machine's byte order.
     pub fn inode_offset(&self, ino: u64) -> Option<usize> {
         let number = (ino as u32).to_ne_bytes();
@@ -44,24 +44,24 @@ impl FileHandle {
     }
 }
 
-/// The kernel's handle as vnodes keep it: most fit into 21 bytes, and 1,000,000 vnodes should be small.
+/// The kernel's handle as stored in vnodes: most fit into 21 bytes, and 1,000,000 vnodes should be small.
 #[derive(Debug)]
 pub enum CompactHandle {
-    /// In place.
+    /// Stored inline.
     Short {
         /// The kernel's type number.
         kind: u8,
-        /// How many of the bytes count.
+        /// Number of valid bytes.
         length: u8,
-        /// The bytes, zero after the length.
+        /// The bytes, zero past the length.
         bytes: [u8; 21],
     },
-    /// Longer.
+    /// Stored on the heap.
     Long(Box<FileHandle>),
 }
 
 impl CompactHandle {
-    /// Whether it is this handle.
+    /// Returns whether this is `handle`.
     pub fn is(&self, handle: &FileHandle) -> bool {
         match self {
             Self::Short { kind, length, bytes } => {
@@ -71,7 +71,7 @@ impl CompactHandle {
         }
     }
 
-    /// The whole handle.
+    /// Returns the complete handle.
     pub fn expand(&self) -> FileHandle {
         match self {
             Self::Short { kind, length, bytes } => {
@@ -97,37 +97,37 @@ impl From<&FileHandle> for CompactHandle {
     }
 }
 
-/// What a vnode handle of this base says. The first byte tells the form.
+/// The decoded content of a vnode handle of this base. The first byte encodes the form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WireHandle {
     /// A kernel handle on the root's file system (form 1).
     Root(FileHandle),
     /// A kernel handle on another file system, by its device number (form 2).
     Device(u64, FileHandle),
-    /// A kernel handle by a further mount of a file system of the tree (form 4): means something as long as that mount.
+    /// A kernel handle by an additional mount of a file system of the tree (form 4): valid as long as that mount.
     Mount {
         /// The device number.
         device: u64,
-        /// The kernel's number of the mount.
+        /// The mount ID.
         mount: u64,
         /// The kernel's handle.
         handle: FileHandle,
     },
-    /// Mount, device, inode number and time of creation (form 3): means something only while the vnode is known.
+    /// Mount, device, inode number and creation time (form 3): valid only while the vnode is live.
     Inode {
-        /// The kernel's number of the mount.
+        /// The mount ID.
         mount: u64,
         /// The device number.
         device: u64,
         /// The inode number on its device.
         ino: u64,
-        /// What tells it from earlier objects of that number.
+        /// Distinguishes the object from earlier ones with that number.
         generation: u64,
     },
 }
 
 impl WireHandle {
-    /// The vnode handle that says so.
+    /// Returns the encoded vnode handle.
     pub fn encode(&self) -> Handle {
         let mut bytes = [0; HANDLE_MAX];
         let mut length = 0;
@@ -162,10 +162,10 @@ impl WireHandle {
         Handle::new(&bytes[..length]).expect("every form fits by the choice of FILE_HANDLE_MAX")
     }
 
-    /// What `handle` says.
+    /// Decodes `handle`.
     ///
     /// # Errors
-    /// `ESTALE` for what was never a handle of this base.
+    /// `ESTALE` if it was never a handle of this base.
     pub fn decode(handle: &Handle) -> Result<Self> {
         let number = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
         let decoded = match handle.as_bytes() {

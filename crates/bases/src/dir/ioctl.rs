@@ -1,4 +1,4 @@
-//! The ioctl commands that reach the file system: inode flags, and those of project quotas.
+//! The ioctl commands that reach the file system: inode flags and project quotas.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -11,16 +11,16 @@ use super::{errno, system};
 
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
-/// The same from 32-bit programs; the argument is 32 bits wide in all of them.
+/// The equivalents for 32-bit programs; the argument is 32 bits wide in all of them.
 const GET_FLAGS_32: u32 = 0x8004_6601;
 const SET_FLAGS_32: u32 = 0x4004_6602;
 const GET_EXTENDED: u32 = 0x801c_581f;
 const SET_EXTENDED: u32 = 0x401c_5820;
 
-/// `FS_IOC_GETFSUUID`, which came with Linux 6.9: the length of the UUID in one byte, and it.
+/// `FS_IOC_GETFSUUID`, added in Linux 6.9: the UUID, preceded by its length in one byte.
 const GET_UUID: u32 = 0x8011_1500;
 
-/// The UUID of the file system that a descriptor is on; `None` if it has none, or the kernel does not tell.
+/// Returns the UUID of the file system that a descriptor is on; `None` if it has none or the kernel does not report it.
 pub fn uuid(descriptor: BorrowedFd<'_>) -> Option<[u8; 16]> {
     let mut data = [0; 32];
     // SAFETY: the command writes 17 bytes.
@@ -30,9 +30,9 @@ pub fn uuid(descriptor: BorrowedFd<'_>) -> Option<[u8; 16]> {
     (*length == 16 && uuid != [0; 16]).then_some(uuid)
 }
 
-/// A command to a vnode.
+/// Executes a command on a vnode.
 pub fn of_node(node: &Node, caller: &Caller, command: u32, input: &[u8], output: &mut [u8]) -> Result<i32> {
-    // Opening anything else could have effects, and their commands are not ours.
+    // Opening any other kind could have side effects, and its commands are not ours.
     if !matches!(node.file_kind(), FileKind::Regular | FileKind::Directory) || translate(command).is_none() {
         return Err(Errno::ENOTTY);
     }
@@ -41,7 +41,7 @@ pub fn of_node(node: &Node, caller: &Caller, command: u32, input: &[u8], output:
     of_descriptor(thread, descriptor.as_fd(), caller, command, input, output)
 }
 
-/// A command to an open file.
+/// Executes a command on an open file.
 pub fn of_descriptor(
     thread: &mut Thread,
     descriptor: BorrowedFd<'_>,
@@ -62,7 +62,7 @@ pub fn of_descriptor(
     Ok(result)
 }
 
-/// The command in this machine's width, and how many bytes of its argument count.
+/// Returns the command in this machine's width, and the number of bytes of its argument that are used.
 fn translate(command: u32) -> Option<(u32, usize)> {
     match command {
         GET_FLAGS | GET_FLAGS_32 => Some((GET_FLAGS, 4)),

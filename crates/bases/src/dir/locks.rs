@@ -1,10 +1,10 @@
 //! Advisory locks for several owners in one process.
 //!
-//! A POSIX lock of the kernel would belong to the server's process, whoever its owner is. So each owner gets an open file
-//! description of its own for each file, and locks are taken as those of the description (`F_OFD_SETLK`), which conflict
-//! with each other and with POSIX locks of other processes. A description goes when its owner closes any descriptor of
-//! the file (flush), locks go with the open file that they were taken through, and all of a file's with the last one that
-//! took part in locking.
+//! A POSIX lock in the kernel would belong to the server's process, whoever its owner is. So each owner gets an open file
+//! description of its own for each file, and locks are taken on that description (`F_OFD_SETLK`); they conflict with each
+//! other and with POSIX locks of other processes. A description is closed when its owner closes any descriptor of the file
+//! (flush), locks are released with the open file that they were taken through, and all locks of a file with the last open
+//! file that took part in locking.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,21 +19,21 @@ use super::node::Node;
 use super::shares::{HeldDescriptor, Share};
 use super::{errno, system};
 
-/// The POSIX locks of all files of a tree: a file is here while it has any.
+/// The POSIX locks of all files of a tree: a file is listed while it has any.
 #[derive(Default)]
 pub struct LockTables {
     files: Mutex<HashMap<usize, Weak<FileTable>>>,
-    /// How many files are here, for those that only want to know that none is.
+    /// Number of files listed, for callers that only need to know that there are none.
     count: AtomicUsize,
 }
 
-/// The POSIX locks of one file. Kept alive by the open files that took part.
+/// The POSIX locks of one file. Kept alive by the open files that took part in locking.
 struct FileTable {
     node: Arc<Node>,
     owners: Mutex<HashMap<LockOwner, Holder>>,
 }
 
-/// What one owner holds in one file.
+/// The locks that one owner holds in one file.
 struct Holder {
     description: HeldDescriptor,
     writable: bool,
@@ -45,14 +45,14 @@ struct Holder {
 struct Held {
     kind: LockKind,
     pid: u32,
-    /// The open file that it was taken through, by the address of its part in locking.
+    /// The open file that it was taken through, identified by the address of its [`FileLocks`].
     opened: usize,
 }
 
 /// The description by which one owner locks a whole file.
 struct Flock(HeldDescriptor);
 
-/// The part of one open file in locking.
+/// The locking state of one open file.
 #[derive(Default)]
 pub struct FileLocks {
     table: OnceLock<Arc<FileTable>>,
@@ -60,7 +60,7 @@ pub struct FileLocks {
 }
 
 impl LockTables {
-    /// Releases all that the owner holds in the file.
+    /// Releases all locks that the owner holds in the file.
     pub fn release(&self, node: &Node, owner: LockOwner) {
         if let Some(table) = self.find(node) {
             let released = table.owners().remove(&owner);
@@ -68,7 +68,7 @@ impl LockTables {
         }
     }
 
-    /// The lock that stands in the way of `lock` for `owner`.
+    /// Returns the lock that conflicts with `lock` for `owner`.
     pub fn test(&self, node: &Node, file: BorrowedFd<'_>, owner: LockOwner, lock: &Lock) -> Result<Option<Lock>> {
         let table = self.find(node);
         let owners = table.as_ref().map(|table| table.owners());
@@ -126,7 +126,7 @@ impl Drop for FileTable {
     fn drop(&mut self) {
         let tables = &self.node.tree().locks;
         let mut files = tables.files();
-        // A new table may be in its place by now.
+        // A new table may have replaced it by now.
         if files.get(&self.node.key()).is_some_and(|table| table.strong_count() == 0) {
             files.remove(&self.node.key());
         }
@@ -176,12 +176,12 @@ impl FileLocks {
         taken
     }
 
-    /// What the locks taken through this open file know it by.
+    /// Returns the address that identifies this open file to the locks taken through it.
     fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Takes or releases a lock of the whole file.
+    /// Takes or releases a lock on the whole file.
     pub fn flock(
         &self,
         thread: &mut Thread,
@@ -204,7 +204,7 @@ impl FileLocks {
             Some(place) => rustix::fs::flock(&flocks[place].1.0, operation).map_err(errno),
             None => {
                 let share = share(caller)?;
-                // What is open may be locked, whoever asks and whatever the mode says now.
+                // An open file may be locked, whoever asks and whatever the current mode is.
                 let acting = thread.act_as_server()?;
                 // For reading where possible: a file that is open for writing could not be executed.
                 let description = acting.reopen(file, OFlags::RDONLY).or_else(|_| acting.reopen(file, OFlags::WRONLY));
@@ -223,7 +223,7 @@ impl Holder {
         let acting = thread.act_as_server()?;
         let description = match writable {
             true => acting.reopen(file, OFlags::RDWR).or_else(|_| acting.reopen(file, OFlags::WRONLY)),
-            // For reading only where that is enough: a file that is open for writing could not be executed.
+            // For reading only where that suffices: a file that is open for writing could not be executed.
             false => acting.reopen(file, OFlags::RDONLY),
         };
         Ok(Self { description: share.of(description.map_err(errno)?), writable, ranges: LockRanges::default() })
@@ -251,8 +251,8 @@ impl Holder {
         Ok(())
     }
 
-    /// Takes the locks over to a description that may hold exclusive ones. So far all are shared, so they can be held by
-    /// both descriptions for a moment, and nobody can get in between.
+    /// Moves the locks to a description that may hold exclusive ones. All locks so far are shared, so both descriptions can
+    /// hold them for a moment, and no other owner can get in between.
     fn become_writable(&mut self, thread: &mut Thread, caller: &Caller, file: BorrowedFd<'_>) -> Result<()> {
         let mut new = Self::open(thread, caller, file, true)?;
         for range in self.ranges.iter() {
@@ -262,13 +262,13 @@ impl Holder {
             let mut raw = raw_lock(&lock)?;
             system::description_lock(new.description.as_fd(), libc::F_OFD_SETLK, &mut raw).map_err(errno)?;
         }
-        // The old description goes with `new`, which keeps no ranges.
+        // The old description is dropped with `new`, which keeps no ranges.
         std::mem::swap(&mut self.description, &mut new.description);
         self.writable = true;
         Ok(())
     }
 
-    /// Releases what was taken through an open file that is gone.
+    /// Releases the locks taken through an open file that has been closed.
     fn release_opened(&mut self, opened: usize) {
         let through = self.ranges.iter().filter(|range| range.held.opened == opened);
         through.for_each(|range| unlock(&self.description, range.start, range.end));
@@ -276,12 +276,12 @@ impl Holder {
     }
 }
 
-/// Room for a description, which the caller holds as long as its lock.
+/// Reserves room for a description, which the caller holds as long as its lock.
 fn share(caller: &Caller) -> Result<Share> {
     Share::take(caller).map_err(|_| Errno::ENOLCK)
 }
 
-/// Releases what a description holds in a range. What cannot be released goes when the description does.
+/// Releases the locks of a description in a range. Locks that cannot be released go when the description is closed.
 fn unlock(description: &HeldDescriptor, start: u64, end: u64) {
     let lock = Lock { family: LockFamily::Posix, kind: LockKind::Unlock, start, end, pid: 0 };
     if let Ok(mut raw) = raw_lock(&lock) {
@@ -300,7 +300,7 @@ impl Drop for FileLocks {
     }
 }
 
-// Closing a description releases its locks only if no child process has it still, between fork and exec.
+// Closing a description releases its locks only if no child process still has it, between fork and exec.
 
 impl Drop for Holder {
     fn drop(&mut self) {
@@ -324,7 +324,7 @@ fn raw_lock(lock: &Lock) -> Result<libc::flock64> {
         return Err(Errno::EINVAL);
     }
     let start = i64::try_from(lock.start).map_err(|_| Errno::EOVERFLOW)?;
-    // Up to the largest offset is up to the end, however far the file grows.
+    // A range up to the largest offset reaches the end, however far the file grows.
     let length = if lock.end >= i64::MAX as u64 { 0 } else { lock.end as i64 - start + 1 };
     Ok(libc::flock64 { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: start, l_len: length, l_pid: 0 })
 }

@@ -1,7 +1,7 @@
 //! `dir`: a directory of this machine, served as it is.
 //!
-//! Every object is named by a descriptor and a single component, never by a path put together, so nothing leads out of
-//! the directory, whatever changes in it meanwhile. See [`DirectoryFileSystem`].
+//! Every object is named by a descriptor and a single component, never by an assembled path, so nothing leads out of the
+//! directory, whatever changes in it meanwhile. See [`DirectoryFileSystem`].
 
 mod attributes;
 mod calls;
@@ -50,17 +50,17 @@ use handle::WireHandle;
 use node::Node;
 use tree::{Found, Tree};
 
-/// What it is called in a stack.
+/// Name of this base in a stack.
 const KIND: &str = "dir";
 
-/// How a directory is served.
+/// Options for serving a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Nothing but this stack can reach the directory: it is mounted over, or in a place of its own.
+    /// Whether only this stack can reach the directory: it is mounted over, or in a location of its own.
     pub exclusive: bool,
-    /// Objects are identified by the kernel's file handles where the file system and our permissions allow it. Otherwise
-    /// by device, inode number and time of creation: then handles do not survive a restart, and an object that others
-    /// move behind our back is lost to those who hold it.
+    /// Whether to identify objects by the kernel's file handles where the file system and our permissions allow it.
+    /// Otherwise objects are identified by device, inode number and creation time: then handles do not survive a restart,
+    /// and an object that others move without our knowledge is lost to its holders.
     pub file_handles: bool,
 }
 
@@ -72,15 +72,15 @@ impl Default for Options {
 
 /// A directory of this machine as a file system.
 ///
-/// - As root with the usual capabilities it acts with the caller's credentials, so the lower file system decides what is
-///   allowed; otherwise as the user that it runs as, and [`Properties::checks_credentials`] is false. A thread keeps the
-///   credentials of its last operation until the next: see [`restore_thread_credentials`].
-/// - File systems mounted below the directory are crossed. Their inode numbers are mixed with the device's, so that none
-///   clashes with one of the directory's own file system. They stay busy once they have been visited. The stack's own
-///   mount is not: where it lies below the directory, what it covers is served.
-/// - Handles reach every object of the file systems concerned, also outside the directory: a front end that takes handles
-///   from outside authenticates them. Where the kernel knows the object's path and it lies outside, the handle is stale.
-/// - `O_DIRECT` is not passed on, `O_NOATIME` only where it is allowed, `O_SYNC` and `O_DSYNC` are.
+/// - As root with the usual capabilities it acts with the caller's credentials, so the lower file system performs the
+///   permission checks; otherwise it acts as the user that it runs as, and [`Properties::checks_credentials`] is false. A
+///   thread keeps the credentials of its last operation until the next: see [`restore_thread_credentials`].
+/// - File systems mounted below the directory are crossed. Their inode numbers are mixed with the device number, so that
+///   none collides with one of the directory's own file system. They stay busy once they have been visited. The stack's own
+///   mount is not crossed: if it is below the directory, the covered directory is served.
+/// - Handles reach every object of the file systems concerned, even outside the directory: a front end that accepts handles
+///   from outside must authenticate them. If the kernel knows the object's path and that is outside, the handle is stale.
+/// - `O_DIRECT` is not passed on, `O_NOATIME` only where it is allowed; `O_SYNC` and `O_DSYNC` are passed on.
 pub struct DirectoryFileSystem {
     tree: Arc<Tree>,
     root: Arc<Node>,
@@ -89,10 +89,10 @@ pub struct DirectoryFileSystem {
 }
 
 impl DirectoryFileSystem {
-    /// Opens the directory at once, so that whatever is mounted over it later does not hide it.
+    /// Opens the directory immediately, so that anything mounted over it later does not hide it.
     ///
-    /// Raises the process's limit of open files as far as it may, and uses at most a quarter of it for open directories. No
-    /// user may hold open so much that others cannot: see `EMFILE` in open(2).
+    /// Raises the process's limit of open files as far as allowed, and uses at most a quarter of it for open directories. No
+    /// user may hold so many open files that others cannot open any: see `EMFILE` in open(2).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -114,7 +114,7 @@ impl DirectoryFileSystem {
         Ok(Self { tree, root, path, options })
     }
 
-    /// The path that the directory had when it was opened, without symlinks.
+    /// Returns the path of the directory when it was opened, with symlinks resolved.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -156,7 +156,7 @@ impl FileSystem for DirectoryFileSystem {
         Properties {
             exclusive: self.options.exclusive,
             checks_credentials: self.tree.credentials.switches(),
-            // A file system below this one, mounted now or later, may tell errors at close.
+            // A file system below this one, mounted now or later, may report errors at close.
             nothing_to_flush: false,
             reading_changes_times: self.tree.mounts.root().keeps_access_times() && !self.tree.keeps_times_of_files(),
             persistent_handles: self.tree.mounts.root().handles().is_some(),
@@ -189,12 +189,12 @@ fn open_error(path: &Path, errno: Errno) -> OpenError {
     }
 }
 
-/// The vnode interface's error of a system call's.
+/// Converts the error of a system call to that of the vnode interface.
 fn errno(error: rustix::io::Errno) -> Errno {
     Errno::new(error.raw_os_error())
 }
 
-/// How many directories may be kept open.
+/// Returns the maximum number of directories kept open.
 fn descriptor_limit() -> usize {
     const MOST: usize = 4_096;
     (shares::limit() / 4).clamp(16, MOST)

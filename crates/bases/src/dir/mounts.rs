@@ -1,4 +1,4 @@
-//! The mounts of the tree: the root's, and those below it, each known by the kernel's number of the mount and its device.
+//! The mounts of the tree: the root's and those below it, each identified by its mount ID and device.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,61 +15,61 @@ use super::status::Status;
 use super::tree::PATH_ONLY;
 use super::{errno, system};
 
-/// One mount. A file system that is mounted at several places of the tree has several, for each forbids what its flags say.
-/// One mount that shows several devices, such as overlayfs's, counts once for each.
+/// One mount. A file system mounted at several points of the tree has several, since the flags of each forbid different
+/// things. One mount that shows several devices, such as overlayfs, counts once for each.
 pub struct Mount {
-    /// Its place in the list; 0 is the root's.
+    /// Index in the list; 0 is the root's mount.
     pub index: u16,
-    /// Its device number.
+    /// Device number.
     pub device: u64,
-    /// The kernel's number of it.
+    /// Mount ID.
     id: u64,
     is_of_root_device: bool,
-    /// A process serves it, by FUSE, which may be any user's and may not answer. Not said of the root's.
+    /// Whether it is a FUSE mount, whose server may be any user's and may not reply. Always false for the root's mount.
     is_served: bool,
-    /// No other mount of the device was met before.
+    /// Whether no other mount of the device was seen before.
     is_first: bool,
-    /// A descriptor on it, which keeps its number from being used again. None if it has been given up.
+    /// A descriptor on it, which keeps its mount ID from being reused. `None` once it has been released.
     place: Option<OwnedFd>,
-    /// Present where objects can be opened by handle.
+    /// Present if objects can be opened by handle.
     handles: Option<Handles>,
     behaviour: Behaviour,
-    /// When it was met, if it is an overlay: on the clock of times of creation, as [`Status::generation`].
+    /// Time at which it was first seen, if it is an overlay: on the clock of creation times, see [`Status::generation`].
     overlay_seen_at: Option<u64>,
-    /// Number of live vnodes on it. Not counted of the root's mount, which stays.
+    /// Number of live vnodes on it. Not maintained for the root's mount, which is permanent.
     vnodes: Arc<AtomicUsize>,
 }
 
-/// How the common local file systems behave, and what is assumed of others.
+/// Behaviour of the common local file systems, and what is assumed about others.
 #[derive(Clone, Copy, Default)]
 struct Behaviour {
-    /// It has nothing to tell at close.
+    /// Whether closing a file reports no errors.
     is_local: bool,
     keeps_access_times: bool,
     is_overlay: bool,
-    /// An object is found by other spellings of its name.
+    /// Whether an object is found by other spellings of its name.
     folds_names: bool,
-    /// An inode number is of an object only as long as somebody uses that: it has none on storage.
+    /// Whether inode numbers are valid only while the object is in use, because it has none on storage.
     lends_numbers: bool,
-    /// A file that is removed while something holds it gets another name in its directory until it is let go (`.nfs…`).
+    /// Whether a file that is removed while in use gets another name in its directory until it is released (`.nfs…`).
     renames_removed: bool,
 }
 
 struct Handles {
-    /// A descriptor on the file system: open_by_handle_at wants a real one, not an `O_PATH` one.
+    /// A descriptor on the file system: open_by_handle_at(2) requires a real one, not an `O_PATH` one.
     descriptor: OwnedFd,
-    /// Where handles hold the inode number.
+    /// Offset of the inode number in handles.
     inode_offset: Option<usize>,
 }
 
-/// The mounts of the tree that have been met, and that are there still or have live vnodes.
+/// The mounts of the tree that have been seen, and that still exist or have live vnodes.
 pub struct Mounts {
     root: Arc<Mount>,
     others: RwLock<Others>,
     use_handles: bool,
 }
 
-/// All but the root's, each at its index less 1. The place of one that has been forgotten is empty.
+/// All mounts except the root's, each at its index minus 1. The slot of a forgotten mount is empty.
 #[derive(Default)]
 struct Others(Vec<Option<Arc<Mount>>>);
 
@@ -78,7 +78,7 @@ impl Others {
         self.0.iter().flatten()
     }
 
-    /// The first place that is empty.
+    /// Returns the first empty slot.
     fn free_place(&mut self) -> Result<(u16, &mut Option<Arc<Mount>>)> {
         let place = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
         let index = u16::try_from(place + 1).map_err(|_| Errno::ENFILE)?;
@@ -88,13 +88,13 @@ impl Others {
         Ok((index, &mut self.0[place]))
     }
 
-    /// Takes the descriptors of those that are not mounted any more.
+    /// Takes the descriptors of mounts that are no longer mounted.
     fn give_up_gone(&mut self, mounted: &HashSet<u64>) -> Vec<Arc<Mount>> {
         let gone = self.0.iter_mut().flatten().filter(|mount| mount.place.is_some() && !mounted.contains(&mount.id));
         gone.map(|mount| std::mem::replace(mount, Arc::new(mount.given_up()))).collect()
     }
 
-    /// Takes out those that are not mounted any more and that nothing refers to.
+    /// Removes and returns mounts that are no longer mounted and that nothing refers to.
     fn take_gone(&mut self, mounted: &HashSet<u64>) -> Vec<Arc<Mount>> {
         let places = self.0.iter_mut();
         places
@@ -104,7 +104,7 @@ impl Others {
 }
 
 impl Mount {
-    /// The one that an object is on, as the root's.
+    /// Creates the mount that an object is on, as the root's.
     fn root(
         acting: &Acting<'_>,
         object: BorrowedFd<'_>,
@@ -112,7 +112,7 @@ impl Mount {
         handles: Option<Handles>,
         behaviour: Behaviour,
     ) -> Result<Self> {
-        // The clock of times of creation, which are never before it.
+        // The clock of creation times: none of them is earlier than the present reading.
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         let now = (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64);
         Ok(Self {
@@ -130,62 +130,64 @@ impl Mount {
         })
     }
 
-    /// Whether the object of this state is on it.
+    /// Returns whether the object with this status is on the mount.
     pub fn has(&self, status: &Status) -> bool {
         self.is(status.mount_id(), status.device())
     }
 
-    /// Whether the kernel answers for it without asking anybody.
+    /// Returns whether the kernel answers for it without querying a server.
     pub fn answers_by_itself(&self) -> bool {
         self.behaviour.is_local || self.behaviour.is_overlay
     }
 
-    /// Whether the object of this state is its root, and a process serves it that may not answer. It is asked for by those only
-    /// who want to know of just that object: a look-up of its name would keep all others from the directory above.
+    /// Returns whether the object with this status is the root of this mount and a FUSE server, which may not reply, serves it.
+    /// Only callers that need that very object query the server: querying it in a look-up would block everybody else from the
+    /// directory above.
     pub fn is_root_of_server(&self, status: &Status) -> bool {
         self.is_served && status.is_mount_root()
     }
 
-    /// The inode number that the object of this state is known by. What the kernel has as that of the root of a server changes
-    /// when the server is first asked.
+    /// Returns the inode number by which the object with this status is known. The kernel's number for the root of a FUSE
+    /// mount changes when the server is first queried.
     pub fn known_ino(&self, status: &Status) -> u64 {
         if self.is_root_of_server(status) { SERVER_ROOT_INO } else { status.ino() }
     }
 
-    /// Whether an object with that [`Mount::known_ino`] is the root of a server.
+    /// Returns whether an object with that [`Mount::known_ino`] is the root of a FUSE mount.
     pub fn is_server_root_ino(&self, ino: u64) -> bool {
         self.is_served && ino == SERVER_ROOT_INO
     }
 
-    /// The time of creation that the object of this state is known by, as [`Status::generation`]: none of the root of a server,
-    /// as [`Mount::known_ino`].
+    /// Returns the creation time by which the object with this status is known, see [`Status::generation`]: `None` for the root
+    /// of a FUSE mount, see [`Mount::known_ino`].
     pub fn known_generation(&self, status: &Status) -> Option<u64> {
         if self.is_root_of_server(status) { None } else { status.generation() }
     }
 
-    /// The state of an object that is open and on this mount. The root of a server is not asked for it.
+    /// Returns the status of an open object on this mount. The root of a FUSE mount is not queried for it.
     pub fn status_of(&self, object: BorrowedFd<'_>) -> Result<Status> {
         let known = Status::known_of_descriptor(object)?;
         if self.has_enough(&known) { Ok(known) } else { Status::of_descriptor(object) }
     }
 
-    /// Whether no more is to be asked for than this state of an object on it.
+    /// Returns whether this status of an object on the mount suffices, without another query.
     pub fn has_enough(&self, status: &Status) -> bool {
         status.is_asked() || self.answers_by_itself() || self.is_root_of_server(status)
     }
 
-    /// Counts one more vnode on it.
+    /// Adds one to the number of vnodes on it.
     pub fn count_vnode(&self) {
         if self.index != 0 {
             self.vnodes.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether nothing refers to it but the list, which must be locked: whoever makes a vnode on it has a reference.
+    /// Returns whether only the list refers to it. The list must be locked: code that creates a vnode on the mount holds a
+    /// reference.
     fn is_unused(self: &Arc<Self>) -> bool {
-        // Nor does anybody have the one that it has been given up in the place of.
+        // Nor does anything refer to the mount that this one replaced when its descriptors were released.
         let is_alone = Arc::strong_count(self) == 1 && Arc::strong_count(&self.vnodes) == 1;
-        // Whoever had a reference has counted its vnodes before it gave that up.
+        // A former holder of a reference counted its vnodes before it dropped that.
         fence(Ordering::Acquire);
         is_alone && self.vnodes.load(Ordering::Acquire) == 0
     }
@@ -194,22 +196,23 @@ impl Mount {
         self.id == id && self.device == device && self.place.is_some()
     }
 
-    /// The kernel's number of it.
+    /// Returns the mount ID.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Whether its device number alone stands for it: no other mount of the device was met before.
+    /// Returns whether its device number alone identifies it: no other mount of the device was seen before.
     pub fn is_first(&self) -> bool {
         self.is_first
     }
 
-    /// A descriptor on it, `O_PATH`; none if it has been given up.
+    /// Returns an `O_PATH` descriptor on it; `None` if that has been released.
     pub fn place(&self) -> Option<BorrowedFd<'_>> {
         self.place.as_ref().map(AsFd::as_fd)
     }
 
-    /// What stands for it in the list once it has been given up: vnodes on it cannot be opened any more.
+    /// Returns the entry that replaces it in the list once its descriptors have been released: vnodes on it can no longer be
+    /// opened.
     fn given_up(&self) -> Self {
         let Self { index, device, id, is_of_root_device, is_served, is_first, .. } = *self;
         let (behaviour, overlay_seen_at, vnodes) = (self.behaviour, self.overlay_seen_at, Arc::clone(&self.vnodes));
@@ -229,12 +232,12 @@ impl Mount {
         }
     }
 
-    /// A descriptor to open by handle with, where that can be done.
+    /// Returns a descriptor for opening by handle, where that is possible.
     pub fn handles(&self) -> Option<BorrowedFd<'_>> {
         self.handles.as_ref().map(|handles| handles.descriptor.as_fd())
     }
 
-    /// Whether the handle is known to be of an object with that inode number. A handle of another object may pass only
+    /// Returns whether the handle is known to be of an object with that inode number. A handle of another object passes only
     /// if that object had the same inode number at another time.
     pub fn handle_has_ino(&self, handle: &FileHandle, ino: u64) -> bool {
         let offset = self.handles.as_ref().and_then(|handles| handles.inode_offset);
@@ -243,45 +246,47 @@ impl Mount {
         })
     }
 
-    /// Whether reading a file changes its access time, and at once: neither `noatime` nor read-only nor on another machine.
+    /// Returns whether reading a file updates its access time, and immediately: the mount is neither `noatime` nor read-only
+    /// nor on another machine.
     pub fn keeps_access_times(&self) -> bool {
         self.behaviour.keeps_access_times
     }
 
-    /// Whether an object is found by other spellings of its name than the one that its directory lists.
+    /// Returns whether an object is found by other spellings of its name than the one that its directory lists.
     pub fn folds_names(&self) -> bool {
         self.behaviour.folds_names
     }
 
-    /// Whether an object has its inode number only as long as it is in use, and another one afterwards.
+    /// Returns whether an object has its inode number only while in use, and another one afterwards.
     pub fn lends_numbers(&self) -> bool {
         self.behaviour.lends_numbers
     }
 
-    /// Whether a file that is removed while something holds it gets another name in its directory.
+    /// Returns whether a file that is removed while in use gets another name in its directory.
     pub fn renames_removed(&self) -> bool {
         self.behaviour.renames_removed
     }
 
-    /// When it was first seen, in nanoseconds as times of creation, if it is an overlay of the kernel's: an object there gets another
-    /// time of creation, and keeps its number, as it is copied to the layer that may be changed.
+    /// Returns when it was first seen, in nanoseconds on the clock of creation times, if it is a kernel overlay: an object
+    /// there gets another creation time, and keeps its number, when it is copied up to the writable layer.
     pub fn overlay_seen_at(&self) -> Option<u64> {
         self.overlay_seen_at
     }
 
-    /// Whether closing a file may tell of an error of earlier writes, as on network file systems.
+    /// Returns whether closing a file may report an error of earlier writes, as on network file systems.
     pub fn tells_errors_at_close(&self) -> bool {
         !self.behaviour.is_local
     }
 
-    /// The inode number that the stack shows: the file system's own on the root's, mixed with the device elsewhere.
+    /// Returns the inode number that the stack shows: the file system's own on the root's device, mixed with the device
+    /// number elsewhere.
     pub fn shown_ino(&self, ino: u64) -> u64 {
         if self.is_of_root_device { ino } else { foreign_ino(self.device, ino) }
     }
 }
 
 impl Mounts {
-    /// The root's file system, by its root directory.
+    /// Creates the list with the root's mount, given its root directory.
     pub fn new(acting: &Acting<'_>, root: BorrowedFd<'_>, use_handles: bool) -> Result<Self> {
         let status = Status::of_descriptor(root)?;
         let handles = use_handles.then(|| probe(acting, root, &status)).flatten();
@@ -289,40 +294,40 @@ impl Mounts {
         Ok(Self { root, others: RwLock::default(), use_handles })
     }
 
-    /// The root's.
+    /// Returns the root's mount.
     pub fn root(&self) -> &Arc<Mount> {
         &self.root
     }
 
-    /// The inode number that the stack shows for one of a device, which need not have been met.
+    /// Returns the inode number that the stack shows for one of a device, which need not have been seen.
     pub fn shown_ino(&self, device: u64, ino: u64) -> u64 {
         if device == self.root.device { ino } else { foreign_ino(device, ino) }
     }
 
-    /// By its place in the list, where it is as long as it has vnodes.
+    /// Returns the mount at an index of the list, where it stays as long as it has vnodes.
     pub fn get(&self, index: u16) -> Arc<Mount> {
         let other = usize::from(index).checked_sub(1).map(|place| self.others().0[place].clone());
         other.flatten().unwrap_or_else(|| Arc::clone(&self.root))
     }
 
-    /// One vnode less is on that mount.
+    /// Subtracts one from the number of vnodes on that mount.
     pub fn discount_vnode(&self, index: u16) {
         if index != 0 {
             self.get(index).vnodes.fetch_sub(1, Ordering::Release);
         }
     }
 
-    /// All of them.
+    /// Returns all mounts.
     pub fn all(&self) -> Vec<Arc<Mount>> {
         std::iter::once(&self.root).chain(self.others().all()).cloned().collect()
     }
 
-    /// The first of a device that has been met below the root's mount.
+    /// Returns the first mount of a device that has been seen below the root's mount.
     pub fn first_of_device(&self, device: u64) -> Option<Arc<Mount>> {
         self.others().all().find(|mount| mount.device == device && mount.is_first).cloned()
     }
 
-    /// By the kernel's number and the device, if it has been met.
+    /// Returns the mount with this mount ID and device, if it has been seen.
     pub fn find(&self, id: u64, device: u64) -> Option<Arc<Mount>> {
         if self.root.is(id, device) {
             return Some(Arc::clone(&self.root));
@@ -334,12 +339,12 @@ impl Mounts {
         self.others.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The one that the object of this state is on, if it has been met.
+    /// Returns the mount that the object with this status is on, if it has been seen.
     pub fn of(&self, status: &Status) -> Option<Arc<Mount>> {
         self.find(status.mount_id(), status.device())
     }
 
-    /// The one that an object is on, which is met now if it was not before, by the server.
+    /// Returns the mount that an object is on; a mount not seen before is added now, with the server's credentials.
     pub fn of_object(&self, acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Result<Arc<Mount>> {
         if let Some(mount) = self.of(status) {
             return Ok(mount);
@@ -359,9 +364,9 @@ impl Mounts {
         Ok(Arc::clone(place.insert(Arc::new(Mount { index, is_of_root_device, is_first, ..new }))))
     }
 
-    /// Forgets the mounts that are not there any more and have no vnodes, with their descriptors: an end of a mount is not told,
-    /// so that is found out when another is met. Where descriptors are short, those that have vnodes give theirs up too: the kernel
-    /// may keep a name for ever that nobody asks for any more.
+    /// Forgets mounts that no longer exist and have no vnodes, and closes their descriptors: unmounting is not reported, so
+    /// it is detected when another mount is first seen. When descriptors are scarce, mounts that have vnodes release theirs
+    /// too: the kernel may keep forever a name that nobody looks up any more.
     fn forget_gone(&self, has_descriptors: bool) {
         if self.others().0.is_empty() {
             return;
@@ -373,22 +378,22 @@ impl Mounts {
             gone.extend(others.give_up_gone(&mounted));
         }
         drop(others);
-        // Closed after the lock is free: what was detached ends with its last descriptor.
+        // Closed after the lock is released: a detached mount ends with its last descriptor.
         drop(gone);
     }
 }
 
-/// The kernel's numbers of all that is mounted, as far as the server sees it; `None` if it cannot be told now.
+/// Returns the mount IDs of everything mounted, as far as the server sees it; `None` if that cannot be determined now.
 fn mounted() -> Option<HashSet<u64>> {
     let table = std::fs::read(mount_table::OWN).ok()?;
     Some(mount_table::mounts(&table).map(|mount| mount.number).collect())
 }
 
-/// Whether the object of this state is on a mount that a process serves, by FUSE. Told by the mount table: the mount itself would
-/// ask the process. One that is not in the table any more may have been one.
+/// Returns whether the object with this status is on a FUSE mount, according to the mount table: the mount itself would query its
+/// server. A mount that is no longer in the table may have been one.
 fn is_served(status: &Status) -> bool {
     let Ok(table) = std::fs::read(mount_table::OWN) else { return false };
-    // An overlay shows other devices than the one in the table. Linux before 5.8 tells no number.
+    // An overlay reports other devices than the one in the table. Linux before 5.8 reports no mount ID.
     let is_it = |mount: &mount_table::Mount<'_>| match status.mount_id() {
         0 => mount.device == status.device(),
         id => mount.number == id,
@@ -396,18 +401,19 @@ fn is_served(status: &Status) -> bool {
     mount_table::mounts(&table).find(is_it).is_none_or(|mount| mount.is_fuse())
 }
 
-/// What the root of a server is known by. FUSE gives 1 to roots of which it does not know more, and to no other object this.
+/// Inode number by which the root of a FUSE mount is known. FUSE assigns 1 to roots that it knows nothing more of, and this
+/// number to no object.
 const SERVER_ROOT_INO: u64 = u64::MAX;
 
-/// The inode number shown for an object on another device than the root's.
+/// Returns the inode number shown for an object on another device than the root's.
 fn foreign_ino(device: u64, ino: u64) -> u64 {
-    // Spread over the bits that inode numbers rarely use; the top bit is never set by a file system.
+    // Spread over bits that inode numbers rarely use; file systems never set the top bit.
     let spread = device.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0x7fff_ff00_0000_0000;
     ino ^ (spread | 1 << 63)
 }
 
 impl Behaviour {
-    /// Of the file system that it is on.
+    /// Determines the behaviour of the file system that an object is on.
     fn of(object: BorrowedFd<'_>) -> Self {
         const LOCAL: [libc::c_long; 5] = [
             libc::EXT4_SUPER_MAGIC,
@@ -433,14 +439,15 @@ impl Behaviour {
 /// FAT and exFAT, which have no inodes.
 const FAT: [libc::c_long; 2] = [libc::MSDOS_SUPER_MAGIC, 0x2011_bab0];
 
-/// Whether objects of the file system that `object` is on can be opened by handle: tried with the object itself.
+/// Returns how to open objects by handle on the file system that `object` is on, if that works: tried with the object
+/// itself.
 fn probe(acting: &Acting<'_>, object: BorrowedFd<'_>, status: &Status) -> Option<Handles> {
-    // FUSE and FAT answer handles, but forget what they mean when the kernel forgets the inode.
+    // FUSE and FAT return handles, but lose their meaning when the kernel forgets the inode.
     let kind = rustix::fs::fstatfs(object).map_err(errno).ok()?.f_type;
     if kind == libc::FUSE_SUPER_MAGIC || FAT.contains(&kind) {
         return None;
     }
-    // Opening anything else could have effects, such as a device's.
+    // Opening anything else could have side effects, such as a device's.
     let flags = match status.kind {
         FileKind::Directory => OFlags::DIRECTORY,
         FileKind::Regular => OFlags::NONBLOCK,
@@ -471,7 +478,7 @@ mod tests {
             eprintln!("skipped: needs root to mount file systems");
             return;
         }
-        // A mount namespace of the test's thread: whatever happens, its mounts go with it.
+        // A mount namespace for the test's thread: whatever happens, its mounts go with it.
         // SAFETY: unsharing the mount namespace touches no memory.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
         run("mount", &["--make-rprivate", "/"]);

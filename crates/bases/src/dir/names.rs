@@ -1,4 +1,4 @@
-//! Names in a directory: found, taken away, moved.
+//! Looks up, removes and renames the names in a directory.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::table::fingerprint;
 use super::tree::{Found, PATH_ONLY, Tree};
 use super::{errno, removed, system};
 
-/// The object by that name.
+/// Returns the object with that name.
 pub fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<Entry> {
     only_directory(directory)?;
     let thread = &mut directory.tree().credentials.thread();
@@ -23,19 +23,20 @@ pub fn lookup(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<Entry
     Ok(Entry { vnode, attributes })
 }
 
-/// `ENOTDIR` for anything but a directory: an `O_PATH` descriptor of something else would say so too, but later.
+/// Returns `ENOTDIR` for anything but a directory: an `O_PATH` descriptor of something else would fail the same way, but
+/// later.
 pub fn only_directory(node: &Node) -> Result<()> {
     if node.file_kind() == FileKind::Directory { Ok(()) } else { Err(Errno::ENOTDIR) }
 }
 
-/// `EXDEV` for two objects on different mounts. The kernel would say so too, but to open them may ask a server that does not
-/// answer, and meanwhile nobody may change either directory.
+/// Returns `EXDEV` for two objects on different mounts. The kernel would do so too, but opening them may query a server that
+/// does not reply, and meanwhile nobody may change either directory.
 pub fn only_on_one_mount(one: &Node, other: &Node) -> Result<()> {
-    // An overlay shows several devices.
+    // An overlay reports several devices.
     if one.mount().id() == other.mount().id() { Ok(()) } else { Err(Errno::EXDEV) }
 }
 
-/// Takes a name that is no directory's away.
+/// Removes a name that is not a directory's.
 pub fn unlink(directory: &Node, caller: &Caller, name: Name<'_>) -> Result<()> {
     remove(directory, caller, name, AtFlags::empty())
 }
@@ -65,7 +66,7 @@ fn remove(directory: &Node, caller: &Caller, name: Name<'_>, flags: AtFlags) -> 
     Ok(())
 }
 
-/// Moves a name.
+/// Renames an entry.
 pub fn rename(
     from: &Node,
     caller: &Caller,
@@ -112,14 +113,14 @@ fn flags(mode: RenameMode) -> RenameFlags {
     }
 }
 
-/// Tells a live vnode without a handle where it has been moved to.
+/// Records the new location of a live vnode that has no handle.
 fn note_place(before: Found<'_>, directory: &Node, acting: &Acting<'_>, descriptor: BorrowedFd<'_>, name: &[u8]) {
     if directory.mount().handles().is_some() {
         return;
     }
     let tree = directory.tree();
     let Ok(status) = tree.status_at(acting, &directory.mount(), descriptor, name) else { return };
-    // An overlay shows several devices.
+    // An overlay reports several devices.
     let Some(mount) = tree.mounts.of(&status) else { return };
     let fingerprint = fingerprint(mount.index, mount.known_ino(&status));
     if let Some(node) = directory.tree().table.find(fingerprint, |node| node.is_found_as(&status, before)) {
@@ -128,7 +129,7 @@ fn note_place(before: Found<'_>, directory: &Node, acting: &Acting<'_>, descript
 }
 
 /// An object with a live vnode that is about to lose a name, perhaps its last: opened beforehand, so that the vnode stays
-/// usable afterwards. While it is held, those who find the object gone wait.
+/// usable afterwards. While this is held, callers that find the object gone wait.
 struct Victim<'a> {
     node: Arc<Node>,
     object: OwnedFd,
@@ -136,7 +137,7 @@ struct Victim<'a> {
 }
 
 impl<'a> Victim<'a> {
-    /// What is behind the name, if it has a live vnode that its removal would make unreachable.
+    /// Returns the object with that name, if it has a live vnode that the removal would make unreachable.
     fn find(above: &'a Node, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<Self>> {
         let tree = above.tree();
         let above_mount = above.mount();
@@ -144,7 +145,7 @@ impl<'a> Victim<'a> {
         let status = status_now()?;
         let Some(mount) = tree.mounts.of(&status) else { return Ok(None) };
         if mount.is_root_of_server(&status) {
-            // No name of what is mounted on can be taken away.
+            // The name of a mount point cannot be removed.
             return Ok(None);
         }
         let mut nodes = tree.table.find_all(fingerprint(mount.index, status.ino()));
@@ -153,7 +154,7 @@ impl<'a> Victim<'a> {
             return Ok(None);
         }
         let lock = tree.removal_lock(status.ino());
-        // The number of links is asked for again, under the lock: another name may just have gone.
+        // The link count is queried again under the lock: another name may just have been removed.
         let has_other_names = status.kind != FileKind::Directory && status.nlink() > 1 && status_now()?.nlink() > 1;
         if has_other_names {
             nodes.retain(|node| !node.is_known_by_handle());
@@ -161,9 +162,9 @@ impl<'a> Victim<'a> {
         if nodes.is_empty() {
             return Ok(None);
         }
-        // By name and with the caller's credentials, which cost more to change than this does to check.
+        // By name and with the caller's credentials: changing those costs more than this check.
         let object = match open(tree, acting, directory, name) {
-            // Better that a vnode without a name becomes stale than that nothing can be removed.
+            // It is better that a vnode without a name becomes stale than that nothing can be removed.
             Err(Errno::EMFILE | Errno::ENFILE) => return Ok(None),
             Ok(object) if !may_keep(&object) => return Ok(None),
             opened => opened?,
@@ -173,7 +174,7 @@ impl<'a> Victim<'a> {
         Ok(node.map(|node| Self { node, object, _lock: lock }))
     }
 
-    /// Its name is gone: its vnodes keep it open.
+    /// Pins the object, whose name has been removed: its vnode keeps it open.
     fn keep(self) {
         self.node.pin(self.object);
         self.node.has_lost_a_name();
@@ -191,7 +192,7 @@ fn open(tree: &Tree, acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<
     }
 }
 
-/// Whether the object of a vnode is the one that is open, found there.
+/// Returns whether the open object, found there, is the object of a vnode.
 fn is_open(node: &Node, object: BorrowedFd<'_>, found: Found<'_>) -> bool {
     if node.is_known_by_handle() {
         system::name_to_handle_at(object, b"", system::EMPTY_PATH).is_ok_and(|handle| node.has_handle(&handle))
@@ -200,7 +201,7 @@ fn is_open(node: &Node, object: BorrowedFd<'_>, found: Found<'_>) -> bool {
     }
 }
 
-/// Where an entry of a directory was found.
+/// Returns the location of an entry of a directory.
 pub fn found<'a>(directory: &'a Node, name: Name<'a>) -> Found<'a> {
     Found::At(directory, name.as_bytes())
 }

@@ -15,50 +15,51 @@ use super::status::Status;
 use super::table::fingerprint;
 use super::tree::{Found, PATH_ONLY, Tree};
 
-/// One object. There is at most one live vnode for it, however it was found.
+/// One object. It has at most one live vnode, however it was found.
 ///
-/// Kept small, for there may be millions: 72 bytes with its counts.
+/// Kept small, since there may be millions: 72 bytes with its reference counts.
 pub struct Node {
     tree: Arc<Tree>,
     ino: u64,
     identity: Identity,
-    /// An `O_PATH` descriptor that keeps an object without a name reachable.
+    /// An `O_PATH` descriptor that keeps an unlinked object reachable.
     pinned: OnceLock<OwnedFd>,
     mount: u16,
     kind: FileKind,
 }
 
-/// How an object is known again.
+/// How an object is recognised.
 pub enum Identity {
     /// By the kernel's file handle.
     Handle(CompactHandle),
-    /// By inode number and time of creation, at the place where it was last seen. Where no such time is kept, by that place.
+    /// By inode number and creation time, at the location where it was last seen; by that location alone if the file system
+    /// keeps no creation time.
     Place(Box<Place>),
 }
 
-/// Where an object without a file handle is.
+/// The location of an object without a file handle.
 pub struct Place {
-    /// By which it is named.
+    /// The generation by which it is named.
     generation: u64,
-    /// The time of creation that it has: another one, once it has been copied to another layer of an overlay.
+    /// The current creation time: a different one once the object has been copied to another layer of an overlay.
     created: AtomicU64,
     at: Mutex<Option<Location>>,
 }
 
-/// More directories above each other than this are taken for a ring: directories that others have moved into each other
-/// one after the other may be remembered so.
+/// Maximum number of nested directories; more are taken for a cycle, since directories that others have moved into each
+/// other one after the other may be remembered as one.
 const LONGEST_WAY: usize = 1 << 16;
 
 /// A directory and a name in it.
 pub type Location = (Arc<Node>, Box<[u8]>);
 
-/// A descriptor to name an object by in system calls: `O_PATH`, unless the object is known otherwise.
+/// A descriptor that names an object in system calls: `O_PATH`, unless the object is identified otherwise.
 pub enum Descriptor<'a> {
-    /// One that lives as long as the vnode.
+    /// A descriptor that lives as long as the vnode.
     Borrowed(BorrowedFd<'a>),
-    /// One of the cache.
+    /// A descriptor from the cache.
     Shared(Arc<OwnedFd>),
-    /// One for this use only.
+    /// A descriptor for this use only.
     Owned(OwnedFd),
 }
 
@@ -73,19 +74,20 @@ impl AsFd for Descriptor<'_> {
 }
 
 impl Identity {
-    /// By a file handle.
+    /// Creates the identity of an object with a file handle.
     pub fn of(handle: &FileHandle) -> Self {
         Self::Handle(CompactHandle::from(handle))
     }
 }
 
-/// What generations have that are given here, since the file system keeps no time of creation.
+/// Set in generations that are assigned here because the file system keeps no creation time.
 const GIVEN: u64 = 1 << 63;
-/// The time of creation of what is not found by its number any more.
+/// The creation time of an object that is no longer found by its number.
 const GONE: u64 = GIVEN - 1;
 
 impl Place {
-    /// Of an object with this time of creation, as [`Mount::known_generation`], at a place if that is known.
+    /// Creates the location of an object with this creation time, see [`Mount::known_generation`]; `at` is `None` if
+    /// unknown.
     pub fn new(generation: Option<u64>, at: Option<Location>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let given = || GIVEN | NEXT.fetch_add(1, Ordering::Relaxed);
@@ -93,9 +95,9 @@ impl Place {
         Self { generation, created: AtomicU64::new(generation), at: Mutex::new(at) }
     }
 
-    /// Whether a time of creation is that of a copy in another layer of the overlay that the object is on, by which it is known
-    /// from now on. An object is copied once at most, and only if it is older than what has been seen of the overlay: all that is
-    /// newer has been made in the layer that copies go to.
+    /// Returns whether a creation time is that of a copy in another layer of the overlay that the object is on; the object is
+    /// known by it from now on. An object is copied up at most once, and only if it is older than the first sighting of the
+    /// overlay: anything newer was created in the layer that is copied to.
     fn is_copied(&self, generation: Option<u64>, seen: u64) -> bool {
         if self.generation & GIVEN == 0 && self.generation >= seen {
             return false;
@@ -111,7 +113,7 @@ impl Place {
 }
 
 impl Node {
-    /// A vnode for an object that has none.
+    /// Creates a vnode for an object that has none.
     pub fn new(tree: &Arc<Tree>, mount: &Mount, status: &Status, identity: Identity) -> Arc<Self> {
         let tree = Arc::clone(tree);
         mount.count_vnode();
@@ -119,53 +121,54 @@ impl Node {
         Arc::new(Self { tree, ino, identity, pinned: OnceLock::new(), mount, kind })
     }
 
-    /// What it shares with the other vnodes.
+    /// Returns the state that it shares with the other vnodes.
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }
 
-    /// The file system that it is on.
+    /// Returns the mount that it is on.
     pub fn mount(&self) -> Arc<Mount> {
         self.tree.mounts.get(self.mount)
     }
 
-    /// The place of that file system in the list.
+    /// Returns the index of that mount in the list.
     pub fn mount_index(&self) -> u16 {
         self.mount
     }
 
-    /// Its inode number on that file system.
+    /// Returns its inode number on that file system.
     pub fn ino_below(&self) -> u64 {
         self.ino
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn file_kind(&self) -> FileKind {
         self.kind
     }
 
-    /// Another reference to it. Looked up rather than kept, which would cost every vnode room.
+    /// Returns another reference to it. Looked up rather than stored, which would enlarge every vnode.
     pub fn reference(&self) -> Arc<Node> {
         let found = self.tree.table.find(fingerprint(self.mount, self.ino), |node| std::ptr::eq(node, self));
         found.expect("a vnode is in the table while it is live")
     }
 
-    /// What the cache of descriptors and the lock table know it by.
+    /// Returns the key of this vnode in the descriptor cache and the lock table.
     pub fn key(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Whether it is the root directory.
+    /// Returns whether it is the root directory.
     pub fn is_root(&self) -> bool {
         self.tree.is_root(self.mount, self.ino)
     }
 
-    /// Whether it is known by this file handle.
+    /// Returns whether this file handle identifies it.
     pub fn has_handle(&self, handle: &FileHandle) -> bool {
         matches!(&self.identity, Identity::Handle(own) if own.is(handle))
     }
 
-    /// Whether it is the object of this state, as far as can be told without a file handle, if it is where it was last seen.
+    /// Returns whether it is the object with this status if it is where it was last seen, as far as can be determined
+    /// without a file handle.
     pub fn has_generation(&self, status: &Status) -> bool {
         let Identity::Place(place) = &self.identity else { return false };
         let own = place.created.load(Ordering::Relaxed);
@@ -182,10 +185,10 @@ impl Node {
         self.mount().overlay_seen_at().is_some_and(|seen| place.is_copied(status.generation(), seen))
     }
 
-    /// Whether it is the object of this state that was found there, as far as can be told without a file handle. A number
-    /// without a time of creation, or with another one on an overlay, may have been given to another object: it is this one where
-    /// it was last seen. By another name it is if it has several; and a directory is, for it may have moved, and nothing is known of
-    /// what was in it.
+    /// Returns whether it is the object with this status that was found there, as far as can be determined without a file
+    /// handle. A number without a creation time, or with another one on an overlay, may have been reused for another object:
+    /// at the location where the vnode was last seen it is this one. Under another name it is this one if it has several
+    /// names; and so is a directory, since it may have moved and nothing is known about its former content.
     pub fn is_found_as(&self, status: &Status, found: Found<'_>) -> bool {
         let Identity::Place(place) = &self.identity else { return false };
         let may_be_elsewhere = match self.mount().known_generation(status) {
@@ -202,18 +205,18 @@ impl Node {
         matches!(&*at, Some((parent, known)) if std::ptr::eq(&raw const **parent, directory) && **known == *name)
     }
 
-    /// Whether the state has its device and inode number.
+    /// Returns whether the status has its device and inode number.
     pub fn is_object_of(&self, status: &Status) -> bool {
         let mount = self.mount();
         self.ino == mount.known_ino(status) && mount.has(status)
     }
 
-    /// Whether it is the root of what a process serves that may not answer.
+    /// Returns whether it is the root of a FUSE mount, whose server may not reply.
     pub fn is_root_of_server(&self) -> bool {
         self.mount().is_server_root_ino(self.ino)
     }
 
-    /// The time of creation that it is known by, if not by a handle, or what stands for that.
+    /// Returns the creation time that identifies it, or the number assigned instead; `None` if it has a handle.
     pub fn generation(&self) -> Option<u64> {
         match &self.identity {
             Identity::Handle(_) => None,
@@ -221,7 +224,7 @@ impl Node {
         }
     }
 
-    /// Its vnode handle.
+    /// Returns its vnode handle.
     pub fn wire_handle(&self) -> Handle {
         let mount = self.mount();
         match &self.identity {
@@ -240,29 +243,29 @@ impl Node {
         .encode()
     }
 
-    /// It was seen by this name in this directory: where to find it again, if it has no handle.
+    /// Records that it was seen by this name in this directory: where to find it again, if it has no handle.
     pub fn is_at(&self, directory: &Node, name: &[u8]) {
         let Identity::Place(place) = &self.identity else { return };
         if self.is_known_at(Found::At(directory, name)) {
             return;
         }
-        // The table's lock is never taken under a place's, but the other way round.
+        // The table's lock is never taken while a location's is held, only the other way round.
         let now = (directory.reference(), name.into());
         let before = place.at.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
         drop(before);
     }
 
-    /// The directory that it was last seen in, if it has no handle.
+    /// Returns the directory that it was last seen in, if it has no handle.
     pub fn known_parent(&self) -> Option<Arc<Node>> {
         let Identity::Place(place) = &self.identity else { return None };
         Some(place.location()?.0)
     }
 
-    /// A descriptor that names the object.
+    /// Returns a descriptor that names the object.
     pub fn descriptor(&self, thread: &mut Thread) -> Result<Descriptor<'_>> {
         match self.try_descriptor(thread) {
             Err(Errno::ESTALE) => {
-                // Its last name may just be going, in which case it is kept open as soon as the lock is free.
+                // Its last name may be about to be removed, in which case it is pinned as soon as the lock is released.
                 drop(self.tree.removal_lock(self.ino));
                 self.pinned().map(Descriptor::Borrowed).ok_or(Errno::ESTALE)
             }
@@ -270,7 +273,7 @@ impl Node {
         }
     }
 
-    /// As [`Node::descriptor`], without waiting for a removal: for those who may hold a removal lock.
+    /// Like [`Node::descriptor`], without waiting for a removal: for callers that may hold a removal lock.
     fn try_descriptor(&self, thread: &mut Thread) -> Result<Descriptor<'_>> {
         if let Some(descriptor) = self.standing_descriptor() {
             return Ok(descriptor);
@@ -293,7 +296,7 @@ impl Node {
         }
     }
 
-    /// A descriptor that is open already.
+    /// Returns a descriptor that is already open.
     fn standing_descriptor(&self) -> Option<Descriptor<'_>> {
         if self.is_root() {
             return Some(Descriptor::Borrowed(self.tree.root()));
@@ -307,8 +310,7 @@ impl Node {
         }
     }
 
-    /// Opens the object with the server's credentials, not to be used for anything but what the flags say: no
-    /// permission is checked.
+    /// Opens the object with the server's credentials, for use only as the flags say: no permission is checked.
     pub fn open_object(&self, thread: &mut Thread, flags: OFlags) -> Result<OwnedFd> {
         if self.is_root() || self.pinned().is_some() {
             return match self.standing_descriptor() {
@@ -319,7 +321,7 @@ impl Node {
         self.open_by_identity(thread, flags)
     }
 
-    /// As [`Node::open_object`], but never by way of a descriptor that is open already.
+    /// Like [`Node::open_object`], but never through a descriptor that is already open.
     pub fn open_by_identity(&self, thread: &mut Thread, flags: OFlags) -> Result<OwnedFd> {
         match &self.identity {
             Identity::Handle(handle) => {
@@ -331,8 +333,8 @@ impl Node {
         }
     }
 
-    /// Opens component by component from the nearest directory above that is open already. Not by recursion: the way may
-    /// be longer than a thread's stack.
+    /// Opens component by component from the nearest ancestor directory that is already open. Iterative, since the path may
+    /// be deeper than a thread's stack allows.
     fn open_at_place(&self, thread: &mut Thread, place: &Place, flags: OFlags) -> Result<OwnedFd> {
         let (mut parent, own_name) = place.location().ok_or(Errno::ESTALE)?;
         let mut way = Vec::new();
@@ -369,7 +371,8 @@ impl Node {
         Ok(object)
     }
 
-    /// A name of it was taken away, which is the only one of a directory: whatever has its number from now on is another.
+    /// Records that one of its names was removed, for a directory the only one: any object with its number from now on is
+    /// another.
     pub fn has_lost_a_name(&self) {
         if let Identity::Place(place) = &self.identity
             && self.kind == FileKind::Directory
@@ -378,18 +381,18 @@ impl Node {
         }
     }
 
-    /// Keeps the object open from now on, for it has no name any more.
+    /// Keeps the object open from now on, since it has no name any more.
     pub fn pin(&self, descriptor: OwnedFd) {
-        // One that is there already does as well.
+        // An existing one serves as well.
         let _ = self.pinned.set(descriptor);
     }
 
-    /// The descriptor that keeps an object without a name open.
+    /// Returns the descriptor that keeps an unlinked object open.
     pub fn pinned(&self) -> Option<BorrowedFd<'_>> {
         self.pinned.get().map(AsFd::as_fd)
     }
 
-    /// Whether the object is known by its handle.
+    /// Returns whether the object is identified by its handle.
     pub fn is_known_by_handle(&self) -> bool {
         matches!(self.identity, Identity::Handle(_))
     }
@@ -399,12 +402,12 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.forget(self);
         self.tree.mounts.discount_vnode(self.mount);
-        // One after the other: each might be the last to hold the one above, and the way up longer than the stack.
+        // Iterative: each may hold the last reference to its parent, and the path up may be deeper than the stack allows.
         let mut above = self.take_parent();
         while let Some(node) = above {
             let address = Arc::as_ptr(&node);
             let Some(mut node) = Arc::into_inner(node) else { break };
-            // Here, since it has moved: it is known by the address that it had.
+            // Done here, since the vnode has moved: it is known by its former address.
             node.forget(address);
             above = node.take_parent();
         }
@@ -412,8 +415,8 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// Takes the vnode out of the tables, where `address` stands for it. The address may be another vnode's as soon as
-    /// the table of vnodes has forgotten it, so that comes last.
+    /// Removes the vnode from the tables, which know it by `address`. That may become another vnode's as soon as the table
+    /// of vnodes has forgotten it, so that comes last.
     fn forget(&self, address: *const Node) {
         if self.kind == FileKind::Directory {
             self.tree.descriptors.remove(address as usize);
@@ -421,7 +424,7 @@ impl Node {
         self.tree.table.remove(fingerprint(self.mount, self.ino), address);
     }
 
-    /// The directory that it was last seen in, given up.
+    /// Takes the directory that it was last seen in.
     fn take_parent(&mut self) -> Option<Arc<Node>> {
         let Identity::Place(place) = &mut self.identity else { return None };
         Some(place.at.get_mut().unwrap_or_else(PoisonError::into_inner).take()?.0)

@@ -1,4 +1,4 @@
-//! Open directories: entries by the file system's own offsets as cookies.
+//! Open directories: entries, with the file system's own offsets as cookies.
 
 use std::ops::{ControlFlow, Range};
 use std::os::fd::AsFd;
@@ -18,11 +18,11 @@ use super::shares::{HeldDescriptor, Share};
 use super::status::number_at;
 use super::{errno, system};
 
-/// How much is read at once.
+/// Number of bytes read at once.
 const BUFFER_SIZE: usize = 32_768;
 
-/// The cookies that stand for the offsets 0, 1 and 2, which have other meanings above. ext4, whose offsets are hashes,
-/// has none in this range.
+/// The cookies that encode the offsets 0, 1 and 2, which have other meanings to callers. ext4, whose offsets are hashes,
+/// uses none in this range.
 const SMALL_OFFSETS: u64 = 0x7fff_ffff_0000_0000;
 
 /// An open directory.
@@ -30,29 +30,29 @@ pub struct Directory {
     node: Arc<Node>,
     mount: Arc<Mount>,
     descriptor: HeldDescriptor,
-    /// Something is mounted on an entry: records tell the number of what it covers.
+    /// Whether something is mounted on an entry: records then contain the number of the covered object.
     has_mount_points: bool,
-    /// What a read left over: most go on where the last one broke off.
+    /// Records left over from a read: most reads continue where the last one stopped.
     rest: Mutex<Option<Records>>,
-    /// The offset that the descriptor stands at; held from a seek to the read after it.
+    /// The current offset of the descriptor; locked from a seek to the read that follows it.
     position: Mutex<Option<u64>>,
 }
 
-/// Records of getdents64(2), as they were read in one go.
+/// Records of one getdents64(2) call.
 struct Records {
     buffer: Vec<u8>,
-    /// What is left of it.
+    /// The unread part of the buffer.
     range: Range<usize>,
-    /// The offset of the first that is left.
+    /// The offset of the first unread record.
     offset: u64,
-    /// Nobody has had any of them, or been told that there are none.
+    /// Whether no caller has received any of them, or learned that there are none.
     is_news: bool,
 }
 
 /// One record of getdents64(2).
 struct Record<'a> {
     ino: u64,
-    /// The offset of the record after it.
+    /// The offset of the next record.
     next: u64,
     length: usize,
     kind: u8,
@@ -69,7 +69,7 @@ impl Directory {
         let acting = thread.act_for(caller)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let servers = flags | OFlags::CLOEXEC | without_trace(caller);
-        // By its own name for itself, which needs the right to search it: the server has that, and a link of /proc costs more.
+        // By its own `.` entry, which requires search permission: the server has that, and a /proc link costs more.
         let open = || match caller.server {
             true => open_tolerantly(servers, |flags| acting.open_at(&object, c".", flags)).map_err(errno),
             false => acting.reopen(&object, flags).map_err(errno),
@@ -79,7 +79,7 @@ impl Directory {
                 node.tree().descriptors.clear();
                 open()?
             }
-            // A server that is no superuser may list what it may not search.
+            // A server that is not a superuser may list a directory that it may not search.
             Err(Errno::EACCES) if caller.server => acting.reopen(&object, flags).map_err(errno)?,
             opened => opened?,
         };
@@ -90,11 +90,11 @@ impl Directory {
         Ok(Self { node: node.reference(), mount: node.mount(), descriptor, has_mount_points, rest, position })
     }
 
-    /// The records from an offset on: what an earlier read left over, or fresh ones.
+    /// Returns the records from an offset on: left over from an earlier read, or fresh ones.
     fn records(&self, offset: u64, first: bool) -> Result<Records> {
         let rest = self.rest().take();
         match rest {
-            // Whoever starts over wants to see what has changed.
+            // A caller that starts over expects to see changes.
             Some(rest) if first && rest.offset == offset && rest.is_left_at(offset) => return Ok(rest),
             _ => {}
         }
@@ -105,18 +105,18 @@ impl Directory {
             rustix::fs::seek(&self.descriptor, SeekFrom::Start(offset)).map_err(errno)?;
         }
         let length = match system::read_records(self.descriptor.as_fd(), &mut buffer) {
-            // A directory that has been removed has no entries.
+            // A removed directory has no entries.
             Err(rustix::io::Errno::NOENT) => 0,
             length => length.map_err(errno)?,
         };
         let records = Records { buffer, range: 0..length, offset, is_news: true };
-        // Only a descriptor that was not read from yet stands at the start for sure.
+        // Only a descriptor that has not been read from is certainly at the start.
         *position = records.last_offset().filter(|&offset| offset != 0);
         Ok(records)
     }
 
     fn entry<'a>(&self, record: &Record<'a>) -> Result<Option<DirectoryEntry<'a>>> {
-        // A damaged file system may hold anything; `.` and `..` are not given.
+        // A damaged file system may contain anything; `.` and `..` are not returned.
         let Ok(name) = Name::new(record.name) else { return Ok(None) };
         if self.mount.renames_removed() && is_name_of_removed(record.name) {
             return Ok(None);
@@ -161,7 +161,7 @@ impl OpenDirectory for Directory {
             let mut records = self.records(offset, first)?;
             if records.range.is_empty() {
                 if !first {
-                    // Who has got something asks once more.
+                    // A caller that has received entries asks once more.
                     *self.rest() = Some(records);
                 }
                 return Ok(());
@@ -186,7 +186,7 @@ impl OpenDirectory for Directory {
 
     fn dots(&self) -> Option<[u64; 2]> {
         let _working = enter(KIND);
-        // Above it is another file system, or nothing.
+        // The parent is on another file system, or does not exist.
         if self.node.is_root() || self.mount.index != 0 {
             return None;
         }
@@ -207,12 +207,12 @@ impl OpenDirectory for Directory {
 }
 
 impl Records {
-    /// Whether a read from this offset goes on with them.
+    /// Returns whether a read from this offset continues with them.
     fn is_left_at(&self, offset: u64) -> bool {
         if offset == 0 { self.is_news } else { self.is_news || !self.range.is_empty() }
     }
 
-    /// The number of a name, if it is among them.
+    /// Returns the inode number of a name, if it is among them.
     fn number_of(&self, name: &[u8]) -> Option<u64> {
         self.iter().find(|record| record.name == name).map(|record| record.ino)
     }
@@ -222,7 +222,7 @@ impl Records {
         std::iter::from_fn(move || self.record_at(at).inspect(|record| at += record.length))
     }
 
-    /// The first record that is left.
+    /// Returns the first unread record.
     fn first(&self) -> Option<Record<'_>> {
         self.record_at(self.range.start)
     }
@@ -237,7 +237,7 @@ impl Records {
         Some(Record { ino: number(0)?, next: number(8)?, length, kind: bytes[18], name })
     }
 
-    /// The offset after the last record, where the descriptor stands.
+    /// Returns the offset after the last record, which is the descriptor's.
     fn last_offset(&self) -> Option<u64> {
         self.iter().last().map(|record| record.next)
     }

@@ -1,4 +1,4 @@
-//! Where an object is: its path, its parent, a symlink's target.
+//! Locations of objects: their path, their parent, and a symlink's target.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::status::Status;
 use super::tree::{Found, PATH_ONLY};
 use super::{errno, system};
 
-/// The path below the root, as the kernel knows it.
+/// Returns the path below the root, as the kernel knows it.
 pub fn path(node: &Node) -> Result<Vec<u8>> {
     if node.is_root() {
         return Ok(Vec::new());
@@ -26,8 +26,8 @@ pub fn path(node: &Node) -> Result<Vec<u8>> {
     if !path.as_ref().is_some_and(|path| path.ends_with(DELETED)) {
         return path.ok_or(Errno::EOPNOTSUPP);
     }
-    // The descriptor remembers a name that is gone, or has none though one was given to the file later. Opened anew it
-    // may have a better one; a file may also really be called so.
+    // The descriptor remembers a name that has been removed, or has none although the file got one later. A fresh one may
+    // have a better name; a file may also really have such a name.
     let fresh = node.open_by_identity(thread, PATH_ONLY)?;
     let path = below_root(node, fresh.as_fd())?.ok_or(Errno::EOPNOTSUPP)?;
     let status = thread.act_as_server()?.status_at(node.tree().root(), &*path);
@@ -37,19 +37,19 @@ pub fn path(node: &Node) -> Result<Vec<u8>> {
     Ok(path)
 }
 
-/// What the kernel appends to the path of an object that has lost the name that it was opened by.
+/// The suffix that the kernel appends to the path of an object whose name at open has been removed.
 const DELETED: &[u8] = b" (deleted)";
 
-/// The path of an object below the root; `None` if it is elsewhere, or the kernel has no path for it: that of a file
-/// that was opened by handle is known only while its name is in the kernel's cache.
+/// Returns the path of an object below the root; `None` if it is elsewhere, or the kernel has no path for it: a file that
+/// was opened by handle has a path only while its name is in the kernel's dentry cache.
 fn below_root(node: &Node, descriptor: BorrowedFd<'_>) -> Result<Option<Vec<u8>>> {
     let absolute = absolute_path(descriptor)?;
     let root = root_prefix(node.tree().root())?;
     Ok(absolute.strip_prefix(&*root).filter(|path| !path.is_empty()).map(<[u8]>::to_vec))
 }
 
-/// Whether the kernel knows a path of the object that is outside the root. It knows none of a file that was opened by
-/// handle while no name of it is in its cache, which it calls `/`.
+/// Returns whether the kernel knows a path of the object that is outside the root. It knows none for a file that was opened
+/// by handle while no name of it is in its dentry cache, and reports `/`.
 pub fn is_known_outside(root: BorrowedFd<'_>, object: BorrowedFd<'_>) -> Result<bool> {
     let (mut path, root) = (absolute_path(object)?, root_prefix(root)?);
     let unknown = path == b"/";
@@ -59,7 +59,7 @@ pub fn is_known_outside(root: BorrowedFd<'_>, object: BorrowedFd<'_>) -> Result<
     Ok(!unknown && !path.starts_with(&root))
 }
 
-/// The path of the root, ended by a slash.
+/// Returns the path of the root, with a trailing slash.
 fn root_prefix(root: BorrowedFd<'_>) -> Result<Vec<u8>> {
     let mut path = absolute_path(root)?;
     if !path.ends_with(b"/") {
@@ -68,13 +68,13 @@ fn root_prefix(root: BorrowedFd<'_>) -> Result<Vec<u8>> {
     Ok(path)
 }
 
-/// The path of an object from the process's root, as the kernel knows it.
+/// Returns the path of an object from the process's root, as the kernel knows it.
 pub fn absolute_path(descriptor: BorrowedFd<'_>) -> Result<Vec<u8>> {
     let link = system::DescriptorPath::new(descriptor);
     Ok(rustix::fs::readlink(link.as_c_str(), Vec::new()).map_err(errno)?.into_bytes())
 }
 
-/// The directory that a directory is in.
+/// Returns the parent of a directory.
 pub fn parent(node: &Node, caller: &Caller) -> Result<VnodeRef> {
     if node.file_kind() != FileKind::Directory {
         return Err(Errno::ENOTDIR);
@@ -95,7 +95,7 @@ pub fn parent(node: &Node, caller: &Caller) -> Result<VnodeRef> {
     Ok(parent as Arc<_>)
 }
 
-/// Opens the directory that a directory is in. What is mounted over the root, our own stack perhaps, is not entered.
+/// Opens the parent of a directory. Whatever is mounted over the root, perhaps our own stack, is not entered.
 fn open_parent(acting: &Acting<'_>, directory: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<OwnedFd> {
     let flags = PATH_ONLY | OFlags::DIRECTORY;
     let within = acting.open_within(directory, c"..", flags, ResolveFlags::NO_XDEV);
@@ -111,7 +111,7 @@ fn open_parent(acting: &Acting<'_>, directory: BorrowedFd<'_>, root: BorrowedFd<
     acting.open_at(directory, c"..", flags).map_err(errno)
 }
 
-/// A symlink's target.
+/// Returns the target of a symlink.
 pub fn readlink(node: &Node, _caller: &Caller) -> Result<Vec<u8>> {
     if node.file_kind() != FileKind::Symlink {
         return Err(Errno::EINVAL);

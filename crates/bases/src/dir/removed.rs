@@ -1,7 +1,8 @@
-//! What is removed on NFS while it is open: it stays in its directory by a name of the client's (`.nfs…`) until it is closed.
+//! Files removed on NFS while open: they stay in their directory under a name of the client's (`.nfs…`) until they are
+//! closed.
 //!
-//! Such names are not listed. A directory that has nothing else can be removed: a file is closed a moment after its program has
-//! closed it, and that is waited for.
+//! Such names are not listed. A directory that contains nothing else can be removed: a file is closed a moment after its
+//! program has closed it, and removal waits for that.
 
 use std::os::fd::BorrowedFd;
 use std::thread;
@@ -12,19 +13,19 @@ use rustix::io::Errno as SystemError;
 
 use super::credentials::Acting;
 
-/// How long it is waited until nothing is left in a directory.
+/// Maximum time to wait until nothing is left in a directory.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Whether a name is one that the kernel gives to what is removed (fs/nfs/unlink.c): the file's number and a count, in hexadecimal
-/// digits.
+/// Returns whether a name is one that the kernel gives to removed files (fs/nfs/unlink.c): the file's number and a count, in
+/// hexadecimal digits.
 pub fn is_name_of_removed(name: &[u8]) -> bool {
     const DIGITS: usize = 24;
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     name.strip_prefix(b".nfs").is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(is_digit))
 }
 
-/// Removes a directory, if there is nothing in it but what is removed already.
+/// Removes a directory if it contains nothing but files that are removed already.
 pub fn remove_directory(acting: &Acting<'_>, parent: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<()> {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -1,39 +1,40 @@
-//! What a lower mount's flags forbid (mount(8): `ro`, `nosuid`, `nodev`, `noexec`) stays forbidden above it.
+//! Restrictions of lower mounts' flags (mount(8): `ro`, `nosuid`, `nodev`, `noexec`), which remain in force in the stack
+//! above.
 //!
-//! The kernel keeps `ro` by itself, since every object is opened by a descriptor of its own mount, and `noexec` where it is
-//! asked whether a file may be executed. Above, it sees the flags of the stack's own mount only, so set-id bits, file
-//! capabilities and devices are shown so that they have no effect. The flags are asked for where an object has one of
-//! these, each time: a mount can be given others at any time.
+//! The kernel enforces `ro` by itself, since every object is opened through a descriptor of its own mount, and `noexec`
+//! where the permission to execute is checked. In the stack above, the kernel sees only the flags of the stack's own mount,
+//! so set-id bits, file capabilities and devices are shown in a form that has no effect. The flags are queried each time an
+//! object has one of these: a mount can be remounted with other flags at any time.
 
 use vnode::{Attributes, FileKind};
 
 use super::mounts::Mount;
 use super::status::Status;
 
-/// A set of what a mount forbids.
+/// The set of actions that a mount forbids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Restrictions(u64);
 
-/// The attribute that holds a program's capabilities.
+/// The extended attribute that holds a program's capabilities.
 pub const CAPABILITIES: &[u8] = b"security.capability";
 
-/// No driver has a major number from here on (CHRDEV_MAJOR_MAX and BLKDEV_MAJOR_MAX of Linux are 512), so a device whose
+/// Drivers have only major numbers below this (CHRDEV_MAJOR_MAX and BLKDEV_MAJOR_MAX of Linux are 512), so a device whose
 /// number has this bit cannot be opened: `ENXIO`.
 const WITHOUT_DRIVER: u32 = 0x800;
 
 impl Restrictions {
-    /// Nothing.
+    /// Forbids nothing.
     pub const NONE: Self = Self(0);
-    /// Any change.
+    /// Forbids any change.
     pub const READ_ONLY: Self = Self(libc::ST_RDONLY);
-    /// That programs run as somebody else, or with capabilities of their own.
+    /// Forbids programs to run as somebody else, or with capabilities of their own.
     pub const NO_SET_ID: Self = Self(libc::ST_NOSUID);
-    /// That devices are opened.
+    /// Forbids opening devices.
     pub const NO_DEVICES: Self = Self(libc::ST_NODEV);
-    /// That programs run.
+    /// Forbids running programs.
     pub const NO_EXECUTION: Self = Self(libc::ST_NOEXEC);
 
-    /// What either forbids.
+    /// Returns everything that either forbids.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -42,7 +43,7 @@ impl Restrictions {
         self.0 & other.0 == other.0
     }
 
-    /// By the options of a mount as the kernel's mount table lists them.
+    /// Parses the options of a mount as listed in the kernel's mount table.
     pub fn of_options(options: &[u8]) -> Self {
         options.split(|&byte| byte == b',').fold(Self::NONE, |all, option| {
             all.union(match option {
@@ -56,16 +57,16 @@ impl Restrictions {
     }
 }
 
-/// Whether a mount forbids something now; also where it does not tell.
+/// Returns whether a mount forbids something now; also true where it cannot be queried.
 pub fn forbids(mount: &Mount, what: Restrictions) -> bool {
     let state = mount.place().and_then(|place| rustix::fs::fstatfs(place).ok());
     state.is_none_or(|state| Restrictions(state.f_flags as u64).contains(what))
 }
 
-/// The attributes that are shown of an object: of a program on a mount without set-id programs no set-id bits (those of a
-/// directory mean something else), of a device on one without devices a number that no driver has. A device 0:0 cannot be
-/// opened in any case, and stands for names that are gone in unions. Of what was not asked for they are provisional, and the
-/// mount, which would have to ask too, is taken for one without either.
+/// Returns the attributes shown for an object: without the set-id bits for a program on a `nosuid` mount (those of a
+/// directory mean something else), with a number that no driver has for a device on a `nodev` mount. A device 0:0 cannot be
+/// opened in any case, and marks names that are removed in unions. The attributes of an object whose server was not queried
+/// are provisional, and its mount, which would have to query the server too, is taken for one without either flag.
 pub fn attributes(mount: &Mount, status: &Status) -> Attributes {
     const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
     let mut shown = status.attributes(mount.shown_ino(status.ino()));
@@ -85,7 +86,7 @@ pub fn attributes(mount: &Mount, status: &Status) -> Attributes {
     shown
 }
 
-/// Whether an attribute of an object on this mount is not shown, and counts as not there.
+/// Returns whether an attribute of an object on this mount is hidden, as if it did not exist.
 pub fn hides_attribute(mount: &Mount, name: &[u8]) -> bool {
     name == CAPABILITIES && forbids(mount, Restrictions::NO_SET_ID)
 }

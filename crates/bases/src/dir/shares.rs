@@ -1,10 +1,11 @@
 //! Shares of the process's descriptors: what callers hold open leaves room for other callers, for look-ups and for the server.
 //!
-//! Callers together hold at most [`Limits::held`]. A user holds at most as many as are left of these then, so that the next
-//! one always gets some: half of all if no other user has any, a third each if there are two. All subordinate ids of one range
-//! count as one user, for one who has such a range would have another share with each. The superuser, the server, and who
-//! runs it may have all that are left. Descriptors that the base keeps for itself are numbered below [`Limits::kept`]: the system
-//! gives the lowest number that is free, so the numbers from there on are free for what an operation needs for a moment.
+//! Callers together hold at most [`Limits::held`]. A user holds at most as many as are then left of these, so that the next user
+//! always gets some: half of all if no other user has any, a third each if there are two. All subordinate ids of one range count
+//! as one user, since the owner of such a range would otherwise have another share with each id. The superuser, the server, and
+//! the user that runs it may have all that are left. Descriptors that the base keeps for itself are numbered below
+//! [`Limits::kept`]: the system assigns the lowest free number, so the numbers from there on are free for the short-lived
+//! descriptors of operations.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,27 +16,27 @@ use vnode::{Caller, Errno, Result};
 
 use super::subordinates::holder;
 
-/// Most descriptors that callers leave, however many the process may have.
+/// Maximum number of descriptors that callers leave, however many the process may have.
 const RESERVE_MAX: usize = 1 << 14;
 
-/// What the process may have open, in descriptors.
+/// The process's limits of open descriptors.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Of callers.
+    /// Number that callers may hold.
     held: usize,
-    /// From this number on nothing is kept open for longer than an operation.
+    /// First number at which no descriptor is kept open for longer than an operation.
     kept: usize,
 }
 
 impl Limits {
-    /// Of a process that may have `all` open.
+    /// Computes the limits of a process that may have `all` open.
     fn of(all: usize) -> Self {
         let reserve = (all / 4).min(RESERVE_MAX);
         Self { held: all - reserve, kept: all - reserve / 2 }
     }
 }
 
-/// What callers hold.
+/// Numbers of descriptors that callers hold.
 #[derive(Debug, Default)]
 struct Held {
     total: usize,
@@ -43,7 +44,7 @@ struct Held {
 }
 
 impl Held {
-    /// Counts one more for a user, of `all` that callers may hold.
+    /// Counts one more for a user, out of `all` that callers may hold.
     fn take(&mut self, all: usize, user: u32, right: Right) -> Result<()> {
         let left = all.saturating_sub(self.total);
         let own = self.by_user.get(&user).copied().unwrap_or_default();
@@ -69,14 +70,14 @@ impl Held {
     }
 }
 
-/// How many of those that are left somebody may have.
+/// The part of the remaining descriptors that a caller may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Right {
-    /// As many as remain for others.
+    /// As many as it leaves for others.
     Share,
     /// All.
     Rest,
-    /// More than these: the reserve is the server's.
+    /// Even more than remain: the reserve is the server's.
     Any,
 }
 
@@ -94,34 +95,34 @@ impl Right {
 static LIMIT: LazyLock<usize> = LazyLock::new(raise);
 static HELD: LazyLock<Mutex<Held>> = LazyLock::new(Mutex::default);
 
-/// How many descriptors the process may have, after the limit has been raised as far as allowed.
+/// Returns the number of descriptors that the process may have, after raising the limit as far as allowed.
 pub fn limit() -> usize {
     *LIMIT
 }
 
-/// Whether a descriptor may be kept for longer than an operation: there are enough others.
+/// Returns whether a descriptor may be kept for longer than an operation: enough others are left.
 pub fn may_keep(descriptor: impl AsFd) -> bool {
     (descriptor.as_fd().as_raw_fd() as usize) < Limits::of(*LIMIT).kept
 }
 
-/// Room for a descriptor that a caller is to hold, counted until this is dropped.
+/// Room for a descriptor that a caller will hold, counted until this is dropped.
 #[derive(Debug)]
 pub struct Share {
     user: u32,
 }
 
 impl Share {
-    /// Room for one more descriptor of a caller; to be taken before anything is opened or made.
+    /// Reserves one more descriptor for a caller; to be called before anything is opened or created.
     ///
     /// # Errors
-    /// `EMFILE` for a caller that has as many as it may.
+    /// `EMFILE` for a caller that already has as many as it may.
     pub fn take(caller: &Caller) -> Result<Self> {
         let user = holder(caller.uid);
         held().take(Limits::of(*LIMIT).held, user, Right::of(caller))?;
         Ok(Self { user })
     }
 
-    /// Gives the room to the descriptor that it was taken for.
+    /// Transfers the reservation to the descriptor that it was made for.
     pub fn of(self, descriptor: OwnedFd) -> HeldDescriptor {
         HeldDescriptor { descriptor, _share: self }
     }
@@ -150,11 +151,11 @@ fn held() -> MutexGuard<'static, Held> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Raises the limit as far as allowed: that of root beyond its hard limit, up to what the system lets any process have.
+/// Raises the limit as far as allowed: for root beyond its hard limit, up to the system's maximum for any process.
 fn raise() -> usize {
     let maximum = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let of_system = std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
-    // Refused without the capability, and in some containers; then what there is has to do.
+    // Refused without the capability, and in some containers; then the present limit has to suffice.
     let _ = [of_system.unwrap_or(0).max(maximum), maximum]
         .into_iter()
         .any(|all| setrlimit(Resource::Nofile, Rlimit { current: Some(all), maximum: Some(all) }).is_ok());

@@ -1,4 +1,4 @@
-//! What statx(2) tells of an object, as vnode attributes.
+//! Converts the results of statx(2) into vnode attributes.
 
 use std::os::fd::AsFd;
 
@@ -8,10 +8,10 @@ use vnode::{Attributes, Device, Errno, FileKind, Result, Timestamp};
 
 use super::errno;
 
-/// The flags that are the object's own, and not of how it is mounted here.
+/// Flags that belong to the object itself, rather than to how it is mounted here.
 const FLAGS_OF_OBJECTS: u64 = !(libc::STATX_ATTR_MOUNT_ROOT | libc::STATX_ATTR_AUTOMOUNT) as u64;
 
-/// The state of one object at one moment.
+/// The status of one object at one moment.
 pub struct Status {
     raw: Statx,
     is_asked: bool,
@@ -20,22 +20,22 @@ pub struct Status {
 }
 
 impl Status {
-    /// Of the object by that name in a directory; a symlink itself.
+    /// Queries the object with that name in a directory, without following a symlink.
     pub fn at(directory: impl AsFd, name: impl Arg) -> Result<Self> {
         Self::of(directory, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// Of the object that is open.
+    /// Queries an open object.
     pub fn of_descriptor(descriptor: impl AsFd) -> Result<Self> {
         Self::of(descriptor, c"", AtFlags::EMPTY_PATH)
     }
 
-    /// As [`Status::at`], as the kernel knows it: a server, which may not answer, is not asked.
+    /// Like [`Status::at`], with what the kernel knows: a server, which may not reply, is not queried.
     pub fn known_at(directory: impl AsFd, name: impl Arg) -> Result<Self> {
         Self::of(directory, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC)
     }
 
-    /// As [`Status::of_descriptor`], as the kernel knows it: a server, which may not answer, is not asked.
+    /// Like [`Status::of_descriptor`], with what the kernel knows: a server, which may not reply, is not queried.
     pub fn known_of_descriptor(descriptor: impl AsFd) -> Result<Self> {
         Self::of(descriptor, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC)
     }
@@ -47,60 +47,60 @@ impl Status {
         Ok(Self { raw, is_asked: !flags.contains(AtFlags::STATX_DONT_SYNC), kind })
     }
 
-    /// Whether a server has been asked, if the object has one.
+    /// Returns whether the object's server, if it has one, has been queried.
     pub fn is_asked(&self) -> bool {
         self.is_asked
     }
 
-    /// Whether it is the root of a mount. Linux before 5.8 does not tell.
+    /// Returns whether it is the root of a mount. Linux before 5.8 does not report this.
     pub fn is_mount_root(&self) -> bool {
         self.raw.stx_attributes.bits() & libc::STATX_ATTR_MOUNT_ROOT as u64 != 0
     }
 
-    /// The number of the device that the object is on.
+    /// Returns the number of the device that the object is on.
     pub fn device(&self) -> u64 {
         rustix::fs::makedev(self.raw.stx_dev_major, self.raw.stx_dev_minor)
     }
 
-    /// The kernel's number of the mount that the object was reached by. 0 before Linux 5.8.
+    /// Returns the ID of the mount through which the object was reached; 0 before Linux 5.8.
     pub fn mount_id(&self) -> u64 {
         self.raw.stx_mnt_id
     }
 
-    /// The inode number on that device.
+    /// Returns the inode number on that device.
     pub fn ino(&self) -> u64 {
         self.raw.stx_ino
     }
 
-    /// The owner.
+    /// Returns the owner.
     pub fn uid(&self) -> u32 {
         self.raw.stx_uid
     }
 
-    /// The number of links.
+    /// Returns the number of links.
     pub fn nlink(&self) -> u32 {
         self.raw.stx_nlink
     }
 
-    /// The permission and set-id bits.
+    /// Returns the permission and set-id bits.
     pub fn mode(&self) -> u32 {
         u32::from(self.raw.stx_mode) & 0o7777
     }
 
-    /// The time of creation in nanoseconds, which tells objects apart that had the same inode number, if it is kept. Less than
-    /// 2^63.
+    /// Returns the creation time in nanoseconds, if the file system keeps it; it distinguishes objects that had the same inode
+    /// number. Less than 2^63.
     pub fn generation(&self) -> Option<u64> {
         self.created().map(|time| {
             (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(time.nanoseconds)) & !(1 << 63)
         })
     }
 
-    /// The time of creation, where the file system keeps it.
+    /// Returns the creation time, if the file system keeps it.
     pub fn created(&self) -> Option<Timestamp> {
         (self.raw.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| timestamp(self.raw.stx_btime))
     }
 
-    /// The attributes, with the inode number that the stack shows.
+    /// Returns the attributes, with the inode number that the stack shows.
     pub fn attributes(&self, ino: u64) -> Attributes {
         let raw = &self.raw;
         Attributes {
@@ -125,8 +125,8 @@ impl Status {
     }
 }
 
-/// Device and inode number of the object by that name in a directory, as the kernel knows them: what is mounted there is not
-/// asked, since it may not answer, and listing a directory does not wait for what is mounted in it.
+/// Returns the device and inode number of the object with that name in a directory, as the kernel knows them: a file system
+/// mounted there is not queried, since it may not reply, and listing a directory does not wait for what is mounted in it.
 pub fn number_at(directory: impl AsFd, name: impl Arg) -> Result<(u64, u64)> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(directory, name, flags, StatxFlags::INO).map_err(errno)?;

@@ -1,4 +1,4 @@
-//! Where file systems are mounted below the root, as the kernel's mount table tells, read again when it changes.
+//! The mount points below the root according to the kernel's mount table, which is read again when it changes.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,18 +26,18 @@ struct Known {
 /// One mount point.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Point {
-    /// The kernel's number of the mount.
+    /// The mount ID.
     pub id: u64,
-    /// The number of the device that is mounted.
+    /// The number of the mounted device.
     pub device: u64,
-    /// What the mount forbids.
+    /// The restrictions of the mount.
     pub restrictions: Restrictions,
-    /// Below the root.
+    /// Relative to the root.
     path: Vec<u8>,
 }
 
 impl Submounts {
-    /// Those below `root`. Without a mount table to read there are none.
+    /// Creates the list of mount points below `root`; it is empty if the mount table cannot be read.
     pub fn new(root: BorrowedFd<'_>) -> Self {
         let table = MountTable::open().ok();
         let mut known = Known { table, points: Vec::new(), parents: HashSet::new() };
@@ -45,23 +45,23 @@ impl Submounts {
         Self { known: Mutex::new(known) }
     }
 
-    /// Whether something is mounted on an entry of this directory, so that its records tell what is covered.
+    /// Returns whether something is mounted on an entry of this directory, so that its records describe covered objects.
     pub fn are_in(&self, root: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> bool {
         let known = self.current(root);
         !known.parents.is_empty() && absolute_path(directory).is_ok_and(|path| known.parents.contains(&path))
     }
 
-    /// Whether nothing is mounted below the root.
+    /// Returns whether nothing is mounted below the root.
     pub fn are_none(&self, root: BorrowedFd<'_>) -> bool {
         self.current(root).points.is_empty()
     }
 
-    /// Where a device is mounted.
+    /// Returns the mount points of a device.
     pub fn of_device(&self, root: BorrowedFd<'_>, device: u64) -> Vec<Point> {
         self.current(root).points.iter().filter(|point| point.device == device).cloned().collect()
     }
 
-    /// The root of what is mounted at a point, opened component by component.
+    /// Opens the root of the mount at a point, component by component.
     pub fn open(acting: &Acting<'_>, root: BorrowedFd<'_>, point: &Point) -> Option<OwnedFd> {
         let mut object: Option<OwnedFd> = None;
         for component in point.path.split(|&byte| byte == b'/') {
@@ -100,7 +100,7 @@ impl Known {
 }
 
 impl Point {
-    /// Of a mount, with its whole path.
+    /// Creates the point of a mount, with its full path.
     fn of(mount: Mount<'_>) -> Self {
         let restrictions = Restrictions::of_options(mount.options);
         Self { id: mount.number, device: mount.device, restrictions, path: mount.mount_point.into_owned() }

@@ -1,20 +1,20 @@
-//! Subordinate user ids, as subuid(5) lists them: whoever has a range of them can act as any number of users.
+//! Subordinate user ids, as listed by subuid(5): a user with a range of them can act as any number of users.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The ranges of this machine, and when they were read.
+/// The ranges of this machine, and the time at which they were read.
 static KNOWN: Mutex<Option<(Instant, Vec<Range<u32>>)>> = Mutex::new(None);
 
-/// The user id that stands for all of the same holder: the first of its range for a subordinate id, else the id itself. What the
-/// machine's list says is read again after some seconds.
+/// Returns the user id that represents all ids of one holder: the first of its range for a subordinate id, else the id itself.
+/// The machine's list is read again after some seconds.
 pub fn holder(uid: u32) -> u32 {
     const VALID: Duration = Duration::from_secs(10);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let is_valid = known.as_ref().is_some_and(|(read, _)| read.elapsed() < VALID);
     if !is_valid {
-        // Where it cannot be read now, what was known before still holds.
+        // If it cannot be read now, the previous ranges remain valid.
         let before = known.take().map_or_else(Vec::new, |(_, ranges)| ranges);
         let ranges = match std::fs::read_to_string("/etc/subuid") {
             Ok(list) => ranges(&list),
@@ -26,7 +26,7 @@ pub fn holder(uid: u32) -> u32 {
     known.as_ref().map_or(uid, |(_, ranges)| first_of(ranges, uid))
 }
 
-/// For a test: these are the ranges, for some seconds.
+/// Sets the ranges for a test, for some seconds.
 #[cfg(test)]
 pub fn assume(ranges: Vec<Range<u32>>) {
     *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), ranges));
@@ -36,12 +36,12 @@ fn first_of(ranges: &[Range<u32>], uid: u32) -> u32 {
     ranges.iter().find(|range| range.contains(&uid)).map_or(uid, |range| range.start)
 }
 
-/// The ranges of a list: in each line a user, the first id, and how many. What is no such line is passed over.
+/// Parses the ranges of a list: each line has a user, the first id, and a count. Malformed lines are skipped.
 fn ranges(list: &str) -> Vec<Range<u32>> {
     let parse = |line: &str| {
         let mut fields = line.trim().split(':').skip(1);
         let (first, count): (u32, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-        // Such as all users of the machine: they are not one.
+        // Such as all users of the machine: they are not one user.
         (first != 0).then(|| first..first.saturating_add(count))
     };
     list.lines().filter_map(parse).collect()

@@ -1,4 +1,4 @@
-//! System calls that rustix lacks, or has in a form that does not fit: the only unsafe code of this base.
+//! System calls that rustix lacks, or has in an unsuitable form: the only unsafe code of this base.
 
 use std::ffi::{CStr, c_int, c_long};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -8,10 +8,10 @@ use rustix::path::Arg;
 
 use super::handle::{FILE_HANDLE_MAX, FileHandle};
 
-/// What the calls here answer.
+/// The result of the calls here.
 pub type SystemResult<T> = Result<T, SystemError>;
 
-/// `AT_EMPTY_PATH`: the call is about the descriptor itself.
+/// `AT_EMPTY_PATH`: the call applies to the descriptor itself.
 pub const EMPTY_PATH: c_int = libc::AT_EMPTY_PATH;
 
 fn last_error() -> SystemError {
@@ -22,7 +22,7 @@ fn checked(result: c_long) -> SystemResult<c_long> {
     if result < 0 { Err(last_error()) } else { Ok(result) }
 }
 
-/// `struct file_handle` with room for the longest handle that is used here.
+/// `struct file_handle` with room for the longest handle used here.
 #[repr(C)]
 struct RawFileHandle {
     length: u32,
@@ -33,13 +33,13 @@ struct RawFileHandle {
 /// name_to_handle_at(2). Never follows a symlink.
 ///
 /// # Errors
-/// `EOPNOTSUPP` where the file system has no handles, `EOVERFLOW` where they are longer than what is used here.
+/// `EOPNOTSUPP` if the file system has no handles, `EOVERFLOW` if they are longer than the room here.
 pub fn name_to_handle_at(directory: BorrowedFd<'_>, name: &[u8], flags: c_int) -> SystemResult<FileHandle> {
     let mut raw = RawFileHandle { length: FILE_HANDLE_MAX as u32, kind: 0, bytes: [0; FILE_HANDLE_MAX] };
     let mut mount_id: c_int = 0;
     name.into_with_c_str(|name| {
-        // SAFETY: `raw` is laid out as struct file_handle with the room that its length field tells, and all
-        // pointers are valid for the call.
+        // SAFETY: `raw` is laid out as struct file_handle with the room that its length field states, and all pointers are
+        // valid for the call.
         checked(unsafe {
             libc::syscall(
                 libc::SYS_name_to_handle_at,
@@ -54,19 +54,19 @@ pub fn name_to_handle_at(directory: BorrowedFd<'_>, name: &[u8], flags: c_int) -
     FileHandle::new(raw.kind, raw.bytes.get(..raw.length as usize).ok_or(SystemError::OVERFLOW)?)
 }
 
-/// listxattrat(2), which came with Linux 6.13; `ENOSYS` before.
+/// listxattrat(2), added in Linux 6.13; `ENOSYS` before.
 pub fn list_attributes_at(directory: BorrowedFd<'_>, name: &CStr, buffer: &mut [u8]) -> SystemResult<usize> {
-    // The same on all architectures, as all new calls; the C library has no name for it yet.
+    // The same number on all architectures, as for all new calls; the C library has no name for it yet.
     const LISTXATTRAT: c_long = 465;
-    // SAFETY: the name is a C string, the buffer is writable for as many bytes as the call is told, and both are valid for
-    // the call.
+    // SAFETY: the name is a C string, the buffer is writable for the length passed to the call, and both are valid for the
+    // call.
     let length = checked(unsafe {
         libc::syscall(LISTXATTRAT, directory.as_raw_fd(), name.as_ptr(), 0_u32, buffer.as_mut_ptr(), buffer.len())
     })?;
     Ok(length as usize)
 }
 
-/// open_by_handle_at(2). Needs CAP_DAC_READ_SEARCH, which a thread loses with a file system user id other than 0.
+/// open_by_handle_at(2). Requires CAP_DAC_READ_SEARCH, which a thread loses with a file system user id other than 0.
 ///
 /// # Errors
 /// `ESTALE` if the object is gone, `EPERM` without the capability.
@@ -82,47 +82,47 @@ pub fn open_by_handle_at(mount: BorrowedFd<'_>, handle: &FileHandle, flags: c_in
         });
         attempts += 1;
         match answer {
-            // ext4 says so also while the inode number of an object that is gone is just being given to a new one; when
-            // that is done, it says ESTALE.
+            // ext4 also reports this while the inode number of a removed object is being reused for a new one; once that is
+            // done, it reports ESTALE.
             Err(SystemError::NOMEM) if attempts < REUSE_ATTEMPTS_MAX => std::thread::yield_now(),
             answer => break answer?,
         }
     };
-    // SAFETY: the call has just made this descriptor, and nobody else knows it.
+    // SAFETY: the call has just created this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
 }
 
-/// How often an object is asked for that the file system has no memory for, before it is believed.
+/// Maximum number of times an open that fails for lack of memory is repeated before the error is believed.
 const REUSE_ATTEMPTS_MAX: u32 = 1_000;
 
-/// Sets the thread's file system user id and answers whether it is that now.
+/// Sets the thread's file system user id and returns whether it now has that value.
 pub fn set_file_system_uid(uid: u32) -> bool {
-    // SAFETY: setfsuid takes a plain number; with an invalid one it only tells the present id.
+    // SAFETY: setfsuid takes a plain number; with an invalid one it only returns the current id.
     unsafe {
         libc::setfsuid(uid);
         libc::setfsuid(u32::MAX) as u32 == uid
     }
 }
 
-/// Sets the thread's file system group id and answers whether it is that now.
+/// Sets the thread's file system group id and returns whether it now has that value.
 pub fn set_file_system_gid(gid: u32) -> bool {
-    // SAFETY: setfsgid takes a plain number; with an invalid one it only tells the present id.
+    // SAFETY: setfsgid takes a plain number; with an invalid one it only returns the current id.
     unsafe {
         libc::setfsgid(gid);
         libc::setfsgid(u32::MAX) as u32 == gid
     }
 }
 
-/// The thread's file system user and group ids.
+/// Returns the thread's file system user and group ids.
 pub fn file_system_ids() -> (u32, u32) {
-    // SAFETY: with an invalid id these only tell the present ones.
+    // SAFETY: with an invalid id these only return the current ones.
     unsafe { (libc::setfsuid(u32::MAX) as u32, libc::setfsgid(u32::MAX) as u32) }
 }
 
 /// Sets the supplementary groups of this thread alone; the C library's function would set those of the whole process.
 ///
 /// # Errors
-/// `EPERM` without CAP_SETGID, `EINVAL` for too many.
+/// `EPERM` without CAP_SETGID, `EINVAL` for too many groups.
 pub fn set_thread_groups(groups: &[u32]) -> SystemResult<()> {
     // SAFETY: the pointer and the length are those of a live slice of gid_t.
     checked(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
@@ -137,7 +137,7 @@ pub fn unshare_umask() -> SystemResult<()> {
     checked(c_long::from(unsafe { libc::unshare(libc::CLONE_FS) })).map(drop)
 }
 
-/// Sets the file mode creation mask, and returns the one before.
+/// Sets the file mode creation mask, and returns the previous one.
 pub fn set_umask(umask: u32) -> u32 {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask)).as_raw_mode()
 }
@@ -152,10 +152,10 @@ pub fn access(descriptor: BorrowedFd<'_>, mode: u32) -> SystemResult<()> {
     checked(unsafe { libc::syscall(libc::SYS_faccessat2, descriptor.as_raw_fd(), c"".as_ptr(), mode, flags) }).map(drop)
 }
 
-/// fchmodat2(2) on the descriptor itself, which may be an `O_PATH` one. Since Linux 6.6.
+/// fchmodat2(2) on the descriptor itself, which may be an `O_PATH` one. Added in Linux 6.6.
 ///
 /// # Errors
-/// `ENOSYS` before Linux 6.6, `EOPNOTSUPP` for a symlink; as fchmodat(2).
+/// `ENOSYS` before Linux 6.6, `EOPNOTSUPP` for a symlink; otherwise as fchmodat(2).
 pub fn change_mode(descriptor: BorrowedFd<'_>, mode: u32) -> SystemResult<()> {
     // SAFETY: the path is a valid C string; nothing else is a pointer.
     checked(unsafe { libc::syscall(libc::SYS_fchmodat2, descriptor.as_raw_fd(), c"".as_ptr(), mode, EMPTY_PATH) })
@@ -171,7 +171,7 @@ pub fn truncate(path: &CStr, size: i64) -> SystemResult<()> {
     checked(c_long::from(unsafe { libc::truncate64(path.as_ptr(), size) })).map(drop)
 }
 
-/// getdents64(2): how many bytes of records it wrote.
+/// getdents64(2); returns the number of bytes of records written.
 ///
 /// # Errors
 /// As getdents(2).
@@ -181,7 +181,7 @@ pub fn read_records(directory: BorrowedFd<'_>, buffer: &mut [u8]) -> SystemResul
         .map(|length| length as usize)
 }
 
-/// An open file description lock, `F_OFD_SETLK` or `F_OFD_GETLK` with `lock` as both argument and answer.
+/// Open file description lock: `F_OFD_SETLK` or `F_OFD_GETLK`, with `lock` as both argument and result.
 ///
 /// # Errors
 /// As fcntl(2).
@@ -203,23 +203,23 @@ pub unsafe fn ioctl(descriptor: BorrowedFd<'_>, command: u32, data: &mut [u8]) -
     checked(c_long::from(result)).map(|result| result as i32)
 }
 
-/// close(2), with its error: that of earlier writes, on file systems that tell it then.
+/// close(2), returning its error: that of earlier writes, on file systems that report it at close.
 ///
 /// # Errors
-/// As close(2). The descriptor is closed all the same.
+/// As close(2). The descriptor is closed even then.
 pub fn close(descriptor: OwnedFd) -> SystemResult<()> {
-    // SAFETY: the number is that of an owned descriptor, given up here.
+    // SAFETY: the number is that of an owned descriptor, released here.
     checked(c_long::from(unsafe { libc::close(descriptor.into_raw_fd()) })).map(drop)
 }
 
-/// The path by which a descriptor's object is opened again or named in calls that have no descriptor form: a link of
-/// /proc that the kernel follows straight to the object, also for an `O_PATH` descriptor of a symlink.
+/// The path for reopening a descriptor's object, or for naming it in calls that have no descriptor form: a /proc link that
+/// the kernel follows straight to the object, also for an `O_PATH` descriptor of a symlink.
 pub struct DescriptorPath {
     bytes: [u8; 32],
 }
 
 impl DescriptorPath {
-    /// The path of `descriptor`, valid while it is open.
+    /// Creates the path of `descriptor`, valid while it is open.
     pub fn new(descriptor: impl AsFd) -> Self {
         const PREFIX: &[u8] = b"/proc/self/fd/";
         let mut bytes = [0; 32];
@@ -233,7 +233,7 @@ impl DescriptorPath {
         Self { bytes }
     }
 
-    /// The path as a C string.
+    /// Returns the path as a C string.
     pub fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).expect("14 bytes and at most 10 digits leave room for the NUL")
     }
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn descriptor_paths_are_decimal() {
         for number in [0, 7, 10, 4_096, i32::MAX] {
-            // SAFETY: the number is only written down; no call is made with it.
+            // SAFETY: the number is only formatted; no call is made with it.
             let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
             let path = DescriptorPath::new(descriptor);
             assert_eq!(path.as_c_str().to_str().unwrap(), format!("/proc/self/fd/{number}"));

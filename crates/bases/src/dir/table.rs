@@ -8,7 +8,7 @@ use super::node::Node;
 
 const SHARDS: usize = 64;
 
-/// The table. It holds no vnode alive.
+/// The table. It does not keep vnodes alive.
 pub struct Table {
     shards: [Mutex<HashTable<Slot>>; SHARDS],
 }
@@ -18,19 +18,20 @@ struct Slot {
     node: Weak<Node>,
 }
 
-/// What the table hashes by: the same for all objects, also of different times, of one device and inode number.
+/// Returns the hash key: identical for all objects with one device and inode number, also at different times.
 pub fn fingerprint(mount: u16, ino: u64) -> u64 {
     let mixed = (ino ^ u64::from(mount) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 32
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new() -> Self {
         Self { shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
-    /// The live vnode with that fingerprint that `matches`, or a new one by `make`. Two callers never get two vnodes.
+    /// Returns the live vnode with that fingerprint that `matches`, or a new one from `make`. Two callers never get two
+    /// vnodes.
     pub fn find_or_insert(
         &self,
         fingerprint: u64,
@@ -49,14 +50,14 @@ impl Table {
         node
     }
 
-    /// The live vnode with that fingerprint that `matches`.
+    /// Returns the live vnode with that fingerprint that `matches`.
     pub fn find(&self, fingerprint: u64, matches: impl Fn(&Node) -> bool) -> Option<Arc<Node>> {
         let mut others = Vec::new();
         let shard = self.shard(fingerprint);
         find(&shard, fingerprint, matches, &mut others)
     }
 
-    /// All live vnodes with that fingerprint.
+    /// Returns all live vnodes with that fingerprint.
     pub fn find_all(&self, fingerprint: u64) -> Vec<Arc<Node>> {
         let mut all = Vec::new();
         let shard = self.shard(fingerprint);
@@ -64,7 +65,7 @@ impl Table {
         all
     }
 
-    /// Forgets a vnode that is being dropped. Another one of the same object may be here already.
+    /// Removes a vnode that is being dropped. Another one for the object may already be listed.
     pub fn remove(&self, fingerprint: u64, node: *const Node) {
         let mut shard = self.shard(fingerprint);
         if let Ok(slot) = shard.find_entry(fingerprint, |slot| Weak::as_ptr(&slot.node) == node) {
@@ -76,22 +77,23 @@ impl Table {
         }
     }
 
-    /// How many vnodes are known.
+    /// Number of vnodes in the table.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
 
-    /// Shards are of unequal sizes, up to twice each other's, so that they do not all double their room at once.
+    /// Returns the shard of a fingerprint. Shards have unequal sizes, up to a factor of two, so that they do not all double
+    /// their capacity at once.
     fn shard(&self, fingerprint: u64) -> MutexGuard<'_, HashTable<Slot>> {
-        // Bits that the hash table itself uses neither for the place nor for the tag; 0 up to 1.
+        // Bits that the hash table itself uses neither for the slot nor for the tag; scaled to 0..=1.
         let part = f64::from((fingerprint >> 25) as u32) / (f64::from(u32::MAX) + 1.0);
         let index = (part * (1.34 - 0.34 * part) * SHARDS as f64) as usize;
         self.shards[index.min(SHARDS - 1)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Looks among the slots of that fingerprint; the live vnodes that do not match go to `others`.
+/// Searches the slots with that fingerprint; live vnodes that do not match are added to `others`.
 fn find(
     shard: &HashTable<Slot>,
     fingerprint: u64,

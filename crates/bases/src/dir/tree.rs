@@ -1,4 +1,4 @@
-//! What all vnodes of one directory base share: its root, its file systems, its caches, and how it acts for callers.
+//! The state shared by all vnodes of one directory base: its root, mounts and caches, and how it acts for callers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,23 +22,23 @@ use super::submounts::{Point, Submounts};
 use super::table::{Table, fingerprint};
 use super::{errno, system};
 
-/// A name in a directory, which is known by [`Node::key`].
+/// A name in a directory, which is identified by [`Node::key`].
 type NameKey = (usize, Box<[u8]>);
 
-/// `O_PATH` on the object itself, whatever it is.
+/// `O_PATH` on the object itself, whatever its kind.
 pub const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Shared by all vnodes of one base.
+/// The state shared by all vnodes of one base.
 pub struct Tree {
     /// How it acts for callers.
     pub credentials: Credentials,
-    /// The file systems.
+    /// The mounts.
     pub mounts: Mounts,
-    /// Where they are mounted.
+    /// The mount points.
     pub submounts: Submounts,
     /// The live vnodes.
     pub table: Table,
-    /// Open directories.
+    /// The cache of open directories.
     pub descriptors: Descriptors,
     /// Byte-range locks.
     pub locks: LockTables,
@@ -51,17 +51,17 @@ pub struct Tree {
     names: KeyedLocks<NameKey>,
 }
 
-/// Where an object was found: for file systems without handles, the way to open it again.
+/// Location where an object was found: without handles, the only way to open it again.
 #[derive(Clone, Copy)]
 pub enum Found<'a> {
-    /// By this name in this directory.
+    /// Under this name in this directory.
     At(&'a Node, &'a [u8]),
     /// Not by name: it can be opened again only by handle.
     Unnamed,
 }
 
 impl Tree {
-    /// The tree below the directory `root`, an `O_PATH` descriptor.
+    /// Creates the tree below the directory `root`, an `O_PATH` descriptor.
     pub fn new(root: OwnedFd, use_handles: bool, descriptor_limit: usize) -> Result<Self> {
         let credentials = Credentials::probe();
         let mounts = Mounts::new(&credentials.thread().act_as_server()?, root.as_fd(), use_handles)?;
@@ -84,9 +84,9 @@ impl Tree {
         })
     }
 
-    /// The stack will be mounted on this directory.
+    /// Sets the directory on which the stack will be mounted.
     pub fn set_mount_point(&self, directory: BorrowedFd<'_>) {
-        // What has no place that can be told is not found by one either.
+        // A directory whose location cannot be determined cannot be found by one either.
         let mut thread = self.credentials.thread();
         let covered = thread.act_as_server().and_then(|acting| Covered::new(&acting, directory));
         if let Ok(covered) = covered {
@@ -94,19 +94,20 @@ impl Tree {
         }
     }
 
-    /// Of what reading changes no access times from now on.
+    /// Sets for which kinds of objects reading no longer updates access times.
     pub fn keep_access_times(&self, kept: KeptAccessTimes) {
         self.keeps_times_of_files.store(kept.files, Ordering::Relaxed);
         self.keeps_times_of_directories.store(kept.directories, Ordering::Relaxed);
     }
 
-    /// Whether reading files changes no access times.
+    /// Returns whether reading files leaves access times unchanged.
     pub fn keeps_times_of_files(&self) -> bool {
         self.keeps_times_of_files.load(Ordering::Relaxed)
     }
 
-    /// Has reading by a descriptor change no access time where the mount says so, whoever has opened it: as the server, who may
-    /// ask for that of what is not its own, too. Where it may not, times are those of the file system.
+    /// Makes reads through a descriptor leave the access time unchanged, if set so for that kind of object, whoever has opened
+    /// it: set as the server, which may do so for objects of other owners too. Where it may not, access times are those of the
+    /// file system.
     pub fn keep_access_time(&self, thread: &mut Thread, kind: FileKind, descriptor: BorrowedFd<'_>) {
         let keeps =
             if kind == FileKind::Directory { &self.keeps_times_of_directories } else { &self.keeps_times_of_files };
@@ -118,28 +119,28 @@ impl Tree {
         }
     }
 
-    /// The root directory's descriptor.
+    /// Returns the root directory's descriptor.
     pub fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
 
-    /// Whether an object is the root directory: its inode number is not reused, for it is kept open.
+    /// Returns whether an object is the root directory: its inode number is not reused, since it is kept open.
     pub fn is_root(&self, mount: u16, ino: u64) -> bool {
         mount == 0 && ino == self.root_ino
     }
 
-    /// Held while a name of an object with that inode number is taken away, until the object is kept open.
+    /// Locks removals of names of an object with that inode number; held until the object is pinned.
     pub fn removal_lock(&self, ino: u64) -> KeyedGuard<'_, u64> {
         self.removals.write(ino)
     }
 
-    /// Held while a name is taken away, and while one is made and looked up: the system calls that make directories,
-    /// symlinks and special files answer no descriptor of what they made. Taken before any removal lock.
+    /// Locks a name while it is removed, or created and looked up: the system calls that create directories, symlinks and
+    /// special files return no descriptor of the new object. Taken before any removal lock.
     pub fn name_lock(&self, directory: &Node, name: Name<'_>) -> KeyedGuard<'_, NameKey> {
         self.names.write(name_key(directory, name))
     }
 
-    /// The locks of two names.
+    /// Locks two names.
     pub fn name_locks(
         &self,
         names: [(&Node, Name<'_>); 2],
@@ -148,11 +149,11 @@ impl Tree {
         self.names.write_both(one, other)
     }
 
-    /// The vnode and attributes of a name, as the caller finds it.
+    /// Returns the vnode and attributes of a name, as the caller finds it.
     ///
-    /// Handle and attributes come from two calls, by name; that both are of the same object is made sure of: an object
-    /// that has the handle's inode number and is older than a few seconds existed at both calls and so is the handle's;
-    /// for a younger one, the handle is asked for again.
+    /// Handle and attributes come from two calls by name, which are verified to concern the same object: an object that has
+    /// the handle's inode number and is older than a few seconds existed at both calls and so is the handle's; for a younger
+    /// one, the handle is queried again.
     pub fn entry(
         self: &Arc<Self>,
         thread: &mut Thread,
@@ -165,7 +166,7 @@ impl Tree {
         let found = Found::At(directory, name.as_bytes());
         let acting = thread.act_for(caller)?;
         if let Some(object) = self.covered.get().and_then(|covered| covered.at(directory, name)) {
-            // Whether the caller may search the directory.
+            // Checks whether the caller may search the directory.
             acting.status_at(descriptor, ".")?;
             let (node, attributes) = self.entry_of(thread, object, found)?;
             if !node.is_known_by_handle() {
@@ -177,7 +178,7 @@ impl Tree {
             // Found by its descriptor, below.
         } else if mount.handles().is_none() {
             let status = self.status_at(&acting, &mount, descriptor, name.as_bytes())?;
-            // One file system may show several devices, such as overlayfs.
+            // One file system may report several devices, such as overlayfs.
             let is_known = |mount: &Arc<Mount>| mount.handles().is_none() && mount.has_enough(&status);
             if let Some(mount) = self.mounts.of(&status).filter(is_known) {
                 return Ok(self.vnode(&mount, &status, None, found));
@@ -195,8 +196,8 @@ impl Tree {
         self.entry_of(thread, object.as_fd(), found)
     }
 
-    /// The state of a name in a directory on a mount. What is mounted there is not asked, for it may not answer: the kernel lets
-    /// nobody change the directory meanwhile.
+    /// Returns the status of a name in a directory on a mount. A file system mounted there is not queried, since it may not
+    /// reply: meanwhile the kernel would let nobody change the directory.
     pub fn status_at(
         &self,
         acting: &Acting<'_>,
@@ -211,7 +212,7 @@ impl Tree {
         if mount.answers_by_itself() || !mount.has(&known) { Ok(known) } else { acting.status_at(directory, name) }
     }
 
-    /// The vnode and attributes of an object that is open. The root of a server is not asked.
+    /// Returns the vnode and attributes of an open object. The root of a FUSE mount is not queried.
     pub fn entry_of(
         self: &Arc<Self>,
         thread: &mut Thread,
@@ -235,8 +236,8 @@ impl Tree {
         Ok((node, attributes))
     }
 
-    /// Keeps an object open as long as it has a vnode, which would be another one if its inode number changed. Where descriptors are
-    /// short, that may happen.
+    /// Keeps an object open as long as it has a vnode, which would become a different one if its inode number changed. When
+    /// descriptors are scarce, that may happen.
     fn keep_number(&self, thread: &mut Thread, node: &Node, object: BorrowedFd<'_>) {
         if node.pinned().is_none()
             && !node.is_root()
@@ -248,7 +249,7 @@ impl Tree {
         }
     }
 
-    /// The one vnode of an object.
+    /// Returns the only vnode of an object.
     fn vnode(
         self: &Arc<Self>,
         mount: &Mount,
@@ -265,7 +266,7 @@ impl Tree {
                 self.table.find_or_insert(fingerprint, |node| node.has_handle(handle), || new(Identity::of(handle)))
             }
             None => {
-                // By which it is known at once, to whoever finds it at the same time.
+                // Identifies the vnode immediately, for callers that find it at the same time.
                 let at = match found {
                     Found::At(directory, name) if generation.is_none() => Some((directory.reference(), name.into())),
                     _ => None,
@@ -280,8 +281,9 @@ impl Tree {
         (node, attributes)
     }
 
-    /// The first mount of a device that was met, or one that is looked for below the root. Of several there, the one that
-    /// forbids all that any of them does: what could not be done by one must not be done by another.
+    /// Returns the first mount of a device that has been seen, or one found below the root. Of several there, it is the one
+    /// that forbids everything that any of them forbids: an action that one mount prevents must not be possible through
+    /// another.
     fn mount_of_device(&self, thread: &mut Thread, device: u64) -> Result<Arc<Mount>> {
         if let Some(mount) = self.mounts.first_of_device(device) {
             return Ok(mount);
@@ -292,7 +294,7 @@ impl Tree {
         self.meet(thread, point)
     }
 
-    /// A mount by the kernel's number and its device, looked for below the root if it has not been met.
+    /// Returns the mount with this mount ID and device, searched below the root if it has not been seen.
     fn mount_of_id(&self, thread: &mut Thread, id: u64, device: u64) -> Result<Arc<Mount>> {
         if let Some(mount) = self.mounts.find(id, device) {
             return Ok(mount);
@@ -301,7 +303,7 @@ impl Tree {
         self.meet(thread, points.iter().find(|point| point.id == id).ok_or(Errno::ESTALE)?)
     }
 
-    /// The mount at a point.
+    /// Returns the mount at a mount point.
     fn meet(&self, thread: &mut Thread, point: &Point) -> Result<Arc<Mount>> {
         let acting = thread.act_as_server()?;
         let object = Submounts::open(&acting, self.root(), point).ok_or(Errno::ESTALE)?;
@@ -313,7 +315,7 @@ impl Tree {
         self.mounts.of_object(&acting, object.as_fd(), &status)
     }
 
-    /// The vnode of a handle.
+    /// Returns the vnode of a handle.
     pub fn resolve(self: &Arc<Self>, wire: &WireHandle) -> Result<Arc<Node>> {
         let thread = &mut self.credentials.thread();
         let (mount, handle) = match wire {
@@ -341,12 +343,12 @@ fn name_key(directory: &Node, name: Name<'_>) -> NameKey {
     (directory.key(), name.as_bytes().into())
 }
 
-/// The handle of a name.
+/// Returns the handle of a name.
 fn handle_of_name(acting: &Acting<'_>, directory: BorrowedFd<'_>, name: Name<'_>) -> Result<Option<FileHandle>> {
     usable(acting.handle_at(directory, name.as_bytes()))
 }
 
-/// A handle, or `None` where the object has none that can be used, such as one on another file system.
+/// Returns a handle, or `None` if the object has no usable one, such as one on another file system.
 fn usable(handle: system::SystemResult<FileHandle>) -> Result<Option<FileHandle>> {
     use rustix::io::Errno as SystemError;
     match handle {
@@ -356,7 +358,7 @@ fn usable(handle: system::SystemResult<FileHandle>) -> Result<Option<FileHandle>
     }
 }
 
-/// Whether the object is known to have existed for longer than any two calls in a row take.
+/// Returns whether the object is known to be older than the time between any two consecutive calls.
 fn is_old(status: &Status) -> bool {
     const MARGIN_SECONDS: i64 = 2;
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);

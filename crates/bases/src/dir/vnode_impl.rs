@@ -1,4 +1,4 @@
-//! The vnode interface of a [`Node`], each operation passed to the module of its group.
+//! The vnode interface of a [`Node`], with each operation delegated to the module of its group.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -162,16 +162,17 @@ impl Vnode for Node {
     }
 }
 
-/// To change the names in a directory.
+/// The access needed to change the names in a directory.
 const ENTRIES: AccessMode = AccessMode::from_bits(AccessMode::WRITE.bits() | AccessMode::EXECUTE.bits());
 
-/// Does something with an object. The root of a user namespace may do all with what its user owns; the lower file system, which
-/// is asked in the name of that user, does not know of it. Whom the kernel has admitted and who could change the mode is let in.
+/// Runs an operation on an object. The root of a user namespace may do anything with objects that its user owns; the lower file
+/// system, which is called with that user's ids, does not know of it. A caller that the kernel has permitted and that could
+/// change the mode is let in.
 fn as_owner<T>(node: &Node, caller: &Caller, act: impl Fn(&Caller) -> Result<T>) -> Result<T> {
     as_owner_of(&[(node, AccessMode::EXISTS)], caller, act)
 }
 
-/// As [`as_owner`], with several objects: who does not own one of them has to have this access to it.
+/// Like [`as_owner`], for several objects: a caller that does not own one of them needs this access to it.
 fn as_owner_of<T>(nodes: &[(&Node, AccessMode)], caller: &Caller, act: impl Fn(&Caller) -> Result<T>) -> Result<T> {
     let done = act(caller);
     if !matches!(done, Err(Errno::EACCES)) || !caller.is_admitted_by_kernel() || caller.uid == 0 {
@@ -184,7 +185,7 @@ fn as_owner_of<T>(nodes: &[(&Node, AccessMode)], caller: &Caller, act: impl Fn(&
     if some && all { act(&caller.overriding()) } else { done }
 }
 
-/// Whether the caller, with its credentials, may do this.
+/// Returns whether the caller, with its credentials, has this access.
 fn may(node: &Node, caller: &Caller, mode: AccessMode) -> Result<()> {
     let thread = &mut node.tree().credentials.thread();
     let object = node.descriptor(thread)?;
@@ -195,7 +196,7 @@ fn is_owned(node: &Node, caller: &Caller) -> bool {
     attributes::get(node).is_ok_and(|attributes| attributes.uid == caller.uid)
 }
 
-/// A vnode of the same base, known again.
+/// Returns the vnode as one of this base.
 fn own<'a>(node: &Node, other: &'a VnodeRef) -> Result<&'a Node> {
     let other = other.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?;
     if Arc::ptr_eq(node.tree(), other.tree()) { Ok(other) } else { Err(Errno::EXDEV) }

@@ -1,7 +1,7 @@
-//! Extended attributes, of symlinks too.
+//! Extended attributes, including those of symlinks.
 //!
-//! They are reached through the links of /proc/self/fd, which lead to the object of an `O_PATH` descriptor whatever its
-//! kind. What Linux asks CAP_SYS_ADMIN or CAP_SETFCAP for is refused here to callers who do not have them.
+//! Attributes are accessed through the links of /proc/self/fd, which lead to the object of an `O_PATH` descriptor whatever
+//! its kind. Operations for which Linux requires CAP_SYS_ADMIN or CAP_SETFCAP are refused here to callers without them.
 
 use std::os::fd::AsFd;
 
@@ -18,7 +18,7 @@ use super::{errno, restrictions};
 const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
 
-/// The value of an attribute.
+/// Returns the value of an attribute.
 pub fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
     if name.starts_with(TRUSTED) && !may_administer(node, caller) {
         return Err(Errno::ENODATA);
@@ -35,7 +35,7 @@ pub fn get(node: &Node, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
 /// Sets an attribute.
 pub fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
     let by = if is_for_own_namespace(node, caller, name, value)? {
-        // Linux lets them by the capabilities in the namespace, which the file system here does not know of.
+        // Linux permits it by the capabilities in the namespace, which the file system here does not know of.
         &Caller::server().at_expense_of(caller)
     } else {
         check_change(node, caller, name)?;
@@ -52,18 +52,18 @@ pub fn set(node: &Node, caller: &Caller, name: &[u8], value: &[u8], mode: XattrM
     thread.take_room(by, |acting| acting.set_attribute(&object, name, value, flags))
 }
 
-/// Whether layers have no marks on an object. They look for them in look-ups, in which the root of a server is not asked, and would
-/// believe the server.
+/// Returns whether an object carries no marks of layers. Layers look for marks during look-ups, in which the root of a FUSE
+/// mount is not queried, and would trust its server.
 fn has_no_marks(node: &Node, caller: &Caller) -> bool {
     caller.is_server_alone() && node.is_root_of_server()
 }
 
-/// Whether layers may keep marks in an attribute of this name.
+/// Returns whether layers may store marks in an attribute of this name.
 fn may_be_mark(name: &[u8]) -> bool {
     name.starts_with(TRUSTED) || name.starts_with(b"user.")
 }
 
-/// The names of all attributes.
+/// Returns the names of all attributes.
 pub fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
     if has_no_marks(node, caller) {
         return Ok(Vec::new());
@@ -83,7 +83,7 @@ pub fn list(node: &Node, caller: &Caller) -> Result<Vec<u8>> {
     Ok(names.split_inclusive(|&byte| byte == 0).filter(is_shown).flatten().copied().collect())
 }
 
-/// What listxattr(2) writes of an object.
+/// Runs listxattr(2) on an object.
 fn names_of(
     node: &Node,
     acting: &Acting<'_>,
@@ -91,11 +91,10 @@ fn names_of(
     caller: &Caller,
     buffer: &mut [u8],
 ) -> rustix::io::Result<usize> {
-    // The server may search all directories, and finds each by its own name for itself, which costs less than a link of
-    // /proc.
+    // The server may search all directories, and reaches each by its own `.` entry, which costs less than a /proc link.
     if caller.server && node.file_kind() == FileKind::Directory {
         match acting.list_attributes_at(&object, c".", buffer) {
-            // Older filters of system calls answer EPERM for calls that they do not know.
+            // Older seccomp filters return EPERM for calls that they do not know.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM | rustix::io::Errno::ACCESS) => {}
             listed => return listed,
         }
@@ -118,7 +117,8 @@ pub fn remove(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
     thread.act_for(by)?.remove_attribute(object, attribute_name(name)?).map_err(errno)
 }
 
-/// Whether the caller has what Linux asks CAP_SYS_ADMIN for. Without switched credentials the kernel decides.
+/// Returns whether the caller has the rights for which Linux requires CAP_SYS_ADMIN. Without switched credentials the kernel
+/// decides.
 fn may_administer(node: &Node, caller: &Caller) -> bool {
     !node.tree().credentials.switches() || caller.may_administer()
 }
@@ -128,7 +128,7 @@ fn check_change(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
     if privileged && !may_administer(node, caller) { Err(Errno::EPERM) } else { Ok(()) }
 }
 
-/// Whether these are capabilities that the caller may give or take as the user 0 of a user namespace of its own.
+/// Returns whether the value is capabilities that the caller may set or remove as user 0 of its own user namespace.
 fn is_for_own_namespace(node: &Node, caller: &Caller, name: &[u8], value: &[u8]) -> Result<bool> {
     if name != CAPABILITIES || !node.tree().credentials.switches() {
         return Ok(false);
@@ -137,7 +137,7 @@ fn is_for_own_namespace(node: &Node, caller: &Caller, name: &[u8], value: &[u8])
     Ok(caller.may_give_capabilities(value, status.uid()))
 }
 
-/// An attribute's name, without the NUL that would end it early.
+/// Returns an attribute's name, after checking its length and that it contains no NUL, which would end it early.
 fn attribute_name(name: &[u8]) -> Result<&[u8]> {
     match name {
         [] => Err(Errno::ERANGE),
@@ -147,7 +147,7 @@ fn attribute_name(name: &[u8]) -> Result<&[u8]> {
     }
 }
 
-/// Calls with a larger buffer until the answer fits: most are short, and they may grow between two calls.
+/// Repeats a call with a larger buffer until the result fits: most results are short, and they may grow between two calls.
 fn whole(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Result<Vec<u8>> {
     let mut room = 256;
     loop {
@@ -163,5 +163,5 @@ fn whole(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Result<Vec<u8
     }
 }
 
-/// The longest value and the longest list of names, as Linux's XATTR_SIZE_MAX.
+/// Maximum size of a value and of a list of names in bytes, as Linux's XATTR_SIZE_MAX.
 const MAX_SIZE: usize = 65_536;
