@@ -1,4 +1,4 @@
-//! POSIX access control lists: the binary form, the check, and how they go with mode bits, as acl(5).
+//! POSIX access control lists: the binary form, the permission check, and their relation to mode bits, as in acl(5).
 
 use vnode::{Caller, Errno, Result};
 
@@ -6,10 +6,11 @@ use vnode::{Caller, Errno, Result};
 const VERSION: u32 = 2;
 const HEADER_SIZE: usize = 4;
 const ENTRY_SIZE: usize = 8;
-/// The id of entries that need none.
+/// The id in entries that need none.
 const NO_ID: u32 = u32::MAX;
 
-/// A list; once checked, with one entry each for the owner, the owning group and others; a mask if any other entry is there.
+/// An ACL; once checked, it has one entry each for the owner, the owning group and others, and a mask if it has any other
+/// entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Acl {
     entries: Box<[Entry]>,
@@ -22,7 +23,7 @@ struct Entry {
     permissions: u32,
 }
 
-/// Whom an entry is for, in the order that a list has them in.
+/// The subject of an entry, in the order of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tag {
     Owner,
@@ -34,11 +35,11 @@ enum Tag {
 }
 
 impl Acl {
-    /// Reads the binary form of the `system.posix_acl_*` attributes; `None` for a list without entries. Whether the
-    /// list makes sense, [`Acl::check`] tells: Linux looks at who sets it in between.
+    /// Parses the binary form of the `system.posix_acl_*` attributes; `None` for a list without entries. [`Acl::check`]
+    /// verifies that the list is consistent: Linux checks in between who sets it.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for another version, `EINVAL` for what is no list of entries.
+    /// `EOPNOTSUPP` for another version, `EINVAL` if it is not a list of entries.
     pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>> {
         if bytes.is_empty() {
             return Ok(None);
@@ -57,12 +58,12 @@ impl Acl {
         Ok(Some(Self { entries }))
     }
 
-    /// Memory that it takes, in bytes.
+    /// Returns its memory in bytes.
     pub(super) fn memory(&self) -> u64 {
         size_of_val(&*self.entries) as u64
     }
 
-    /// Whether the list makes sense: the entries in order, those there that must be, permissions and ids valid.
+    /// Verifies that the list is consistent: entries in order, required ones present, permissions and ids valid.
     ///
     /// # Errors
     /// `EINVAL`.
@@ -72,7 +73,7 @@ impl Acl {
         if self.entries.iter().all(is_valid) && is_ordered(&self.entries) { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
-    /// The binary form.
+    /// Returns the binary form.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = VERSION.to_le_bytes().to_vec();
         for entry in &self.entries {
@@ -84,7 +85,7 @@ impl Acl {
         bytes
     }
 
-    /// Whether the list grants all of `wanted` to the caller, who is not the owner and not the superuser.
+    /// Returns whether the list grants all of `wanted` to the caller, which is neither the owner nor the superuser.
     pub(super) fn grants(&self, caller: &Caller, owning_group: u32, wanted: u32) -> bool {
         let mask = self.permissions_of(Tag::Mask).unwrap_or(7);
         let grants = |entry: &Entry| entry.permissions & wanted == wanted;
@@ -97,7 +98,7 @@ impl Acl {
                 Tag::Other => return !group_matches && grants(entry),
                 _ => continue,
             }
-            // The first group entry that grants all decides, under the mask.
+            // The first group entry that grants all decides, subject to the mask.
             if grants(entry) {
                 return mask & wanted == wanted;
             }
@@ -105,32 +106,32 @@ impl Acl {
         false
     }
 
-    /// The nine permission bits that a mode shows for this list: the group's are the mask's where there is one.
+    /// Returns the nine permission bits of a mode for this list: the group's are the mask's if there is one.
     pub(super) fn mode_bits(&self) -> u32 {
         let permissions = |tag| self.permissions_of(tag);
         let group = permissions(Tag::Mask).or(permissions(Tag::OwningGroup)).unwrap_or(0);
         permissions(Tag::Owner).unwrap_or(0) << 6 | group << 3 | permissions(Tag::Other).unwrap_or(0)
     }
 
-    /// Whether the list says no more than mode bits can.
+    /// Returns whether the list expresses no more than mode bits can.
     pub(super) fn is_mode_only(&self) -> bool {
         self.entries.len() == 3
     }
 
-    /// The list after chmod to `mode`.
+    /// Returns the list after chmod to `mode`.
     #[must_use]
     pub(super) fn with_mode(&self, mode: u32) -> Self {
         self.map_classes(|_, class| class_bits(mode, class))
     }
 
-    /// The list that a new object of `mode` gets from this default list.
+    /// Returns the list that a new object of `mode` inherits from this default list.
     #[must_use]
     pub(super) fn inherited(&self, mode: u32) -> Self {
         self.map_classes(|permissions, class| permissions & class_bits(mode, class))
     }
 
-    /// The list with the permissions of the entries that stand for the mode's three digits changed by `change`, which
-    /// gets what they are and the digit: 2 owner, 1 group, 0 others.
+    /// Returns the list with the entries that correspond to the mode's three digits changed by `change`, which is passed
+    /// their permissions and the digit: 2 owner, 1 group, 0 others.
     fn map_classes(&self, change: impl Fn(u32, u32) -> u32) -> Self {
         let group_tag = if self.permissions_of(Tag::Mask).is_some() { Tag::Mask } else { Tag::OwningGroup };
         let mut changed = self.clone();
@@ -181,12 +182,13 @@ impl Tag {
     }
 }
 
-/// One digit of a mode.
+/// Returns one digit of a mode.
 fn class_bits(mode: u32, class: u32) -> u32 {
     mode >> (3 * class) & 7
 }
 
-/// Owner, users, owning group, groups, mask, others, in this order, and the mask where it is needed.
+/// Returns whether the entries are in the order owner, users, owning group, groups, mask, others, with the mask if one is
+/// needed.
 fn is_ordered(entries: &[Entry]) -> bool {
     let mut tags = entries.iter().map(|entry| entry.tag).peekable();
     let mut needs_mask = false;

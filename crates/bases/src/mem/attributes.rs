@@ -1,4 +1,4 @@
-//! Changing attributes: chmod, chown, truncate and utimensat in one.
+//! Changes attributes: chmod, chown, truncate and utimensat in one.
 
 use libc::S_ISGID;
 use vnode::{Attributes, Caller, Errno, FileKind, Result, SetAttributes, SetTime, Timestamp};
@@ -45,7 +45,7 @@ fn check_size(metadata: &Metadata, caller: &Caller, changes: &SetAttributes) -> 
     if size > SIZE_MAX { Err(Errno::EFBIG) } else { Ok(()) }
 }
 
-/// The owner may give the object to a group of its own; all else is for the superuser.
+/// Checks a change of owner or group: the owner may give the object to a group of its own; all else requires the superuser.
 fn check_ids(metadata: &Metadata, caller: &Caller, changes: &SetAttributes) -> Result<()> {
     if changes.uid == Some(u32::MAX) || changes.gid == Some(u32::MAX) {
         return Err(Errno::EINVAL);
@@ -67,7 +67,8 @@ fn check_mode(metadata: &Metadata, caller: &Caller, changes: &SetAttributes) -> 
     }
 }
 
-/// Both times to now, or with a change of size any to now, needs write permission; all else needs ownership.
+/// Checks a change of times: setting both to now, or any to now with a change of size, requires write permission; all else
+/// requires ownership.
 fn check_times(metadata: &Metadata, caller: &Caller, changes: &SetAttributes) -> Result<()> {
     let times = [changes.atime, changes.mtime];
     if times == [None, None] || permissions::check_owner(metadata, caller).is_ok() {

@@ -1,19 +1,19 @@
-//! A budget: a limited resource of the file system, such as pages or inodes, counted exactly.
+//! Budgets: limited resources of the file system, such as pages or inodes, counted exactly.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vnode::{Errno, Result};
 
-/// So many units, taken and given back by many threads.
+/// A limited number of units, taken and returned by many threads.
 pub(super) struct Budget {
     limit: u64,
     used: AtomicU64,
-    /// Given back since somebody last asked.
+    /// Number of units returned since `were_given` last returned true.
     given: AtomicU64,
 }
 
 impl Budget {
-    /// A budget of `limit` units, none of them used.
+    /// Creates a budget of `limit` units, none of them used.
     pub(super) fn new(limit: u64) -> Self {
         Self { limit, used: AtomicU64::new(0), given: AtomicU64::new(0) }
     }
@@ -21,30 +21,30 @@ impl Budget {
     /// Takes `units`, all or none.
     ///
     /// # Errors
-    /// `ENOSPC` if so many are not left.
+    /// `ENOSPC` if fewer are left.
     pub(super) fn take(&self, units: u64) -> Result<()> {
         let more = |used: u64| used.checked_add(units).filter(|&sum| sum <= self.limit);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map(drop).map_err(|_| Errno::ENOSPC)
     }
 
-    /// Gives back `units` that were taken.
+    /// Returns `units` that were taken.
     pub(super) fn give(&self, units: u64) {
         self.used.fetch_sub(units, Ordering::Relaxed);
         self.given.fetch_add(units, Ordering::Relaxed);
     }
 
-    /// Whether at least `units` were given back since this was last answered with yes.
+    /// Returns whether at least `units` were returned since this last returned true.
     pub(super) fn were_given(&self, units: u64) -> bool {
         let rest = |given: u64| (given >= units).then_some(0);
         self.given.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
     }
 
-    /// All there is.
+    /// Returns the total number of units.
     pub(super) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// What is not taken.
+    /// Returns the number of units that are not taken.
     pub(super) fn left(&self) -> u64 {
         self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! Making objects and names: create, mkdir, mknod, symlink, tmpfile, link.
+//! Creates objects and names: create, mkdir, mknod, symlink, tmpfile, link.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::memory;
 use super::permissions;
 use super::remove::search;
 
-/// The longest target of a symlink in bytes.
+/// Maximum length of a symlink's target in bytes.
 const TARGET_MAX: usize = 4095;
 
 impl Inode {
-    /// Creates and opens a regular file, or opens the one that is there.
+    /// Creates and opens a regular file, or opens an existing one.
     pub(super) fn create_file(&self, caller: &Caller, name: Name<'_>, how: &Creation) -> Result<Created> {
         let mut state = self.write();
         if let Some(slot) = search(&state, caller)?.get(name) {
@@ -34,7 +34,7 @@ impl Inode {
         Ok(Created { entry: inode.entry(), file: opened(&inode, how) })
     }
 
-    /// Makes an object and its name.
+    /// Creates an object with a name.
     pub(super) fn create_named(
         &self,
         caller: &Caller,
@@ -58,7 +58,7 @@ impl Inode {
         Ok(inode.entry())
     }
 
-    /// Makes a symlink.
+    /// Creates a symlink.
     pub(super) fn create_symlink(&self, caller: &Caller, name: Name<'_>, target: &[u8]) -> Result<Entry> {
         match target.len() {
             0 => return Err(Errno::ENOENT),
@@ -73,7 +73,7 @@ impl Inode {
         Ok(inode.entry())
     }
 
-    /// Makes an unnamed file and opens it.
+    /// Creates and opens an unnamed file.
     pub(super) fn create_unnamed(&self, caller: &Caller, how: &Creation) -> Result<Created> {
         let state = self.read();
         state.admit_creation(caller)?;
@@ -82,7 +82,7 @@ impl Inode {
         Ok(Created { entry: inode.entry(), file: opened(&inode, how) })
     }
 
-    /// Gives `target` one more name.
+    /// Adds a link to `target`.
     pub(super) fn add_link_to(&self, caller: &Caller, target: &VnodeRef, name: Name<'_>) -> Result<Entry> {
         let target = self.of_same_volume(target)?.shared();
         let mut state = self.write();
@@ -107,7 +107,7 @@ impl Inode {
         Ok(target.entry())
     }
 
-    /// A character device 0:0, which stands for a name that is not there.
+    /// Creates a character device 0:0, the mark of a removed name.
     pub(super) fn new_whiteout(&self, state: &State, caller: &Caller) -> Result<Arc<Inode>> {
         let kind = FileKind::CharacterDevice;
         self.new_inode(state, caller, kind, 0, Device::default(), Content::Special)
@@ -126,8 +126,7 @@ impl Inode {
         Inode::new(&self.volume, NewInode { kind, device, uid: caller.uid, inherited, content })
     }
 
-    /// Enters an inode under a name that is not there yet into this directory; the states are
-    /// the directory's and the inode's.
+    /// Adds an inode to this directory under a name that does not exist yet; the states are the directory's and the inode's.
     fn add_name(&self, state: &mut State, name: Name<'_>, inode: &Arc<Inode>, child: &mut State) -> Result<()> {
         state.directory_mut()?.reserve()?;
         child.reserve_link()?;
@@ -148,7 +147,7 @@ fn opened(inode: &Arc<Inode>, how: &Creation) -> OpenFileRef {
     Arc::new(MemoryFile::new(inode.clone(), how.flags))
 }
 
-/// Whether the caller may make an object by that name in a directory: in the order in which Linux finds out.
+/// Checks whether the caller may create an object by that name in a directory, in the order of Linux's checks.
 fn check_new_name(state: &State, caller: &Caller, name: Name<'_>) -> Result<()> {
     if search(state, caller)?.get(name).is_some() {
         return Err(Errno::EEXIST);
@@ -156,7 +155,7 @@ fn check_new_name(state: &State, caller: &Caller, name: Name<'_>) -> Result<()> 
     state.admit_creation(caller)
 }
 
-/// Devices are for the superuser, but for whiteouts.
+/// Restricts devices, except whiteouts, to the superuser.
 fn check_device(caller: &Caller, kind: FileKind, device: Device) -> Result<()> {
     let is_whiteout = kind == FileKind::CharacterDevice && device == Device::default();
     let is_device = matches!(kind, FileKind::CharacterDevice | FileKind::BlockDevice);

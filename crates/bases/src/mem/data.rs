@@ -8,13 +8,13 @@ use vnode::{Errno, Result, SeekTarget};
 use super::budget::Budget;
 use super::memory;
 
-/// The unit of storage in bytes.
+/// Allocation unit in bytes.
 pub(super) const PAGE_SIZE: u64 = 4096;
 
-/// Memory that a page takes in the map, without what it holds, bytes at most.
+/// Maximum memory of a page in the map in bytes, without its contents.
 const RESERVED_BYTES: u64 = 64;
 
-/// The largest size of a file in bytes, as Linux's `MAX_LFS_FILESIZE`.
+/// Maximum size of a file in bytes, as Linux's `MAX_LFS_FILESIZE`.
 pub(super) const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// The contents of a regular file.
@@ -24,22 +24,22 @@ pub(super) const SIZE_MAX: u64 = i64::MAX as u64;
 #[derive(Default)]
 pub(super) struct Data {
     size: u64,
-    /// By page number. `None` is a page that is reserved and has never been written: it reads as zeros.
+    /// By page number. `None` is a page that is reserved but was never written: it reads as zeros.
     pages: BTreeMap<u64, Option<Box<[u8]>>>,
 }
 
 impl Data {
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Pages taken from the budget.
+    /// Returns the number of pages taken from the budget.
     pub(super) fn page_count(&self) -> u64 {
         self.pages.len() as u64
     }
 
-    /// Reads at `offset`; fewer bytes than asked only at the end.
+    /// Reads at `offset`; returns fewer bytes than requested only at the end.
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         if offset >= self.size || buffer.is_empty() {
             return 0;
@@ -61,10 +61,10 @@ impl Data {
         length
     }
 
-    /// Writes at `offset`; fewer bytes than asked if the space ran out half-way, or at the largest size.
+    /// Writes at `offset`; writes fewer bytes than requested if space runs out half-way, or at the maximum size.
     ///
     /// # Errors
-    /// `EFBIG` from the largest size on, `ENOSPC` if not one byte found room, in the budget or in memory.
+    /// `EFBIG` from the maximum size on, `ENOSPC` if not one byte fits, in the budget or in memory.
     pub(super) fn write(&mut self, space: &Budget, offset: u64, data: &[u8]) -> Result<usize> {
         if data.is_empty() {
             return Ok(0);
@@ -105,10 +105,10 @@ impl Data {
         Ok(())
     }
 
-    /// Sets the size; what lies past it is given back.
+    /// Sets the size; space past it is returned.
     ///
     /// # Errors
-    /// `EFBIG` past the largest size.
+    /// `EFBIG` past the maximum size.
     pub(super) fn resize(&mut self, space: &Budget, size: u64) -> Result<()> {
         if size > SIZE_MAX {
             return Err(Errno::EFBIG);
@@ -142,7 +142,7 @@ impl Data {
         Ok(())
     }
 
-    /// Makes a range a hole; the size stays.
+    /// Turns a range into a hole; the size stays.
     pub(super) fn punch(&mut self, space: &Budget, start: u64, end: u64) {
         self.zero_edges(start, end);
         let (first, last) = (start.div_ceil(PAGE_SIZE), end / PAGE_SIZE);
@@ -165,10 +165,10 @@ impl Data {
         Ok(())
     }
 
-    /// Cuts a range of whole pages out.
+    /// Removes a range of whole pages, moving down the data after it.
     ///
     /// # Errors
-    /// `EINVAL` for parts of pages, and for a range that reaches the end.
+    /// `EINVAL` for partial pages, and for a range that reaches the end.
     pub(super) fn collapse(&mut self, space: &Budget, start: u64, end: u64) -> Result<()> {
         if !start.is_multiple_of(PAGE_SIZE) || !end.is_multiple_of(PAGE_SIZE) || end >= self.size {
             return Err(Errno::EINVAL);
@@ -181,10 +181,10 @@ impl Data {
         Ok(())
     }
 
-    /// Puts a hole of whole pages in before `start`.
+    /// Inserts a hole of whole pages before `start`.
     ///
     /// # Errors
-    /// `EINVAL` for parts of pages, and at or past the end; `EFBIG` if the file would grow too large.
+    /// `EINVAL` for partial pages, and at or past the end; `EFBIG` if the file would grow too large.
     pub(super) fn insert(&mut self, start: u64, length: u64) -> Result<()> {
         if !start.is_multiple_of(PAGE_SIZE) || !length.is_multiple_of(PAGE_SIZE) || start >= self.size {
             return Err(Errno::EINVAL);
@@ -199,10 +199,10 @@ impl Data {
         Ok(())
     }
 
-    /// The next data or hole at or after `offset`.
+    /// Returns the offset of the next data or hole at or after `offset`.
     ///
     /// # Errors
-    /// `ENXIO` at or past the end, and if only a hole follows where data is sought.
+    /// `ENXIO` at or past the end, and if only a hole follows when seeking data.
     pub(super) fn seek(&self, offset: u64, target: SeekTarget) -> Result<u64> {
         if offset >= self.size {
             return Err(Errno::ENXIO);
@@ -223,7 +223,7 @@ impl Data {
         }
     }
 
-    /// Zeros the parts of pages at both ends of a range.
+    /// Zeros the partial pages at both ends of a range.
     fn zero_edges(&mut self, start: u64, end: u64) {
         let (first, last) = (start.next_multiple_of(PAGE_SIZE), end - end % PAGE_SIZE);
         if first > last {
@@ -245,7 +245,7 @@ impl Data {
         }
     }
 
-    /// Removes the pages from `first` to before `last`, and tells how many there were.
+    /// Removes the pages in `first..last`, and returns their number.
     fn remove_pages(&mut self, first: u64, last: u64) -> u64 {
         let mut middle = self.pages.split_off(&first);
         let mut tail = middle.split_off(&last);
@@ -254,7 +254,7 @@ impl Data {
     }
 }
 
-/// A new page of zeros but for a part from `start`.
+/// Returns a new page of zeros, with `part` from `start` on.
 fn page_with(start: usize, part: &[u8]) -> Result<Box<[u8]>> {
     if part.len() == PAGE_SIZE as usize {
         return memory::copy(part);
@@ -264,7 +264,7 @@ fn page_with(start: usize, part: &[u8]) -> Result<Box<[u8]>> {
     Ok(page)
 }
 
-/// The bytes of page `number` from the file's offset `start` to `stop`.
+/// Returns the bytes of page `number` between the file offsets `start` and `stop`.
 fn within(page: &[u8], number: u64, start: u64, stop: u64) -> &[u8] {
     let base = number * PAGE_SIZE;
     &page[(start - base) as usize..(stop - base) as usize]
@@ -274,7 +274,7 @@ fn within(page: &[u8], number: u64, start: u64, stop: u64) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// The same file as a plain vector.
+    /// A file with the expected contents as a plain vector.
     struct Model {
         bytes: Vec<u8>,
     }

@@ -11,15 +11,15 @@ use super::KIND;
 use super::inode::Inode;
 use super::memory;
 
-/// The first cookie; 1 and 2 are `.` and `..` of front ends.
+/// The first cookie; 1 and 2 are `.` and `..` in front ends.
 const FIRST_COOKIE: u64 = 3;
 
-/// How many entries are copied at a time, so that no lock is held while somebody takes them.
+/// Number of entries copied at a time, so that no lock is held while the caller consumes them.
 const BATCH: usize = 64;
 
-/// The entries of a directory, in the order they were made.
+/// The entries of a directory, in order of creation.
 ///
-/// Invariant: both maps have the same entries. Cookies only grow, so that none is ever given again.
+/// Invariant: both maps have the same entries. Cookies only grow, so that none is ever reused.
 pub(super) struct Directory {
     by_name: HashMap<Arc<[u8]>, Slot>,
     by_cookie: BTreeMap<u64, Listed>,
@@ -27,7 +27,7 @@ pub(super) struct Directory {
     removed: bool,
 }
 
-/// What a name stands for.
+/// The object that a name refers to.
 #[derive(Clone)]
 pub(super) struct Slot {
     pub(super) cookie: u64,
@@ -54,41 +54,41 @@ impl Default for Directory {
 }
 
 impl Directory {
-    /// The number of entries.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Whether the directory was removed: nothing is ever made in it again.
+    /// Returns whether the directory was removed: nothing is ever created in it again.
     pub(super) fn is_removed(&self) -> bool {
         self.removed
     }
 
-    /// The directory, which is empty, has been removed.
+    /// Marks the directory, which is empty, as removed.
     pub(super) fn set_removed(&mut self) {
         self.removed = true;
     }
 
-    /// What `name` stands for.
+    /// Returns the slot of `name`.
     pub(super) fn get(&self, name: Name<'_>) -> Option<&Slot> {
         self.by_name.get(name.as_bytes())
     }
 
-    /// The name with that cookie.
+    /// Returns the name with that cookie.
     pub(super) fn name_of(&self, cookie: u64) -> Option<Arc<[u8]>> {
         self.by_cookie.get(&cookie).map(|listed| listed.name.clone())
     }
 
-    /// Asks for the memory of one more name.
+    /// Reserves the memory of one more name.
     ///
     /// # Errors
-    /// `ENOSPC` if there is none.
+    /// `ENOSPC` without memory.
     pub(super) fn reserve(&mut self) -> Result<()> {
         memory::ask(memory::ENTRY_BYTES)?;
         self.by_name.try_reserve(1).map_err(|_| Errno::ENOSPC)
     }
 
-    /// Adds a name that is not there yet, and answers its cookie. Its memory has been asked for.
+    /// Adds a name that does not exist yet, and returns its cookie. Its memory has been reserved.
     pub(super) fn insert(&mut self, name: Name<'_>, inode: Arc<Inode>) -> u64 {
         let name: Arc<[u8]> = name.as_bytes().into();
         let cookie = self.next_cookie;
@@ -99,7 +99,7 @@ impl Directory {
         cookie
     }
 
-    /// Lets a name that is there stand for another inode. Its cookie stays, and is answered with the old inode.
+    /// Makes an existing name refer to another inode. Its cookie stays, and is returned with the old inode.
     pub(super) fn replace(&mut self, name: Name<'_>, inode: Arc<Inode>) -> Option<Slot> {
         let slot = self.by_name.get_mut(name.as_bytes())?;
         if let Some(listed) = self.by_cookie.get_mut(&slot.cookie) {
@@ -109,14 +109,14 @@ impl Directory {
         Some(Slot { cookie: slot.cookie, inode: before })
     }
 
-    /// Takes a name away.
+    /// Removes a name.
     pub(super) fn remove(&mut self, name: Name<'_>) -> Option<Slot> {
         let slot = self.by_name.remove(name.as_bytes())?;
         self.by_cookie.remove(&slot.cookie);
         Some(slot)
     }
 
-    /// Takes all entries away.
+    /// Removes all entries, and returns their inodes.
     pub(super) fn take_all(&mut self) -> Vec<Arc<Inode>> {
         self.by_cookie.clear();
         self.by_name.drain().map(|(_, slot)| slot.inode).collect()
@@ -128,7 +128,7 @@ impl Directory {
     }
 }
 
-/// A directory that is open for reading.
+/// A directory opened for reading.
 pub(super) struct MemoryDirectory {
     pub(super) inode: Arc<Inode>,
 }

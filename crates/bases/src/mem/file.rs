@@ -15,17 +15,17 @@ use super::inode::{Inode, Metadata};
 use super::memory;
 use super::permissions;
 
-/// How much one step of a copy moves, in bytes: as long as no lock is released.
+/// Number of bytes that one step of a copy moves: the locks are held for that long.
 const COPY_STEP: u64 = 256 * 1024;
 
-/// Memory that a lock takes, bytes at most.
+/// Maximum memory of a lock in bytes.
 const LOCK_BYTES: u64 = 256;
 
-/// A regular file, open.
+/// An open regular file.
 pub(super) struct MemoryFile {
     inode: Arc<Inode>,
     flags: OpenFlags,
-    /// Tells this open file's locks from others'.
+    /// Distinguishes this open file's locks from others'.
     number: u64,
 }
 
@@ -66,7 +66,7 @@ fn keeps_access_time(flags: OpenFlags) -> bool {
 }
 
 impl MemoryFile {
-    /// The file of an inode whose opening has been admitted.
+    /// Creates the open file of an inode after the permission check.
     pub(super) fn new(inode: Arc<Inode>, flags: OpenFlags) -> Self {
         let number = inode.volume.next_open();
         Self { inode, flags, number }
@@ -82,7 +82,7 @@ impl MemoryFile {
         }
     }
 
-    /// Changes the data: privileges go and times are set if it succeeds.
+    /// Changes the data: on success, clears privileges and updates the times.
     fn change<T>(
         &self,
         caller: &Caller,
@@ -99,7 +99,7 @@ impl MemoryFile {
         Ok(result)
     }
 
-    /// Copies what one step reaches, a hole as a hole, and tells how many bytes that was; 0 at the end.
+    /// Copies the bytes of one step, a hole as a hole, and returns their number; 0 at the end.
     fn copy_step(&self, caller: &Caller, offset: u64, to: &Self, to_offset: u64, length: u64) -> Result<u64> {
         let space = &self.inode.volume.pages;
         let mut buffer;
@@ -272,7 +272,7 @@ impl Drop for MemoryFile {
     }
 }
 
-/// What fallocate(2) is asked to do.
+/// The request of a fallocate(2) call.
 enum Allocation {
     Reserve { grow: bool },
     Zero { grow: bool },

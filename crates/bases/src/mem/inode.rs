@@ -1,4 +1,4 @@
-//! An inode: one object in memory, its lock, and what the lock guards.
+//! Inodes: one object in memory, its lock, and the state that the lock guards.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
@@ -12,20 +12,20 @@ use super::permissions::{self, Inherited};
 use super::volume::{ROOT_NUMBER, Volume};
 use super::xattrs::Xattrs;
 
-/// The most hard links of anything but a directory, as ext4's.
+/// Maximum number of hard links of a non-directory, as ext4's.
 pub(super) const LINKS_MAX: u32 = 65_000;
 
-/// What an entry of a directory counts for in the directory's size.
+/// Bytes that each entry adds to a directory's size.
 const ENTRY_SIZE: u64 = 32;
 
-/// The longest target of a symlink in bytes that takes no page.
+/// Maximum length in bytes of a symlink's target that takes no page.
 const SHORT_TARGET_MAX: usize = 127;
 
-/// One object. It is the vnode too: a look-up hands out another reference to it.
+/// One object. It is the vnode too: a look-up returns another reference to it.
 ///
-/// Invariant of locking: nobody waits for an inode's lock while holding that of one of its descendants, of its links
-/// (for what is no directory, directories come first), or of a file with a higher number. Two directories are locked
-/// together only with their parent, or under the volume's rename lock with ancestors first.
+/// Invariant of locking: no thread waits for an inode's lock while holding that of one of its descendants, of its links (for
+/// non-directories: directories come first), or of a file with a higher number. Two directories are locked together only
+/// with their parent, or under the volume's rename lock with ancestors first.
 pub(super) struct Inode {
     pub(super) volume: Arc<Volume>,
     pub(super) number: u64,
@@ -33,19 +33,19 @@ pub(super) struct Inode {
     device: Device,
     this: Weak<Inode>,
     state: RwLock<State>,
-    /// Advisory locks. Its lock is never held together with another.
+    /// Advisory locks. Their mutex is never held together with another.
     locks: Mutex<Option<Box<LockTable>>>,
 }
 
-/// What changes of an object.
+/// The mutable state of an object.
 pub(super) struct State {
     pub(super) metadata: Metadata,
-    /// Where it is named. For a directory at most one; the root has none.
+    /// Its links. A directory has at most one; the root has none.
     pub(super) links: Vec<Link>,
     pub(super) content: Content,
 }
 
-/// What is known of an object beside its contents.
+/// The attributes of an object without its contents.
 pub(super) struct Metadata {
     pub(super) kind: FileKind,
     pub(super) mode: u32,
@@ -61,7 +61,7 @@ pub(super) struct Metadata {
     pub(super) xattrs: Xattrs,
 }
 
-/// One name of an object: the directory, and its cookie there.
+/// One link of an object: the directory, and the cookie of the entry there.
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) parent: Weak<Inode>,
@@ -76,7 +76,7 @@ pub(super) enum Content {
     Special,
 }
 
-/// What a new inode starts as.
+/// The initial state of a new inode.
 pub(super) struct NewInode {
     pub(super) kind: FileKind,
     pub(super) device: Device,
@@ -86,10 +86,10 @@ pub(super) struct NewInode {
 }
 
 impl Inode {
-    /// Makes an inode without a name: `nlink` is 0, or 2 for a directory, which is named at once.
+    /// Creates an inode without a name: `nlink` is 0, or 2 for a directory, which is linked immediately.
     ///
     /// # Errors
-    /// `ENOSPC` if there is no inode left, no memory, or no page for what it starts with.
+    /// `ENOSPC` without a free inode, memory, or a page for its initial contents.
     pub(super) fn new(volume: &Arc<Volume>, new: NewInode) -> Result<Arc<Self>> {
         let acls = [&new.inherited.access_acl, &new.inherited.default_acl].into_iter().flatten();
         memory::ask(memory::ENTRY_BYTES + acls.map(|acl| acl.memory()).sum::<u64>())?;
@@ -128,22 +128,22 @@ impl Inode {
         Ok(inode)
     }
 
-    /// Another reference to this inode.
+    /// Returns another reference to this inode.
     pub(super) fn shared(&self) -> Arc<Self> {
         self.this.upgrade().expect("an inode in use is referred to")
     }
 
-    /// The state, to be read.
+    /// Locks the state for reading.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, to be changed.
+    /// Locks the state for writing.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the table of advisory locks, which is there from the first use on.
+    /// Runs `action` on the table of advisory locks, which is created on first use.
     pub(super) fn with_locks<T>(&self, action: impl FnOnce(&mut LockTable) -> T) -> T {
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         action(locks.get_or_insert_default())
@@ -156,17 +156,17 @@ impl Inode {
         }
     }
 
-    /// The identity: this volume's and the inode's number. Numbers are never used again.
+    /// Returns the identity: the volume's and the inode's number. Numbers are never reused.
     pub(super) fn identity(&self) -> Handle {
         self.volume.handle(self.number)
     }
 
-    /// The attributes now.
+    /// Returns the current attributes.
     pub(super) fn attributes(&self) -> Attributes {
         self.attributes_in(&self.read())
     }
 
-    /// The attributes in a state that the caller holds the lock of.
+    /// Returns the attributes in a state whose lock the caller holds.
     pub(super) fn attributes_in(&self, state: &State) -> Attributes {
         let metadata = &state.metadata;
         let size = match &state.content {
@@ -196,12 +196,12 @@ impl Inode {
         }
     }
 
-    /// The inode as the result of a look-up.
+    /// Returns the inode as the result of a look-up.
     pub(super) fn entry(&self) -> Entry {
         Entry { vnode: self.shared(), attributes: self.attributes() }
     }
 
-    /// The inode of a vnode of this same file system.
+    /// Returns the inode of a vnode of this file system.
     ///
     /// # Errors
     /// `EXDEV` for a vnode of another file system.
@@ -210,17 +210,17 @@ impl Inode {
         if Arc::ptr_eq(&inode.volume, &self.volume) { Ok(inode) } else { Err(Errno::EXDEV) }
     }
 
-    /// Whether this is the root directory.
+    /// Returns whether this is the root directory.
     pub(super) fn is_root(&self) -> bool {
         self.number == ROOT_NUMBER
     }
 
-    /// The directory that this directory is in; `None` for the root and for removed ones.
+    /// Returns the parent of this directory; `None` for the root and for removed directories.
     pub(super) fn parent_directory(&self) -> Option<Arc<Self>> {
         self.read().links.first().and_then(|link| link.parent.upgrade())
     }
 
-    /// Sets the access time by the rules of `relatime`: if it is not after the last change, or a day old.
+    /// Updates the access time by the rules of `relatime`: only if it is not later than the last change, or a day old.
     pub(super) fn accessed(&self) {
         let now = Timestamp::now();
         if self.read().metadata.wants_access_time(now) {
@@ -230,8 +230,8 @@ impl Inode {
 }
 
 impl Drop for Inode {
-    /// Gives back what the inode took. The inodes below a directory that goes with the whole file system are taken
-    /// apart in a loop: a deep tree would overflow the stack.
+    /// Returns the inode's resources. The inodes below a directory that is dropped with the whole file system are dismantled
+    /// in a loop: recursion into a deep tree would overflow the stack.
     fn drop(&mut self) {
         let volume = self.volume.clone();
         volume.forget(self.number);
@@ -244,14 +244,14 @@ impl Drop for Inode {
                 orphans.extend(last.state.get_mut().unwrap_or_else(PoisonError::into_inner).take_entries());
             }
         }
-        // Dropped here and not after this, for its memory to be free.
+        // Dropped here rather than after this function, so that its memory is free.
         state.content = Content::Special;
         volume.return_memory();
     }
 }
 
 impl State {
-    /// The directory's entries.
+    /// Returns the directory's entries.
     ///
     /// # Errors
     /// `ENOTDIR`.
@@ -262,7 +262,7 @@ impl State {
         }
     }
 
-    /// The directory's entries, to be changed.
+    /// Returns the directory's entries for modification.
     ///
     /// # Errors
     /// `ENOTDIR`.
@@ -273,7 +273,7 @@ impl State {
         }
     }
 
-    /// Whether the caller may add a name to this directory.
+    /// Checks whether the caller may add a name to this directory.
     ///
     /// # Errors
     /// `ENOTDIR`, `EACCES`, and `ENOENT` for a removed directory.
@@ -284,10 +284,10 @@ impl State {
         permissions::check(&self.metadata, caller, permissions::WRITE | permissions::SEARCH)
     }
 
-    /// Whether a regular file's data may be used here.
+    /// Returns a regular file's data.
     ///
     /// # Errors
-    /// `EINVAL` for what is no regular file.
+    /// `EINVAL` for anything but a regular file.
     pub(super) fn data(&self) -> Result<&Data> {
         match &self.content {
             Content::File { data, .. } => Ok(data),
@@ -295,10 +295,10 @@ impl State {
         }
     }
 
-    /// The data and the metadata of a regular file, to be changed.
+    /// Returns the data and the metadata of a regular file for modification.
     ///
     /// # Errors
-    /// `EINVAL` for what is no regular file.
+    /// `EINVAL` for anything but a regular file.
     pub(super) fn file_mut(&mut self) -> Result<(&mut Data, &mut Metadata)> {
         match &mut self.content {
             Content::File { data, .. } => Ok((data, &mut self.metadata)),
@@ -306,7 +306,7 @@ impl State {
         }
     }
 
-    /// Takes one name away from the object.
+    /// Removes one link from the object.
     pub(super) fn remove_link(&mut self, parent: &Inode, cookie: u64) {
         let is_it = |link: &Link| link.cookie == cookie && std::ptr::eq(link.parent.as_ptr(), parent);
         if let Some(index) = self.links.iter().position(is_it) {
@@ -314,20 +314,20 @@ impl State {
         }
     }
 
-    /// Asks for the memory of one more name.
+    /// Reserves the memory of one more link.
     ///
     /// # Errors
-    /// `ENOSPC` if there is none.
+    /// `ENOSPC` without memory.
     pub(super) fn reserve_link(&mut self) -> Result<()> {
         self.links.try_reserve(1).map_err(|_| Errno::ENOSPC)
     }
 
-    /// Gives the object one more name. Its memory has been asked for.
+    /// Adds a link to the object. Its memory has been reserved.
     pub(super) fn add_link(&mut self, parent: &Inode, cookie: u64) {
         self.links.push(Link { parent: parent.this.clone(), cookie });
     }
 
-    /// Pages taken from the volume's budget.
+    /// Returns the number of pages taken from the volume's budget.
     fn page_count(&self) -> u64 {
         self.content.page_count() + self.metadata.xattrs.page_count()
     }
@@ -338,7 +338,7 @@ impl State {
 }
 
 impl Content {
-    /// Pages taken from the volume's budget. A short target takes none, as on Linux's file systems.
+    /// Returns the number of pages taken from the volume's budget. A short target takes none, as on Linux's file systems.
     fn page_count(&self) -> u64 {
         match self {
             Self::File { data, .. } => data.page_count(),
@@ -349,13 +349,13 @@ impl Content {
 }
 
 impl Metadata {
-    /// Data or entries have changed.
+    /// Updates the times after a change of data or entries.
     pub(super) fn modified(&mut self) {
         self.mtime = Timestamp::now();
         self.ctime = self.mtime;
     }
 
-    /// Attributes have changed.
+    /// Updates the time after a change of attributes.
     pub(super) fn changed(&mut self) {
         self.ctime = Timestamp::now();
     }

@@ -1,7 +1,9 @@
-//! The process's memory: what contents and names are to take is asked for first, so that lack of it is an error like any other.
+//! The process's memory: allocations for contents and names are checked first, so that lack of memory is an error like any
+//! other.
 //!
-//! Most collections cannot fail to grow. So now and then it is tried whether the system would still give much more than they
-//! take until the next try; what is not theirs, such as a reply on its way, finds memory then too.
+//! Most collections cannot report a failure to grow. So from time to time a probe checks whether the system would still
+//! grant much more than they take until the next probe; memory taken elsewhere, such as for a reply in transit, is then
+//! available too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,22 +11,22 @@ use vnode::{Errno, Result};
 
 use crate::allocator::can_map;
 
-/// Bytes that must still be there besides what is asked for.
+/// Number of bytes that must remain available besides the requested ones.
 const HEADROOM: u64 = 8 << 20;
 
-/// Bytes that may be taken until it is tried again.
+/// Number of bytes that may be taken until the next probe.
 const CREDIT: u64 = 1 << 20;
 
-/// What is left of the credit, of all file systems of the process.
+/// The remaining credit in bytes, of all file systems of the process.
 static CREDIT_LEFT: AtomicU64 = AtomicU64::new(0);
 
-/// Memory that an entry of a directory takes, with its object, bytes at most.
+/// Maximum memory in bytes of a directory entry with its object.
 pub(super) const ENTRY_BYTES: u64 = 2048;
 
-/// Asks for memory, which the caller allocates then.
+/// Checks that memory is available, which the caller then allocates.
 ///
 /// # Errors
-/// `ENOSPC` if it would leave too little.
+/// `ENOSPC` if too little would be left.
 pub(super) fn ask(bytes: u64) -> Result<()> {
     let less = |left: u64| left.checked_sub(bytes);
     if CREDIT_LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
@@ -38,17 +40,17 @@ pub(super) fn ask(bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// A copy of these bytes.
+/// Returns a copy of these bytes.
 ///
 /// # Errors
-/// `ENOSPC` if there is no memory for it.
+/// `ENOSPC` without memory for it.
 pub(super) fn copy(bytes: &[u8]) -> Result<Box<[u8]>> {
     let mut copy = room_for(bytes.len())?;
     copy.extend_from_slice(bytes);
     Ok(copy.into_boxed_slice())
 }
 
-/// Zeros.
+/// Returns `length` zero bytes.
 ///
 /// # Errors
 /// As [`copy`].

@@ -1,7 +1,7 @@
-//! `mem`: a complete Unix file system in memory, which enforces permissions itself.
+//! `mem`: a complete Unix file system in memory, which performs permission checks itself.
 //!
-//! Everything is gone with the [`MemoryFileSystem`] and the last vnode of it. It is a base of its own, and the model
-//! that other file systems are tested against: where POSIX leaves a choice, it does as Linux's own file systems do.
+//! All contents are lost with the [`MemoryFileSystem`] and its last vnode. It is a base of its own, and the model that other
+//! file systems are tested against: where POSIX leaves a choice, it behaves as Linux's own file systems do.
 
 mod acl;
 mod attributes;
@@ -36,7 +36,7 @@ use self::volume::Volume;
 
 pub use self::options::{Options, OptionsError};
 
-/// What it is called in a stack.
+/// Name of this base in a stack.
 const KIND: &str = "mem";
 
 /// A file system in memory.
@@ -47,7 +47,7 @@ pub struct MemoryFileSystem {
 }
 
 impl MemoryFileSystem {
-    /// An empty file system.
+    /// Creates an empty file system.
     pub fn new(options: Options) -> Self {
         let volume = Arc::new(Volume::new(&options));
         let inherited = Inherited { mode: options.mode, gid: options.gid, access_acl: None, default_acl: None };

@@ -1,4 +1,4 @@
-//! The vnode operations of an inode: each is done in the module of its group.
+//! The vnode operations of an inode, each delegated to the module of its group.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::inode::{Content, Inode};
 use super::permissions;
 use super::remove::find;
 
-/// How often a path is followed upwards again after a rename moved what is on it.
+/// Maximum number of attempts to follow a path upwards after a rename moved a part of it.
 const PATH_ATTEMPTS: usize = 100;
 
 impl Vnode for Inode {
@@ -171,7 +171,7 @@ impl Vnode for Inode {
 }
 
 impl Inode {
-    /// The path, by any one of the names; `None` if a rename moved something on the way up.
+    /// Returns the path by any one of the names; `None` if a rename moved a part of it meanwhile.
     fn path_now(&self) -> Result<Option<Vec<u8>>> {
         let mut names: Vec<Arc<[u8]>> = Vec::new();
         let mut current = self.shared();

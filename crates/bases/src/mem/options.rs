@@ -4,12 +4,12 @@ use std::fmt;
 
 use super::data::PAGE_SIZE;
 
-/// What a file system in memory is limited to, and what its root directory starts as.
+/// Limits of a file system in memory, and the initial attributes of its root directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The most data and extended attributes together, in bytes, rounded down to pages of 4,096 bytes.
+    /// Maximum size of data and extended attributes together in bytes, rounded down to pages of 4,096 bytes.
     pub size: u64,
-    /// The most inodes, the root's included.
+    /// Maximum number of inodes, including the root's.
     pub inodes: u64,
     /// The permission bits of the root directory.
     pub mode: u32,
@@ -19,22 +19,23 @@ pub struct Options {
     pub gid: u32,
 }
 
-/// Why the options of `mem` cannot be used.
+/// The reason why the options of `mem` are invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionsError {
-    /// No option has this name.
+    /// An option of this name does not exist.
     Unknown(String),
-    /// The value of this option is missing or wrong.
+    /// The value of this option is missing or invalid.
     BadValue {
         /// The option.
         option: String,
-        /// What it would take.
+        /// Description of valid values.
         expected: &'static str,
     },
 }
 
 impl Default for Options {
-    /// Half of the machine's memory, an inode for each page of that, and a root directory of the server's user.
+    /// Returns half of the machine's memory as the size, one inode for each page of that, and a root directory of the
+    /// server's user.
     fn default() -> Self {
         let memory = memory_bytes();
         Self {
@@ -48,8 +49,9 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Parses `size=64m,inodes=1000,mode=1777,uid=0,gid=0`: each optional, in any order, the empty text for none.
-    /// Sizes and counts take the suffixes k, m, g and t (of 1,024); a size also `%`, of the machine's memory.
+    /// Parses `size=64m,inodes=1000,mode=1777,uid=0,gid=0`: each option is optional, in any order, and the text may be
+    /// empty. Sizes and counts take the suffixes k, m, g and t (powers of 1,024); a size also takes `%`, of the machine's
+    /// memory.
     ///
     /// # Errors
     /// [`OptionsError`], naming the option.
@@ -91,7 +93,7 @@ impl fmt::Display for OptionsError {
 
 impl std::error::Error for OptionsError {}
 
-/// The machine's memory in bytes.
+/// Returns the machine's memory in bytes.
 fn memory_bytes() -> u64 {
     let information = rustix::system::sysinfo();
     #[allow(clippy::useless_conversion, reason = "the width of the field differs between machines")]

@@ -1,4 +1,4 @@
-//! Permissions: who may do what to an object, and what a new object inherits, exactly as Linux decides it.
+//! Permissions: who may do what to an object, and what a new object inherits, with the same rules as Linux.
 
 use libc::{S_ISGID, S_ISUID, S_ISVTX, S_IXGRP};
 use vnode::{Caller, Errno, FileKind, Result};
@@ -6,19 +6,19 @@ use vnode::{Caller, Errno, FileKind, Result};
 use super::acl::Acl;
 use super::inode::Metadata;
 
-/// Reading, in a digit of a mode.
+/// Reading, as a bit in a digit of a mode.
 pub(super) const READ: u32 = 4;
 /// Writing; for a directory, changing its entries.
 pub(super) const WRITE: u32 = 2;
 /// Executing.
 pub(super) const EXECUTE: u32 = 1;
-/// Using a name in a directory.
+/// Searching a directory.
 pub(super) const SEARCH: u32 = EXECUTE;
 
-/// The attribute that gives a program capabilities.
+/// The extended attribute that holds a program's capabilities.
 pub(super) const CAPABILITY: &[u8] = b"security.capability";
 
-/// What a new object has of its directory and its maker.
+/// The attributes that a new object gets from its directory and its creator.
 pub(super) struct Inherited {
     pub(super) mode: u32,
     pub(super) gid: u32,
@@ -26,15 +26,15 @@ pub(super) struct Inherited {
     pub(super) default_acl: Option<Box<Acl>>,
 }
 
-/// Whether the caller has all of the permissions `wanted`.
+/// Checks whether the caller has all of the permissions `wanted`.
 ///
 /// # Errors
 /// `EACCES`.
 pub(super) fn check(metadata: &Metadata, caller: &Caller, wanted: u32) -> Result<()> {
-    // The kernel knows what the root of a user namespace may do with what its user owns.
+    // The kernel knows what the root of a user namespace may do to objects that its user owns.
     let is_overriding = caller.uid == metadata.uid && caller.is_admitted_by_kernel();
     let admitted = if caller.is_superuser() || is_overriding {
-        // Everything, but running a file that nobody may run.
+        // Everything, except running a file that nobody may run.
         metadata.kind == FileKind::Directory || wanted & EXECUTE == 0 || metadata.mode & 0o111 != 0
     } else {
         granted_by_class(metadata, caller, wanted)
@@ -47,19 +47,19 @@ fn granted_by_class(metadata: &Metadata, caller: &Caller, wanted: u32) -> bool {
     if caller.uid == metadata.uid {
         return wanted & !(mode >> 6) == 0;
     }
-    // With an empty mask Linux does not look at the list at all.
+    // With an empty mask Linux ignores the list altogether.
     if let Some(acl) = &metadata.access_acl
         && mode & 0o070 != 0
     {
         return acl.grants(caller, metadata.gid, wanted);
     }
-    // The groups are looked up only where they make a difference.
+    // The groups are checked only where they make a difference.
     let differs = wanted & (mode ^ (mode >> 3)) != 0;
     let digit = if differs && caller.is_in_group(metadata.gid) { mode >> 3 } else { mode };
     wanted & !digit == 0
 }
 
-/// Whether the caller may do what only the owner and the superuser may.
+/// Checks whether the caller may do what only the owner and the superuser may.
 ///
 /// # Errors
 /// `EPERM`.
@@ -67,10 +67,10 @@ pub(super) fn check_owner(metadata: &Metadata, caller: &Caller) -> Result<()> {
     if caller.uid == metadata.uid || caller.is_superuser() { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Whether the caller may take a name of `victim` away from `directory`, by rmdir if `as_directory`, else by unlink.
+/// Checks whether the caller may remove a name of `victim` from `directory`, by rmdir if `as_directory`, else by unlink.
 ///
 /// # Errors
-/// `EACCES`; `EPERM` where the sticky bit forbids it; `ENOTDIR` and `EISDIR` for the other kind.
+/// `EACCES`; `EPERM` if the sticky bit forbids it; `ENOTDIR` and `EISDIR` for an object of the wrong kind.
 pub(super) fn check_removal(
     directory: &Metadata,
     victim: &Metadata,
@@ -89,12 +89,12 @@ pub(super) fn check_removal(
     }
 }
 
-/// Whether the caller keeps the set-group-id bit of an object of group `gid`.
+/// Returns whether the caller may keep the set-group-id bit of an object of group `gid`.
 pub(super) fn may_keep_setgid(caller: &Caller, gid: u32) -> bool {
     caller.is_superuser() || caller.is_in_group(gid)
 }
 
-/// The set-id bits that a change of the owner takes away, whoever makes it.
+/// Returns the set-id bits that a change of the owner clears, whoever makes it.
 pub(super) fn setid_bits_lost_by_chown(metadata: &Metadata, caller: &Caller) -> u32 {
     if metadata.kind == FileKind::Directory {
         return 0;
@@ -103,8 +103,8 @@ pub(super) fn setid_bits_lost_by_chown(metadata: &Metadata, caller: &Caller) -> 
     S_ISUID | if loses_setgid { S_ISGID } else { 0 }
 }
 
-/// A regular file is written or cut: its capabilities go, and its set-id bits too unless the superuser does it and
-/// does not ask for that (`forced`).
+/// Clears the capabilities of a regular file that is written or truncated; also its set-id bits, unless the superuser does
+/// so without requesting that (`forced`).
 pub(super) fn kill_privileges(metadata: &mut Metadata, caller: &Caller, forced: bool) {
     if metadata.mode & (S_ISUID | S_ISGID) != 0 && (forced || !caller.is_superuser()) {
         metadata.mode &= !setid_bits_lost_by_chown(metadata, caller);
@@ -112,7 +112,7 @@ pub(super) fn kill_privileges(metadata: &mut Metadata, caller: &Caller, forced: 
     metadata.xattrs.forget_capability();
 }
 
-/// Mode, group and lists of a new object in a directory. The umask counts only where no default list rules.
+/// Returns mode, group and ACLs of a new object in a directory. The umask applies only without a default list.
 pub(super) fn inherit(directory: &Metadata, caller: &Caller, kind: FileKind, mode: u32) -> Inherited {
     let setgid = directory.mode & S_ISGID != 0;
     let gid = if setgid { directory.gid } else { caller.gid };

@@ -1,4 +1,4 @@
-//! Taking names away: unlink, rmdir.
+//! Removes names: unlink, rmdir.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use super::inode::{Inode, State};
 use super::permissions;
 
 impl Inode {
-    /// Takes the name of something that is no directory away.
+    /// Removes a name of a non-directory.
     pub(super) fn remove_file(&self, caller: &Caller, name: Name<'_>) -> Result<()> {
-        // Declared first, so that an inode whose last reference this is goes after the locks are released.
+        // Declared first, so that an inode whose last reference this is is dropped after the locks are released.
         let victim: Arc<Inode>;
         let mut state = self.write();
         victim = find(&state, caller, name)?;
@@ -33,7 +33,7 @@ impl Inode {
         self.detach(&mut state, name, &mut gone)
     }
 
-    /// Takes `name` out of this directory, and out of what it stands for.
+    /// Removes `name` from this directory, and the link from the object that it refers to.
     fn detach(&self, state: &mut State, name: Name<'_>, gone: &mut State) -> Result<()> {
         let slot = state.directory_mut()?.remove(name).ok_or(Errno::ENOENT)?;
         state.metadata.modified();
@@ -45,7 +45,7 @@ impl Inode {
 }
 
 impl State {
-    /// Counts one name less, in directory `parent`. A directory is removed by that; whether it is one is answered.
+    /// Removes one link, in directory `parent`; this removes a directory. Returns whether the object is one.
     pub(super) fn lose_name(&mut self, parent: &Inode, cookie: u64) -> bool {
         self.remove_link(parent, cookie);
         self.metadata.changed();
@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-/// The names in a directory, for a caller who may use them.
+/// Returns the names in a directory, for a caller with search permission.
 ///
 /// # Errors
 /// `ENOTDIR`, then `EACCES`.
@@ -73,7 +73,7 @@ pub(super) fn search<'a>(state: &'a State, caller: &Caller) -> Result<&'a Direct
     Ok(directory)
 }
 
-/// What the caller finds by that name.
+/// Returns the object that the caller finds by that name.
 pub(super) fn find(state: &State, caller: &Caller, name: Name<'_>) -> Result<Arc<Inode>> {
     search(state, caller)?.get(name).map(|slot| slot.inode.clone()).ok_or(Errno::ENOENT)
 }

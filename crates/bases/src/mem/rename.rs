@@ -1,4 +1,4 @@
-//! Renaming: moves, replacements, exchanges and whiteouts, within a directory and across.
+//! Renames: moves, replacements, exchanges and whiteouts, within and across directories.
 
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
@@ -8,12 +8,12 @@ use super::inode::{Inode, State};
 use super::permissions;
 use super::remove::search;
 
-/// The directories of a rename, locked.
+/// The locked directories of a rename.
 struct Parents<'a> {
     from: RwLockWriteGuard<'a, State>,
-    /// `None` if it is the same directory.
+    /// `None` if it is the source's directory.
     to: Option<RwLockWriteGuard<'a, State>>,
-    /// Numbers of the directories from the source's (target's) directory up to the root; empty if it is the same.
+    /// Inode numbers from the source's (target's) directory up to the root; empty if both are in one directory.
     from_chain: Vec<u64>,
     to_chain: Vec<u64>,
     _renames: Option<MutexGuard<'a, ()>>,
@@ -47,7 +47,7 @@ impl<'a> Parents<'a> {
     }
 }
 
-/// The objects of a rename, locked.
+/// The locked objects of a rename.
 struct Moved<'a> {
     source: RwLockWriteGuard<'a, State>,
     target: Option<RwLockWriteGuard<'a, State>>,
@@ -80,7 +80,7 @@ impl Inode {
         to_name: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
-        // Declared first, so that an inode whose last reference this is goes after the locks are released.
+        // Declared first, so that an inode whose last reference this is is dropped after the locks are released.
         let source: Arc<Inode>;
         let target: Option<Arc<Inode>>;
         let mut parents = Parents::lock(self, to);
@@ -150,7 +150,7 @@ impl Inode {
         Ok(())
     }
 
-    /// Lets both names stand for what the other did.
+    /// Exchanges the objects of both names.
     fn exchange(
         &self,
         parents: &mut Parents<'_>,
@@ -182,7 +182,7 @@ impl Inode {
     }
 }
 
-/// Sets the times that a rename changes, but for the target's.
+/// Updates the times that a rename changes, except the target's.
 fn touch(parents: &mut Parents<'_>, moved: &mut Moved<'_>) {
     parents.from.metadata.modified();
     if let Some(to) = &mut parents.to {
@@ -191,7 +191,7 @@ fn touch(parents: &mut Parents<'_>, moved: &mut Moved<'_>) {
     moved.source.metadata.changed();
 }
 
-/// Whether the names are there as the mode wants them, and no directory would end up in itself.
+/// Checks that the names exist as the mode requires, and that no directory would become its own descendant.
 fn check_names(parents: &Parents<'_>, source: &Inode, target: Option<&Inode>, mode: RenameMode) -> Result<()> {
     match (mode, target) {
         (RenameMode::NoReplace | RenameMode::WhiteoutNoReplace, Some(_)) => return Err(Errno::EEXIST),
@@ -207,7 +207,7 @@ fn check_names(parents: &Parents<'_>, source: &Inode, target: Option<&Inode>, mo
     Ok(())
 }
 
-/// Whether the caller may do it, in the order in which Linux finds out.
+/// Checks the caller's permissions, in the order of Linux's checks.
 fn check_admission(parents: &Parents<'_>, moved: &Moved<'_>, caller: &Caller, mode: RenameMode) -> Result<()> {
     let source = &moved.source.metadata;
     let is_directory = source.kind == FileKind::Directory;
@@ -239,7 +239,7 @@ fn check_admission(parents: &Parents<'_>, moved: &Moved<'_>, caller: &Caller, mo
     }
 }
 
-/// The numbers of a directory and all above it. The rename lock keeps them as they are.
+/// Returns the numbers of a directory and all its ancestors. The rename lock keeps them unchanged.
 fn chain(directory: &Inode) -> Vec<u64> {
     let mut numbers = vec![directory.number];
     let mut above = directory.parent_directory();

@@ -1,4 +1,4 @@
-//! A volume: what all inodes of one file system share.
+//! A volume: the state shared by all inodes of one file system.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -19,22 +19,22 @@ pub(super) const ROOT_NUMBER: u64 = 1;
 
 const SHARDS: usize = 64;
 
-/// How many pages must have become free for memory to be returned: 64 MiB.
+/// Number of pages that must have become free before memory is returned: 64 MiB.
 const PAGES_WORTH_RETURNING: u64 = 16_384;
 
-/// How many inodes must have become free for that: each takes about 600 bytes with its name.
+/// Number of inodes that must have become free before memory is returned: each takes about 600 bytes with its name.
 const INODES_WORTH_RETURNING: u64 = 100_000;
 
-/// A part of the table of inodes, by number.
+/// A shard of the inode table, by number.
 type Shard = RwLock<HashMap<u64, Weak<Inode>>>;
 
-/// Budgets, numbers, the table of inodes, and the lock that renames across directories take.
+/// Budgets, numbers, the inode table, and the lock for renames across directories.
 pub(super) struct Volume {
     /// Pages of data and extended attributes.
     pub(super) pages: Budget,
-    /// Inodes, unlinked ones that are still in use included.
+    /// Inodes, including unlinked ones that are still in use.
     pub(super) inodes: Budget,
-    /// Tells this instance's handles from those of every other.
+    /// Distinguishes this instance's handles from those of every other.
     instance: u64,
     last_number: AtomicU64,
     last_open: AtomicU64,
@@ -43,7 +43,7 @@ pub(super) struct Volume {
 }
 
 impl Volume {
-    /// An empty volume.
+    /// Creates an empty volume.
     pub(super) fn new(options: &Options) -> Self {
         Self {
             pages: Budget::new(options.size / PAGE_SIZE),
@@ -57,22 +57,22 @@ impl Volume {
         }
     }
 
-    /// A number for a new inode: the root's first.
+    /// Returns a number for a new inode: the root's first.
     pub(super) fn next_number(&self) -> u64 {
         self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A number for a file that is opened, never given again.
+    /// Returns a number for an open file, never reused.
     pub(super) fn next_open(&self) -> u64 {
         self.last_open.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Keeps the tree of directories as it is: only its holder moves things between directories.
+    /// Locks the directory tree: only the holder of the lock moves objects between directories.
     pub(super) fn lock_renames(&self) -> MutexGuard<'_, ()> {
         self.renames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The handle of inode `number`.
+    /// Returns the handle of inode `number`.
     pub(super) fn handle(&self, number: u64) -> Handle {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.instance.to_le_bytes());
@@ -80,10 +80,10 @@ impl Volume {
         Handle::new(&bytes).expect("16 bytes fit")
     }
 
-    /// The inode of a handle.
+    /// Returns the inode of a handle.
     ///
     /// # Errors
-    /// `ESTALE` if it is gone, or the handle is none of this volume.
+    /// `ESTALE` if it no longer exists, or the handle is not of this volume.
     pub(super) fn resolve(&self, handle: &Handle) -> Result<Arc<Inode>> {
         let bytes: [u8; 16] = handle.as_bytes().try_into().map_err(|_| Errno::ESTALE)?;
         let [instance, number] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index])));
@@ -94,27 +94,27 @@ impl Volume {
         shard.get(&number).and_then(Weak::upgrade).ok_or(Errno::ESTALE)
     }
 
-    /// Asks for the memory of one more entry in the table, for the inode of this number.
+    /// Reserves the memory of one more entry in the table, for the inode with this number.
     ///
     /// # Errors
-    /// `ENOSPC` if there is none.
+    /// `ENOSPC` without memory.
     pub(super) fn reserve_entry(&self, number: u64) -> Result<()> {
         let mut shard = self.shard(number).write().unwrap_or_else(PoisonError::into_inner);
         shard.try_reserve(1).map_err(|_| Errno::ENOSPC)
     }
 
-    /// Enters an inode into the table.
+    /// Adds an inode to the table.
     pub(super) fn register(&self, inode: &Arc<Inode>) {
         let mut shard = self.shard(inode.number).write().unwrap_or_else(PoisonError::into_inner);
         shard.insert(inode.number, Arc::downgrade(inode));
     }
 
-    /// Takes an inode out of the table.
+    /// Removes an inode from the table.
     pub(super) fn forget(&self, number: u64) {
         self.shard(number).write().unwrap_or_else(PoisonError::into_inner).remove(&number);
     }
 
-    /// Returns free memory to the system if much has become free. Not to be called with a lock held: it may take long.
+    /// Returns free memory to the system if much has become free. Must not be called with a lock held: it may take long.
     pub(super) fn return_memory(&self) {
         let pages = self.pages.were_given(PAGES_WORTH_RETURNING);
         let inodes = self.inodes.were_given(INODES_WORTH_RETURNING);
@@ -123,7 +123,7 @@ impl Volume {
         }
     }
 
-    /// The state of the budgets.
+    /// Returns the state of the budgets.
     pub(super) fn statfs(&self) -> StatFs {
         StatFs {
             block_size: PAGE_SIZE as u32,

@@ -1,4 +1,4 @@
-//! Extended attributes: namespaces, permissions, sizes, and the ACLs that look like attributes.
+//! Extended attributes: namespaces, permissions, sizes, and the ACLs in the form of attributes.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use super::inode::{Inode, Metadata};
 use super::memory;
 use super::permissions::{self, CAPABILITY};
 
-/// The longest name, namespace included, in bytes.
+/// Maximum length of a name in bytes, namespace included.
 const NAME_MAX: usize = 255;
-/// The longest value in bytes.
+/// Maximum size of a value in bytes.
 const VALUE_MAX: usize = 65_536;
-/// The most that listxattr(2) can tell, in bytes.
+/// Maximum number of bytes that listxattr(2) can return.
 const LIST_MAX: usize = 65_536;
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
-/// The attributes of one object.
+/// The extended attributes of one object.
 ///
 /// Invariant: `page_count` pages are taken from the volume's budget for them.
 #[derive(Default)]
@@ -32,7 +32,7 @@ pub(super) struct Xattrs {
     taken: u64,
 }
 
-/// What a name says.
+/// The namespace of a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Namespace {
     User,
@@ -40,17 +40,17 @@ enum Namespace {
     Security,
     AccessAcl,
     DefaultAcl,
-    /// None that there is here.
+    /// Any other, which is unsupported.
     Other,
 }
 
 impl Xattrs {
-    /// Pages taken from the budget.
+    /// Returns the number of pages taken from the budget.
     pub(super) fn page_count(&self) -> u64 {
         self.taken
     }
 
-    /// Removes `security.capability`. Its space is given back with the next change.
+    /// Removes `security.capability`. Its space is returned at the next change.
     pub(super) fn forget_capability(&mut self) {
         if !self.values.is_empty()
             && let Some(value) = self.values.remove(CAPABILITY)
@@ -83,7 +83,7 @@ impl Xattrs {
         self.charge(space, self.bytes - (name.len() + value.len()) as u64)
     }
 
-    /// Takes or gives back pages, so that they hold `bytes`.
+    /// Takes pages from the budget or returns them, so that they hold `bytes`.
     fn charge(&mut self, space: &Budget, bytes: u64) -> Result<()> {
         let pages = bytes.div_ceil(PAGE_SIZE);
         match pages.checked_sub(self.taken) {
@@ -96,7 +96,7 @@ impl Xattrs {
 }
 
 impl Inode {
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     pub(super) fn get_xattr(&self, caller: &Caller, name: &[u8]) -> Result<Vec<u8>> {
         let namespace = namespace_of(name)?;
         let state = self.read();
@@ -107,7 +107,7 @@ impl Inode {
             _ => {
                 admit(metadata, caller, namespace, name, permissions::READ)?;
                 let value = metadata.xattrs.values.get(name).ok_or(Errno::ENODATA)?;
-                // An empty one can be set and not be read.
+                // An empty one can be set but not read.
                 return if name == CAPABILITY && value.is_empty() { Err(Errno::EINVAL) } else { Ok(value.to_vec()) };
             }
         };
@@ -147,7 +147,7 @@ impl Inode {
         }
     }
 
-    /// The names of all attributes that the caller may know of, each ended by a NUL.
+    /// Returns the names of all attributes that the caller may see, each terminated by a NUL.
     pub(super) fn list_xattrs(&self, caller: &Caller) -> Vec<u8> {
         let state = self.read();
         let metadata = &state.metadata;
@@ -191,7 +191,7 @@ fn namespace_of(name: &[u8]) -> Result<Namespace> {
     }
 }
 
-/// Whether there is such a name: Linux finds out after it has admitted the caller.
+/// Returns whether the name is valid: Linux checks this after the caller's permissions.
 fn check_name(namespace: Namespace, name: &[u8]) -> Result<()> {
     match namespace {
         Namespace::Other => Err(Errno::EOPNOTSUPP),
@@ -200,7 +200,7 @@ fn check_name(namespace: Namespace, name: &[u8]) -> Result<()> {
     }
 }
 
-/// Whether the caller may read or write an attribute that is no ACL.
+/// Checks whether the caller may read or write an attribute that is not an ACL.
 fn admit(metadata: &Metadata, caller: &Caller, namespace: Namespace, name: &[u8], wanted: u32) -> Result<()> {
     let writes = wanted == permissions::WRITE;
     let refusal = if writes { Errno::EPERM } else { Errno::ENODATA };
@@ -220,7 +220,7 @@ fn admit(metadata: &Metadata, caller: &Caller, namespace: Namespace, name: &[u8]
     check_name(namespace, name)
 }
 
-/// Sets or removes a list, and the mode bits that go with it.
+/// Sets or removes an ACL, with the corresponding mode bits.
 fn set_acl(metadata: &mut Metadata, caller: &Caller, namespace: Namespace, acl: Option<Acl>) -> Result<()> {
     if metadata.kind == FileKind::Symlink {
         return Err(Errno::EOPNOTSUPP);
@@ -246,7 +246,7 @@ fn set_acl(metadata: &mut Metadata, caller: &Caller, namespace: Namespace, acl: 
             }
             metadata.access_acl = (!acl.is_mode_only()).then(|| acl.into());
             if before == (metadata.mode, true) && metadata.access_acl.is_none() {
-                // The mode said so already.
+                // The mode already expresses it.
                 return Ok(());
             }
         }
@@ -255,7 +255,7 @@ fn set_acl(metadata: &mut Metadata, caller: &Caller, namespace: Namespace, acl: 
     Ok(())
 }
 
-/// Whether a value has the form that the kernel takes for `security.capability`: revision 2 or 3 at its length.
+/// Returns whether a value has the form that the kernel accepts for `security.capability`: revision 2 or 3 with its length.
 fn is_capability(value: &[u8]) -> bool {
     const REVISION: usize = 3;
     matches!((value.len(), value.get(REVISION)), (20, Some(2)) | (24, Some(3)))

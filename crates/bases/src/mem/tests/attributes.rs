@@ -1,4 +1,4 @@
-//! Changing attributes: chmod, chown, truncate and utimensat, and what set-id bits become.
+//! Changing attributes: chmod, chown, truncate and utimensat, and their effect on set-id bits.
 
 use vnode::{Errno, FileSystem, OpenFlags, SetTime, Timestamp};
 

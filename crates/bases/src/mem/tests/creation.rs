@@ -1,4 +1,4 @@
-//! Making objects: modes, owners, groups, kinds, names.
+//! Creating objects: modes, owners, groups, kinds, names.
 
 use vnode::{Caller, Device, Errno, FileKind, FileSystem, OpenFlags};
 

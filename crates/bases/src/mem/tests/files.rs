@@ -1,4 +1,4 @@
-//! Open files: what they admit, appending, allocation, holes, copies, locks.
+//! Open files: permitted accesses, appending, allocation, holes, copies, locks.
 
 use vnode::{AllocateMode, Errno, FileSystem, Lock, LockFamily, LockKind, LockOwner, OpenFlags, SeekTarget};
 

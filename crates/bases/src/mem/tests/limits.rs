@@ -1,4 +1,4 @@
-//! Limits of space and inodes, and what statfs tells of them.
+//! Limits of space and inodes, and how statfs reports them.
 
 use vnode::{Errno, FileSystem, StatFs};
 

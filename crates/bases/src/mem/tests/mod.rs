@@ -75,7 +75,7 @@ fn resize(vnode: &VnodeRef, caller: &Caller, size: u64) -> Result<Attributes> {
     vnode.setattr(caller, &SetAttributes { size: Some(size), ..Default::default() })
 }
 
-/// The error of a look-up or creation, since what it finds cannot be printed.
+/// Returns the error of a look-up or creation, since its result cannot be printed.
 fn failure<T>(result: Result<T>) -> vnode::Errno {
     result.err().expect("the operation fails")
 }
@@ -84,7 +84,7 @@ fn lookup(directory: &VnodeRef, text: &str) -> Result<Entry> {
     directory.lookup(&superuser(), name(text))
 }
 
-/// All entries after `cookie`: name, kind, cookie.
+/// Returns all entries after `cookie`: name, kind, cookie.
 fn entries_after(directory: &VnodeRef, cookie: u64) -> Vec<(String, FileKind, u64)> {
     let mut found = Vec::new();
     let open = directory.open_directory(&superuser()).unwrap();

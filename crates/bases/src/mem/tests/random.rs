@@ -1,4 +1,4 @@
-//! Random operations, compared at each step with a map of paths to contents.
+//! Random operations, each compared with a map of paths to contents.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use vnode::{FileSystem, OpenFlags, RenameMode};
 
 use super::*;
 
-/// The seed of a random test: `SEED`, or a new one; printed, for a failure to be replayed.
+/// Returns the seed of a random test: `SEED`, or a new one; printed, so that a failure can be replayed.
 pub(super) fn seed() -> u64 {
     let given = std::env::var("SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or_else(|| fastrand::u64(..1 << 32));
@@ -14,7 +14,7 @@ pub(super) fn seed() -> u64 {
     seed
 }
 
-/// Files with their contents, directories as `None`, by path. Every directory but the root's `""` is in it.
+/// Files with their contents, directories as `None`, by path. Every directory except the root `""` is listed.
 #[derive(Default)]
 struct Model {
     tree: BTreeMap<String, Option<Vec<u8>>>,
@@ -82,7 +82,7 @@ impl Model {
     }
 }
 
-/// The directory that a path is in, and the path's last name.
+/// Returns the parent directory of a path, and the path's last name.
 fn parent_of<'a>(root: &VnodeRef, path: &'a str) -> Option<(VnodeRef, Name<'a>)> {
     let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
     let mut directory = root.clone();
@@ -100,7 +100,7 @@ fn write(root: &VnodeRef, path: &str, offset: usize, data: &[u8]) -> bool {
     }
 }
 
-/// The whole tree, read back.
+/// Reads back the whole tree.
 fn read_back(directory: &VnodeRef, path: &str, tree: &mut BTreeMap<String, Option<Vec<u8>>>) {
     for (text, kind, _) in entries_after(directory, 0) {
         let entry = lookup(directory, &text).unwrap();

@@ -1,4 +1,4 @@
-//! Taking names away: permissions, kinds, and life after it.
+//! Removing names: permissions, kinds, and use of objects afterwards.
 
 use vnode::{Errno, FileSystem, OpenFlags};
 

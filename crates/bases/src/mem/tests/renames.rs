@@ -1,4 +1,4 @@
-//! Renaming: kinds, loops, permissions, exchange, whiteouts, and many at once.
+//! Renames: kinds, loops, permissions, exchange, whiteouts, and many at once.
 
 use vnode::{Device, Errno, FileSystem, RenameMode};
 
@@ -114,7 +114,8 @@ fn a_directory_of_another_file_system_is_refused() {
     assert_eq!(rename(&root, "file", &file_system().root(), "file", REPLACE), Err(Errno::EXDEV));
 }
 
-/// Threads move files and directories at random between directories; nothing is lost, doubled, or deadlocked.
+/// Moves files and directories at random between directories from several threads; nothing is lost, duplicated, or
+/// deadlocked.
 #[test]
 fn many_renames_at_once_keep_the_tree_whole() {
     let seed = random::seed();
@@ -138,7 +139,7 @@ fn many_renames_at_once_keep_the_tree_whole() {
                     };
                     let (from, to) = (pick(&mut random), pick(&mut random));
                     let text = format!("{}{}", ['d', 'f'][random.usize(0..2)], random.usize(0..16));
-                    // Only names that keep what they name, so that nothing is replaced.
+                    // Only modes that never replace, so that each name keeps its object.
                     let mode = modes[random.usize(1..3)];
                     let _ = rename(&from, &text, &to, &text, mode);
                     let _ = from.path();

@@ -1,4 +1,4 @@
-//! Many threads at once: nothing is lost, counted wrong or deadlocked.
+//! Many concurrent threads: nothing is lost, miscounted or deadlocked.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::*;
 const THREADS: u64 = 4;
 const STEPS: usize = 20_000;
 
-/// One random operation in one of the directories; it may fail in any way that the others bring about.
+/// Performs one random operation in one of the directories; it may fail in any way that the others cause.
 fn step(random: &mut fastrand::Rng, root: &VnodeRef) {
     let caller = superuser();
     let pick = |random: &mut fastrand::Rng| format!("{}", random.u8(b'a'..b'g') as char);
@@ -64,12 +64,12 @@ fn names_of(directory: &VnodeRef) -> Result<usize> {
     Ok(count)
 }
 
-/// What the objects below a directory add up to.
+/// Sums over the objects below a directory.
 #[derive(Default)]
 struct Totals {
     blocks: u64,
     inodes: u64,
-    /// Names found and links counted, by inode number.
+    /// Number of names found and link count, by inode number.
     names: HashMap<u64, (u32, u32)>,
 }
 
