@@ -1,4 +1,4 @@
-//! What can stand at the cursor.
+//! Completion: proposals for the text at the cursor.
 
 use fist::builtins::{self, ATTRIBUTES, GLOBALS, OPERATION_VALUES};
 use fist::operations::OPERATIONS;
@@ -10,15 +10,15 @@ use lsp_types::CompletionItemKind as As;
 use crate::document::{Document, Section};
 use crate::symbols::{Kind, Symbol};
 
-/// Something that can stand there.
+/// A proposal.
 #[derive(Clone, Debug)]
 pub struct Proposal {
-    /// What is written.
+    /// The text to be inserted.
     pub label: String,
     pub kind: As,
-    /// Beside it, in short.
+    /// A short text beside it.
     pub detail: String,
-    /// A sentence on it.
+    /// A one-sentence description.
     pub summary: String,
 }
 
@@ -26,7 +26,7 @@ fn proposal(label: impl Into<String>, kind: As, detail: impl Into<String>, summa
     Proposal { label: label.into(), kind, detail: detail.into(), summary: summary.into() }
 }
 
-/// All that can stand at a byte, and the word there that it takes the place of.
+/// Returns all proposals at a byte, and the span of the word there that a proposal replaces.
 pub fn of(document: &Document, byte: usize) -> (Span, Vec<Proposal>) {
     let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let text = &document.text;
@@ -36,7 +36,7 @@ pub fn of(document: &Document, byte: usize) -> (Span, Vec<Proposal>) {
     (Span::new(start, end), proposals)
 }
 
-/// All that can begin at a byte.
+/// Returns all proposals that can begin at a byte.
 fn at(document: &Document, start: usize) -> Vec<Proposal> {
     let before = &document.text[..start];
     let line = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
@@ -74,7 +74,7 @@ fn sets() -> impl Iterator<Item = Proposal> {
     table(&words::SETS, As::KEYWORD)
 }
 
-/// The next word of a rule's title, of which this has been written, without `%`.
+/// Returns the proposals for the next keyword of a rule's title, of which `title` has been typed, without `%`.
 fn rule(document: &Document, title: &str) -> Vec<Proposal> {
     let written: Vec<&str> = title.split(':').map(str::trim).collect();
     let parts = table(&words::PARTS, As::KEYWORD);
@@ -104,7 +104,7 @@ fn declarations() -> Vec<Proposal> {
     all.map(|one| proposal(one.name, As::KEYWORD, one.usage, one.summary)).collect()
 }
 
-/// What follows the word of a declaration.
+/// Returns the choices that can follow the keyword of a declaration.
 fn choices(document: &Document, start: usize) -> Option<Vec<Proposal>> {
     let is_before = |token: &Token| token.kind != TokenKind::End && (token.span.end as usize) <= start;
     let before = document.tokens.partition_point(is_before);
@@ -117,7 +117,7 @@ fn choices(document: &Document, start: usize) -> Option<Vec<Proposal>> {
     Some(declaration.choices.iter().map(|(name, summary)| proposal(*name, As::ENUM_MEMBER, *summary, "")).collect())
 }
 
-/// Attributes and fields of what stands before the `.`.
+/// Returns the attributes and fields of the expression before the `.`.
 fn members(document: &Document, start: usize) -> Vec<Proposal> {
     let dot = document.tokens.partition_point(|token| (token.span.end as usize) < start);
     let before =
@@ -162,7 +162,7 @@ fn statements() -> impl Iterator<Item = Proposal> {
     words::STATEMENTS.iter().map(|word| proposal(*word, As::KEYWORD, "", ""))
 }
 
-/// All that can stand in a function or a rule.
+/// Returns all proposals inside a function or a rule.
 fn code(document: &Document, start: usize) -> Vec<Proposal> {
     let is_known = |symbol: &&Symbol| symbol.is_known_at(start) && symbol.kind != Kind::Type;
     let mut all: Vec<Proposal> = document.symbols.iter().filter(is_known).map(symbol).collect();

@@ -1,4 +1,4 @@
-//! What is wrong with a document, as the protocol tells it.
+//! Converts the diagnostics of a document into the protocol's.
 
 use fist::diagnostic::Severity;
 use lsp_types::{
@@ -8,10 +8,10 @@ use lsp_types::{
 use crate::document::Document;
 use crate::positions::Encoding;
 
-/// So many are told at most: an editor that marks more is of no use.
+/// Maximum number of reported diagnostics: an editor that marks more is useless.
 const TOLD_MAX: usize = 500;
 
-/// All that is wrong with a document.
+/// Returns the diagnostics of a document.
 pub fn of(document: &Document, uri: &Uri, encoding: Encoding) -> Vec<Diagnostic> {
     let told = document.diagnostics.iter().take(TOLD_MAX);
     told.map(|one| diagnostic(document, one, uri, encoding)).collect()

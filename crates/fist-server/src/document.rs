@@ -1,4 +1,4 @@
-//! A document: its text, and what has been made of it.
+//! A document: its text, and the results of analysing it.
 
 use fist::diagnostic::Diagnostic;
 use fist::lexer::lex;
@@ -11,7 +11,7 @@ use fist::tree::Description;
 
 use crate::symbols::{self, Symbol};
 
-/// A text that an editor has open.
+/// A text that is open in an editor.
 #[derive(Debug)]
 pub struct Document {
     pub text: String,
@@ -19,13 +19,13 @@ pub struct Document {
     pub tokens: Vec<Token>,
     pub comments: Vec<Comment>,
     pub tree: Description,
-    /// The text that the tree is of: where blocks are not closed yet, that has been done.
+    /// The text of the tree: like `text`, with unclosed blocks closed.
     pub closed: String,
     pub symbols: Vec<Symbol>,
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A section of a description.
+/// A section of a FiST program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     Preamble,
@@ -35,7 +35,7 @@ pub enum Section {
 }
 
 impl Document {
-    /// Reads and checks a text of a file that is called so.
+    /// Parses and checks the text of a file with this name.
     pub fn new(file: &str, text: String) -> Document {
         let Loaded { text, diagnostics, .. } = Loaded::of(file, text);
         let lexed = lex(&text);
@@ -47,31 +47,31 @@ impl Document {
         Document { lines, tokens: lexed.tokens, comments: lexed.comments, tree, closed, symbols, diagnostics, text }
     }
 
-    /// The token that a byte is in, or that ends there.
+    /// Returns the index of the token that contains a byte, or ends there.
     pub fn token_at(&self, byte: usize) -> Option<usize> {
         let first = self.tokens.partition_point(|token| (token.span.end as usize) < byte);
         let holds = |index: &usize| {
             let token = &self.tokens[*index];
             token.kind != TokenKind::End && (token.span.start as usize) <= byte && byte <= token.span.end as usize
         };
-        // Where two meet, a word is meant rather than a mark.
+        // Between two adjacent tokens, a word is preferred to a punctuator.
         let candidates = [first, first + 1].into_iter().filter(|index| *index < self.tokens.len()).filter(holds);
         let is_mark = |index: &usize| matches!(self.tokens[*index].kind, TokenKind::Mark(_));
         candidates.min_by_key(is_mark)
     }
 
-    /// The text of a token.
+    /// Returns the text of a token.
     pub fn word(&self, index: usize) -> &str {
         self.tokens[index].span.of(&self.text)
     }
 
-    /// Whether the token before this one is one of these marks; and which token that is.
+    /// Returns the index of the token before this one, if it is one of these punctuators.
     pub fn behind(&self, index: usize, marks: &[&str]) -> Option<usize> {
         let before = index.checked_sub(1)?;
         matches!(self.tokens[before].kind, TokenKind::Mark(mark) if marks.contains(&mark)).then_some(before)
     }
 
-    /// Whether a byte is in a comment or in quotes, where words mean nothing.
+    /// Returns whether a byte is in a comment or in quotes, where words have no meaning.
     pub fn is_quoted(&self, byte: usize) -> bool {
         let comment = self.comments.iter().any(|comment| {
             let is_line = comment.span.of(&self.text).starts_with("//");
@@ -88,18 +88,18 @@ impl Document {
         comment || self.tokens.iter().any(quoted)
     }
 
-    /// The section that a byte is in, and how many braces are open around it.
+    /// Returns the section that a byte is in, and the number of braces open around it.
     pub fn section(&self, byte: usize) -> (Section, u32) {
         section(&self.tokens, byte)
     }
 
-    /// The symbol that a name stands for at a byte: the innermost.
+    /// Returns the symbol that a name refers to at a byte: the innermost.
     pub fn symbol(&self, name: &str, byte: usize) -> Option<&Symbol> {
         let known = self.symbols.iter().filter(|symbol| symbol.name == name && symbol.is_known_at(byte));
         known.min_by_key(|symbol| symbol.rank())
     }
 
-    /// The whole text.
+    /// Returns the span of the whole text.
     pub fn whole(&self) -> Span {
         Span::new(0, self.text.len())
     }

@@ -1,4 +1,4 @@
-//! Help on the word under the cursor.
+//! Hover: help on the word under the cursor.
 
 use fist::builtins::{self, ATTRIBUTES, GLOBALS, OPERATION_VALUES};
 use fist::operations::{self, Operation};
@@ -10,7 +10,7 @@ use fist::words;
 use crate::document::{Document, Section};
 use crate::symbols::Kind;
 
-/// What is at a byte, and which part of the text it is.
+/// Returns the help at a byte, and the span that it applies to.
 pub fn of(document: &Document, byte: usize) -> Option<(Span, String)> {
     let word = if document.is_quoted(byte) { None } else { document.token_at(byte) };
     let help = word.and_then(|index| Some((document.tokens[index].span, help(document, index)?)));
@@ -28,13 +28,13 @@ pub fn of(document: &Document, byte: usize) -> Option<(Span, String)> {
     Some((span, text))
 }
 
-/// The code of what is wrong, and what it means.
+/// Returns the code of a diagnostic, and its meaning.
 fn problem(one: &fist::diagnostic::Diagnostic) -> String {
     let remedy = one.remedy.as_ref().map_or(String::new(), |remedy| format!("\n\nhelp: {remedy}"));
     format!("**{}**: {}{remedy}", one.code.name(), one.code.meaning())
 }
 
-/// A word as it is written, and a sentence on it.
+/// Formats a word as it is written, with a one-sentence description.
 fn entry(written: &str, summary: &str) -> String {
     format!("```fist\n{written}\n```\n\n{summary}")
 }
@@ -55,7 +55,7 @@ fn help(document: &Document, index: usize) -> Option<String> {
     }
 }
 
-/// `$dir:1`, `$name`, `$0`.
+/// Returns the help on a variable: `$dir:1`, `$name`, `$0`.
 pub fn variable(written: &str, name: &str, branch: Option<u32>) -> Option<String> {
     if let (Some((_, _, summary)), None) = (OPERATION_VALUES.iter().find(|(_, known, _)| *known == name), branch) {
         return Some(entry(written, summary));
@@ -96,7 +96,7 @@ fn name(document: &Document, index: usize) -> Option<String> {
     known(word)
 }
 
-/// A word of a rule's title.
+/// Returns the help on a word of a rule's title.
 fn title(document: &Document, rule: &Rule, span: Span) -> Option<String> {
     let find = |table: &[(&str, &str)], name: &str| {
         let (name, summary) = *table.iter().find(|(known, _)| *known == name)?;
@@ -119,7 +119,7 @@ fn title(document: &Document, rule: &Rule, span: Span) -> Option<String> {
     }
 }
 
-/// Which operations a rule is for.
+/// Appends the operations that a rule applies to.
 fn with_operations(help: String, rule: &Rule) -> String {
     let all = operations::set(&rule.set.value).zip(operations::of_type(&rule.operation.value));
     let Some((set, of_type)) = all else { return help };
@@ -129,7 +129,7 @@ fn with_operations(help: String, rule: &Rule) -> String {
     format!("{help}: {}", names.join(", "))
 }
 
-/// A word of a declaration.
+/// Returns the help on a word of a declaration.
 fn declaration(document: &Document, word: &str, span: Span) -> Option<String> {
     if let Some(known) = words::DECLARATIONS.iter().find(|known| known.name == word) {
         return Some(entry(known.usage, known.summary));
@@ -142,7 +142,7 @@ fn declaration(document: &Document, word: &str, span: Span) -> Option<String> {
     Some(entry(&format!("{}:{choice}", declaration.name), summary))
 }
 
-/// What stands behind `.`.
+/// Returns the help on a member after `.`.
 fn member(document: &Document, dot: usize, word: &str) -> Option<String> {
     let owner = match dot.checked_sub(1).map(|before| &document.tokens[before].kind) {
         Some(TokenKind::Variable { .. }) => Some(document.word(dot - 1)),
@@ -164,7 +164,7 @@ fn member(document: &Document, dot: usize, word: &str) -> Option<String> {
     Some(entry(&symbol.detail, kind(&symbol.kind)))
 }
 
-/// What a symbol is, in a sentence.
+/// Returns the description of a kind of symbol, in one sentence.
 pub fn kind(kind: &Kind) -> &'static str {
     match kind {
         Kind::Constant => "a constant",
@@ -184,7 +184,7 @@ pub fn kind(kind: &Kind) -> &'static str {
     }
 }
 
-/// A word that every description has.
+/// Returns the help on a built-in word.
 fn known(word: &str) -> Option<String> {
     if let Some(signature) = builtins::function(word) {
         return Some(entry(&words::usage(signature), signature.summary));

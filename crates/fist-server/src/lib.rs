@@ -1,4 +1,4 @@
-//! A language server for descriptions in FiST: errors while typing, help on words, completion, layout and an outline.
+//! A language server for FiST: diagnostics while typing, hover help, completion, formatting and a document outline.
 
 mod completion;
 mod diagnostics;
@@ -11,10 +11,10 @@ mod symbols;
 
 pub use server::serve_on;
 
-/// Why the server ended before it was asked to.
+/// The reason why the server ended before it was asked to.
 #[derive(Debug)]
 pub enum Failure {
-    /// The editor does not speak the protocol, or has gone without a word.
+    /// The editor violated the protocol, or disconnected without a shutdown request.
     Protocol(String),
     /// Standard input or output failed.
     Stream(std::io::Error),
@@ -31,11 +31,11 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Serves the editor that is on standard input and output, until it says that it is done.
+/// Serves the editor on standard input and output, until it sends the exit notification.
 pub fn serve() -> Result<(), Failure> {
     let (connection, threads) = lsp_server::Connection::stdio();
     let served = serve_on(&connection);
-    // The threads end when nothing can be sent any more.
+    // The threads end when the last sender is dropped.
     drop(connection);
     served?;
     threads.join().map_err(Failure::Stream)

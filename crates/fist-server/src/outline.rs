@@ -8,7 +8,7 @@ use crate::document::Document;
 use crate::positions::Encoding;
 use crate::symbols::{declared, field_detail, field_span, one_line};
 
-/// The outline, in the order of the text.
+/// Returns the outline, in the order of the text.
 pub fn of(document: &Document, encoding: Encoding) -> Vec<DocumentSymbol> {
     let outline = Outline { document, encoding };
     let tree = &document.tree;

@@ -1,20 +1,20 @@
-//! Positions: bytes of a text, and what the protocol counts instead.
+//! Positions: converts between byte offsets of a text and the protocol's positions.
 
 use fist::lines::Lines;
 use fist::text::Span;
 use lsp_types::{Position, PositionEncodingKind, Range};
 
-/// What columns are counted in.
+/// The unit of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// Bytes.
     Utf8,
-    /// Units of UTF-16, as editors count that say nothing.
+    /// UTF-16 code units, the default for editors that announce no encoding.
     Utf16,
 }
 
 impl Encoding {
-    /// The best of those that the editor knows.
+    /// Returns the best of the encodings that the editor supports.
     pub fn of(known: Option<&[PositionEncodingKind]>) -> Encoding {
         match known.is_some_and(|known| known.contains(&PositionEncodingKind::UTF8)) {
             true => Encoding::Utf8,
@@ -22,7 +22,7 @@ impl Encoding {
         }
     }
 
-    /// As the protocol calls it.
+    /// Returns the protocol's name of the encoding.
     pub fn kind(self) -> PositionEncodingKind {
         match self {
             Encoding::Utf8 => PositionEncodingKind::UTF8,
@@ -37,7 +37,7 @@ impl Encoding {
         }
     }
 
-    /// The position of a byte; of one behind the text, its end.
+    /// Returns the position of a byte; for one past the text, that of its end.
     pub fn position(self, text: &str, lines: &Lines, byte: usize) -> Position {
         let byte = byte.min(text.len());
         let line = lines.line(byte);
@@ -46,13 +46,13 @@ impl Encoding {
         Position { line: line as u32, character: column as u32 }
     }
 
-    /// The range of a span.
+    /// Returns the range of a span.
     pub fn range(self, text: &str, lines: &Lines, span: Span) -> Range {
         let position = |byte| self.position(text, lines, byte as usize);
         Range { start: position(span.start), end: position(span.end) }
     }
 
-    /// The byte of a position; of one behind the end of its line or of the text, that end.
+    /// Returns the byte at a position; for one past the end of its line or of the text, that end.
     pub fn byte(self, text: &str, lines: &Lines, position: Position) -> usize {
         let start = lines.start(text, position.line as usize);
         let mut column = 0;

@@ -1,4 +1,4 @@
-//! The server: messages of the editor, and the answers.
+//! The server: receives the editor's messages, and responds to them.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::document::Document;
 use crate::positions::Encoding;
 use crate::{Failure, completion, diagnostics, hover, outline};
 
-/// Serves the editor at the other end, until it says that it is done.
+/// Serves the editor at the other end, until it sends the exit notification.
 pub fn serve_on(connection: &Connection) -> Result<(), Failure> {
     let protocol = |error: lsp_server::ProtocolError| Failure::Protocol(error.to_string());
     let (id, parameters) = connection.initialize_start().map_err(protocol)?;
@@ -46,7 +46,7 @@ pub fn serve_on(connection: &Connection) -> Result<(), Failure> {
     Err(Failure::Protocol("the editor has gone without a shutdown".to_owned()))
 }
 
-/// What the server can do.
+/// Returns the server's capabilities.
 fn abilities(encoding: Encoding) -> InitializeResult {
     let characters = ["%", "$", ":", "."].map(str::to_owned).to_vec();
     let completion = CompletionOptions { trigger_characters: Some(characters), ..CompletionOptions::default() };
@@ -70,11 +70,11 @@ fn abilities(encoding: Encoding) -> InitializeResult {
 struct Server<'a> {
     connection: &'a Connection,
     encoding: Encoding,
-    /// What the editor has open, by its URI.
+    /// The documents open in the editor, by URI.
     documents: HashMap<String, Document>,
 }
 
-/// What a request is answered, or that its document is not open.
+/// The result of a request; `None` if its document is not open.
 type Answer<T> = Option<T>;
 
 impl Server<'_> {
@@ -102,7 +102,7 @@ impl Server<'_> {
         }
     }
 
-    /// Answers a request of a kind.
+    /// Responds to a request of type `R`.
     fn reply<R: Asked>(&self, request: Request, act: impl FnOnce(R::Params) -> R::Result) -> Response {
         match serde_json::from_value(request.params) {
             Ok(parameters) => Response::new_ok(request.id, act(parameters)),
@@ -111,7 +111,7 @@ impl Server<'_> {
     }
 
     fn hear(&mut self, notification: Notification) -> Result<(), Failure> {
-        // What is not of the protocol is not answered, since nobody waits for an answer.
+        // Notifications outside the protocol are ignored, since no response is expected.
         let parameters = notification.params;
         match notification.method.as_str() {
             DidOpenTextDocument::METHOD => {
@@ -139,7 +139,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Reads a document anew, and tells what is wrong with it.
+    /// Parses a document again, and publishes its diagnostics.
     fn read(&mut self, uri: Uri, text: String, version: i32) -> Result<(), Failure> {
         let file = uri.path().as_estr().decode().into_string_lossy().into_owned();
         let document = Document::new(&file, text);
@@ -153,7 +153,7 @@ impl Server<'_> {
         self.send(Notification::new(PublishDiagnostics::METHOD.to_owned(), told).into())
     }
 
-    /// The document and the byte that a request is about.
+    /// Returns the document and the byte that a request refers to.
     fn place(&self, asked: &TextDocumentPositionParams) -> Answer<(&Document, usize)> {
         let document = self.documents.get(asked.text_document.uri.as_str())?;
         Some((document, self.encoding.byte(&document.text, &document.lines, asked.position)))
@@ -181,7 +181,8 @@ impl Server<'_> {
         Some(CompletionResponse::Array(items.collect()))
     }
 
-    /// One edit of the whole, or none if nothing changes or the text cannot be read; that is told already.
+    /// Returns one edit of the whole text; none if nothing changes or the text cannot be parsed, which has been reported
+    /// already.
     fn formatting(&self, uri: &Uri) -> Answer<Vec<TextEdit>> {
         let document = self.documents.get(uri.as_str())?;
         let made = fist::fmt::format(&document.text).ok().filter(|made| *made != document.text);

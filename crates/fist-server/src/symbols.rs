@@ -1,4 +1,4 @@
-//! Symbols: what a description gives names to, and where those are known.
+//! Symbols: the named items of a FiST program, and their scopes.
 
 use fist::text::Span;
 use fist::tree::{
@@ -6,50 +6,50 @@ use fist::tree::{
     TypeName, Variable,
 };
 
-/// Something that has a name.
+/// A named item.
 #[derive(Clone, Debug)]
 pub struct Symbol {
     pub name: String,
     pub kind: Kind,
-    /// As it is declared, in a line.
+    /// Its declaration, on one line.
     pub detail: String,
-    /// Its name in the declaration.
+    /// The span of its name in the declaration.
     pub span: Span,
-    /// Where it is known; everywhere, if nothing is said.
+    /// Its scope; `None` if it is known everywhere.
     pub scope: Option<Span>,
 }
 
-/// What has a name.
+/// The kind of a named item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     Constant,
     Type,
     Data,
     Function,
-    /// A variable of a function or a rule.
+    /// A variable local to a function or a rule.
     Variable,
     Error,
     Ioctl,
     Format,
-    /// A field of what is called so.
+    /// A field of the item with this name.
     Field(String),
 }
 
 impl Symbol {
-    /// Whether it is known at a byte.
+    /// Returns whether it is known at a byte.
     pub fn is_known_at(&self, byte: usize) -> bool {
         let byte = byte as u32;
         self.scope.is_none_or(|scope| self.span.start <= byte && byte <= scope.end)
     }
 
-    /// Of two that are known, the one of the lower rank is meant.
+    /// Returns its rank for name resolution: of two symbols known at a byte, the one with the lower rank is used.
     pub fn rank(&self) -> (bool, u32, u32) {
         let size = self.scope.map_or(u32::MAX, |scope| scope.end - scope.start);
         (matches!(self.kind, Kind::Field(_)), size, u32::MAX - self.span.start)
     }
 }
 
-/// All symbols of a description.
+/// Returns all symbols of a FiST program.
 pub fn of(text: &str, description: &Description) -> Vec<Symbol> {
     let mut finder = Finder { text, found: Vec::new() };
     finder.items(&description.preamble);
@@ -61,23 +61,23 @@ pub fn of(text: &str, description: &Description) -> Vec<Symbol> {
     finder.found
 }
 
-/// A type and what is declared of it, in a line, without what it begins with.
+/// Returns a type with its declarator on one line, without the initial value.
 pub fn declared(text: &str, r#type: &TypeName, span: Span) -> String {
     let declarator = span.of(text).split('=').next().unwrap_or_default();
     one_line(&format!("{} {declarator}", r#type.span.of(text)))
 }
 
-/// A text in one line.
+/// Returns a text on one line.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The span of a field, from its name to the last of its lengths.
+/// Returns the span of a field, from its name to its last length.
 pub fn field_span(field: &Field) -> Span {
     field.lengths.last().map_or(field.name.span, |length| field.name.span.to(length.span))
 }
 
-/// A field as it is declared.
+/// Returns a field as it is declared.
 pub fn field_detail(text: &str, field: &Field) -> String {
     let lengths: String = field.lengths.iter().map(|length| format!("[{}]", length.span.of(text))).collect();
     one_line(&format!("{} {}{lengths}", field.r#type.span.of(text), field.name.value))
