@@ -1,4 +1,4 @@
-//! Test cases and what became of them.
+//! Test cases and their results.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,71 +9,71 @@ pub struct Case {
     pub job: String,
     /// Its name, unique in the job.
     pub name: String,
-    /// How it ended.
+    /// Its result.
     pub verdict: Verdict,
-    /// How long it took, if known.
+    /// Duration in seconds, if known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seconds: Option<f64>,
-    /// What it printed. Of a test that passed, kept only for its seeds.
+    /// Its output. For a test that passed, only the seeds are kept.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub output: String,
 }
 
-/// How a test ended.
+/// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It ran to its end.
+    /// It ran to completion.
     Passed,
-    /// An assertion failed, or it did not end.
+    /// An assertion failed, or it did not finish.
     Failed,
-    /// It did not run, or said that it could not.
+    /// It did not run, or reported that it could not.
     Skipped,
 }
 
-/// The end of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub struct Outcome {
     /// The job's title.
     pub title: String,
-    /// Its cases, in the order in which they ended.
+    /// Its cases, in order of completion.
     pub cases: Vec<Case>,
-    /// Lines that it printed beside the events of its tests.
+    /// Lines that it printed other than the events of its tests.
     pub notes: Vec<String>,
     /// Wall-clock time.
     pub elapsed: std::time::Duration,
 }
 
 impl Outcome {
-    /// Number of cases that ended this way.
+    /// Returns the number of cases with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         count(&self.cases, verdict)
     }
 }
 
-/// Everything that was found.
+/// The results of the whole run.
 #[derive(Debug, Default)]
 pub struct Results {
     /// All cases.
     pub cases: Vec<Case>,
-    /// What programs said they left out in this tier.
+    /// What programs reported to have left out in this tier.
     pub left: Vec<String>,
     /// Each job with its wall-clock seconds.
     pub jobs: Vec<(String, f64)>,
 }
 
-/// Begins a line in which a program says what it leaves to the other tier.
+/// Prefix of the line in which a program reports what it leaves to the other tier.
 const LEFT: &str = "left: ";
 
 impl Results {
-    /// Adds the end of a job.
+    /// Adds the result of a job.
     pub fn add(&mut self, outcome: Outcome) {
         self.jobs.push((outcome.title, outcome.elapsed.as_secs_f64()));
         self.left.extend(outcome.notes.iter().filter_map(|line| line.strip_prefix(LEFT)).map(str::to_owned));
         self.cases.extend(outcome.cases);
     }
 
-    /// Number of cases that ended this way.
+    /// Returns the number of cases with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         count(&self.cases, verdict)
     }
@@ -85,7 +85,7 @@ fn count(cases: &[Case], verdict: Verdict) -> usize {
 
 #[cfg(test)]
 impl Results {
-    /// Those of one job, for tests: one case passed, one failed.
+    /// Creates the results of one job, for tests: one case passed, one failed.
     pub fn of_two() -> Self {
         let case = |name: &str, verdict, output: &str| Case {
             job: "layers lib".to_owned(),

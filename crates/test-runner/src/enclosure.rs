@@ -1,5 +1,5 @@
-//! What a job may leave behind, and how it goes: processes, which are found by their mount namespace and by a variable, and
-//! mounts, which go with them.
+//! Cleans up after a job: its processes, which are found by their mount namespace and by an environment variable, and its
+//! mounts, which are removed with them.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,30 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, getpid, pidfd_open, pidfd_send_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// What is around one job. Without the rights to make a mount namespace, the job runs in that of this process.
+/// The environment of one job. Without permission to create a mount namespace, the job runs in that of this process.
 #[derive(Debug)]
 pub struct Enclosure {
-    /// What the namespace is called in /proc, if there is one.
+    /// The identifier of the namespace in /proc, if it was created.
     namespace: Option<PathBuf>,
-    /// What the processes of the job have in their environment, also those that make a namespace of their own.
+    /// Value of the environment variable of the job's processes, including those that create a namespace of their own.
     mark: String,
-    /// The devices that were mounted by FUSE before.
+    /// The devices of FUSE mounts that already existed.
     mounted: HashSet<String>,
 }
 
-/// Where tests that want memory have it. Root's are out of the reach of the machine's other users.
+/// Directory in which tests use memory. Root's is out of reach of the machine's other users.
 const MEMORY: &str = "/dev/shm";
 
-/// Begins the mark in the environment.
+/// Name of the environment variable with the mark.
 const MARK: &str = "PLYFS_TEST_JOB";
 const MOUNTS: &str = "/proc/thread-self/mountinfo";
 
 impl Enclosure {
-    /// Makes one for this thread and for what it starts from now on. Mounts of the machine that come or go are seen in it.
+    /// Creates one for this thread and for anything that it starts from now on. Mounts that the machine adds or removes are
+    /// visible in it.
     ///
     /// # Errors
-    /// Of unshare(2) and mount(2).
+    /// Fails if unshare(2) or mount(2) does.
     pub fn enter() -> anyhow::Result<Self> {
         static JOBS: AtomicUsize = AtomicUsize::new(0);
         let mark = format!("{}.{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
@@ -47,26 +48,26 @@ impl Enclosure {
         mount_change("/", flags).context("keeping mounts in a mount namespace")?;
         let namespace = std::fs::read_link("/proc/thread-self/ns/mnt").context("reading /proc/thread-self/ns/mnt")?;
         if Path::new(MEMORY).is_dir() {
-            // Set-id bits and devices have their effect, as on most file systems: above others they show none.
+            // Set-id bits and devices have effect here, as on most file systems: in stacks above others they are not shown.
             mount("none", MEMORY, "tmpfs", MountFlags::empty(), Some(c"mode=1777"))
                 .with_context(|| format!("mounting {MEMORY}"))?;
         }
         Ok(Self { namespace: Some(namespace), mark, mounted: fuse_mounts() })
     }
 
-    /// Has the processes of a command be found.
+    /// Marks the processes of a command, so that they are found.
     pub fn mark(&self, command: &mut Command) {
         command.env(MARK, &self.mark);
     }
 
-    /// Ends the mounts that were made by FUSE here: whoever waits for a server that does not answer gets an error. A process that
-    /// waits so cannot be killed, and is often the server itself.
+    /// Aborts the FUSE mounts created here: processes that wait for a server that does not reply get an error. Such a waiting
+    /// process cannot be killed, and is often the server itself.
     pub fn abort_mounts(&self) {
         const CONNECTIONS: &str = "/sys/fs/fuse/connections";
         if self.namespace.is_none() {
             return;
         }
-        // Seen in this namespace only. It may be there already.
+        // Visible in this namespace only. It may already be mounted.
         let _ = mount("none", CONNECTIONS, "fusectl", MountFlags::empty(), None);
         for device in fuse_mounts().difference(&self.mounted) {
             if let Some((_, minor)) = device.split_once(':') {
@@ -75,12 +76,12 @@ impl Enclosure {
         }
     }
 
-    /// Kills the processes that are still in it.
+    /// Kills the processes of the job that are still running.
     ///
     /// # Errors
-    /// When some stay.
+    /// Fails if some remain.
     pub fn clear(&self) -> anyhow::Result<()> {
-        /// Somebody who is killed may have to wait for a disk.
+        /// A killed process may still have to wait for a disk.
         const PATIENCE: Duration = Duration::from_secs(10);
         let begin = Instant::now();
         while self.kill_all()? > 0 {
@@ -93,10 +94,10 @@ impl Enclosure {
         Ok(())
     }
 
-    /// Kills the processes that are in it now: how many there were.
+    /// Kills the processes of the job that are running now, and returns their number.
     ///
     /// # Errors
-    /// When they cannot be looked for.
+    /// Fails if they cannot be searched for.
     pub fn kill_all(&self) -> anyhow::Result<usize> {
         let mark = format!("{MARK}={}", self.mark);
         let is_in_it = |process: Pid| {
@@ -106,14 +107,14 @@ impl Enclosure {
                 let environment = std::fs::read(of_process("environ")).unwrap_or_default();
                 environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
             };
-            // What has ended is waited for by whoever started it.
+            // Processes that have ended are reaped by their parents.
             let has_ended = || std::fs::read(of_process("cmdline")).is_ok_and(|line| line.is_empty());
             let is_of_job = self.namespace.is_some() && namespace() == self.namespace || is_marked();
             is_of_job && !has_ended()
         };
         let kill = |process: Pid| {
             let Ok(process_fd) = pidfd_open(process, PidfdFlags::empty()) else { return };
-            // Looked at once more: the number may have become another's before it was opened.
+            // Checked once more: the process ID may have been reused before it was opened.
             if is_in_it(process) {
                 let _ = pidfd_send_signal(process_fd, Signal::KILL);
             }
@@ -127,7 +128,7 @@ impl Enclosure {
     }
 }
 
-/// The devices, MAJOR:MINOR, that are mounted by FUSE in the namespace of this thread.
+/// Returns the devices, MAJOR:MINOR, of FUSE mounts in the namespace of this thread.
 fn fuse_mounts() -> HashSet<String> {
     let table = std::fs::read_to_string(MOUNTS).unwrap_or_default();
     let device = |line: &str| {

@@ -1,4 +1,5 @@
-//! What test programs print: the JSON events of libtest and libtest-mimic, the plain lines of documentation tests, and notes.
+//! Parses the output of test programs: the JSON events of libtest and libtest-mimic, the plain lines of documentation tests,
+//! and notes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,10 +29,10 @@ struct Event {
 #[derive(Debug, Default)]
 pub struct Collector {
     job: String,
-    /// How many parts have begun and not ended, and how many there were.
+    /// Number of parts that have begun and not ended, and total number of parts.
     parts: (usize, usize),
     ended: HashSet<String>,
-    /// A part said that a test had failed.
+    /// Whether a part reported that a test had failed.
     has_failed: bool,
     announced: usize,
     running: HashSet<String>,
@@ -40,16 +41,16 @@ pub struct Collector {
     notes: Vec<String>,
 }
 
-/// Begins what a test prints that cannot run here.
+/// Prefix of the line that a test prints if it cannot run here.
 pub const SKIPPED: &str = "skipped: ";
 
 impl Collector {
-    /// Nothing yet of this job.
+    /// Creates a collector without any cases of this job.
     pub fn of(job: &str) -> Self {
         Self { job: job.to_owned(), ..Self::default() }
     }
 
-    /// Takes one line.
+    /// Processes one line.
     pub fn line(&mut self, line: &str) {
         if let Ok(event) = serde_json::from_str::<Event>(line) {
             self.event(event);
@@ -58,7 +59,7 @@ impl Collector {
             self.parts.1 = 1;
             self.end(name.to_owned(), verdict, None, String::new());
         } else if line.starts_with(SKIPPED) {
-            // Of a program that captures no output of its tests.
+            // From a program that does not capture the output of its tests.
             self.cases.push(Case {
                 job: self.job.clone(),
                 name: "a part of it".to_owned(),
@@ -111,13 +112,14 @@ impl Collector {
         self.cases.push(Case { job: self.job.clone(), name, verdict, seconds, output });
     }
 
-    /// Whether the program has said which tests it has, one at least where that is asked for, and how they ended.
+    /// Returns whether the program has reported which tests it has, at least one if `at_least_one`, and their results.
     pub fn has_tests(&self, at_least_one: bool) -> bool {
         let says_so = self.cases.iter().any(|case| case.verdict == Verdict::Failed) || !self.has_failed;
         self.parts.1 > 0 && self.parts.0 == 0 && says_so && (self.announced > 0 || !at_least_one)
     }
 
-    /// The cases and notes, once the program has ended. Tests that were announced and did not end have failed, for this reason.
+    /// Returns the cases and notes once the program has ended. Tests that were announced and did not finish have failed, for
+    /// this reason.
     pub fn finish(mut self, reason: &str) -> (Vec<Case>, Vec<String>) {
         let missing = self.announced.saturating_sub(self.cases.len());
         let mut names: Vec<String> = self.running.drain().collect();
@@ -136,7 +138,7 @@ impl Collector {
     }
 }
 
-/// A line of the human-readable format, as documentation tests print it.
+/// Parses a line of the human-readable format, as printed by documentation tests.
 fn plain(line: &str) -> Option<(&str, Verdict)> {
     let (name, result) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let verdict = match result {
@@ -148,7 +150,7 @@ fn plain(line: &str) -> Option<(&str, Verdict)> {
     Some((name, verdict))
 }
 
-/// The lines that replay a random test.
+/// Returns the lines that contain seeds for replaying a random test.
 fn seeds(output: &str) -> String {
     output.lines().filter(|line| line.contains("SEED=")).collect::<Vec<_>>().join("\n")
 }

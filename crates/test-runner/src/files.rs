@@ -1,4 +1,4 @@
-//! The files that a run leaves: its cases as JSON, and as JUnit's XML.
+//! The result files of a run: its cases as JSON and as JUnit XML.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::case::{Case, Results, Verdict};
 
-/// The cases as JSON, in the directory of results.
+/// Name of the JSON file in the directory of results.
 pub const RESULTS: &str = "results.json";
 
-/// The cases for other people's continuous integration.
+/// Name of the JUnit file, for continuous-integration systems.
 const JUNIT: &str = "junit.xml";
 
-/// Removes what an earlier run wrote.
+/// Removes the files of an earlier run.
 ///
 /// # Errors
-/// When a file is there that cannot be removed.
+/// Fails if an existing file cannot be removed.
 pub fn remove(directory: &Path) -> anyhow::Result<()> {
     for name in [RESULTS, JUNIT] {
         let path = directory.join(name);
@@ -31,10 +31,10 @@ pub fn remove(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the cases as JSON and as JUnit's XML.
+/// Writes the cases as JSON and as JUnit XML.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// Fails if a file cannot be written.
 pub fn write(results: &Results, directory: &Path) -> anyhow::Result<()> {
     let path = directory.join(RESULTS);
     write_whole(&path, &serde_json::to_vec_pretty(&results.cases)?)?;
@@ -43,7 +43,7 @@ pub fn write(results: &Results, directory: &Path) -> anyhow::Result<()> {
     write_whole(&directory.join(JUNIT), &text)
 }
 
-/// Writes a file that is there whole or not at all.
+/// Writes a file atomically.
 fn write_whole(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     let part = path.with_extension("part");
     std::fs::write(&part, text).with_context(|| format!("writing {}", part.display()))?;

@@ -1,4 +1,4 @@
-//! One program to run: its command, its time limit, and the cases that come of it.
+//! One program to run: its command, its time limit, and the cases that it yields.
 
 use std::fmt;
 use std::fs::File;
@@ -21,38 +21,38 @@ use crate::switch::State;
 /// A program to run.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Package and target, and what is special about this run.
+    /// Package and target, and the particulars of this run.
     pub title: String,
     /// The file to run.
     pub executable: PathBuf,
-    /// Where it runs.
+    /// Its working directory.
     pub directory: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Variables that are set for it, or not set.
+    /// Environment variables that are set for it, or removed.
     pub environment: Vec<(String, Option<String>)>,
-    /// Where its cases come from.
+    /// The source of its cases.
     pub source: Source,
     /// The state of the kernel's io_uring switch that it needs.
     pub state: State,
-    /// Number of times the processor time of a usual job that it takes: the heaviest begin first.
+    /// CPU time relative to a usual job: the heaviest jobs begin first.
     pub weight: u32,
-    /// After this time it is killed.
+    /// Time limit after which it is killed.
     pub limit: Duration,
-    /// To run without a test is a failure.
+    /// Whether it fails if it runs no test.
     pub must_have_tests: bool,
 }
 
-/// Where the cases of a job come from.
+/// The source of a job's cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The events that it prints.
     Events,
     /// The lines that it prints, as documentation tests do.
     Lines,
-    /// It is one case, which passes if it exits with 0.
+    /// Its exit code: the job is one case, which passes if that is 0.
     ExitCode,
-    /// A runner that it starts writes its results to this directory.
+    /// The results that a nested runner writes to this directory.
     Nested(PathBuf),
 }
 
@@ -67,11 +67,11 @@ impl fmt::Display for Job {
 }
 
 impl Job {
-    /// Runs the program to its end, in a thread of its own. Its output goes to a file in this directory as well. What it leaves
-    /// behind, processes and mounts, is gone then.
+    /// Runs the program to completion, in a thread of its own. Its output goes to a file in this directory as well. Leftover
+    /// processes and mounts have been removed on return.
     ///
     /// # Errors
-    /// When it cannot be started, or its output not be kept.
+    /// Fails if it cannot be started, or its output cannot be stored.
     pub fn run(&self, results: &Path, is_stopped: &(dyn Fn() -> bool + Sync)) -> anyhow::Result<Outcome> {
         let enclosed = || {
             let enclosure = Enclosure::enter()?;
@@ -141,14 +141,14 @@ impl Job {
             };
         }
         if self.source == Source::Events {
-            // Only then does a stable libtest print events with the time of each test.
+            // Only then does a stable libtest print events with the duration of each test.
             command.env("RUSTC_BOOTSTRAP", "1");
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).process_group(0);
         command.spawn().with_context(|| format!("starting {}", self.executable.display()))
     }
 
-    /// Hands on each line until the program ends, which it is made to do at its limit.
+    /// Passes on each line until the program ends, which is enforced at its time limit.
     fn follow(
         &self,
         child: &mut Child,
@@ -159,11 +159,11 @@ impl Job {
         take: &mut dyn FnMut(&str),
     ) -> anyhow::Result<End> {
         const INTERVAL: Duration = Duration::from_millis(50);
-        /// Processes that outlive the program may hold its output open; this long is waited for what it still contains.
+        /// Maximum time to wait for the remaining output, which processes that outlive the program may hold open.
         const AFTER: Duration = Duration::from_secs(2);
-        /// This long a program may take to put away what it has made before it is killed.
+        /// Time that a program has for cleaning up before it is killed.
         const GRACE: Duration = Duration::from_secs(15);
-        /// This long after that it may take to die.
+        /// Additional time that it has for ending once killed.
         const DEATH: Duration = Duration::from_secs(30);
         let mut ended: Option<(End, Instant)> = None;
         while !has_ended(child)? {
@@ -194,7 +194,7 @@ impl Job {
                 _ => {}
             }
         }
-        // What it started and left behind. It has not been waited for: its number is still its own.
+        // Leftover processes of the program. It has not been reaped: its process group ID is still its own.
         signal_group(child, Signal::KILL);
         let end = Instant::now();
         while let Some(left) = AFTER.checked_sub(end.elapsed()) {
@@ -221,7 +221,7 @@ impl Job {
         Case { seconds: Some(elapsed.as_secs_f64()), ..self.case(&self.title, verdict, output) }
     }
 
-    /// The cases that another runner wrote down, each as one of this job.
+    /// Returns the cases that a nested runner recorded, each as one of this job.
     fn nested(&self, directory: &Path, reason: &str) -> Vec<Case> {
         let path = directory.join(files::RESULTS);
         let read = std::fs::read(&path).map_err(|error| error.to_string());
@@ -258,7 +258,7 @@ impl fmt::Display for End {
     }
 }
 
-/// Whether the program has ended; it is not waited for.
+/// Returns whether the program has ended, without reaping it.
 fn has_ended(child: &Child) -> anyhow::Result<bool> {
     let Some(process) = Pid::from_raw(child.id().cast_signed()) else { return Ok(true) };
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -267,14 +267,14 @@ fn has_ended(child: &Child) -> anyhow::Result<bool> {
 
 fn signal_group(child: &Child, signal: Signal) {
     if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
-        // Nobody may be left in it.
+        // The group may be empty.
         let _ = kill_process_group(group, signal);
     }
 }
 
-/// The lines that a program prints, read by a thread of their own.
+/// Returns the lines that a program prints, read by a separate thread.
 fn lines_of(child: &mut Child) -> Receiver<String> {
-    /// A program that prints faster than it is listened to waits.
+    /// Maximum number of unread lines; a program that prints faster waits.
     const LINES_WAITING: usize = 1024;
     let (sender, receiver) = sync_channel(LINES_WAITING);
     if let Some(output) = child.stdout.take() {
@@ -289,7 +289,7 @@ fn lines_of(child: &mut Child) -> Receiver<String> {
     receiver
 }
 
-/// The end of a file, for a message.
+/// Returns the last lines of a file, for a message.
 fn last_lines(path: &Path) -> String {
     const LINES: usize = 40;
     let text = String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();

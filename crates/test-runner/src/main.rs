@@ -1,6 +1,6 @@
-//! Runs the test programs of the workspace side by side, in one of two tiers, and reports what they found.
+//! Runs the test programs of the workspace in parallel, in one of two tiers, and reports their results.
 
-/// Prints a line. Whoever listens may have gone, or its disk be full: the run goes on, and its results are in files.
+/// Prints a line. The reader may be gone, or its disk full: the run continues, and its results are in files.
 macro_rules! say {
     ($($arguments:tt)*) => {{
         use std::io::Write;
@@ -99,7 +99,7 @@ fn run(jobs: Vec<Job>, arguments: &Arguments, stop: &schedule::Stop, found: &mut
     Ok(())
 }
 
-/// Keeps other runs from the same results.
+/// Locks the results directory against other runs.
 fn alone(results: &Path) -> anyhow::Result<File> {
     let path = results.join("lock");
     let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;

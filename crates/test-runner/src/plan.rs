@@ -1,4 +1,4 @@
-//! Which jobs a tier has, and how far each goes: the one table of what the quick tier leaves to the other.
+//! The jobs of each tier and the extent of each: the only table of what the quick tier leaves to the full one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// The title of what [`left`] lists.
+    /// Returns the title for the list of [`left`].
     pub fn left_title(self) -> &'static str {
         match self {
             Self::Quick => "left to `make test-all`",
@@ -32,14 +32,14 @@ impl Tier {
     }
 }
 
-/// A variable that says how far a program goes. Without it, the program does all that it can.
+/// An environment variable that sets how far a program goes. Without it, the program does everything it can.
 struct Extent {
     /// The programs, by title.
     program: &'static str,
     variable: &'static str,
     /// Its value in the quick tier; `None`: not set.
     quick: Option<&'static str>,
-    /// Its value in the full tier.
+    /// Its value in the full tier; `None`: not set.
     all: Option<&'static str>,
     /// What the quick tier leaves out.
     left: &'static str,
@@ -160,18 +160,18 @@ const EXTENTS: &[Extent] = &[
     },
 ];
 
-/// What only the full tier has.
+/// Tests that only the full tier has.
 const ONLY_ALL: &[&str] =
     &["ten minutes of soak on mounts of both transports", "the mounted tests on Linux 6.1, in a User-Mode Linux guest"];
 
-/// What no tier has.
+/// Tests that no tier has.
 const BEYOND: &[&str] = &[
     "an hour of soak",
     "100 million messages, a million statements and a million walks through damaged unions of fuzzing",
     "benchmarks",
 ];
 
-/// The programs that mount without saying how requests come, and the argument that chooses the tests concerned.
+/// The programs that mount without choosing a transport, and the argument that selects the tests concerned.
 const ON_BOTH_TRANSPORTS: &[(&str, Option<&str>)] = &[
     ("frontends mounted", None),
     ("frontends unchecked", None),
@@ -190,11 +190,11 @@ const ON_BOTH_TRANSPORTS: &[(&str, Option<&str>)] = &[
 /// The program that chooses the transport by itself.
 const SETS_SWITCH: &str = "frontends transports";
 
-/// The programs of the tier for another kernel.
+/// The programs in the tier for another kernel.
 const MOUNTED: &[(&str, Option<&str>)] =
     &[("frontends mounted", None), ("suite conformance", Some("mount")), ("cli mounts", None)];
 
-/// The programs that take longest, the heaviest first: they begin in this order.
+/// The programs that take longest, heaviest first: they begin in this order.
 const HEAVY: &[(&str, u32)] = &[
     ("layers union_crash", 60),
     ("suite conformance", 50),
@@ -213,10 +213,10 @@ const HEAVY: &[(&str, u32)] = &[
 
 const QUICK_LIMIT: Duration = Duration::from_secs(15 * 60);
 const ALL_LIMIT: Duration = Duration::from_secs(60 * 60);
-/// The guest runs the mounted tests one after the other on an emulated processor, in an hour where nothing else runs.
+/// The guest runs the mounted tests sequentially on an emulated CPU, in an hour when nothing else runs.
 const GUEST_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// Variables by which a person replays a test or looks at a part of it. A whole run does without.
+/// Variables with which a developer replays a test or examines a part of it. They are not set in a full run.
 const OF_PERSONS: &[&str] = &[
     "CONFORMANCE_SEED",
     "CRASH_EVERY_CALL",
@@ -239,15 +239,15 @@ const OF_PERSONS: &[&str] = &[
     "UNIONS_COMPARED",
 ];
 
-/// Has a job that was chosen by its title run with the variables that the caller has set.
+/// Makes a job that was selected by its title run with the variables that the caller has set.
 pub fn as_called(job: &mut Job) {
     job.environment.retain(|(name, _)| std::env::var_os(name).is_none());
 }
 
-/// The jobs of a tier.
+/// Returns the jobs of a tier.
 ///
 /// # Errors
-/// When a program is missing that this module knows.
+/// Fails if a program named in this module is missing.
 pub fn jobs(tier: Tier, programs: &[Program], results: &Path) -> anyhow::Result<Vec<Job>> {
     for title in known() {
         let is_there = programs.iter().any(|program| program.title == title);
@@ -279,7 +279,7 @@ pub fn jobs(tier: Tier, programs: &[Program], results: &Path) -> anyhow::Result<
     Ok(jobs)
 }
 
-/// The programs that are in the tables here.
+/// Returns the programs named in the tables of this module.
 fn known() -> impl Iterator<Item = &'static str> {
     let extents = EXTENTS.iter().map(|extent| extent.program);
     let chosen = ON_BOTH_TRANSPORTS.iter().chain(MOUNTED).map(|(title, _)| *title);
@@ -322,7 +322,7 @@ fn job(tier: Tier, program: &Program, state: State, argument: Option<&str>) -> J
     }
 }
 
-/// The programs that use libtest-mimic, which prints events unasked and captures no output.
+/// The programs that use libtest-mimic, which prints events by default and captures no output.
 const HARNESSES_OF_THEIR_OWN: [&str; 5] =
     ["suite conformance", "suite faults", "suite hostile", "suite outside", "cli unions_compared"];
 
@@ -339,7 +339,7 @@ fn soak() -> Job {
     Job { state: State::Own, weight: 100, ..command("soak", "scripts/soak".into(), &["10"]) }
 }
 
-/// The mounted tests in a guest, whose runner leaves its results where the host finds them.
+/// Creates the job for the mounted tests in a guest, whose runner stores its results where the host finds them.
 fn guest(results: &Path) -> Job {
     let results = std::path::absolute(results).unwrap_or_else(|_| results.to_owned()).join("guest");
     let results_text = results.display().to_string();
@@ -351,16 +351,16 @@ fn guest(results: &Path) -> Job {
         source: Source::Nested(results),
         environment: vec![
             ("GUEST_RESULTS".to_owned(), Some(results_text.clone())),
-            // The guest ends by itself before it is ended.
+            // The guest ends by itself before the host kills it.
             ("GUEST_SECONDS".to_owned(), Some((GUEST_LIMIT.as_secs() - 120).to_string())),
-            // Its one processor is emulated, and others of this machine want theirs.
+            // Its only CPU is emulated, and others on this machine compete for theirs.
             ("PLYFS_SUITE_PATIENCE".to_owned(), Some("900".to_owned())),
         ],
         ..command("Linux 6.1", "scripts/guest".into(), &arguments)
     }
 }
 
-/// A command in the directory of the workspace that is one case.
+/// Creates a job of one case for a command in the workspace directory.
 fn command(title: &str, executable: PathBuf, arguments: &[&str]) -> Job {
     let directory = std::env::current_dir().unwrap_or_default();
     let executable = if executable.components().count() > 1 { directory.join(executable) } else { executable };
@@ -378,7 +378,7 @@ fn command(title: &str, executable: PathBuf, arguments: &[&str]) -> Job {
     }
 }
 
-/// What a tier leaves to others, beside what its programs say.
+/// Returns what a tier leaves to others, in addition to what its programs report.
 pub fn left(tier: Tier) -> Vec<String> {
     let extents = EXTENTS.iter().map(|extent| format!("{}: {}", extent.program, extent.left));
     match tier {
@@ -388,7 +388,7 @@ pub fn left(tier: Tier) -> Vec<String> {
     }
 }
 
-/// Whether everything can run here: a skipped test is a failure then.
+/// Returns whether everything can run here, in which case a skipped test is a failure.
 pub fn can_mount() -> bool {
     rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists()
 }

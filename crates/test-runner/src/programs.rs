@@ -1,4 +1,4 @@
-//! The test programs that cargo built, read from its messages.
+//! The test programs built by cargo, parsed from its messages.
 
 use std::path::{Path, PathBuf};
 
@@ -36,17 +36,17 @@ struct Profile {
     test: bool,
 }
 
-/// The last message.
+/// The last message of a build.
 #[derive(Deserialize)]
 struct End {
     reason: String,
     success: bool,
 }
 
-/// Reads cargo's messages, one JSON object a line.
+/// Parses cargo's messages, one JSON object per line.
 ///
 /// # Errors
-/// When the file cannot be read, names no test program, or is of a build that failed or was cut off.
+/// Fails if the file cannot be read, names no test program, or is of a build that failed or was cut off.
 pub fn read(messages: &Path) -> anyhow::Result<Vec<Program>> {
     let text = std::fs::read_to_string(messages)
         .with_context(|| format!("reading {}: build the tests first with `make test`", messages.display()))?;

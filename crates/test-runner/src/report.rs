@@ -1,4 +1,4 @@
-//! What is printed and written about a run: each job, failures, seeds, the slowest tests, what was left out, the counts.
+//! Reports on a run: each job, failures, seeds, the slowest tests, omissions, the counts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::switch;
 
 const SLOWEST: usize = 20;
 
-/// Prints a job that has ended, with what its failed tests said.
+/// Prints a finished job, with the output of its failed tests.
 pub fn job(outcome: &Outcome) {
     for note in &outcome.notes {
         say!("    {note}");
@@ -26,7 +26,7 @@ fn counts(count: impl Fn(Verdict) -> usize) -> String {
     format!("{passed} passed, {failed} failed, {skipped} skipped")
 }
 
-/// Prints what is to be known of the whole run; the counts come last.
+/// Prints the summary of the whole run; the counts come last.
 pub fn end(results: &Results, tier: Tier, elapsed: Duration) {
     section("seeds", results.cases.iter().filter(|case| case.verdict == Verdict::Passed).flat_map(seeds));
     section("slowest tests", slowest(results));
@@ -67,7 +67,7 @@ fn first_line(case: &Case) -> &str {
     case.output.lines().find(|line| line.starts_with(SKIPPED)).unwrap_or("ignored")
 }
 
-/// What stands in the results for the jobs that did not come to their end.
+/// Returns the result recorded for jobs that did not finish.
 pub fn cut_off(error: &anyhow::Error) -> Outcome {
     let job = "the run".to_owned();
     let name = "all jobs".to_owned();
@@ -75,7 +75,7 @@ pub fn cut_off(error: &anyhow::Error) -> Outcome {
     Outcome { title: job, cases: vec![case], notes: Vec::new(), elapsed: Duration::ZERO }
 }
 
-/// Whether nothing failed, something passed, and nothing was skipped where everything can run.
+/// Returns whether nothing failed, something passed, and nothing was skipped where everything can run.
 pub fn is_success(results: &Results) -> bool {
     let unexcused = of(results, Verdict::Skipped).filter(|case| !is_excused(case)).count();
     let may_skip = unexcused == 0 || !plan::can_mount();
@@ -85,16 +85,16 @@ pub fn is_success(results: &Results) -> bool {
     results.count(Verdict::Failed) == 0 && results.count(Verdict::Passed) > 0 && may_skip
 }
 
-/// Begins the reason of a test that is skipped for a lack of the kernel, not of the machine's set-up.
+/// Prefix of the reason why a test is skipped for a feature that the kernel lacks, rather than for the machine's set-up.
 const EXCUSE: &str = "skipped: the kernel has no ";
 
-/// Whether a test was skipped for nothing else.
+/// Returns whether a test was skipped for such reasons only.
 fn is_excused(case: &Case) -> bool {
     let mut reasons = case.output.lines().filter(|line| line.starts_with(SKIPPED)).peekable();
     reasons.peek().is_some() && reasons.all(|line| line.starts_with(EXCUSE))
 }
 
-/// Says what cannot be tested on this machine.
+/// Prints what cannot be tested on this machine.
 pub fn limits() {
     if !rustix::process::geteuid().is_root() {
         say!("not root: tests that need several users or mount(2) are skipped");
@@ -107,7 +107,7 @@ pub fn limits() {
     }
 }
 
-/// A duration as people read it.
+/// Formats a duration for humans.
 fn readable(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 60.. => format!("{} min {} s", seconds / 60, seconds % 60),

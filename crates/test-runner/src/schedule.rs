@@ -1,4 +1,4 @@
-//! Runs jobs side by side, the heaviest first, until all have ended or a signal arrives.
+//! Runs jobs in parallel, heaviest first, until all have ended or a signal arrives.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,15 +12,15 @@ use crate::case::Outcome;
 use crate::job::Job;
 use crate::switch::State;
 
-/// Whether the whole run is to end.
+/// Flag that ends the whole run.
 #[derive(Debug)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// It is when one of the signals arrives that users and terminals send.
+    /// Creates a flag that is set when a signal of a user or terminal arrives.
     ///
     /// # Errors
-    /// When a signal cannot be caught.
+    /// Fails if a signal handler cannot be installed.
     pub fn at_signals() -> anyhow::Result<Self> {
         let stop = Self(Arc::new(AtomicBool::new(false)));
         for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
@@ -38,11 +38,11 @@ impl Stop {
     }
 }
 
-/// Runs the jobs, `side_by_side` at a time, and hands on each end as it comes. By default one more than there are CPUs:
-/// most tests wait a good part of their time.
+/// Runs the jobs, `side_by_side` at a time, and passes on each result as it arrives. The default is one more than there are
+/// CPUs: most tests spend a good part of their time waiting.
 ///
 /// # Errors
-/// When a job cannot be started, or a signal arrived; programs that run are ended then.
+/// Fails if a job cannot be started, or a signal arrived; running programs are then ended.
 pub fn run(
     mut jobs: Vec<Job>,
     side_by_side: Option<usize>,
@@ -83,7 +83,7 @@ pub fn run(
     Ok(())
 }
 
-/// The jobs of each state, in the order in which they run.
+/// Groups the jobs by state, in the order in which the states run.
 pub fn phases(jobs: Vec<Job>) -> BTreeMap<State, Vec<Job>> {
     let mut phases: BTreeMap<State, Vec<Job>> = BTreeMap::new();
     for job in jobs {

@@ -1,5 +1,5 @@
-//! The kernel's switches that tests need: of io_uring for FUSE, by which jobs that need the same state run together, and of the
-//! protection of symlinks. They are put back afterwards.
+//! The kernel parameters that tests need: io_uring for FUSE, by which jobs that need the same state are grouped, and the
+//! protection of symlinks. They are restored afterwards.
 
 use std::fmt;
 use std::fs::File;
@@ -9,16 +9,16 @@ use anyhow::Context;
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// The state of the switch that a job needs.
+/// The state of the io_uring parameter that a job needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// Requests come through /dev/fuse.
+    /// Requests arrive through /dev/fuse.
     Device,
-    /// Requests come through io_uring.
+    /// Requests arrive through io_uring.
     Uring,
-    /// It sets the switch, so nothing else may run beside it.
+    /// It sets the parameter, so nothing else may run beside it.
     Sets,
-    /// It sets the switch before each mount that it makes, and nothing of this machine mounts beside it.
+    /// It sets the parameter before each mount that it makes, and nothing on this machine mounts meanwhile.
     Own,
 }
 
@@ -32,17 +32,17 @@ impl fmt::Display for State {
     }
 }
 
-/// Whether this process can change the switch.
+/// Returns whether this process can change the parameter.
 pub fn is_here() -> bool {
-    // The kernel loads its module when the device is opened.
+    // The kernel loads the module when the device is opened.
     let _ = File::open("/dev/fuse");
     rustix::process::geteuid().is_root() && Path::new(SWITCH).exists()
 }
 
-/// Keeps other runs on this machine from the switch.
+/// Locks the parameter against other runs on this machine.
 ///
 /// # Errors
-/// When another run has it.
+/// Fails if another run has locked it.
 pub fn alone() -> anyhow::Result<Option<File>> {
     if !is_here() {
         return Ok(None);
@@ -52,19 +52,19 @@ pub fn alone() -> anyhow::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// On as Debian has it; kernels have it off.
+/// On by default in Debian, off in upstream kernels.
 const PROTECTED_SYMLINKS: &str = "/proc/sys/fs/protected_symlinks";
 
-/// A switch in a state. Dropping this puts it back.
+/// A parameter that is set to a value. Dropping this restores it.
 pub struct Set {
     before: Option<(&'static str, String)>,
 }
 
 impl Set {
-    /// Sets the switch of io_uring, where there is one.
+    /// Sets the io_uring parameter, if there is one.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if it cannot be written.
     pub fn to(state: State) -> anyhow::Result<Self> {
         match is_here() {
             true => Self::write(SWITCH, if state == State::Uring { "Y" } else { "N" }),
@@ -72,10 +72,10 @@ impl Set {
         }
     }
 
-    /// Has the kernel protect symlinks in directories of all, where the tests may have that.
+    /// Makes the kernel protect symlinks in world-writable directories, where the tests may set that.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if it cannot be written.
     pub fn protected_symlinks() -> anyhow::Result<Self> {
         match rustix::process::geteuid().is_root() && Path::new(PROTECTED_SYMLINKS).exists() {
             true => Self::write(PROTECTED_SYMLINKS, "1"),
