@@ -238,7 +238,7 @@ pub fn clear_privileges(
     }
     if capabilities {
         match thread.act_as_server()?.remove_attribute(descriptor, restrictions::CAPABILITIES).map_err(errno) {
-            // A server without permission to clear capabilities has none to leak.
+            // A server without permission to clear capabilities has none to give away.
             Ok(()) | Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM) => {}
             Err(error) => return Err(error),
         }

@@ -172,8 +172,8 @@ impl Acting<'_> {
     }
 }
 
-/// Open files: the space they take on the file system is charged to the writer, and most writes of data clear the set-id
-/// bits and file capabilities.
+/// Open files: the space they take on the file system is charged to the writer, and a write by most callers clears the
+/// set-id bits and file capabilities.
 impl Acting<'_> {
     /// pwrite(2).
     pub fn write(&self, file: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {

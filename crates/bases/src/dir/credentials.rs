@@ -93,7 +93,8 @@ impl Thread {
     }
 
     /// Assumes the credentials for writing data of an open file for the caller: the space it takes on the file system is
-    /// charged to the caller, or to the user at whose expense the caller acts. The superuser may exceed others' limits.
+    /// charged to the caller, or to the user at whose expense the caller acts. The superuser may exceed the limits of
+    /// others.
     pub fn act_for_data(&mut self, caller: &Caller) -> Result<Acting<'_>> {
         self.change(|current, powers| match caller.payer() {
             Some(payer) => current.act_as(powers, payer, powers.at_expense()),
@@ -101,7 +102,8 @@ impl Thread {
         })
     }
 
-    /// Assumes the caller's ids, groups and capabilities, for an operation that may exceed others' limits if the caller may.
+    /// Assumes the caller's ids, groups and capabilities, for an operation that may exceed the limits of others if the
+    /// caller may.
     pub fn act_with_room(&mut self, caller: &Caller) -> Result<Acting<'_>> {
         self.change(|current, powers| current.act_with_room(powers, caller))
     }

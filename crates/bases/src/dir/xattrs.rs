@@ -128,7 +128,7 @@ fn check_change(node: &Node, caller: &Caller, name: &[u8]) -> Result<()> {
     if privileged && !may_administer(node, caller) { Err(Errno::EPERM) } else { Ok(()) }
 }
 
-/// Returns whether the value is capabilities that the caller may set or remove as user 0 of its own user namespace.
+/// Returns whether these are capabilities that the caller may set or remove as user 0 of its own user namespace.
 fn is_for_own_namespace(node: &Node, caller: &Caller, name: &[u8], value: &[u8]) -> Result<bool> {
     if name != CAPABILITIES || !node.tree().credentials.switches() {
         return Ok(false);

@@ -191,7 +191,7 @@ fn namespace_of(name: &[u8]) -> Result<Namespace> {
     }
 }
 
-/// Returns whether the name is valid: Linux checks this after the caller's permissions.
+/// Checks that the name is valid: Linux does so after the caller's permissions.
 fn check_name(namespace: Namespace, name: &[u8]) -> Result<()> {
     match namespace {
         Namespace::Other => Err(Errno::EOPNOTSUPP),
