@@ -31,7 +31,7 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Serves the editor on standard input and output, until it sends the exit notification.
+/// Serves the editor on standard input and output, until it shuts the server down.
 pub fn serve() -> Result<(), Failure> {
     let (connection, threads) = lsp_server::Connection::stdio();
     let served = serve_on(&connection);

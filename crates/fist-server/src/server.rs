@@ -18,7 +18,7 @@ use crate::document::Document;
 use crate::positions::Encoding;
 use crate::{Failure, completion, diagnostics, hover, outline};
 
-/// Serves the editor at the other end, until it sends the exit notification.
+/// Serves the editor at the other end, until it shuts the server down.
 pub fn serve_on(connection: &Connection) -> Result<(), Failure> {
     let protocol = |error: lsp_server::ProtocolError| Failure::Protocol(error.to_string());
     let (id, parameters) = connection.initialize_start().map_err(protocol)?;
