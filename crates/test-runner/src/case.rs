@@ -56,7 +56,7 @@ impl Outcome {
 pub struct Results {
     /// All cases.
     pub cases: Vec<Case>,
-    /// What programs reported to have left out in this tier.
+    /// Tests that programs reported to have left out in this tier.
     pub left: Vec<String>,
     /// Each job with its wall-clock seconds.
     pub jobs: Vec<(String, f64)>,

@@ -33,7 +33,7 @@ pub struct Job {
     pub environment: Vec<(String, Option<String>)>,
     /// The source of its cases.
     pub source: Source,
-    /// The state of the kernel's io_uring switch that it needs.
+    /// The state of the kernel's io_uring parameter that it needs.
     pub state: State,
     /// CPU time relative to a usual job: the heaviest jobs begin first.
     pub weight: u32,

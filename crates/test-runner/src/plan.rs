@@ -41,7 +41,7 @@ struct Extent {
     quick: Option<&'static str>,
     /// Its value in the full tier; `None`: not set.
     all: Option<&'static str>,
-    /// What the quick tier leaves out.
+    /// The part that the quick tier leaves out.
     left: &'static str,
 }
 
