@@ -1,7 +1,7 @@
-//! Who may hold a lock of a file: everybody who does, perhaps more.
+//! The possible lock holders of each file: everybody who holds a lock, perhaps more.
 //!
-//! Whoever took a lock is known as long as an open file by which that was done. An owner of locks by open file (`F_OFD_SETLK`) is
-//! never said to have closed anything, and there are as many of them as files are opened.
+//! The owner of a lock is recorded as long as an open file exists through which it took one. For an owner of open file
+//! description locks (`F_OFD_SETLK`) the kernel never reports a close, and there are as many such owners as opens.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,20 +12,20 @@ pub(super) type Holder = (LockFamily, LockOwner);
 /// The holders of all files.
 #[derive(Default)]
 pub(super) struct Holders {
-    /// By node, with the open files by which they took locks.
+    /// By node, with the open files through which they took locks.
     files: HashMap<u64, HashMap<Holder, HashSet<usize>>>,
     /// By open file.
     taken: HashMap<usize, HashSet<Holder>>,
 }
 
 impl Holders {
-    /// A lock was taken by an open file of the node.
+    /// Records a lock that was taken through an open file of the node.
     pub(super) fn add(&mut self, node: u64, opened: usize, holder: Holder) {
         self.files.entry(node).or_default().entry(holder).or_default().insert(opened);
         self.taken.entry(opened).or_default().insert(holder);
     }
 
-    /// The holder has no lock of the file any more.
+    /// Removes a holder that has no lock on the file any more.
     pub(super) fn remove(&mut self, node: u64, holder: Holder) {
         let Some(of_file) = self.files.get_mut(&node) else { return };
         for opened in of_file.remove(&holder).into_iter().flatten() {
@@ -41,7 +41,8 @@ impl Holders {
         }
     }
 
-    /// The open file of the node is gone, and with it the locks that were taken by it. Tells whether there may have been some.
+    /// Releases an open file of the node, and with it the locks that were taken through it. Returns whether there may have
+    /// been any.
     pub(super) fn release(&mut self, node: u64, opened: usize) -> bool {
         let Some(taken) = self.taken.remove(&opened) else { return false };
         let Some(of_file) = self.files.get_mut(&node) else { return true };
@@ -59,12 +60,12 @@ impl Holders {
         true
     }
 
-    /// Whether the holder may hold a lock of the file.
+    /// Returns whether the holder may hold a lock on the file.
     pub(super) fn has(&self, node: u64, holder: Holder) -> bool {
         self.files.get(&node).is_some_and(|of_file| of_file.contains_key(&holder))
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.files.len() + self.taken.len()

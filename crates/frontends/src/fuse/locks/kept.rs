@@ -1,17 +1,17 @@
-//! The locks of a base that has none, kept by the front end.
+//! Lock table for a base that has no locks of its own.
 
 use std::collections::HashMap;
 use vnode::{Lock, LockKind, LockOwner, LockTable, Result};
 
-/// Locks kept here, by the node of their file.
+/// Locks managed by the front end, by the node of their file.
 #[derive(Default)]
 pub(super) struct KeptLocks(HashMap<u64, LockTable>);
 
 impl KeptLocks {
-    /// Takes or releases a lock by an open file.
+    /// Takes or releases a lock through an open file.
     ///
     /// # Errors
-    /// `EAGAIN` where another owner's is in the way, `ENOLCK` where the owner would have more ranges than
+    /// `EAGAIN` if another owner's lock conflicts, `ENOLCK` if the owner would have more ranges than
     /// [`vnode::LOCK_RANGES_MAX`].
     pub(super) fn set(&mut self, node: u64, owner: LockOwner, opened: usize, lock: &Lock) -> Result<()> {
         if lock.kind == LockKind::Unlock && !self.0.contains_key(&node) {
@@ -23,19 +23,19 @@ impl KeptLocks {
         set
     }
 
-    /// Releases the POSIX locks that an owner has on a file.
+    /// Releases the POSIX locks that an owner holds on a file.
     pub(super) fn release(&mut self, node: u64, owner: LockOwner) {
         self.0.entry(node).and_modify(|table| table.release_ranges(owner));
         self.forget_if_empty(node);
     }
 
-    /// Releases the locks that were taken by an open file.
+    /// Releases the locks that were taken through an open file.
     pub(super) fn release_opened(&mut self, node: u64, opened: usize) {
         self.0.entry(node).and_modify(|table| table.release_holder(opened as u64));
         self.forget_if_empty(node);
     }
 
-    /// A lock of another owner that is in the way.
+    /// Returns a conflicting lock of another owner.
     pub(super) fn conflict(&self, node: u64, owner: LockOwner, lock: &Lock) -> Option<Lock> {
         self.0.get(&node)?.conflict(owner, lock)
     }
@@ -46,7 +46,7 @@ impl KeptLocks {
         }
     }
 
-    /// Number of files with locks.
+    /// Returns the number of files with locks.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.0.len()
@@ -74,7 +74,7 @@ mod tests {
         let (one, two) = (LockOwner(1), LockOwner(2));
         locks.set(NODE, one, 1, &lock(LockKind::Exclusive, 0, 99)).unwrap();
         assert_eq!(locks.set(NODE, two, 1, &lock(LockKind::Shared, 50, 60)), Err(Errno::EAGAIN));
-        // An owner's own lock is no obstacle: the middle becomes shared.
+        // An owner's own lock does not conflict: the middle becomes shared.
         locks.set(NODE, one, 1, &lock(LockKind::Shared, 40, 59)).unwrap();
         locks.set(NODE, two, 1, &lock(LockKind::Shared, 45, 50)).unwrap();
         assert_eq!(locks.conflict(NODE, two, &lock(LockKind::Shared, 39, 39)).unwrap().end, 39);
@@ -93,7 +93,7 @@ mod tests {
         locks.set(NODE, one, 1, &lock(LockKind::Unlock, 0, u64::MAX)).unwrap();
         (0..most).for_each(|at| locks.set(NODE, one, 1, &lock(LockKind::Shared, 10 * at, 10 * at + 4)).unwrap());
         assert_eq!(locks.set(NODE, one, 1, &lock(LockKind::Shared, 10 * most, 10 * most)), Err(Errno::ENOLCK));
-        // A part that is released would leave two.
+        // Releasing a part would leave two ranges.
         assert_eq!(locks.set(NODE, one, 1, &lock(LockKind::Unlock, 2, 2)), Err(Errno::ENOLCK));
         locks.set(NODE, two, 1, &lock(LockKind::Shared, 10 * most, 10 * most)).unwrap();
         locks.set(NODE, one, 1, &lock(LockKind::Unlock, 0, 4)).unwrap();

@@ -1,9 +1,9 @@
-//! Locks: the base takes them without waiting, the front end does the waiting; and keeps them itself for a base that
-//! has none.
+//! Locks: the base takes them without waiting and the front end does the waiting; for a base without locks, the front end also
+//! manages them.
 //!
-//! A request that has to wait keeps no worker: it is set aside, and a few helpers try again for all of them, when a lock of
-//! the file is released here and from time to time, since others may hold it below. The requests for a file are tried in the
-//! order in which they came.
+//! A request that has to wait occupies no worker: it is queued, and a few helpers retry all queued requests, when a lock on
+//! the file is released here and periodically, since others may hold it below. The requests for a file are tried in order of
+//! arrival.
 
 mod holders;
 mod kept;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use vnode::{Caller, Errno, Lock, LockFamily, LockKind, LockOwner, Result};
 
-/// Helpers of a session: one more than one, so that a base that hangs in one file does not hold up all.
+/// Number of helper threads per session: one more than one, so that a base that hangs on one file does not hold up all others.
 const HELPERS: usize = 2;
 
 /// Waiting requests, and the locks of bases without locks.
@@ -36,7 +36,7 @@ struct Shared {
     holders: Mutex<Holders>,
 }
 
-/// A lock that is asked for.
+/// An attempt to take a lock.
 struct Attempt {
     caller: Caller,
     opened: Arc<OpenedFile>,
@@ -44,7 +44,7 @@ struct Attempt {
     lock: Lock,
 }
 
-/// What becomes of a request for a lock.
+/// The state of a lock request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Locking {
     /// It has been served.
@@ -57,7 +57,7 @@ impl Locks {
     /// Starts the helpers, with the credentials of the calling thread.
     ///
     /// # Errors
-    /// Where no thread can be started.
+    /// Fails if no thread can be started.
     pub(crate) fn start() -> io::Result<Locks> {
         let locks = Locks { shared: Arc::default() };
         for _ in 0..HELPERS {
@@ -67,8 +67,8 @@ impl Locks {
         Ok(locks)
     }
 
-    /// Takes or releases a lock; with `wait_as`, the request's unique, waits for it. Then [`Locks::attach`] or
-    /// [`Locks::give_up`] has to follow.
+    /// Takes or releases a lock; with `wait_as`, the request's unique, waits for it. In that case [`Locks::attach`] or
+    /// [`Locks::give_up`] must follow.
     pub(crate) fn set(
         &self,
         caller: Caller,
@@ -89,13 +89,13 @@ impl Locks {
         }
     }
 
-    /// Gives a request that waits the way to its reply.
+    /// Attaches the deferred reply to a waiting request.
     pub(crate) fn attach(&self, unique: u64, reply: DeferredReply) {
         let settled = self.shared.queues().attach(unique, reply);
         send(settled);
     }
 
-    /// Gives up waiting; what has become of it by now.
+    /// Gives up waiting; returns the result that the request has by now.
     ///
     /// # Errors
     /// `ENOLCK` if it has not got the lock yet.
@@ -103,7 +103,7 @@ impl Locks {
         self.shared.queues().give_up(unique).unwrap_or(Err(Errno::ENOLCK))
     }
 
-    /// A lock in the way.
+    /// Returns a conflicting lock.
     pub(crate) fn test(
         &self,
         caller: &Caller,
@@ -117,25 +117,25 @@ impl Locks {
         }
     }
 
-    /// A descriptor was closed: the POSIX locks that its owner has on the file are gone.
+    /// Handles the close of a descriptor: its owner's POSIX locks on the file are released.
     pub(crate) fn owner_closed(&self, node: u64, owner: LockOwner) {
         self.shared.kept().release(node, owner);
         self.shared.holders().remove(node, (LockFamily::Posix, owner));
         self.shared.wake(node);
     }
 
-    /// An open file is released: the locks that were taken by it are gone, whoever owned them.
+    /// Handles the release of an open file: the locks that were taken through it are released, whoever owned them.
     pub(crate) fn released(&self, opened: Arc<OpenedFile>) {
         self.shared.released(opened);
     }
 
-    /// The request with this unique is to give up waiting.
+    /// Interrupts the waiting request with this unique.
     pub(crate) fn interrupt(&self, unique: u64) {
         let settled = self.shared.queues().interrupt(unique);
         send(settled);
     }
 
-    /// The connection has ended: nobody waits any more.
+    /// Ends all waits, since the connection has ended.
     pub(crate) fn end(&self) {
         let replies = self.shared.queues().end();
         self.shared.due.notify_all();
@@ -159,7 +159,7 @@ impl Shared {
     fn try_once(&self, attempt: &Attempt) -> Result<()> {
         let Attempt { caller, opened, owner, lock } = attempt;
         let result = match opened.file.lock(caller, *owner, lock) {
-            // One step, or two owners could both find nothing in their way.
+            // One step, or two owners could both find no conflict.
             Err(Errno::EOPNOTSUPP) => self.kept().set(opened.node, *owner, number(opened), lock),
             result => result,
         };
@@ -190,13 +190,13 @@ impl Shared {
         let has_locked = self.holders().release(node, number);
         if has_locked {
             self.kept().release_opened(node, number);
-            // The base's go with the file.
+            // The base's locks are released with the file.
             drop(opened);
             self.wake(node);
         }
     }
 
-    /// The work of a helper.
+    /// Body of a helper thread.
     fn help(&self) {
         let mut queues = self.queues();
         while !queues.ended {
@@ -216,7 +216,7 @@ impl Shared {
         }
     }
 
-    /// Tries for each of the requests of a file whether it gets its lock now.
+    /// Tries each of the queued requests of a file.
     fn try_all(&self, node: u64, waiting: &[u64]) {
         let mut refused = Vec::new();
         for &unique in waiting {
@@ -233,7 +233,7 @@ impl Shared {
         }
     }
 
-    /// Whether what stood in the way of another stands in the way of this one too: unless it is its own.
+    /// Returns whether a lock that refused an earlier request refuses this one too, unless it is its own.
     fn would_be_refused(&self, node: u64, attempt: &Attempt, refused: &[Lock]) -> bool {
         let lock = &attempt.lock;
         let asks_for_more = |other: &Lock| {
@@ -258,7 +258,7 @@ impl Shared {
     }
 }
 
-/// What the locks that are taken by an open file know it by, as long as it is there.
+/// Returns the number by which locks identify the open file through which they were taken, as long as it exists.
 fn number(opened: &Arc<OpenedFile>) -> usize {
     Arc::as_ptr(opened).addr()
 }
@@ -305,11 +305,11 @@ mod tests {
         let lock = Lock { family: LockFamily::Posix, kind: LockKind::Exclusive, start: 0, end: 9, pid: 1 };
         for has_locks in [true, false] {
             for file in 0..10_000_u64 {
-                // Many files, and one again and again.
+                // Many files, and one of them repeatedly.
                 for node in [file + 10, 5] {
                     let answer = files.open(node, Arc::new(Lockable(has_locks)), WISH, |_| None, |_| false);
                     let opened = files.release(answer.handle, |_| ()).unwrap();
-                    // Whose locks are by open file closes none: nobody is told of as owner.
+                    // An owner of open file description locks closes none: no close is reported with it as the owner.
                     let owner = LockOwner(answer.handle);
                     let attempt = Attempt { caller: Caller::server(), opened: Arc::clone(&opened), owner, lock };
                     assert_eq!(shared.try_once(&attempt), Ok(()), "the one before is gone");

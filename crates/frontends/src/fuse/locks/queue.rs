@@ -1,5 +1,5 @@
-//! The requests that wait for a lock, in the order in which they came, and when each file's are tried next. No thread waits
-//! with them.
+//! The requests that wait for a lock, in order of arrival, and when those of each file are tried next. No thread waits with
+//! them.
 
 use super::super::deferred::DeferredReply;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -7,48 +7,48 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vnode::{Errno, Result};
 
-/// The first and the longest time between two tries, for holders whose unlocking we do not see.
+/// Initial and maximum time between two tries, for holders whose unlocking is not visible to the front end.
 const RETRY_FIRST: Duration = Duration::from_millis(1);
 const RETRY_LONGEST: Duration = Duration::from_millis(100);
-/// Interrupts kept for requests that are not waiting yet.
+/// Maximum number of interrupts kept for requests that are not waiting yet.
 const EARLY_INTERRUPTS_MAX: usize = 64;
 
-/// The requests that wait; `A` is what each of them attempts.
+/// The waiting requests; `A` is what each of them attempts.
 pub(super) struct Queues<A> {
     waiters: HashMap<u64, Waiter<A>>,
     files: HashMap<u64, FileQueue>,
-    /// When each file is tried next; none of those that are being tried.
+    /// When each file is tried next; without the files that are being tried.
     timers: BTreeSet<(Instant, u64)>,
     /// Requests interrupted before they began to wait: interrupt and request may be served by two threads.
     early: VecDeque<u64>,
-    /// Nobody is served any more.
+    /// Set at the end: no request is served any more.
     pub(super) ended: bool,
 }
 
-/// A request, by its unique.
+/// A waiting request, found by its unique.
 struct Waiter<A> {
     attempt: Arc<A>,
     node: u64,
-    /// Where to send the result to; it may be there before this is.
+    /// The reply to send the result through; the result may arrive first.
     reply: Option<DeferredReply>,
     result: Option<Result<()>>,
-    /// It is being tried, so only its result says whether it has the lock.
+    /// Set during a try, when only the result of the try says whether it has the lock.
     is_tried: bool,
     interrupted: bool,
 }
 
-/// The requests for locks of one file.
+/// The lock requests for one file.
 struct FileQueue {
     order: VecDeque<u64>,
     pause: Duration,
-    /// When it is tried next.
+    /// Time of the next try.
     due: Instant,
     is_tried: bool,
-    /// A lock was released since the try began.
+    /// Set if a lock was released since the try began.
     again: bool,
 }
 
-/// A reply and what it is to say.
+/// A reply and its result.
 pub(super) type Settled = (DeferredReply, Result<()>);
 
 impl<A> Default for Queues<A> {
@@ -64,7 +64,8 @@ impl<A> Default for Queues<A> {
 }
 
 impl<A> Queues<A> {
-    /// Puts a request at the end of its file's queue, which is tried at once: a lock may have been released since its try.
+    /// Puts a request at the end of its file's queue, which is tried at once: a lock may have been released since the
+    /// request's first try.
     ///
     /// # Errors
     /// `EINTR` if it was interrupted meanwhile.
@@ -82,7 +83,7 @@ impl<A> Queues<A> {
         Ok(())
     }
 
-    /// Gives a request that waits the way to its reply, or returns what is to be sent at once.
+    /// Attaches the reply to a waiting request, or returns what has to be sent at once.
     pub(super) fn attach(&mut self, unique: u64, reply: DeferredReply) -> Option<Settled> {
         let waiter = self.waiters.get_mut(&unique)?;
         match waiter.result {
@@ -97,13 +98,13 @@ impl<A> Queues<A> {
         }
     }
 
-    /// The request's result, and whether it has one by now: else it no longer waits.
+    /// Stops waiting and returns the request's result, if it has one by now.
     pub(super) fn give_up(&mut self, unique: u64) -> Option<Result<()>> {
         self.take_out(unique);
         self.waiters.remove(&unique)?.result
     }
 
-    /// The request is to give up waiting.
+    /// Interrupts the request.
     pub(super) fn interrupt(&mut self, unique: u64) -> Option<Settled> {
         match self.waiters.get_mut(&unique) {
             Some(waiter) if waiter.is_tried => {
@@ -121,7 +122,7 @@ impl<A> Queues<A> {
         }
     }
 
-    /// A lock of the file was released: whether somebody waits for it.
+    /// Schedules a try after a lock on the file was released; returns whether somebody waits for one.
     pub(super) fn released(&mut self, node: u64) -> bool {
         let Some(file) = self.files.get_mut(&node) else { return false };
         file.pause = RETRY_FIRST;
@@ -135,7 +136,7 @@ impl<A> Queues<A> {
         true
     }
 
-    /// The requests of a file that is to be tried now, in their order; [`Queues::end_round`] has to follow.
+    /// Returns the requests of a file that is due, in order; [`Queues::end_round`] must follow.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<(u64, Vec<u64>)> {
         let &(due, node) = self.timers.first().filter(|(due, _)| *due <= now)?;
         self.timers.remove(&(due, node));
@@ -145,7 +146,7 @@ impl<A> Queues<A> {
         Some((node, file.order.iter().copied().collect()))
     }
 
-    /// All requests of the file have been tried.
+    /// Ends a round in which all requests of the file have been tried.
     pub(super) fn end_round(&mut self, node: u64, now: Instant) {
         let Some(file) = self.files.get_mut(&node) else { return };
         if file.order.is_empty() {
@@ -158,17 +159,17 @@ impl<A> Queues<A> {
         self.timers.insert((file.due, node));
     }
 
-    /// When the next file is to be tried.
+    /// Returns the time at which the next file is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    /// What a request attempts, if it still waits.
+    /// Returns what a request attempts, if it still waits.
     pub(super) fn attempt(&self, unique: u64) -> Option<Arc<A>> {
         self.waiters.get(&unique).filter(|waiter| waiter.result.is_none()).map(|waiter| Arc::clone(&waiter.attempt))
     }
 
-    /// The request is about to be tried; whether it still waits. [`Queues::end_try`] has to follow.
+    /// Begins a try of the request; returns whether it still waits. [`Queues::end_try`] must follow.
     pub(super) fn begin_try(&mut self, unique: u64) -> bool {
         let waiter = self.waiters.get_mut(&unique).filter(|waiter| waiter.result.is_none());
         waiter.is_some_and(|waiter| {
@@ -177,7 +178,7 @@ impl<A> Queues<A> {
         })
     }
 
-    /// The request was tried, with this result; `EAGAIN` has it wait on.
+    /// Ends a try of the request with this result; after `EAGAIN` it keeps waiting.
     pub(super) fn end_try(&mut self, unique: u64, result: Result<()>) -> Option<Settled> {
         let waiter = self.waiters.get_mut(&unique)?;
         waiter.is_tried = false;
@@ -188,7 +189,7 @@ impl<A> Queues<A> {
         }
     }
 
-    /// Ends all: nobody waits for replies any more.
+    /// Ends the queue: nobody waits for replies any more.
     pub(super) fn end(&mut self) -> Vec<DeferredReply> {
         self.ended = true;
         self.files.clear();
@@ -205,7 +206,7 @@ impl<A> Queues<A> {
         Some((reply, result))
     }
 
-    /// Takes a request out of the queue of its file.
+    /// Removes a request from the queue of its file.
     fn take_out(&mut self, unique: u64) {
         let Some(node) = self.waiters.get(&unique).map(|waiter| waiter.node) else { return };
         let Some(file) = self.files.get_mut(&node) else { return };
