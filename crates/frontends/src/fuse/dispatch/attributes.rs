@@ -1,4 +1,4 @@
-//! Attributes: read them, change them, check access, file system state.
+//! Attributes: reading and changing them, access checks, and file system state.
 
 use super::xattrs::FILE_CAPABILITIES;
 use super::{Answer, Dispatcher, SET_ID, caller};
@@ -41,8 +41,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The attributes of a node. An object that was unlinked is asked through one of its open files if it cannot be
-    /// reached otherwise any more.
+    /// Returns the attributes of a node. An unlinked object is queried through one of its open files if it can no longer be
+    /// reached otherwise.
     fn attributes(&self, caller: &Caller, node: &Node, handle: Option<u64>) -> Result<Attributes> {
         if let Some(opened) = handle.and_then(|handle| self.open_files.get(handle)) {
             return opened.file.getattr(caller);
@@ -77,8 +77,8 @@ impl Dispatcher {
         if !self.writes_back() || set.valid & valid::CTIME == 0 {
             return self.change(caller, node, set, changes);
         }
-        // The times are the kernel's. It has checked who may set them, and what it kept comes late, in the name of whoever
-        // makes it write that back.
+        // The times are the kernel's. It has checked who may set them, and the times that it cached arrive late, in the name
+        // of whoever triggers the writeback.
         let times =
             SetAttributes { atime: changes.atime.take(), mtime: changes.mtime.take(), ..SetAttributes::default() };
         if let Some(mtime) = times.mtime {
@@ -90,7 +90,7 @@ impl Dispatcher {
             _ => {
                 let changed = self.change(&Caller::server_for(caller), node, set, times);
                 if times.atime.is_some() {
-                    // Of the writing back the kernel tells no time of access.
+                    // At writeback the kernel sends no access time.
                     return changed;
                 }
                 match self.unless_for_writer(node, changed)? {
@@ -101,12 +101,13 @@ impl Dispatcher {
         }
     }
 
-    /// Whether this is a chown(2) that names no ids, of a program with set-id bits or capabilities: the kernel leaves it to us
-    /// to take them away, and to see that the caller may. Before a write it asks the same, and the write takes them away: for
-    /// those who may write nothing changes here.
+    /// Returns whether this is a chown(2) without ids, on a program with set-ID bits or capabilities: the kernel leaves it to
+    /// the server to clear them, and to check that the caller may. Before a write it sends the same request, and the write
+    /// clears them: for callers that may write, nothing changes here.
     ///
     /// # Errors
-    /// `EPERM` for who may neither change nor write a program with set-id bits. Capabilities alone may be taken by everybody.
+    /// `EPERM` for a caller that may neither change nor write a program with set-ID bits. Capabilities alone may be cleared by
+    /// everybody.
     fn is_chown_to_nobody(&self, caller: &Caller, node: &Node, set: &wire::SetAttributesIn) -> Result<bool> {
         const NO_CHANGES: u32 = valid::HANDLE | valid::LOCK_OWNER | valid::CTIME;
         if set.valid & !NO_CHANGES != 0 || node.vnode.kind() != FileKind::Regular {
@@ -133,8 +134,8 @@ impl Dispatcher {
         mut changes: SetAttributes,
     ) -> Result<Attributes> {
         let handle = (set.valid & valid::HANDLE != 0).then_some(set.handle);
-        // A file open for writing allows truncation whatever the mode says now; one that is opened for reading, and
-        // truncated by that, does not.
+        // A file open for writing allows truncation whatever the mode is now; one that is opened for reading and truncated by
+        // that open does not.
         let writable = handle.and_then(|handle| self.open_files.get(handle)).filter(|opened| opened.writes);
         if let (Some(size), Some(opened)) = (changes.size, writable) {
             opened.file.truncate(caller, size, changes.kill_privileges)?;
@@ -146,7 +147,7 @@ impl Dispatcher {
         }
         let changed = node.vnode.setattr(caller, &changes);
         let mode_changed = changes.mode.is_some() && node.vnode.kind() == FileKind::Directory;
-        // Also after a failure, which may have come after the change.
+        // Also after a failure, which may have occurred after the change.
         let protects_symlinks = changes.mode.is_some_and(|mode| self.protects_symlinks(mode));
         if mode_changed && (self.admission.changed(node) || protects_symlinks) {
             self.names_became_private(node);
@@ -155,7 +156,7 @@ impl Dispatcher {
     }
 }
 
-/// Whether a change to this mode clears set-id bits of a file and nothing else.
+/// Returns whether a change to this mode clears set-ID bits of a regular file and does nothing else.
 fn only_clears_set_id(attributes: &Attributes, mode: u32) -> bool {
     let cleared = attributes.mode & 0o7777 & !mode;
     let is_file = attributes.kind == FileKind::Regular;

@@ -1,4 +1,4 @@
-//! What is left: ioctl, poll, sync of the whole, and requests that have no answer or no meaning here.
+//! The remaining operations: ioctl, poll, syncfs, and requests that have no reply or no meaning here.
 
 use super::{Answer, Dispatcher, caller};
 use crate::fuse::reply::Reply;
@@ -6,7 +6,8 @@ use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
 use vnode::{Errno, FileKind};
 
-/// The kernel allows ioctl data of one page a direction in this form; a command number cannot say more than 16 KiB.
+/// Maximum size of ioctl data in bytes: the kernel allows one page per direction in this form; a command number cannot encode
+/// more than 16 KiB.
 const IOCTL_DATA_MAX: u32 = 16 << 10;
 
 impl Dispatcher {
@@ -19,7 +20,7 @@ impl Dispatcher {
                 let mut events = opened.file.poll(&caller, arguments.events)?;
                 let is_to_be_woken = events == 0 && arguments.flags & wire::POLL_SCHEDULE_NOTIFY != 0;
                 if is_to_be_woken && !self.pollers.watch(&opened, arguments) {
-                    // It may try, and need not wait for ever.
+                    // The caller may try, and need not wait forever.
                     events = arguments.events;
                 }
                 reply.put(&wire::PollOut { events, padding: 0 });
@@ -46,7 +47,7 @@ impl Dispatcher {
             _ => node.vnode.ioctl(&caller, arguments.command, data, &mut output)?,
         };
         if arguments.command >> 30 & wire::ioctl::DIRECTION_WRITE != 0 {
-            // Flags that it set may be seen in the attributes, and the time of change is.
+            // Flags that it sets may be visible in the attributes, and the change time is.
             self.notifications.invalidate_attributes(node.id);
         }
         reply.put(&wire::IoctlOut { result, flags: 0, in_iovs: 0, out_iovs: 0 });

@@ -1,4 +1,4 @@
-//! Data of open files: read, write, allocate, seek, copy.
+//! Data operations on open files: read, write, allocate, seek, copy.
 
 use super::{Answer, Dispatcher, caller};
 use crate::fuse::convert::seek_target;
@@ -7,7 +7,8 @@ use crate::fuse::request::{Operation, Request};
 use crate::fuse::wire;
 use vnode::{AllocateMode, Caller, Errno, OpenFlags, SetAttributes, read_fully, write_fully};
 
-/// A copy's result must fit the 32 bits of the older operation; whole pages keep the rest aligned.
+/// Maximum number of bytes per copy: the result must fit the 32 bits of the older operation; whole pages keep the rest
+/// aligned.
 const COPY_MAX: u64 = 0x7fff_f000;
 
 impl Dispatcher {
@@ -25,15 +26,15 @@ impl Dispatcher {
                 let is_page = arguments.write_flags & wire::WRITE_CACHE != 0;
                 let asked = arguments.write_flags & wire::WRITE_KILL_SUIDGID != 0;
                 let kill = asked || (!is_page && self.clears_set_id(request.uid));
-                // The flags may have been changed since the open, by fcntl(2), or be those of one write, by pwritev2(2).
+                // The flags may have been changed since the open, by fcntl(2), or be those of a single write, by pwritev2(2).
                 let flags = OpenFlags::from_bits(arguments.flags);
                 let is_placed = is_page || !flags.appends();
                 let file = if is_placed { self.file_for_pages(&opened)? } else { &opened.file };
                 let length = if is_page {
-                    // It comes in the name of the kernel, whoever has written it.
+                    // It comes in the name of the kernel, whoever has written the data.
                     let (uid, gid) = opened.opener;
                     let caller = caller.clone().at_expense_of(&Caller::process(0, uid, gid, 0));
-                    // The kernel drops what a short answer leaves of a page, and tells nobody.
+                    // After a short write the kernel drops the rest of the page, without reporting an error to anybody.
                     write_fully(&**file, &caller, arguments.offset, data, kill)?;
                     self.put_time_back(opened.node, request.unique);
                     data.len()
@@ -57,7 +58,7 @@ impl Dispatcher {
                 let opened = self.open_file(arguments.handle)?;
                 let target = seek_target(arguments.whence)?;
                 if self.writes_back() && self.open_files.has_writers(opened.node) {
-                    // The kernel asks without writing back first what we would have to see.
+                    // The kernel sends the request without first writing back data that the seek would have to see.
                     self.notifications.write_back(opened.node);
                 }
                 let offset = opened.file.seek(&caller, arguments.offset, target)?;
@@ -71,9 +72,9 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Gives a node the modification time back that the kernel has told since it sent a page, which has been written now: it
-    /// sends pages and then the time, and does not wait for the pages before it tells that. The page is written all the same
-    /// where that fails, as for a file that has no name any more.
+    /// Restores a node's modification time that the kernel has reported since it sent a page, which has been written by now:
+    /// the kernel sends pages and then the time, without waiting for the pages before it reports the time. The page stays
+    /// written even if this fails, as for a file that has no name any more.
     fn put_time_back(&self, node: u64, page: u64) {
         if !self.writes_back() {
             return;

@@ -1,4 +1,4 @@
-//! Open directories: read their entries, with attributes where the kernel may keep them.
+//! Open directories: reading their entries, with attributes where the kernel may cache them.
 
 use super::{Answer, Dispatcher, caller};
 use crate::fuse::known_names::Generation;
@@ -10,7 +10,7 @@ use crate::fuse::wire::{self, open_reply};
 use std::ops::ControlFlow;
 use vnode::{Caller, Errno, FileKind, Name, VnodeRef};
 
-/// Cookies of the two entries that no base gives.
+/// Cookies of `.` and `..`, which no base returns.
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 
@@ -32,7 +32,7 @@ impl Dispatcher {
             Operation::ReadDirectory { arguments, plus } => {
                 let opened = self.open_directory(arguments.handle)?;
                 let found_in = self.known_names.generation();
-                // Attributes are of use only with a node, and a node only if its name may be kept.
+                // Attributes are useful only with a node, and a node only if its name may be cached.
                 let wanted = *plus && (arguments.offset > 0 || self.interest.take(opened.node.id));
                 let with_nodes = wanted && self.admission.names_cacheable(&opened.node);
                 let mut packer = EntryPacker::new(reply, arguments.size);
@@ -57,7 +57,7 @@ impl Dispatcher {
         }
     }
 
-    /// `.` and `..`, if the reader has not had them yet; `false` if there was no room.
+    /// Appends `.` and `..`, if the reader has not had them yet; returns `false` if there was no room.
     fn push_dots(
         &self,
         caller: &Caller,
@@ -69,7 +69,7 @@ impl Dispatcher {
         if offset >= DOT_DOT {
             return true;
         }
-        // As the reader sees them: what a directory is may depend on that.
+        // As the reader sees them: what a directory is may depend on the caller.
         let number = |vnode: &VnodeRef| vnode.getattr(caller).map_or(opened.node.id, |found| found.ino);
         let ask = || {
             let own = number(&opened.node.vnode);
@@ -85,7 +85,7 @@ impl Dispatcher {
         (offset >= DOT || push(packer, plus, dot(DOT, own), b".")) && push(packer, plus, dot(DOT_DOT, parent), b"..")
     }
 
-    /// Entries with a look-up each. The look-ups come after the reading: a base may hold a lock while it gives entries.
+    /// Reads entries with a lookup each. The lookups follow the read: a base may hold a lock while it returns entries.
     fn read_with_nodes(
         &self,
         found_in: Generation,
@@ -111,18 +111,18 @@ impl Dispatcher {
                 Ok(name) if !denied => opened.node.vnode.lookup(caller, name),
                 _ => Err(Errno::ENOENT),
             };
-            // Who may not search gets names only, and the stack is not asked again for every one of them.
+            // A caller without search permission gets names only, and the stack is not queried again for every one of them.
             denied |= matches!(found, Err(Errno::EACCES));
             let looked_up = match found {
-                // Whoever uses a name that the kernel must not keep looks it up.
+                // Callers that use a name that the kernel must not cache look it up.
                 Ok(found) if self.is_guarded(found.vnode.kind()) => wire::EntryOut::default(),
-                // Whoever wants to know what they are asks for them, and nobody else waits for the answer.
+                // Callers that need these attributes request them, and nobody else waits for the result.
                 Ok(found) if found.attributes.is_provisional => wire::EntryOut::default(),
                 Ok(found) => self.entry_out(found_in, &opened.node, name, found),
                 Err(_) => wire::EntryOut::default(),
             };
             if !packer.push_plus(&looked_up, entry, name) {
-                // The kernel will not see it: take the look-up back.
+                // The kernel will not see the entry: undo the lookup.
                 self.forget(looked_up.node, 1);
                 break;
             }
@@ -131,7 +131,7 @@ impl Dispatcher {
     }
 }
 
-/// Entries without nodes; in the longer form if that was asked for.
+/// Reads entries without nodes, in the longer format if that was requested.
 fn read_names(
     caller: &Caller,
     opened: &OpenedDirectory,
@@ -161,7 +161,7 @@ fn wire_entry(entry: &vnode::DirectoryEntry<'_>) -> wire::DirectoryEntry {
     }
 }
 
-/// Entries read, names in one piece.
+/// A batch of entries, with their names stored contiguously.
 #[derive(Default)]
 struct Batch {
     entries: Vec<wire::DirectoryEntry>,

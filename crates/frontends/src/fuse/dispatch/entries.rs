@@ -1,4 +1,4 @@
-//! Names: look up, make, remove, rename, link, read links.
+//! Names: lookup, creation, removal, rename, link, readlink.
 
 use super::guard::{FOLLOW_NOT_FOR_OTHERS, Guard};
 use super::{Answer, Dispatcher, name};
@@ -66,15 +66,15 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Has the change of a name reach storage, if the mount is to. Where it does not, the kernel looks the name up again: it has
-    /// changed all the same.
+    /// Syncs the change of a name to stable storage, if the mount requires that. If this fails, the kernel looks the name up
+    /// again: it has changed all the same.
     pub(super) fn name_changed(&self, directory: &Node, name: &[u8]) -> Answer {
         self.durability.directory_changed(&*directory.vnode, &*self.file_system).inspect_err(|_| {
             self.expiry.name(directory.id, name);
         })
     }
 
-    /// A name was moved. The kernel takes what it knows of it along.
+    /// Handles a renamed name. The kernel moves its dentry along.
     fn moved(&self, found_in: Generation, from: (&Arc<Node>, &[u8]), to: (&Arc<Node>, &[u8]), mode: RenameMode) {
         let is_exchange = mode == RenameMode::Exchange;
         self.guard_moved(to.0, to.1);
@@ -83,7 +83,7 @@ impl Dispatcher {
         }
         self.known_names.moved((from.0.id, from.1), (to.0.id, to.1), is_exchange);
         if self.known_names.generation() != found_in {
-            // It may have been told of these names before they were moved.
+            // The kernel may have been given these names before they were moved.
             self.expiry.name(to.0.id, to.1);
             self.expiry.name(from.0.id, from.1);
         }
@@ -93,7 +93,8 @@ impl Dispatcher {
         }
     }
 
-    /// A name that the kernel may have cached where everybody may search has come to a directory where perhaps not everybody may.
+    /// Expires names if a name that the kernel may have cached in a directory that everybody may search has moved to one that
+    /// perhaps not everybody may search.
     fn may_be_private(&self, from: &Arc<Node>, to: &Arc<Node>) {
         let is_elsewhere = !Arc::ptr_eq(from, to);
         if is_elsewhere && self.admission.names_cacheable(from) && !self.admission.names_cacheable(to) {
@@ -112,7 +113,8 @@ impl Dispatcher {
             }
             _ => match parent.vnode.lookup(caller, name(bytes)?) {
                 Ok(entry) => {
-                    // What is not there is looked up before something is created; that tells nothing of those that are.
+                    // Names that do not exist are looked up before something is created; that says nothing about those that
+                    // do.
                     self.interest.note(parent.id);
                     self.admit_to_found(caller, &entry)?;
                     self.entry_out(found_in, parent, bytes, entry)
@@ -127,7 +129,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Whether the kernel may keep that a name in `parent` stands for nothing.
+    /// Returns whether the kernel may cache that a name in `parent` does not exist.
     fn may_keep_missing(&self, found_in: Generation, parent: &Node) -> bool {
         self.decisions().negative_names
             && self.admission.names_cacheable(parent)
@@ -139,7 +141,7 @@ impl Dispatcher {
         Ok(Entry { vnode, attributes })
     }
 
-    /// The result for a name in `parent`: its node, which the kernel holds once more from now on.
+    /// Returns the result for a name in `parent`: its node, on which the kernel holds one more lookup from now on.
     pub(super) fn entry_out(&self, found_in: Generation, parent: &Node, name: &[u8], entry: Entry) -> wire::EntryOut {
         let guard = self.guard(parent, &entry);
         let Entry { vnode, attributes } = entry;
@@ -156,7 +158,7 @@ impl Dispatcher {
         self.timed_entry_out(&node, &attributes, name_timeout)
     }
 
-    /// The result for an object that is not asked for by a name, as [`Dispatcher::entry_out`].
+    /// Returns the result for an object that is not requested by name, as [`Dispatcher::entry_out`].
     pub(super) fn nameless_entry_out(&self, Entry { vnode, attributes }: Entry) -> wire::EntryOut {
         self.timed_entry_out(&self.nodes.look_up(vnode), &attributes, Duration::ZERO)
     }
@@ -178,7 +180,7 @@ impl Dispatcher {
     }
 }
 
-/// Without a node: the name stands for nothing, for as long as the name's time says.
+/// Returns a result without a node: a negative entry, valid for the name's timeout.
 fn timed_entry(name_timeout: Duration, attribute_timeout: Duration) -> wire::EntryOut {
     wire::EntryOut {
         entry_valid_s: name_timeout.as_secs(),

@@ -18,10 +18,10 @@ use vnode::{
     TimesTell, open_for_rewriting,
 };
 
-/// Set by the kernel for a file opened to be executed; no flag of open(2).
+/// Set by the kernel for a file opened to be executed; not a flag of open(2).
 const OPENED_TO_EXECUTE: u32 = 0x20;
-/// Flags for the kernel's own I/O on its own descriptor: our buffers are not aligned for O_DIRECT, and nobody waits
-/// for our signals.
+/// Flags for the kernel's own I/O on its own descriptor: our buffers are not aligned for O_DIRECT, and nobody waits for our
+/// signals.
 const NOT_PASSED_DOWN: u32 = (libc::O_DIRECT | libc::O_ASYNC) as u32 | OPENED_TO_EXECUTE;
 
 impl Dispatcher {
@@ -60,8 +60,8 @@ impl Dispatcher {
         let caller = self.admitted_caller(request, 0);
         let flags = OpenFlags::from_bits(arguments.flags & !NOT_PASSED_DOWN);
         let (file, appends) = if arguments.flags & OPENED_TO_EXECUTE != 0 {
-            // Who may execute need not be allowed to read; the kernel reads for the program loader. What it is for is told:
-            // below, nothing may be executable at all.
+            // A caller that may execute need not be allowed to read; the kernel reads for the program loader. The purpose is
+            // passed down: below, nothing may be executable at all.
             node.vnode.access(&caller, self.access_to_execute())?;
             let to_execute = flags.with(OpenFlags::from_bits(OPENED_TO_EXECUTE));
             (node.vnode.open(&Caller::server_for(&caller), to_execute)?, false)
@@ -76,8 +76,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// What whoever executes a program must be allowed. Where the kernel checks nothing, it takes all programs for such as
-    /// everybody may read, and lets others look into the memory of those who execute them.
+    /// Returns the access that a caller needs in order to execute a program. Where the kernel checks nothing, it treats all
+    /// programs as readable by everybody, and lets others look into the memory of the processes that execute them.
     fn access_to_execute(&self) -> AccessMode {
         match self.decisions().guards_others() {
             true => AccessMode::from_bits(AccessMode::READ.bits() | AccessMode::EXECUTE.bits()),
@@ -85,12 +85,12 @@ impl Dispatcher {
         }
     }
 
-    /// Opens for a caller; also whether what is written to it comes at the end. A kernel that writes back finds the places
-    /// itself, and reads what surrounds them.
+    /// Opens for a caller; also returns whether writes to the file are appended. A kernel with the writeback cache determines
+    /// the offsets itself, and reads the data around them.
     fn open_vnode(&self, node: &Node, caller: &Caller, flags: OpenFlags) -> vnode::Result<(OpenFileRef, bool)> {
         if self.writes_back() && flags.writes() {
             match open_for_rewriting(&*node.vnode, caller, flags) {
-                // Some files can be written at their end only.
+                // Some files can be written only at their end.
                 Err(Errno::EPERM) if flags.appends() => {}
                 file => return Ok((file?, false)),
             }
@@ -98,7 +98,7 @@ impl Dispatcher {
         Ok((node.vnode.open(caller, flags)?, flags.appends()))
     }
 
-    /// CREATE with a name, TMPFILE without.
+    /// Handles CREATE, with a name, and TMPFILE, without one.
     fn create(
         &self,
         request: &Request<'_>,
@@ -132,7 +132,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Gives an open file its handle, and decides who does its I/O.
+    /// Assigns a handle to an open file, and decides who does its I/O.
     fn register(
         &self,
         node: &Node,
@@ -143,13 +143,13 @@ impl Dispatcher {
         opener: Opener,
     ) -> OpenAnswer {
         let passthrough = self.decisions().passthrough.is_ok() && !self.passthrough_refused.load(Ordering::Relaxed);
-        // After a passthrough write the kernel would not notice that the bits are gone; and where the superuser opens it for
-        // somebody else to write, they would stay.
+        // After a passthrough write the kernel would not notice that the bits are gone; and if the superuser opens the file on
+        // behalf of another user's write, they would stay.
         let writes_clear_set_id = passthrough && flags.writes() && self.has_set_id(&file, attributes);
-        // Where the kernel writes back, what it says is the end may be where something was appended meanwhile. Past us it goes
-        // on appending when that has been taken back by fcntl(2).
+        // With the writeback cache, the kernel's end of file may be where something was appended meanwhile. Bypassing the
+        // server, it keeps appending after the flag has been cleared by fcntl(2).
         let appends_by_itself = appends && (self.writes_back() || passthrough);
-        // The kernel has a write through its cache followed by an fsync, and one to the backing file not.
+        // The kernel sends an fsync after a write through its cache, but none after a write to the backing file.
         let synchronized = passthrough && flags.writes() && self.durability.of_data();
         let direct = self.decisions().direct_io() || writes_clear_set_id || appends_by_itself || synchronized;
         let opens_differ = self.decisions().opens_differ;
@@ -160,17 +160,17 @@ impl Dispatcher {
         let mut answer = self.open_files.open(node.id, file, wish, register, keeps);
         let written_past_us = answer.flags & wire::open_reply::PASSTHROUGH != 0;
         if written_past_us && flags.reads() && flags.writes() {
-            // Only such a file can be mapped to be written.
+            // Only such a file can be mapped for writing.
             node.note_mapping();
         }
         if !self.decisions().forward_locks && is_closed_silently {
-            // There is nothing of which closing could tell, and locks are the kernel's: it need not come.
+            // There is nothing for the close to report, and locks are the kernel's: FLUSH is not needed.
             answer.flags |= wire::open_reply::NOFLUSH;
         }
         answer
     }
 
-    /// Where pages that the kernel writes back go: an open file that appends would have them at its end.
+    /// Returns the file to which the kernel's pages are written back: an open file that appends would put them at its end.
     pub(super) fn file_for_pages<'a>(&self, opened: &'a OpenedFile) -> vnode::Result<&'a OpenFileRef> {
         if !opened.appends {
             return Ok(&opened.file);
@@ -182,7 +182,7 @@ impl Dispatcher {
         Ok(opened.pages.get_or_init(|| again))
     }
 
-    /// Whether the kernel may keep what it has cached of a file that is being opened.
+    /// Returns whether the kernel may keep what it has cached of a file that is being opened.
     fn may_keep_data(&self, node: &Node, file: &OpenFileRef, attributes: Option<&Attributes>, reads: bool) -> bool {
         let Decisions { needs_fresh_attributes, exclusive, times_tell_changes, reading_changes_times, .. } =
             **self.decisions();
@@ -195,7 +195,7 @@ impl Dispatcher {
             return false;
         }
         self.attributes_of(file, attributes).is_ok_and(|attributes| {
-            // The base notes the time when it is read from, and not otherwise.
+            // The base updates the access time when it is read from, and not otherwise.
             let is_unread = reads && reading_changes_times && attributes.atime <= attributes.mtime;
             let is_unchanged = exclusive || self.kept_data.is_unchanged(node.id, &attributes);
             is_unchanged && !is_unread
@@ -206,7 +206,7 @@ impl Dispatcher {
         self.attributes_of(file, attributes).map_or(true, |attributes| attributes.mode & SET_ID != 0)
     }
 
-    /// Those that are known, or else asks for them.
+    /// Returns the known attributes, or else queries them.
     fn attributes_of(&self, file: &OpenFileRef, known: Option<&Attributes>) -> vnode::Result<Attributes> {
         known.copied().map_or_else(|| file.getattr(&self.server), Ok)
     }
@@ -215,8 +215,8 @@ impl Dispatcher {
         match backing::register(&self.device, file.backing()?, privileged) {
             Ok(id) => Some(id),
             Err(error) => {
-                // These would be the same for every file; others may be this file's alone, such as ELOOP for one that is on
-                // a stacked file system mounted inside the tree.
+                // These would be the same for every file; others may be specific to this file, such as ELOOP for one that is
+                // on a stacked file system mounted inside the tree.
                 let lasting = matches!(error, SystemError::PERM | SystemError::NOTTY);
                 if lasting {
                     self.passthrough_refused.store(true, Ordering::Relaxed);
@@ -237,20 +237,20 @@ impl Dispatcher {
         let flock = arguments.release_flags & wire::RELEASE_FLOCK_UNLOCK != 0;
         if flock || opened.flocked.load(Ordering::Relaxed) {
             let whole = Lock { family: LockFamily::Flock, kind: LockKind::Unlock, start: 0, end: u64::MAX, pid: 0 };
-            // The lock goes with the file in any case; this is for those who wait.
+            // The lock is released with the file in any case; this is for waiters.
             let owner = flock_owner(arguments.handle);
             let _ = self.locks.set(caller(request, 0), Arc::clone(&opened), owner, whole, None);
         }
         self.pollers.released(arguments.handle);
         if opened.written_past_us() && !self.decisions().attribute_timeout.is_zero() {
-            // A mapping written through changes the times below without the kernel's noticing them here.
+            // A write through a mapping changes the times below without the kernel noticing it here.
             self.notifications.invalidate_attributes(opened.node);
         }
         self.locks.released(opened);
         Ok(())
     }
 
-    /// Takes or releases a lock, or has it waited for.
+    /// Takes or releases a lock, or queues the request to wait for it.
     pub(super) fn set_lock(
         &self,
         request: &Request<'_>,
@@ -270,8 +270,8 @@ impl Dispatcher {
     }
 }
 
-/// Whose a flock lock is: the open file's. The kernel's own name for it is used again for a later open file, while the
-/// release of the earlier one may still be on its way.
+/// Returns the owner of a flock lock: the open file. The kernel reuses its own owner id for a later open file, while the
+/// release of the earlier one may still be in flight.
 fn flock_owner(handle: u64) -> LockOwner {
     LockOwner(handle)
 }

@@ -1,7 +1,8 @@
-//! What the kernel does without asking where others are let in for whom it checks nothing: refused beforehand.
+//! Guards against what the kernel does without a request, on mounts that let others in while the kernel checks no permissions:
+//! these operations are refused beforehand.
 //!
-//! It opens pipes and devices and connects to sockets of whose names it has been told, follows symlinks by what they hold, and
-//! takes capabilities away from files whose owner or data somebody only tries to change.
+//! The kernel opens pipes and devices and connects to sockets whose names it has been given, follows symlinks by their
+//! targets, and removes capabilities from files whose owner or data somebody merely tries to change.
 
 use super::Dispatcher;
 use crate::fuse::nodes::Node;
@@ -9,31 +10,31 @@ use std::fs;
 use std::sync::atomic::Ordering;
 use vnode::{AccessMode, Caller, Entry, Errno, FileKind, Name, Result};
 
-/// What is to be done with a name of which the kernel is told.
+/// The treatment of a name that is returned to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guard {
-    /// Nothing.
+    /// No special treatment.
     None,
-    /// The kernel must ask for it each time: the next caller may not be admitted.
+    /// The kernel must look it up each time: the next caller may not be permitted.
     AskAgain,
-    /// Likewise, and it is a symlink whose node gets the note [`FOLLOW_NOT_FOR_OTHERS`].
+    /// As `AskAgain`, for a symlink whose node gets the note [`FOLLOW_NOT_FOR_OTHERS`].
     FollowNotForOthers,
 }
 
-/// In the note of a symlink: it is in a sticky directory to which everybody may write and which belongs to somebody else than
-/// the symlink, so that only its own owner may follow it.
+/// In the note of a symlink: it is in a sticky directory that is writable for everybody and has a different owner than the
+/// symlink, so that only the symlink's owner may follow it.
 pub(super) const FOLLOW_NOT_FOR_OTHERS: u64 = 1;
 
-/// The switch of the protection of symlinks, as in proc_sys_fs(5).
+/// The switch for symlink protection, see proc_sys_fs(5).
 const PROTECTED_SYMLINKS: &str = "/proc/sys/fs/protected_symlinks";
 
 impl Dispatcher {
-    /// Whether an object of this kind is guarded in this mount.
+    /// Returns whether objects of this kind are guarded in this mount.
     pub(super) fn is_guarded(&self, kind: FileKind) -> bool {
         self.decisions().guards_others() && !matches!(kind, FileKind::Regular | FileKind::Directory)
     }
 
-    /// What is to be done with a name in `parent`, whether it was looked up, made or moved there.
+    /// Returns the treatment of a name in `parent`, whether it was looked up, created or moved there.
     pub(super) fn guard(&self, parent: &Node, entry: &Entry) -> Guard {
         let kind = entry.vnode.kind();
         if !self.is_guarded(kind) {
@@ -49,7 +50,7 @@ impl Dispatcher {
         }
     }
 
-    /// Admits a caller to what it has looked up by a name.
+    /// Checks whether a caller may have the object that it has looked up by name.
     ///
     /// # Errors
     /// `EACCES` for a pipe, socket or device that the caller may not both read and write.
@@ -65,7 +66,7 @@ impl Dispatcher {
         }
     }
 
-    /// A name has come to a directory, and the kernel takes along what it knows of it: nobody looks it up there.
+    /// Handles a name that was moved to a directory: the kernel moves its dentry along, so that nobody looks it up there.
     pub(super) fn guard_moved(&self, directory: &Node, name: &[u8]) {
         let is_sticky = || directory.vnode.getattr(&self.server).is_ok_and(|found| is_sticky_and_for_all(found.mode));
         if self.is_guarded(FileKind::Symlink)
@@ -79,15 +80,17 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a directory that gets this mode protects the symlinks in it, of which the kernel may keep names from before.
+    /// Returns whether a directory that gets this mode protects the symlinks in it; the kernel may have cached their names
+    /// before.
     pub(super) fn protects_symlinks(&self, mode: u32) -> bool {
         self.is_guarded(FileKind::Symlink) && is_sticky_and_for_all(mode)
     }
 
-    /// Admits a caller to what a symlink holds.
+    /// Checks whether a caller may read a symlink.
     ///
     /// # Errors
-    /// `EACCES` for a symlink of somebody else's in a sticky directory, as the kernel answers to whoever follows it.
+    /// `EACCES` for another user's symlink in a sticky directory, which is what the kernel returns to a caller that follows
+    /// it.
     pub(super) fn admit_to_symlink(&self, caller: &Caller, node: &Node) -> Result<()> {
         let is_protected = self.is_guarded(FileKind::Symlink)
             && node.note.load(Ordering::Acquire) & FOLLOW_NOT_FOR_OTHERS != 0
@@ -96,18 +99,18 @@ impl Dispatcher {
         if is_protected { Err(Errno::EACCES) } else { Ok(()) }
     }
 
-    /// Whether to take capabilities away from a file as the kernel says. It says so for those who write to it, for those who
-    /// may remove them by name, and for those who change its owner or size, before it knows whether they may: that takes them
-    /// away by itself below, unless it is refused.
+    /// Returns whether to remove a file's capabilities as the kernel requests. It requests that for callers that write to the
+    /// file, for those that may remove them by name, and for those that change its owner or size, before it knows whether they
+    /// may: the change itself removes them below, unless it is refused.
     pub(super) fn takes_capabilities(&self, caller: &Caller, node: &Node) -> Result<bool> {
         Ok(caller.is_superuser()
             || self.open_files.has_writers(node.id)
             || (caller.may_give_own_files_capabilities() && node.vnode.getattr(&self.server)?.uid == caller.uid))
     }
 
-    /// The result of a change that the kernel asks for by itself, for a caller who writes, or for one who asks for it by name; it
-    /// does not say for which. `None` where a rule of the stack refuses it, and the file is open for writing: whoever writes
-    /// was admitted to that, and what has to change with the data is changed below.
+    /// Filters the result of a change that the kernel requests on its own, for a caller that writes, or for one that requests
+    /// it by name; the kernel does not say which. Returns `None` if a rule of the stack refuses it, and the file is open for
+    /// writing: the writer was permitted to write, and what has to change with the data is changed below.
     pub(super) fn unless_for_writer<T>(&self, node: &Node, changed: Result<T>) -> Result<Option<T>> {
         match changed {
             Err(Errno::EPERM | Errno::EACCES) if self.open_files.has_writers(node.id) => Ok(None),
@@ -115,7 +118,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a caller whom the kernel has not checked may write to a file, and so take its set-id bits away.
+    /// Returns whether a caller that the kernel has not checked may write to a file, and so clear its set-ID bits.
     pub(super) fn may_write(&self, caller: &Caller, node: &Node) -> bool {
         self.open_files.has_writers(node.id) || node.vnode.access(caller, AccessMode::WRITE).is_ok()
     }

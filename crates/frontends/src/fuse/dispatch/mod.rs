@@ -1,4 +1,4 @@
-//! Dispatch: from the kernel's operations to vnode calls, cut by group of operations.
+//! Dispatch from the kernel's operations to vnode calls, split by group of operations.
 
 mod attributes;
 mod control;
@@ -54,7 +54,7 @@ impl StaleNames {
     }
 }
 
-/// Everything a mount's requests need.
+/// Everything that a mount's requests need.
 pub(crate) struct Dispatcher {
     file_system: FileSystemRef,
     device: Arc<Device>,
@@ -75,18 +75,18 @@ pub(crate) struct Dispatcher {
     notifications: NotificationSender,
     pollers: Pollers,
     trimmer: Trimmer,
-    /// The kernel has refused to register backing files, and would again.
+    /// Set once the kernel has refused to register backing files; it would refuse again.
     passthrough_refused: AtomicBool,
     server: Caller,
 }
 
-/// What an operation answers: its results are in the reply.
+/// Result of an operation: its output is in the reply.
 type Answer = Result<()>;
 
-/// How long a reply takes, at most, from the state that it was made of to the kernel.
+/// Upper bound on the time from reading the state for a reply until the reply reaches the kernel.
 const LATE_REPLY: Duration = Duration::from_millis(20);
 
-/// The set-id bits, which a write takes away.
+/// The set-ID bits, which a write clears.
 const SET_ID: u32 = 0o6000;
 
 impl Dispatcher {
@@ -125,43 +125,43 @@ impl Dispatcher {
         }
     }
 
-    /// How many nodes the kernel holds.
+    /// Returns the number of nodes that the kernel holds.
     pub(crate) fn node_count(&self) -> u64 {
         self.nodes.len()
     }
 
-    /// What has to be on storage before a request is answered.
+    /// Returns what has to be on stable storage before a request is answered.
     pub(crate) fn durability(&self) -> &Durability {
         &self.durability
     }
 
-    /// Of what reading changes no access times from now on.
+    /// Sets the kinds of objects whose access times reading no longer changes.
     pub(crate) fn keep_access_times(&self, kept: KeptAccessTimes) {
         self.file_system.keep_access_times(kept);
     }
 
-    /// Everything written reaches storage.
+    /// Syncs all written data to stable storage.
     pub(crate) fn sync(&self) -> Result<()> {
         self.file_system.sync()
     }
 
-    /// The node table, for the notifier.
+    /// Returns the node table, for the notifier.
     pub(crate) fn nodes(&self) -> &NodeTable {
         &self.nodes
     }
 
-    /// What the kernel is being told of.
+    /// Returns the queue of entries of which the kernel is to be notified.
     pub(crate) fn expiry(&self) -> &Expiry {
         &self.expiry
     }
 
-    /// How many files are open for writing, of which the kernel may keep what was written.
+    /// Returns the number of files open for writing, whose written data the kernel may hold.
     pub(crate) fn written_count(&self) -> usize {
         self.open_files.written_nodes().len()
     }
 
-    /// Has the kernel hand on what it keeps of the files that are open: whether it has within this time. Not for a thread that
-    /// serves requests.
+    /// Makes the kernel write back the dirty data of all open files; returns whether it has done so within this time. Must not
+    /// be called by a thread that serves requests.
     pub(crate) fn write_back_within(self: &Arc<Self>, patience: Duration) -> bool {
         if self.written_count() == 0 {
             return true;
@@ -171,20 +171,20 @@ impl Dispatcher {
         let write_back = move || {
             let nodes = dispatcher.open_files.written_nodes();
             nodes.into_iter().for_each(|node| dispatcher.notifications.write_back(node));
-            // Nobody may be waiting any more.
+            // The receiver may be gone.
             let _ = done.send(());
         };
         let started = std::thread::Builder::new().name("fuse-write-back".into()).spawn(vnode::as_server(write_back));
         started.is_ok() && is_done.recv_timeout(patience).is_ok()
     }
 
-    /// The stack has changed: what it needs now counts for all that is answered from here on.
+    /// Applies a changed stack: its current requirements hold for every reply from here on.
     pub(crate) fn reconsider(&self) {
         self.current.reconsider(&self.file_system.properties());
         self.known_names.start_generation();
     }
 
-    /// The decisions as they are now.
+    /// Returns the current decisions.
     fn decisions(&self) -> Guard<Arc<Decisions>> {
         self.current.decisions()
     }
@@ -197,23 +197,23 @@ impl Dispatcher {
         self.node(id).map(|node| Arc::clone(&node.vnode))
     }
 
-    /// Whether the kernel keeps what is written, with sizes and times of its own.
+    /// Returns whether the kernel caches writes, with sizes and times of its own.
     fn writes_back(&self) -> bool {
         self.negotiated.has(wire::init::WRITEBACK_CACHE)
     }
 
-    /// Whether a write or truncation by this caller clears set-id bits without the kernel's saying so.
+    /// Returns whether a write or truncation by this caller clears set-ID bits without an explicit request from the kernel.
     fn clears_set_id(&self, uid: u32) -> bool {
         self.negotiated.has(wire::init::HANDLE_KILLPRIV) && uid != 0
     }
 
-    /// The process that a request comes from, for an operation that the kernel has checked if it checks permissions.
+    /// Returns the process that sent a request, for an operation that the kernel has checked if it checks permissions.
     fn admitted_caller(&self, request: &Request<'_>, umask: u32) -> Caller {
         let caller = caller(request, umask);
         if self.decisions().default_permissions { caller.admitted_by_kernel() } else { caller }
     }
 
-    /// Whether the kernel has checked permissions, and clears set-id bits by setting the mode for whoever writes.
+    /// Returns whether the kernel has checked permissions, and clears set-ID bits by setting the mode on behalf of the writer.
     fn kernel_clears_set_id(&self) -> bool {
         let left_to_us = [wire::init::HANDLE_KILLPRIV_V2, wire::init::HANDLE_KILLPRIV];
         self.decisions().default_permissions && !left_to_us.into_iter().any(|feature| self.negotiated.has(feature))
@@ -227,13 +227,13 @@ impl Dispatcher {
         self.open_files.get_directory(handle).ok_or(Errno::EBADF)
     }
 
-    /// How long the kernel may keep these attributes.
+    /// Returns how long the kernel may cache these attributes.
     fn attribute_timeout(&self, node: &Node, attributes: &Attributes) -> Duration {
         if attributes.is_provisional {
             Duration::ZERO
         } else if attributes.kind == FileKind::Regular && attributes.mode & SET_ID != 0 {
-            // A write that the kernel passes through takes the bits away without its noticing, and nobody may run the
-            // program with them a moment later.
+            // A passthrough write clears the bits without the kernel noticing, and nobody may run the program with them a
+            // moment later.
             Duration::ZERO
         } else if attributes.kind == FileKind::Regular && node.may_be_mapped() {
             self.decisions().attribute_timeout.min(REGULAR_TIMEOUT)
@@ -242,15 +242,16 @@ impl Dispatcher {
         }
     }
 
-    /// The kernel may hold names of this directory that not everybody may look up any more. It holds the directory's lock for
-    /// the request that is being served, so that for a moment after the reply a cached name may still be used.
+    /// Expires a directory's names, of which the kernel may hold some that not everybody may look up any longer. The kernel
+    /// holds the directory's lock for the request that is being served, so that a cached name may still be used for a moment
+    /// after the reply.
     fn names_became_private(&self, directory: &Node) {
         self.known_names.start_generation();
         self.expiry.directory(directory.id);
     }
 
-    /// Has the kernel ask again for names, and whatever else is stale. For a thread that serves no request. Where requests hang
-    /// that it waits for, it goes on without: `under_way` is kept until that is told too.
+    /// Makes the kernel revalidate names, and everything else that is stale. For a thread that serves no request. It does not
+    /// wait for notifications that block on hanging requests: `under_way` is kept until those are complete too.
     pub(crate) fn tell_stale(self: &Arc<Self>, stale: Stale, under_way: &UnderWay) {
         let is_everything = stale.everything;
         let mut names: Vec<(u64, StaleNames)> = match stale.everything {
@@ -268,7 +269,7 @@ impl Dispatcher {
                 let begun = Instant::now();
                 dispatcher.expire(*parent, names);
                 if begun.elapsed() >= SILENCE {
-                    // Nobody waits for this one to tell it again.
+                    // Nobody waits for this one to repeat the notification.
                     std::thread::sleep(LATE_REPLY);
                     dispatcher.expire(*parent, names);
                     if is_everything && names.has_missing() {
@@ -276,7 +277,7 @@ impl Dispatcher {
                     }
                 }
             });
-            // A name that is known may have been asked for before, and the reply have reached the kernel after that.
+            // A known name may have been requested earlier, in a reply that reached the kernel after the notification.
             std::thread::sleep(LATE_REPLY);
             names = self.tell(names, under_way, |dispatcher, (parent, names)| dispatcher.expire(*parent, names));
         } else {
@@ -289,12 +290,12 @@ impl Dispatcher {
             self.tell(missing, under_way, |dispatcher, parent| dispatcher.expire_what_is_there(*parent));
             nodes = self.nodes.ids();
         }
-        // Attributes wait for nobody.
+        // Invalidating attributes never blocks.
         nodes.iter().for_each(|&node| self.notifications.invalidate_attributes(node));
         self.tell(nodes, under_way, |dispatcher, node| dispatcher.notifications.invalidate_node(*node));
     }
 
-    /// Has the kernel told of all these: of which it has been by now.
+    /// Sends all these notifications to the kernel; returns the parts that are complete by now.
     fn tell<T: Send + 'static>(
         self: &Arc<Self>,
         parts: Vec<T>,
@@ -318,7 +319,7 @@ impl Dispatcher {
         }
     }
 
-    /// Has the kernel ask again for the names that there are in a directory, of which it may keep that there are not.
+    /// Makes the kernel look up the existing names in a directory, of which it may have cached that they do not exist.
     fn expire_what_is_there(&self, directory: u64) {
         let open = self.nodes.get(directory).map(|node| node.vnode.open_directory(&self.server));
         if let Some(Ok(open)) = open {
@@ -395,7 +396,8 @@ impl Handler for Dispatcher {
                 return Outcome::NoReply;
             }
             Operation::NotifyReply => return Outcome::NoReply,
-            // A kernel that writes back tells of every close, unless it hears once that nobody here has that operation.
+            // A kernel with the writeback cache sends FLUSH at every close, unless it is told once that no file here
+            // implements it.
             Operation::Flush(_) if !self.decisions().needs_flush() => return Outcome::Failed(libc::ENOSYS),
             _ => {}
         }
@@ -432,19 +434,19 @@ impl Handler for Dispatcher {
     }
 }
 
-/// The number to answer. To ENOSYS the kernel never sends the operation again, for no file: that is only for
-/// operations that nobody here can have.
+/// Returns the errno of a failed operation. After ENOSYS the kernel never sends the operation again, for any file: that is
+/// only for operations that nothing here can implement.
 fn refusal(operation: &Operation<'_>, errno: Errno) -> i32 {
     let unknown = matches!(operation, Operation::BlockMap | Operation::Unsupported);
     if errno == Errno::ENOSYS && !unknown { libc::EOPNOTSUPP } else { errno.number() }
 }
 
-/// The process that a request comes from.
+/// Returns the process that sent a request.
 fn caller(request: &Request<'_>, umask: u32) -> Caller {
     Caller::process(request.pid, request.uid, request.gid, umask).cancelled_by(request.cancellation.clone())
 }
 
-/// Calls with each name of a directory; what cannot be read is left out.
+/// Calls `tell` with each name of a directory; names that cannot be read are skipped.
 fn each_name(directory: &dyn OpenDirectory, caller: &Caller, mut tell: impl FnMut(&[u8])) {
     let _ = directory.read(caller, 0, &mut |entry| {
         tell(entry.name.as_bytes());
@@ -452,7 +454,7 @@ fn each_name(directory: &dyn OpenDirectory, caller: &Caller, mut tell: impl FnMu
     });
 }
 
-/// A name from the kernel, checked.
+/// Checks a name from the kernel.
 fn name(bytes: &[u8]) -> Result<Name<'_>> {
     Name::new(bytes)
 }

@@ -1,4 +1,4 @@
-//! Extended attributes, access control lists among them.
+//! Extended attributes, including access control lists.
 
 use super::{Answer, Dispatcher};
 use crate::fuse::admission::{ACCESS_ACL, DEFAULT_ACL};
@@ -21,7 +21,7 @@ impl Dispatcher {
             }
             Operation::GetXattr { name, size } => {
                 let value = node.vnode.getxattr(&caller, name).map_err(|error| match error {
-                    // The kernel reads lists to check permissions, and would pass this on as the result of the check.
+                    // The kernel reads lists to check permissions, and would return this error as the result of the check.
                     Errno::EOPNOTSUPP if self.decisions().posix_acl && [ACCESS_ACL, DEFAULT_ACL].contains(name) => {
                         Errno::ENODATA
                     }
@@ -42,8 +42,8 @@ impl Dispatcher {
                 Ok(())
             }
             Operation::RemoveXattr { name } => {
-                // The kernel removes a file's capabilities for whoever writes to it, and has checked the permission of
-                // whoever removes them by name.
+                // The kernel removes a file's capabilities on behalf of writers, and has checked the permission of callers
+                // that remove them by name.
                 let is_capabilities = *name == FILE_CAPABILITIES;
                 if is_capabilities && !self.takes_capabilities(&caller, &node)? {
                     return Ok(());
@@ -79,7 +79,7 @@ impl Dispatcher {
     }
 }
 
-/// A value for a caller with room for `size` bytes; with room for none, only its length.
+/// Puts a value for a caller with room for `size` bytes; for a size of zero, only its length.
 fn put_sized(reply: &mut Reply<'_>, value: &[u8], size: u32) -> Answer {
     if size == 0 {
         let length = u32::try_from(value.len()).map_err(|_| Errno::E2BIG)?;
@@ -92,7 +92,8 @@ fn put_sized(reply: &mut Reply<'_>, value: &[u8], size: u32) -> Answer {
     }
 }
 
-/// The caller set a list on a file of a group that it is not in: no program may run as that group for it.
+/// Clears the set-group-ID bit if the caller set a list on a file whose group it is not in: no program may run as that group
+/// as a result.
 fn clear_set_group_id(caller: &Caller, node: &Node) -> Result<()> {
     const SET_GROUP_ID: u32 = 0o2000;
     let mode = node.vnode.getattr(caller)?.mode;
