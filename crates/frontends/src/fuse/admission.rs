@@ -1,9 +1,10 @@
-//! Admission: which names the kernel may cache, given that it checks nobody's permission to search on cached names.
+//! Access control for cached names: which names the kernel may cache, given that it checks nobody's search permission on
+//! cached names.
 //!
-//! A name may be kept only where everybody may search its directory: all three execute bits, and no access control
-//! list that could narrow them. Elsewhere each use of the name is a look-up that the stack decides with the caller's
-//! credentials. The answer is remembered in the directory's node; it is asked again after every change that could
-//! alter it, and after a while where others may change the directory below.
+//! A name may be cached only where everybody may search its directory: all three execute bits are set, and no access control
+//! list can narrow them. Elsewhere each use of the name is a lookup that the stack decides with the caller's credentials. The
+//! result is cached in the directory's node; it is computed again after every change that could alter it, and after an
+//! interval where others may change the directory below.
 
 use super::current::Current;
 use super::nodes::Node;
@@ -13,19 +14,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use vnode::{Caller, Errno};
 
-/// The extended attribute that holds a list which narrows the mode.
+/// The extended attribute that holds an access control list, which narrows the mode.
 pub(crate) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
-/// The extended attribute that holds the list which a directory gives to what is created in it.
+/// The extended attribute that holds a directory's default access control list, which objects created in it inherit.
 pub(crate) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
-/// What is remembered in a node: zero if nobody asked yet; without `KNOWN` the answer was forgotten; else `OPEN` is the
-/// answer and the bits above tell when it was found.
+/// State cached in a node: zero if nobody has asked yet; without `KNOWN` the result has been discarded; otherwise `OPEN` is
+/// the result, and the bits above it are the time at which it was computed.
 const KNOWN: u64 = 1;
 const OPEN: u64 = 2;
 const TIME_SHIFT: u32 = 2;
 
-/// How long an answer holds where others may change the directory.
+/// How long a result is valid where others may change the directory, in milliseconds.
 const RECHECK_MS: u64 = 1000;
 
 pub(crate) struct Admission {
@@ -39,7 +40,7 @@ impl Admission {
         Admission { current, started: Instant::now(), server: Caller::server() }
     }
 
-    /// Whether names in this directory may be cached.
+    /// Returns whether names in this directory may be cached.
     pub(crate) fn names_cacheable(&self, directory: &Node) -> bool {
         match self.current.decisions().names {
             NameCaching::Never => false,
@@ -48,13 +49,13 @@ impl Admission {
         }
     }
 
-    /// Forgets the answer for a directory whose mode or list has changed, and asks again. Whether the kernel may hold
-    /// names of it that it must not hold any more.
+    /// Discards the result for a directory whose mode or access control list has changed, and computes it again. Returns
+    /// whether the kernel may hold names of the directory that it must no longer hold.
     pub(crate) fn changed(&self, directory: &Node) -> bool {
         if self.current.decisions().names != NameCaching::SearchableByAll {
             return false;
         }
-        // Any value but those before: an answer being found out just now must not be kept.
+        // Any value but the earlier ones: a result that is being computed right now must not be stored.
         let before = directory
             .note
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(((old >> TIME_SHIFT) + 1) << TIME_SHIFT));
@@ -84,13 +85,13 @@ impl Admission {
             Ok(attributes) => attributes.mode & SEARCH_ALL == SEARCH_ALL,
             Err(_) => false,
         };
-        // A list is taken to narrow without reading it: they are rare, and it costs speed only.
+        // An access control list counts as narrowing without being read: lists are rare, and the cost is only speed.
         searchable
             && matches!(directory.vnode.getxattr(&self.server, ACCESS_ACL), Err(Errno::ENODATA | Errno::EOPNOTSUPP))
     }
 }
 
-/// Keeps the answer unless somebody reset it while it was found out.
+/// Stores the result unless somebody reset it while it was being computed.
 fn remember(place: &AtomicU64, before: u64, answer: u64) {
     let _ = place.compare_exchange(before, answer, Ordering::AcqRel, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! What the decisions for a mount ask of the kernel, and what remains of them after its offer.
+//! What the decisions for a mount request from the kernel, and what remains of them after the kernel's offer.
 
 use super::mount_error::MountError;
 use super::negotiation::{Negotiated, Wishes};
@@ -6,25 +6,26 @@ use super::options::{Decisions, MountOptions, NameCaching, REGULAR_TIMEOUT, TURN
 use super::wire::init;
 use std::time::Duration;
 
-/// The largest message: 1 MiB, the most that Linux takes by default.
+/// Maximum message size in bytes: 1 MiB, the most that Linux accepts by default.
 const MESSAGE_BYTES_MAX: u32 = 1 << 20;
-/// Requests of the kernel's own (read-ahead, release) under way at a time.
+/// Maximum number of background requests (read-ahead, release) in flight.
 const BACKGROUND_MAX: u16 = 64;
-/// The same where the kernel writes back: writes of one file wait for each other, each with a thread and its memory.
+/// Maximum number of background requests with the writeback cache: writes to one file wait for each other, each with a thread
+/// and its memory.
 const BACKGROUND_MAX_WRITTEN_BACK: u16 = 12;
 
 const NO_PASSTHROUGH: &str = "the kernel has no passthrough (Linux 6.9 has)";
 const NO_WRITE_BACK: &str = "it has no writeback cache for FUSE";
 const NO_URING: &str = "the kernel does not offer it";
 
-/// What a mount asks for in the negotiation.
+/// Returns what a mount requests in the negotiation.
 pub(crate) fn wishes(decisions: &Decisions) -> Wishes {
     Wishes {
         uring: decisions.uring.is_ok(),
         passthrough: decisions.passthrough.is_ok(),
         write_back: decisions.write_back.is_ok(),
         posix_acl: decisions.posix_acl,
-        // Others would be given what a symlink holds without our being asked.
+        // The kernel would give others a symlink's target without asking the stack.
         cache_symlinks: !decisions.guards_others(),
         posix_locks: decisions.forward_locks,
         flock_locks: decisions.forward_flocks,
@@ -58,8 +59,8 @@ pub(crate) fn correct(decisions: &mut Decisions, negotiated: &Negotiated) {
     decisions.drops_changed_data &= negotiated.has(init::AUTO_INVAL_DATA);
 }
 
-/// The kernel cannot be made to ask again for a name without detaching what is mounted inside: it keeps names for a short time
-/// at most, and none of which it may have to be told at once.
+/// Limits name caching on kernels that can revalidate a name only by detaching what is mounted inside: such a kernel caches
+/// names for a short time at most, and none that may have to be expired at once.
 fn let_names_run_out(decisions: &mut Decisions) {
     if decisions.names == NameCaching::SearchableByAll {
         decisions.names = NameCaching::Never;
@@ -70,7 +71,7 @@ fn let_names_run_out(decisions: &mut Decisions) {
     }
 }
 
-/// The error of a mount whose options demand what the decisions do not give.
+/// Returns the error of a mount whose options require what the decisions do not grant.
 pub(crate) fn unmet_demand(decisions: &Decisions, options: &MountOptions) -> Option<MountError> {
     match (decisions.uring, decisions.write_back) {
         (Err(why), _) if options.uring == Uring::On => Some(MountError::NoUring(why)),
@@ -89,7 +90,7 @@ mod tests {
     use vnode::Properties;
 
     const REGULAR: Properties = Properties { exclusive: false, ..Properties::TRANSPARENT };
-    /// Features since Linux 6.1.
+    /// Features introduced after Linux 6.1.
     const LATER: u64 = init::CREATE_SUPP_GROUP
         | init::HAS_EXPIRE_ONLY
         | init::DIRECT_IO_ALLOW_MMAP
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn linux_6_1_is_promised_no_passthrough_and_no_io_uring() {
-        // Decided by another kernel, on which the switch is on.
+        // Decided on another kernel, where the switch is on.
         let options = MountOptions { uring: Uring::On, ..MountOptions::default() };
         let decisions = corrected(&REGULAR, &options, 37, !LATER);
         assert!(decisions.forward_locks && decisions.forward_flocks && decisions.drops_changed_data);

@@ -1,12 +1,12 @@
-//! Keeps processors awake between the requests of a burst.
+//! Idle prevention: keeps CPUs from going idle between the requests of a burst.
 //!
-//! Caller and workers take turns on one processor, see [`super::locality`]: each sleeps while the other works. If another
-//! processor were idle meanwhile, the kernel would wake the caller there, and the next request would have to wake the one
-//! that the workers are on: that can take longer than to serve a request, above all in a virtual machine, where the host must
-//! be asked. So while one caller sends many requests in quick succession, a keeper runs on each of the other processors and
-//! does nothing: at the lowest of the ordinary priorities, so that whatever else wants a processor gets it. (Of a processor
-//! with a thread of the policy SCHED_IDLE the kernel thinks that it is idle.) Some time after the last request they rest.
-//! With several callers they would be in the way: a processor with a keeper does not take work off others.
+//! Caller and workers take turns on one CPU, see [`super::locality`]: each sleeps while the other runs. If another CPU were
+//! idle meanwhile, the kernel would wake the caller there, and the next request would have to wake the CPU of the workers:
+//! that can take longer than serving a request, above all in a virtual machine, where it requires a VM exit. So while one
+//! caller sends many requests in quick succession, an idle-prevention thread spins on each of the other CPUs, at the lowest
+//! nice level of SCHED_OTHER, so that everything else that wants the CPU gets it. (A CPU that runs a SCHED_IDLE thread still
+//! counts as idle for the kernel.) The threads go to sleep some time after the last request. With several callers they would
+//! be harmful: a CPU with an idle-prevention thread does not pull work from other CPUs.
 
 use super::locality::only;
 use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
@@ -15,12 +15,12 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// The lowest of the ordinary priorities, as nice(1) has it.
+/// The lowest priority of SCHED_OTHER, as a nice(1) value.
 const NICE: i32 = 19;
-/// Turns of the waiting loop between two looks at the clock.
+/// Iterations of the spin loop between two reads of the clock.
 const TURNS: u32 = 32;
 
-/// The keepers of one session.
+/// The idle-prevention threads of one session.
 pub(crate) struct Awake {
     keepers: Vec<Keeper>,
     state: Arc<State>,
@@ -28,29 +28,30 @@ pub(crate) struct Awake {
 
 struct Keeper {
     thread: Thread,
-    /// Its number to the kernel, once it runs.
+    /// Thread ID in the kernel, once the thread runs.
     number: Arc<OnceLock<Pid>>,
 }
 
 struct State {
-    /// After the last request the processors are kept awake for so long.
+    /// How long the CPUs are kept awake after the last request.
     linger: Duration,
     started: Instant,
-    /// Where keepers may run.
+    /// The CPUs on which idle-prevention threads may run.
     processors: CpuSet,
-    /// The one that the caller and the workers take turns on.
+    /// The CPU on which the caller and the workers take turns.
     home: AtomicUsize,
-    /// Requests of all times.
+    /// Number of requests since the start.
     requests: AtomicU64,
-    /// Nobody keeps the processors awake.
+    /// Set while no CPU is kept awake.
     resting: AtomicBool,
-    /// When the last request came while resting, in ns since the start.
+    /// Time of the last request that came while resting, in ns since the start.
     last: AtomicU64,
     ended: AtomicBool,
 }
 
 impl Awake {
-    /// Keepers of all these processors but one, which go on for `linger` after the last request; none if that is zero.
+    /// Creates idle-prevention threads for all these CPUs but one, which keep spinning for `linger` after the last request;
+    /// none if that is zero.
     pub(crate) fn new(linger: Duration, processors: Option<&CpuSet>) -> Awake {
         let processors = processors.copied().filter(|_| !linger.is_zero()).unwrap_or_default();
         let state = Arc::new(State {
@@ -74,8 +75,7 @@ impl Awake {
         Awake { keepers: keepers.collect(), state }
     }
 
-    /// A request has come; `home` is the processor of the caller and the workers, if the caller is the only one for some
-    /// time.
+    /// Records a request; `home` is the CPU of the caller and the workers, if the caller has been the only one for some time.
     pub(crate) fn request(&self, home: Option<usize>) {
         if self.keepers.is_empty() {
             return;
@@ -96,12 +96,13 @@ impl Awake {
         }
     }
 
-    /// Whether other processors are kept awake now, for a caller that is alone.
+    /// Returns whether other CPUs are being kept awake for a single caller.
     pub(crate) fn keeps(&self) -> bool {
         !self.keepers.is_empty() && !self.state.resting.load(Ordering::Relaxed)
     }
 
-    /// Puts each keeper on a processor of its own other than this one. They may not run for long, so it is done for them.
+    /// Pins each idle-prevention thread to a CPU of its own other than `home`. The threads may not get to run for long, so
+    /// they cannot do it themselves.
     fn leave(&self, home: usize) {
         let others = (0..CpuSet::MAX_CPU).filter(|other| self.state.processors.is_set(*other) && *other != home);
         for (keeper, processor) in self.keepers.iter().zip(others) {
@@ -120,23 +121,23 @@ impl Drop for Awake {
 }
 
 impl State {
-    /// Whether a request that comes while nobody keeps processors awake does so soon after the last.
+    /// Returns whether a request that arrives while no CPU is kept awake follows soon after the last one.
     fn comes_quickly(&self) -> bool {
         let now = self.started.elapsed().as_nanos() as u64;
         let last = self.last.swap(now, Ordering::Relaxed);
         last != 0 && now.saturating_sub(last) < self.linger.as_nanos() as u64
     }
 
-    /// Runs until the burst is over.
+    /// Spins until the burst is over.
     fn stay_awake(&self) {
         let mut seen = (self.requests.load(Ordering::Relaxed), Instant::now());
         while !self.resting.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed) {
             (0..TURNS).for_each(|_| std::hint::spin_loop());
-            // Whoever has come to want this processor gets it now, rather than when a turn of the scheduler is over.
+            // A thread that has become runnable on this CPU gets it now, rather than at the end of the time slice.
             std::thread::yield_now();
             let requests = self.requests.load(Ordering::Relaxed);
             if requests != seen.0 {
-                // Looked at afterwards, since others may run between the two for long.
+                // The clock is read afterwards, since other threads may run for long between the two.
                 seen = (requests, Instant::now());
             } else if seen.1.elapsed() > self.linger && requests == self.requests.load(Ordering::Relaxed) {
                 self.resting.store(true, Ordering::Relaxed);
@@ -145,7 +146,8 @@ impl State {
     }
 }
 
-/// The work of a keeper. Nothing that a worker could have to wait for, since a keeper may have to wait for all others.
+/// Body of an idle-prevention thread. It does nothing that a worker could have to wait for, since it may itself have to wait
+/// for all other threads.
 fn keep(state: &State, number: &OnceLock<Pid>) {
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
         tracing::debug!(%error, "processors are not kept awake");

@@ -1,28 +1,29 @@
-//! Budgets, taken at the start: how many workers there may be, and how much address space the allocator reserves.
+//! Budgets, computed once at the start: the maximum number of workers, and how much address space the allocator reserves.
 //!
-//! A limit of address space (RLIMIT_AS) counts what is reserved as well as what is used. Half of it is for workers, with their
-//! stacks, messages and what layers need for a request; requests beyond that wait in the kernel until a worker is free. Of the
-//! other half the allocator may reserve a part, so that there is some for what is too small to be refused.
+//! An address-space limit (RLIMIT_AS) counts reserved as well as used memory. Half of it is for workers, with their stacks,
+//! messages and what layers need for a request; requests beyond that wait in the kernel until a worker is free. The allocator
+//! may reserve part of the other half, so that some is left for allocations that are too small to be refused.
 
 use rustix::process::{Resource, getrlimit};
 use std::sync::LazyLock;
 
-/// Maximum number of workers, however many requests are stuck (waiting for locks, mostly).
+/// Maximum number of workers, however many requests are stuck (mostly waiting for locks).
 const WORKERS_MAX: usize = 2048;
-/// Minimum: one may wait for what another serves.
+/// Minimum number of workers: one may wait for what another serves.
 const WORKERS_MIN: usize = 4;
-/// Address space that a worker takes with the largest request that several data layers have a part in.
+/// Address space in bytes that a worker takes with the largest request that several data layers process.
 const WORKER_BYTES: u64 = 12 << 20;
-/// Address space that an arena of the allocator reserves.
+/// Address space in bytes that an allocator arena reserves.
 const ARENA_BYTES: u64 = 64 << 20;
 
-/// Maximum number of workers of this process, by the limit that it had when it was first asked for.
+/// Returns the maximum number of workers of this process, by the limit in force at the first call.
 pub(crate) fn workers_max() -> usize {
     static MAX: LazyLock<usize> = LazyLock::new(|| workers_of(address_space()));
     *MAX
 }
 
-/// Keeps the allocator from reserving address space for each thread where there is little. To be called before there are many.
+/// Keeps the allocator from reserving address space for each thread where it is scarce. Must be called before there are many
+/// threads.
 pub(crate) fn bound_arenas() {
     if let Some(arenas) = arenas_of(address_space()) {
         set_arenas(arenas);
@@ -38,7 +39,7 @@ fn workers_of(address_space: Option<u64>) -> usize {
     affordable.clamp(WORKERS_MIN, WORKERS_MAX)
 }
 
-/// The maximum number of arenas; `None` where the allocator's own does.
+/// Returns the maximum number of arenas; `None` where the allocator's default is fine.
 fn arenas_of(address_space: Option<u64>) -> Option<i32> {
     const ENOUGH: u64 = 64;
     let affordable = address_space? / 4 / ARENA_BYTES;
@@ -47,7 +48,7 @@ fn arenas_of(address_space: Option<u64>) -> Option<i32> {
 
 #[cfg(target_env = "gnu")]
 fn set_arenas(arenas: i32) {
-    // SAFETY: it sets a number that the allocator looks at when a thread allocates for the first time.
+    // SAFETY: it sets a number that the allocator reads when a thread allocates for the first time.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, arenas) };
 }
 

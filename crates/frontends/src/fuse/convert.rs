@@ -1,4 +1,4 @@
-//! Conversion between the vnode interface's types and the kernel's.
+//! Conversion between the types of the vnode interface and those of the kernel.
 
 use super::wire::{self, set_attributes as valid};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use vnode::{
     SetTime, StatFs, Timestamp, XattrMode,
 };
 
-/// A device number in the 32 bits that the kernel uses between itself and user space.
+/// Encodes a device number in the 32 bits that the kernel uses in its interface to user space.
 pub(crate) fn device_to_wire(device: Device) -> u32 {
     (device.minor & 0xff) | (device.major & 0xfff) << 8 | (device.minor & !0xff) << 12
 }
 
-/// The inverse of [`device_to_wire`].
+/// Decodes a device number; the inverse of [`device_to_wire`].
 pub(crate) fn device_from_wire(number: u32) -> Device {
     Device { major: number >> 8 & 0xfff, minor: number & 0xff | number >> 12 & !0xff }
 }
@@ -75,7 +75,7 @@ pub(crate) fn statx_out(attributes: &Attributes, timeout: Duration) -> wire::Sta
     wire::StatxOut { valid_s: timeout.as_secs(), valid_ns: timeout.subsec_nanos(), statx, ..Default::default() }
 }
 
-/// The changes of a SETATTR.
+/// Decodes the attribute changes of a SETATTR.
 pub(crate) fn changes_from_wire(set: &wire::SetAttributesIn) -> SetAttributes {
     let has = |bit: u32| set.valid & bit != 0;
     let time = |bit: u32, now: u32, seconds: u64, nanoseconds: u32| {
@@ -139,7 +139,7 @@ pub(crate) fn seek_target(whence: u32) -> Result<SeekTarget> {
     }
 }
 
-/// The kernel writes "to the end" as the largest file offset.
+/// The largest file offset, by which the kernel encodes "to the end".
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
 pub(crate) fn lock_from_wire(arguments: &wire::LockIn) -> Result<Lock> {
@@ -159,7 +159,7 @@ pub(crate) fn lock_from_wire(arguments: &wire::LockIn) -> Result<Lock> {
     Ok(Lock { family, kind, start, end, pid })
 }
 
-/// A lock that is in the way, or that none is.
+/// Encodes the conflicting lock, or the absence of one.
 pub(crate) fn lock_to_wire(lock: Option<&Lock>) -> wire::FileLock {
     let Some(lock) = lock else {
         return wire::FileLock { kind: libc::F_UNLCK as u32, ..Default::default() };
@@ -172,9 +172,9 @@ pub(crate) fn lock_to_wire(lock: Option<&Lock>) -> wire::FileLock {
     wire::FileLock { start: lock.start, end: lock.end.min(OFFSET_MAX), kind: kind as u32, pid: lock.pid }
 }
 
-/// The kind of a new node, from the mode of MKNOD.
+/// Returns the kind of a new node, from the mode of MKNOD.
 pub(crate) fn node_kind(mode: u32) -> Result<FileKind> {
-    // mknod(2): no kind at all means a regular file.
+    // mknod(2): a mode without a file type means a regular file.
     if mode & libc::S_IFMT == 0 { Ok(FileKind::Regular) } else { FileKind::from_mode(mode).ok_or(Errno::EINVAL) }
 }
 

@@ -1,4 +1,4 @@
-//! What counts now: the decisions for a mount, made again when its stack comes to need something else.
+//! The current decisions for a mount, which are made again when the requirements of its stack change.
 
 use super::agreement::correct;
 use super::negotiation::Negotiated;
@@ -7,7 +7,7 @@ use arc_swap::{ArcSwap, Guard};
 use std::sync::Arc;
 use vnode::Properties;
 
-/// The decisions for a mount that is served.
+/// The current decisions for a mount that is being served.
 pub(crate) struct Current {
     options: MountOptions,
     negotiated: Negotiated,
@@ -15,23 +15,23 @@ pub(crate) struct Current {
 }
 
 impl Current {
-    /// Those that were made with the mount.
+    /// Starts with the decisions that were made at mount time.
     pub(crate) fn new(options: MountOptions, negotiated: Negotiated, decisions: Decisions) -> Current {
         Current { options, negotiated, decisions: ArcSwap::from_pointee(decisions) }
     }
 
-    /// The decisions as they are now.
+    /// Returns the current decisions.
     pub(crate) fn decisions(&self) -> Guard<Arc<Decisions>> {
         self.decisions.load()
     }
 
-    /// What was agreed with the kernel.
+    /// Returns what was negotiated with the kernel.
     pub(crate) fn negotiated(&self) -> Negotiated {
         self.negotiated
     }
 
-    /// Decides again by what the stack needs now, but for what the kernel was told once: who checks permissions, who keeps writes
-    /// and locks, and how requests come. Files that are open stay as they were opened.
+    /// Decides again by what the stack needs now, except for what was fixed with the kernel at INIT: who checks permissions,
+    /// who keeps writes and locks, and how requests arrive. Open files stay as they were opened.
     pub(crate) fn reconsider(&self, properties: &Properties) {
         let mounted = self.decisions();
         let default_permissions = Some(mounted.default_permissions);

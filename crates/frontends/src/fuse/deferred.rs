@@ -1,4 +1,4 @@
-//! Replies that are sent later, by another thread than the one that took the request.
+//! Replies that are sent later, by a thread other than the one that took the request.
 
 use super::device::{Connection, write_whole};
 use super::reply::is_answerable;
@@ -10,32 +10,32 @@ use std::sync::Arc;
 use vnode::{Errno, Result};
 use zerocopy::IntoBytes;
 
-/// The reply to one request, still to be sent; it has no results but success or an error. Dropping it answers `EIO`, so that
-/// nobody waits for ever.
+/// The pending reply to one request; it carries no results, only success or an error. Dropping it replies `EIO`, so that no
+/// caller waits forever.
 pub(crate) struct DeferredReply {
     unique: u64,
-    /// How the kernel gets it; `None` once it has been sent.
+    /// The route to the kernel; `None` once the reply has been sent.
     route: Option<Route>,
 }
 
-/// How the kernel takes the reply: from where it handed out the request.
+/// The route by which the kernel accepts the reply: the one on which it handed out the request.
 enum Route {
     Device(Arc<Connection>),
     Ring(Box<Entry>, Reserve),
 }
 
 impl DeferredReply {
-    /// The reply to a request that was read from a descriptor of the device.
+    /// Creates the reply to a request that was read from a descriptor of the device.
     pub(super) fn to_device(unique: u64, connection: Arc<Connection>) -> DeferredReply {
         DeferredReply { unique, route: Some(Route::Device(connection)) }
     }
 
-    /// The reply to the request that an entry holds.
+    /// Creates the reply to the request that an entry holds.
     pub(super) fn to_ring(unique: u64, entry: Box<Entry>, reserve: Reserve) -> DeferredReply {
         DeferredReply { unique, route: Some(Route::Ring(entry, reserve)) }
     }
 
-    /// Sends it.
+    /// Sends the reply.
     pub(crate) fn send(mut self, result: Result<()>) {
         self.send_once(result);
     }

@@ -1,4 +1,4 @@
-//! The FUSE device: where requests come from and where replies and notifications go.
+//! The FUSE device: the source of requests, and the destination of replies and notifications.
 
 use super::wire;
 use rustix::fs::{Mode, OFlags};
@@ -7,13 +7,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// A mount's connection to the kernel. Cheap to share: every worker makes its own queue from it.
+/// A mount's connection to the kernel. Cheap to share: every worker creates its own queue from it.
 #[derive(Debug)]
 pub(crate) struct Device {
     fd: OwnedFd,
 }
 
-/// Where the device is found.
+/// Path of the device.
 pub(crate) const DEVICE_PATH: &str = "/dev/fuse";
 
 impl Device {
@@ -22,21 +22,21 @@ impl Device {
         open_device().map(|fd| Device { fd })
     }
 
-    /// Takes over the descriptor of a connection, as `fusermount3` hands it out.
+    /// Takes over the descriptor of a connection, as passed by `fusermount3`.
     pub(crate) fn from_fd(fd: OwnedFd) -> Device {
         Device { fd }
     }
 
-    /// The connection for a worker: a cloned descriptor, so that workers do not contend for one list of requests in
-    /// progress. Where cloning fails (no permission on the device any more) the first descriptor is shared, which is
-    /// slower and otherwise the same.
+    /// Returns the connection for a worker: a cloned descriptor, so that workers do not contend for one list of requests in
+    /// progress. If cloning fails (the device may no longer be opened), the first descriptor is shared, which is slower but
+    /// otherwise equivalent.
     pub(super) fn connection(self: &Arc<Device>) -> Connection {
         let clone = open_device().ok().filter(|fd| clone_connection(fd.as_fd(), self.fd.as_fd()));
         Connection { device: Arc::clone(self), clone }
     }
 
-    /// Registers an open file for passthrough; the id goes into the reply to OPEN. Needs CAP_SYS_ADMIN and a
-    /// file system below that is not itself stacked.
+    /// Registers an open file for passthrough; the id goes into the reply to OPEN. Requires CAP_SYS_ADMIN and a lower file
+    /// system that is not itself stacked.
     pub(crate) fn open_backing(&self, file: BorrowedFd<'_>) -> Result<i32, Errno> {
         let map = wire::BackingMap { fd: file.as_raw_fd(), flags: 0, padding: 0 };
         // SAFETY: the kernel reads one `fuse_backing_map`, which `map` is, and keeps no pointer to it.
@@ -44,7 +44,7 @@ impl Device {
         if id > 0 { Ok(id) } else { Err(last_error()) }
     }
 
-    /// Takes a registration back. Files opened with it keep working.
+    /// Removes a registration. Files opened with it keep working.
     pub(crate) fn close_backing(&self, id: i32) -> Result<(), Errno> {
         let id = id as u32;
         // SAFETY: the kernel reads one `u32` and keeps no pointer to it.
@@ -64,7 +64,7 @@ impl AsFd for Device {
     }
 }
 
-/// The connection as one worker has it.
+/// The connection of one worker.
 pub(crate) struct Connection {
     device: Arc<Device>,
     clone: Option<OwnedFd>,
@@ -99,7 +99,7 @@ fn clone_connection(new: BorrowedFd<'_>, connection: BorrowedFd<'_>) -> bool {
     result == 0
 }
 
-/// The device takes a message whole or not at all.
+/// Writes a message, which the device accepts whole or not at all.
 pub(super) fn write_whole(fd: BorrowedFd<'_>, message: &[u8]) -> Result<(), Errno> {
     loop {
         match rustix::io::write(fd, message) {
@@ -114,7 +114,7 @@ fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// Makes an owned descriptor of a number received through a control message.
+/// Takes ownership of a descriptor received through a control message.
 pub(crate) fn own_received(number: i32) -> Option<OwnedFd> {
     // SAFETY: the number was just received and nothing else knows it.
     (number >= 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })

@@ -1,4 +1,4 @@
-//! The classic transport: one `read` of the device a request, one `write` a reply.
+//! The classic transport: one `read` of the device per request, one `write` per reply.
 
 use super::deferred::DeferredReply;
 use super::device::{Connection, Device, write_whole};
@@ -12,18 +12,18 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
-/// The classic transport: one `read` a request, one `write` a reply.
+/// The classic transport: one `read` per request, one `write` per reply.
 pub(crate) struct DeviceQueue {
-    /// Shared with replies that come later: the kernel takes each only where the request was read.
+    /// Shared with deferred replies: the kernel accepts each only on the descriptor on which the request was read.
     connection: Arc<Connection>,
-    /// Where the request received last was read, if not there.
+    /// The connection on which the last request was read, if it is another one.
     read_from: Option<Arc<Connection>>,
     request: Memory,
     received: usize,
     reply: Memory,
 }
 
-/// Room for a request's header and arguments beside the data of a write.
+/// Bytes reserved for a request's header and arguments, in addition to the data of a write.
 const REQUEST_OVERHEAD_BYTES: usize = 8192;
 
 impl Queue for DeviceQueue {
@@ -36,7 +36,7 @@ impl Queue for DeviceQueue {
                     self.read_from = None;
                     return Received::Request;
                 }
-                // The caller was killed before we took its request, or a signal reached this thread.
+                // The caller was killed before the request was read, or a signal reached this thread.
                 Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
                 Err(Errno::NODEV | Errno::CONNABORTED) => return Received::Closed,
                 Err(error) => return Received::Failed(error),
@@ -54,7 +54,7 @@ impl Queue for DeviceQueue {
         match write_whole(connection.as_fd(), &self.reply[..length]) {
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
             Err(error) => {
-                // A caller whose reply is refused would wait for ever.
+                // A caller whose reply is refused would wait forever.
                 let refused = wire::OutHeader::read_from_prefix(&self.reply).map_or(0, |(header, _)| header.unique);
                 let length = Reply::new(&mut self.reply).finish_error(refused, libc::EIO);
                 let _ = write_whole(connection.as_fd(), &self.reply[..length]);
@@ -90,10 +90,10 @@ impl Queue for DeviceQueue {
 }
 
 impl DeviceQueue {
-    /// A queue of its own for a worker. `message_bytes_max` is that of the data in a message.
+    /// Creates a queue for one worker. `message_bytes_max` is the maximum size of the data in a message, in bytes.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Fails if there is no memory for it.
     pub(crate) fn new(device: &Arc<Device>, message_bytes_max: usize) -> io::Result<DeviceQueue> {
         Ok(DeviceQueue {
             connection: Arc::new(device.connection()),
@@ -104,13 +104,13 @@ impl DeviceQueue {
         })
     }
 
-    /// Where the reply to the request received last goes.
+    /// Returns the connection to which the reply to the last request goes.
     fn reply_connection(&self) -> Arc<Connection> {
         Arc::clone(self.read_from.as_ref().unwrap_or(&self.connection))
     }
 
     fn resume(&mut self, aside: Aside) {
-        // Those of rings are in other lanes.
+        // Requests of rings belong to other lanes.
         if let Aside::Message(message, connection) = aside {
             self.received = message.len();
             self.request[..message.len()].copy_from_slice(&message);

@@ -1,15 +1,15 @@
-//! Durability: what has to be on storage before a request is answered, by the mount options `sync` and `dirsync`.
+//! Durability: what has to be on stable storage before a request is answered, under the mount options `sync` and `dirsync`.
 //!
-//! With `sync` the kernel asks for an fsync after each write that goes through its cache. What it does not ask for is done here:
-//! after writes past the cache, allocations, copies and changes of size, and with either option after each change of a
-//! directory. Data written through a shared mapping are synchronized by msync(2), as on other file systems.
+//! With `sync` the kernel sends an fsync after each write that goes through its cache. The syncs that it does not request are
+//! done here: after writes that bypass the cache, allocations, copies and changes of size, and with either option after each
+//! change of a directory. Data written through a shared mapping are synced by msync(2), as on other file systems.
 
 use super::mount_flags::MountFlags;
 use super::options::Decisions;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vnode::{Caller, Errno, FileSystem, OpenFile, OpenFlags, Result, Vnode};
 
-/// The two options of a mount, as they are now.
+/// The current values of a mount's two options.
 pub(crate) struct Durability {
     data: AtomicBool,
     directories: AtomicBool,
@@ -25,23 +25,23 @@ impl Durability {
         }
     }
 
-    /// Other flags. Counts for every request that is answered from here on.
+    /// Sets the options from new mount flags. They apply to every request that is answered from now on.
     pub(crate) fn set(&self, flags: &MountFlags) {
         self.data.store(flags.synchronous, Ordering::Release);
         self.directories.store(flags.synchronous || flags.synchronous_directories, Ordering::Release);
     }
 
-    /// Whether what is written has to be on storage.
+    /// Returns whether written data have to be on stable storage.
     pub(crate) fn of_data(&self) -> bool {
         self.data.load(Ordering::Acquire)
     }
 
-    /// The data of this open file have changed without the kernel's asking for an fsync.
+    /// Syncs an open file whose data have changed without an fsync request from the kernel.
     pub(crate) fn file_changed(&self, caller: &Caller, file: &dyn OpenFile) -> Result<()> {
         if self.of_data() { file.fsync(caller, false) } else { Ok(()) }
     }
 
-    /// The size of this file has changed. One that the server may not open is synchronized with all others.
+    /// Syncs a file whose size has changed. If the server may not open the file, the whole file system is synced.
     pub(crate) fn size_changed(&self, file: &dyn Vnode, all: &dyn FileSystem) -> Result<()> {
         if !self.of_data() {
             return Ok(());
@@ -52,8 +52,8 @@ impl Durability {
         }
     }
 
-    /// Names in this directory have changed. One that the server may not open, or whose file system has no fsync for
-    /// directories, is synchronized with all others.
+    /// Syncs a directory whose names have changed. If the server may not open it, or its file system has no fsync for
+    /// directories, the whole file system is synced.
     pub(crate) fn directory_changed(&self, directory: &dyn Vnode, all: &dyn FileSystem) -> Result<()> {
         if !self.directories.load(Ordering::Acquire) {
             return Ok(());

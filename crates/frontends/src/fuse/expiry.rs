@@ -1,30 +1,31 @@
-//! Expiry: having the kernel ask again for names that may mean something else, or that not everybody may use any more.
+//! Expiry: makes the kernel revalidate names that may refer to something else, or that not everybody may use any longer.
 //!
-//! Names expire: the kernel keeps what it has of them, and what is mounted there, and asks at the next use. To drop them, one
-//! by one or all at once (the connection's epoch), would detach every mount inside, with the data of those in memory. Nothing is
-//! queued for each name: a directory waits once, however often it is told of, and its names are taken when its turn comes.
+//! Names expire: the kernel keeps what it has cached of them, and what is mounted there, and revalidates at the next use.
+//! Dropping them, one by one or all at once (the connection's epoch), would detach every mount inside, including in-memory
+//! file systems with their data. Nothing is queued per name: a directory is queued once, however often it is reported, and its
+//! names are collected when its turn comes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Single names that wait at a time; beyond, all names of their directories expire.
+/// Maximum number of queued single names; beyond that, all names of their directories expire.
 const SINGLE_NAMES_MAX: usize = 4096;
 
-/// What is to expire.
+/// A set of stale cache entries.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stale {
-    /// All names, and whatever else is cached.
+    /// All names, and everything else that is cached.
     pub(crate) everything: bool,
-    /// All names in these directories, by their node ids.
+    /// Directories whose names are all stale, by node id.
     pub(crate) directories: HashSet<u64>,
-    /// Single names, with their directories.
+    /// Single stale names, each with its directory.
     pub(crate) names: HashSet<(u64, Box<[u8]>)>,
-    /// Attributes and data of these nodes.
+    /// Nodes whose attributes and data are stale.
     pub(crate) nodes: HashSet<u64>,
 }
 
-/// What waits to expire, for the thread that tells the kernel.
+/// The queue of stale entries, for the thread that notifies the kernel.
 #[derive(Clone, Default)]
 pub(crate) struct Expiry(Arc<Shared>);
 
@@ -37,16 +38,16 @@ struct Shared {
 #[derive(Default)]
 struct Waiting {
     stale: Stale,
-    /// Calls of [`Expiry::expire`] so far, and how many of them have been taken to tell the kernel.
+    /// Number of calls of [`Expiry::expire`], and how many of them have been taken to notify the kernel.
     asked: u64,
     taken: u64,
-    /// What is being told: from which of these calls on.
+    /// Notifications in progress, each by the number of the first of these calls that it covers.
     under_way: BTreeSet<u64>,
-    /// No more will come, or be told.
+    /// Set at the end: nothing more is queued or sent.
     ended: bool,
 }
 
-/// That the kernel is being told of what was stale; it has been when the last clone is dropped.
+/// A notification in progress; it is complete when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct UnderWay {
     _shared: Arc<Told>,
@@ -65,21 +66,21 @@ impl Drop for Told {
 }
 
 impl Waiting {
-    /// Whether the kernel has been told of so many calls.
+    /// Returns whether the kernel has been notified of this many calls.
     fn has_told(&self, asked: u64) -> bool {
         self.taken >= asked && self.under_way.first().is_none_or(|from| *from >= asked)
     }
 }
 
 impl Expiry {
-    /// All names in a directory are to expire. Never waits.
+    /// Queues all names in a directory to expire. Never blocks.
     pub(crate) fn directory(&self, directory: u64) {
         self.expire(|stale| {
             stale.directories.insert(directory);
         });
     }
 
-    /// A name is to expire. Never waits.
+    /// Queues a name to expire. Never blocks.
     pub(crate) fn name(&self, directory: u64, name: &[u8]) {
         self.expire(|stale| {
             if stale.names.len() < SINGLE_NAMES_MAX {
@@ -90,14 +91,14 @@ impl Expiry {
         });
     }
 
-    /// What the kernel has of a node is stale, and of its data. Never waits.
+    /// Queues a node whose cached attributes and data are stale. Never blocks.
     pub(crate) fn node(&self, node: u64) {
         self.expire(|stale| {
             stale.nodes.insert(node);
         });
     }
 
-    /// All names are to expire, and all that is cached beside. Never waits.
+    /// Queues all names to expire, and everything else that is cached. Never blocks.
     pub(crate) fn everything(&self) {
         self.expire(|stale| stale.everything = true);
     }
@@ -109,8 +110,8 @@ impl Expiry {
         self.0.changed.notify_all();
     }
 
-    /// Waits until the kernel has been told of all that was to expire before: whether that is so within this time. Not to be
-    /// called by a thread that serves requests: the kernel may wait for them before it listens.
+    /// Waits until the kernel has been notified of everything queued before; returns whether that is so within this time. Must
+    /// not be called by a thread that serves requests: the kernel may wait for them before it handles the notification.
     pub(crate) fn wait(&self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         let mut waiting = self.lock();
@@ -122,7 +123,8 @@ impl Expiry {
         true
     }
 
-    /// Tells the kernel by `tell` of whatever comes, until the end. It has been told when `tell` has dropped what it gets.
+    /// Notifies the kernel of each queued set by `tell`, until the end. A notification is complete once `tell` has dropped its
+    /// arguments.
     pub(crate) fn run(&self, tell: impl Fn(Stale, UnderWay)) {
         let mut waiting = self.lock();
         while !waiting.ended {
@@ -139,7 +141,7 @@ impl Expiry {
         }
     }
 
-    /// The mount is gone: nothing has to be told any more.
+    /// Ends the queue, since the mount is gone: no more notifications are needed.
     pub(crate) fn end(&self) {
         self.lock().ended = true;
         self.0.changed.notify_all();

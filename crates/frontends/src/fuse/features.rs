@@ -5,12 +5,12 @@ use std::fmt;
 use std::ops::BitOr;
 use std::str::FromStr;
 
-/// A set of optional features of the FUSE protocol. As text: the kernel's names in lower case, with hyphens in them and
-/// colons between them, such as `passthrough:writeback-cache`.
+/// A set of optional features of the FUSE protocol. As text: the kernel's names in lower case, with hyphens, separated by
+/// colons, such as `passthrough:writeback-cache`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(u64);
 
-/// The features that the front end uses where the kernel has them.
+/// Features that the front end uses where the kernel has them.
 const NAMES: [(&str, u64); 24] = [
     ("async-read", init::ASYNC_READ),
     ("posix-locks", init::POSIX_LOCKS),
@@ -39,40 +39,40 @@ const NAMES: [(&str, u64); 24] = [
 ];
 
 impl Features {
-    /// No feature.
+    /// The empty set.
     pub const NONE: Features = Features(0);
 
-    /// All features by name, each as a set of its own.
+    /// Returns all features by name, each as a set of its own.
     pub fn all() -> impl Iterator<Item = (&'static str, Features)> {
         NAMES.into_iter().map(|(name, bit)| (name, Features(bit)))
     }
 
-    /// Whether there is none in the set.
+    /// Returns whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all these features are in the set.
+    /// Returns whether all these features are in the set.
     pub fn contains(self, others: Features) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Whether a mount without these features has to do without all of the others, too.
+    /// Returns whether a mount without these features cannot have any of the others either.
     pub fn rule_out_all(self, others: Features) -> bool {
         others.0 & !self.ruled_out() == 0
     }
 
-    /// The bits of INIT.
+    /// Returns the bits of INIT.
     pub(crate) fn bits(self) -> u64 {
         self.0
     }
 
-    /// Whether a mount without these features has to do without this one of [`init`].
+    /// Returns whether a mount without these features cannot have this feature of [`init`] either.
     pub(crate) fn rule_out(self, feature: u64) -> bool {
         self.ruled_out() & feature != 0
     }
 
-    /// These, and without INIT_EXT all of the second word, which is not read then.
+    /// Returns these features, and without INIT_EXT the whole second word, which is then not read.
     fn ruled_out(self) -> u64 {
         const SECOND_WORD: u64 = !0 << 32;
         if self.0 & init::INIT_EXT == 0 { self.0 } else { self.0 | SECOND_WORD }
@@ -94,7 +94,7 @@ impl fmt::Display for Features {
     }
 }
 
-/// A name that no feature has. Its text lists the names that there are.
+/// A name that no feature has. Its text lists the valid names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFeature(pub String);
 
@@ -110,7 +110,7 @@ impl std::error::Error for UnknownFeature {}
 impl FromStr for Features {
     type Err = UnknownFeature;
 
-    /// Reads names with colons between them, in either case, with hyphens or underscores, also as the kernel's header has them
+    /// Parses names separated by colons, in either case, with hyphens or underscores, also as spelled in the kernel's header
     /// (`FUSE_MAX_PAGES`).
     fn from_str(text: &str) -> Result<Features, UnknownFeature> {
         text.split(':').try_fold(Features::NONE, |set, word| {

@@ -1,4 +1,4 @@
-//! The helper that mounts for users, fusermount3(1): starting whichever there is, and unmounting by it.
+//! fusermount3(1), the helper that mounts for users: starting whichever is installed, and unmounting by it.
 
 use super::mount_error::MountError;
 use std::ffi::OsStr;
@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The helper, set-uid root, that mounts for users. The second name is that of older releases.
+/// Names of the set-user-ID-root helper that mounts for users. The second is that of older releases.
 pub(super) const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
 pub(super) fn first_found<T>(start: impl Fn(&&str) -> io::Result<T>) -> Result<T, MountError> {
@@ -20,7 +20,7 @@ pub(super) fn first_found<T>(start: impl Fn(&&str) -> io::Result<T>) -> Result<T
     Err(MountError::NoHelper)
 }
 
-/// Unmounts what is mounted on a name in a directory: the helper takes no other directory than that it is started in.
+/// Unmounts what is mounted on a name in a directory: the helper accepts only the directory in which it is started.
 pub(super) fn unmount_by_helper(directory: &Path, name: &OsStr, lazy: bool) -> io::Result<()> {
     let start = |helper: &&str| {
         let mut command = Command::new(helper);

@@ -1,8 +1,8 @@
 //! Inner mounts: what others have mounted inside a mount, found in the mount table.
 //!
-//! A look-up that fails makes the kernel drop the name, and detach whatever is mounted there or below, for everybody. Only
-//! `ENOMEM` and `EINTR` it takes for no answer, and keeps the name (Linux, fs/fuse/dir.c, `fuse_dentry_revalidate`). What is mounted
-//! in a mount namespace that is neither the server's nor the caller's does not show here.
+//! A failed lookup makes the kernel drop the name, and detach everything mounted there or below, for everybody. Only `ENOMEM`
+//! and `EINTR` do not count as a result, and leave the name in place (Linux, fs/fuse/dir.c, `fuse_dentry_revalidate`). Mounts
+//! in a mount namespace that is neither the server's nor the caller's are not visible here.
 
 use super::mount_point::ListedMount;
 use std::collections::HashMap;
@@ -11,18 +11,18 @@ use vnode::mount_table::{Mount, OWN, mounts};
 
 /// The mounts inside one mount.
 pub(crate) struct InnerMounts {
-    /// The mount's device; nothing if it is not known.
+    /// The mount's device number; `None` if it is not known.
     device: Option<u64>,
 }
 
 impl InnerMounts {
-    /// Those inside what the kernel lists so.
+    /// Creates the view of the mounts inside a listed mount.
     pub(crate) fn of(mount: &ListedMount) -> InnerMounts {
         InnerMounts { device: Some(mount.device) }
     }
 
-    /// The error that a failed look-up is answered with: that of the stack, unless the kernel would detach something for it
-    /// that may well be there still.
+    /// Returns the error for a failed lookup: that of the stack, unless it would make the kernel detach something that may
+    /// well still be there.
     pub(crate) fn answer(&self, errno: Errno, name: &[u8], process: u32) -> Errno {
         let is_shortage = [Errno::EMFILE, Errno::ENFILE].contains(&errno);
         let is_answer =
@@ -35,7 +35,7 @@ impl InnerMounts {
         Errno::ENOMEM
     }
 
-    /// Whether something may be mounted on an object of this name or below it, as the server or the process sees it.
+    /// Returns whether something may be mounted on an object of this name or below it, as the server or the process sees it.
     fn may_be_at(&self, name: &[u8], process: u32) -> bool {
         let Some(device) = self.device else { return true };
         let holds = |table: &str| std::fs::read(table).map(|table| holds(&table, device, name));
@@ -43,7 +43,7 @@ impl InnerMounts {
     }
 }
 
-/// Whether a table has a mount inside one of this device, on a path with this name in it.
+/// Returns whether a mount table has a mount inside a mount of this device, on a path that contains this name.
 fn holds(table: &[u8], device: u64, name: &[u8]) -> bool {
     let mounts: Vec<Mount<'_>> = mounts(table).collect();
     let outer: HashMap<u64, &Mount<'_>> =

@@ -1,15 +1,15 @@
-//! Interest: of which directories somebody wants more than names.
+//! The readdirplus heuristic: tracks the directories for which a reader wants more than names.
 //!
-//! The kernel asks for attributes with the first entries of every listing, since it cannot know yet whether they will
-//! be used; finding them costs many times what the names cost. So the first entries come with attributes only if
-//! objects of the directory have been looked up and found since the last listing; otherwise they come without, and the
-//! kernel looks up what is used, which it counts, and asks for attributes with the later entries if there was any.
+//! The kernel requests attributes with the first entries of every listing, since it cannot know yet whether they will be used;
+//! fetching them costs many times as much as the names. So the first entries come with attributes only if objects of the
+//! directory have been looked up and found since the last listing; otherwise they come without, and the kernel looks up what
+//! is used, counts that, and requests attributes with the later entries if there was any.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORDS: usize = 1024;
 
-/// One bit a directory, found by its node id. Directories may share one: that costs speed only.
+/// One bit per directory, found by its node id. Directories may share a bit, which costs only speed.
 pub(crate) struct Interest {
     bits: Box<[AtomicU64]>,
 }
@@ -19,23 +19,23 @@ impl Interest {
         Interest { bits: (0..WORDS).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// An object of this directory was looked up and found.
+    /// Records that an object of this directory was looked up and found.
     pub(crate) fn note(&self, directory: u64) {
         let (word, bit) = self.place(directory);
-        // Mostly it is set already, and reading does not take the line from other processors.
+        // The bit is usually set already, and reading does not take the cache line from other CPUs.
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// Whether one was since the last call.
+    /// Returns whether an object of this directory was looked up since the last call.
     pub(crate) fn take(&self, directory: u64) -> bool {
         let (word, bit) = self.place(directory);
         word.load(Ordering::Relaxed) & bit != 0 && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
     }
 
     fn place(&self, directory: u64) -> (&AtomicU64, u64) {
-        // Node ids are given out in turn: neighbours get neighbouring bits.
+        // Node ids are assigned in sequence: neighbours get neighbouring bits.
         let bit = directory as usize % (WORDS * 64);
         (&self.bits[bit / 64], 1 << (bit % 64))
     }

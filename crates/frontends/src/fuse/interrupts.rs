@@ -1,11 +1,11 @@
-//! Interrupts: finds the request that the kernel says a signal was sent for.
+//! Interrupts: finds the request to which an INTERRUPT of the kernel refers.
 //!
-//! A signal cancels what the caller waits for only if it kills it, which [`vnode::Cancellation`] finds out: the kernel tells of
-//! any signal, of those too that the caller handles, and of no further one for the same request. Waits for locks end at any
-//! signal, see [`super::locks`].
+//! A signal cancels what the caller waits for only if it kills the caller, which [`vnode::Cancellation`] determines: the
+//! kernel reports any signal, including those that the caller handles, and no further one for the same request. Waits for
+//! locks end at any signal, see [`super::locks`].
 //!
-//! The kernel sends an interrupt after its request, but another worker may come to it first. It would send the interrupt again
-//! if that was answered with `EAGAIN`, but only where the reply goes through the descriptor that the request was read from,
+//! The kernel sends an interrupt after its request, but another worker may get to it first. The kernel would resend the
+//! interrupt if the reply were `EAGAIN`, but only if the reply goes through the descriptor from which the request was read,
 //! and never for a request of a ring. So an interrupt that comes first is kept for a while.
 
 use super::request::{Operation, Request};
@@ -16,41 +16,41 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use vnode::{Cancellation, CancellationSource};
 
-/// How long an interrupt waits for its request: for a worker that has read one and does not run at once. Most that wait are too
-/// late.
+/// How long an interrupt waits for its request: long enough for a worker that has read the request and does not get to run at
+/// once. Most waiting interrupts are too late.
 const EARLY_FOR: Duration = Duration::from_secs(2);
-/// Maximum number of interrupts that wait.
+/// Maximum number of waiting interrupts.
 const EARLY_MAX: usize = 256;
 
-/// The requests that workers serve.
+/// The requests that workers are serving.
 #[derive(Default)]
 pub(crate) struct Interrupts {
-    /// One of each worker.
+    /// One cancellation source per worker.
     sources: Mutex<Vec<Arc<CancellationSource>>>,
-    /// Interrupts whose requests have not been seen, the oldest first.
+    /// Interrupts whose requests have not been seen, oldest first.
     early: Mutex<VecDeque<(Instant, u64)>>,
-    /// Length of that.
+    /// Length of `early`.
     early_count: AtomicUsize,
 }
 
-/// The request that a worker serves.
+/// The request that a worker is serving.
 pub(crate) struct Serving<'a> {
     interrupts: &'a Interrupts,
     source: Arc<CancellationSource>,
 }
 
 impl Interrupts {
-    /// A worker joins, until the result is dropped.
+    /// Adds a worker, until the result is dropped.
     pub(crate) fn join(&self) -> Serving<'_> {
         let source = Arc::new(CancellationSource::new());
         lock(&self.sources).push(Arc::clone(&source));
         Serving { interrupts: self, source }
     }
 
-    /// A signal was sent to the caller of a request.
+    /// Handles an interrupt: a signal was sent to the caller of this request.
     pub(crate) fn interrupt(&self, unique: u64) {
         let mut early = self.recent();
-        // Noted before it is looked for: see `Serving::begin`.
+        // Recorded before the request is searched for: see `Serving::begin`.
         early.push_back((Instant::now(), unique));
         if early.len() > EARLY_MAX {
             early.pop_front();
@@ -62,7 +62,7 @@ impl Interrupts {
         }
     }
 
-    /// Whether an interrupt has come before its request.
+    /// Returns whether an interrupt has come before its request, and removes it.
     fn take_early(&self, unique: u64) -> bool {
         let mut early = self.recent();
         let place = early.iter().position(|(_, early)| *early == unique);
@@ -71,7 +71,7 @@ impl Interrupts {
         place.is_some()
     }
 
-    /// The early interrupts but those that are too old.
+    /// Returns the early interrupts, without those that are too old.
     fn recent(&self) -> MutexGuard<'_, VecDeque<(Instant, u64)>> {
         let mut early = lock(&self.early);
         while early.front().is_some_and(|(when, _)| when.elapsed() > EARLY_FOR) {
@@ -82,13 +82,13 @@ impl Interrupts {
 }
 
 impl Serving<'_> {
-    /// Begins a request: what cancels it.
+    /// Begins a request; returns what cancels it.
     pub(crate) fn begin(&self, request: &Request<'_>) -> Cancellation {
         if !may_be_cancelled(&request.operation) {
             return Cancellation::default();
         }
         let cancellation = self.source.begin(request.unique, request.pid);
-        // Either this sees the interrupt that was noted, or that sees the request that has begun.
+        // Either this sees the recorded interrupt, or `interrupt` sees the request that has begun.
         if self.interrupts.early_count.load(Ordering::SeqCst) > 0 && self.interrupts.take_early(request.unique) {
             self.source.signal(request.unique);
         }
@@ -107,8 +107,8 @@ impl Drop for Serving<'_> {
     }
 }
 
-/// Not what takes something back or lets it go, since nobody would do it again, nor what the kernel asks for itself: pages that
-/// it writes back are of everybody.
+/// Returns whether an operation may be cancelled. Operations that release something may not, since nobody would repeat them,
+/// nor may those that the kernel issues on its own: pages that it writes back belong to everybody.
 fn may_be_cancelled(operation: &Operation<'_>) -> bool {
     match operation {
         Operation::Write { arguments, .. } => arguments.write_flags & wire::WRITE_CACHE == 0,
@@ -136,7 +136,7 @@ mod tests {
     use crate::fuse::wire::Opcode;
     use std::process::Command;
 
-    /// The number of a process that is gone: a signal has killed it.
+    /// Returns the id of a process that is gone, killed by a signal.
     fn killed() -> u32 {
         let mut process = Command::new("true").spawn().unwrap();
         process.wait().unwrap();

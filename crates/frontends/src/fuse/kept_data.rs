@@ -1,22 +1,22 @@
-//! Kept data: whether what the kernel has cached of a file may stay when the file is opened again.
+//! Page-cache retention: decides whether the data that the kernel has cached of a file may stay when the file is opened again.
 //!
-//! Where others may change files below, the kernel would drop a file's data at each open, so that whoever opens a file after
-//! another has closed it sees what that one wrote. But if size, mtime and ctime are as they were at an earlier open, nothing was
-//! written since. Times go on in steps of up to some milliseconds, in some file systems of a second or two: a file that was
-//! changed so recently may change again without a trace, and is not remembered.
+//! Where others may change files below, the kernel would drop a file's data at each open (close-to-open consistency). But if
+//! size, mtime and ctime are as they were at an earlier open, nothing has been written since. Timestamps have a granularity of
+//! up to some milliseconds, on some file systems of one or two seconds: a file that was changed this recently may change again
+//! without a visible difference, and is not recorded.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vnode::{Attributes, Timestamp};
 
-/// Files that are remembered. Two may share a place: that costs speed only.
+/// Number of recorded files. Two may share a slot, which costs only speed.
 const PLACES: usize = 2048;
 
-/// Steps of the times of a file system that tells parts of a second, and of one that does not, with some to spare.
+/// Timestamp granularity of a file system that stores fractions of a second, and of one that does not, with a margin.
 const FINE_STEP: Duration = Duration::from_millis(20);
 const COARSE_STEP: Duration = Duration::from_secs(3);
 
-/// What a change of a file's data changes, and whose it is.
+/// What changes when a file's data change, with the file's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     node: u64,
@@ -25,7 +25,7 @@ struct Stamp {
     ctime: Timestamp,
 }
 
-/// The files by their node ids, as they were when they were opened last.
+/// The files by node id, as they were when last opened.
 pub(crate) struct KeptData {
     places: Box<[Mutex<Option<Stamp>>]>,
 }
@@ -35,7 +35,7 @@ impl KeptData {
         KeptData { places: (0..PLACES).map(|_| Mutex::default()).collect() }
     }
 
-    /// A file is being opened: whether it is as it was the last time.
+    /// Records a file that is being opened; returns whether it is as it was the last time.
     pub(crate) fn is_unchanged(&self, node: u64, attributes: &Attributes) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let Attributes { size, mtime, ctime, .. } = *attributes;
@@ -51,7 +51,7 @@ impl KeptData {
     }
 }
 
-/// Whether a change from now on would be one to be seen.
+/// Returns whether any change from now on would be visible in the timestamps.
 fn is_settled(ctime: Timestamp, now: Duration) -> bool {
     let step = if ctime.nanoseconds == 0 { COARSE_STEP } else { FINE_STEP };
     let Ok(seconds) = u64::try_from(ctime.seconds) else { return true };

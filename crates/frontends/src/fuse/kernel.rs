@@ -1,4 +1,5 @@
-//! What the running kernel offers to a FUSE mount, asked without mounting anything: INIT is read, and never answered.
+//! The features that the running kernel offers to a FUSE mount, queried without mounting anything: INIT is read, and never
+//! answered.
 
 use super::agreement::{correct, unmet_demand, wishes};
 use super::device::DEVICE_PATH;
@@ -32,20 +33,20 @@ pub struct Explanation {
 pub enum OfferSource {
     /// The kernel has offered them.
     Kernel,
-    /// By the version of the kernel, which could not be asked.
+    /// Derived from the kernel version, since the kernel could not be queried.
     Version {
         /// The version, as uname(2) reports it.
         release: String,
         /// The step that failed.
         step: &'static str,
-        /// Its error.
+        /// The error of that step.
         error: Errno,
     },
 }
 
 /// Decides by a stack's properties, the options and the features of the running kernel. Mounts nothing.
 pub fn explain(properties: &Properties, options: &MountOptions) -> Explanation {
-    // First: this loads the module, whose switch for io_uring the decisions read.
+    // First: this loads the module, and the decisions read its switch for io_uring.
     let asked = ask();
     let mut decisions = decide(properties, options);
     if options.uring == Uring::On {
@@ -83,9 +84,9 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// Corrects the decisions by an offer; returns the error of the mount, if it fails.
+/// Corrects the decisions by an offer; returns the mount's error, if it fails.
 fn settle(decisions: &mut Decisions, offer: &wire::InitIn, options: &MountOptions) -> Option<MountError> {
-    // A later major version comes down to ours when it is asked to.
+    // A kernel with a later major version falls back to ours on request.
     let offer = wire::InitIn { major: offer.major.min(wire::MAJOR_VERSION), ..*offer };
     match negotiate(&offer, &wishes(decisions), rustix::param::page_size() as u32) {
         InitAnswer::Agreed(_, negotiated) => correct(decisions, &negotiated),
@@ -95,9 +96,9 @@ fn settle(decisions: &mut Decisions, offer: &wire::InitIn, options: &MountOption
     unmet_demand(decisions, options)
 }
 
-/// Has the kernel make its offer to a file system that is attached nowhere. The error names the step that failed.
+/// Makes the kernel send its offer to a file system that is attached nowhere. The error names the step that failed.
 fn ask() -> Result<wire::InitIn, (&'static str, Errno)> {
-    // Closed last, after the device: then the connection has ended, and nothing waits for an answer.
+    // Closed last, after the device: by then the connection has ended, and nothing waits for a reply.
     let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| ("fsopen(2)", error))?;
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let device = rustix::fs::open(DEVICE_PATH, flags, Mode::empty()).map_err(|error| ("opening /dev/fuse", error))?;
@@ -115,7 +116,7 @@ fn ask() -> Result<wire::InitIn, (&'static str, Errno)> {
     read_offer(&device).map_err(|error| ("reading the offer from /dev/fuse", error))
 }
 
-/// Reads INIT, which is there as soon as the file system exists.
+/// Reads INIT, which is available as soon as the file system exists.
 fn read_offer(device: &OwnedFd) -> Result<wire::InitIn, Errno> {
     const PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
     let mut descriptors = [PollFd::new(device, PollFlags::IN)];
@@ -131,8 +132,8 @@ fn read_offer(device: &OwnedFd) -> Result<wire::InitIn, Errno> {
     }
 }
 
-/// What a kernel of this version is taken to offer: everything but what came later. io_uring has a switch besides, which the
-/// decisions ask for.
+/// Returns what a kernel of this version is assumed to offer: everything but later features. io_uring has a separate switch,
+/// which the decisions check.
 fn offer_of_release(release: &str) -> wire::InitIn {
     let mut numbers = release.split(|character: char| !character.is_ascii_digit()).map_while(|part| part.parse().ok());
     let version: (u32, u32) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
@@ -180,7 +181,7 @@ mod tests {
         for _ in 0..200 {
             ask().unwrap();
         }
-        // Other tests open files and mount meanwhile, by far fewer.
+        // Other tests open files and mount meanwhile, but far fewer.
         let now = (descriptors(), connections());
         assert!(now.0 < before.0 + 100 && now.1 < before.1 + 100, "{before:?} {now:?}");
         let explanation = explain(&REGULAR, &MountOptions::default());

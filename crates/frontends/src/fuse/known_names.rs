@@ -1,12 +1,12 @@
-//! Known names: the names that the kernel may use without asking, so that it can be told to ask again.
+//! Known names: the names that the kernel may use without asking, so that they can be expired.
 //!
-//! The kernel is told name by name, also of names that stand for nothing any more, so each is kept here. A name is kept with
-//! the node that it was given for, and dropped with its directory, by the operation that removes it, or, once a directory has
-//! twice as many as before, with its node. There may be millions: those of a directory lie in one piece, and a table of 12 bytes
-//! each finds them there.
+//! The kernel is notified name by name, including names that no longer refer to anything, so each one is recorded here. A name
+//! is recorded with the node for which it was handed out, and dropped with its directory, by the operation that removes it,
+//! or, once a directory has twice as many names as before, with its node. There may be millions: the names of a directory are
+//! stored contiguously, and a hash table of 12 bytes per name finds them there.
 //!
-//! **Invariant.** A reply that lets the kernel keep a name is found here by whoever starts a new generation afterwards, or it
-//! is asked for too late ([`KnownNames::give`] says no). So no reply made of an earlier state is missed.
+//! **Invariant.** A reply that lets the kernel cache a name is either found here by whoever starts a new generation
+//! afterwards, or requested too late ([`KnownNames::give`] returns `false`). So no reply based on an earlier state is missed.
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher;
@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 64;
-/// Names in a directory from which on those whose nodes are gone are looked for.
+/// Number of names in a directory from which on names whose nodes are gone are swept.
 const SWEEP_FIRST: usize = 256;
-/// Bytes of names that are not known any more from which on the others are moved together.
+/// Number of bytes of removed names from which on the remaining ones are compacted.
 const UNUSED_MIN: usize = 4096;
 
-/// The state of the stack that a reply is made of.
+/// The state of the stack on which a reply is based.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u64);
 
@@ -33,16 +33,17 @@ pub(crate) struct KnownNames {
 /// The names of one directory.
 pub(crate) struct Directory {
     table: HashTable<KnownName>,
-    /// Each with its length in front of it.
+    /// The names, each prefixed with its length.
     bytes: Vec<u8>,
-    /// Of these, bytes of names that are not known any more.
+    /// Number of bytes in it that belong to removed names.
     unused: usize,
-    /// The kernel was told that some name stands for nothing. These are not kept: there is no end of them.
+    /// The kernel may have cached that some name does not exist. Such names are not recorded: there is no bound on their
+    /// number.
     pub(crate) has_missing: bool,
     sweep_at: usize,
 }
 
-/// Where a name is, and the node that it stands for.
+/// The location of a name, and the node to which it refers.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 struct KnownName {
@@ -64,7 +65,7 @@ impl Default for Directory {
 }
 
 impl Directory {
-    /// The names.
+    /// Returns the names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.table.iter().map(|known| known.name(&self.bytes))
     }
@@ -79,18 +80,18 @@ impl KnownNames {
         }
     }
 
-    /// The generation of whatever is found out from now on.
+    /// Returns the generation of every result that is obtained from now on.
     pub(crate) fn generation(&self) -> Generation {
         Generation(self.generation.load(Ordering::SeqCst))
     }
 
-    /// Names may mean something else from now on, or be nobody's business.
+    /// Starts a generation: names may refer to something else from now on, or may no longer be visible to everybody.
     pub(crate) fn start_generation(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether the kernel may keep a name that was found in this generation; then it is known. `is_gone` tells of a node
-    /// whether the kernel has forgotten it.
+    /// Records a name; returns whether the kernel may cache it, which was found in this generation. `is_gone` returns whether
+    /// the kernel has forgotten a node.
     pub(crate) fn give(
         &self,
         found_in: Generation,
@@ -106,7 +107,7 @@ impl KnownNames {
         shard.entry(parent).or_default().insert(&self.hasher, name, node, is_gone)
     }
 
-    /// The same of a name that stands for nothing.
+    /// Returns whether the kernel may cache that a name in `parent` does not exist, as [`KnownNames::give`].
     pub(crate) fn give_missing(&self, found_in: Generation, parent: u64) -> bool {
         let mut shard = self.shard(parent);
         if self.generation() != found_in {
@@ -116,14 +117,14 @@ impl KnownNames {
         true
     }
 
-    /// The kernel has taken a name away.
+    /// Removes a name that the kernel has dropped.
     pub(crate) fn removed(&self, parent: u64, name: &[u8]) {
         if let Some(directory) = self.shard(parent).get_mut(&parent) {
             directory.remove(&self.hasher, name);
         }
     }
 
-    /// The kernel has moved what it keeps of a name; `swapped`: and the other way.
+    /// Moves a name along with the kernel's dentry; with `swapped` the two names are exchanged.
     pub(crate) fn moved(&self, from: (u64, &[u8]), to: (u64, &[u8]), swapped: bool) {
         let take = |(parent, name): (u64, &[u8])| {
             let mut shard = self.shard(parent);
@@ -138,12 +139,12 @@ impl KnownNames {
         put(from, replaced.filter(|_| swapped));
     }
 
-    /// The kernel has forgotten a directory, and all names in it before.
+    /// Removes a directory that the kernel has forgotten, after all names in it.
     pub(crate) fn forget(&self, directory: u64) {
         self.shard(directory).remove(&directory);
     }
 
-    /// Takes the names of a directory, to tell the kernel of them.
+    /// Takes the names of a directory, to notify the kernel of them.
     pub(crate) fn take(&self, directory: u64) -> Option<Directory> {
         self.shard(directory).remove(&directory)
     }
@@ -163,7 +164,7 @@ impl KnownNames {
 }
 
 impl Directory {
-    /// Whether there is room for it.
+    /// Inserts a name; returns whether there is room for it.
     fn insert(&mut self, hasher: &DefaultHashBuilder, name: &[u8], node: u64, is_gone: impl Fn(u64) -> bool) -> bool {
         let hash = hasher.hash_one(name);
         let Directory { table, bytes, .. } = self;
@@ -186,7 +187,7 @@ impl Directory {
         true
     }
 
-    /// Removes a name: the node that it stood for.
+    /// Removes a name; returns the node to which it referred.
     fn remove(&mut self, hasher: &DefaultHashBuilder, name: &[u8]) -> Option<u64> {
         let Directory { table, bytes, .. } = self;
         let found = table.find_entry(hasher.hash_one(name), |known| known.name(bytes) == name).ok()?;
@@ -198,7 +199,7 @@ impl Directory {
         Some(node)
     }
 
-    /// Moves the names that are known together.
+    /// Compacts the names that are still known.
     fn compact(&mut self) {
         let length = self.table.iter().map(|known| 1 + known.name(&self.bytes).len()).sum();
         let mut bytes = Vec::with_capacity(length);

@@ -1,24 +1,25 @@
-//! The memory of a queue: taken from the system page by page as it is used, and given back to it.
+//! The memory of a queue: taken from the system page by page as it is used, and returned to it.
 //!
-//! That of an allocator would be filled with zeros where it has served before, and stay with the process.
+//! Memory from an allocator would be zeroed where it has been used before, and stay with the process.
 
 use memmap2::{MmapMut, UncheckedAdvice};
 use std::io;
 use std::ops::{Deref, DerefMut};
 
-/// Zeros, until they are written to.
+/// A buffer that is zero until it is written to.
 pub(super) struct Memory(MmapMut);
 
 impl Memory {
-    /// Of so many bytes.
+    /// Maps a buffer of this size in bytes.
     ///
     /// # Errors
-    /// Where the process may have no more.
+    /// Fails if the process may have no more memory.
     pub(super) fn of(bytes: usize) -> io::Result<Memory> {
         MmapMut::map_anon(bytes).map(Memory)
     }
 
-    /// Gives the pages from an offset on back, which is a multiple of their size: they are zeros again.
+    /// Returns the pages from an offset on to the system, where they read as zeros again. The offset is a multiple of the page
+    /// size.
     pub(super) fn give_back_from(&mut self, offset: usize) -> io::Result<()> {
         let length = self.0.len() - offset;
         // SAFETY: nothing borrows the memory, which is this value's alone, and any contents of it are valid bytes.
