@@ -4,32 +4,32 @@ use super::wire::{self, Opcode};
 use vnode::Cancellation;
 use zerocopy::FromBytes;
 
-/// One request of the kernel.
+/// A request of the kernel.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
-    /// Names the request in its reply and in an INTERRUPT.
+    /// Identifies the request in its reply and in an INTERRUPT.
     pub(crate) unique: u64,
-    /// The node it is about.
+    /// The node to which it refers.
     pub(crate) node: u64,
-    /// The caller's file system user id.
+    /// The caller's file-system user id (fsuid).
     pub(crate) uid: u32,
-    /// The caller's file system group id.
+    /// The caller's file-system group id (fsgid).
     pub(crate) gid: u32,
-    /// The caller's thread id, as seen from the namespace of the server; 0 for the kernel itself.
+    /// The caller's thread id, as seen from the server's PID namespace; 0 for the kernel itself.
     pub(crate) pid: u32,
-    /// What it asks, by number.
+    /// The operation, by number.
     pub(crate) opcode: Opcode,
-    /// A supplementary group of the caller that a creation needs (the parent directory's).
+    /// A supplementary group of the caller that a creation needs (that of the parent directory).
     pub(crate) supplementary_group: Option<u32>,
     /// Security contexts for a new object, as sent: checked for length, kept in the kernel's layout.
     pub(crate) security_contexts: &'a [u8],
-    /// Cancels it, once it is served.
+    /// Cancels the request once it is being served.
     pub(crate) cancellation: Cancellation,
-    /// What it asks, with its arguments.
+    /// The operation, with its arguments.
     pub(crate) operation: Operation<'a>,
 }
 
-/// What a request asks, with its arguments. Names are bytes without the terminating zero.
+/// An operation with its arguments. Names are bytes without the terminating zero.
 #[derive(Debug)]
 pub(crate) enum Operation<'a> {
     Lookup {
@@ -154,7 +154,7 @@ pub(crate) struct ForgetList<'a> {
 }
 
 impl<'a> ForgetList<'a> {
-    /// Node id and number of lookups to take back, in the order sent.
+    /// Returns node ids, each with the number of lookups to drop, in the order sent.
     pub(crate) fn iter(self) -> impl Iterator<Item = wire::ForgetOne> + 'a {
         self.records
             .chunks_exact(size_of::<wire::ForgetOne>())
@@ -162,14 +162,14 @@ impl<'a> ForgetList<'a> {
     }
 }
 
-/// Why the bytes are not a request. All but the first can be answered.
+/// The reason why a message is not a valid request. All but the first can be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecodeError {
-    /// Fewer bytes than a header, or a length in it that is not that of the message.
+    /// Fewer bytes than a header, or a header whose length differs from that of the message.
     Header { received: usize },
-    /// An operation this front end does not know: ENOSYS.
+    /// An operation unknown to this front end: ENOSYS.
     UnknownOpcode { unique: u64, number: u32 },
-    /// Arguments too short, or a name without its end: EINVAL.
+    /// Arguments too short, or a name without its terminating zero: EINVAL.
     Arguments { unique: u64, opcode: Opcode },
 }
 
@@ -191,7 +191,7 @@ impl std::fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// What was negotiated and changes the layout of requests.
+/// Negotiated properties that change the layout of requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Layout {
     /// SETXATTR carries the longer structure.
@@ -229,8 +229,8 @@ pub(crate) fn decode(message: &[u8], layout: Layout) -> Result<Request<'_>, Deco
 }
 
 impl<'a> Operation<'a> {
-    /// Reads the arguments of `opcode`; `None` if they are too short. Bytes beyond the known ones are the
-    /// additions of a newer kernel and are skipped.
+    /// Decodes the arguments of `opcode`; returns `None` if they are too short. Bytes beyond the known ones are the additions
+    /// of a newer kernel and are skipped.
     fn decode(opcode: Opcode, mut reader: Reader<'a>, layout: Layout) -> Option<Operation<'a>> {
         let reader = &mut reader;
         Some(match opcode {
@@ -270,7 +270,7 @@ impl<'a> Operation<'a> {
         })
     }
 
-    /// Operations that make, remove or follow names.
+    /// Decodes operations that create, remove or follow names.
     fn decode_name_operation(opcode: Opcode, reader: &mut Reader<'a>) -> Option<Operation<'a>> {
         Some(match opcode {
             Opcode::ReadLink => Operation::ReadLink,
@@ -299,7 +299,7 @@ impl<'a> Operation<'a> {
         })
     }
 
-    /// Operations on extended attributes.
+    /// Decodes operations on extended attributes.
     fn decode_xattr_operation(opcode: Opcode, reader: &mut Reader<'a>, layout: Layout) -> Option<Operation<'a>> {
         Some(match opcode {
             Opcode::SetXattr => {
@@ -326,7 +326,7 @@ impl<'a> Operation<'a> {
         })
     }
 
-    /// Operations on open files and directories.
+    /// Decodes operations on open files and directories.
     fn decode_file_operation(opcode: Opcode, reader: &mut Reader<'a>) -> Option<Operation<'a>> {
         Some(match opcode {
             Opcode::Open => Operation::Open(reader.take()?),
@@ -361,7 +361,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// What follows the arguments of a creation.
+/// The extensions that follow the arguments of a creation.
 #[derive(Default)]
 struct Extensions<'a> {
     supplementary_group: Option<u32>,
@@ -381,14 +381,14 @@ impl<'a> Extensions<'a> {
                 check_security_contexts(body, header.kind)?;
                 extensions.security_contexts = body;
             }
-            // The last record of a block may come without its padding.
+            // The last record of a block may lack its padding.
             block = block.get(wire::record_align(size)..).unwrap_or_default();
         }
         Some(extensions)
     }
 }
 
-/// The kernel sends one group at most; a list of none is no group.
+/// Returns the first group: the kernel sends one group at most; an empty list means no group.
 fn first_group(body: &[u8]) -> Option<Option<u32>> {
     let mut reader = Reader { rest: body };
     match reader.take::<u32>()? {
@@ -410,7 +410,7 @@ fn check_security_contexts(body: &[u8], count: u32) -> Option<()> {
     Some(())
 }
 
-/// Takes arguments off the front of a message; every step checks the length.
+/// Reads arguments from the front of a message; every step checks the length.
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -422,7 +422,7 @@ impl<'a> Reader<'a> {
         T::read_from_bytes(value).ok()
     }
 
-    /// Bytes up to a zero byte, which is taken too.
+    /// Takes the bytes up to a zero byte, which is consumed too.
     fn name(&mut self) -> Option<&'a [u8]> {
         let end = self.rest.iter().position(|&byte| byte == 0)?;
         let name = &self.rest[..end];
@@ -436,7 +436,7 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
-    /// INIT grew once: kernels before 7.36 send the first four words only.
+    /// Takes the arguments of INIT, which grew once: kernels before 7.36 send only the first four words.
     fn init(&mut self) -> Option<wire::InitIn> {
         const SHORT: usize = 16;
         let sent = self.rest.len().min(size_of::<wire::InitIn>());

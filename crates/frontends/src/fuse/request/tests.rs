@@ -1,9 +1,9 @@
-//! Requests well-formed, cut short, damaged and random.
+//! Tests of requests: well-formed, truncated, corrupted and random.
 
 use super::*;
 use zerocopy::IntoBytes;
 
-/// A message with this operation number and body, its header filled in.
+/// Returns a message with this operation number and body, with its header filled in.
 fn message(opcode: u32, extensions_length_8: u16, body: &[u8]) -> Vec<u8> {
     let header = wire::InHeader {
         length: (size_of::<wire::InHeader>() + body.len()) as u32,
@@ -19,7 +19,7 @@ fn message(opcode: u32, extensions_length_8: u16, body: &[u8]) -> Vec<u8> {
     [header.as_bytes(), body].concat()
 }
 
-/// The shortest well-formed arguments of each operation.
+/// Returns the shortest well-formed arguments of each operation.
 fn shortest_arguments(opcode: Opcode) -> Vec<u8> {
     fn zeroed<T>() -> Vec<u8> {
         vec![0; size_of::<T>()]
@@ -187,7 +187,7 @@ fn damaged_extensions_are_refused() {
     assert!(decode(&whole, Layout::default()).is_err());
 }
 
-/// `FUZZ_ROUNDS` has more done, `FUZZ_SEED` replays them.
+/// Runs random messages: `FUZZ_ROUNDS` sets their number, `FUZZ_SEED` replays them.
 #[test]
 fn random_bytes_never_panic() {
     let number = |key: &str| std::env::var(key).ok()?.parse().ok();
@@ -203,7 +203,7 @@ fn random_bytes_never_panic() {
     };
     for round in 0..rounds {
         let length = (random() % 160) as usize;
-        // Small numbers are lengths, flags and ends of names more often; any others now and then.
+        // Small numbers are more often lengths, flags and ends of names; any others now and then.
         let any = if round % 4 == 0 { 256 } else { 7 };
         let body: Vec<u8> = (0..length).map(|_| (random() % any) as u8).collect();
         let whole = message((random() % 56) as u32, (random() % 6) as u16, &body);
